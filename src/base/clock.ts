@@ -1,0 +1,79 @@
+/** A point in time on this machine, on both of its clocks; only differences mean anything, and only in this process. */
+export interface Moment {
+  /** The monotonic clock: never jumps, but on some systems stands still while the machine is suspended. */
+  readonly monotonicMs: number;
+  /** The wall clock: runs through a suspension, but jumps when it is set. */
+  readonly wallMs: number;
+}
+
+export interface TimerOptions {
+  /** Let the process exit while nothing but this timer is left. Default false. */
+  readonly unref?: boolean;
+}
+
+/** Milliseconds of a clock that never jumps, from an arbitrary start. */
+export function now(): number {
+  return performance.now();
+}
+
+/** Now, for {@link elapsedSince}. */
+export function moment(): Moment {
+  return { monotonicMs: performance.now(), wallMs: Date.now() };
+}
+
+/**
+ * How many milliseconds have passed, by the clock that says more. Right for whoever must not believe too long that he owns
+ * something: a suspended machine is noticed by the wall clock, a wall clock that was set back by the monotonic one.
+ * A wall clock that was set forward makes it too much, which costs a lease, never safety.
+ */
+export function elapsedSince(start: Moment): number {
+  return Math.max(performance.now() - start.monotonicMs, Date.now() - start.wallMs);
+}
+
+// Node takes a longer delay for 1 ms.
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Calls `run` after `ms`, never early by the monotonic clock; any length will do, Infinity never comes.
+ * @returns cancels it; afterwards nothing is left of it
+ */
+export function after(ms: number, run: () => void, { unref = false }: TimerOptions = {}): () => void {
+  const due = performance.now() + ms;
+  let timer: NodeJS.Timeout | undefined;
+  const arm = (): void => {
+    const left = due - performance.now();
+    if (timer !== undefined && left <= 0) return run();
+    timer = setTimeout(arm, Math.min(Math.max(Math.ceil(left), 1), LONGEST_TIMER_MS));
+    if (unref) timer.unref();
+  };
+  arm();
+  return () => clearTimeout(timer);
+}
+
+/**
+ * Waits. Resolves to true when the time has passed, to false as soon as the signal is aborted; never rejects.
+ * Leaves neither a timer nor a listener behind. `sleep(Infinity, signal)` waits for the signal.
+ */
+export function sleep(ms: number, signal?: AbortSignal, options?: TimerOptions): Promise<boolean> {
+  if (signal?.aborted) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    const finish = (elapsed: boolean): void => {
+      signal?.removeEventListener('abort', abort);
+      cancel();
+      resolve(elapsed);
+    };
+    const abort = (): void => finish(false);
+    const cancel = after(ms, () => finish(true), options);
+    signal?.addEventListener('abort', abort, { once: true });
+  });
+}
+
+/** Waits for `work`, but no longer than `ms`. Resolves to whether it ended in time; leaves no timer behind. */
+export async function within(ms: number, work: Promise<unknown>): Promise<boolean> {
+  const over = new AbortController();
+  try {
+    return await Promise.race([work.then(() => true), sleep(ms, over.signal).then(() => false)]);
+  } finally {
+    over.abort();
+  }
+}

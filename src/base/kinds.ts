@@ -1,0 +1,196 @@
+import { type Duration, parseDuration } from './duration.ts';
+import { InvalidInput } from './errors.ts';
+import { type Place, refusal, subject } from './refusal.ts';
+import { type Check, type Checked, isObject, missing, readShape, type Shape, within } from './shape.ts';
+
+/** What every kind can have: a default makes the option one that may be left out. It is checked like a given value. */
+export interface Kind<T> {
+  readonly default?: T | undefined;
+}
+
+/** Bounds count as allowed. */
+export interface Range {
+  readonly min?: number | undefined;
+  readonly max?: number | undefined;
+}
+
+/** Bounds are lengths in characters. */
+export interface TextKind extends Kind<string>, Range {
+  /** What the text has to match, and how to say that after "must be": `[/^[a-z]+$/, 'lower-case letters']`. */
+  readonly pattern?: readonly [RegExp, string] | undefined;
+  /** Never shown in a message. Default false. */
+  readonly secret?: boolean | undefined;
+}
+
+export interface DurationKind extends Kind<Duration> {
+  /** Default 0. */
+  readonly min?: Duration | undefined;
+  /** Default 100 years. */
+  readonly max?: Duration | undefined;
+  /** Accept Infinity. Default false. */
+  readonly infinite?: boolean | undefined;
+}
+
+/** A whole number. */
+export function integer(kind: Kind<number> & Range = {}): Check<number> {
+  const words = `a whole number${rangeWords(kind)}`;
+  const fits = (value: unknown): value is number => Number.isSafeInteger(value) && isInRange(Number(value), kind);
+  return check(words, fits, kind);
+}
+
+/** A finite number. */
+export function number(kind: Kind<number> & Range = {}): Check<number> {
+  const words = `a number${rangeWords(kind)}`;
+  const fits = (value: unknown): value is number => Number.isFinite(value) && isInRange(Number(value), kind);
+  return check(words, fits, kind);
+}
+
+/** A text a database can hold: without U+0000 and halves of surrogate pairs, which would be refused or changed there. */
+export function text(kind: TextKind = {}): Check<string> {
+  const { pattern, secret = false } = kind;
+  const words = `${pattern?.[1] ?? 'a string'}${lengthWords(kind)}`;
+  const fits = (value: unknown): value is string =>
+    typeof value === 'string' && isInRange(value.length, kind) && (pattern?.[0].test(value) ?? true);
+  const read = (value: unknown, place: Place): string => {
+    if (!fits(value)) throw secret ? hidden(place, words) : refusal(place, value, words);
+    if (UNSTORABLE.test(value)) throw secret ? hidden(place, STORABLE) : refusal(place, value, STORABLE);
+    return value;
+  };
+  return kindOf(read, words, kind.default);
+}
+
+const UNSTORABLE = /[\0\p{Surrogate}]/u;
+const STORABLE = 'text without U+0000 and lone surrogates';
+
+function hidden(place: Place, words: string): InvalidInput {
+  return new InvalidInput(`${subject(place)} must be ${words}; its value is secret and not shown`, {
+    field: place.field,
+  });
+}
+
+/** `true` or `false`. */
+export function bool(kind: Kind<boolean> = {}): Check<boolean> {
+  return check('true or false', (value) => typeof value === 'boolean', kind);
+}
+
+/** One of the given words or numbers. */
+export function oneOf<const T extends string | number>(values: readonly T[], kind: Kind<NoInfer<T>> = {}): Check<T> {
+  const words = `one of ${values.map((value) => JSON.stringify(value)).join(', ')}`;
+  return check(words, (value): value is T => values.some((known) => known === value), kind);
+}
+
+/** A length of time; the result is in milliseconds. */
+export function duration(kind: DurationKind = {}): Check<number> {
+  const bound = (value: Duration | undefined): number | undefined =>
+    value === undefined ? undefined : parseDuration(value, { field: 'bound', infinite: true });
+  const [min, max] = [bound(kind.min), bound(kind.max)];
+  const read = (value: unknown, place: Place): number =>
+    parseDuration(value, { ...place, min, max, infinite: kind.infinite });
+  return kindOf(read, "a duration such as '30s'", kind.default);
+}
+
+/** A function. Its type is what the caller of this builder says; only that it is a function can be checked. */
+export function func<F extends (...args: never[]) => unknown>(kind: Kind<F> = {}): Check<F> {
+  return check('a function', (value): value is F => typeof value === 'function', kind);
+}
+
+/** An AbortSignal, recognised by its shape, so that one from a polyfill or another realm will do. Absent by default. */
+export const signal: Check<AbortSignal | undefined> = optional(
+  check(
+    'an AbortSignal',
+    (value): value is AbortSignal => {
+      return isObject(value) && typeof value.aborted === 'boolean' && typeof value.addEventListener === 'function';
+    },
+    {},
+  ),
+);
+
+/** A list, every item of one kind. Bounds are its length. */
+export function list<T>(of: Check<T>, kind: Kind<readonly unknown[]> & Range = {}): Check<readonly T[]> {
+  const words = `an array${rangeWords(kind, ' items')}`;
+  const read = (value: unknown, place: Place): readonly T[] => {
+    if (!Array.isArray(value) || !isInRange(value.length, kind)) throw refusal(place, value, words);
+    return Object.freeze(value.map((item, index) => of.given(item, within(place, index))));
+  };
+  return kindOf(read, words, kind.default);
+}
+
+/**
+ * An object with any keys, every value of one kind; keys whose value is undefined are left out. The result has no
+ * prototype, so that looking up `constructor` in it finds nothing that the user did not put there.
+ */
+export function record<T>(
+  of: Check<T>,
+  kind: Kind<Readonly<Record<string, unknown>>> = {},
+): Check<Readonly<Record<string, T>>> {
+  const read = (value: unknown, place: Place): Readonly<Record<string, T>> => {
+    if (!isObject(value)) throw refusal(place, value, 'an object');
+    const result: Record<string, T> = Object.create(null);
+    for (const [key, item] of Object.entries(value)) {
+      if (item !== undefined) result[key] = of.given(item, within(place, key));
+    }
+    return Object.freeze(result);
+  };
+  return kindOf(read, 'an object', kind.default);
+}
+
+/** A nested table. Left out, it is what its own defaults make it; wrap it in {@link optional} to have undefined instead. */
+export function object<S extends Shape>(shape: S): Check<Checked<S>> {
+  return {
+    given: (value, place) => readShape(value, shape, place),
+    absent: (place) => readShape({}, shape, place),
+  };
+}
+
+/** The same kind, but undefined when it is left out, whatever its default was. */
+export function optional<T>(of: Check<T>): Check<T | undefined> {
+  return { given: of.given, absent: () => undefined };
+}
+
+/**
+ * Any other kind: `read` returns what the value becomes, and throws (best with {@link refusal}) what it cannot accept.
+ * @param words  what is accepted, fitting after "must be"; said when the option is required and left out
+ */
+export function custom<T>(
+  words: string,
+  read: (value: unknown, place: Place) => T,
+  kind: Kind<unknown> = {},
+): Check<T> {
+  return kindOf(read, words, kind.default);
+}
+
+function check<T>(words: string, fits: (value: unknown) => value is T, kind: Kind<T>): Check<T> {
+  const read = (value: unknown, place: Place): T => {
+    if (!fits(value)) throw refusal(place, value, words);
+    return value;
+  };
+  return kindOf(read, words, kind.default);
+}
+
+function kindOf<T>(given: Check<T>['given'], words: string, byDefault: unknown): Check<T> {
+  const absent = (place: Place): T => {
+    if (byDefault === undefined) throw missing(place, words);
+    return given(byDefault, place);
+  };
+  return { given, absent };
+}
+
+function isInRange(value: number, { min = -Infinity, max = Infinity }: Range): boolean {
+  return value >= min && value <= max;
+}
+
+function lengthWords(range: Range): string {
+  return range.max === undefined && range.min === 1 ? ' that is not empty' : rangeWords(range, ' characters');
+}
+
+function rangeWords({ min, max }: Range, unit = ''): string {
+  if (min === undefined && max === undefined) return '';
+  if (max === undefined) return ` of ${min} or more${unit}`;
+  if (min === undefined) return ` of at most ${max}${unit}`;
+  return ` ${unit === '' ? 'from' : 'of'} ${min} to ${max}${unit}`;
+}
+
+/** For checks across options, once each is right by itself: the error for a pair that cannot be. */
+export function contradiction(place: Place, words: string): InvalidInput {
+  return new InvalidInput(`${subject(place)} ${words}`, { field: place.field });
+}

@@ -1,0 +1,65 @@
+/** Where Pawl logs: any pino logger fits as it is; others by a few lines. Fields first, then the message. */
+export interface Logger {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
+
+export interface StderrLoggerOptions {
+  /** The least level that is written. Default `info`. */
+  readonly level?: LogLevel;
+  /** One JSON object a line. Default: JSON unless stderr is a terminal. */
+  readonly json?: boolean;
+  /** Takes each line, which ends with a newline. Default: stderr. */
+  readonly write?: (line: string) => void;
+}
+
+const LEVELS: Readonly<Record<LogLevel, number>> = { debug: 20, info: 30, warn: 40, error: 50, silent: 60 };
+
+/** Logs to stderr, so that stdout stays free for data. Never throws, whatever the fields hold. */
+export function stderrLogger(options: StderrLoggerOptions = {}): Logger {
+  const { level = 'info', json = process.stderr.isTTY !== true } = options;
+  const write = options.write ?? ((line: string): void => void process.stderr.write(line));
+  const form = json ? jsonLine : textLine;
+  const at = (name: LogLevel): Logger['info'] => {
+    if (LEVELS[name] < LEVELS[level]) return () => {};
+    return (fields, message) => write(`${form(name, fields, message)}\n`);
+  };
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
+}
+
+function jsonLine(level: LogLevel, fields: object, message: string): string {
+  const time = new Date().toISOString();
+  try {
+    return JSON.stringify({ time, level, message, ...fields }, plain);
+  } catch {
+    // Cyclic, or with a toJSON that throws: better a line without its fields than no line, or a throw from a log call.
+    return JSON.stringify({ time, level, message, fields: 'could not be written as JSON' });
+  }
+}
+
+function textLine(level: LogLevel, fields: object, message: string): string {
+  const parts = Object.entries(fields).map(([name, value]) => `${name}=${textOf(value)}`);
+  return [new Date().toISOString().slice(11, 23), level.toUpperCase().padEnd(5), message, ...parts].join(' ');
+}
+
+function textOf(value: unknown): string {
+  if (value instanceof Error) return value.stack ?? value.message;
+  if (typeof value !== 'object' || value === null) return String(value);
+  try {
+    return JSON.stringify(value, plain);
+  } catch {
+    return '[object]';
+  }
+}
+
+/** What JSON has no form for: bigints become decimal strings, errors their name, code, message, stack and cause. */
+function plain(_key: string, value: unknown): unknown {
+  if (typeof value === 'bigint') return String(value);
+  if (!(value instanceof Error)) return value;
+  const { name, message, stack, cause } = value;
+  return Object.assign({}, value, { name, message, stack, cause });
+}

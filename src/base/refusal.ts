@@ -1,0 +1,39 @@
+import { InvalidInput } from './errors.ts';
+
+/** Where a refused value stood: `field` is its path (`retry.attempts`), `what` the call it was given to (`createQueue`). */
+export interface Place {
+  readonly field: string;
+  readonly what?: string | undefined;
+}
+
+/**
+ * The error for a value that is not what was asked for:
+ * `option "retry.attempts" for createQueue must be a whole number from 1 to 100, but was 0`.
+ * @param accepted  what would have been taken, fitting after "must be"
+ */
+export function refusal(place: Place, value: unknown, accepted: string): InvalidInput {
+  return new InvalidInput(`${subject(place)} must be ${accepted}, but was ${show(value)}`, { field: place.field });
+}
+
+/** How a message names the refused field. The whole value has the empty path. */
+export function subject(place: Place): string {
+  if (place.what === undefined) return place.field;
+  return place.field === '' ? `the options of ${place.what}` : `option "${place.field}" for ${place.what}`;
+}
+
+const SHOWN = 60;
+
+/** A value as messages show it: short, on one line, and of an object only its keys, since its values may be private. */
+export function show(value: unknown): string {
+  if (typeof value === 'string') return shorten(JSON.stringify(value));
+  if (typeof value === 'bigint') return `${value}n`;
+  if (typeof value === 'function') return value.name === '' ? 'a function' : `the function ${value.name}`;
+  if (typeof value !== 'object' || value === null) return String(value);
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : `an array of ${value.length}`;
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'an invalid Date' : value.toISOString();
+  return shorten(`an object {${Object.keys(value).join(', ')}}`);
+}
+
+function shorten(text: string): string {
+  return text.length <= SHOWN ? text : `${text.slice(0, SHOWN - 1)}…`;
+}

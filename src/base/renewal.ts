@@ -1,0 +1,245 @@
+import { setMaxListeners } from 'node:events';
+import { after, elapsedSince, type Moment, moment } from './clock.ts';
+import { formatDuration } from './duration.ts';
+import { LeaseLost, type LossReason, Stopped } from './errors.ts';
+
+export interface RenewalOptions {
+  /** Says in messages what is held: `lock "invoice:42"`. */
+  readonly what: string;
+  /** How long the store keeps the lease after each beat it took. Finite. */
+  readonly leaseMs: number;
+  /** How often it is renewed. Default: a third of the lease, so that two renewals may fail before it is lost. */
+  readonly everyMs?: number | undefined;
+  /**
+   * Renews the lease in the store: `kept`, or `lost` when the store says that it is no longer ours, or the error that says
+   * how it was lost; `renewed` when {@link Renewal.renewed} was called instead since the beat began. Throwing means that nobody knows; it is then tried again. The signal is aborted when the answer is no
+   * longer waited for.
+   */
+  readonly beat: (signal: AbortSignal) => Promise<'kept' | 'renewed' | 'lost' | LeaseLost>;
+  /** Taken BEFORE the request that acquired the lease was sent. Default: now, right only when nothing was sent yet. */
+  readonly since?: Moment | undefined;
+  /** How long the lease is before its first beat, counted from `since`, if that is less than `leaseMs`. */
+  readonly firstMs?: number | undefined;
+  /** A beat threw; it is tried again until the deadline. */
+  readonly onError?: ((error: unknown) => void) | undefined;
+  /** The lease was lost; called once, before the signal is aborted. */
+  readonly onLost?: ((reason: LeaseLost) => void) | undefined;
+  /** Let the process exit while the renewal only waits for its next beat. Default false. */
+  readonly unref?: boolean | undefined;
+}
+
+/** A lease that is kept alive until it is stopped or lost. */
+export interface Renewal extends AsyncDisposable {
+  /**
+   * Aborted with {@link LeaseLost} as soon as the lease is known or must be assumed to be lost, no later than the local
+   * deadline, if the event loop lets a timer run. Never aborted by {@link Renewal.stop}.
+   */
+  readonly signal: AbortSignal;
+  /** Milliseconds until the local deadline, at this moment; 0 when lost. Right even if no timer could run. */
+  remainingMs(): number;
+  /** Milliseconds since the last request that the store confirmed was sent. */
+  ageMs(): number;
+  /** The store kept the lease by another request than a beat of this renewal, sent at that moment: counts from there. */
+  renewed(sentAt: Moment): void;
+  /** The lease is known to be lost by other means than a beat. Does nothing once it is lost or stopped. */
+  lose(reason: LeaseLost): void;
+  /**
+   * Ends the beats, and waits until none is under way (no longer than the deadline), so that a release sent next is the
+   * last word. Safe to call again; never rejects; leaves no timer.
+   */
+  stop(): Promise<void>;
+}
+
+/**
+ * Keeps a lease alive by a beat at every third of it: two may fail before the lease is lost.
+ *
+ * The store counts the lease from when it took a beat, which is after the beat was sent; so a deadline counted here from
+ * *before* sending is never later than the store's. A hundredth of the lease is kept back for clocks that run at different
+ * rates. Once the deadline has passed, be it that no answer came, that the event loop was blocked or that the machine was
+ * suspended, the lease is lost and nothing is sent any more: somebody else may own it already.
+ */
+export function startRenewal(options: RenewalOptions): Renewal {
+  return new LeaseRenewal(options);
+}
+
+const SAFETY = 0.99;
+const BEATS_PER_LEASE = 3;
+const NOTHING = (): void => {};
+
+class LeaseRenewal implements Renewal {
+  readonly #options: RenewalOptions;
+  /** Made when somebody asks for it: most leases are short, and nobody does. */
+  #lost: AbortController | undefined;
+  #reason: LeaseLost | undefined;
+  /** When the last beat that was kept was sent. */
+  #sentAt: Moment;
+  /** How long it is certainly kept from then. */
+  #termMs: number;
+  /** Why the lease is in danger, if a beat since then failed or was not answered. */
+  #trouble: string | undefined;
+  #isStopped = false;
+  #cancelBeat = NOTHING;
+  /** From the first try of a beat on: most leases are given up before. */
+  #cancelDeadline = NOTHING;
+  #abortBeat: AbortController | undefined;
+  #underWay: Promise<void> | undefined;
+
+  constructor(options: RenewalOptions) {
+    this.#options = options;
+    this.#sentAt = options.since ?? moment();
+    this.#termMs = Math.min(options.firstMs ?? Infinity, options.leaseMs);
+    this.#schedule();
+  }
+
+  get signal(): AbortSignal {
+    if (this.#lost === undefined) {
+      this.#lost = new AbortController();
+      setMaxListeners(0, this.#lost.signal);
+      if (this.#reason !== undefined) this.#lost.abort(this.#reason);
+    }
+    return this.#lost.signal;
+  }
+
+  remainingMs(): number {
+    if (this.#reason !== undefined) return 0;
+    return Math.max(0, this.#termMs * SAFETY - elapsedSince(this.#sentAt));
+  }
+
+  ageMs(): number {
+    return elapsedSince(this.#sentAt);
+  }
+
+  renewed(sentAt: Moment): void {
+    if (this.#isStopped || elapsedSince(sentAt) > elapsedSince(this.#sentAt)) return;
+    this.#confirm(sentAt);
+    this.#schedule();
+  }
+
+  lose(reason: LeaseLost): void {
+    if (this.#isStopped) return;
+    this.#end(reason);
+    this.#reason = reason;
+    this.#options.onLost?.(reason);
+    this.#lost?.abort(reason);
+  }
+
+  async stop(): Promise<void> {
+    const underWay = this.#underWay;
+    const leftMs = this.remainingMs();
+    this.#end(this.#abortBeat && new Stopped(`the renewal of ${this.#options.what} was stopped`));
+    if (underWay === undefined) return;
+    const { promise: deadline, cancel } = expiry(leftMs);
+    await Promise.race([underWay, deadline]);
+    cancel();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** After a beat that was kept: the next one. The moment at which to give up comes after it. */
+  #schedule(): void {
+    this.#cancelBeat();
+    this.#cancelDeadline();
+    this.#cancelDeadline = NOTHING;
+    const { leaseMs, everyMs = leaseMs / BEATS_PER_LEASE } = this.#options;
+    const isWhole = this.#termMs >= leaseMs;
+    this.#beatIn((isWhole ? everyMs : this.#termMs / BEATS_PER_LEASE) - elapsedSince(this.#sentAt));
+  }
+
+  #beatIn(ms: number): void {
+    this.#cancelBeat = this.#timer(ms, (lateMs) => {
+      if (this.remainingMs() <= 0) return this.#expire(lateMs);
+      if (this.#cancelDeadline === NOTHING) {
+        this.#cancelDeadline = this.#timer(this.remainingMs(), (late) => this.#expire(late));
+      }
+      this.#underWay = this.#beat();
+    });
+  }
+
+  async #beat(): Promise<void> {
+    const sentAt = moment();
+    const abort = new AbortController();
+    this.#abortBeat = abort;
+    this.#trouble ??= 'the store has not answered';
+    // A connection that went dead is left to itself early enough for a second try on another one.
+    const giveUp = new Stopped(`no answer to a beat of ${this.#options.what}`);
+    const cancel = after(this.#termMs / BEATS_PER_LEASE, () => abort.abort(giveUp));
+    try {
+      this.#answered(await this.#options.beat(abort.signal), sentAt);
+    } catch (error) {
+      this.#failed(error);
+    } finally {
+      cancel();
+      if (this.#abortBeat === abort) this.#abortBeat = undefined;
+    }
+  }
+
+  #answered(answer: 'kept' | 'renewed' | 'lost' | LeaseLost, sentAt: Moment): void {
+    if (this.#isStopped || answer === 'renewed') return;
+    if (answer instanceof LeaseLost) return this.lose(answer);
+    if (answer === 'lost')
+      return this.#lose('the store says that it is no longer ours: it ran out or was taken over', 'expired');
+    // Another request may have renewed it while this one was under way.
+    if (elapsedSince(sentAt) < elapsedSince(this.#sentAt)) this.#confirm(sentAt);
+    this.#trouble = undefined;
+    if (this.remainingMs() <= 0) return this.#lose('the answer to its renewal came after the deadline', 'unreachable');
+    this.#schedule();
+  }
+
+  #confirm(sentAt: Moment): void {
+    this.#sentAt = sentAt;
+    this.#termMs = this.#options.leaseMs;
+    this.#trouble = undefined;
+  }
+
+  #failed(error: unknown): void {
+    if (this.#isStopped) return;
+    this.#trouble = `the last renewal failed with: ${error instanceof Error ? error.message : String(error)}`;
+    // A twentieth leaves room for a dozen tries; a second is often enough for any lease.
+    this.#beatIn(Math.min(this.#termMs / 20, 1000));
+    try {
+      this.#options.onError?.(error);
+    } catch (second) {
+      process.emitWarning(`onError of the renewal of ${this.#options.what} failed: ${String(second)}`);
+    }
+  }
+
+  #expire(lateMs: number): void {
+    const { leaseMs } = this.#options;
+    const blocked = `the event loop was blocked, or the machine suspended, for about ${formatDuration(lateMs)}`;
+    const isBlocked = lateMs > leaseMs / 20;
+    if (this.#trouble === undefined) {
+      const passed = `its ${formatDuration(leaseMs)} had passed before it could be renewed`;
+      return this.#lose(isBlocked ? blocked : passed, 'blocked');
+    }
+    const why = `no renewal was confirmed within its ${formatDuration(leaseMs)}; ${this.#trouble}`;
+    this.#lose(isBlocked ? `${why}; ${blocked}` : why, isBlocked ? 'blocked' : 'unreachable');
+  }
+
+  #lose(why: string, reason: LossReason): void {
+    this.lose(new LeaseLost(`the lease of ${this.#options.what} was lost: ${why}; stop working on it`, { reason }));
+  }
+
+  #end(reason: Error | undefined): void {
+    this.#isStopped = true;
+    this.#cancelBeat();
+    this.#cancelDeadline();
+    this.#abortBeat?.abort(reason);
+  }
+
+  /** Calls with how much later than due the timer fired, by the clock that says more. */
+  #timer(ms: number, run: (lateMs: number) => void): () => void {
+    const start = moment();
+    const dueMs = Math.max(0, ms);
+    return after(dueMs, () => run(elapsedSince(start) - dueMs), { unref: this.#options.unref ?? false });
+  }
+}
+
+function expiry(ms: number): { promise: Promise<void>; cancel: () => void } {
+  let cancel = (): void => {};
+  const promise = new Promise<void>((resolve) => {
+    cancel = after(ms, resolve);
+  });
+  return { promise, cancel };
+}

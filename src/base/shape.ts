@@ -1,0 +1,64 @@
+import { InvalidInput } from './errors.ts';
+import { type Place, refusal, show, subject } from './refusal.ts';
+import { suggest } from './suggest.ts';
+
+/** The rule of one option: turns what the caller gave into what the code uses. The builders are in kinds.ts. */
+export interface Check<T> {
+  /** Reads a value that was given. @throws InvalidInput */
+  readonly given: (value: unknown, place: Place) => T;
+  /** What the option is when it was left out, or was undefined. @throws InvalidInput when it is required */
+  readonly absent: (place: Place) => T;
+}
+
+/** The table of all the options of one call. */
+export type Shape = Readonly<Record<string, Check<unknown>>>;
+
+/** What a shape makes of the options: every key is there, defaults are filled in, durations are milliseconds. */
+export type Checked<S extends Shape> = { readonly [K in keyof S]: S[K] extends Check<infer T> ? T : never };
+
+/** Checks one object against its table, at the top or nested. @throws InvalidInput */
+export function readShape<S extends Shape>(value: unknown, shape: S, place: Place): Checked<S> {
+  if (!isObject(value)) throw refusal(place, value, 'an object');
+  refuseUnknownKeys(value, shape, place);
+  const result: Record<string, unknown> = {};
+  for (const key of Object.keys(shape)) {
+    const check = shape[key];
+    if (check === undefined) continue;
+    const option = value[key];
+    const inside = within(place, key);
+    result[key] = option === undefined ? check.absent(inside) : check.given(option, inside);
+  }
+  // The loop above has set every key of the shape from its own check, which is what the type says and cannot be inferred.
+  return Object.freeze(result) as Checked<S>;
+}
+
+/** The place of a key inside an object: `attempts` within `retry` is `retry.attempts`. */
+export function within(place: Place, key: string | number): Place {
+  return { field: place.field === '' ? String(key) : `${place.field}.${key}`, what: place.what };
+}
+
+/** Something with keys: neither an array nor a function. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The error for a required option that was left out. */
+export function missing(place: Place, accepted: string): InvalidInput {
+  return new InvalidInput(`${subject(place)} is required; give ${accepted}`, { field: place.field });
+}
+
+function refuseUnknownKeys(value: Readonly<Record<string, unknown>>, shape: Shape, place: Place): void {
+  for (const key of Object.keys(value)) {
+    if (!Object.hasOwn(shape, key)) throw unknownKey(key, Object.keys(shape), place);
+  }
+}
+
+function unknownKey(key: string, known: readonly string[], place: Place): InvalidInput {
+  const path = (name: string): string => within(place, name).field;
+  const near = suggest(key, known);
+  const all = known.length === 0 ? 'it takes none' : `accepted are ${known.map(path).join(', ')}`;
+  const advice = near === undefined ? all : `did you mean "${path(near)}"?`;
+  const name = show(path(key));
+  const where = place.what === undefined ? '' : ` for ${place.what}`;
+  return new InvalidInput(`unknown option ${name}${where}; ${advice}`, { field: path(key) });
+}
