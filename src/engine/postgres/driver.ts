@@ -1,0 +1,61 @@
+/**
+ * The part of node-postgres that Pawl uses, described by shape so that a user's own pool fits without this package
+ * depending on its types.
+ */
+export interface QueryResultLike {
+  rows: unknown[];
+  rowCount?: number | null;
+  command?: string;
+}
+
+export interface ClientLike {
+  /** A text of several statements without values answers with one result each. */
+  query(config: QueryConfig): Promise<QueryResultLike | QueryResultLike[]>;
+  release(destroy?: boolean | Error): void;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  removeListener(event: 'error', listener: (error: Error) => void): unknown;
+  /** `'I'` outside a transaction, `'T'` inside one, `'E'` inside a failed one; node-postgres 8.19 and later. */
+  getTransactionStatus?(): string | null;
+}
+
+export interface PoolLike {
+  connect(): Promise<ClientLike>;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  removeListener(event: 'error', listener: (error: Error) => void): unknown;
+  listenerCount(event: 'error'): number;
+  readonly options?: PoolSettings;
+}
+
+/** What a pool tells about where it connects to; used to open the LISTEN connection and to describe the engine. */
+export interface PoolSettings {
+  connectionString?: string | undefined;
+  host?: string | undefined;
+  port?: number | undefined;
+  user?: string | undefined;
+  database?: string | undefined;
+  max?: number | undefined;
+}
+
+export interface QueryConfig {
+  text: string;
+  values?: unknown[];
+  /** Name of the prepared statement; left out when prepared statements are switched off. */
+  name?: string;
+}
+
+/** What one statement answered. */
+export interface QueryResult<Row = Record<string, unknown>> {
+  rows: Row[];
+  /** Rows the statement returned or changed. */
+  rowCount: number;
+  /** The command tag without its counts: `SELECT`, `INSERT`, `COMMIT`… */
+  command: string;
+}
+
+/** pino's shape: the record first, then the message. */
+export interface Logger {
+  debug(record: object, message: string): void;
+  info(record: object, message: string): void;
+  warn(record: object, message: string): void;
+  error(record: object, message: string): void;
+}

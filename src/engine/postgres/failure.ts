@@ -1,0 +1,203 @@
+import {
+  Conflict,
+  ConnectionFailed,
+  DatabaseError,
+  DuplicateKey,
+  InvalidInput,
+  LeaseLost,
+  LockNotAvailable,
+  NotFound,
+  PawlError,
+  SchemaMismatch,
+  SerializationFailed,
+  StatementTimeout,
+  Stopped,
+} from '../../base/errors.ts';
+
+/**
+ * Turns what the driver threw into one of Pawl's errors, with the driver's error as `cause`. An error of ours, and one
+ * that is not from the database (thrown by the caller's own code inside a transaction), is given back as it is.
+ */
+export function failure(error: unknown): unknown {
+  if (!(error instanceof Error) || error instanceof PawlError) {
+    return error;
+  }
+  const code = textField(error, 'code');
+  if (code !== undefined && SQL_STATE.test(code) && textField(error, 'severity') !== undefined) {
+    return bySqlState(error, code);
+  }
+  return byDriver(error, code);
+}
+
+/**
+ * True when the same call may succeed a moment later without anybody's help: the database is starting, restarting or
+ * out of connections, the connection broke, or a concurrent transaction won. Whether repeating is safe is another
+ * question: see `ConnectionFailed.outcome`.
+ */
+export function isTransient(error: unknown): boolean {
+  const known = failure(error);
+  return known instanceof ConnectionFailed || known instanceof SerializationFailed;
+}
+
+/** Marks a failure that came before a statement was sent: getting a connection, or opening a transaction. */
+export function beforeSending(error: unknown): unknown {
+  const known = failure(error);
+  return known instanceof ConnectionFailed && known.outcome === 'unknown'
+    ? new ConnectionFailed(known.message, { cause: known.cause ?? error, outcome: 'nothing_written' })
+    : known;
+}
+
+const SQL_STATE = /^[0-9A-Z]{5}$/;
+
+/** Refused before a session existed: starting up, shutting down, recovery conflict, too many connections. */
+const REFUSED_AT_CONNECT = new Set(['57P03', '53300', '08001', '08004']);
+
+/** Shutdown, crash of another backend, and the three timeouts that end a session. */
+const ENDED_BY_SERVER = new Set(['57P01', '57P02', '57P05', '25P03', '25P04']);
+
+function bySqlState(error: Error, code: string): PawlError {
+  const options = { cause: error };
+  if (code.startsWith('PW')) {
+    return byOwnFunction(error, code);
+  }
+  if (REFUSED_AT_CONNECT.has(code)) {
+    return new ConnectionFailed(`the database accepts no connection now; try again later: ${error.message}`, {
+      cause: error,
+      outcome: 'nothing_written',
+    });
+  }
+  if (code.startsWith('08') || ENDED_BY_SERVER.has(code)) {
+    return new ConnectionFailed(`the database ended the connection: ${error.message}`, options);
+  }
+  switch (code) {
+    case '55P03':
+      return new LockNotAvailable(
+        `the row or lock is held by another transaction; try again when it has ended: ${error.message}`,
+        options,
+      );
+    case '40001':
+    case '40P01':
+      return new SerializationFailed(
+        `the transaction lost against a concurrent one; run it again: ${error.message}`,
+        options,
+      );
+    case '57014':
+      return new StatementTimeout(`the statement was cancelled: ${error.message}`, options);
+    case '23505':
+      return duplicateKey(error);
+    case '3F000':
+    case '42P01':
+    case '42883':
+    case '42703':
+      return missingObject(error, code);
+    case '26000':
+    case '42P05':
+      return new DatabaseError(
+        `${error.message}: the connection pooler does not keep prepared statements; set { prepare: false }`,
+        { cause: error, sqlState: code },
+      );
+    default:
+      return new DatabaseError(`the database refused the statement: ${error.message} (SQLSTATE ${code})`, {
+        cause: error,
+        sqlState: code,
+      });
+  }
+}
+
+/** Our SQL functions raise SQLSTATEs of class PW, so that the same refusal reads the same from psql and from here. */
+function byOwnFunction(error: Error, code: string): PawlError {
+  switch (code) {
+    case 'PW001':
+      return new InvalidInput(error.message, { cause: error });
+    case 'PW002':
+      return new NotFound(error.message, { cause: error });
+    case 'PW003':
+      return new Conflict(error.message, { cause: error });
+    case 'PW004':
+      return new LeaseLost(error.message, { cause: error });
+    default:
+      return new DatabaseError(error.message, { cause: error, sqlState: code });
+  }
+}
+
+function duplicateKey(error: Error): DuplicateKey {
+  // postgres.js, through which a caller's own transaction may come, names it differently.
+  const constraint = textField(error, 'constraint') ?? textField(error, 'constraint_name');
+  const detail = textField(error, 'detail');
+  return new DuplicateKey(`${error.message}${detail === undefined ? '' : `: ${detail}`}`, {
+    cause: error,
+    ...(constraint === undefined ? {} : { constraint }),
+  });
+}
+
+/** A missing table of the user's own is their statement's fault; a missing one of ours is a missing migration. */
+function missingObject(error: Error, code: string): PawlError {
+  if (/\bpawl\b/.test(error.message)) {
+    return new SchemaMismatch(`${error.message}: the database has no such part of Pawl's schema; run "pawl migrate"`, {
+      cause: error,
+    });
+  }
+  return new DatabaseError(`the database refused the statement: ${error.message} (SQLSTATE ${code})`, {
+    cause: error,
+    sqlState: code,
+  });
+}
+
+const UNREACHABLE = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'EHOSTDOWN',
+  'EADDRNOTAVAIL',
+  'ENOENT',
+]);
+
+const BROKEN = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ECONNABORTED', 'ERR_STREAM_DESTROYED']);
+
+/** node-postgres has no codes for its own failures: these are its texts, checked against pg 8.23. */
+const NEVER_SENT =
+  /not queryable|timeout exceeded when trying to connect|due to connection timeout|before secure TLS|timeout expired/i;
+const LOST = /Connection terminated|Query read timeout|Connection ended|Socket closed|read ECONN|write EPIPE/i;
+const ENDED = /after calling end on the pool/i;
+
+function byDriver(error: Error, code: string | undefined): unknown {
+  if (isAggregate(error) && error.errors.length > 0) {
+    // Node reports "localhost" refused on both ::1 and 127.0.0.1 as one AggregateError without a message.
+    const inner: unknown = failure(error.errors.at(-1));
+    return inner instanceof ConnectionFailed
+      ? new ConnectionFailed(inner.message, { cause: error, outcome: inner.outcome })
+      : inner;
+  }
+  if (code !== undefined && UNREACHABLE.has(code) && textField(error, 'syscall') !== undefined) {
+    return new ConnectionFailed(
+      `the database cannot be reached (${error.message}); check that it runs and the connection URL`,
+      { cause: error, outcome: 'nothing_written' },
+    );
+  }
+  if (NEVER_SENT.test(error.message)) {
+    return new ConnectionFailed(
+      `no connection could be had; check that the database can be reached and that its pool is large enough: ${error.message}`,
+      {
+        cause: error,
+        outcome: 'nothing_written',
+      },
+    );
+  }
+  if ((code !== undefined && BROKEN.has(code)) || LOST.test(error.message)) {
+    return new ConnectionFailed(`the connection to the database broke: ${error.message}`, { cause: error });
+  }
+  return ENDED.test(error.message)
+    ? new Stopped('the connection pool has been ended; make another one', { cause: error })
+    : error;
+}
+
+function isAggregate(error: Error): error is AggregateError {
+  return error instanceof AggregateError;
+}
+
+function textField(error: Error, field: string): string | undefined {
+  const value: unknown = Reflect.get(error, field);
+  return typeof value === 'string' ? value : undefined;
+}

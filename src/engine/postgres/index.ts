@@ -1,0 +1,281 @@
+import { InvalidInput, Stopped } from '../../base/errors.ts';
+import { show } from '../../base/refusal.ts';
+import type { ClientLike, PoolLike } from './driver.ts';
+import { isTransient } from './failure.ts';
+import { Listener } from './listen.ts';
+import { type MigrateOptions, type MigrationReport, type MigrationStatus, migrate, status } from './migrate.ts';
+import { type PostgresOptions, type ResolvedOptions, requireUrl, resolveOptions } from './options.ts';
+import { type AnswerOptions, checkOut, Session } from './session.ts';
+import { Silence } from './silence.ts';
+import { destroySocket } from './socket.ts';
+import { openSource, type Source } from './source.ts';
+import { type Statement, statement } from './sql.ts';
+import type { SubscribeOptions, Subscription } from './subscription.ts';
+import { runTransaction, type Transaction, type TransactionOptions } from './transaction.ts';
+
+export { type Backend, endBackend, lastMoves, watchOver } from './backend.ts';
+export { callInTransaction } from './caller.ts';
+export type { ClientLike, Logger, PoolLike, QueryResult } from './driver.ts';
+export { isTransient } from './failure.ts';
+export type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate.ts';
+export type { PostgresOptions } from './options.ts';
+export type { AnswerOptions, Session } from './session.ts';
+export { id, type Statement, statement } from './sql.ts';
+export type { SubscribeOptions, Subscription } from './subscription.ts';
+export type { TransactionOptions } from './transaction.ts';
+export { Transaction } from './transaction.ts';
+
+/** What `describe()` tells about an engine. */
+export interface EngineDescription {
+  kind: 'postgres';
+  /** With the password masked. */
+  url: string;
+  /** As the server writes it, e.g. `18.4`. */
+  serverVersion: string;
+  /** True when this engine started the server itself. */
+  embedded: boolean;
+  dataDir: string | undefined;
+  /** True when the data folder is removed by `stop()`. */
+  temporary: boolean;
+}
+
+/**
+ * Gives an engine on your own pool, on a URL, or, with nothing given, on a Postgres that it starts itself. Connects at
+ * first use. A pool of yours is never ended.
+ * @throws InvalidInput on an unknown option or a source that is neither URL nor pool
+ */
+export function postgres(source?: string | PoolLike, options: PostgresOptions = {}): PostgresEngine {
+  if (typeof source === 'string') {
+    requireUrl(source);
+  } else if (source !== undefined && typeof source.connect !== 'function') {
+    throw new InvalidInput(
+      `postgres() takes a connection URL, a pg.Pool, or nothing for an embedded server, but was given ${show(source)}`,
+    );
+  }
+  const max = typeof source === 'object' ? source.options?.max : undefined;
+  return new PostgresEngine(source, resolveOptions(max === undefined ? options : { max, ...options }));
+}
+
+/** The only way Pawl speaks to Postgres. Make one per process and database, with `postgres()`. */
+export class PostgresEngine {
+  readonly kind = 'postgres';
+  readonly options: ResolvedOptions;
+  readonly #given: string | PoolLike | undefined;
+  readonly #sessions = new Set<Session>();
+  readonly #silence = new Silence();
+  #source: Promise<Source> | undefined;
+  #listener: Listener | undefined;
+  #stopping: Promise<void> | undefined;
+  #whenIdle: (() => void) | undefined;
+  #waiting = 0;
+
+  /** @internal */
+  constructor(given: string | PoolLike | undefined, options: ResolvedOptions) {
+    this.#given = given;
+    this.options = options;
+  }
+
+  /**
+   * Runs one statement on a connection of the pool and commits it: one round trip. Not repeated on failure.
+   * @throws the errors of `failure.ts`; `isTransient(error)` tells whether a later call may succeed
+   */
+  async query<Row = Record<string, unknown>>(
+    sql: Statement,
+    values?: unknown[],
+    options?: AnswerOptions,
+  ): Promise<Row[]> {
+    const session = await this.connect(options);
+    try {
+      return await session.query<Row>(sql, values, options);
+    } finally {
+      session.release();
+    }
+  }
+
+  /**
+   * Runs `fn` in a transaction and commits what it did; an error rolls everything back. `fn` may run more than once
+   * (after a lost race, or a connection lost before COMMIT), so what it does outside the database must bear that.
+   * @throws ConnectionFailed with outcome `unknown` when the answer to COMMIT was lost
+   */
+  transaction<T>(fn: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T> {
+    return runTransaction(() => this.connect(options), fn, options);
+  }
+
+  /** Lends a connection of the pool to `fn` for a while. */
+  async session<T>(fn: (session: Session) => Promise<T>): Promise<T> {
+    const session = await this.connect();
+    try {
+      return await fn(session);
+    } finally {
+      session.release();
+    }
+  }
+
+  /**
+   * Takes a connection from the pool; give it back with `session.release()`. With a deadline, opening one is given
+   * five seconds at least.
+   */
+  connect(options?: AnswerOptions): Promise<Session> {
+    return this.#checkOut('pool', options);
+  }
+
+  /**
+   * Takes one of two connections that are kept beside the pool for short statements of Pawl's own, such as renewing leases,
+   * which must come through while handlers hold every connection of the pool. Give it back at once.
+   */
+  connectReserved(): Promise<Session> {
+    return this.#checkOut('reserved');
+  }
+
+  /**
+   * Calls `handler` with the payload of every NOTIFY on the channel. All channels share one connection outside the
+   * pool, which is renewed when it breaks; `onReconnect` runs after each renewal, because what was sent meanwhile is
+   * gone. A notification is a hint: keep polling, slowly.
+   */
+  async listen(channel: string, handler: (payload: string) => void, options?: SubscribeOptions): Promise<Subscription> {
+    this.#refuseIfStopping();
+    const { direct } = await this.#open();
+    this.#refuseIfStopping();
+    this.#listener ??= new Listener({
+      settings: direct,
+      enabled: this.options.listen,
+      logger: this.options.logger,
+      notify: async (probe) => {
+        await this.query(NOTIFY, [probe, ''], { deadlineMs: PROBE_MS });
+      },
+    });
+    return this.#listener.subscribe(channel, handler, options);
+  }
+
+  /** Brings the schema in the database up to this version. Safe to call from many processes at once. */
+  migrate(options?: MigrateOptions): Promise<MigrationReport> {
+    return migrate(this, options);
+  }
+
+  /** Compares the schema in the database with this version, without changing anything. */
+  status(): Promise<MigrationStatus> {
+    return status(this);
+  }
+
+  /** How many connections the pool may open: your pool's own number, where you gave one. */
+  get connections(): number {
+    return typeof this.#given === 'object' ? (this.#given.options?.max ?? 10) : this.options.max;
+  }
+
+  /** Tells where the engine is connected to, without the password. */
+  async describe(): Promise<EngineDescription> {
+    const { url, embedded } = await this.#open();
+    const [row] = await this.query<{ server_version: string }>(SERVER_VERSION);
+    return {
+      kind: 'postgres',
+      url,
+      serverVersion: row?.server_version ?? 'unknown',
+      embedded: embedded !== undefined,
+      dataDir: embedded?.dataDir,
+      temporary: embedded?.temporary ?? false,
+    };
+  }
+
+  /** True when a later call may succeed without anybody's help. */
+  isTransient(error: unknown): boolean {
+    return isTransient(error);
+  }
+
+  /**
+   * Refuses new work, waits for what is under way (at most `stopTimeoutMs`, then breaks it off), and closes every
+   * connection opened here. An embedded server is stopped. Safe to call twice.
+   */
+  stop(): Promise<void> {
+    this.#stopping ??= this.#shutDown();
+    return this.#stopping;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  async #checkOut(from: 'pool' | 'reserved', options?: AnswerOptions): Promise<Session> {
+    this.#refuseIfStopping();
+    this.#waiting += 1;
+    try {
+      const client = await this.#take(await this.#open(), from, options?.deadlineMs);
+      const session = new Session(client, this.options.prepare, this.#onRelease);
+      this.#sessions.add(session);
+      return session;
+    } finally {
+      this.#waiting -= 1;
+      this.#tellIfIdle();
+    }
+  }
+
+  async #take(source: Source, from: 'pool' | 'reserved', givenMs: number | undefined): Promise<ClientLike> {
+    const deadlineMs = givenMs === undefined ? undefined : Math.max(givenMs, OPENING_MS);
+    for (;;) {
+      const client = await checkOut(source[from], { deadlineMs }, () => source.dropOpening(deadlineMs ?? 0));
+      if (!this.#silence.covers(client)) return client;
+      client.on('error', () => {});
+      destroySocket(client);
+      client.release(true);
+    }
+  }
+
+  async #shutDown(): Promise<void> {
+    await this.#listener?.stop();
+    await this.#idle();
+    for (const session of this.#sessions) {
+      session.release(true);
+    }
+    // A source that never opened has nothing to close, and its failure was told to whoever asked for it.
+    const source = await this.#source?.catch(() => undefined);
+    await source?.close();
+  }
+
+  async #idle(): Promise<void> {
+    if (this.#waiting + this.#sessions.size === 0) {
+      return;
+    }
+    let timer: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      this.#whenIdle = resolve;
+      timer = setTimeout(resolve, this.options.stopTimeoutMs);
+    });
+    clearTimeout(timer);
+  }
+
+  readonly #onRelease = (session: Session): void => {
+    this.#sessions.delete(session);
+    if (session.silentMs !== undefined) this.#silence.noted(session.silentMs);
+    else if (!session.isBroken) this.#silence.heard(session.client);
+    this.#tellIfIdle();
+  };
+
+  #tellIfIdle(): void {
+    if (this.#waiting + this.#sessions.size === 0) {
+      this.#whenIdle?.();
+    }
+  }
+
+  #open(): Promise<Source> {
+    this.#source ??= openSource(this.#given, this.options).catch((error: unknown) => {
+      // The next call tries again: an embedded server may have found its port taken.
+      this.#source = undefined;
+      throw error;
+    });
+    return this.#source;
+  }
+
+  #refuseIfStopping(): void {
+    if (this.#stopping !== undefined) {
+      throw new Stopped('the engine has been stopped; make another one with postgres()');
+    }
+  }
+}
+
+/** A handshake of several round trips, and a process that the server has to start. */
+const OPENING_MS = 5_000;
+
+const PROBE_MS = 10_000;
+
+const NOTIFY = statement('engine.notify', 'select pg_notify($1::text, $2::text)');
+
+const SERVER_VERSION = statement('engine.server_version', "select current_setting('server_version') as server_version");

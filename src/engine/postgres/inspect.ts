@@ -1,0 +1,136 @@
+import type { PostgresEngine } from './index.ts';
+import type { Session } from './session.ts';
+import { statement } from './sql.ts';
+
+/** What a server tells about itself, and about the way to it. Times in milliseconds. */
+export interface ServerFacts {
+  readonly version: string;
+  /** Such as 18. */
+  readonly majorVersion: number;
+  readonly user: string;
+  readonly database: string;
+  readonly connectMs: number;
+  readonly roundTripMs: number;
+  /** The server's clock minus this machine's; good to half a round trip. */
+  readonly clockAheadMs: number;
+  /** Whoever answered the connection was not the server process itself: a pooler, or a proxy. */
+  readonly hasPooler: boolean;
+  /** A standby, or a database set to read-only transactions. */
+  readonly isReadOnly: boolean;
+  readonly connections: number;
+  readonly maxConnections: number;
+  /** What keeps dead rows from being removed longest, as far as this user may see it. */
+  readonly oldestTransaction:
+    | { readonly pid: number; readonly application: string; readonly ageMs: number }
+    | undefined;
+}
+
+/** One table of Pawl's. */
+export interface TableFacts {
+  readonly name: string;
+  /** With its indexes. */
+  readonly bytes: number;
+  /** As last counted by the server. */
+  readonly rows: number;
+  readonly deadRows: number;
+  readonly vacuumedAt: Date | null;
+}
+
+const SERVER = statement(
+  'engine.inspect',
+  `
+select
+  current_setting('server_version') as version,
+  current_setting('server_version_num')::int / 10000 as major,
+  current_user::text as "user",
+  current_database()::text as database,
+  pg_backend_pid() as pid,
+  pg_is_in_recovery() or current_setting('default_transaction_read_only')::boolean as read_only,
+  current_setting('max_connections')::int as max_connections,
+  (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as connections,
+  (select json_build_object('pid', a.pid, 'application', a.application_name,
+      'ageMs', extract(epoch from clock_timestamp() - a.xact_start) * 1000)
+    from pg_stat_activity a
+    where a.datname = current_database() and a.pid <> pg_backend_pid() and a.xact_start is not null
+      and a.backend_type = 'client backend'
+    order by a.xact_start limit 1) as oldest`,
+  { prepare: false },
+);
+
+const CLOCK = statement('engine.clock', 'select extract(epoch from clock_timestamp())::float8 * 1000 as ms', {
+  prepare: false,
+});
+
+const TABLES = statement(
+  'engine.tables',
+  `
+select c.relname::text as name, pg_total_relation_size(c.oid)::float8 as bytes,
+  greatest(coalesce(s.n_live_tup, 0), 0)::float8 as rows, coalesce(s.n_dead_tup, 0)::float8 as "deadRows",
+  greatest(s.last_autovacuum, s.last_vacuum) as "vacuumedAt"
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+left join pg_stat_user_tables s on s.relid = c.oid
+where n.nspname = 'pawl' and c.relkind = 'r'
+order by bytes desc, name`,
+  { prepare: false },
+);
+
+interface ServerRow {
+  version: string;
+  major: number;
+  user: string;
+  database: string;
+  pid: number;
+  read_only: boolean;
+  max_connections: number;
+  connections: number;
+  oldest: ServerFacts['oldestTransaction'] | null;
+}
+
+/** Looks at the server over a connection of its own; changes nothing. */
+export async function inspectServer(engine: PostgresEngine): Promise<ServerFacts> {
+  const startedAt = performance.now();
+  return engine.session(async (session) => {
+    const connectMs = performance.now() - startedAt;
+    const [row] = await session.query<ServerRow>(SERVER);
+    if (row === undefined) throw new Error('the server answered no row where one always comes');
+    const { roundTripMs, clockAheadMs } = await compareClocks(session);
+    return {
+      version: row.version,
+      majorVersion: row.major,
+      user: row.user,
+      database: row.database,
+      connectMs,
+      roundTripMs,
+      clockAheadMs,
+      hasPooler: isAnsweredByAnother(session, row.pid),
+      isReadOnly: row.read_only,
+      connections: row.connections,
+      maxConnections: row.max_connections,
+      oldestTransaction: row.oldest ?? undefined,
+    };
+  });
+}
+
+/** Pawl's tables, the largest first. */
+export function inspectTables(engine: PostgresEngine): Promise<TableFacts[]> {
+  return engine.query<TableFacts>(TABLES);
+}
+
+/** The quickest of five: whatever made the others slow would count as a difference of the clocks. */
+async function compareClocks(session: Session): Promise<{ roundTripMs: number; clockAheadMs: number }> {
+  let best = { roundTripMs: Infinity, clockAheadMs: 0 };
+  for (let i = 0; i < 5; i += 1) {
+    const [sentAt, startedAt] = [Date.now(), performance.now()];
+    const [row] = await session.query<{ ms: number }>(CLOCK);
+    const roundTripMs = performance.now() - startedAt;
+    if (roundTripMs < best.roundTripMs) best = { roundTripMs, clockAheadMs: (row?.ms ?? 0) - sentAt - roundTripMs / 2 };
+  }
+  return best;
+}
+
+/** The process that a connection's cancel key names is the server's own, unless a pooler made the key up. */
+function isAnsweredByAnother(session: Session, backendPid: number): boolean {
+  const named: unknown = Reflect.get(session.client, 'processID');
+  return typeof named === 'number' && named !== backendPid;
+}

@@ -1,0 +1,283 @@
+import { randomUUID } from 'node:crypto';
+import { within } from '../../base/clock.ts';
+import { InvalidInput, Stopped } from '../../base/errors.ts';
+import { failure, isTransient } from './failure.ts';
+import {
+  deferred,
+  type ListenerSettings,
+  type ListenerTiming,
+  type SubscribeOptions,
+  type Subscription,
+} from './subscription.ts';
+import { openWire, type Wire, type WireEvents } from './wire.ts';
+
+// A half-open socket says nothing for hours; asking every 30 s costs one round trip.
+const TIMING: ListenerTiming = {
+  backoff: [100, 10_000],
+  checkEvery: 30_000,
+  checkTimeout: 10_000,
+  probeTimeout: 2_000,
+};
+
+const UNLISTEN_MS = 1_000;
+
+interface Subscriber {
+  readonly channel: string;
+  readonly handler: (payload: string) => void;
+  readonly onReconnect: (() => void) | undefined;
+}
+
+/** All channels of one engine on one connection outside the pool, kept open as long as somebody subscribes. */
+export class Listener {
+  readonly #given: ListenerSettings;
+  readonly #timing: ListenerTiming;
+  readonly #subscribers = new Set<Subscriber>();
+  readonly #tested = deferred<boolean>();
+  #reliable: boolean | undefined;
+  #wire: Wire | undefined;
+  #connecting: Promise<void> | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #failures = 0;
+  #stopped = false;
+  /** Aborted when nobody subscribes any more, and the connection is not wanted while it is still being opened. */
+  #opening = new AbortController();
+
+  constructor(given: ListenerSettings) {
+    this.#given = given;
+    this.#timing = { ...TIMING, ...given.timing };
+  }
+
+  /**
+   * Resolves once the server listens, or, when it cannot be reached now, once that is known: the connection is then
+   * tried again in the background, and `onReconnect` called when it stands.
+   * @throws InvalidInput for a channel name Postgres cannot hold
+   * @throws the errors of `failure.ts` that waiting does not mend, such as a refused password
+   */
+  async subscribe(
+    channel: string,
+    handler: (payload: string) => void,
+    options?: SubscribeOptions,
+  ): Promise<Subscription> {
+    if (channel === '' || Buffer.byteLength(channel) > 63) {
+      throw new InvalidInput(`channel "${channel}" must have 1 to 63 bytes, but has ${Buffer.byteLength(channel)}`, {
+        field: 'channel',
+      });
+    }
+    const subscriber: Subscriber = { channel, handler, onReconnect: options?.onReconnect };
+    this.#subscribers.add(subscriber);
+    if (!this.#given.enabled) {
+      this.#decide(false);
+      return this.#subscription(subscriber);
+    }
+    try {
+      await this.#ensureListening(channel);
+    } catch (error) {
+      if (!isTransient(error) || this.#stopped) {
+        this.#subscribers.delete(subscriber);
+        throw error;
+      }
+    }
+    return this.#subscription(subscriber);
+  }
+
+  /** Ends every subscription and the connection. Safe to call twice. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#subscribers.clear();
+    this.#decide(this.#reliable ?? false);
+    await this.#disconnect();
+  }
+
+  async #ensureListening(channel: string): Promise<void> {
+    if (this.#wire !== undefined && this.#connecting === undefined) {
+      await this.#wire.listen(channel);
+      return;
+    }
+    if (this.#retry !== undefined) {
+      return;
+    }
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = undefined;
+    });
+    await this.#connecting;
+    // Somebody else's connect may have begun before this channel was known.
+    await this.#wire?.listen(channel);
+  }
+
+  async #connect(): Promise<void> {
+    try {
+      this.#opening = new AbortController();
+      const events: WireEvents = {
+        onNotification: (channel, payload) => this.#deliver(channel, payload),
+        onLost: (error) => this.#onLost(wire, error),
+      };
+      const wire = await openWire(this.#given.settings, this.#timing, events, this.#opening.signal);
+      if (this.#stopped) {
+        await wire.close();
+        throw new Stopped('listening was stopped while it began; nobody listens any more');
+      }
+      this.#wire = wire;
+      for (const channel of new Set([...this.#subscribers].map((subscriber) => subscriber.channel))) {
+        await wire.listen(channel);
+      }
+    } catch (error) {
+      const known = failure(error);
+      await this.#wire?.close();
+      this.#wire = undefined;
+      if (isTransient(known) && this.#subscribers.size > 0) {
+        this.#scheduleRetry(known);
+      }
+      throw known;
+    }
+    this.#afterConnect();
+  }
+
+  #afterConnect(): void {
+    const isRenewal = this.#failures > 0;
+    this.#failures = 0;
+    if (isRenewal) {
+      this.#given.logger.info({}, 'listening again; looking for what was missed');
+      for (const subscriber of this.#subscribers) {
+        this.#guard(() => subscriber.onReconnect?.());
+      }
+    }
+    if (this.#wire !== undefined) {
+      void this.#probe(this.#wire);
+    }
+  }
+
+  #onLost(wire: Wire, error: Error): void {
+    if (this.#stopped || this.#wire !== wire) {
+      return;
+    }
+    this.#wire = undefined;
+    this.#scheduleRetry(error);
+  }
+
+  #scheduleRetry(error: unknown): void {
+    this.#failures += 1;
+    if (this.#failures === 1) {
+      this.#given.logger.warn({ err: error }, 'the listening connection was lost; polling carries on until it is back');
+    }
+    const [first, longest] = this.#timing.backoff;
+    const wait = Math.min(first * 2 ** Math.min(this.#failures - 1, 20), longest);
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(
+      () => {
+        this.#retry = undefined;
+        this.#connecting ??= this.#connect()
+          .catch((cause: unknown) => this.#afterRetryFailed(cause))
+          .finally(() => {
+            this.#connecting = undefined;
+          });
+      },
+      // Half of it is random: after a restart not every process comes back in the same instant.
+      wait / 2 + (Math.random() * wait) / 2,
+    );
+  }
+
+  #afterRetryFailed(error: unknown): void {
+    if (this.#stopped || isTransient(error)) {
+      return;
+    }
+    // A changed password may be changed back; giving up would turn a passing mistake into a lasting one.
+    this.#given.logger.error({ err: error }, 'listening failed and is tried again');
+    this.#failures = Math.max(this.#failures, 6);
+    this.#scheduleRetry(error);
+  }
+
+  /** Sends to a channel of its own, through the pool, and waits for it to arrive here. */
+  async #probe(wire: Wire): Promise<void> {
+    const channel = `pawl_probe_${randomUUID()}`;
+    const arrived = deferred<boolean>();
+    const timer = setTimeout(() => arrived.resolve(false), this.#timing.probeTimeout);
+    const forget = wire.expect(channel, () => arrived.resolve(true));
+    try {
+      await wire.listen(channel);
+      await this.#given.notify(channel);
+      const verdict = await Promise.race([arrived.promise, wire.closed.then(() => undefined)]);
+      if (verdict !== undefined) {
+        await wire.unlisten(channel);
+        this.#decide(verdict);
+      }
+    } catch (error) {
+      // A probe that could not be sent proves nothing; the next connection sends another.
+      this.#given.logger.debug({ err: error }, 'the notification probe could not be sent');
+    } finally {
+      clearTimeout(timer);
+      forget();
+    }
+  }
+
+  #decide(verdict: boolean): void {
+    const isNews = this.#reliable === undefined && !verdict && this.#given.enabled && !this.#stopped;
+    this.#reliable = verdict;
+    this.#tested.resolve(verdict);
+    if (isNews) {
+      this.#given.logger.warn(
+        {},
+        'NOTIFY does not arrive on the listening connection (a pooler in transaction mode?); new work is found by ' +
+          'polling; pass directUrl with a URL that reaches the server itself',
+      );
+    }
+  }
+
+  #deliver(channel: string, payload: string): void {
+    for (const subscriber of this.#subscribers) {
+      if (subscriber.channel === channel) {
+        this.#guard(() => subscriber.handler(payload));
+      }
+    }
+  }
+
+  #guard(call: () => void): void {
+    try {
+      call();
+    } catch (error) {
+      this.#given.logger.error({ err: error }, 'a notification handler threw');
+    }
+  }
+
+  #subscription(subscriber: Subscriber): Subscription {
+    const isReliable = (): boolean | undefined => this.#reliable;
+    const stop = (): Promise<void> => this.#unsubscribe(subscriber);
+    return {
+      channel: subscriber.channel,
+      get reliable() {
+        return isReliable();
+      },
+      tested: this.#tested.promise,
+      stop,
+      [Symbol.asyncDispose]: stop,
+    };
+  }
+
+  async #unsubscribe(subscriber: Subscriber): Promise<void> {
+    if (!this.#subscribers.delete(subscriber)) {
+      return;
+    }
+    if (this.#subscribers.size === 0) {
+      await this.#disconnect();
+      return;
+    }
+    if (![...this.#subscribers].some((other) => other.channel === subscriber.channel)) {
+      // A lost connection has forgotten the channel by itself, and one that went dead is not waited for.
+      const forgotten = this.#wire?.unlisten(subscriber.channel).catch(() => {});
+      await within(UNLISTEN_MS, Promise.resolve(forgotten));
+    }
+  }
+
+  async #disconnect(): Promise<void> {
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
+    this.#opening.abort();
+    await this.#connecting?.catch(() => {});
+    // Somebody may have subscribed meanwhile.
+    if (this.#subscribers.size > 0) return;
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
+    const wire = this.#wire;
+    this.#wire = undefined;
+    await wire?.close();
+  }
+}

@@ -1,0 +1,74 @@
+import { stderrLogger } from '../../base/logger.ts';
+import { bool, checkOptions, custom, integer, optional, type TextKind, text } from '../../base/options.ts';
+import { type Place, refusal } from '../../base/refusal.ts';
+import type { Logger } from './driver.ts';
+
+/** How the Postgres engine connects. */
+export interface PostgresOptions {
+  /** Named prepared statements. Switch off behind a pooler that does not keep them. Default true. */
+  prepare?: boolean;
+  /** A URL that reaches the server itself, for LISTEN, when the first argument points at a pooler. */
+  directUrl?: string;
+  /** Connections of our own pool. Default 10, or what the given pool has. */
+  max?: number;
+  /** Shown in pg_stat_activity. Default `pawl`. */
+  applicationName?: string;
+  /** Milliseconds to wait for a connection, including for a free one of the pool. Default 30,000. */
+  connectTimeoutMs?: number;
+  /** `false`: never LISTEN; workers find new work by polling alone. Default true. */
+  listen?: boolean;
+  /** Milliseconds `stop()` waits for statements and transactions that are under way. Default 10,000. */
+  stopTimeoutMs?: number;
+  /** Data folder of the embedded Postgres, kept after `stop()`. Default: a temporary one. */
+  data?: string;
+  /** Any pino-shaped logger. Default: warnings and errors go to stderr. */
+  logger?: Logger;
+}
+
+/** `PostgresOptions` with every default filled in. */
+export interface ResolvedOptions {
+  prepare: boolean;
+  directUrl: string | undefined;
+  max: number;
+  applicationName: string;
+  connectTimeoutMs: number;
+  listen: boolean;
+  stopTimeoutMs: number;
+  data: string | undefined;
+  logger: Logger;
+}
+
+/** @throws InvalidInput on an unknown option, or one of the wrong kind */
+export function resolveOptions(options: PostgresOptions): ResolvedOptions {
+  return checkOptions('postgres', options, {
+    prepare: bool({ default: true }),
+    directUrl: optional(text(URL_KIND)),
+    max: integer({ min: 1, default: 10 }),
+    applicationName: text({ min: 1, max: 63, default: 'pawl' }),
+    connectTimeoutMs: integer({ min: 1, default: 30_000 }),
+    listen: bool({ default: true }),
+    stopTimeoutMs: integer({ min: 0, default: 10_000 }),
+    data: optional(text({ min: 1 })),
+    logger: custom('a logger with debug, info, warn and error', readLogger, {
+      default: stderrLogger({ level: 'warn' }),
+    }),
+  });
+}
+
+/** @throws InvalidInput unless it is a postgres:// or postgresql:// URL; it may hold a password, so it is not repeated */
+export function requireUrl(url: string): void {
+  checkOptions('postgres', { url }, { url: text(URL_KIND) });
+}
+
+const URL_KIND: TextKind = {
+  secret: true,
+  pattern: [/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database'],
+};
+
+function readLogger(value: unknown, place: Place): Logger {
+  const isLogger = (['debug', 'info', 'warn', 'error'] as const).every(
+    (level) => value instanceof Object && typeof Reflect.get(value, level) === 'function',
+  );
+  if (!isLogger) throw refusal(place, value, 'a logger with debug, info, warn and error');
+  return value as Logger;
+}

@@ -1,0 +1,211 @@
+import { deadline } from '../../base/deadline.ts';
+import { formatDuration } from '../../base/duration.ts';
+import { ConnectionFailed, DatabaseError, Stopped } from '../../base/errors.ts';
+import { cancelRunning } from './cancel.ts';
+import type { ClientLike, PoolLike, QueryConfig, QueryResult, QueryResultLike } from './driver.ts';
+import { beforeSending, failure } from './failure.ts';
+import { destroySocket } from './socket.ts';
+import type { Statement } from './sql.ts';
+
+/** How long an answer may take. */
+export interface AnswerOptions {
+  /**
+   * Milliseconds. A connection that has not answered by then is taken for dead: it is closed, the statement is cancelled
+   * should the server still be at it, and ConnectionFailed is thrown. Default: no limit but that of TCP, which may be a
+   * quarter of an hour.
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+/**
+ * One connection, held by its owner until released. Statements run one after another; do not start a second one before
+ * the first has answered.
+ */
+export class Session {
+  /** The driver's own connection. */
+  readonly client: ClientLike;
+  readonly #prepare: boolean;
+  readonly #onRelease: (session: Session) => void;
+  #state: 'open' | 'broken' | 'released' = 'open';
+  /** A text of several statements failed: the driver tells of it before it knows whether a transaction was left open. */
+  #isUnclear = false;
+  #silentMs: number | undefined;
+
+  /** @internal */
+  constructor(client: ClientLike, prepare: boolean, onRelease: (session: Session) => void) {
+    this.client = client;
+    this.#prepare = prepare;
+    this.#onRelease = onRelease;
+    client.on('error', this.#onError);
+  }
+
+  /** True once the connection was lost; every further statement fails. */
+  get isBroken(): boolean {
+    return this.#state === 'broken';
+  }
+
+  /** True while a statement is under way, also one that was sent through `client`. */
+  get isBusy(): boolean {
+    return Reflect.get(this.client, 'readyForQuery') === false;
+  }
+
+  /** How long a statement went unanswered before this connection was given up; undefined when it was not. @internal */
+  get silentMs(): number | undefined {
+    return this.#silentMs;
+  }
+
+  /**
+   * Runs one statement, prepared under its name unless that is switched off. One round trip.
+   * @throws the errors of `failure.ts`
+   */
+  async query<Row = Record<string, unknown>>(
+    statement: Statement,
+    values: unknown[] = [],
+    options?: AnswerOptions,
+  ): Promise<Row[]> {
+    const named = this.#prepare && statement.prepare;
+    const config = { text: statement.text, values, ...(named ? { name: `pawl:${statement.name}` } : {}) };
+    try {
+      const result = await this.#send(config, options);
+      return (Array.isArray(result) ? result.at(-1)?.rows : result.rows) as Row[];
+    } catch (error) {
+      // A migration may change the type of a result under a prepared statement: plan it anew, unless we are inside a
+      // transaction, which that error has ended.
+      if (named && isStalePlan(error) && this.client.getTransactionStatus?.() !== 'E') {
+        return this.query({ ...statement, prepare: false }, values, options);
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Sends a text of one or more statements by the simple protocol, in one round trip, and gives each one's result. No
+   * parameters: every value must have been quoted. One failing statement fails the whole text; what was committed
+   * before it inside the text stays committed.
+   */
+  async run<Row = Record<string, unknown>>(text: string, options?: AnswerOptions): Promise<QueryResult<Row>[]> {
+    this.#isUnclear = text.includes(';');
+    const answer = await this.#send({ text }, options);
+    this.#isUnclear = false;
+    return (Array.isArray(answer) ? answer : [answer]).map((result) => ({
+      rows: result.rows as Row[],
+      rowCount: result.rowCount ?? 0,
+      command: result.command ?? '',
+    }));
+  }
+
+  /** Takes the connection for dead, after so many milliseconds of waiting in vain: what is under way fails. */
+  giveUp(ms: number): void {
+    this.#silentMs = ms;
+    this.#state = this.#state === 'open' ? 'broken' : this.#state;
+    destroySocket(this.client);
+  }
+
+  /**
+   * Gives the connection back. One that is broken, or still inside a transaction, is closed instead, which rolls that
+   * transaction back. Safe to call twice.
+   */
+  release(destroy = false): void {
+    if (this.#state === 'released') {
+      return;
+    }
+    const status = this.client.getTransactionStatus?.() ?? 'I';
+    const unusable = destroy || this.#state === 'broken' || this.#isUnclear || status !== 'I';
+    this.#state = 'released';
+    this.client.removeListener('error', this.#onError);
+    if (unusable) {
+      // The socket may still report its end after it left the pool's hands.
+      this.client.on('error', ignore);
+    }
+    this.client.release(unusable);
+    this.#onRelease(this);
+  }
+
+  [Symbol.dispose](): void {
+    this.release();
+  }
+
+  async #send(config: QueryConfig, options?: AnswerOptions): Promise<Answer> {
+    if (this.#state !== 'open') {
+      throw this.#state === 'broken'
+        ? new ConnectionFailed('the connection of this session was lost; take another session', {
+            outcome: 'nothing_written',
+          })
+        : new Stopped('this session has been released; take another one');
+    }
+    try {
+      const answer = this.client.query(config);
+      return await (options?.deadlineMs === undefined ? answer : this.#within(options.deadlineMs, answer, config.text));
+    } catch (error) {
+      const known = failure(error);
+      if (known instanceof ConnectionFailed) {
+        this.#state = this.#state === 'open' ? 'broken' : this.#state;
+      }
+      throw known;
+    }
+  }
+
+  #within(ms: number, answer: Promise<Answer>, text: string): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const cancel = deadline(ms, () => {
+        reject(new ConnectionFailed(unanswered(text, ms)));
+        cancelRunning(this.client);
+        this.giveUp(ms);
+      });
+      answer.then(resolve, reject).finally(cancel);
+    });
+  }
+
+  // node-postgres emits 'error' on a client whose connection is lost, and an 'error' without listener ends the process.
+  readonly #onError = (): void => {
+    this.#state = this.#state === 'open' ? 'broken' : this.#state;
+  };
+}
+
+type Answer = QueryResultLike | QueryResultLike[];
+
+function unanswered(text: string, ms: number): string {
+  const name = /^-- (\S+)/.exec(text)?.[1] ?? text.slice(0, 40);
+  return (
+    `the database has not answered "${name}" within ${formatDuration(ms)}; the connection is taken for dead and was ` +
+    'closed, so the outcome is unknown'
+  );
+}
+
+/**
+ * Takes a connection from the pool.
+ * @param onDeadline  none was to be had in time
+ * @throws ConnectionFailed with outcome `nothing_written`
+ */
+export async function checkOut(
+  pool: PoolLike,
+  { deadlineMs }: AnswerOptions,
+  onDeadline: () => void,
+): Promise<ClientLike> {
+  try {
+    const client = pool.connect();
+    return await (deadlineMs === undefined ? client : inTime(client, deadlineMs, onDeadline));
+  } catch (error) {
+    throw beforeSending(error);
+  }
+}
+
+/** One that comes too late goes back to the pool. */
+function inTime(client: Promise<ClientLike>, ms: number, onDeadline: () => void): Promise<ClientLike> {
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const cancel = deadline(ms, () => {
+      isLate = true;
+      const why = 'it does not answer, or the work of this process holds every connection of the pool';
+      reject(new ConnectionFailed(`no connection to the database could be had within ${formatDuration(ms)}: ${why}`));
+      onDeadline();
+    });
+    client.then((one) => (isLate ? one.release() : resolve(one)), reject).finally(cancel);
+  });
+}
+
+function ignore(): void {}
+
+function isStalePlan(error: unknown): boolean {
+  return error instanceof DatabaseError && error.sqlState === '0A000' && error.message.includes('cached plan');
+}

@@ -1,0 +1,176 @@
+import { once } from 'node:events';
+import pg from 'pg';
+import { within } from '../../base/clock.ts';
+import type { PoolLike, PoolSettings } from './driver.ts';
+import type { ResolvedOptions } from './options.ts';
+import { destroySocket } from './socket.ts';
+
+/** Where an engine's connections come from, opened at first use. */
+export interface Source {
+  readonly pool: PoolLike;
+  /**
+   * A few connections beside the pool for statements that are short and must not wait until busy handlers give theirs
+   * back: renewals of leases, above all. The pool itself when it does not tell where it connects to.
+   */
+  readonly reserved: PoolLike;
+  /** What a connection outside the pool is opened with. */
+  readonly direct: pg.ClientConfig;
+  /** The URL without its password. */
+  readonly url: string;
+  readonly embedded: { dataDir: string; temporary: boolean } | undefined;
+  /** Gives up connections that have been opening for this long, so that their places in the pool are free for another try. */
+  dropOpening(ms: number): void;
+  /** Ends what was opened here; a pool given by the user is left open. */
+  close(): Promise<void>;
+}
+
+/** Opens the pool: the user's own, one on their URL, or one on an embedded server that is started now. */
+export async function openSource(given: string | PoolLike | undefined, options: ResolvedOptions): Promise<Source> {
+  if (given === undefined) {
+    const { startEmbedded } = await import('./embedded.ts');
+    const server = await startEmbedded(options.data === undefined ? {} : { data: options.data });
+    const source = openUrl(server.url, options);
+    return {
+      ...source,
+      embedded: { dataDir: server.dataDir, temporary: server.temporary },
+      async close() {
+        await source.close();
+        await server.stop();
+      },
+    };
+  }
+  return typeof given === 'string' ? openUrl(given, options) : adoptPool(given, options);
+}
+
+function openUrl(url: string, options: ResolvedOptions): Source {
+  const main = openPool({ ...connection(url, options), max: options.max }, options);
+  const reserved = openPool({ ...connection(url, options), ...RESERVED }, options);
+  return {
+    pool: main.pool,
+    reserved: reserved.pool,
+    direct: connection(options.directUrl ?? url, options),
+    url: maskUrl(url),
+    embedded: undefined,
+    dropOpening: (ms) => {
+      main.dropOpening(ms);
+      reserved.dropOpening(ms);
+    },
+    close: async () => {
+      await Promise.all([main.end(), reserved.end()]);
+    },
+  };
+}
+
+// Closed when not used for longer than leases usually last; not a reason to keep the process alive.
+const RESERVED: pg.PoolConfig = { max: 2, idleTimeoutMillis: 120_000, allowExitOnIdle: true };
+
+/** A pool of ours, whose connections are known from before they stand until they are gone. */
+interface OwnPool {
+  readonly pool: pg.Pool;
+  dropOpening(ms: number): void;
+  end(): Promise<void>;
+}
+
+function openPool(settings: pg.PoolConfig, options: ResolvedOptions): OwnPool {
+  const openingSince = new Map<object, number>();
+  const clients = new Set<pg.Client>();
+  const Client = class extends pg.Client {
+    constructor(config?: string | pg.ClientConfig) {
+      super(config);
+      openingSince.set(this, performance.now());
+      clients.add(this);
+      // One that is ended by the server in the very packet that opens it belongs neither to the pool nor to a session yet.
+      this.on('error', () => {});
+      this.once('end', () => {
+        openingSince.delete(this);
+        clients.delete(this);
+      });
+    }
+  };
+  const pool = new pg.Pool({ ...settings, Client });
+  // Without a listener, a server restart that closes an idle connection would end the process.
+  pool.on('error', (error) => options.logger.debug({ err: error }, 'an idle connection was lost'));
+  pool.on('connect', (client) => openingSince.delete(client));
+  const dropOpening = (ms: number): void => {
+    const past = performance.now() - ms;
+    for (const [client, since] of openingSince) if (since <= past) destroySocket(client);
+  };
+  const end = async (): Promise<void> => {
+    dropOpening(0);
+    // The pool calls itself ended while its last sockets still say goodbye; a half-open one would for ever.
+    const goodbyes = Promise.all([pool.end(), ...[...clients].map((client) => once(client, 'end'))]);
+    if (await within(GOODBYE_MS, goodbyes)) return;
+    for (const client of clients) destroySocket(client);
+    await within(GOODBYE_MS, goodbyes);
+  };
+  return { pool, dropOpening, end };
+}
+
+const GOODBYE_MS = 1_000;
+
+function adoptPool(pool: PoolLike, options: ResolvedOptions): Source {
+  if (pool.listenerCount('error') === 0) {
+    options.logger.warn(
+      {},
+      'the pool has no "error" listener: a restart of the database would end this process; add pool.on("error", …)',
+    );
+  }
+  const onError = (error: Error): void => options.logger.debug({ err: error }, 'an idle connection was lost');
+  pool.on('error', onError);
+  const settings: PoolSettings = pool.options ?? {};
+  const reserved = pool.options === undefined ? undefined : openPool({ ...adopt(settings), ...RESERVED }, options);
+  return {
+    pool,
+    reserved: reserved?.pool ?? pool,
+    direct: options.directUrl === undefined ? adopt(settings) : connection(options.directUrl, options),
+    url: describeSettings(settings),
+    embedded: undefined,
+    dropOpening: (ms) => reserved?.dropOpening(ms),
+    close: async () => {
+      pool.removeListener('error', onError);
+      await reserved?.end();
+    },
+  };
+}
+
+function connection(url: string, options: ResolvedOptions): pg.ClientConfig {
+  return {
+    connectionString: url,
+    application_name: options.applicationName,
+    connectionTimeoutMillis: options.connectTimeoutMs,
+    ...KEEP_ALIVE,
+  };
+}
+
+/** Ask after 10 s of silence; the kernel's own default is two hours. */
+const KEEP_ALIVE: pg.ClientConfig = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
+
+/** The password of a pg.Pool is not enumerable, so a spread would lose it. */
+function adopt(settings: PoolSettings): pg.ClientConfig {
+  const password: unknown = Reflect.get(settings, 'password');
+  return { ...settings, ...(password === undefined ? {} : { password: password as string }), ...KEEP_ALIVE };
+}
+
+/** The URL with its password replaced by `***`, for people and logs. */
+export function maskUrl(url: string): string {
+  try {
+    const parsed = new URL(url);
+    if (parsed.password !== '') {
+      parsed.password = '***';
+    }
+    if (parsed.searchParams.has('password')) {
+      parsed.searchParams.set('password', '***');
+    }
+    return parsed.toString();
+  } catch {
+    return url.replace(/:[^:@/]*@/, ':***@').replace(/password=[^&]*/, 'password=***');
+  }
+}
+
+function describeSettings(settings: PoolSettings): string {
+  if (settings.connectionString !== undefined) {
+    return maskUrl(settings.connectionString);
+  }
+  const user = settings.user === undefined ? '' : `${encodeURIComponent(settings.user)}@`;
+  return `postgres://${user}${settings.host ?? 'localhost'}:${settings.port ?? 5432}/${settings.database ?? ''}`;
+}

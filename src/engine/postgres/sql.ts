@@ -1,0 +1,20 @@
+/**
+ * One SQL statement with a name. The name stands first in the text as a comment, so that logs and pg_stat_activity show
+ * it, and names the prepared statement.
+ */
+export interface Statement {
+  readonly name: string;
+  readonly text: string;
+  /** `false` for text that differs from call to call: a prepared statement's name must always mean the same text. */
+  readonly prepare: boolean;
+}
+
+/** `statement('queue.claim', 'select …')`: lower case, one clause a line, values as $1, $2… */
+export function statement(name: string, text: string, options?: { prepare?: boolean }): Statement {
+  return { name, text: `-- ${name}\n${text.trim()}`, prepare: options?.prepare ?? true };
+}
+
+/** Quotes an identifier: the only way a name that is not a literal in our source may enter a statement. */
+export function id(...parts: string[]): string {
+  return parts.map((part) => `"${part.replaceAll('"', '""')}"`).join('.');
+}

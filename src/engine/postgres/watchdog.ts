@@ -1,0 +1,64 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { type Account, identity } from './account.ts';
+
+/**
+ * Reads the pid of the program to end from stdin, a line each time it changes, an empty one when none runs. End of file
+ * means that the process which held the other end is gone, however it went: end the program, then remove the folder.
+ * INT is Postgres' fast shutdown, QUIT its immediate one.
+ */
+const SCRIPT = `
+trap '' HUP INT TERM
+pid=
+while read -r line; do pid=$line; done
+gone() { [ -z "$pid" ] || ! kill -0 "$pid" 2>/dev/null; }
+for signal in INT QUIT KILL; do
+  gone || kill -$signal "$pid" 2>/dev/null
+  tries=0
+  until gone || [ $tries -ge 50 ]; do sleep 0.1; tries=$((tries + 1)); done
+done
+tries=0
+until rm -rf "$0" 2>/dev/null || [ $tries -ge 50 ]; do sleep 0.1; tries=$((tries + 1)); done
+`;
+
+/** A small shell that outlives us, so that a server does not. */
+export interface Watchdog {
+  /** Tells which program to end when this process dies; undefined when there is none. */
+  watch(pid: number | undefined): void;
+  /** Sends it home: it removes the folder and is gone by the time this resolves. */
+  dismiss(): Promise<void>;
+}
+
+/**
+ * Starts a watchdog that ends the watched program and removes `folder` once this process is gone, be it by SIGKILL.
+ * It runs as the server's account, and so can end and remove nothing else than what is that account's.
+ */
+export function startWatchdog(folder: string, account: Account | undefined): Watchdog {
+  // A session of its own: Ctrl-C in the terminal goes to all of the foreground group, and must not end the watchdog.
+  const shell = spawn('/bin/sh', ['-c', SCRIPT, folder], {
+    cwd: '/',
+    env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin' },
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+    ...identity(account),
+  });
+  const ended = shell.pid === undefined ? Promise.resolve() : once(shell, 'exit');
+  // Without a shell, or with one killed by hand, the server still ends with `stop()` and with a normal exit.
+  shell.on('error', () => {});
+  shell.stdin.on('error', () => {});
+  shell.unref();
+  unrefInput(shell);
+  return {
+    watch: (pid) => void shell.stdin.write(`${pid ?? ''}\n`),
+    dismiss: async () => {
+      shell.ref();
+      shell.stdin.end('\n');
+      await ended;
+    },
+  };
+}
+
+function unrefInput(shell: ChildProcess): void {
+  (shell.stdin as Socket).unref();
+}

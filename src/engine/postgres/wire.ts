@@ -1,0 +1,175 @@
+import pg from 'pg';
+import { deadline } from '../../base/deadline.ts';
+import { ConnectionFailed } from '../../base/errors.ts';
+import { beforeSending, failure } from './failure.ts';
+import { destroySocket } from './socket.ts';
+import { id } from './sql.ts';
+
+/** What happens on a listening connection. */
+export interface WireEvents {
+  onNotification: (channel: string, payload: string) => void;
+  /** Called once, when the connection is lost without `close()`. */
+  onLost: (error: Error) => void;
+}
+
+/** How often the connection is checked, and how long an answer may take; milliseconds. */
+export interface WireTiming {
+  checkEvery: number;
+  checkTimeout: number;
+}
+
+/** One connection that listens, and knows when it is dead. */
+export interface Wire {
+  listen(channel: string): Promise<void>;
+  unlisten(channel: string): Promise<void>;
+  /** Calls back on notifications of one channel until the returned function is called. */
+  expect(channel: string, callback: () => void): () => void;
+  /** Settles when the connection is gone, for whatever reason. */
+  readonly closed: Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * @param signal  gives up opening it
+ * @throws ConnectionFailed with outcome `nothing_written`
+ */
+export async function openWire(
+  settings: pg.ClientConfig,
+  timing: WireTiming,
+  events: WireEvents,
+  signal: AbortSignal,
+): Promise<Wire> {
+  const client = new pg.Client(settings);
+  const wire = new ListeningClient(client, timing, events);
+  const giveUp = (): void => destroySocket(client);
+  signal.addEventListener('abort', giveUp, { once: true });
+  try {
+    await client.connect();
+  } catch (error) {
+    void client.end().catch(() => {});
+    throw beforeSending(error);
+  } finally {
+    signal.removeEventListener('abort', giveUp);
+  }
+  wire.start();
+  return wire;
+}
+
+class ListeningClient implements Wire {
+  readonly closed: Promise<void>;
+  readonly #client: pg.Client;
+  readonly #timing: WireTiming;
+  readonly #events: WireEvents;
+  readonly #expected = new Map<string, () => void>();
+  #queue: Promise<unknown> = Promise.resolve();
+  #timer: NodeJS.Timeout | undefined;
+  #state: 'connecting' | 'open' | 'closed' = 'connecting';
+  #settleClosed: () => void = () => {};
+
+  constructor(client: pg.Client, timing: WireTiming, events: WireEvents) {
+    this.#client = client;
+    this.#timing = timing;
+    this.#events = events;
+    this.closed = new Promise((resolve) => {
+      this.#settleClosed = resolve;
+    });
+    client.on('error', (error) => this.#lose(error));
+    client.on('end', () => this.#lose(new ConnectionFailed('the listening connection ended')));
+    client.on('notification', ({ channel, payload }) => {
+      const expected = this.#expected.get(channel);
+      if (expected === undefined) {
+        events.onNotification(channel, payload ?? '');
+      } else {
+        expected();
+      }
+    });
+  }
+
+  start(): void {
+    if (this.#state === 'connecting') {
+      this.#state = 'open';
+      this.#timer = setTimeout(() => this.#check(), this.#timing.checkEvery);
+    }
+  }
+
+  listen(channel: string): Promise<void> {
+    return this.#send(`listen ${id(channel)}`);
+  }
+
+  unlisten(channel: string): Promise<void> {
+    return this.#send(`unlisten ${id(channel)}`);
+  }
+
+  expect(channel: string, callback: () => void): () => void {
+    this.#expected.set(channel, callback);
+    return () => this.#expected.delete(channel);
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === 'closed') {
+      return;
+    }
+    this.#shut();
+    const end = this.#client.end().catch(() => {});
+    // A half-open socket never answers the goodbye.
+    const timer = setTimeout(() => this.#destroy(), 1_000);
+    await end;
+    clearTimeout(timer);
+  }
+
+  /** One at a time: node-postgres warns about a query sent while another runs. */
+  #send(text: string): Promise<void> {
+    const sent = this.#queue.then(async () => {
+      if (this.#state === 'closed') {
+        throw new ConnectionFailed('the listening connection is closed', { outcome: 'nothing_written' });
+      }
+      // Half-open, it would be found out by the next check; whoever waits for this need not wait for that, too.
+      const { checkTimeout } = this.#timing;
+      const cancel = deadline(checkTimeout, () =>
+        this.#lose(new ConnectionFailed(`the listening connection did not answer within ${checkTimeout} ms`)),
+      );
+      try {
+        await this.#client.query(text);
+      } catch (error) {
+        throw failure(error);
+      } finally {
+        cancel();
+      }
+    });
+    this.#queue = sent.catch(() => {});
+    return sent;
+  }
+
+  #check(): void {
+    const { checkEvery } = this.#timing;
+    this.#send('-- engine.listen_check\nselect 1').then(
+      () => {
+        if (this.#state === 'open') {
+          this.#timer = setTimeout(() => this.#check(), checkEvery);
+        }
+      },
+      (error: unknown) => this.#lose(error instanceof Error ? error : new ConnectionFailed(String(error))),
+    );
+  }
+
+  #lose(error: Error): void {
+    if (this.#state !== 'open') {
+      this.#shut();
+      return;
+    }
+    this.#shut();
+    this.#destroy();
+    this.#events.onLost(error);
+  }
+
+  #shut(): void {
+    this.#state = 'closed';
+    clearTimeout(this.#timer);
+    this.#settleClosed();
+  }
+
+  /** Not `end()`: it waits for the other side, which may be gone. */
+  #destroy(): void {
+    destroySocket(this.#client);
+  }
+}

@@ -1,0 +1,18 @@
+/**
+ * The front door: capabilities and errors. Engines are subpaths of their own (`pawl/postgres`), so that nobody loads a
+ * driver he does not use.
+ */
+
+export {
+  type ActorDefinition,
+  type Actors,
+  actor,
+  createActorAdmin,
+  createActors,
+  type Dispatcher,
+  state,
+  type Turn,
+} from './actor/index.ts';
+export * from './base/errors.ts';
+export { createLocks, type Lock, type Locks } from './lock/index.ts';
+export { createQueue, createQueueAdmin, type Job, type Queue, type Unit, type Worker } from './queue/index.ts';

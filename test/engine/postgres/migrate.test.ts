@@ -1,0 +1,145 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { InvalidInput, SchemaMismatch } from '../../../src/base/errors.ts';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { migrate, status } from '../../../src/engine/postgres/migrate.ts';
+import { type Migration, migrations } from '../../../src/engine/postgres/schema.gen.ts';
+import { freshDatabase } from '../../support/database.ts';
+
+const run = promisify(execFile);
+
+// Each file leaves a row per time it ran, and the first takes long enough for the others to wait for it.
+const FILES: Migration[] = [
+  {
+    line: 'alpha',
+    number: 1,
+    name: 'tables',
+    sql: '-- First.\ncreate table pawl.ran (file text);\nselect pg_sleep(0.2);\ninsert into pawl.ran values (1);',
+  },
+  { line: 'alpha', number: 2, name: 'more', sql: "-- Second; a '' quote.\ninsert into pawl.ran values ('it''s 2');" },
+  { line: 'beta', number: 1, name: 'other', sql: '-- Third.\ninsert into pawl.ran values (3);' },
+];
+
+const RAN = statement('test.ran', 'select file from pawl.ran order by file', { prepare: false });
+
+let database: Awaited<ReturnType<typeof freshDatabase>>;
+let engine: PostgresEngine;
+
+beforeEach(async () => {
+  database = await freshDatabase({ migrated: false });
+  engine = postgres(database.url);
+});
+
+afterEach(async () => {
+  await engine.stop();
+  await database.drop();
+});
+
+async function ran(): Promise<string[]> {
+  return (await engine.query<{ file: string }>(RAN)).map((row) => row.file);
+}
+
+describe('migrate', () => {
+  test('applies each file once, in order, and nothing the second time', async () => {
+    const first = await migrate(engine, {}, FILES);
+    expect(first.applied.map((step) => `${step.line}/${step.number}_${step.name}`)).toEqual([
+      'alpha/1_tables',
+      'alpha/2_more',
+      'beta/1_other',
+    ]);
+    expect(await migrate(engine, {}, FILES)).toEqual({ applied: [], sql: undefined });
+    expect(await ran()).toEqual(['1', '3', "it's 2"]);
+    expect(await status(engine, FILES)).toMatchObject({ state: 'current', pending: [], problem: undefined });
+  });
+
+  test('applies the schema of this version', async () => {
+    const report = await engine.migrate();
+    expect(report.applied).toHaveLength(migrations.length);
+    expect(await engine.status()).toMatchObject({ state: 'current', pending: [] });
+  });
+
+  test('applies only the lines that were asked for, and refuses one that does not exist', async () => {
+    await migrate(engine, { lines: ['alpha'] }, FILES);
+    expect(await status(engine, FILES)).toMatchObject({ state: 'behind', pending: [{ line: 'beta', number: 1 }] });
+    await expect(migrate(engine, { lines: ['gamma'] }, FILES)).rejects.toBeInstanceOf(InvalidInput);
+  });
+
+  test('applies each file once when ten processes start at the same time', async () => {
+    const program = `
+      import { postgres } from ${JSON.stringify(new URL('../../../dist/engine/postgres/index.js', import.meta.url).href)};
+      import { migrate } from ${JSON.stringify(new URL('../../../dist/engine/postgres/migrate.js', import.meta.url).href)};
+      const engine = postgres(${JSON.stringify(database.url)});
+      const { applied } = await migrate(engine, {}, ${JSON.stringify(FILES)});
+      console.log(applied.length);
+      await engine.stop();
+    `;
+    const results = await Promise.all(
+      Array.from({ length: 10 }, () => run(process.execPath, ['--input-type=module', '-e', program])),
+    );
+    const counts = results.map((result) => Number(result.stdout));
+    expect(counts.reduce((sum, count) => sum + count, 0)).toBe(FILES.length);
+    expect(await ran()).toEqual(['1', '3', "it's 2"]);
+  }, 60_000);
+
+  test('as a dry run changes nothing and gives SQL that does it all', async () => {
+    const { applied, sql } = await migrate(engine, { dryRun: true }, FILES);
+    expect(applied).toEqual([]);
+    expect(await status(engine, FILES)).toMatchObject({ state: 'behind', applied: [] });
+    await engine.session((session) => session.run(sql ?? ''));
+    expect(await ran()).toEqual(['1', '3', "it's 2"]);
+    expect(await migrate(engine, {}, FILES)).toMatchObject({ applied: [] });
+    expect(await migrate(engine, { dryRun: true }, FILES)).toEqual({ applied: [], sql: '' });
+  });
+
+  test('leaves nothing of a file that fails, and keeps the files before it', async () => {
+    const broken: Migration[] = [
+      ...FILES.slice(0, 2),
+      { line: 'beta', number: 1, name: 'broken', sql: 'insert into pawl.ran values (9); select 1/0;' },
+    ];
+    await expect(migrate(engine, {}, broken)).rejects.toMatchObject({ sqlState: '22012' });
+    expect(await ran()).toEqual(['1', "it's 2"]);
+    expect(await migrate(engine, {}, FILES)).toMatchObject({ applied: [{ line: 'beta', number: 1 }] });
+  });
+
+  test('refuses a database that is newer than the code, and says what to do', async () => {
+    await migrate(engine, {}, FILES);
+    const older = FILES.slice(0, 2);
+    const failed = migrate(engine, {}, older);
+    await expect(failed).rejects.toBeInstanceOf(SchemaMismatch);
+    await expect(failed).rejects.toThrow(/beta\/001_other.*newer than the code; upgrade pawl/);
+    expect(await status(engine, older)).toMatchObject({ state: 'newer', problem: expect.stringContaining('beta/001') });
+  });
+
+  test('refuses a file that was changed after it was applied', async () => {
+    await migrate(engine, {}, FILES);
+    const changed = FILES.map((file) => (file.number === 2 ? { ...file, sql: `${file.sql} select 1;` } : file));
+    await expect(migrate(engine, {}, changed)).rejects.toThrow(/alpha\/002_more differs/);
+    expect(await status(engine, changed)).toMatchObject({ state: 'changed' });
+  });
+
+  test('takes the same file with other line ends for the same', async () => {
+    await migrate(engine, {}, FILES);
+    const windows = FILES.map((file) => ({ ...file, sql: file.sql.replaceAll('\n', '\r\n') }));
+    expect(await migrate(engine, {}, windows)).toMatchObject({ applied: [] });
+  });
+
+  test('refuses a file that ends its own transaction', async () => {
+    const files: Migration[] = [{ line: 'alpha', number: 1, name: 'commits', sql: 'select 1; commit;' }];
+    await expect(migrate(engine, {}, files)).rejects.toThrow(/ends its own transaction/);
+  });
+
+  test('needs no right to create schemas where the schema is already there', async () => {
+    const role = `owner_${new URL(database.url).pathname.slice(1)}`;
+    await engine.session((session) =>
+      session.run(`create role ${role} login password 'modest'; create schema pawl authorization ${role}`),
+    );
+    const url = new URL(database.url);
+    url.username = role;
+    url.password = 'modest';
+    const modest = postgres(url.toString());
+    expect((await migrate(modest, {}, FILES)).applied).toHaveLength(3);
+    await modest.stop();
+    await engine.session((session) => session.run(`drop owned by ${role}; drop role ${role}`));
+  });
+});

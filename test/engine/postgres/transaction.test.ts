@@ -1,0 +1,275 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { ConnectionFailed, InvalidInput, SerializationFailed } from '../../../src/base/errors.ts';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { eventually } from '../../support/eventually.ts';
+import { type Proxy, startProxy } from '../../support/proxy.ts';
+
+const sql = (text: string) => statement('test.adhoc', text, { prepare: false });
+const caught = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+
+let database: Awaited<ReturnType<typeof freshDatabase>>;
+let engine: PostgresEngine;
+let proxy: Proxy;
+let remote: PostgresEngine;
+
+beforeAll(async () => {
+  database = await freshDatabase({ migrated: false });
+  engine = postgres(database.url);
+  await engine.query(sql('create table counter (id int primary key, n int not null)'));
+});
+
+beforeEach(async () => {
+  proxy = await startProxy(database.url);
+  remote = postgres(proxy.url);
+  await engine.query(sql('truncate counter'));
+  await engine.query(sql('insert into counter values (1, 0), (2, 0)'));
+});
+
+afterEach(async () => {
+  await remote.stop();
+  await proxy.stop();
+});
+
+afterAll(async () => {
+  await engine.stop();
+  await database.drop();
+});
+
+async function count(id = 1): Promise<number | undefined> {
+  const [row] = await engine.query<{ n: number }>(sql('select n from counter where id = $1'), [id]);
+  return row?.n;
+}
+
+const increment = sql('update counter set n = n + 1 where id = 1');
+
+describe('a transaction', () => {
+  test('commits what it did, and rolls back on any error, which is given back as it was', async () => {
+    expect(await engine.transaction((tx) => tx.query(increment).then(() => 'done'))).toBe('done');
+    expect(await count()).toBe(1);
+    const mine = new RangeError('mine');
+    const error = await caught(
+      engine.transaction(async (tx) => {
+        await tx.query(increment);
+        throw mine;
+      }),
+    );
+    expect(error).toBe(mine);
+    expect(await count()).toBe(1);
+  });
+
+  test('is repeated after a lost serialization race until all have won', async () => {
+    let runs = 0;
+    const add = () =>
+      engine.transaction(
+        async (tx) => {
+          runs += 1;
+          const [row] = await tx.query<{ n: number }>(sql('select n from counter where id = 1'));
+          // All have read the same before the first writes, so that there is a race to lose.
+          await eventually(() => expect(runs).toBeGreaterThanOrEqual(4));
+          await tx.query(sql('update counter set n = $1 where id = 1'), [(row?.n ?? 0) + 1]);
+        },
+        { isolation: 'serializable', retries: 50 },
+      );
+    await Promise.all([add(), add(), add(), add()]);
+    expect(await count()).toBe(4);
+    expect(runs).toBeGreaterThan(4);
+  });
+
+  test('is repeated after a deadlock', async () => {
+    let runs = 0;
+    let met = 0;
+    const update = (first: number, second: number) =>
+      engine.transaction(async (tx) => {
+        runs += 1;
+        await tx.query(sql('update counter set n = n + 1 where id = $1'), [first]);
+        met += 1;
+        await eventually(() => expect(met).toBeGreaterThanOrEqual(2));
+        await tx.query(sql('update counter set n = n + 1 where id = $1'), [second]);
+      });
+    await Promise.all([update(1, 2), update(2, 1)]);
+    expect([await count(1), await count(2), runs]).toEqual([2, 2, 3]);
+  });
+
+  test('gives up after its retries, with nothing written', async () => {
+    let runs = 0;
+    const error = await caught(
+      engine.transaction(
+        async (tx) => {
+          runs += 1;
+          await tx.query(increment);
+          await tx.query(sql("do $$ begin raise exception 'lost' using errcode = '40001'; end $$"));
+        },
+        { retries: 2 },
+      ),
+    );
+    expect(error).toBeInstanceOf(SerializationFailed);
+    expect([runs, await count()]).toEqual([3, 0]);
+  });
+
+  test('is not committed silently when a failed statement was swallowed', async () => {
+    const error = await caught(
+      engine.transaction(async (tx) => {
+        await tx.query(increment);
+        await caught(tx.query(sql('select 1/0')));
+      }),
+    );
+    expect(error).toMatchObject({ code: 'database_error', sqlState: '22012' });
+    expect(await count()).toBe(0);
+  });
+
+  test('refuses a query that comes after its end', async () => {
+    let late: Promise<unknown> | undefined;
+    await engine.transaction((tx) => {
+      late = new Promise((resolve) => setTimeout(resolve, 20)).then(() => tx.query(increment));
+      late.catch(() => {});
+      return Promise.resolve();
+    });
+    await expect(late).rejects.toThrow(/transaction is over/);
+    expect(await count()).toBe(0);
+  });
+
+  test('may be read only, and refuses an isolation level that does not exist', async () => {
+    const error = await caught(engine.transaction((tx) => tx.query(increment), { readOnly: true }));
+    expect(error).toMatchObject({ sqlState: '25006' });
+    const isolation: string = 'chaos';
+    await expect(
+      engine.transaction(() => Promise.resolve(), { isolation: isolation as 'serializable' }),
+    ).rejects.toBeInstanceOf(InvalidInput);
+  });
+});
+
+describe('a transaction whose connection breaks', () => {
+  test('before COMMIT is repeated on a new connection', async () => {
+    let runs = 0;
+    await remote.transaction(async (tx) => {
+      runs += 1;
+      await tx.query(increment);
+      if (runs === 1) {
+        proxy.cut();
+      }
+      await tx.query(sql('select 1'));
+    });
+    expect([runs, await count()]).toEqual([2, 1]);
+  });
+
+  test('between its last statement and COMMIT is repeated too', async () => {
+    let runs = 0;
+    await remote.transaction(async (tx) => {
+      runs += 1;
+      await tx.query(increment);
+      if (runs === 1) {
+        const [row] = await tx.query<{ pid: number }>(sql('select pg_backend_pid() as pid'));
+        const lost = new Promise((resolve) => tx.client.on('error', resolve));
+        await engine.query(sql('select pg_terminate_backend($1)'), [row?.pid]);
+        await lost;
+      }
+    });
+    expect([runs, await count()]).toEqual([2, 1]);
+  });
+
+  test('before COMMIT says that nothing was committed when there is no retry left', async () => {
+    const error = await caught(
+      remote.transaction(
+        async (tx) => {
+          await tx.query(increment);
+          proxy.cut();
+          await tx.query(increment);
+        },
+        { retries: 0 },
+      ),
+    );
+    expect(error).toMatchObject({ code: 'connection_failed', outcome: 'nothing_written' });
+    expect(await count()).toBe(0);
+  });
+
+  test('with the answer to COMMIT lost is never repeated: it happened, and the outcome is called unknown', async () => {
+    let runs = 0;
+    proxy.loseAnswerTo('commit\0');
+    const error = await caught(
+      remote.transaction(async (tx) => {
+        runs += 1;
+        await tx.query(increment);
+      }),
+    );
+    expect(error).toBeInstanceOf(ConnectionFailed);
+    expect(error).toMatchObject({ name: 'ConnectionFailed', outcome: 'unknown' });
+    expect(String(error)).toContain('outcome is unknown');
+    await eventually(async () => expect(await count()).toBe(1));
+    expect(runs).toBe(1);
+  });
+
+  test('with COMMIT itself lost on the way is never repeated either: nobody can tell the two apart', async () => {
+    let runs = 0;
+    proxy.loseRequest('commit\0');
+    const error = await caught(
+      remote.transaction(async (tx) => {
+        runs += 1;
+        await tx.query(increment);
+      }),
+    );
+    expect(error).toMatchObject({ code: 'connection_failed', outcome: 'unknown' });
+    expect([runs, await count()]).toEqual([1, 0]);
+  });
+});
+
+describe('a transaction with a signal', () => {
+  test('cancels its running statement on the server and rolls back', async () => {
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const running = caught(
+      engine.transaction(
+        async (tx) => {
+          await tx.query(increment);
+          await tx.query(sql('select pg_sleep(60) /* to be cancelled */'));
+        },
+        { signal: controller.signal },
+      ),
+    );
+    const find = sql(
+      "select 1 from pg_stat_activity where datname = current_database() and query like '%to be cancelled%' and pid <> pg_backend_pid()",
+    );
+    await eventually(async () => expect(await engine.query(find)).toHaveLength(1));
+    controller.abort(reason);
+    expect(await running).toBe(reason);
+    expect(await count()).toBe(0);
+    await eventually(async () => expect(await engine.query(find)).toHaveLength(0));
+  });
+
+  test('gives up within seconds on a connection that has gone silent', async () => {
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const running = caught(
+      remote.transaction(
+        async (tx) => {
+          await tx.query(increment);
+          proxy.stall();
+          setTimeout(() => controller.abort(reason), 20);
+          await tx.query(increment);
+        },
+        { signal: controller.signal },
+      ),
+    );
+    expect(await running).toBe(reason);
+    proxy.cut();
+    await eventually(async () => expect(await count()).toBe(0));
+  });
+
+  test('runs nothing when it was aborted before', async () => {
+    let runs = 0;
+    const error = await caught(
+      engine.transaction(
+        () => {
+          runs += 1;
+          return Promise.resolve();
+        },
+        { signal: AbortSignal.abort(new Error('early')) },
+      ),
+    );
+    expect([String(error), runs]).toEqual(['Error: early', 0]);
+  });
+});

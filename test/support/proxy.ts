@@ -1,0 +1,143 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+
+/** A TCP proxy before a database that can fail the way networks do. */
+export interface Proxy {
+  /** The database's URL with the proxy's address. */
+  readonly url: string;
+  /** Connections open now. */
+  readonly open: number;
+  /** Connections accepted so far. */
+  readonly accepted: number;
+  /** Resets every open connection; new ones are accepted. */
+  cut(): void;
+  /** Resets every open connection and refuses new ones until `accept()`. */
+  refuse(): void;
+  accept(): void;
+  /** Passes nothing more in either direction on open connections, without closing them: a half-open socket. */
+  stall(): void;
+  /** From now on: passes what the client sends that holds `text`, and resets instead of passing the answer. */
+  loseAnswerTo(text: string): void;
+  /** From now on: resets as soon as the client sends what holds `text`, before it reaches the server. */
+  loseRequest(text: string): void;
+  stop(): Promise<void>;
+}
+
+export async function startProxy(databaseUrl: string): Promise<Proxy> {
+  const target = new URL(databaseUrl);
+  const links = new Set<Link>();
+  const faults: Faults = { answerLost: undefined, requestLost: undefined };
+  let refusing = false;
+  let accepted = 0;
+  const server = createServer((client) => {
+    if (refusing) {
+      client.resetAndDestroy();
+      return;
+    }
+    accepted += 1;
+    const server = connect(Number(target.port || 5432), target.hostname);
+    const link = new Link(client, server, faults);
+    links.add(link);
+    // A stalled link outlives its client: only the reset tells the server.
+    server.on('close', () => links.delete(link));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = new URL(databaseUrl);
+  url.hostname = '127.0.0.1';
+  url.port = String((server.address() as AddressInfo).port);
+  const cut = (): void => {
+    for (const link of links) {
+      link.reset();
+    }
+  };
+  return {
+    url: url.toString(),
+    get open() {
+      return [...links].filter((link) => link.isOpen).length;
+    },
+    get accepted() {
+      return accepted;
+    },
+    cut,
+    refuse: () => {
+      refusing = true;
+      cut();
+    },
+    accept: () => {
+      refusing = false;
+    },
+    stall: () => {
+      for (const link of links) {
+        link.stalled = true;
+      }
+    },
+    loseAnswerTo: (text) => {
+      faults.answerLost = text;
+    },
+    loseRequest: (text) => {
+      faults.requestLost = text;
+    },
+    stop: async () => {
+      cut();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+interface Faults {
+  answerLost: string | undefined;
+  requestLost: string | undefined;
+}
+
+class Link {
+  stalled = false;
+  readonly #client: Socket;
+  readonly #server: Socket;
+  #resetOnAnswer = false;
+
+  constructor(client: Socket, server: Socket, faults: Faults) {
+    this.#client = client;
+    this.#server = server;
+    client.on('data', (data) => this.#fromClient(data, faults));
+    server.on('data', (data) => this.#fromServer(data));
+    client.on('error', () => server.destroy());
+    server.on('error', () => client.destroy());
+    client.on('close', () => this.stalled || server.end());
+    server.on('close', () => this.stalled || client.end());
+  }
+
+  /** True while the client's side is connected. */
+  get isOpen(): boolean {
+    return !this.#client.destroyed;
+  }
+
+  reset(): void {
+    this.#client.resetAndDestroy();
+    this.#server.destroy();
+  }
+
+  #fromClient(data: Buffer, faults: Faults): void {
+    if (this.stalled) {
+      return;
+    }
+    if (faults.requestLost !== undefined && data.includes(faults.requestLost)) {
+      this.reset();
+      return;
+    }
+    this.#resetOnAnswer ||= faults.answerLost !== undefined && data.includes(faults.answerLost);
+    this.#server.write(data);
+  }
+
+  #fromServer(data: Buffer): void {
+    if (this.stalled) {
+      return;
+    }
+    if (this.#resetOnAnswer) {
+      this.reset();
+    } else {
+      this.#client.write(data);
+    }
+  }
+}

@@ -1,0 +1,47 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import type { TestProject } from 'vitest/node';
+import { startTestServer } from './embedded.ts';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** Of the server that all test files share; its databases are made with `freshDatabase`. */
+    serverUrl: string;
+    /** Stands in the name of every database of this run, so that runs can share a server. */
+    runId: string;
+  }
+}
+
+/** One server for the whole run: that of TEST_DATABASE_URL, else our own. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const runId = randomBytes(4).toString('hex');
+  project.provide('runId', runId);
+  const given = process.env['TEST_DATABASE_URL'];
+  if (given) {
+    project.provide('serverUrl', given);
+    return () => dropDatabases(given, runId);
+  }
+  // Tests kill processes, never the machine: what was written survives that without reaching the disk.
+  const settings = { fsync: 'off', full_page_writes: 'off', max_connections: '400' };
+  const server = await startTestServer(settings);
+  project.provide('serverUrl', server.url);
+  return () => server.stop();
+}
+
+/** A server that is not ours outlives the run; its databases must not. */
+async function dropDatabases(url: string, runId: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    const { rows } = await client.query<{ datname: string }>(
+      'select datname from pg_database where starts_with(datname, $1)',
+      [`pawl_${runId}_`],
+    );
+    for (const { datname } of rows) {
+      await client.query(`alter database "${datname}" is_template false`);
+      await client.query(`drop database if exists "${datname}" with (force)`);
+    }
+  } finally {
+    await client.end();
+  }
+}
