@@ -1,0 +1,234 @@
+-- Claiming. One call takes what a worker has room for from one shard, in order, and says where it looked last, so that
+-- the next call of the same pass goes on from there: deleted ready rows that a long snapshot keeps alive are stepped
+-- over once a pass, not once a claim. A pass that found nothing from the very start means that there is nothing.
+
+-- Moves what is due to queue_ready. Bounded, so that a million jobs due at once do not stall one claim. The caller has
+-- the lock of the empty key, which no job has: of two at once, the one with the later jobs of a key might commit first.
+-- It is the first lock of a transaction and is not held while a handler runs, so nobody waits for it long.
+create function pawl.queue_promote(p_queue smallint, p_shard smallint, p_limit int) returns void
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+  with due as materialized (
+    select d.ctid as tid from pawl.queue_delayed d
+    where d.shard = p_shard and d.queue = p_queue and d.run_at <= clock_timestamp()
+    order by d.run_at, d.id limit p_limit for update skip locked
+  ), gone as (
+    delete from pawl.queue_delayed d where d.ctid = any (array(select tid from due)) returning d.*
+  )
+  insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, epoch, key)
+  select id, shard, queue, priority, kind, attempt, epoch, key from gone order by priority, id
+$$;
+
+-- More is due than one claim promotes. The next one of a key may be among what is left, with a lower id than what is ready: the
+-- due jobs of these keys are promoted out of turn, a bounded number, and answered are the keys of which nothing is left.
+-- The caller has the lock of the empty key.
+create function pawl.queue_promote_keys(p_queue smallint, p_shard smallint, p_keys text[], p_limit int) returns text[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+  with due as materialized (
+    select d.tid from (select distinct u.key from unnest(p_keys) u (key)) u
+    cross join (select k.id from pawl.queue_kind k where k.queue = p_queue) k
+    cross join lateral (
+      select d.ctid as tid from pawl.queue_delayed d
+      where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.kind = k.id and d.run_at <= clock_timestamp()
+      order by d.run_at limit p_limit for update skip locked) d
+    limit p_limit
+  ), gone as (
+    delete from pawl.queue_delayed d where d.ctid = any (array(select due.tid from due)) returning d.*
+  )
+  insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, epoch, key)
+  select id, shard, queue, priority, kind, attempt, epoch, key from gone order by priority, id;
+  return array(
+    select distinct u.key from unnest(p_keys) u (key) where not exists (
+      select 1 from pawl.queue_kind k cross join lateral (
+        select 1 from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.kind = k.id and d.run_at <= clock_timestamp() limit 1) d
+      where k.queue = p_queue));
+end $$;
+
+-- What a claim begins with. Answers 'paused' when nothing may be claimed, 'promoted' when jobs that are due were brought to
+-- queue_ready, otherwise null.
+create function pawl.queue_prepare(p_queue smallint, p_shard smallint, p_worker bigint) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_state record;
+begin
+  select d.paused_at is not null as paused,
+    exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now) as live,
+    exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now) as due
+  into v_state from pawl.queue_definition d where d.id = p_queue;
+  if v_state.paused then
+    return 'paused';
+  elsif not v_state.live then
+    raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
+  elsif v_state.due then
+    perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
+    perform pawl.queue_promote(p_queue, p_shard, 1000);
+    return 'promoted';
+  end if;
+  return null;
+end $$;
+
+-- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once (jobs that have
+-- failed before are not prefetched, so that a crash does not charge them for a neighbour); p_rows: how many ready rows
+-- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
+-- stopped. Answers JSON:
+--   rows: [[claim, id, n, kind, attempt, enqueued at ms, [payload, …]], …]: runs of jobs without a key
+--   keys: [[key, epoch, [id, claim, kind, attempt, enqueued at ms, unit, broken by, payload, …]], …]
+--   lines: {claim, epoch, keys: [key, …], nth, ids, kinds, at, payloads}: first attempts of keys, a column each; nth counts the keys from 1
+--   processes: {claim: process id}, seen, last: [priority, id] (all up to here is dealt with), busy (rows are there, but locked), due: ms until the next
+create function pawl.queue_claim(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
+  p_priority smallint, p_after bigint
+) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_claim bigint;
+  v_process uuid;
+  v_seen int;
+  v_priorities smallint[];
+  v_ids bigint[];
+  v_keyed int;
+  v_taken int;
+  v_tids tid[]; v_lo bigint[]; v_n int[]; v_take int[]; v_kinds smallint[]; v_attempts smallint[];
+  v_kkeys text[]; v_kepochs bigint[]; v_clear text[];
+  v_rows text := '';
+  v_keys text := '';
+  v_lines text;
+  v_processes text := '';
+  v_state text;
+  v_part record;
+  v_near record;
+  v_one record;
+begin
+  v_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
+  if v_state = 'paused' then
+    return '{"paused":true,"rows":[],"keys":[],"seen":0}';
+  end if;
+
+  -- Nothing, or one row without a key: what an idle worker finds. The long way below costs five times as much.
+  select count(*) as rows, count(r.key) as keyed into v_near from (
+    select r.key from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    order by r.priority, r.id limit 2
+  ) r;
+  if v_near.rows = 1 and v_near.keyed = 0 then
+    select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_one from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.n <= p_limit
+    order by r.priority, r.id limit 1 for update skip locked;
+    if found and (v_one.attempt = 0 or p_slots > 0) then
+      delete from pawl.queue_ready r where r.ctid = v_one.tid;
+      v_claim := nextval('pawl.queue_claim_id');
+      v_process := gen_random_uuid();
+      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
+      values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_one.attempt + 1, false, int8multirange(int8range(v_one.id, v_one.id + v_one.n)));
+      return (
+        select concat('{"rows":[[', concat_ws(',', v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, (date_part('epoch', min(j.created_at)) * 1000)::bigint),
+          ',[', string_agg(j.payload::text, ',' order by j.id), ']]],"keys":[],"processes":{"', v_claim, '":"', v_process,
+          '"},"seen":1,"last":[', v_one.priority, ',', v_one.id, ']}')
+        from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n);
+    end if;
+  elsif v_near.rows = 0 then
+    return concat('{"rows":[],"keys":[],"seen":0,"last":[', p_priority, ',', p_after, ']',
+      case when p_after > 0 and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
+      ',"due":' || (
+        select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
+  end if;
+
+  -- queue.pick. What is looked at is fenced by "materialized": without it a nested loop may lock more rows than asked for.
+  -- Only rows without a key are locked, one by one until there are enough, so that two claimers at once share them.
+  with picked as materialized (
+    select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt, r.epoch, r.key from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    order by r.priority, r.id limit p_rows
+  ), locked as materialized (
+    select r.ctid as tid from picked p join pawl.queue_ready r on r.ctid = p.tid
+    where p.key is null limit p_limit for update of r skip locked
+  ), counted as (
+    select p.*, l.tid is not null as mine,
+      coalesce(sum(p.n) filter (where l.tid is not null) over w, 0) as upto,
+      count(*) filter (where l.tid is not null and p.attempt > 0) over w as again,
+      count(l.tid) over () as locks, count(l.tid) over w as nth
+    from picked p left join locked l on l.tid = p.tid window w as (order by p.priority, p.id rows unbounded preceding)
+  ), chosen as (
+    select c.*, case when not c.mine or (c.attempt > 0 and c.again > p_slots) then 0
+      else greatest(0, least(c.n, p_limit - (c.upto - c.n))) end::int as take
+    from counted c
+  ), marked as (
+    -- past: the limit left something here, so this pass has to come by again. A row somebody else has locked is his.
+    select c.*, bool_or((c.mine and c.take = 0) or (c.key is null and not c.mine and c.locks >= p_limit and c.nth >= c.locks))
+      over (order by c.priority, c.id rows unbounded preceding) as past
+    from chosen c
+  )
+  select count(*), array_agg(c.priority) filter (where not c.past), array_agg(c.id) filter (where not c.past),
+    count(c.key), coalesce(sum(c.take), 0),
+    array_agg(c.tid) filter (where c.take > 0), array_agg(c.id) filter (where c.take > 0), array_agg(c.n) filter (where c.take > 0),
+    array_agg(c.take) filter (where c.take > 0), array_agg(c.kind) filter (where c.take > 0), array_agg(c.attempt) filter (where c.take > 0),
+    array_agg(c.key) filter (where c.key is not null), array_agg(c.epoch) filter (where c.key is not null)
+  into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_kkeys, v_kepochs
+  from marked c;
+
+  if v_taken > 0 then
+    delete from pawl.queue_ready r where r.ctid = any (array(
+      select u.tid from unnest(v_tids, v_n, v_take) u (tid, n, take) where u.take = u.n));
+    if v_take[cardinality(v_take)] < v_n[cardinality(v_n)] then
+      update pawl.queue_ready r set id = r.id + v_take[cardinality(v_take)], n = r.n - v_take[cardinality(v_take)]
+      where r.ctid = v_tids[cardinality(v_tids)];
+    end if;
+    for v_part in
+      select 0::smallint as attempt, range_agg(int8range(u.lo, u.lo + u.take)) as ids
+      from unnest(v_lo, v_take, v_attempts) u (lo, take, attempt) where u.attempt = 0 having count(*) > 0
+      union all
+      select u.attempt, int8multirange(int8range(u.lo, u.lo + 1))
+      from unnest(v_lo, v_attempts) u (lo, attempt) where u.attempt > 0
+    loop
+      v_claim := nextval('pawl.queue_claim_id');
+      v_process := gen_random_uuid();
+      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
+      values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_part.attempt + 1, false, v_part.ids);
+      v_processes := v_processes || ',"' || v_claim || '":"' || v_process || '"';
+      v_rows := v_rows || (
+        select string_agg(concat(',[', concat_ws(',', v_claim, u.lo, u.take, u.kind, u.attempt + 1,
+          (date_part('epoch', j.at) * 1000)::bigint), ',[', j.payloads, ']]'), '' order by u.ord)
+        from unnest(v_lo, v_take, v_kinds, v_attempts) with ordinality u (lo, take, kind, attempt, ord)
+        cross join lateral (
+          select string_agg(j.payload::text, ',') as payloads, min(j.created_at) as at from (
+            select j.payload, j.created_at from pawl.queue_job j
+            where j.shard = p_shard and j.id >= u.lo and j.id < u.lo + u.take order by j.id
+          ) j
+        ) j
+        where case when v_part.attempt = 0 then u.attempt = 0 else lower(v_part.ids) = u.lo end);
+    end loop;
+  end if;
+
+  if v_keyed > 0 and v_state = 'promoted' and exists (
+    select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now
+  ) then
+    v_clear := pawl.queue_promote_keys(p_queue, p_shard, v_kkeys, 1000);
+    if not v_kkeys <@ v_clear then
+      select array_agg(u.key order by u.ord), array_agg(u.epoch order by u.ord), count(*) into v_kkeys, v_kepochs, v_keyed
+      from unnest(v_kkeys, v_kepochs) with ordinality u (key, epoch, ord) where u.key = any (v_clear);
+      v_ids := null;  -- the pass comes by here again
+    end if;
+  end if;
+  if v_keyed > 0 then
+    select k.lines, k.rows, v_processes || k.processes, v_taken + k.taken, case when k.complete then v_ids end
+    into v_lines, v_keys, v_processes, v_taken, v_ids
+    from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, v_now, v_kkeys, v_kepochs) k;
+  end if;
+
+  return '{"rows":[' || substr(v_rows, 2) || '],"keys":[' || substr(v_keys, 2) || ']' || coalesce(',"lines":' || v_lines, '') || ',"processes":{' || substr(v_processes, 2) || '},"seen":' || v_seen
+    || ',"last":[' || coalesce(v_priorities[cardinality(v_ids)], p_priority) || ',' || coalesce(v_ids[cardinality(v_ids)], p_after) || ']'
+    || case when v_taken > 0 then '' else
+      case when exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' else '' end
+      || coalesce(',"due":' || (
+        select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '') end
+    || '}';
+end $$;

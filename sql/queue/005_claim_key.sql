@@ -1,0 +1,281 @@
+-- Keys. Producers only insert. Whoever looks at a key first takes a transaction-scoped advisory lock on it, without
+-- waiting: it makes him the only one who may move the key's jobs (other claimers, and cancel and retry by hand, take the
+-- same lock), so the jobs themselves are never locked. What lasts is the row in queue_key. A job met in queue_ready whose
+-- key is held or waits is moved to queue_parked, so it is looked at twice at most, however many wait; the owner brings the
+-- next one back when it gives the key up. The move holds a share lock on the key's row, which the giving up takes for
+-- update: either the parker sees the key gone and leaves the job, or the owner sees the job.
+
+create function pawl.queue_try_key(p_queue smallint, p_shard smallint, p_key text) returns boolean
+language sql volatile as $$
+  select pg_try_advisory_xact_lock(hashtextextended(p_key, p_queue * 65536 + p_shard))
+$$;
+
+-- The keyed part of a claim: p_keys and p_epochs of the rows that were looked at, in order.
+create function pawl.queue_claim_keys(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz,
+  p_keys text[], p_epochs bigint[], out lines text, out rows text, out processes text, out taken int, out complete boolean
+)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+declare
+  v_tried text[];
+  v_heads bigint[];
+  v_free text[];
+  v_busy text[];
+  v_waiting text[];
+  v_kept text[];
+  v_epoch bigint;
+  v_related boolean;
+  v_got pawl.queue_gathered[];
+begin
+  rows := '';
+  processes := '';
+  taken := 0;
+  complete := false;  -- whether every key was looked at: if not, the pass must come by here again
+  if p_limit <= 0 then
+    return;
+  end if;
+  -- Keys in the order of their first job. 256 at most: each takes a slot of the server's lock table for a moment.
+  with first as materialized (
+    select u.key, min(u.ord) as ord, max(u.epoch) as head from unnest(p_keys, p_epochs) with ordinality u (key, epoch, ord) group by u.key
+  ), near as materialized (
+    select f.* from first f order by f.ord limit 256
+  ), tried as materialized (  -- one by one, until there are enough
+    select n.* from near n where pawl.queue_try_key(p_queue, p_shard, n.key) limit p_limit
+  )
+  select array_agg(t.key order by t.ord), array_agg(t.head order by t.ord),
+    (select count(*) from first) <= 256 and count(*) < p_limit
+  into v_tried, v_heads, complete from tried t;
+  if v_tried is null then
+    return;
+  end if;
+  -- A new statement, which sees what was committed before the locks were had. A waiting key may be taken by whoever found
+  -- its head; any other key with a row is busy.
+  select
+    array_agg(t.key order by t.ord) filter (where h.epoch is null or (not h.held and h.epoch = t.head)),
+    array_agg(t.key order by t.ord) filter (where h.epoch is not null and (h.held or h.epoch is distinct from t.head)),
+    array_agg(t.key) filter (where not h.held and h.epoch = t.head)
+  into v_free, v_busy, v_waiting
+  from unnest(v_tried, v_heads) with ordinality t (key, head, ord)
+  left join lateral (  -- "limit" keeps the planner from turning this into a join over all keys
+    select k.epoch, k.held from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = t.key limit 1
+  ) h on true;
+
+  if v_busy is not null then
+    -- queue.park. Everything of these keys that is there, a thousand each: the next ones are found by the next pass.
+    with held as materialized (
+      select k.key from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_busy)
+      order by k.key for share skip locked
+    ), gone as (
+      delete from pawl.queue_ready r where r.ctid = any (array(
+        select x.tid from held h cross join lateral (
+          select r.ctid as tid from pawl.queue_ready r
+          where r.shard = p_shard and r.queue = p_queue and r.key = h.key order by r.id limit 1000) x))
+        and r.epoch is null
+      returning r.*
+    )
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
+    select id, shard, queue, priority, kind, attempt, key from gone;
+  end if;
+  if v_free is null then
+    return;
+  end if;
+
+  select coalesce(bool_or(k.coalesce <> 'none' or cardinality(k.after) > 0), false) into v_related
+  from pawl.queue_kind k where k.queue = p_queue;
+  v_epoch := nextval('pawl.queue_claim_id');
+  if not v_related then
+    select c.lines, coalesce(c.rows, ''), c.processes, c.taken, complete and not c.cut into lines, rows, processes, taken, complete
+    from pawl.queue_claim_chains(p_queue, p_shard, p_worker, p_limit, p_chain, p_now, v_epoch, v_free, v_waiting) c;
+    return;
+  end if;
+  v_got := array(select row(g.*)::pawl.queue_gathered from pawl.queue_gather(p_queue, p_shard, v_free) g);
+  perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
+  from unnest(v_free) u (key) where u.key not in (select g.key from unnest(v_got) g);
+  -- Whole keys, in order, until there are enough jobs: a worker's memory is not the place for a backlog. The first one
+  -- comes in any case.
+  select array_agg(c.key order by c.ord) into v_kept from (
+    select g.key, g.ord, sum(g.n) over (order by g.ord) - g.n as before
+    from (select g.key, min(g.ord) as ord, count(*) as n from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, ord) group by g.key) g
+  ) c where c.before < greatest(p_limit, 1);
+  if v_kept is null then
+    return;
+  end if;
+  if cardinality(v_kept) < cardinality(v_free) then
+    complete := false;
+    v_got := array(select g from unnest(v_got) g where g.key in (select k.key from unnest(v_kept) k (key)));
+  end if;
+
+  insert into pawl.queue_key as k (shard, queue, key, epoch, held)
+  select p_shard, p_queue, u.key, v_epoch, true from unnest(v_kept) u (key)
+  on conflict (shard, queue, key) do update set epoch = excluded.epoch, held = true;
+  delete from pawl.queue_ready r where r.ctid = any (array(select g.tid from unnest(v_got) g where not g.parked));
+  delete from pawl.queue_parked p where p.ctid = any (array(select g.tid from unnest(v_got) g where g.parked));
+  taken := cardinality(v_got);
+
+  with job as materialized (
+    select g.*, case when g.attempt > 0 then 'job ' || g.id when g.whole then 'unit ' || g.kind || ' ' || g.key else 'batch' end as part
+    from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, ord)
+  ), unit as materialized (
+    select j.key, j.kind, gen_random_uuid() as process, row_number() over () as number
+    from job j where j.whole group by j.key, j.kind
+  ), part as materialized (
+    select nextval('pawl.queue_claim_id') as claim, p.*, gen_random_uuid() as process from (
+      select j.part, j.attempt, j.whole, case when j.whole then j.key end as key, case when j.whole then j.kind end as kind,
+        range_agg(int8range(j.id, j.id + 1)) as ids
+      from job j group by 1, 2, 3, 4, 5
+    ) p
+  ), claim as materialized (
+    select p.part, p.claim, p.attempt, p.whole, p.ids, coalesce(u.process, p.process) as process
+    from part p left join unit u on u.key = p.key and u.kind = p.kind
+  ), running as (
+    insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
+    select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.whole, c.ids from claim c
+  )
+  select
+    (select string_agg(',"' || c.claim || '":"' || c.process || '"', '') from claim c),
+    (select string_agg(k.row, '' order by k.ord) from (
+      select min(j.ord) as ord, concat(',[', to_json(j.key)::text, ',', v_epoch, ',[', string_agg(
+        concat_ws(',', j.id, c.claim, j.kind, j.attempt + 1, (date_part('epoch', o.created_at) * 1000)::bigint,
+          coalesce(u.number, 0), coalesce(j.broken_by, 0), o.payload::text), ',' order by j.ord), ']]') as row
+      from job j join claim c on c.part = j.part left join unit u on u.key = j.key and u.kind = j.kind
+      cross join lateral (select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id) o
+      group by j.key) k)
+  into processes, rows;
+end $$;
+
+-- Takes free keys of a queue without coalescing and predecessors: up to p_chain jobs of each, oldest first, p_limit in all.
+-- p_waiting: those of the keys that have a row in queue_key.
+-- The first attempts are one claim (lines). A job that has failed before comes alone, under a claim of its own (rows), so
+-- that a crash charges nobody else. Arrays from step to step and columns in the answer cost half of what rows cost.
+create function pawl.queue_claim_chains(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz, p_epoch bigint, p_keys text[],
+  p_waiting text[], out lines text, out rows text, out processes text, out taken int, out cut boolean
+)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+declare
+  v_nths int[]; v_ids bigint[]; v_kinds smallint[]; v_attempts smallint[]; v_tids tid[]; v_parked boolean[];
+  v_claim bigint;
+  v_process uuid;
+  v_read int;
+  v_last int;
+  v_again int;
+begin
+  processes := '';
+  select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.tid), array_agg(s.parked), count(*), max(s.nth), max(s.attempt)
+  into v_nths, v_ids, v_kinds, v_attempts, v_tids, v_parked, taken, v_last, v_again
+  from (
+    select s.* from (
+      select u.ord::int as nth, x.* from unnest(p_keys) with ordinality u (key, ord) cross join lateral (
+        select r.* from (
+          (select r.id, r.kind, r.attempt, r.ctid as tid, false as parked from pawl.queue_ready r
+            where r.shard = p_shard and r.queue = p_queue and r.key = u.key order by r.id limit p_chain)
+          union all
+          select p.* from pawl.queue_kind k cross join lateral (
+            select p.id, p.kind, p.attempt, p.ctid, true from pawl.queue_parked p
+            where p.shard = p_shard and p.queue = p_queue and p.key = u.key and p.kind = k.id order by p.id limit p_chain) p
+          where k.queue = p_queue and exists (
+            select 1 from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = u.key)
+        ) r order by r.id limit p_chain
+      ) x
+      limit p_limit
+    ) s order by s.id
+  ) s;
+  cut := taken = 0 or v_last < cardinality(p_keys);
+  if taken = 0 then
+    return;
+  end if;
+
+  if v_again > 0 then
+    select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.tid), array_agg(s.parked), count(*)
+    into v_nths, v_ids, v_kinds, v_attempts, v_tids, v_parked, taken
+    from (
+      select u.*, min(u.id) over w as first, min(u.id) filter (where u.attempt > 0) over w as again
+      from unnest(v_nths, v_ids, v_kinds, v_attempts, v_tids, v_parked) u (nth, id, kind, attempt, tid, parked)
+      window w as (partition by u.nth) order by u.id
+    ) s
+    where s.again is null or s.id < s.again or (s.id = s.again and s.again = s.first);
+    with again as materialized (
+      select u.*, nextval('pawl.queue_claim_id') as claim, gen_random_uuid() as process
+      from unnest(v_nths, v_ids, v_kinds, v_attempts) u (nth, id, kind, attempt) where u.attempt > 0
+    ), running as (
+      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
+      select a.claim, p_worker, p_now, a.process, p_shard, p_queue, a.attempt + 1, false, int8multirange(int8range(a.id, a.id + 1)) from again a
+    )
+    select
+      string_agg(concat(',[', to_json(p_keys[a.nth])::text, ',', p_epoch, ',[', concat_ws(',', a.id, a.claim, a.kind, a.attempt + 1,
+        (date_part('epoch', o.created_at) * 1000)::bigint, '0,0', o.payload::text), ']]'), '' order by a.id),
+      string_agg(concat(',"', a.claim, '":"', a.process, '"'), '')
+    into rows, processes
+    from again a cross join lateral (
+      select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
+  end if;
+
+  -- Not "on conflict": that costs half as much again, and whoever adds a row of a key has the key's lock, as we have.
+  if p_waiting is not null then
+    update pawl.queue_key k set epoch = p_epoch, held = true
+    where k.shard = p_shard and k.queue = p_queue and k.key = any (p_waiting) and k.key = any (array(select p_keys[u.nth] from unnest(v_nths) u (nth)));
+  end if;
+  insert into pawl.queue_key (shard, queue, key, epoch, held)
+  select p_shard, p_queue, u.key, p_epoch, true from unnest(p_keys) with ordinality u (key, ord)
+  where u.ord = any (v_nths) and (p_waiting is null or u.key <> all (p_waiting));
+  delete from pawl.queue_ready r where r.ctid = any (array(select u.tid from unnest(v_tids, v_parked) u (tid, parked) where not u.parked));
+  if true = any (v_parked) then
+    delete from pawl.queue_parked p where p.ctid = any (array(select u.tid from unnest(v_tids, v_parked) u (tid, parked) where u.parked));
+  end if;
+
+  if rows is not null then
+    select array_agg(u.nth order by u.id), array_agg(u.id order by u.id), array_agg(u.kind order by u.id) into v_nths, v_ids, v_kinds
+    from unnest(v_nths, v_ids, v_kinds, v_attempts) u (nth, id, kind, attempt) where u.attempt = 0;
+    if v_ids is null then
+      return;
+    end if;
+  end if;
+  v_claim := nextval('pawl.queue_claim_id');
+  v_process := gen_random_uuid();
+  insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
+  select v_claim, p_worker, p_now, v_process, p_shard, p_queue, 1, false, range_agg(int8range(u.id, u.id + 1)) from unnest(v_ids) u (id);
+  processes := concat(',"', v_claim, '":"', v_process, '"', processes);
+  select count(*), concat('{"claim":', v_claim, ',"epoch":', p_epoch, ',"keys":', to_json(p_keys[1:v_last]), ',"nth":[', array_to_string(v_nths, ','),
+    '],"ids":[', array_to_string(v_ids, ','), '],"kinds":[', array_to_string(v_kinds, ','),
+    '],"at":[', array_to_string(array_agg((date_part('epoch', o.created_at) * 1000)::bigint), ','),
+    '],"payloads":[', string_agg(o.payload::text, ','), ']}')
+  into v_read, lines
+  from (
+    select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = any (v_ids) order by o.id
+  ) o;
+  if v_read <> cardinality(v_ids) then
+    raise exception 'of % claimed jobs only % are in queue_job: something other than Pawl has deleted rows', cardinality(v_ids), v_read;
+  end if;
+end $$;
+
+-- A key none of whose jobs may run because the predecessor is delayed: the predecessor becomes the key's head and the
+-- jobs are parked behind it. When somebody is at the predecessor just now, everything stays as it is until the next look.
+create function pawl.queue_await_predecessor(p_queue smallint, p_shard smallint, p_key text) returns void
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_epoch bigint := nextval('pawl.queue_claim_id');
+begin
+  update pawl.queue_delayed d set epoch = v_epoch where d.ctid = (
+    select d.ctid from pawl.queue_delayed d
+    where d.shard = p_shard and d.queue = p_queue and d.key = p_key
+      and d.kind in (select unnest(k.after) from pawl.queue_kind k where k.queue = p_queue)
+    order by d.run_at limit 1 for update skip locked);
+  if not found then
+    return;
+  end if;
+  insert into pawl.queue_key as k (shard, queue, key, epoch, held) values (p_shard, p_queue, p_key, v_epoch, false)
+  on conflict (shard, queue, key) do update set epoch = v_epoch where not k.held;
+  with mine as materialized (
+    select r.ctid as tid from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue and r.key = p_key
+    order by r.kind, r.id limit 1000 for update skip locked
+  ), gone as (
+    delete from pawl.queue_ready r where r.ctid = any (array(select m.tid from mine m)) returning r.*
+  )
+  insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
+  select id, shard, queue, priority, kind, attempt, key from gone;
+end $$;

@@ -1,0 +1,145 @@
+-- Settling: what became of claimed jobs. Every statement names the claim (the fencing token), so a worker whose lease
+-- ran out changes nothing and is told so. Rows are locked in the order running, key; both ascending.
+
+-- Takes jobs out of running claims. Returns per claim what of p_ids was really still there.
+create function pawl.queue_release(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
+returns table (claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, unit boolean, ids int8multirange)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+begin
+  return query
+  with mine as materialized (
+    select r.*, u.ids * r.ids as out from unnest(p_claims, p_ids) u (claim, ids)
+    join lateral (
+      select r.* from pawl.queue_running r where r.shard = p_shard and r.id = u.claim and r.worker = p_worker for update
+    ) r on true
+    order by r.id
+  ), gone as (
+    delete from pawl.queue_running r where r.shard = p_shard and r.id = any (array(select m.id from mine m where isempty(m.ids - m.out)))
+  ), kept as (
+    update pawl.queue_running r set ids = r.ids - m.out from mine m
+    where r.shard = p_shard and r.id = m.id and not isempty(m.ids - m.out)
+  )
+  select m.id, m.worker, m.claimed_at, m.process_id, m.attempt, m.unit, m.out from mine m where not isempty(m.out);
+end $$;
+
+-- Settles what a worker has finished, one shard a call.
+--   p_whole   claims all of whose remaining jobs are complete: one row out, one row in, however many jobs
+--   p_part    [{claim, ids: [job, …]}]: complete
+--   p_fail    [{claim, id, to: retry | release | error | cancelled, wait: ms, reason, error}]: retry spends the attempt, release does not
+--   p_result  [[id, claim, result], …]: arrays, since json_to_recordset() refuses U+0000 wherever it stands
+--   p_keys, p_epochs  keys to give up
+-- Answers the ids of the claims that were no longer the worker's: nothing was written for them.
+create function pawl.queue_settle(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_part json, p_fail json, p_result json,
+  p_keys text[], p_epochs bigint[]
+) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_done bigint[] := '{}';
+  v_more bigint[];
+begin
+  if p_result is not null then
+    insert into pawl.queue_output as o (id, shard, result)
+    select r.id, p_shard, r.result
+    from (
+      select x.field[1]::text::bigint as id, x.field[2]::text::bigint as claim, nullif(x.field[3]::text, 'null')::json as result
+      from json_array_elements(p_result) e (value)
+      cross join lateral (select array_agg(f.value order by f.ord) as field from json_array_elements(e.value) with ordinality f (value, ord)) x
+    ) r
+    join pawl.queue_running n on n.shard = p_shard and n.id = r.claim and n.worker = p_worker and n.ids @> r.id
+    on conflict (shard, id) do update set result = excluded.result;
+  end if;
+  if cardinality(p_whole) > 0 then
+    with gone as (
+      delete from pawl.queue_running r where r.shard = p_shard and r.id = any (p_whole) and r.worker = p_worker returning r.*
+    ), receipt as (
+      insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
+      select id, worker, claimed_at, v_now, process_id, shard, queue, attempt, unit, ids from gone
+    )
+    select coalesce(array_agg(g.id), '{}') into v_done from gone g;
+  end if;
+  if p_part is not null then
+    with asked as materialized (
+      select a.claim, range_agg(int8range(i.id, i.id + 1)) as ids
+      from json_to_recordset(p_part) a (claim bigint, ids bigint[]) cross join lateral unnest(a.ids) i (id) group by a.claim order by a.claim
+    ), arrays as (
+      select array_agg(a.claim order by a.claim) as claims, array_agg(a.ids order by a.claim) as ids from asked a
+    ), mine as materialized (
+      select m.* from arrays a cross join lateral pawl.queue_release(p_shard, p_worker, a.claims, a.ids) m
+    ), receipt as (
+      insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
+      select claim, worker, claimed_at, v_now, process_id, p_shard, p_queue, attempt, unit, ids from mine
+    )
+    select coalesce(array_agg(m.claim), '{}') into v_more from mine m;
+    v_done := v_done || v_more;
+  end if;
+  if p_fail is not null then
+    v_done := v_done || pawl.queue_fail(p_queue, p_shard, p_worker, p_fail, v_now);
+  end if;
+  if p_keys is not null then
+    perform pawl.queue_give_up(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
+  end if;
+  if p_part is null and p_fail is null and cardinality(v_done) = cardinality(p_whole) then
+    return '{}';
+  end if;
+  return array(
+    select w.id from unnest(p_whole) w (id) where w.id <> all (v_done)
+    union select a.claim from json_to_recordset(p_part) a (claim bigint) where a.claim <> all (v_done)
+    union select a.claim from json_to_recordset(p_fail) a (claim bigint) where a.claim <> all (v_done));
+end $$;
+
+-- Jobs that did not complete. Of the jobs of one key that wait for a retry the first becomes the key's head, delayed;
+-- everything else of the key is parked behind it, to be brought back when the key is given up.
+create function pawl.queue_fail(p_queue smallint, p_shard smallint, p_worker bigint, p_fail json, p_now timestamptz) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_done bigint[];
+begin
+  with asked as materialized (
+    select f.* from json_to_recordset(p_fail) f (claim bigint, id bigint, "to" text, wait double precision, reason text, error text)
+  ), arrays as (
+    select array_agg(c.claim order by c.claim) as claims, array_agg(c.ids order by c.claim) as ids
+    from (select a.claim, range_agg(int8range(a.id, a.id + 1)) as ids from asked a group by a.claim) c
+  ), mine as materialized (
+    select m.* from arrays a cross join lateral pawl.queue_release(p_shard, p_worker, a.claims, a.ids) m
+  ), job as materialized (
+    select a.id, a."to", coalesce(a.wait, 0) as wait, a.reason, a.error, j.kind, j.priority, m.claim, m.claimed_at, m.process_id, m.attempt,
+      case when a."to" = 'release' then m.attempt - 1 else m.attempt end::smallint as spent,
+      k.key, k.epoch,
+      a."to" = 'retry' or coalesce(a.wait, 0) > 0 as waits,
+      row_number() over (partition by k.key, a."to" in ('retry', 'release') and (a."to" = 'retry' or coalesce(a.wait, 0) > 0) order by a.id) as nth
+    from asked a join mine m on m.claim = a.claim and m.ids @> a.id
+    cross join lateral (select j.kind, j.priority, j.key, j.queue from pawl.queue_job j where j.shard = p_shard and j.id = a.id) j
+    left join lateral (
+      select k.key, k.epoch from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = j.key and k.held) k on true
+  ), dead as (
+    insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
+    select j.id, p_now, p_shard, p_queue, j.kind, j.attempt, j."to",
+      (select o.key from pawl.queue_job o where o.shard = p_shard and o.id = j.id), coalesce(j.error, j.reason)
+    from job j where j."to" in ('error', 'cancelled')
+  ), delayed as (
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, attempt, epoch, key)
+    select p_now + j.wait * interval '1 millisecond', j.id, p_shard, p_queue, j.priority, j.kind, j.spent, j.epoch, j.key
+    from job j where j."to" in ('retry', 'release') and (case when j.key is null then j.wait > 0 else j.waits and j.nth = 1 end)
+  ), parked as (
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
+    select j.id, p_shard, p_queue, j.priority, j.kind, j.spent, j.key
+    from job j where j."to" in ('retry', 'release') and j.key is not null and not (j.waits and j.nth = 1)
+  ), ready as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
+    select j.id, p_shard, p_queue, j.priority, j.kind, j.spent
+    from job j where j."to" in ('retry', 'release') and j.key is null and j.wait <= 0
+  ), moved as (
+    insert into pawl.queue_transition (at, claimed_at, id, worker, process_id, shard, queue, attempt, from_status, to_status, reason, error)
+    select p_now, j.claimed_at, j.id, p_worker, j.process_id, p_shard, p_queue, j.attempt, 'in-progress',
+      case when j."to" in ('retry', 'release') then 'new' else j."to" end, coalesce(j.reason, j."to"), j.error
+    from job j
+  )
+  select coalesce(array_agg(distinct j.claim), '{}') into v_done from job j;
+  return v_done;
+end $$;

@@ -1,0 +1,160 @@
+-- What the processes tell the database: which queues exist, that they live, and what is old enough to go.
+
+-- Declares a queue: {name, shards, keyed, attempts, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
+-- afterError, attempts}]}. Answers {queue, kinds: {name: id}}. A kind that is not declared any more stays: its jobs may be
+-- outstanding. Writes nothing when nothing changed, so that a hundred starting processes do not queue up here.
+create function pawl.queue_register(p_declared json) returns json
+language plpgsql as $$
+declare
+  v_queue pawl.queue_definition;
+  v_history interval := make_interval(secs => (p_declared ->> 'history')::double precision);
+  v_name text := p_declared ->> 'name';
+begin
+  select * into v_queue from pawl.queue_definition where name = v_name;
+  if not found then
+    insert into pawl.queue_definition (name, shards, keyed, attempts, history)
+    values (v_name, (p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, (p_declared ->> 'attempts')::smallint, v_history)
+    on conflict (name) do nothing;
+    select * into v_queue from pawl.queue_definition where name = v_name;
+  end if;
+  if (v_queue.shards, v_queue.keyed) is distinct from ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean) then
+    -- The share lock keeps enqueues of this queue out until the answer stands.
+    lock table pawl.queue_job in share row exclusive mode;
+    if exists (select 1 from pawl.queue_ready r where r.queue = v_queue.id)
+      or exists (select 1 from pawl.queue_delayed d where d.queue = v_queue.id)
+      or exists (select 1 from pawl.queue_parked p where p.queue = v_queue.id)
+      or exists (select 1 from pawl.queue_running r where r.queue = v_queue.id) then
+      raise exception 'queue "%" has outstanding jobs, so its shards (%) and concurrency.perKey (%) cannot change; drain it first, or declare it as it is',
+        v_name, v_queue.shards, case when v_queue.keyed then '1' else 'Infinity' end using errcode = 'PW003';
+    end if;
+  end if;
+  update pawl.queue_definition d set
+    shards = (p_declared ->> 'shards')::smallint, keyed = (p_declared ->> 'keyed')::boolean,
+    attempts = (p_declared ->> 'attempts')::smallint, history = v_history
+  where d.id = v_queue.id and (d.shards, d.keyed, d.attempts, d.history) is distinct from
+    ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, (p_declared ->> 'attempts')::smallint, v_history);
+
+  insert into pawl.queue_kind (queue, name)
+  select v_queue.id, k.value ->> 'name' from json_array_elements(p_declared -> 'kinds') k
+  where not exists (select 1 from pawl.queue_kind o where o.queue = v_queue.id and o.name = k.value ->> 'name')
+  on conflict (queue, name) do nothing;
+  update pawl.queue_kind o set
+    unique_key = k.unique_key, coalesce = k.coalesce, after = k.after, after_error = k.after_error, attempts = k.attempts
+  from (
+    select k.value ->> 'name' as name, (k.value ->> 'unique')::boolean as unique_key, k.value ->> 'coalesce' as coalesce,
+      k.value ->> 'afterError' as after_error, (k.value ->> 'attempts')::smallint as attempts,
+      coalesce((
+        select array_agg(p.id order by p.id) from pawl.queue_kind p
+        where p.queue = v_queue.id and p.name in (select json_array_elements_text(k.value -> 'after'))), '{}') as after
+    from json_array_elements(p_declared -> 'kinds') k
+  ) k
+  where o.queue = v_queue.id and o.name = k.name
+    and (o.unique_key, o.coalesce, o.after, o.after_error, o.attempts)
+      is distinct from (k.unique_key, k.coalesce, k.after, k.after_error, k.attempts);
+  return json_build_object('queue', v_queue.id, 'kinds', (
+    select json_object_agg(k.name, k.id) from pawl.queue_kind k where k.queue = v_queue.id));
+end $$;
+
+-- The heartbeat of all workers of one process: [{worker, wantsNotify, holding: [job]}]. A worker that is not among the
+-- answered "alive" has lost its lease.
+create function pawl.queue_beat(p_beats json) returns json
+language plpgsql as $$
+declare
+  v_alive bigint[];
+begin
+  with beat as (
+    select b.worker, b."wantsNotify" as wants_notify, coalesce(b.holding, '{}') as holding
+    from json_to_recordset(p_beats) b (worker bigint, "wantsNotify" boolean, holding bigint[])
+  ), renewed as (
+    update pawl.queue_worker w set
+      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, wants_notify = b.wants_notify, holding = b.holding
+    from beat b where w.id = b.worker returning w.id
+  )
+  select array_agg(r.id) into v_alive from renewed r;
+  return json_build_object('alive', coalesce(v_alive, '{}'), 'cancel', coalesce((
+    select json_agg(json_build_object('worker', c.worker, 'id', c.id, 'reason', c.reason))
+    from pawl.queue_cancel c where c.worker = any (v_alive)), '[]'::json));
+end $$;
+
+create function pawl.queue_wants(p_worker bigint, p_wants boolean) returns void
+language sql as $$
+  update pawl.queue_worker set wants_notify = p_wants where id = p_worker and wants_notify <> p_wants
+$$;
+
+-- Removes settled jobs whose history is over, oldest first, at most p_limit of them. Live jobs are never touched; nor is
+-- the job that holds a unique key: "one, ever" outlives its history.
+create function pawl.queue_prune(p_queue smallint, p_limit int) returns integer
+language plpgsql
+set enable_seqscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_past timestamptz;
+  v_jobs integer := 0;
+  v_receipts tid[];
+begin
+  select clock_timestamp() - d.history into v_past from pawl.queue_definition d where d.id = p_queue;
+  if v_past is null then
+    return 0;
+  end if;
+  v_receipts := array(
+    select x.tid from (
+      select r.ctid as tid, sum(upper(r.ids) - lower(r.ids)) over (order by r.settled_at) as upto, r.settled_at
+      from pawl.queue_receipt r where r.queue = p_queue and r.settled_at < v_past order by r.settled_at limit p_limit
+    ) x);
+  with receipt as (
+    delete from pawl.queue_receipt r where r.ctid = any (v_receipts) returning r.shard, r.ids
+  ), settled as materialized (
+    select r.shard, i.id from receipt r cross join lateral unnest(r.ids) u (span)
+    cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+    union all
+    select d.shard, d.id from (
+      select d.shard, d.id from pawl.queue_dead d where d.queue = p_queue and d.at < v_past order by d.id limit p_limit) d
+  ), job as (
+    delete from pawl.queue_job j using settled s where j.shard = s.shard and j.id = s.id and j.only_one is not true returning j.id
+  ), output as (
+    delete from pawl.queue_output o using settled s where o.shard = s.shard and o.id = s.id
+  ), dead as (
+    delete from pawl.queue_dead d using settled s, pawl.queue_job j
+    where d.shard = s.shard and d.id = s.id and j.shard = s.shard and j.id = s.id and j.only_one is not true
+  )
+  select count(*) into v_jobs from job;
+  delete from pawl.queue_transition t where t.ctid = any (array(
+    select o.ctid from pawl.queue_transition o where o.queue = p_queue and o.at < v_past order by o.at limit p_limit));
+  return v_jobs;
+end $$;
+
+-- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt}, [payload, …]].
+-- An array, since the functions that take an object apart refuse U+0000 wherever it stands in it.
+create function pawl.queue_add_json(p_batch json) returns bigint[]
+language sql as $$
+  select pawl.queue_add(h.queue, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt")
+  from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_batch) with ordinality e (value, ord)) b
+  cross join lateral json_to_record(b.part[1]) h (
+    queue smallint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[])
+$$;
+
+-- [{shard, claim, id}, progress]; without a claim it is not checked: the caller holds the job in an open transaction.
+create function pawl.queue_progress(p_note json) returns void
+language plpgsql as $$
+begin
+  insert into pawl.queue_output as o (id, shard, progress, progress_at)
+  select r.id, r.shard, nullif(n.part[2]::text, 'null')::json, clock_timestamp()
+  from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_note) with ordinality e (value, ord)) n
+  cross join lateral json_to_record(n.part[1]) r (shard smallint, claim bigint, id bigint)
+  where r.claim is null or exists (select 1 from pawl.queue_running q where q.shard = r.shard and q.id = r.claim and q.ids @> r.id)
+  on conflict (shard, id) do update set progress = excluded.progress, progress_at = excluded.progress_at;
+  if not found then
+    raise exception 'job % is no longer held under claim %: its lease ran out, or it was settled',
+      p_note -> 0 ->> 'id', p_note -> 0 ->> 'claim' using errcode = 'PW004';
+  end if;
+end $$;
+
+-- {shard, claim}: holds until the caller's transaction ends; a rescue waits for it, the heartbeat does not.
+create function pawl.queue_guard(p_claim json) returns void
+language plpgsql as $$
+begin
+  perform 1 from pawl.queue_running r
+  where r.shard = (p_claim ->> 'shard')::smallint and r.id = (p_claim ->> 'claim')::bigint for share;
+  if not found then
+    raise exception 'claim % is no longer current: its lease ran out and its jobs were given to somebody else', p_claim ->> 'claim' using errcode = 'PW004';
+  end if;
+end $$;

@@ -1,0 +1,126 @@
+import { checkOptions, custom, integer, optional, text } from '../base/options.ts';
+import { refusal } from '../base/refusal.ts';
+import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { Enqueued, EnqueueOptions } from './enqueue.ts';
+import type { Explanation } from './explain.ts';
+import type { JobRecord, JobStatus, JobTransition } from './job.ts';
+import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
+import { PostgresQueueStore } from './postgres.ts';
+import { PostgresQueueReader } from './postgres-read.ts';
+import { PostgresQueueSchedules } from './postgres-schedule.ts';
+import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './reading.ts';
+import type { ScheduleRecord } from './schedule.ts';
+import type { SearchOptions, SearchPage } from './search.ts';
+
+/** Gives what operates every queue of a database, without knowing how they are declared. Nothing is sent until it is used. */
+export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
+  return new QueueAdmin(engine);
+}
+
+const when = custom('a Date', (value, place) => {
+  if (!(value instanceof Date) || Number.isNaN(value.getTime())) throw refusal(place, value, 'a valid Date');
+  return value;
+});
+
+const enqueueShape = {
+  key: optional(text({ min: 1, max: 1000 })),
+  priority: integer({ min: -32_768, max: 32_767, default: 0 }),
+  runAt: optional(when),
+};
+
+/** Every queue of a database, for tools. Jobs are named by their id alone. */
+export class QueueAdmin {
+  readonly #reader: PostgresQueueReader;
+  readonly #store: PostgresQueueStore;
+  readonly #operations: Operations;
+  readonly #schedules: PostgresQueueSchedules;
+
+  /** @internal */
+  constructor(engine: PostgresEngine) {
+    this.#reader = new PostgresQueueReader(engine);
+    this.#store = new PostgresQueueStore(engine);
+    this.#operations = new Operations(this.#reader, null);
+    this.#schedules = new PostgresQueueSchedules(engine);
+  }
+
+  /** The declared queues, by name. */
+  list(): Promise<QueueRecord[]> {
+    return this.#reader.list();
+  }
+
+  /** How many jobs are where; counts stop at 10,000. @throws NotFound */
+  stats(queue: string): Promise<QueueStats> {
+    return this.#reader.stats(queue, COUNT_LIMIT);
+  }
+
+  /** The workers of one queue, or of all. */
+  workers(queue?: string): Promise<WorkerRecord[]> {
+    return this.#reader.workers(queue ?? null);
+  }
+
+  /** The schedules of one queue, or of all. */
+  schedules(queue?: string): Promise<ScheduleRecord[]> {
+    return this.#schedules.list(queue ?? null);
+  }
+
+  /** Lets no worker claim any more, in any process, until `resume`; what is claimed is finished. @throws NotFound */
+  pause(queue: string): Promise<void> {
+    return this.#reader.pause(queue);
+  }
+
+  /** Ends a pause; workers look for work at once. @throws NotFound */
+  resume(queue: string): Promise<void> {
+    return this.#reader.resume(queue);
+  }
+
+  /** @throws NotFound, InvalidInput */
+  get(id: string): Promise<JobRecord> {
+    return this.#operations.get(id);
+  }
+
+  /** Every move of a job, oldest first. @throws NotFound, InvalidInput */
+  history(id: string): Promise<JobTransition[]> {
+    return this.#operations.history(id);
+  }
+
+  /** As {@link Queue.explain}. */
+  explain(id: string): Promise<Explanation> {
+    return this.#operations.explain(id);
+  }
+
+  /** As {@link Queue.cancel}. */
+  cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
+    return this.#operations.cancel(id, options);
+  }
+
+  /** As {@link Queue.retry}. */
+  retry(id: string): Promise<JobStatus> {
+    return this.#operations.retry(id);
+  }
+
+  /** As {@link Queue.search}, in one queue or in all. */
+  search(query: string, options: SearchOptions & { readonly queue?: string | undefined } = {}): Promise<SearchPage> {
+    const { queue, ...rest } = options;
+    return search(this.#reader, queue ?? null, query, rest);
+  }
+
+  /** As {@link Queue.drain}. */
+  drain(queue: string, options: DrainOptions = {}): Promise<void> {
+    return drain(this.#reader, queue, options);
+  }
+
+  /**
+   * Adds a job to a queue that is known to the database. The payload is checked when it runs: its schema is the program's.
+   * @throws NotFound, InvalidInput
+   */
+  async enqueue(
+    queue: string,
+    kind: string,
+    payload: unknown,
+    options: Omit<EnqueueOptions, 'tx'> = {},
+  ): Promise<Enqueued> {
+    const { key, priority, runAt } = checkOptions('enqueue', options, enqueueShape);
+    const request = { queue, kind, payload: payload ?? null, key, priority, runAt: runAt?.toISOString() };
+    return this.#store.enqueue(request, undefined);
+  }
+}

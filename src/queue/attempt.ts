@@ -1,0 +1,226 @@
+import { delay } from '../base/backoff.ts';
+import { after } from '../base/clock.ts';
+import { formatDuration } from '../base/duration.ts';
+import { Cancelled, InvalidInput, LeaseLost, NoRetry, Stopped, TimedOut } from '../base/errors.ts';
+import { validate } from '../base/schema.ts';
+import type { Definition, Kind } from './definition.ts';
+import type { Failed } from './store.ts';
+import type { Job, Unit } from './unit.ts';
+
+/** What one attempt at a unit came to. */
+export interface Outcome {
+  readonly failed: readonly Failed[];
+  /** The jobs that are complete. */
+  readonly complete: readonly Job[];
+  /** What the handler returned, as JSON; undefined when it returned nothing that JSON has. */
+  readonly result: string | undefined;
+  /** Nothing may be written any more: somebody else owns the unit. */
+  readonly isLost: boolean;
+  /** A job will come back, so the rest of its key has to wait for it. */
+  readonly isRetried: boolean;
+}
+
+export type Handler = (unit: Unit) => unknown;
+
+/** How long a handler may go on after it was told to end, before its unit is settled without it. */
+export const GRACE_MS = 5000;
+
+/** The longest error kept with a job; a stack trace with its causes is rarely longer. */
+const ERROR_LENGTH = 10_000;
+
+/** Why a job fails whose kind has `afterError: 'error'`. */
+class PredecessorFailed extends NoRetry {
+  constructor(job: number) {
+    super(`its predecessor, job ${job}, ended in error; retry that one first, then this one`);
+  }
+}
+
+/**
+ * One attempt at a unit, from the checks before it to its outcome. `end` is called exactly once, maybe before this returns.
+ * @returns ends it from outside: call it with why, and what the handler does later no longer counts; undefined when this
+ *   program has no handler for the kind, and nothing was done
+ */
+export function begin(
+  unit: Unit,
+  definition: Definition,
+  handlers: ReadonlyMap<string, Handler>,
+  end: (outcome: Outcome) => void,
+): ((why: unknown) => void) | undefined {
+  const kind = definition.kinds.get(unit.kind);
+  const handler = handlers.get(unit.kind);
+  if (kind === undefined || handler === undefined) return undefined;
+  let cancelTimer: (() => void) | undefined;
+  const finish = (outcome: Outcome): void => {
+    if (unit.isOver) return;
+    unit.isOver = true;
+    cancelTimer?.();
+    end(outcome);
+  };
+  const fail = (error: unknown): void => finish(failed(unit, definition, kind, error));
+  if (unit.brokenBy !== null) fail(new PredecessorFailed(unit.brokenBy));
+  else if (unit.abortReason !== undefined) fail(unit.abortReason);
+  else if (unit.attempt > kind.attempts) finish(exhausted(unit, kind));
+  else {
+    if (kind.timeoutMs !== Infinity) cancelTimer = limit(unit, kind.timeoutMs, fail);
+    try {
+      const value = call(unit, kind, handler);
+      if (isThenable(value)) {
+        Promise.resolve(value).then((result) => finish(succeeded(unit, definition, kind, result)), fail);
+      } else finish(succeeded(unit, definition, kind, value));
+    } catch (error) {
+      fail(error);
+    }
+  }
+  return fail;
+}
+
+/** Aborts the unit when its time is up, and fails it without its handler when that does not end then. */
+function limit(unit: Unit, ms: number, fail: (error: unknown) => void): () => void {
+  let cancel = after(ms, () => {
+    const error = new TimedOut(`the attempt took longer than its ${formatDuration(ms)}`);
+    unit.abort(error);
+    cancel = after(GRACE_MS, () => fail(error));
+  });
+  return () => cancel();
+}
+
+/**
+ * Calls the handler: payloads validated first. Gives its value at once when everything in it is synchronous, so that ten
+ * thousand small jobs need not wait for ten thousand turns of the event loop.
+ */
+function call(unit: Unit, kind: Kind, handler: Handler): unknown {
+  const seen = kind.coalesce === 'latest' ? latest(unit) : unit;
+  if (kind.schema === undefined) return handler(seen);
+  let late: Promise<unknown>[] | undefined;
+  for (const job of seen.jobs) {
+    const value: unknown = validate(kind.schema, job.payload, `payload of job ${job.number}`);
+    if (value instanceof Promise) (late ??= []).push(value.then((valid) => job.accept(valid)));
+    else job.accept(value);
+  }
+  return late === undefined ? handler(seen) : Promise.all(late).then(() => handler(seen));
+}
+
+/** The unit as a handler of a kind with `coalesce: 'latest'` sees it: with its newest job alone. */
+function latest(unit: Unit): Unit {
+  if (unit.jobs.length === 1) return unit;
+  const jobs = [unit.job];
+  return new Proxy(unit, {
+    get: (target, name) => {
+      if (name === 'jobs') return jobs;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+/** A promise, or what query builders give: it does its work only when somebody waits for it. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value instanceof Promise) return true;
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
+}
+
+/** Jobs whose last attempt was lost with its worker end in error; the others of their unit run without them. */
+function exhausted(unit: Unit, kind: Kind): Outcome {
+  const all = unit.jobs.map((job): Failed => {
+    const base = { claim: job.claim.id, id: job.number };
+    return job.attempt > kind.attempts
+      ? { ...base, to: 'error', reason: 'worker lost', error: 'the worker was lost during the last attempt' }
+      : { ...base, to: 'release', reason: 'another job of its unit was lost with its worker' };
+  });
+  return {
+    failed: all,
+    complete: [],
+    result: undefined,
+    isLost: false,
+    isRetried: all.some(({ to }) => to === 'release'),
+  };
+}
+
+function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknown): Outcome {
+  const { failed: given } = unit;
+  let result: string | undefined;
+  try {
+    result = value === undefined ? undefined : JSON.stringify(value);
+  } catch (cause) {
+    return failed(unit, definition, kind, new InvalidInput(`the result cannot be written as JSON: ${shown(cause)}`));
+  }
+  if (given === undefined) return { failed: [], complete: unit.jobs, result, isLost: false, isRetried: false };
+  const givenUp = [...given].map(([job, error]) => failure(job, definition, kind, error));
+  return {
+    failed: givenUp,
+    complete: unit.jobs.filter((job) => !given.has(job)),
+    result,
+    isLost: false,
+    isRetried: givenUp.some(({ to }) => to === 'retry'),
+  };
+}
+
+/** An attempt whose handler threw, or that was ended from outside. */
+function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown): Outcome {
+  const why = unit.abortReason ?? error;
+  if (why instanceof LeaseLost) return { failed: [], complete: [], result: undefined, isLost: true, isRetried: false };
+  const all = unit.jobs.map((job): Failed => {
+    const base = { claim: job.claim.id, id: job.number };
+    if (why instanceof Stopped) return { ...base, to: 'release', reason: 'worker stopped' };
+    if (why instanceof Cancelled) {
+      const words = unit.cancelled?.get(job.number);
+      return words === undefined
+        ? { ...base, to: 'release', reason: 'another job of its unit was cancelled' }
+        : { ...base, to: 'cancelled', reason: 'cancel', error: words };
+    }
+    return failure(job, definition, kind, why instanceof TimedOut ? why : error);
+  });
+  const isRetried = all.some(({ to }) => to === 'retry' || to === 'release');
+  return { failed: all, complete: [], result: undefined, isLost: false, isRetried };
+}
+
+function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown): Failed {
+  const base = { claim: job.claim.id, id: job.number, error: describe(error) };
+  if (error instanceof NoRetry) return { ...base, to: 'error', reason: 'no retry' };
+  if (job.attempt >= kind.attempts) return { ...base, to: 'error', reason: 'attempts exhausted' };
+  const reason = error instanceof TimedOut ? 'timed out' : 'failed';
+  return { ...base, to: 'retry', reason, wait: delay(backoff, job.attempt, Math.random()) };
+}
+
+/**
+ * When a unit has ended in error: what is still to come of its key in this claim was claimed before that was known, so its
+ * kinds with `afterError: 'error'` are told here.
+ */
+export function breakSuccessors(unit: Unit, { failed: all }: Outcome, definition: Definition): void {
+  const broken = all.find(({ to }) => to === 'error');
+  if (broken === undefined) return;
+  for (let next = unit.next; next !== undefined; next = next.next) {
+    const kind = definition.kinds.get(next.kind);
+    if (kind?.afterError === 'error' && kind.after.includes(unit.kind)) next.brokenBy ??= broken.id;
+  }
+}
+
+/** The stack with its causes; U+0000, which no text column takes, made visible. Never throws, whatever was thrown. */
+function describe(error: unknown): string {
+  try {
+    return told(error);
+  } catch {
+    return 'an error that cannot be shown: reading it failed';
+  }
+}
+
+function shown(error: unknown): string {
+  return error instanceof Error ? error.message : printed(error);
+}
+
+function told(error: unknown): string {
+  const parts: string[] = [];
+  for (let at: unknown = error; at !== undefined && parts.length < 5; at = at instanceof Error ? at.cause : undefined) {
+    parts.push(at instanceof Error ? (at.stack ?? `${at.name}: ${at.message}`) : printed(at));
+  }
+  // By way of UTF-8, which has no lone surrogates either.
+  return Buffer.from(parts.join('\ncaused by: ').slice(0, ERROR_LENGTH).replaceAll('\0', '\\0')).toString();
+}
+
+function printed(value: unknown): string {
+  try {
+    return typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value));
+  } catch {
+    return String(value);
+  }
+}

@@ -1,0 +1,213 @@
+import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/backoff.ts';
+import type { Duration } from '../base/duration.ts';
+import { InvalidInput } from '../base/errors.ts';
+import {
+  type Check,
+  checkOptions,
+  custom,
+  duration,
+  integer,
+  list,
+  object,
+  oneOf,
+  optional,
+  record,
+  suggest,
+  text,
+} from '../base/options.ts';
+import { refusal } from '../base/refusal.ts';
+import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/schema.ts';
+
+/** How the jobs of one kind behave. */
+export interface KindOptions {
+  /**
+   * Any Standard Schema (zod, valibot, arktype…). Checked at enqueue and again when the job runs, so that a job written
+   * by an older version, or from SQL, never reaches the handler in a shape it does not know. Default: anything goes.
+   */
+  readonly payload?: StandardSchemaV1 | undefined;
+  /** `'key'`: one job of this kind per key, ever. Enqueueing another gives the first one's id. */
+  readonly unique?: 'key' | undefined;
+  /**
+   * `'all'`: all outstanding jobs of this kind and key are one unit (10,000 at most), each with its own row, outcome and
+   * history. `'latest'`: the same, and the handler is given the newest one alone. Default `'none'`: one job, one unit.
+   */
+  readonly coalesce?: 'none' | 'latest' | 'all' | undefined;
+  /** Kinds of which no unsettled job of the same key may exist before a job of this kind runs. */
+  readonly after?: readonly string[] | undefined;
+  /** What becomes of a job whose predecessor (`after`) ended in `error`: it runs all the same (default), or ends in `error` too. */
+  readonly afterError?: 'run' | 'error' | undefined;
+  /** How often a job of this kind is tried. Default: as the queue's `retry.attempts`. */
+  readonly attempts?: number | undefined;
+  /** How long one attempt may take; then `unit.signal` aborts and the attempt counts as failed. Default: no limit. */
+  readonly timeout?: Duration | undefined;
+}
+
+/** A queue as its user declares it. */
+export interface QueueOptions<K extends Kinds = Kinds> {
+  /** The kinds of jobs, by name. */
+  readonly kinds: K;
+  /**
+   * In how many independent parts the queue is kept; order holds within one. A key always has the same shard. Default 1,
+   * which is strict FIFO; can be changed only while nothing is outstanding. At most 256.
+   */
+  readonly shards?: number | undefined;
+  readonly retry?: RetryOptions | undefined;
+  /** How long a settled job and its history are kept: a duration, or `'forever'`. Default `'90d'`. */
+  readonly history?: Duration | undefined;
+  readonly concurrency?: KeyConcurrency | undefined;
+}
+
+export interface KeyConcurrency {
+  /** 1 (default): the jobs of a key run one after another, in order. Infinity: a key is a label to search by, no more. */
+  readonly perKey?: number | undefined;
+}
+
+export interface RetryOptions {
+  /** How often a job is tried in all, the first time included. Default 5. */
+  readonly attempts?: number | undefined;
+  /** The wait between two attempts. Default exponential: 1 s, doubled each time, at most 1 h, half of it random. */
+  readonly backoff?: BackoffOption | undefined;
+}
+
+export type Kinds = Readonly<Record<string, KindOptions>>;
+
+/** What a producer passes for a kind. */
+export type PayloadIn<K extends KindOptions> = K extends { readonly payload: infer S extends StandardSchemaV1 }
+  ? InferInput<S>
+  : unknown;
+
+/** What a handler is given for a kind. */
+export type PayloadOut<K extends KindOptions> = K extends { readonly payload: infer S extends StandardSchemaV1 }
+  ? InferOutput<S>
+  : unknown;
+
+/** One kind, complete. */
+export interface Kind {
+  readonly name: string;
+  readonly schema: StandardSchemaV1 | undefined;
+  readonly unique: boolean;
+  readonly coalesce: 'none' | 'latest' | 'all';
+  readonly after: readonly string[];
+  readonly afterError: 'run' | 'error';
+  readonly attempts: number;
+  readonly timeoutMs: number;
+}
+
+/** A queue's declaration, checked and complete. */
+export interface Definition {
+  readonly name: string;
+  readonly kinds: ReadonlyMap<string, Kind>;
+  readonly shards: number;
+  readonly attempts: number;
+  readonly backoff: Backoff;
+  readonly historyMs: number;
+  readonly keyed: boolean;
+}
+
+const DEFAULTS = { shards: 1, attempts: 5, history: '90d' } as const;
+
+const history: Check<number> = custom(
+  "a duration such as '90d', or 'forever'",
+  (value, place) => (value === 'forever' ? Infinity : duration({ min: '1s' }).given(value, place)),
+  { default: DEFAULTS.history },
+);
+
+const perKey = custom(
+  '1 or Infinity',
+  (value, place) => {
+    if (value !== 1 && value !== Infinity) throw refusal(place, value, '1 or Infinity');
+    return value;
+  },
+  { default: 1 },
+);
+
+const kindShape = {
+  payload: schemaOption(),
+  unique: optional(oneOf(['key'])),
+  coalesce: oneOf(['none', 'latest', 'all'], { default: 'none' }),
+  after: list(text({ min: 1 }), { default: [] }),
+  afterError: oneOf(['run', 'error'], { default: 'run' }),
+  attempts: optional(integer({ min: 1, max: 1000 })),
+  timeout: duration({ min: 1, default: Infinity, infinite: true }),
+};
+
+const shape = {
+  kinds: record(object(kindShape)),
+  shards: integer({ min: 1, max: 256, default: DEFAULTS.shards }),
+  retry: object({
+    attempts: integer({ min: 1, max: 1000, default: DEFAULTS.attempts }),
+    backoff: backoffShape(BACKOFF),
+  }),
+  history,
+  concurrency: object({ perKey }),
+};
+
+/** @throws InvalidInput when the declaration is not one a queue can keep */
+export function define(name: string, options: QueueOptions): Definition {
+  checkOptions('createQueue', { name }, { name: text({ min: 1, max: 100 }) });
+  const given = checkOptions('createQueue', options, shape);
+  const names = Object.keys(given.kinds);
+  if (names.length === 0) {
+    throw new InvalidInput(`queue "${name}" needs at least one kind: { kinds: { send: {} } }`, { field: 'kinds' });
+  }
+  const kinds = new Map<string, Kind>();
+  for (const [kindName, kind] of Object.entries(given.kinds)) {
+    kinds.set(kindName, {
+      name: kindName,
+      schema: kind.payload,
+      unique: kind.unique === 'key',
+      coalesce: kind.coalesce,
+      after: kind.after,
+      afterError: kind.afterError,
+      attempts: kind.attempts ?? given.retry.attempts,
+      timeoutMs: kind.timeout,
+    });
+  }
+  const keyed = given.concurrency.perKey === 1;
+  for (const kind of kinds.values()) checkKind(kind, names, keyed);
+  refuseCircle(kinds);
+  return Object.freeze({
+    name,
+    kinds,
+    shards: given.shards,
+    attempts: given.retry.attempts,
+    backoff: given.retry.backoff,
+    historyMs: given.history,
+    keyed,
+  });
+}
+
+function checkKind(kind: Kind, names: readonly string[], keyed: boolean): void {
+  const field = `kinds.${kind.name}`;
+  if (Buffer.byteLength(kind.name) > 100) {
+    throw new InvalidInput(`the kind name "${kind.name}" is longer than 100 bytes`, { field });
+  }
+  for (const other of kind.after) {
+    if (names.includes(other)) continue;
+    const near = suggest(other, names);
+    const advice = near === undefined ? `the kinds are ${names.join(', ')}` : `did you mean "${near}"?`;
+    throw new InvalidInput(`kind "${kind.name}" comes after the unknown kind "${other}"; ${advice}`, {
+      field: `${field}.after`,
+    });
+  }
+  if (!keyed && (kind.coalesce !== 'none' || kind.after.length > 0)) {
+    throw new InvalidInput(
+      `kind "${kind.name}" has ${kind.after.length > 0 ? 'after' : 'coalesce'}, which needs concurrency: { perKey: 1 }`,
+      { field },
+    );
+  }
+}
+
+function refuseCircle(kinds: ReadonlyMap<string, Kind>): void {
+  const done = new Set<string>();
+  const walk = (name: string, path: readonly string[]): void => {
+    if (path.includes(name)) {
+      const circle = [...path.slice(path.indexOf(name)), name].join(' after ');
+      throw new InvalidInput(`kinds wait for each other in a circle: ${circle}`, { field: `kinds.${name}.after` });
+    }
+    if (done.has(name)) return;
+    for (const other of kinds.get(name)?.after ?? []) walk(other, [...path, name]);
+    done.add(name);
+  };
+  for (const name of kinds.keys()) walk(name, []);
+}

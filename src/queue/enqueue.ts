@@ -1,0 +1,234 @@
+import { createHash } from 'node:crypto';
+import { InvalidInput, NotFound } from '../base/errors.ts';
+import { checkOptions, custom, integer, optional, suggest, text } from '../base/options.ts';
+import { refusal } from '../base/refusal.ts';
+import { validate } from '../base/schema.ts';
+import type { Definition, Kind } from './definition.ts';
+import type { JobStatus } from './job.ts';
+import type { Batch, QueueStore, Registered } from './store.ts';
+
+export interface EnqueueOptions {
+  /** Jobs of one key run one after another, in the order they were enqueued. 1 to 1,000 bytes. */
+  readonly key?: string | undefined;
+  /** Lower runs first, among jobs of different keys. Default 0; -32,768 to 32,767. */
+  readonly priority?: number | undefined;
+  /** Not before this moment, by the database's clock. */
+  readonly runAt?: Date | undefined;
+  /** Your own transaction, of any driver: the job exists if and only if it commits. */
+  readonly tx?: unknown;
+}
+
+export interface Enqueued {
+  readonly id: string;
+  readonly status: JobStatus;
+  /** True when a unique job of this key was there already; `id` and `status` are that one's. */
+  readonly duplicate: boolean;
+}
+
+/** One of many. */
+export interface JobInput extends Omit<EnqueueOptions, 'tx'> {
+  readonly kind: string;
+  readonly payload?: unknown;
+}
+
+const when = custom('a Date', (value, place) => {
+  if (!(value instanceof Date) || Number.isNaN(value.getTime())) throw refusal(place, value, 'a valid Date');
+  return value;
+});
+
+const key = custom('a string of 1 to 1000 bytes', (value, place) => {
+  const name = text({ min: 1, max: 1000 }).given(value, place);
+  if (Buffer.byteLength(name) > 1000) throw refusal(place, value, 'a string of 1 to 1000 bytes');
+  return name;
+});
+
+const shape = {
+  key: optional(key),
+  priority: integer({ min: -32_768, max: 32_767, default: 0 }),
+  runAt: optional(when),
+  tx: custom('a transaction', (value) => value, { default: null }),
+};
+
+/** A bulk enqueue goes to the database in pieces of this many jobs: one statement each, all or nothing for the piece. */
+const AT_ONCE = 1000;
+
+/** Checks jobs and writes them. */
+export class Producer {
+  readonly #store: QueueStore;
+  readonly #definition: Definition;
+  readonly #register: () => Promise<Registered>;
+  #turn = 0;
+
+  constructor(store: QueueStore, definition: Definition, register: () => Promise<Registered>) {
+    this.#store = store;
+    this.#definition = definition;
+    this.#register = register;
+  }
+
+  async one(kindName: string, payload: unknown, options: EnqueueOptions): Promise<Enqueued> {
+    const { key: name, priority, runAt, tx } = checkOptions('enqueue', options, shape);
+    const kind = this.#kind(kindName);
+    await validate(kind.schema, payload, 'payload');
+    this.#requireKey(kind, name);
+    const registered = await this.#register();
+    if (kind.unique) return this.#unique(kind, payload, name, priority, runAt, tx ?? undefined);
+    const row = {
+      at: 0,
+      kind: kind.name,
+      key: name ?? null,
+      priority,
+      runAt: runAt ?? null,
+      payload: toJson(payload, 'payload'),
+    };
+    const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
+    const [id] = await this.#store.add(registered.queue, toBatch(shard, rows, registered), tx ?? undefined);
+    return { id: String(id), status: 'new', duplicate: false };
+  }
+
+  /** The database function looks whether there is one already, and waits for another enqueue of the same key to commit. */
+  #unique(
+    kind: Kind,
+    payload: unknown,
+    name: string | undefined,
+    priority: number,
+    runAt: Date | undefined,
+    tx: unknown,
+  ): Promise<Enqueued> {
+    if (toJson(payload, 'payload').includes('\\u0000')) {
+      throw new InvalidInput(`the payload of a unique kind cannot hold U+0000`, { field: 'payload' });
+    }
+    const request = { queue: this.#definition.name, kind: kind.name, payload: payload ?? null, key: name, priority };
+    return this.#store.enqueue(runAt === undefined ? request : { ...request, runAt: runAt.toISOString() }, tx);
+  }
+
+  /** All or nothing within each thousand; with `tx`, in all. @returns ids in the same order */
+  async many(jobs: readonly JobInput[], tx: unknown): Promise<string[]> {
+    // Everything is checked before anything is written.
+    const rows: Row[] = [];
+    for (let index = 0; index < jobs.length; index += 1) rows.push(await this.#row(jobs[index], index));
+    const registered = await this.#register();
+    const ids: string[] = [];
+    for (let from = 0; from < rows.length; from += AT_ONCE) {
+      for (const [shard, part] of this.#byShard(rows.slice(from, from + AT_ONCE), from)) {
+        const added = await this.#store.add(registered.queue, toBatch(shard, part, registered), tx);
+        part.forEach(({ at }, index) => {
+          ids[at] = String(added[index]);
+        });
+      }
+    }
+    return ids;
+  }
+
+  #row(job: JobInput | undefined, at: number): Row | Promise<Row> {
+    const field = `jobs[${at}]`;
+    if (typeof job !== 'object' || job === null) {
+      throw new InvalidInput(`${field} must be an object such as { kind, payload }`, { field });
+    }
+    const { kind: kindName, payload, key: name, priority = 0, runAt, ...unknown } = job;
+    const [stranger] = Object.keys(unknown);
+    if (stranger !== undefined) {
+      throw new InvalidInput(`unknown field "${stranger}" in ${field}; there are kind, payload, key, priority, runAt`, {
+        field,
+      });
+    }
+    if (name !== undefined || priority !== 0 || runAt !== undefined) {
+      checkOptions(`enqueueMany, ${field}`, { key: name, priority, runAt }, shape);
+    }
+    const kind = this.#kind(kindName);
+    this.#requireKey(kind, name);
+    if (kind.unique) {
+      throw new InvalidInput(
+        `kind "${kind.name}" is unique, which enqueueMany does not look at; use enqueue() for ${field}`,
+        { field },
+      );
+    }
+    const row = (): Row => ({
+      at,
+      kind: kind.name,
+      key: name ?? null,
+      priority,
+      runAt: runAt ?? null,
+      payload: toJson(payload, `${field}.payload`),
+    });
+    if (kind.schema === undefined) return row();
+    const valid: unknown = validate(kind.schema, payload, `${field}.payload`);
+    return valid instanceof Promise ? valid.then(row) : row();
+  }
+
+  #kind(name: string): Kind {
+    const kind = this.#definition.kinds.get(name);
+    if (kind !== undefined) return kind;
+    const names = [...this.#definition.kinds.keys()];
+    const near = suggest(String(name), names);
+    const advice = near === undefined ? `it has ${names.join(', ')}` : `did you mean "${near}"?`;
+    throw new NotFound(`queue "${this.#definition.name}" has no kind "${name}"; ${advice}`);
+  }
+
+  #requireKey(kind: Kind, name: string | undefined): void {
+    if (name !== undefined || !(kind.unique || kind.coalesce !== 'none' || kind.after.length > 0)) return;
+    throw new InvalidInput(
+      `kind "${kind.name}" of queue "${this.#definition.name}" needs a key: enqueue(kind, payload, { key })`,
+      {
+        field: 'key',
+      },
+    );
+  }
+
+  /** Unkeyed jobs of one call stay together in one shard, the next call's in the next. */
+  #byShard(rows: readonly Row[], from: number): Map<number, Row[]> {
+    const { shards } = this.#definition;
+    if (shards === 1) return new Map([[0, [...rows]]]);
+    if (from === 0) this.#turn = (this.#turn + 1) % shards;
+    const parts = new Map<number, Row[]>();
+    for (const row of rows) {
+      const shard = row.key === null ? this.#turn : shardOf(row.key, shards);
+      parts.set(shard, [...(parts.get(shard) ?? []), row]);
+    }
+    return parts;
+  }
+}
+
+interface Row {
+  readonly at: number;
+  readonly kind: string;
+  readonly key: string | null;
+  readonly priority: number;
+  readonly runAt: Date | null;
+  readonly payload: string;
+}
+
+function toBatch(shard: number, rows: readonly Row[], registered: Registered): Batch {
+  const kinds = rows.map((row) => registered.kindId.get(row.kind) ?? -1);
+  const priorities = rows.map((row) => row.priority);
+  return {
+    shard,
+    n: rows.length,
+    kinds: compact(kinds),
+    priorities: compact(priorities),
+    payloads: `[${rows.map((row) => row.payload).join()}]`,
+    keys: rows.some((row) => row.key !== null) ? rows.map((row) => row.key) : null,
+    runAt: rows.some((row) => row.runAt !== null) ? rows.map((row) => row.runAt) : null,
+  };
+}
+
+/** One element for all, when all are alike: the database then takes the short way. */
+function compact(values: readonly number[]): readonly number[] {
+  const [first] = values;
+  return first !== undefined && values.every((value) => value === first) ? [first] : values;
+}
+
+/** As pawl.queue_shard() has it. */
+function shardOf(name: string, shards: number): number {
+  return Number.parseInt(createHash('md5').update(name).digest('hex').slice(0, 7), 16) % shards;
+}
+
+/** @throws InvalidInput for what JSON cannot hold */
+function toJson(value: unknown, field: string): string {
+  try {
+    const json = JSON.stringify(value ?? null);
+    if (json !== undefined) return json;
+  } catch (cause) {
+    throw new InvalidInput(`${field} cannot be written as JSON: ${String(cause)}`, { field, cause });
+  }
+  throw new InvalidInput(`${field} cannot be written as JSON: it is a ${typeof value}`, { field });
+}

@@ -1,0 +1,209 @@
+import { formatDuration } from '../base/duration.ts';
+import type { JobStatus } from './job.ts';
+import { COUNT_LIMIT } from './reading.ts';
+
+/** Why a job is where it is. */
+export interface Explanation {
+  readonly status: JobStatus;
+  /** The first one is the answer; the others hold, too. Never empty. */
+  readonly reasons: readonly Reason[];
+}
+
+/** One reason, for programs (`code`, and what is named beside it) and for people (`text`). */
+export interface Reason {
+  readonly code:
+    | 'complete'
+    | 'error'
+    | 'cancelled'
+    | 'in_progress'
+    | 'cancelling'
+    | 'scheduled'
+    | 'backing_off'
+    | 'queue_paused'
+    | 'behind_job'
+    | 'waits_for_kind'
+    | 'held'
+    | 'no_worker'
+    | 'workers_busy'
+    | 'next';
+  readonly text: string;
+  /** The job that is waited for. */
+  readonly job?: string | undefined;
+  readonly kind?: string | undefined;
+  /** When it may run. */
+  readonly until?: Date | undefined;
+  readonly since?: Date | undefined;
+  /** Where it runs: `host:pid`. */
+  readonly worker?: string | undefined;
+  /** Jobs that come first; {@link COUNT_LIMIT} means that many or more. */
+  readonly ahead?: number | undefined;
+}
+
+/** What the database knows: see pawl.queue_explain(). */
+export interface Facts {
+  readonly status: JobStatus;
+  readonly place: 'ready' | 'delayed' | 'parked' | 'running' | 'dead' | 'complete';
+  readonly queue: string;
+  readonly kind: string;
+  readonly key: string | null;
+  readonly attempt: number;
+  readonly runAt: string | null;
+  readonly claimedAt: string | null;
+  readonly settledAt: string | null;
+  readonly error: string | null;
+  readonly now: string;
+  readonly pausedAt: string | null;
+  readonly worker: Place | null;
+  readonly before: Before | null;
+  readonly waits: { readonly job: string; readonly kind: string; readonly place: string } | null;
+  readonly ahead: number | null;
+  readonly failure: { readonly at: string; readonly reason: string; readonly error: string | null } | null;
+  readonly wish: { readonly at: string; readonly reason: string | null } | null;
+  readonly workers: number;
+  readonly slots: number;
+  readonly running: number;
+  readonly holder: Place | null;
+  readonly isHeld: boolean;
+}
+
+interface Place {
+  readonly host: string;
+  readonly pid: number;
+}
+
+interface Before {
+  readonly job: string;
+  readonly place: 'running' | 'ready' | 'delayed';
+  readonly since?: string;
+  readonly host?: string;
+  readonly pid?: number;
+  readonly runAt?: string | null;
+}
+
+/** Puts what the database knows into words. */
+export function explainFacts(id: string, facts: Facts): Explanation {
+  const reasons = facts.status === 'new' ? whyNew(facts) : [whyNot(id, facts), ...cancelling(facts)];
+  return { status: facts.status, reasons };
+}
+
+function whyNot(id: string, facts: Facts): Reason {
+  const at = facts.settledAt === null ? '' : ` since ${facts.settledAt}`;
+  switch (facts.status) {
+    case 'in-progress': {
+      const worker = facts.worker === null ? undefined : where(facts.worker);
+      const since = facts.claimedAt === null ? undefined : new Date(facts.claimedAt);
+      const by = worker === undefined ? 'a worker that is gone; it is given back within seconds' : worker;
+      return {
+        code: 'in_progress',
+        text: `in progress at ${by}, since ${facts.claimedAt}, attempt ${facts.attempt}`,
+        since,
+        worker,
+      };
+    }
+    case 'error':
+      return { code: 'error', text: `ended in error${at}: ${firstLine(facts.error)}; retry it when that is mended` };
+    case 'cancelled':
+      return { code: 'cancelled', text: `cancelled${at}${facts.error === null ? '' : `: ${firstLine(facts.error)}`}` };
+    case 'complete':
+    case 'new':
+      return { code: 'complete', text: `job ${id} is complete${at}` };
+  }
+}
+
+function cancelling({ wish }: Facts): Reason[] {
+  if (wish === null) return [];
+  const why = wish.reason === null ? '' : `: ${wish.reason}`;
+  return [{ code: 'cancelling', text: `its worker was told to cancel it${why}`, since: new Date(wish.at) }];
+}
+
+/** In the order in which they have to be mended. */
+function whyNew(facts: Facts): Reason[] {
+  const reasons = [
+    ...cancelling(facts),
+    ...held(facts),
+    ...later(facts),
+    ...blocked(facts),
+    ...paused(facts),
+    ...workers(facts),
+  ];
+  if (reasons.length > 0) return reasons;
+  const ahead = facts.ahead ?? 0;
+  return [{ code: 'next', text: `it is ready, ${count(ahead)} ahead of it, and a worker is about to take it`, ahead }];
+}
+
+function held({ isHeld, holder }: Facts): Reason[] {
+  if (!isHeld && holder === null) return [];
+  const worker = holder === null ? undefined : where(holder);
+  const by = worker === undefined ? '' : ` at ${worker}`;
+  return [
+    { code: 'held', text: `an open transaction holds it${by}: its handler runs now, or it is being claimed`, worker },
+  ];
+}
+
+function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
+  if (place !== 'delayed' || runAt === null) return [];
+  const until = new Date(runAt);
+  const wait = Math.max(0, until.getTime() - new Date(now).getTime());
+  const when = wait === 0 ? 'due now' : `until ${runAt}, in ${formatDuration(roughly(wait))}`;
+  if (attempt > 0 && failure !== null) {
+    const text = `backing off ${when}, after attempt ${attempt} ${failure.reason}: ${firstLine(failure.error)}`;
+    return [{ code: 'backing_off', text, until }];
+  }
+  return [{ code: 'scheduled', text: `scheduled for later: ${when}`, until }];
+}
+
+function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
+  const reasons: Reason[] = [];
+  if (waits !== null) {
+    const text = `kind "${kind}" comes after kind "${waits.kind}", and job ${waits.job} of that kind and key is ${waits.place}`;
+    reasons.push({ code: 'waits_for_kind', text, job: waits.job, kind: waits.kind });
+  }
+  if (before === null) {
+    if (place === 'parked' && waits === null) {
+      reasons.push({ code: 'behind_job', text: `behind another job of key "${key}" that is just being settled` });
+    }
+    return reasons;
+  }
+  const worker = before.host === undefined || before.pid === undefined ? undefined : `${before.host}:${before.pid}`;
+  const doing = {
+    running: `is in progress${worker === undefined ? '' : ` at ${worker}`} since ${before.since ?? 'a moment ago'}`,
+    ready: 'is ready and has not started',
+    delayed: `waits until ${before.runAt ?? 'later'}`,
+  }[before.place];
+  const text = `behind job ${before.job} of its key "${key}", which ${doing}`;
+  return [...reasons, { code: 'behind_job', text, job: before.job, worker }];
+}
+
+function paused({ pausedAt, queue }: Facts): Reason[] {
+  if (pausedAt === null) return [];
+  const text = `queue "${queue}" has been paused since ${pausedAt}; resume it`;
+  return [{ code: 'queue_paused', text, since: new Date(pausedAt) }];
+}
+
+function workers({ queue, workers: live, slots, running, ahead, place }: Facts): Reason[] {
+  if (live === 0) {
+    return [{ code: 'no_worker', text: `no worker of queue "${queue}" is running; start one` }];
+  }
+  if (place !== 'ready' || running < slots) return [];
+  const text = `all ${slots} slots of ${live} ${live === 1 ? 'worker' : 'workers'} are busy, and ${count(ahead ?? 0)} ahead of it`;
+  return [{ code: 'workers_busy', text, ahead: ahead ?? 0 }];
+}
+
+/** No more exact than a person wants it. */
+function roughly(ms: number): number {
+  const unit = ms > 7_200_000 ? 600_000 : ms > 600_000 ? 60_000 : ms > 1000 ? 1000 : 1;
+  return Math.ceil(ms / unit) * unit;
+}
+
+function count(jobs: number): string {
+  if (jobs >= COUNT_LIMIT) return `${COUNT_LIMIT.toLocaleString('en')} jobs or more are`;
+  return jobs === 1 ? '1 job is' : `${jobs} jobs are`;
+}
+
+function where({ host, pid }: Place): string {
+  return `${host}:${pid}`;
+}
+
+function firstLine(error: string | null): string {
+  return error?.split('\n', 1)[0]?.slice(0, 200) ?? 'no error was kept';
+}

@@ -1,0 +1,292 @@
+import { InvalidInput } from '../base/errors.ts';
+import { Events } from '../base/events.ts';
+import { suggest } from '../base/options.ts';
+import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { Handler } from './attempt.ts';
+import {
+  type Definition,
+  define,
+  type Kinds,
+  type PayloadIn,
+  type PayloadOut,
+  type QueueOptions,
+} from './definition.ts';
+import { type Enqueued, type EnqueueOptions, type JobInput, Producer } from './enqueue.ts';
+import type { Explanation } from './explain.ts';
+import type { JobRecord, JobStatus, JobTransition } from './job.ts';
+import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
+import { PostgresQueueStore } from './postgres.ts';
+import { PostgresQueueReader } from './postgres-read.ts';
+import { PostgresQueueSchedules } from './postgres-schedule.ts';
+import { COUNT_LIMIT, type QueueStats } from './reading.ts';
+import { Worker } from './running-worker.ts';
+import type { ScheduleOptions, ScheduleRecord } from './schedule.ts';
+import { setSchedule } from './schedules.ts';
+import type { SearchOptions, SearchPage } from './search.ts';
+import type { Registered } from './store.ts';
+import type { Unit } from './unit.ts';
+import { readWorkOptions, type WorkOptions } from './work-options.ts';
+
+export { NoRetry } from '../base/errors.ts';
+export { createQueueAdmin, QueueAdmin } from './admin.ts';
+export type {
+  KeyConcurrency,
+  KindOptions,
+  Kinds,
+  PayloadIn,
+  PayloadOut,
+  QueueOptions,
+  RetryOptions,
+} from './definition.ts';
+export type { Enqueued, EnqueueOptions, JobInput } from './enqueue.ts';
+export type { Explanation, Reason } from './explain.ts';
+export type { JobRecord, JobStatus, JobTransition } from './job.ts';
+export type { CancelOptions, DrainOptions } from './operations.ts';
+export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres-health.ts';
+export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './reading.ts';
+export { Worker } from './running-worker.ts';
+export type { ScheduleOptions, ScheduleRecord } from './schedule.ts';
+export type { SearchOptions, SearchPage } from './search.ts';
+export type { Job, Unit } from './unit.ts';
+export type { StopOptions, WorkOptions } from './work-options.ts';
+export type { WorkerEvents } from './worker.ts';
+
+/** One handler for each kind of a queue. What it returns is kept as the job's result; what it throws fails the attempt. */
+export type Handlers<K extends Kinds> = {
+  readonly [N in keyof K]: (unit: Unit<PayloadOut<K[N]>>) => unknown;
+};
+
+/** A job of any kind of a queue, for `enqueueMany`. */
+export type JobOf<K extends Kinds> = {
+  [N in keyof K & string]: Omit<JobInput, 'kind' | 'payload'> & { readonly kind: N; readonly payload: PayloadIn<K[N]> };
+}[keyof K & string];
+
+/**
+ * Declares a queue on your database. Nothing is sent until it is used; the database then learns of the queue and its kinds.
+ * @param name  1 to 100 characters; the same name is the same queue in every process
+ * @throws InvalidInput on a declaration that cannot be kept, such as an unknown option or kinds that wait for each other
+ */
+export function createQueue<const K extends Kinds>(
+  engine: PostgresEngine,
+  name: string,
+  options: QueueOptions<K>,
+): Queue<K> {
+  return new Queue(engine, define(name, options));
+}
+
+/**
+ * A queue: jobs go in by `enqueue`, in your own transaction if you like, and are run by the workers that `work` starts.
+ *
+ * In a signature, `Queue` alone is any queue, to look at and to operate; what may be enqueued depends on the kinds, so that
+ * takes the type of one: `typeof mail`, or `Queue<K>`.
+ */
+export class Queue<K extends Kinds = never> {
+  readonly name: string;
+  readonly #engine: PostgresEngine;
+  readonly #definition: Definition;
+  readonly #store: PostgresQueueStore;
+  readonly #producer: Producer;
+  readonly #reader: PostgresQueueReader;
+  readonly #operations: Operations;
+  readonly #schedules: PostgresQueueSchedules;
+  #registered: Promise<Registered> | undefined;
+
+  /** @internal */
+  constructor(engine: PostgresEngine, definition: Definition) {
+    this.name = definition.name;
+    this.#engine = engine;
+    this.#definition = definition;
+    this.#store = new PostgresQueueStore(engine);
+    this.#producer = new Producer(this.#store, definition, () => this.#register());
+    this.#reader = new PostgresQueueReader(engine);
+    this.#operations = new Operations(this.#reader, definition.name);
+    this.#schedules = new PostgresQueueSchedules(engine);
+  }
+
+  /**
+   * Makes the queue and its kinds known to the database, so that `pawl.enqueue()` can be called from SQL. Done by itself
+   * at the first use; call it at deploy time if SQL comes first.
+   * @throws SchemaMismatch  the database has no Pawl schema, or an older one: run `pawl migrate`
+   * @throws Conflict  shards or perKey differ from what is there, and jobs are outstanding
+   */
+  async register(): Promise<void> {
+    await this.#register();
+  }
+
+  /**
+   * Adds a job: one round trip, in a transaction of its own or in yours (`tx`). It is run at least once after the commit,
+   * and never if that does not happen.
+   * @throws InvalidInput  the payload was refused by its schema, or an option cannot be; nothing was written
+   * @throws NotFound  the queue has no such kind
+   */
+  enqueue<N extends keyof K & string>(
+    kind: N,
+    payload: PayloadIn<K[N]>,
+    options: EnqueueOptions = {},
+  ): Promise<Enqueued> {
+    return this.#producer.one(kind, payload, options);
+  }
+
+  /**
+   * Adds many jobs, a thousand a round trip; unkeyed jobs of one kind cost a fraction of single ones. All are checked before
+   * any is written. Each thousand is all or nothing; with `tx`, all of them are.
+   * @returns the ids, in the order of the jobs
+   * @throws InvalidInput  names the job by its index; kinds with `unique` are refused here
+   */
+  // J is always JobOf<K>. Written as that, the compiler would not let a queue of certain kinds pass for any queue.
+  enqueueMany<J extends JobOf<K>>(
+    jobs: readonly NoInfer<J>[],
+    options: { readonly tx?: unknown } = {},
+  ): Promise<string[]> {
+    return this.#producer.many(jobs, options.tx ?? undefined);
+  }
+
+  /**
+   * Starts a worker in this process. It looks for work at once, after every notification, and at every poll.
+   * @param handlers  one for each kind
+   * @throws InvalidInput  a kind has no handler, or an option cannot be
+   */
+  work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
+    const { settings, signal } = readWorkOptions(options, this.#definition, this.#engine.connections);
+    const parts = {
+      store: this.#store,
+      definition: this.#definition,
+      handlers: this.#readHandlers(handlers),
+      settings,
+    };
+    return new Worker(parts, () => this.#register(), new Events(), this.#engine.options.logger, signal);
+  }
+
+  /**
+   * How many jobs are where, how many complete a minute, how many workers live. Counts stop at 10,000 ("10,000 or more"),
+   * so that asking costs the same however deep the queue is.
+   */
+  async stats(): Promise<QueueStats> {
+    await this.#register();
+    return this.#reader.stats(this.name, COUNT_LIMIT);
+  }
+
+  /** Lets no worker claim any more, in any process, until `resume()`, restarts included. What is claimed is finished. */
+  async pause(): Promise<void> {
+    await this.#register();
+    await this.#reader.pause(this.name);
+  }
+
+  /** Ends a pause; workers look for work at once. Does nothing when there is none. */
+  async resume(): Promise<void> {
+    await this.#register();
+    await this.#reader.resume(this.name);
+  }
+
+  /** @throws NotFound  this queue has no such job @throws InvalidInput  that is no id */
+  get(id: string): Promise<JobRecord> {
+    return this.#operations.get(id);
+  }
+
+  /** Every move of a job, oldest first. @throws NotFound, InvalidInput */
+  history(id: string): Promise<JobTransition[]> {
+    return this.#operations.history(id);
+  }
+
+  /**
+   * Why a job is where it is, and why it does not run: later, behind job N of its key, the queue is paused, no worker…
+   * @throws NotFound, InvalidInput
+   */
+  explain(id: string): Promise<Explanation> {
+    return this.#operations.explain(id);
+  }
+
+  /**
+   * Cancels a job. One that is new never runs; what waits behind it in its key goes on. Of one that runs, `unit.signal` is
+   * aborted, and it ends as cancelled unless its handler completes all the same: the answer is then `in-progress`.
+   * @throws Conflict  it is complete or in error
+   * @throws LockNotAvailable  a job of its key is held by an open transaction for more than 5 s; nothing was done
+   */
+  cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
+    return this.#operations.cancel(id, options);
+  }
+
+  /**
+   * Makes a job that ended in error or was cancelled new again, with all its attempts before it, as if it had never been
+   * tried. In its key it takes its own place among the jobs that have not been tried yet.
+   * @throws Conflict  it is new, in progress or complete
+   */
+  retry(id: string): Promise<JobStatus> {
+    return this.#operations.retry(id);
+  }
+
+  /**
+   * Finds jobs, newest first: by words and `"phrases"` of their payloads and errors, `key:`, `kind:`, `status:`, `since:` and
+   * `until:`. Words are runs of letters and digits, whole, in any case. One page takes bounded work, however many jobs
+   * there are: see {@link SearchPage}. Jobs can be found as soon as they are committed.
+   * @throws InvalidInput  the query, an option or the cursor cannot be understood @throws NotFound  no such kind
+   */
+  async search(query: string, options: SearchOptions = {}): Promise<SearchPage> {
+    await this.#register();
+    return search(this.#reader, this.name, query, options);
+  }
+
+  /**
+   * Resolves when nothing of this queue is ready, parked or in progress, in any process. For tests and for shutting down.
+   * @throws TimedOut  says what is left
+   */
+  async drain(options: DrainOptions = {}): Promise<void> {
+    await this.#register();
+    await drain(this.#reader, this.name, options);
+  }
+
+  /**
+   * Enqueues a job at every tick of a cron pattern, as long as any worker of this queue lives: exactly one a tick, however
+   * many processes there are. Kept in the database; declaring it again changes it, and keeps its next tick if the pattern
+   * and the zone are the same.
+   * @param name  1 to 100 characters, one schedule each
+   * @throws InvalidInput  names the field: a pattern, zone or payload that cannot be @throws NotFound  no such kind
+   */
+  async schedule(name: string, options: ScheduleOptions & { readonly kind: keyof K & string }): Promise<void> {
+    await this.#register();
+    await setSchedule(this.#schedules, this.#definition, name, options);
+  }
+
+  /** Ends a schedule; what it has enqueued stays. @returns whether there was one */
+  async unschedule(name: string): Promise<boolean> {
+    await this.#register();
+    return this.#schedules.remove(this.name, name);
+  }
+
+  /** This queue's schedules, by name. */
+  schedules(): Promise<ScheduleRecord[]> {
+    return this.#schedules.list(this.name);
+  }
+
+  #register(): Promise<Registered> {
+    this.#registered ??= this.#store.register(this.#definition).catch((error: unknown) => {
+      this.#registered = undefined;
+      throw error;
+    });
+    return this.#registered;
+  }
+
+  #readHandlers(handlers: Handlers<K>): ReadonlyMap<string, Handler> {
+    const kinds = [...this.#definition.kinds.keys()];
+    const given = new Map<string, Handler>();
+    for (const [name, handler] of Object.entries(handlers)) {
+      if (!kinds.includes(name)) {
+        const near = suggest(name, kinds);
+        const advice = near === undefined ? `the kinds are ${kinds.join(', ')}` : `did you mean "${near}"?`;
+        throw new InvalidInput(`queue "${this.name}" has no kind "${name}"; ${advice}`, { field: `handlers.${name}` });
+      }
+      if (typeof handler !== 'function') {
+        throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
+      }
+      given.set(name, handler as Handler);
+    }
+    const missing = kinds.find((name) => !given.has(name));
+    if (missing !== undefined) {
+      throw new InvalidInput(
+        `queue "${this.name}" has no handler for kind "${missing}"; a worker takes every kind, since the jobs of a key run in order`,
+        { field: `handlers.${missing}` },
+      );
+    }
+    return given;
+  }
+}

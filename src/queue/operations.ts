@@ -1,0 +1,138 @@
+import { elapsedSince, moment, sleep } from '../base/clock.ts';
+import type { Duration } from '../base/duration.ts';
+import { formatDuration } from '../base/duration.ts';
+import { LockNotAvailable, NotFound, TimedOut } from '../base/errors.ts';
+import { bool, checkOptions, custom, duration, integer, optional, signal, text } from '../base/options.ts';
+import { type Explanation, explainFacts } from './explain.ts';
+import type { JobRecord, JobStatus, JobTransition } from './job.ts';
+import { readJobId } from './job-id.ts';
+import type { Left, PostgresQueueReader } from './postgres-read.ts';
+import { COUNT_LIMIT, type QueueStats } from './reading.ts';
+import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCursor } from './search.ts';
+
+export interface CancelOptions {
+  /** Kept with the job as its error, and given to a running handler. At most 1,000 characters. */
+  readonly reason?: string | undefined;
+}
+
+export interface DrainOptions {
+  /** How long to wait at most. Default `'30s'`. */
+  readonly timeout?: Duration | undefined;
+  /** Wait for delayed jobs, too. Default false. */
+  readonly delayed?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const cancelShape = { reason: optional(text({ max: 1000 })) };
+const drainShape = { timeout: duration({ default: '30s', infinite: true }), delayed: bool({ default: false }), signal };
+const searchShape = {
+  limit: integer({ min: 1, max: 1000, default: 50 }),
+  after: optional(custom('a cursor', (value) => readCursor(value))),
+};
+/** What one page of a search may take in the database, about; it then says where to go on. */
+const SEARCH_MS = 120;
+
+/** How long to go on trying while somebody is at the job: a claim takes milliseconds, one that stays open may take long. */
+const PATIENCE_MS = 5000;
+const POLL_MS = { min: 5, max: 100 } as const;
+
+/** What can be done with a queue's jobs by hand; with `queue` null, with the jobs of every queue. */
+export class Operations {
+  readonly #reader: PostgresQueueReader;
+  readonly #queue: string | null;
+
+  constructor(reader: PostgresQueueReader, queue: string | null) {
+    this.#reader = reader;
+    this.#queue = queue;
+  }
+
+  async get(id: string): Promise<JobRecord> {
+    const job = await this.#reader.get(this.#queue, readJobId(id));
+    if (job === undefined) throw new NotFound(`there is no job ${id}`);
+    return job;
+  }
+
+  async history(id: string): Promise<JobTransition[]> {
+    return this.#reader.history(this.#queue, readJobId(id));
+  }
+
+  async explain(id: string): Promise<Explanation> {
+    const job = readJobId(id);
+    return explainFacts(job, await this.#reader.explain(this.#queue, job));
+  }
+
+  async cancel(id: string, options: CancelOptions): Promise<JobStatus> {
+    const { reason } = checkOptions('cancel', options, cancelShape);
+    const job = readJobId(id);
+    return notBusy(job, () => this.#reader.cancel(this.#queue, job, reason ?? null));
+  }
+
+  async retry(id: string): Promise<JobStatus> {
+    const job = readJobId(id);
+    return notBusy(job, () => this.#reader.retry(this.#queue, job));
+  }
+}
+
+/** One page of a search in one queue, or with `queue` null in all. */
+export async function search(
+  reader: PostgresQueueReader,
+  queue: string | null,
+  query: string,
+  options: SearchOptions,
+): Promise<SearchPage> {
+  const { limit, after } = checkOptions('search', { ...options, after: options.after ?? undefined }, searchShape);
+  const { ids, next } = await reader.search({
+    ...parseQuery(query),
+    queue,
+    before: after ?? null,
+    limit,
+    budget: SEARCH_MS,
+  });
+  return { jobs: ids.length === 0 ? [] : await reader.jobs(ids), after: writeCursor(next) };
+}
+
+/** Waits until nothing of a queue is left to do. @throws TimedOut */
+export async function drain(reader: PostgresQueueReader, queue: string, options: DrainOptions): Promise<void> {
+  const { timeout, delayed, signal: abort } = checkOptions('drain', options, drainShape);
+  const start = moment();
+  const isDone = (left: Left): boolean => !(left.ready || left.parked || left.running || (delayed && left.delayed));
+  for (let rest: number = POLL_MS.min; ; rest = Math.min(rest * 1.5, POLL_MS.max)) {
+    abort?.throwIfAborted();
+    if (isDone(await reader.left(queue))) return;
+    if (elapsedSince(start) >= timeout) {
+      const stats = await reader.stats(queue, COUNT_LIMIT);
+      throw new TimedOut(
+        `queue "${queue}" was not drained within ${formatDuration(timeout)}; left are ${words(stats)}`,
+      );
+    }
+    await sleep(rest, abort);
+  }
+}
+
+async function notBusy<T extends string>(id: string, ask: () => Promise<T | 'busy'>): Promise<Exclude<T, 'busy'>> {
+  const start = moment();
+  for (;;) {
+    const answer = await ask();
+    if (answer !== 'busy') return answer as Exclude<T, 'busy'>;
+    if (elapsedSince(start) > PATIENCE_MS) {
+      throw new LockNotAvailable(
+        `job ${id} cannot be changed now: it, or a job of its key, is held by an open transaction (hold: 'transaction'); ` +
+          'nothing was done, try again when that one has ended',
+      );
+    }
+    await sleep(25);
+  }
+}
+
+function words(stats: QueueStats): string {
+  const { ready, parked, delayed, inProgress, paused, workers } = stats;
+  const count = (n: number, what: string): string => `${n === COUNT_LIMIT ? '10,000 or more' : n} ${what}`;
+  const counts = [
+    count(ready, 'ready'),
+    count(parked, 'behind others of their key'),
+    count(inProgress, 'in progress'),
+    count(delayed, 'delayed'),
+  ].join(', ');
+  const hint = paused ? '; the queue is paused' : workers === 0 ? '; no worker is running' : '';
+  return `${counts}${hint}`;
+}

@@ -1,0 +1,14 @@
+/**
+ * How long a worker waits for the answer to a statement of its own before it takes the connection for dead: half its lease, so
+ * that what a lost answer left in between is back within one; milliseconds. At the least what a busy server may take, at the
+ * most what nobody would want to wait for.
+ */
+export function patience(leaseMs: number): number {
+  return Math.min(Math.max(leaseMs / 2, 2_000), 30_000);
+}
+
+/** For making jobs searchable: payloads may be large, and its delay costs nobody anything. */
+export const INDEX_MS = 300_000;
+
+/** A stop does not wait longer than this for each thing that is only tidy to wait for. */
+export const STOP_MS = 2_000;

@@ -1,0 +1,73 @@
+import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+
+/** What is wrong, or about to be, in the queues of a database. All empty is healthy. */
+export interface QueueHealth {
+  /** Their lease ran out and nobody has taken over yet. */
+  readonly lostWorkers: readonly LostWorker[];
+  /** Keys that count as busy although no worker has a job of theirs, or that wait behind a job that is not there. */
+  readonly strandedKeys: readonly { readonly queue: string; readonly key: string }[];
+  /** Jobs can run, but no worker of the queue lives. */
+  readonly unattended: readonly string[];
+  readonly paused: readonly string[];
+}
+
+export interface LostWorker {
+  readonly worker: string;
+  readonly queue: string;
+  /** Host and process id. */
+  readonly process: string;
+  readonly lostAt: string;
+  /** Jobs that stay in progress until a worker of the queue takes them over. */
+  readonly jobs: number;
+}
+
+const HEALTH = statement(
+  'queue.health',
+  `
+with running as materialized (
+  select distinct j.shard, j.queue, j.key
+  from pawl.queue_running r
+  cross join unnest(r.ids) u (span)
+  cross join generate_series(lower(u.span), upper(u.span) - 1) i (id)
+  join pawl.queue_job j on j.shard = r.shard and j.id = i.id
+  where j.key is not null
+), stranded as (
+  select d.name as queue, k.key
+  from pawl.queue_key k join pawl.queue_definition d on d.id = k.queue
+  where case when k.held
+    then not exists (select 1 from running r where r.shard = k.shard and r.queue = k.queue and r.key = k.key)
+    else not exists (select 1 from pawl.queue_ready r where r.shard = k.shard and r.queue = k.queue and r.key = k.key and r.epoch = k.epoch)
+      and not exists (select 1 from pawl.queue_delayed w where w.shard = k.shard and w.queue = k.queue and w.key = k.key and w.epoch = k.epoch)
+    end
+  limit 100
+)
+select json_build_object(
+  'lostWorkers', coalesce((
+    select json_agg(json_build_object('worker', w.id::text, 'queue', d.name, 'process', w.host || ':' || w.pid,
+      'lostAt', w.expires_at, 'jobs', (
+        select coalesce(sum(upper(u.span) - lower(u.span)), 0)
+        from pawl.queue_running r cross join unnest(r.ids) u (span) where r.worker = w.id)) order by w.id)
+    from pawl.queue_worker w join pawl.queue_definition d on d.id = w.queue
+    where w.expires_at < clock_timestamp() - interval '15 seconds'), '[]'),
+  'strandedKeys', coalesce((select json_agg(json_build_object('queue', s.queue, 'key', s.key)) from stranded s), '[]'),
+  'unattended', coalesce((
+    select json_agg(d.name order by d.name) from pawl.queue_definition d
+    where d.paused_at is null
+      and not exists (select 1 from pawl.queue_worker w where w.queue = d.id and w.expires_at > clock_timestamp())
+      and (exists (select 1 from pawl.queue_ready r where r.queue = d.id)
+        or exists (select 1 from pawl.queue_running r where r.queue = d.id))), '[]'),
+  'paused', coalesce((select json_agg(d.name order by d.name) from pawl.queue_definition d where d.paused_at is not null), '[]')
+) as health`,
+  { prepare: false },
+);
+
+/**
+ * Looks for what no worker would mend by itself. One statement, so it sees one moment; its cost grows with the jobs in
+ * progress and the keys that are busy, not with history.
+ * @throws SchemaMismatch  the database has no Pawl schema
+ */
+export async function readQueueHealth(engine: PostgresEngine): Promise<QueueHealth> {
+  const [row] = await engine.query<{ health: QueueHealth }>(HEALTH);
+  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  return row.health;
+}

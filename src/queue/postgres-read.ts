@@ -1,0 +1,163 @@
+import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import type { Facts } from './explain.ts';
+import type { JobRecord, JobStatus, JobTransition } from './job.ts';
+import { alone } from './postgres.ts';
+import type { QueueRecord, QueueStats, WorkerRecord } from './reading.ts';
+
+/** The columns of pawl.job, as a JobRecord has them. */
+const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, enqueued_at as "enqueuedAt", run_at as "runAt",
+  claimed_at as "claimedAt", settled_at as "settledAt", process_id::text as "processId", error, progress, result`;
+
+const GET = statement(
+  'queue.get',
+  `
+select ${JOB}
+from pawl.job
+where shard = pawl.queue_find($1::text, $2::bigint) and id = $2::bigint`,
+);
+const HISTORY = statement(
+  'queue.history',
+  `
+select at, from_status as "from", to_status as "to", attempt, process_id::text as "processId", worker::text as worker, reason, error
+from pawl.queue_history(pawl.queue_find($1::text, $2::bigint), $2::bigint)`,
+);
+const STATS = statement('queue.stats', 'select pawl.queue_stats($1::text, $2::int) as answer');
+const LEFT = statement('queue.left', 'select ready, parked, running, delayed from pawl.queue_left($1::text)');
+const LIST = statement(
+  'queue.list',
+  `
+select name, shards, keyed, attempts, extract(epoch from history)::float8 * 1000 as "historyMs", paused_at as "pausedAt",
+  created_at as "createdAt", kinds, workers
+from pawl.queue
+order by name`,
+);
+const WORKERS = statement(
+  'queue.workers',
+  `
+select id::text as id, queue, host, pid, hold, concurrency, in_progress::int as "inProgress", started_at as "startedAt",
+  beat_at as "beatAt", is_live as "isLive"
+from pawl.worker
+where $1::text is null or queue = $1::text
+order by queue, id`,
+);
+const PAUSE = statement('queue.pause', 'select pawl.queue_pause($1::text)');
+const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
+const CANCEL = statement('queue.cancel', 'select pawl.queue_cancel_job($1::text, $2::bigint, $3::text) as status');
+const RETRY = statement('queue.retry', 'select pawl.queue_retry_job($1::text, $2::bigint) as status');
+const EXPLAIN = statement('queue.explain', 'select pawl.queue_explain($1::text, $2::bigint) as facts');
+const IS_HELD = statement('queue.is_held', 'select pawl.queue_is_held($1::bigint) as "isHeld"');
+const SEARCH = statement('queue.search', 'select pawl.queue_search($1::json) as answer');
+const JOBS = statement(
+  'queue.jobs',
+  `
+select ${JOB}
+from unnest($1::bigint[]) with ordinality u (wanted, nth)
+cross join lateral (select * from pawl.job j where j.shard = pawl.queue_shard_of(u.wanted) and j.id = u.wanted) j
+order by u.nth`,
+);
+
+/** Which places of a queue have jobs. */
+export interface Left {
+  readonly ready: boolean;
+  readonly parked: boolean;
+  readonly running: boolean;
+  readonly delayed: boolean;
+}
+
+/** One page of a search: which jobs, and where the next page begins. */
+export interface Found {
+  readonly ids: readonly string[];
+  readonly next: string | null;
+}
+
+interface StatsRow extends Omit<QueueStats, 'paused' | 'pausedAt'> {
+  readonly pausedAt: string | null;
+}
+
+/** The statements that read queues and change them by hand. `queue` null means: of any queue. One round trip each. */
+export class PostgresQueueReader {
+  readonly engine: PostgresEngine;
+
+  constructor(engine: PostgresEngine) {
+    this.engine = engine;
+  }
+
+  /** @throws NotFound */
+  async get(queue: string | null, id: string): Promise<JobRecord | undefined> {
+    const [row] = await this.engine.query<JobRecord>(GET, [queue, id]);
+    return row;
+  }
+
+  /** @throws NotFound */
+  history(queue: string | null, id: string): Promise<JobTransition[]> {
+    return this.engine.query<JobTransition>(HISTORY, [queue, id]);
+  }
+
+  /** Counts stop at `most`. @throws NotFound */
+  async stats(queue: string, most: number): Promise<QueueStats> {
+    const [row] = await this.engine.query<{ answer: StatsRow }>(STATS, [queue, most]);
+    const { pausedAt, ...stats } = only(row).answer;
+    return { ...stats, paused: pausedAt !== null, pausedAt: pausedAt === null ? null : new Date(pausedAt) };
+  }
+
+  /** @throws NotFound */
+  async left(queue: string): Promise<Left> {
+    const [row] = await this.engine.query<Left>(LEFT, [queue]);
+    return only(row);
+  }
+
+  list(): Promise<QueueRecord[]> {
+    return this.engine.query<QueueRecord>(LIST);
+  }
+
+  workers(queue: string | null): Promise<WorkerRecord[]> {
+    return this.engine.query<WorkerRecord>(WORKERS, [queue]);
+  }
+
+  /** Two round trips. @throws NotFound */
+  async explain(queue: string | null, id: string): Promise<Facts> {
+    const [row] = await this.engine.query<{ facts: Omit<Facts, 'isHeld'> }>(EXPLAIN, [queue, id]);
+    const { facts } = only(row);
+    if (facts.status !== 'new') return { ...facts, isHeld: false };
+    const [held] = await this.engine.query<{ isHeld: boolean }>(IS_HELD, [id]);
+    return { ...facts, isHeld: only(held).isHeld };
+  }
+
+  /** Bounded work: see pawl.queue_search(). @throws NotFound  no such queue or kind */
+  async search(search: object): Promise<Found> {
+    const [row] = await this.engine.query<{ answer: Found }>(SEARCH, [JSON.stringify(search)]);
+    return only(row).answer;
+  }
+
+  /** Those that are still there, in this order. */
+  jobs(ids: readonly string[]): Promise<JobRecord[]> {
+    return this.engine.query<JobRecord>(JOBS, [ids]);
+  }
+
+  /** @throws NotFound */
+  async pause(queue: string): Promise<void> {
+    await this.engine.query(PAUSE, [queue]);
+  }
+
+  /** @throws NotFound */
+  async resume(queue: string): Promise<void> {
+    await this.engine.query(RESUME, [queue]);
+  }
+
+  /** `busy`: somebody is at the job just now. @throws NotFound, Conflict */
+  async cancel(queue: string | null, id: string, reason: string | null): Promise<JobStatus | 'busy'> {
+    const [row] = await alone(this.engine).query<{ status: JobStatus | 'busy' }>(CANCEL, [queue, id, reason]);
+    return only(row).status;
+  }
+
+  /** @throws NotFound, Conflict */
+  async retry(queue: string | null, id: string): Promise<'new' | 'busy'> {
+    const [row] = await alone(this.engine).query<{ status: 'new' | 'busy' }>(RETRY, [queue, id]);
+    return only(row).status;
+  }
+}
+
+function only<T>(row: T | undefined): T {
+  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  return row;
+}

@@ -1,0 +1,339 @@
+import {
+  type AnswerOptions,
+  callInTransaction,
+  type PostgresEngine,
+  type Session,
+  type Subscription,
+  statement,
+} from '../engine/postgres/index.ts';
+import type { Definition } from './definition.ts';
+import type { JobStatus } from './job.ts';
+import { STOP_MS } from './patience.ts';
+import type {
+  Batch,
+  Beat,
+  BeatAnswer,
+  Claimed,
+  ClaimRequest,
+  Failed,
+  QueueStore,
+  Registered,
+  Settlement,
+  WorkerRow,
+} from './store.ts';
+
+/** Who runs a statement: the pool, or one session inside its own transaction. */
+export interface Runner {
+  query<Row>(sql: ReturnType<typeof statement>, values?: unknown[], options?: AnswerOptions): Promise<Row[]>;
+}
+
+const REGISTER = statement(
+  'queue.register',
+  `select pawl.queue_register($1::json) as answer, current_setting('transaction_isolation') as isolation`,
+);
+const ENQUEUE = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb) as answer');
+const ADD = statement(
+  'queue.add',
+  `select pawl.queue_add($1::smallint, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json, $7::text[], $8::timestamptz[])::text as ids`,
+);
+const ADD_ONE = statement(
+  'queue.add_one',
+  `select pawl.queue_add_one($1::smallint, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
+);
+const ADD_JSON = 'select pawl.queue_add_json($1::json)::text as ids';
+const CLAIM = statement(
+  'queue.claim',
+  `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint) as answer`,
+);
+const SETTLE = statement(
+  'queue.settle',
+  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[])::text as stale`,
+);
+const ADD_WORKER = statement(
+  'queue.add_worker',
+  `
+insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold)
+values ($1, $2, $3, $4, $5::double precision * interval '1 millisecond', clock_timestamp() + $5::double precision * interval '1 millisecond', $6)
+returning id::text`,
+);
+const BEAT = statement('queue.beat', 'select pawl.queue_beat($1::json) as answer');
+const WANTS = statement('queue.wants', 'select pawl.queue_wants($1::bigint, $2::boolean)');
+const DISOWN = statement('queue.disown', 'select pawl.queue_lost($1::bigint, $2::bigint[], false) as jobs');
+const PROGRESS = statement('queue.progress', 'select pawl.queue_progress($1::json)');
+const GUARD = 'select pawl.queue_guard($1::json)';
+const REMOVE_WORKER = statement('queue.remove_worker', 'delete from pawl.queue_worker where id = $1::bigint');
+const RESCUE = statement('queue.rescue', 'select pawl.queue_rescue($1::smallint) as jobs');
+const PRUNE = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2::int) as jobs');
+
+/** How many jobs one pruning takes away at most: a few milliseconds, so that it never stands in anybody's way. */
+const PRUNE_AT_ONCE = 5000;
+
+/** Every statement of the workers and producers. The functions they call are in sql/queue/. */
+export class PostgresQueueStore implements QueueStore {
+  readonly engine: PostgresEngine;
+  /** How long each statement may take; a worker's have a limit, a caller's have none. */
+  readonly #answer: AnswerOptions;
+  readonly #runner: Runner;
+  /**
+   * Runs the statements that move the jobs of keys. They see what others committed while they waited for a lock, which only
+   * read committed gives them: where the database's default is another, each gets a transaction of its own.
+   */
+  #keys: Runner;
+
+  constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
+    this.engine = engine;
+    this.#answer = answer;
+    this.#runner = limited(engine, answer);
+    this.#keys = this.#runner;
+  }
+
+  /** The same, with a limit to how long each statement may take: see {@link AnswerOptions}. */
+  within(deadlineMs: number): PostgresQueueStore {
+    const store = new PostgresQueueStore(this.engine, { deadlineMs });
+    if (this.#keys !== this.#runner) store.#keys = alone(this.engine, { deadlineMs });
+    return store;
+  }
+
+  /** A connection for whoever runs several statements on it. */
+  connect(): Promise<Session> {
+    return this.engine.connect(this.#answer);
+  }
+
+  async register(definition: Definition): Promise<Registered> {
+    const declared = {
+      name: definition.name,
+      shards: definition.shards,
+      keyed: definition.keyed,
+      attempts: definition.attempts,
+      history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
+      kinds: [...definition.kinds.values()].map((kind) => ({
+        name: kind.name,
+        unique: kind.unique,
+        coalesce: kind.coalesce,
+        after: kind.after,
+        afterError: kind.afterError,
+        attempts: kind.attempts === definition.attempts ? null : kind.attempts,
+      })),
+    };
+    const [row] = await this.#runner.query<{
+      answer: { queue: number; kinds: Record<string, number> };
+      isolation: string;
+    }>(REGISTER, [JSON.stringify(declared)]);
+    const { answer, isolation } = only(row);
+    if (isolation !== 'read committed') this.#keys = alone(this.engine, this.#answer);
+    const { queue, kinds } = answer;
+    const entries = Object.entries(kinds);
+    return { queue, kindId: new Map(entries), kindName: new Map(entries.map(([name, id]) => [id, name])) };
+  }
+
+  async enqueue(request: object, tx: unknown): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
+    const value = JSON.stringify(request);
+    const [row] =
+      tx === undefined
+        ? await this.#runner.query<{ answer: unknown }>(ENQUEUE, [value])
+        : await callInTransaction(tx, ENQUEUE.text, value);
+    return fromJson(only(row).answer) as { id: string; status: JobStatus; duplicate: boolean };
+  }
+
+  async add(queue: number, batch: Batch, tx: unknown): Promise<number[]> {
+    const { shard, n, kinds, priorities, payloads, keys, runAt } = batch;
+    if (n === 1 && tx === undefined) {
+      const values = [
+        queue,
+        shard,
+        kinds[0],
+        priorities[0],
+        payloads.slice(1, -1),
+        keys?.[0] ?? null,
+        runAt?.[0] ?? null,
+      ];
+      const [added] = await this.#runner.query<{ id: string }>(ADD_ONE, values);
+      return [Number(only(added).id)];
+    }
+    const [row] =
+      tx === undefined
+        ? await this.#runner.query<{ ids: string }>(ADD, [queue, shard, n, kinds, priorities, payloads, keys, runAt])
+        : await callInTransaction(
+            tx,
+            ADD_JSON,
+            `[${JSON.stringify({ queue, shard, n, kinds, priorities, keys, runAt })},${payloads}]`,
+          );
+    return numbers(String(only(row).ids));
+  }
+
+  async claim(request: ClaimRequest): Promise<Claimed> {
+    const { queue, shard, worker, limit, slots, rows, chain, cursor } = request;
+    const values = [queue, shard, worker, limit, slots, rows, chain, cursor.priority, cursor.id];
+    const [row] = await this.#keys.query<{ answer: string }>(CLAIM, values);
+    return JSON.parse(only(row).answer) as Claimed;
+  }
+
+  async settle(settlement: Settlement): Promise<number[]> {
+    const [row] = await this.#keys.query<{ stale: string }>(SETTLE, settleValues(settlement));
+    return numbers(only(row).stale);
+  }
+
+  /** Calls back when something was enqueued, or a running job of this process is to be cancelled. */
+  listen(queue: number, handlers: { wake: () => void; cancel: () => void }): Promise<Subscription> {
+    const own = String(queue);
+    const heard = (payload: string): void => {
+      if (payload === own) handlers.wake();
+      else if (payload === `cancel ${own}`) handlers.cancel();
+    };
+    return this.engine.listen('pawl_queue', heard, { onReconnect: handlers.wake });
+  }
+
+  async addWorker(row: WorkerRow): Promise<number> {
+    const values = [row.queue, row.host, row.pid, row.concurrency, row.leaseMs, row.hold];
+    const [added] = await this.#runner.query<{ id: string }>(ADD_WORKER, values);
+    return Number(only(added).id);
+  }
+
+  async beat(beats: readonly Beat[], runner: Runner = this.engine): Promise<BeatAnswer> {
+    const [row] = await runner.query<{ answer: BeatAnswer }>(BEAT, [JSON.stringify(beats)], this.#answer);
+    return only(row).answer;
+  }
+
+  async disown(worker: number, known: readonly number[]): Promise<number> {
+    const [row] = await this.#keys.query<{ jobs: number }>(DISOWN, [worker, known]);
+    return only(row).jobs;
+  }
+
+  async progress(shard: number, claim: number | undefined, job: number, value: unknown): Promise<void> {
+    await this.#runner.query(PROGRESS, [JSON.stringify([{ shard, claim, id: job }, value ?? null])]);
+  }
+
+  async guard(shard: number, claim: number, tx: unknown): Promise<void> {
+    await callInTransaction(tx, GUARD, JSON.stringify({ shard, claim }));
+  }
+
+  async setWants(worker: number, wants: boolean): Promise<void> {
+    await this.#runner.query(WANTS, [worker, wants]);
+  }
+
+  /** A courtesy, for which no stop should wait long: the row goes when its lease is over. */
+  async removeWorker(worker: number): Promise<void> {
+    await this.engine.query(REMOVE_WORKER, [worker], { deadlineMs: STOP_MS });
+  }
+
+  async rescue(queue: number): Promise<number> {
+    const [row] = await this.#keys.query<{ jobs: number }>(RESCUE, [queue]);
+    return only(row).jobs;
+  }
+
+  async prune(queue: number): Promise<number> {
+    const [row] = await this.#runner.query<{ jobs: number }>(PRUNE, [queue, PRUNE_AT_ONCE]);
+    return only(row).jobs;
+  }
+}
+
+/** The claim of one unit as text for the simple protocol, where several statements go in one message. Numbers only. */
+export function claimOneText({
+  queue,
+  shard,
+  worker,
+  rows,
+  cursor,
+}: Omit<ClaimRequest, 'limit' | 'slots' | 'chain'>): string {
+  const [q, sh, w, r, p, id] = [queue, shard, worker, rows, cursor.priority, cursor.id].map(Number);
+  // In brackets: -32768::smallint is the negation of a number that does not fit.
+  return `select pawl.queue_claim_one(${q}::smallint, ${sh}::smallint, ${w}, ${r}, (${p})::smallint, ${id})`;
+}
+
+/** One job without a key that was claimed inside the open transaction. */
+export interface OpenClaim {
+  readonly queue: number;
+  readonly shard: number;
+  readonly worker: number;
+  readonly claim: number;
+  readonly claimedAt: string;
+  readonly processId: string;
+  readonly attempt: number;
+  readonly id: number;
+}
+
+/** Its receipt: all there is to write when it completed. */
+export function receiptText(open: OpenClaim): string {
+  return (
+    'insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids) values (' +
+    `${Number(open.claim)}, ${Number(open.worker)}, ${quoted(open.claimedAt)}, clock_timestamp(), ${openColumns(open)})`
+  );
+}
+
+/** The row that a claim under a lease has, for what only `settleText` can write. */
+export function runningText(open: OpenClaim): string {
+  return (
+    'insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids) values (' +
+    `${Number(open.claim)}, ${Number(open.worker)}, ${quoted(open.claimedAt)}, ${openColumns(open)})`
+  );
+}
+
+function openColumns({ processId, shard, queue, attempt, id }: OpenClaim): string {
+  const job = Number(id);
+  return `${quoted(processId)}, ${Number(shard)}, ${Number(queue)}, ${Number(attempt)}, false, '{[${job},${job + 1})}'`;
+}
+
+/** The settlement likewise; every text in it is quoted. */
+export function settleText(settlement: Settlement): string {
+  const { queue, shard, worker, whole, part, failed, results, keys } = settlement;
+  const json = (list: readonly unknown[]): string =>
+    list.length > 0 ? `${quoted(JSON.stringify(list))}::json` : 'null';
+  const names = keys.length > 0 ? `array[${keys.map(([key]) => quoted(key)).join()}]::text[]` : 'null';
+  const epochs = keys.length > 0 ? `array[${keys.map(([, epoch]) => Number(epoch)).join()}]::bigint[]` : 'null';
+  return (
+    `select pawl.queue_settle(${Number(queue)}::smallint, ${Number(shard)}::smallint, ${Number(worker)}, ` +
+    `array[${whole.map(Number).join()}]::bigint[], ${json(part)}, ${json(failed)}, ` +
+    `${results.length > 0 ? `${quoted(resultsText(results))}::json` : 'null'}, ${names}, ${epochs})`
+  );
+}
+
+/** A literal that means the same whatever standard_conforming_strings is. */
+function quoted(text: string): string {
+  return `e'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
+}
+
+function settleValues(settlement: Settlement): unknown[] {
+  const { queue, shard, worker, whole, part, failed, results, keys } = settlement;
+  return [
+    queue,
+    shard,
+    worker,
+    whole,
+    part.length > 0 ? JSON.stringify(part) : null,
+    failed.length > 0 ? JSON.stringify(failed satisfies readonly Failed[]) : null,
+    results.length > 0 ? resultsText(results) : null,
+    keys.length > 0 ? keys.map(([key]) => key) : null,
+    keys.length > 0 ? keys.map(([, epoch]) => epoch) : null,
+  ];
+}
+
+/** Arrays and not objects: Postgres takes the fields of an object apart only when no text in it holds U+0000. */
+function resultsText(results: Settlement['results']): string {
+  return `[${results.map(({ id, claim, result }) => `[${id},${claim},${result}]`).join()}]`;
+}
+
+/** Each statement with a limit to how long it may take. */
+export function limited(engine: PostgresEngine, answer: AnswerOptions): Runner {
+  return { query: (sql, values) => engine.query(sql, values, answer) };
+}
+
+/** Each statement in a transaction of its own at read committed, whatever the database's default is. */
+export function alone(engine: PostgresEngine, answer: AnswerOptions = {}): Runner {
+  const options = { isolation: 'read committed', ...answer } as const;
+  return { query: (sql, values) => engine.transaction((tx) => tx.query(sql, values), options) };
+}
+
+function only<T>(row: T | undefined): T {
+  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  return row;
+}
+
+/** A json column that some drivers parse and some do not. */
+function fromJson(value: unknown): unknown {
+  return typeof value === 'string' ? JSON.parse(value) : value;
+}
+
+/** `{1,2,3}`: the text of an integer array, which is cheaper to read than the driver's own array of strings. */
+function numbers(text: string): number[] {
+  return text === '{}' ? [] : text.slice(1, -1).split(',').map(Number);
+}

@@ -1,0 +1,143 @@
+import { parseDuration } from '../base/duration.ts';
+import { InvalidInput } from '../base/errors.ts';
+import { suggest } from '../base/options.ts';
+import { show } from '../base/refusal.ts';
+import { JOB_STATUSES, type JobRecord } from './job.ts';
+
+export interface SearchOptions {
+  /** Jobs of one page. Default 50, at most 1,000. */
+  readonly limit?: number | undefined;
+  /** Where the page before ended: its `after`. */
+  readonly after?: string | null | undefined;
+}
+
+/** One page of what was found, newest first. */
+export interface SearchPage {
+  readonly jobs: readonly JobRecord[];
+  /**
+   * Pass it on to get the next page; null when this is the last one. The work of one page is bounded, so a page may have
+   * fewer jobs than asked for, or none, and still have a next one.
+   */
+  readonly after: string | null;
+}
+
+/** A query, read: what pawl.queue_search() takes. */
+export interface SearchQuery {
+  readonly terms: readonly string[];
+  readonly key?: string;
+  readonly kind?: string;
+  readonly status?: string;
+  readonly since?: string;
+  readonly until?: string;
+  /** Before now, in ms. */
+  readonly sinceMs?: number;
+  readonly untilMs?: number;
+}
+
+const FILTERS = ['key', 'kind', 'status', 'since', 'until'] as const;
+type Filter = (typeof FILTERS)[number];
+
+const LONGEST = 1000;
+const MOST_TERMS = 20;
+
+/** `name:value`, `name:"value"`, `"a phrase"`, or a word; a lone quote is an error. */
+const TOKEN = /\s*(?:([a-z]+):(?:"([^"]*)"|([^\s"]*))(?=\s|$)|"([^"]*)"|([^\s"]+)(?=[\s"]|$))/iy;
+
+/**
+ * Reads a query: words and `"quoted phrases"`, all of which a job's payload, or one of its errors, must have, in any case;
+ * `key:`, `kind:`, `status:`; `since:` and `until:` with a date, a time in ISO 8601, or a duration back from now (`since:2h`).
+ * @throws InvalidInput  says what cannot be understood
+ */
+export function parseQuery(query: string): SearchQuery {
+  if (typeof query !== 'string' || query.length > LONGEST) {
+    throw new InvalidInput(`a search query must be a string of at most ${LONGEST} characters, but was ${show(query)}`, {
+      field: 'query',
+    });
+  }
+  const terms: string[] = [];
+  const filters = new Map<Filter, string>();
+  TOKEN.lastIndex = 0;
+  for (let at = 0; query.slice(at).trim() !== ''; at = TOKEN.lastIndex) {
+    TOKEN.lastIndex = at;
+    const match = TOKEN.exec(query);
+    if (match === null) throw refused(`the quote at "${query.slice(at).trim().slice(0, 20)}" is not closed`);
+    const [text, name, quoted, plain, phrase, word] = match;
+    const filter = name === undefined ? undefined : filterOf(name);
+    if (filter !== undefined) setFilter(filters, filter, quoted ?? plain ?? '');
+    else addTerm(terms, phrase ?? word ?? text.trim().replaceAll('"', ''));
+  }
+  return { terms, ...readFilters(filters) };
+}
+
+/** @returns undefined when it is not meant as a filter: `http://…` is a word */
+function filterOf(name: string): Filter | undefined {
+  const lower = name.toLowerCase();
+  const filter = FILTERS.find((one) => one === lower);
+  if (filter !== undefined) return filter;
+  const near = suggest(lower, [...FILTERS]);
+  if (near !== undefined)
+    throw refused(`there is no filter "${name}:"; did you mean "${near}:"? Quote it to search for it`);
+  return undefined;
+}
+
+function setFilter(filters: Map<Filter, string>, name: Filter, value: string): void {
+  if (value === '') throw refused(`"${name}:" needs a value right after it`);
+  if (filters.has(name)) throw refused(`"${name}:" is given twice`);
+  filters.set(name, value);
+}
+
+function addTerm(terms: string[], term: string): void {
+  const clean = term.trim();
+  if (!/[\p{L}\p{N}]/u.test(clean)) throw refused(`"${term}" has no letter or digit to search for`);
+  if (/[\0\p{Surrogate}]/u.test(clean)) throw refused('it has U+0000 or a lone surrogate');
+  if (terms.length === MOST_TERMS) throw refused(`it has more than ${MOST_TERMS} words`);
+  terms.push(clean);
+}
+
+function readFilters(filters: ReadonlyMap<Filter, string>): Omit<SearchQuery, 'terms'> {
+  const [key, kind, status] = [filters.get('key'), filters.get('kind'), filters.get('status')];
+  if (status !== undefined && !JOB_STATUSES.some((known) => known === status)) {
+    const near = suggest(status, JOB_STATUSES);
+    const advice = near === undefined ? `one of ${JOB_STATUSES.join(', ')}` : `did you mean "${near}"?`;
+    throw refused(`there is no status "${status}"; ${advice}`);
+  }
+  return {
+    ...(key === undefined ? {} : { key }),
+    ...(kind === undefined ? {} : { kind }),
+    ...(status === undefined ? {} : { status }),
+    ...readTime('since', filters.get('since')),
+    ...readTime('until', filters.get('until')),
+  };
+}
+
+function readTime(name: 'since' | 'until', value: string | undefined): Omit<SearchQuery, 'terms'> {
+  if (value === undefined) return {};
+  if (/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:?\d\d)?)?$/i.test(value) && !Number.isNaN(Date.parse(value))) {
+    return { [name]: new Date(value).toISOString() };
+  }
+  try {
+    return { [`${name}Ms`]: parseDuration(value, { field: name }) };
+  } catch (cause) {
+    const what = `"${name}:" takes a date (2026-11-21), a time (2026-11-21T09:30:00Z) or a duration back from now (2h), not "${value}"`;
+    throw new InvalidInput(`the search query cannot be understood: ${what}`, { field: 'query', cause });
+  }
+}
+
+function refused(why: string): InvalidInput {
+  return new InvalidInput(`the search query cannot be understood: ${why}`, { field: 'query' });
+}
+
+/** The cursor as its user sees it. */
+export function writeCursor(before: string | null): string | null {
+  return before === null ? null : Buffer.from(`1:${before}`).toString('base64url');
+}
+
+/** @throws InvalidInput  it is none of ours */
+export function readCursor(after: unknown): string {
+  const text = typeof after === 'string' ? Buffer.from(after, 'base64url').toString() : '';
+  const match = /^1:([1-9]\d{0,18})$/.exec(text);
+  if (match?.[1] === undefined || BigInt(match[1]) > 2n ** 63n - 1n) {
+    throw new InvalidInput(`${show(after)} is no cursor; pass the "after" of the page before`, { field: 'after' });
+  }
+  return match[1];
+}

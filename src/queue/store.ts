@@ -1,0 +1,166 @@
+import type { Definition } from './definition.ts';
+import type { JobStatus } from './job.ts';
+
+/** The ids under which a database knows a queue and its kinds. */
+export interface Registered {
+  readonly queue: number;
+  readonly kindId: ReadonlyMap<string, number>;
+  readonly kindName: ReadonlyMap<number, string>;
+}
+
+/** Jobs to be added at once; arrays run parallel. A single-element kinds or priorities stands for all. */
+export interface Batch {
+  readonly shard: number;
+  readonly n: number;
+  readonly kinds: readonly number[];
+  readonly priorities: readonly number[];
+  /** A JSON array of n payloads. */
+  readonly payloads: string;
+  readonly keys: readonly (string | null)[] | null;
+  readonly runAt: readonly (Date | null)[] | null;
+}
+
+/** Where a pass through one shard goes on. */
+export interface Cursor {
+  readonly priority: number;
+  readonly id: number;
+}
+
+export interface ClaimRequest {
+  readonly queue: number;
+  readonly shard: number;
+  readonly worker: number;
+  /** Jobs there is room for. */
+  readonly limit: number;
+  /** How many of them start at once. */
+  readonly slots: number;
+  /** Ready rows to look at. */
+  readonly rows: number;
+  /** Jobs of one key to take together. */
+  readonly chain: number;
+  readonly cursor: Cursor;
+}
+
+/** A run of jobs without a key: claim, first job, how many, kind, attempt, enqueued at (ms), payloads. */
+export type ClaimedRun = readonly [
+  claim: number,
+  first: number,
+  n: number,
+  kind: number,
+  attempt: number,
+  enqueuedAt: number,
+  payloads: readonly unknown[],
+];
+
+/** The jobs of one key, flat, eight fields a job: id, claim, kind, attempt, enqueued at (ms), unit, broken by, payload. */
+export type ClaimedKey = readonly [key: string, epoch: number, fields: readonly unknown[]];
+
+/** First attempts of keys whose jobs run one by one, oldest first, a column a field; `nth` counts the keys from 1. */
+export interface ClaimedLines {
+  readonly claim: number;
+  readonly epoch: number;
+  readonly keys: readonly string[];
+  readonly nth: readonly number[];
+  readonly ids: readonly number[];
+  readonly kinds: readonly number[];
+  /** Enqueued at (ms). */
+  readonly at: readonly number[];
+  readonly payloads: readonly unknown[];
+}
+
+export interface Claimed {
+  readonly rows: readonly ClaimedRun[];
+  readonly keys: readonly ClaimedKey[];
+  readonly lines?: ClaimedLines;
+  /** Process id by claim. */
+  readonly processes?: Readonly<Record<string, string>>;
+  /** How many ready rows were looked at. */
+  readonly seen: number;
+  /** Everything up to here, in order, is dealt with for this pass. */
+  readonly last?: readonly [number, number];
+  readonly paused?: boolean;
+  /** Nothing was claimed, though rows are there: somebody else holds them just now. */
+  readonly busy?: boolean;
+  /** Milliseconds until the next delayed job is due. */
+  readonly due?: number;
+  /** hold 'transaction': commit, and ask again. */
+  readonly again?: boolean;
+  /** hold 'transaction', a job without a key: when it was claimed. There is no row in queue_running. */
+  readonly claimedAt?: string;
+}
+
+/** One job that did not complete. `retry` spends the attempt, `release` does not. */
+export interface Failed {
+  readonly claim: number;
+  readonly id: number;
+  readonly to: 'retry' | 'release' | 'error' | 'cancelled';
+  /** Milliseconds until it may run again. */
+  readonly wait?: number | undefined;
+  readonly reason: string;
+  readonly error?: string | undefined;
+}
+
+/** What became of claimed jobs of one shard. */
+export interface Settlement {
+  readonly queue: number;
+  readonly shard: number;
+  readonly worker: number;
+  /** Claims all of whose remaining jobs are complete. */
+  readonly whole: readonly number[];
+  readonly part: readonly { readonly claim: number; readonly ids: readonly number[] }[];
+  readonly failed: readonly Failed[];
+  /** `result` is JSON. */
+  readonly results: readonly { readonly id: number; readonly claim: number; readonly result: string }[];
+  /** Keys to give up, each under the epoch it was taken with. */
+  readonly keys: readonly (readonly [key: string, epoch: number])[];
+}
+
+export interface WorkerRow {
+  readonly queue: number;
+  readonly host: string;
+  readonly pid: number;
+  readonly concurrency: number;
+  readonly leaseMs: number;
+  readonly hold: 'lease' | 'transaction';
+}
+
+export interface Beat {
+  readonly worker: number;
+  readonly wantsNotify: boolean;
+  readonly holding: readonly number[];
+}
+
+export interface BeatAnswer {
+  /** Workers whose lease was renewed; one that is missing has lost it. */
+  readonly alive: readonly number[];
+  readonly cancel: readonly { readonly worker: number; readonly id: number; readonly reason: string | null }[];
+}
+
+/** What the workers of a queue ask of a database. Every method is one round trip unless it says otherwise. */
+export interface QueueStore {
+  /** Makes the queue and its kinds known, or brings what is known up to date. @throws Conflict when shards cannot change now */
+  register(definition: Definition): Promise<Registered>;
+  /** One job, in the caller's transaction or its own. */
+  enqueue(request: object, tx: unknown): Promise<{ id: string; status: JobStatus; duplicate: boolean }>;
+  /** Many jobs of kinds that are not unique. @returns their ids in order */
+  add(queue: number, batch: Batch, tx: unknown): Promise<number[]>;
+  claim(request: ClaimRequest): Promise<Claimed>;
+  /** @returns claims that were no longer the worker's; nothing was written for them */
+  settle(settlement: Settlement): Promise<number[]>;
+  addWorker(row: WorkerRow): Promise<number>;
+  /** All workers of a process in one statement. */
+  beat(beats: readonly Beat[]): Promise<BeatAnswer>;
+  /** Gives back, uncharged, what the worker holds beside these claims: a claim's answer was lost. @returns how many jobs */
+  disown(worker: number, known: readonly number[]): Promise<number>;
+  /** Says whether an enqueue should wake this worker. */
+  setWants(worker: number, wants: boolean): Promise<void>;
+  /** @throws LeaseLost when the claim is no longer the worker's; without a claim the caller has other proof that it is */
+  progress(shard: number, claim: number | undefined, job: number, value: unknown): Promise<void>;
+  /** @throws LeaseLost when the claim is no longer the worker's */
+  guard(shard: number, claim: number, tx: unknown): Promise<void>;
+  removeWorker(worker: number): Promise<void>;
+  /** Gives back what lost workers held. @returns how many jobs */
+  rescue(queue: number): Promise<number>;
+  /** Removes a bounded amount of history. @returns how many jobs went */
+  prune(queue: number): Promise<number>;
+}

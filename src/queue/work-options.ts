@@ -1,0 +1,86 @@
+import type { Duration } from '../base/duration.ts';
+import { InvalidInput } from '../base/errors.ts';
+import { type Check, checkOptions, custom, duration, integer, oneOf, signal } from '../base/options.ts';
+import { refusal } from '../base/refusal.ts';
+import type { Definition } from './definition.ts';
+import type { WorkerSettings } from './worker.ts';
+
+/** How a worker works. */
+export interface WorkOptions {
+  /** Units whose handlers run at the same time in this process. Default 10. */
+  readonly concurrency?: number | undefined;
+  /**
+   * `'lease'` (default): claim and settle are two short statements in batches; at least once. `'transaction'`: the claim's
+   * transaction stays open while the handler runs, `unit.tx` is that transaction, and its writes and the outcome are
+   * committed together; takes one connection per unit of concurrency.
+   */
+  readonly hold?: 'lease' | 'transaction' | undefined;
+  /** How long a worker that gives no sign of life keeps its units. Renewed every third of it. Default `'20s'`, at least `'1s'`. */
+  readonly lease?: Duration | undefined;
+  /** How often to look for work that no notification told of. Default `'2s'`. */
+  readonly poll?: Duration | undefined;
+  /** Jobs claimed ahead of their turn. Default `'auto'`: what the last 50 ms would have run, at most 2,000. */
+  readonly prefetch?: number | 'auto' | undefined;
+  /** Stops the worker when it aborts. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface StopOptions {
+  /** How long running handlers may go on; then their `signal` aborts and their jobs go back, the attempt not spent. Default `'30s'`. */
+  readonly timeout?: Duration | undefined;
+}
+
+const prefetch: Check<number | 'auto'> = custom(
+  "'auto' or a whole number from 0 to 100000",
+  (value, place) => {
+    if (value === 'auto') return value;
+    if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 100_000) return value;
+    throw refusal(place, value, "'auto' or a whole number from 0 to 100000");
+  },
+  { default: 'auto' },
+);
+
+const shape = {
+  concurrency: integer({ min: 1, max: 10_000, default: 10 }),
+  hold: oneOf(['lease', 'transaction'], { default: 'lease' }),
+  // Below a second a busy event loop looks like a dead one.
+  lease: duration({ min: '1s', max: '24h', default: '20s' }),
+  poll: duration({ min: '10ms', max: '1h', default: '2s' }),
+  prefetch,
+  signal,
+};
+
+const stopShape = { timeout: duration({ default: '30s' }) };
+
+/** @throws InvalidInput on options that cannot be, or that the engine has too few connections for */
+export function readWorkOptions(
+  options: WorkOptions,
+  definition: Definition,
+  connections: number,
+): { settings: WorkerSettings; signal: AbortSignal | undefined } {
+  const given = checkOptions('work', options, shape);
+  const once = [...definition.kinds.values()].some((kind) => kind.attempts === 1);
+  // The heartbeat keeps one for itself; everything else can share another.
+  const needed = given.hold === 'transaction' ? given.concurrency + 2 : 2;
+  if (needed > connections) {
+    throw new InvalidInput(
+      `hold: '${given.hold}' with concurrency ${given.concurrency} needs ${needed} connections, but the pool has ` +
+        `${connections}; ${given.hold === 'transaction' ? 'lower concurrency, or ' : ''}give postgres() a larger max`,
+      { field: 'concurrency' },
+    );
+  }
+  const settings: WorkerSettings = {
+    concurrency: given.concurrency,
+    hold: given.hold,
+    leaseMs: given.lease,
+    pollMs: given.poll,
+    // A job with a single attempt must not lose it because its worker died with it in the drawer.
+    prefetch: once ? 0 : given.prefetch,
+  };
+  return { settings: Object.freeze(settings), signal: given.signal };
+}
+
+/** @throws InvalidInput */
+export function readStopOptions(options: StopOptions): number {
+  return checkOptions('stop', options, stopShape).timeout;
+}

@@ -1,0 +1,473 @@
+import { hostname } from 'node:os';
+import { within } from '../base/clock.ts';
+import { ConnectionFailed, type LeaseLost, NotFound, Stopped } from '../base/errors.ts';
+import type { Events } from '../base/events.ts';
+import { faults } from '../base/fault.ts';
+import { type Loop, startLoop } from '../base/loop.ts';
+import { probe } from '../base/probe.ts';
+import type { Subscription } from '../engine/postgres/index.ts';
+import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
+import { type Batch, hasJobs, readClaimed } from './claimed.ts';
+import type { Definition } from './definition.ts';
+import { Keeper, type Kept } from './keeper.ts';
+import type { PostgresQueueStore } from './postgres.ts';
+import { Scan } from './scan.ts';
+import { Settler } from './settler.ts';
+import type { Beat, Claimed, Registered } from './store.ts';
+import type { Claim, Job, Unit, UnitOwner } from './unit.ts';
+
+/** What a worker tells about its life; for logs, metrics and tests. */
+export interface WorkerEvents {
+  /** Jobs were claimed. */
+  claimed: { readonly jobs: number };
+  /** An attempt failed; `to` says what became of the job. */
+  failed: { readonly unit: Unit; readonly job: Job; readonly to: string; readonly error: string | undefined };
+  /** Outcomes came too late and were not written: somebody else owns these claims. */
+  stale: { readonly claims: readonly number[] };
+  /** The worker's lease is gone; everything it ran was told to end. It registers anew. */
+  lost: { readonly reason: LeaseLost };
+  /** The database could not be reached or refused something; the worker goes on trying. */
+  error: { readonly error: unknown };
+}
+
+/** A worker, complete. */
+export interface WorkerSettings {
+  readonly concurrency: number;
+  readonly hold: 'lease' | 'transaction';
+  readonly leaseMs: number;
+  readonly pollMs: number;
+  /** Jobs claimed ahead of their turn: a number, or as many as the last 50 ms would have run. */
+  readonly prefetch: number | 'auto';
+}
+
+/** What a worker is made of. */
+export interface WorkerParts {
+  readonly store: PostgresQueueStore;
+  readonly definition: Definition;
+  readonly registered: Registered;
+  readonly handlers: ReadonlyMap<string, Handler>;
+  readonly settings: WorkerSettings;
+  readonly events: Events<WorkerEvents>;
+}
+
+/** Jobs of one key taken together: enough to make a claim worth its cost, few enough to share a hot key's time. */
+const CHAIN = 32;
+const PREFETCH_MS = 50;
+const PREFETCH_MAX = 2000;
+/** After this long without a rest, enqueues need not notify any more. */
+const BUSY_MS = 500;
+/** How long a job of a kind that this worker does not know waits for one that does. */
+const UNKNOWN_KIND_MS = 30_000;
+
+/**
+ * A worker that holds its units by a lease: claims batches, runs each unit's handler, settles in batches.
+ * The path of a job: `#turn` claims, `#post` queues, `#pump` starts, `#finish` hands the outcome to the settler.
+ */
+export class LeaseWorker implements UnitOwner, Kept {
+  readonly events: Events<WorkerEvents>;
+  readonly #parts: WorkerParts;
+  readonly #settler: Settler;
+  readonly #keeper: Keeper;
+  readonly #scans: Scan[];
+  readonly #chain: number;
+  readonly #claims = new Set<Claim>();
+  /** Units whose handler runs, and how to end each from outside. */
+  readonly #running = new Map<Unit, ((why: unknown) => void) | undefined>();
+  #waiting: Unit[] = [];
+  /** The next units of keys whose last one has just ended: before all others. */
+  #following: Unit[] = [];
+  #loop: Loop | undefined;
+  #subscription: Subscription | undefined;
+  #id: number | undefined;
+  #at = 0;
+  /** How often the lease was lost: what was claimed in an earlier life counts for nothing. */
+  #lives = 0;
+  /** Jobs claimed and not yet finished. */
+  #held = 0;
+  #finished = 0;
+  #sample = { at: performance.now(), finished: 0, perMs: 0 };
+  #wants = true;
+  #busySince: number | undefined;
+  #busyTurns = 0;
+  #isPumping = false;
+  /** A claim's answer was lost: there may be rows of ours we do not know of. */
+  #isUnsure = false;
+  /** Until when such a claim may still be committed: a server that was slow, and did not hear that it was cancelled. */
+  #unsureUntil = -Infinity;
+  #stopping: Promise<void> | undefined;
+  #whenIdle: (() => void)[] = [];
+
+  constructor(parts: WorkerParts) {
+    this.#parts = parts;
+    this.events = parts.events;
+    const { store, definition, registered, settings } = parts;
+    // A job with a single attempt must not lose it because the worker died of the one before it.
+    this.#chain = [...definition.kinds.values()].some((kind) => kind.attempts === 1) ? 1 : CHAIN;
+    this.#scans = Array.from({ length: definition.shards }, (_, shard) => new Scan(shard));
+    this.#settler = new Settler({
+      queue: registered.queue,
+      settle: (settlement) => store.settle(settlement),
+      onStale: (claims) => this.events.emit('stale', { claims }),
+      onError: (error) => this.onError(error),
+      onMore: () => this.#loop?.wake(),
+    });
+    this.#keeper = Keeper.for(store, settings.leaseMs);
+  }
+
+  get queueName(): string {
+    return this.#parts.definition.name;
+  }
+
+  get queue(): number {
+    return this.#parts.registered.queue;
+  }
+
+  /** Starts to look for work, at once and whenever something is enqueued. */
+  async start(): Promise<void> {
+    await this.#register();
+    await this.#keeper.add(this);
+    this.#subscription = await this.#parts.store.listen(this.queue, {
+      wake: () => this.wake(),
+      cancel: () => void this.#keeper.beatNow().catch((error: unknown) => this.onError(error)),
+    });
+    this.#loop = startLoop({
+      name: 'queue.claim',
+      run: () => this.#turn(),
+      onError: (error) => this.#onTurnError(error),
+    });
+  }
+
+  /** Looks for work now. */
+  wake(): void {
+    for (const scan of this.#scans) scan.quiet = undefined;
+    this.#busyTurns = 0;
+    this.#loop?.wake();
+  }
+
+  stop(timeoutMs: number): Promise<void> {
+    this.#stopping ??= this.#shutDown(timeoutMs);
+    return this.#stopping;
+  }
+
+  // What a unit asks of its worker.
+
+  async progress(_unit: Unit, job: Job, value: unknown): Promise<void> {
+    await this.#parts.store.progress(job.claim.shard, job.claim.id, job.number, value);
+  }
+
+  async guard(unit: Unit, tx: unknown): Promise<void> {
+    for (const id of new Set(unit.jobs.map((job) => job.claim.id))) {
+      await this.#parts.store.guard(unit.job.claim.shard, id, tx);
+    }
+  }
+
+  // What the keeper asks of it.
+
+  beat(): Beat | undefined {
+    return this.#id === undefined ? undefined : { worker: this.#id, wantsNotify: this.#wants, holding: [] };
+  }
+
+  lost(reason: LeaseLost): void {
+    this.#id = undefined;
+    this.#settler.drop();
+    const running = [...this.#running];
+    this.#running.clear();
+    this.#waiting = [];
+    this.#following = [];
+    this.#claims.clear();
+    this.#held = 0;
+    this.#lives += 1;
+    // What a handler does after this is nobody's outcome: the settler has dropped its claims.
+    for (const [unit, fail] of running) {
+      unit.abort(reason);
+      fail?.(reason);
+    }
+    this.events.emit('lost', { reason });
+    this.#tellIfIdle();
+    this.wake();
+  }
+
+  cancel(job: number, reason: string | null): void {
+    for (const first of [...this.#running.keys(), ...this.#following, ...this.#waiting]) {
+      for (let unit: Unit | undefined = first; unit !== undefined; unit = unit.next) {
+        if (unit.jobs.some(({ number }) => number === job)) unit.cancel(job, reason);
+      }
+    }
+  }
+
+  onError(error: unknown): void {
+    this.events.emit('error', { error });
+  }
+
+  // The hot path.
+
+  /** Claim, post, say how long to sleep. */
+  async #turn(): Promise<number> {
+    const id = this.#id ?? (await this.#register());
+    if (this.#isUnsure || (this.#unsureUntil > 0 && performance.now() > this.#unsureUntil)) await this.#disown(id);
+    const limit = this.#room();
+    if (limit <= 0) return Infinity;
+    const scan = this.#scans[this.#at % this.#scans.length];
+    if (scan === undefined) throw new NotFound('a queue always has a shard');
+    const answer = await this.#claim(id, scan, limit);
+    if (this.#id !== id) return 0;
+    if (hasJobs(answer)) {
+      const { definition, registered } = this.#parts;
+      this.#post(readClaimed(answer, { shard: scan.shard, definition, registered, owner: this }));
+    }
+    return this.#rest(scan, answer, limit);
+  }
+
+  async #claim(worker: number, scan: Scan, limit: number): Promise<Claimed> {
+    const { store } = this.#parts;
+    const slots = Math.max(1, this.#parts.settings.concurrency - this.#running.size);
+    const { shard, cursor, rows } = scan;
+    const answer = await store.claim({
+      queue: this.queue,
+      shard,
+      worker,
+      limit,
+      slots,
+      rows,
+      chain: this.#chain,
+      cursor,
+    });
+    if (faults.armed) await faults.reach('queue.after_claim');
+    if (probe.listening) probe.hit('queue.claimed', { shard, worker, rows: answer.rows.length, seen: answer.seen });
+    return answer;
+  }
+
+  /**
+   * How many jobs to claim: none while there is still half a helping. A key's chain is held by one slot, however long it
+   * is: slots that nothing held can fill are room in any case.
+   */
+  #room(): number {
+    const { concurrency } = this.#parts.settings;
+    const free = Math.max(0, concurrency - this.#running.size - this.#following.length - this.#waiting.length);
+    const ahead = this.#prefetch();
+    if (this.#held > concurrency + ahead / 2) return free;
+    return Math.max(free, concurrency + ahead - this.#held);
+  }
+
+  #prefetch(): number {
+    const { prefetch } = this.#parts.settings;
+    if (prefetch !== 'auto') return prefetch;
+    const at = performance.now();
+    const passed = at - this.#sample.at;
+    if (passed >= 10) {
+      const perMs = (this.#finished - this.#sample.finished) / passed;
+      this.#sample = {
+        at,
+        finished: this.#finished,
+        perMs: Math.max(perMs, passed > 1000 ? 0 : this.#sample.perMs / 2),
+      };
+    }
+    return Math.min(PREFETCH_MAX, Math.floor(this.#sample.perMs * PREFETCH_MS));
+  }
+
+  #post(batch: Batch): void {
+    this.#held += batch.jobs;
+    if (this.#claims.size > 1000) this.#dropFinishedClaims();
+    for (const claim of batch.claims) this.#claims.add(claim);
+    // What has failed before was claimed to start at once: see queue_claim, p_slots.
+    const again = batch.units.filter((unit) => unit.attempt > 1);
+    if (again.length === 0) this.#waiting.push(...batch.units);
+    else this.#waiting = [...again, ...this.#waiting, ...batch.units.filter((unit) => unit.attempt === 1)];
+    this.events.emit('claimed', { jobs: batch.jobs });
+    if (this.#stopping === undefined) this.#pump();
+    else this.#handBack();
+  }
+
+  /** Starts what there are slots for. A loop and not a recursion: handlers may finish while they are being called. */
+  #pump(): void {
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    let next = 0;
+    while (
+      this.#running.size < this.#parts.settings.concurrency &&
+      (this.#following.length > 0 || next < this.#waiting.length) &&
+      this.#stopping === undefined
+    ) {
+      const unit = this.#following.pop() ?? this.#waiting[next++];
+      if (unit !== undefined) this.#begin(unit);
+    }
+    this.#waiting.splice(0, next);
+    this.#isPumping = false;
+    if (this.#stopping === undefined && this.#room() > 0) this.#loop?.wake();
+  }
+
+  #begin(unit: Unit): void {
+    const { definition, handlers } = this.#parts;
+    this.#running.set(unit, undefined);
+    const life = this.#lives;
+    const fail = begin(unit, definition, handlers, (outcome) => {
+      this.#running.delete(unit);
+      if (life === this.#lives) this.#finish(unit, outcome);
+    });
+    if (fail === undefined) {
+      this.#running.delete(unit);
+      this.#passOn(unit);
+    } else if (this.#running.has(unit)) this.#running.set(unit, fail);
+  }
+
+  #finish(unit: Unit, outcome: Outcome): void {
+    this.#held -= unit.jobs.length;
+    this.#finished += unit.jobs.length;
+    if (outcome.failed.length > 0) this.#tellFailed(unit, outcome);
+    const rest = unit.next;
+    if (outcome.isRetried || this.#stopping !== undefined) {
+      this.#settler.add(unit, outcome, true);
+      this.#handBackChain(rest, 'behind a job of its key', false);
+    } else {
+      this.#settler.add(unit, outcome, rest === undefined);
+      breakSuccessors(unit, outcome, this.#parts.definition);
+      if (rest !== undefined) this.#following.push(rest);
+    }
+    this.#pump();
+    this.#tellIfIdle();
+  }
+
+  /** Where to look next, and when. */
+  #rest(scan: Scan, answer: Claimed, limit: number): number {
+    const { pollMs } = this.#parts.settings;
+    const verdict = scan.read(answer, limit);
+    this.#at += 1;
+    if (answer.paused === true) return pollMs;
+    if (hasJobs(answer)) this.#busyTurns = 0;
+    if (verdict === 'again') return this.#noteBusy();
+    if (this.#scans.some(({ quiet }) => quiet === undefined)) return 0;
+    this.#busySince = undefined;
+    for (const other of this.#scans) other.quiet = undefined;
+    if (!this.#wants) return this.#wantNotify();
+    if (verdict === 'busy') return Math.min(2 ** this.#busyTurns++, 100, pollMs);
+    this.#busyTurns = 0;
+    if (probe.listening) probe.hit('queue.idle', { worker: this.#id });
+    const due = Math.min(...this.#scans.map((one) => one.due));
+    return Math.min(pollMs * (0.75 + Math.random() / 2), due);
+  }
+
+  // The rest is what happens rarely.
+
+  /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
+  #noteBusy(): number {
+    this.#busySince ??= performance.now();
+    if (this.#wants && performance.now() - this.#busySince > BUSY_MS && this.#id !== undefined) {
+      this.#wants = false;
+      this.#parts.store.setWants(this.#id, false).catch((error: unknown) => this.onError(error));
+    }
+    return 0;
+  }
+
+  /** First the flag, committed; then one more pass; only then sleep. */
+  async #setWanted(): Promise<void> {
+    if (this.#id !== undefined) await this.#parts.store.setWants(this.#id, true);
+  }
+
+  #wantNotify(): number {
+    this.#wants = true;
+    this.#setWanted().then(
+      () => this.wake(),
+      (error: unknown) => {
+        this.#wants = false;
+        this.onError(error);
+      },
+    );
+    return this.#parts.settings.pollMs;
+  }
+
+  async #register(): Promise<number> {
+    const { store, settings } = this.#parts;
+    const { concurrency, leaseMs, hold } = settings;
+    const row = { queue: this.queue, host: hostname(), pid: process.pid, concurrency, leaseMs, hold };
+    const id = await store.addWorker(row);
+    if (faults.armed) await faults.reach('queue.after_register');
+    this.#settler.startFor(id);
+    this.#id = id;
+    this.#wants = true;
+    for (const scan of this.#scans) scan.restart();
+    return id;
+  }
+
+  async #disown(id: number): Promise<void> {
+    await this.#settler.flushed();
+    this.#dropFinishedClaims();
+    const jobs = await this.#parts.store.disown(
+      id,
+      [...this.#claims].map((claim) => claim.id),
+    );
+    this.#isUnsure = false;
+    if (performance.now() > this.#unsureUntil) this.#unsureUntil = -Infinity;
+    probe.hit('queue.disowned', { worker: id, jobs });
+  }
+
+  #dropFinishedClaims(): void {
+    for (const claim of this.#claims) if (claim.left === 0) this.#claims.delete(claim);
+  }
+
+  #onTurnError(error: unknown): void {
+    if (error instanceof ConnectionFailed && error.outcome === 'unknown') {
+      this.#isUnsure = true;
+      this.#unsureUntil = performance.now() + this.#parts.settings.leaseMs;
+    }
+    this.onError(error);
+  }
+
+  /** A kind that a newer version of the program knows: left to that one. */
+  #passOn(unit: Unit): void {
+    this.#held -= unit.jobs.length;
+    this.#settler.release(unit, `no handler for kind "${unit.kind}"`, true, UNKNOWN_KIND_MS);
+    this.#handBackChain(unit.next, 'behind a job of its key', false);
+  }
+
+  #handBackChain(first: Unit | undefined, reason: string, givesUp: boolean): void {
+    for (let unit = first; unit !== undefined; unit = unit.next) {
+      this.#held -= unit.jobs.length;
+      this.#settler.release(unit, reason, givesUp && unit.next === undefined);
+    }
+  }
+
+  #handBack(): void {
+    const units = [...this.#following.splice(0), ...this.#waiting.splice(0)];
+    for (const unit of units) this.#handBackChain(unit, 'worker stopped', true);
+  }
+
+  #tellFailed(unit: Unit, outcome: Outcome): void {
+    if (!this.events.has('failed')) return;
+    for (const { id, to, error } of outcome.failed) {
+      const job = unit.jobs.find(({ number }) => number === id);
+      if (job !== undefined) this.events.emit('failed', { unit, job, to, error });
+    }
+  }
+
+  async #shutDown(timeoutMs: number): Promise<void> {
+    // The flag first, so that what an unfinished turn still brings is handed back.
+    await Promise.resolve();
+    // A claim on a connection that went dead is not answered for minutes; its jobs are rescued.
+    if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
+    this.#handBack();
+    await within(timeoutMs, this.#idle());
+    const left = [...this.#running.keys()];
+    if (left.length > 0) {
+      const reason = new Stopped('the worker is being stopped and its time is up');
+      for (const unit of left) unit.abort(reason);
+      await within(GRACE_MS, this.#idle());
+    }
+    // A handler that did not end when told to: its jobs go back, its later outcome is nobody's.
+    for (const fail of Array.from(this.#running.values())) fail?.(new Stopped('the worker was stopped'));
+    await within(this.#parts.settings.leaseMs, this.#settler.flushed());
+    this.#settler.drop();
+    await this.#subscription?.stop();
+    await this.#keeper.remove(this);
+    const id = this.#id;
+    this.#id = undefined;
+    if (id !== undefined) await this.#parts.store.removeWorker(id).catch((error: unknown) => this.onError(error));
+  }
+
+  #idle(): Promise<void> {
+    return this.#running.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#whenIdle.push(resolve));
+  }
+
+  #tellIfIdle(): void {
+    if (this.#running.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve();
+  }
+}

@@ -1,0 +1,199 @@
+import { expect, test } from 'vitest';
+import { Stopped, TimedOut } from '../../../src/base/errors.ts';
+import { NoRetry } from '../../../src/queue/index.ts';
+import { eventually } from '../../support/eventually.ts';
+import { AT_ONCE, type Fixture, start } from './fixture.ts';
+
+export function attemptPromises(open: () => Promise<Fixture>): void {
+  test('a job that always fails is tried exactly `attempts` times, and ends in error', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {}, once: { attempts: 1 } }, retry: { ...AT_ONCE, attempts: 4 } });
+    const attempts: string[] = [];
+    const fail = (unit: { kind: string; attempt: number }): never => {
+      attempts.push(`${unit.kind} ${unit.attempt}`);
+      throw new Error('out of paper', { cause: new Error('nobody bought any') });
+    };
+    const worker = await start(fixture, queue, { send: fail, once: fail });
+    const told: string[] = [];
+    worker.events.on('failed', ({ job, to }) => told.push(`${job.attempt} ${to}`));
+    const { id } = await queue.enqueue('send', {});
+    await queue.enqueue('once', {});
+    await eventually(async () => expect((await fixture.job(id)).status).toBe('error'));
+    await eventually(() => expect(attempts.toSorted()).toEqual(['once 1', 'send 1', 'send 2', 'send 3', 'send 4']));
+    const job = await fixture.job(id);
+    expect(job.error).toMatch(/out of paper[\s\S]*caused by[\s\S]*nobody bought any/);
+    expect(job.reasons).toEqual(['failed', 'failed', 'failed', 'attempts exhausted']);
+    expect(told.filter((line) => line !== '1 error')).toEqual(['1 retry', '2 retry', '3 retry', '4 error']);
+  });
+
+  test('the waits between attempts grow as declared', async () => {
+    const fixture = await open();
+    const backoff = { kind: 'exponential', min: 100, factor: 3, jitter: 0 } as const;
+    const queue = fixture.queue({ kinds: { send: {} }, retry: { attempts: 3, backoff } });
+    const at: number[] = [];
+    await start(fixture, queue, {
+      send: () => {
+        at.push(Date.now());
+        throw new Error('no');
+      },
+    });
+    await queue.enqueue('send', {});
+    await eventually(() => expect(at).toHaveLength(3));
+    const [first = 0, second = 0, third = 0] = at;
+    expect(second - first).toBeGreaterThanOrEqual(99);
+    expect(third - second).toBeGreaterThanOrEqual(299);
+    expect(third - second).toBeLessThan(1500);
+  });
+
+  test('NoRetry ends a job at once', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} }, retry: AT_ONCE });
+    let runs = 0;
+    await start(fixture, queue, {
+      send: () => {
+        runs += 1;
+        throw new NoRetry('the address does not exist');
+      },
+    });
+    const { id } = await queue.enqueue('send', {});
+    await eventually(async () =>
+      expect(await fixture.job(id)).toMatchObject({ status: 'error', reasons: ['no retry'] }),
+    );
+    expect(runs).toBe(1);
+  });
+
+  test('an attempt that takes too long is told so by its signal, and counts as failed', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { slow: { timeout: 50 } }, retry: AT_ONCE });
+    const reasons: unknown[] = [];
+    await start(fixture, queue, {
+      slow: (unit) =>
+        new Promise((resolve, reject) => {
+          if (unit.attempt === 3) return resolve('in time');
+          unit.signal.addEventListener('abort', () => {
+            reasons.push(unit.signal.reason);
+            reject(new Error('I was interrupted'));
+          });
+        }),
+    });
+    const { id } = await queue.enqueue('slow', {});
+    await eventually(async () =>
+      expect(await fixture.job(id)).toMatchObject({ status: 'complete', result: 'in time' }),
+    );
+    expect(reasons).toEqual([expect.any(TimedOut), expect.any(TimedOut)]);
+    expect((await fixture.job(id)).reasons).toEqual(['timed out', 'timed out']);
+  });
+
+  test('whatever a handler throws, the worker lives and the attempt is counted', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} }, retry: { ...AT_ONCE, attempts: 1 } });
+    const circle: { self?: unknown } = Object.create(null);
+    circle.self = circle;
+    const odd: unknown[] = [
+      undefined,
+      null,
+      'just\0text',
+      '\ud800',
+      Object.assign(new Error('long'), { stack: 'x'.repeat(1e6) }),
+      Object.assign(new Error('circle'), { cause: undefined }),
+      circle,
+      new (class extends Error {
+        override get message(): string {
+          throw new Error('no message');
+        }
+      })(),
+      Object.defineProperty(new Error('no stack'), 'stack', {
+        get: () => {
+          throw new Error('no stack');
+        },
+      }),
+      Symbol('x'),
+    ];
+    await start(fixture, queue, {
+      send: (unit) => {
+        throw odd[Number(unit.payload)];
+      },
+    });
+    const ids = await queue.enqueueMany(odd.map((_, payload) => ({ kind: 'send', payload })));
+    await eventually(async () => {
+      for (const id of ids) expect((await fixture.job(id)).status).toBe('error');
+    });
+    expect((await fixture.job(ids[2] ?? '')).error).toContain('just\\0text');
+  });
+
+  test('a result that cannot be kept fails the attempt and disturbs nobody', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} }, retry: { ...AT_ONCE, attempts: 2 } });
+    const circle: { self?: unknown } = {};
+    circle.self = circle;
+    const results: unknown[] = [1n, circle, { toJSON: () => 1n }];
+    await start(fixture, queue, { send: (unit) => (unit.payload === null ? 'fine' : results[Number(unit.payload)]) });
+    const ids = await queue.enqueueMany(results.map((_, payload) => ({ kind: 'send', payload })));
+    const { id } = await queue.enqueue('send', null);
+    await eventually(async () => expect(await fixture.job(id)).toMatchObject({ status: 'complete', result: 'fine' }));
+    await eventually(async () => {
+      for (const odd of ids) expect((await fixture.job(odd)).status).toBe('error');
+    });
+  });
+
+  test('results and progress may hold any text', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} } });
+    const odd = { nul: 'a\0b', quote: `'"\\` };
+    await start(fixture, queue, {
+      send: async (unit) => {
+        await unit.progress(odd);
+        return odd;
+      },
+    });
+    const { id } = await queue.enqueue('send', {});
+    await eventually(async () =>
+      expect(await fixture.job(id)).toMatchObject({ status: 'complete', result: odd, progress: odd }),
+    );
+  });
+
+  test('a handler may return anything that can be awaited, such as a query', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { good: {}, bad: {} }, retry: { ...AT_ONCE, attempts: 1 } });
+    // Query builders run their query only when somebody calls then().
+    const query = (settle: (resolve: (value: unknown) => void, reject: (error: unknown) => void) => void): object => ({
+      // oxlint-disable-next-line unicorn/no-thenable -- what query builders have
+      then: settle,
+    });
+    await start(fixture, queue, {
+      good: () => query((resolve) => resolve('3 rows')),
+      bad: () => query((_, reject) => reject(new Error('no such table'))),
+    });
+    const good = await queue.enqueue('good', {});
+    const bad = await queue.enqueue('bad', {});
+    await eventually(async () =>
+      expect(await fixture.job(good.id)).toMatchObject({ status: 'complete', result: '3 rows' }),
+    );
+    await eventually(async () => expect((await fixture.job(bad.id)).status).toBe('error'));
+  });
+
+  test('a stop whose time is up aborts the handler, and its job goes back uncharged', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { slow: { attempts: 1 } } });
+    let reason: unknown;
+    let begun = false;
+    const worker = await start(fixture, queue, {
+      slow: (unit) =>
+        new Promise((_, reject) => {
+          begun = true;
+          unit.signal.addEventListener('abort', () => {
+            reason = unit.signal.reason;
+            reject(new Error('interrupted'));
+          });
+        }),
+    });
+    const { id } = await queue.enqueue('slow', {});
+    await eventually(() => expect(begun).toBe(true));
+    await worker.stop({ timeout: '50ms' });
+    expect(reason).toBeInstanceOf(Stopped);
+    expect(await fixture.job(id)).toMatchObject({ status: 'new' });
+    let attempt = 0;
+    await start(fixture, queue, { slow: (unit) => void (attempt = unit.attempt) });
+    await eventually(() => expect(attempt).toBe(1));
+  });
+}

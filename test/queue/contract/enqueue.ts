@@ -1,0 +1,187 @@
+import { expect, test } from 'vitest';
+import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { eventually } from '../../support/eventually.ts';
+import { AT_ONCE, DOUBLING, type Fixture, start } from './fixture.ts';
+
+export function enqueuePromises(open: () => Promise<Fixture>): void {
+  test('what is committed runs, what is rolled back never does', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} } });
+    const ran: unknown[] = [];
+    await start(fixture, queue, { send: (unit) => void ran.push(unit.payload) }, { concurrency: 1 });
+    const undone = fixture.transaction(async (tx) => {
+      await queue.enqueue('send', 'undone', { tx });
+      throw new Error('changed my mind');
+    });
+    await expect(undone).rejects.toThrow('changed my mind');
+    await fixture.transaction((tx) => queue.enqueue('send', 'done', { tx }));
+    await queue.enqueue('send', 'last');
+    await eventually(() => expect(ran).toEqual(['done', 'last']));
+  });
+
+  test('many jobs at once keep their order and get an id each', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { a: {}, b: {} } });
+    const jobs = Array.from({ length: 1500 }, (_, n) => ({
+      kind: n % 3 === 0 ? ('a' as const) : ('b' as const),
+      payload: n,
+    }));
+    const ids = await queue.enqueueMany(jobs);
+    expect(new Set(ids).size).toBe(1500);
+    const ran: [string, unknown][] = [];
+    const note = (unit: { job: { id: string }; payload: unknown }): void => void ran.push([unit.job.id, unit.payload]);
+    await start(fixture, queue, { a: note, b: note }, { concurrency: 1 });
+    await eventually(() => expect(ran).toHaveLength(1500));
+    expect(ran).toEqual(ids.map((id, n) => [id, n]));
+  });
+
+  test('a payload that its schema refuses is not written', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { count: { payload: DOUBLING } } });
+    const refused = await queue.enqueue('count', { n: 1.5 }).catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(InvalidInput);
+    expect(refused).toMatchObject({ field: 'payload.n' });
+    const some = [
+      { kind: 'count' as const, payload: { n: 1 } },
+      { kind: 'count' as const, payload: { n: 0.1 } },
+    ];
+    await expect(queue.enqueueMany(some)).rejects.toThrow(/jobs\[1\]\.payload\.n/);
+    const ran: number[] = [];
+    await start(fixture, queue, { count: (unit) => void ran.push(unit.payload.n) });
+    await queue.enqueue('count', { n: 21 });
+    await eventually(() => expect(ran).toEqual([42]));
+  });
+
+  test('a payload is checked again when it runs, and one that is refused then ends in error', async () => {
+    const fixture = await open();
+    const before = fixture.queue({ kinds: { count: {} }, retry: AT_ONCE }, 'versions');
+    const poison = await before.enqueue('count', { n: 'many' });
+    const after = fixture.queue({ kinds: { count: { payload: DOUBLING } }, retry: AT_ONCE }, 'versions');
+    const ran: number[] = [];
+    await start(fixture, after, { count: (unit) => void ran.push(unit.payload.n) });
+    await after.enqueue('count', { n: 1 });
+    await eventually(async () => expect((await fixture.job(poison.id)).status).toBe('error'));
+    expect(ran).toEqual([2]);
+    expect((await fixture.job(poison.id)).error).toMatch(/must be a whole number/);
+  });
+
+  test('a unique kind has one job per key, whoever is first', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { create: { unique: 'key' } } });
+    const all = await Promise.all(Array.from({ length: 12 }, () => queue.enqueue('create', {}, { key: 'k' })));
+    expect(new Set(all.map(({ id }) => id)).size).toBe(1);
+    expect(all.filter(({ duplicate }) => !duplicate)).toHaveLength(1);
+    const ran: string[] = [];
+    await start(fixture, queue, { create: (unit) => void ran.push(unit.job.id) });
+    await eventually(() => expect(ran).toEqual([all[0]?.id]));
+    await eventually(async () =>
+      expect(await queue.enqueue('create', {}, { key: 'k' })).toEqual({
+        id: all[0]?.id,
+        status: 'complete',
+        duplicate: true,
+      }),
+    );
+  });
+
+  test('a second unique enqueue waits for the first one to commit, and takes its place if it does not', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { create: { unique: 'key' } } });
+    await queue.register();
+    let second: Promise<{ duplicate: boolean }> | undefined;
+    const undone = fixture.transaction(async (tx) => {
+      await queue.enqueue('create', 1, { key: 'k', tx });
+      second = queue.enqueue('create', 2, { key: 'k' });
+      throw new Error('no');
+    });
+    await expect(undone).rejects.toThrow('no');
+    expect(await second).toMatchObject({ duplicate: false });
+  });
+
+  test('what cannot be is refused before anything is written', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {}, sync: { coalesce: 'all' } } });
+    const wrong = (value: unknown): never => value as never;
+    await expect(queue.enqueue(wrong('sned'), wrong({}))).rejects.toThrow(NotFound);
+    await expect(queue.enqueue(wrong('sned'), wrong({}))).rejects.toThrow('did you mean "send"?');
+    for (const bad of [
+      () => queue.enqueue('sync', {}),
+      () => queue.enqueue('send', {}, { key: '' }),
+      () => queue.enqueue('send', {}, { key: 'é'.repeat(501) }),
+      () => queue.enqueue('send', {}, { priority: 0.5 }),
+      () => queue.enqueue('send', {}, { priority: 40_000 }),
+      () => queue.enqueue('send', {}, { runAt: new Date('never') }),
+      () => queue.enqueue('send', {}, wrong({ prority: 1 })),
+      () => queue.enqueue('send', 1n),
+      () => queue.enqueueMany([{ kind: 'send', payload: 1 }, wrong({ kind: 'send', payload: 2, keys: 'a' })]),
+    ]) {
+      await expect(bad()).rejects.toThrow(InvalidInput);
+    }
+    const ran: unknown[] = [];
+    await start(fixture, queue, { send: (unit) => void ran.push(unit.payload), sync: () => {} });
+    await queue.enqueue('send', 'fine', { key: 'k'.repeat(1000) });
+    await eventually(() => expect(ran).toEqual(['fine']));
+  });
+
+  test('a key with U+0000 is refused as bad input', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} } });
+    await expect(queue.enqueue('send', {}, { key: 'a\0b' })).rejects.toThrow(InvalidInput);
+    await expect(queue.enqueueMany([{ kind: 'send', payload: {}, key: 'a\0b' }])).rejects.toThrow(InvalidInput);
+  });
+
+  const ODD = { nul: 'a\0b', lone: '\ud800', deep: [[[{ '': null }]]], __proto: { a: 1 }, big: 2 ** 53, quote: `'"\\` };
+
+  test('a payload arrives as it was given', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} } });
+    const ran: unknown[] = [];
+    await start(fixture, queue, { send: (unit) => void ran.push(unit.payload) }, { concurrency: 1 });
+    await queue.enqueue('send', ODD);
+    await eventually(() => expect(ran).toEqual([ODD]));
+    await queue.enqueueMany([
+      { kind: 'send', payload: ODD },
+      { kind: 'send', payload: undefined },
+    ]);
+    await eventually(() => expect(ran).toEqual([ODD, ODD, null]));
+  });
+
+  test('a payload arrives as it was given, from a transaction of the caller', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} } });
+    const ran: unknown[] = [];
+    await start(fixture, queue, { send: (unit) => void ran.push(unit.payload) });
+    await fixture.transaction((tx) => queue.enqueue('send', ODD, { tx }));
+    await eventually(() => expect(ran).toEqual([ODD]));
+  });
+
+  test('lower priority numbers run first, and jobs of one priority in their order', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} } });
+    for (const [payload, priority] of [
+      ['c', 5],
+      ['a', -3],
+      ['d', 5],
+      ['b', 0],
+    ] as const) {
+      await queue.enqueue('send', payload, { priority });
+    }
+    const ran: unknown[] = [];
+    await start(fixture, queue, { send: (unit) => void ran.push(unit.payload) }, { concurrency: 1 });
+    await eventually(() => expect(ran).toEqual(['a', 'b', 'c', 'd']));
+  });
+
+  test('a delayed job does not run before its time, and due jobs run in the order of their times', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} } });
+    const at = (ms: number): Date => new Date(Date.now() + ms);
+    const due = at(700);
+    const ran: [unknown, number][] = [];
+    await start(fixture, queue, { send: (unit) => void ran.push([unit.payload, Date.now()]) }, { concurrency: 1 });
+    await queue.enqueue('send', 'second', { runAt: due });
+    await queue.enqueue('send', 'first', { runAt: at(350) });
+    await queue.enqueue('send', 'now', { runAt: at(-5000) });
+    await eventually(() => expect(ran.map(([payload]) => payload)).toEqual(['now', 'first', 'second']));
+    expect(ran[2]?.[1]).toBeGreaterThanOrEqual(due.getTime());
+    expect(ran[2]?.[1]).toBeLessThan(due.getTime() + 1000);
+  });
+}

@@ -1,0 +1,65 @@
+import { onTestFinished } from 'vitest';
+import type { StandardSchemaV1 } from '../../../src/base/schema.ts';
+import type { Handlers, Kinds, Queue, QueueOptions, Worker, WorkOptions } from '../../../src/queue/index.ts';
+
+/** A job as the contract looks at it. */
+export interface JobView {
+  readonly status: string;
+  /** Why it made each move other than enqueue, claim and complete, oldest first. */
+  readonly reasons: readonly string[];
+  readonly error: string | null;
+  readonly result: unknown;
+  readonly progress: unknown;
+}
+
+/** An engine with queues on it, for one test. */
+export interface Fixture {
+  readonly hold: 'lease' | 'transaction';
+  /** A queue that no other test has. A second call with the same name declares the same queue again. */
+  queue<const K extends Kinds>(options: QueueOptions<K>, name?: string): Queue<K>;
+  job(id: string): Promise<JobView>;
+  /** A transaction of the engine's own. */
+  transaction<T>(fn: (tx: unknown) => Promise<T>): Promise<T>;
+}
+
+/** Retries at once, so that no test waits for one. */
+export const AT_ONCE = { attempts: 3, backoff: { kind: 'fixed', min: 1 } } as const;
+
+/** Starts a worker that is stopped at the end of the test. */
+export async function start<K extends Kinds>(
+  { hold }: Fixture,
+  queue: Queue<K>,
+  handlers: Handlers<K>,
+  options: WorkOptions = {},
+): Promise<Worker> {
+  const worker = queue.work(handlers, { hold, poll: '200ms', ...options });
+  onTestFinished(() => worker.stop({ timeout: '100ms' }));
+  await worker.started;
+  return worker;
+}
+
+/** A promise and how to settle it; what a handler waits for. */
+export interface Gate {
+  readonly opened: Promise<void>;
+  open(): void;
+}
+
+export function gate(): Gate {
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open };
+}
+
+/** A Standard Schema for objects with a whole number `n`, which it doubles. */
+export const DOUBLING: StandardSchemaV1<{ n: number }> = {
+  '~standard': {
+    version: 1,
+    vendor: 'test',
+    validate: (value) =>
+      typeof value === 'object' && value !== null && 'n' in value && Number.isInteger(value.n)
+        ? { value: { n: Number(value.n) * 2 } }
+        : { issues: [{ message: 'must be a whole number', path: ['n'] }] },
+  },
+};

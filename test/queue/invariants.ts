@@ -1,0 +1,82 @@
+import type pg from 'pg';
+
+/** Every place a job can be in, one row a job; the receipts are those of jobs that are complete. */
+const PLACES = `
+place as materialized (
+  select shard, r.id + i as id, key, 'ready' as place, null::bigint as worker, epoch
+  from pawl.queue_ready r cross join lateral generate_series(0, r.n - 1) i
+  union all select shard, id, key, 'delayed', null, epoch from pawl.queue_delayed
+  union all select shard, id, key, 'parked', null, null from pawl.queue_parked
+  union all
+  select r.shard, i.id, null, 'running', r.worker, null
+  from pawl.queue_running r cross join lateral unnest(r.ids) u (span)
+  cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+  union all select shard, id, key, 'dead', null, null from pawl.queue_dead
+  union all
+  select r.shard, i.id, null, 'complete', r.worker, null
+  from pawl.queue_receipt r cross join lateral unnest(r.ids) u (span)
+  cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+)`;
+
+/** What must hold in every committed state of a queue whose history is not pruned. Each row is a breach, in words. */
+const BREACHES = `
+with ${PLACES}, job as materialized (
+  select j.shard, j.id, j.queue, case when q.keyed then j.key end as key
+  from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue
+), busy as materialized (
+  select j.shard, j.queue, j.key, count(distinct p.worker) as workers
+  from place p join job j on j.shard = p.shard and j.id = p.id
+  where p.place = 'running' and j.key is not null group by 1, 2, 3
+)
+select format('job %s is in no place', j.id) as breach
+from job j where not exists (select 1 from place p where p.shard = j.shard and p.id = j.id)
+union all
+select format('job %s is in %s', p.id, string_agg(p.place, ' and ' order by p.place))
+from place p group by p.shard, p.id having count(*) > 1
+union all
+select format('%s holds job %s, which was never enqueued', p.place, p.id)
+from place p where not exists (select 1 from job j where j.shard = p.shard and j.id = p.id)
+union all
+select format('job %s of key %s is %s under key %s', p.id, j.key, p.place, p.key)
+from place p join job j on j.shard = p.shard and j.id = p.id
+where p.place in ('ready', 'delayed', 'parked') and p.key is distinct from j.key
+union all
+select format('job %s is parked under key %s, of which nothing is ready and which nobody has', p.id, p.key)
+from place p join job j on j.shard = p.shard and j.id = p.id
+where p.place = 'parked' and not exists (
+  select 1 from pawl.queue_key k where k.shard = p.shard and k.queue = j.queue and k.key = p.key)
+and not exists (
+  select 1 from pawl.queue_ready r where r.shard = p.shard and r.queue = j.queue and r.key = p.key)
+union all
+select format('key %s waits with %s heads', k.key, h.n)
+from pawl.queue_key k cross join lateral (
+  select count(*) as n from place p join job j on j.shard = p.shard and j.id = p.id
+  where p.place in ('ready', 'delayed') and p.shard = k.shard and j.queue = k.queue and p.key = k.key and p.epoch = k.epoch
+) h
+where not k.held and h.n <> 1
+union all
+select format('key %s is held, and none of its jobs is running', k.key)
+from pawl.queue_key k
+where k.held and not exists (select 1 from busy b where b.shard = k.shard and b.queue = k.queue and b.key = k.key)
+union all
+select format('key %s has running jobs, and is not held', b.key)
+from busy b where not exists (
+  select 1 from pawl.queue_key k where k.shard = b.shard and k.queue = b.queue and k.key = b.key and k.held)
+union all
+select format('key %s is worked on by %s workers', b.key, b.workers) from busy b where b.workers > 1`;
+
+/** Every breach of the queue's invariants in this database; none is what you want. */
+export async function breaches(client: pg.ClientBase): Promise<string[]> {
+  const { rows } = await client.query<{ breach: string }>({ name: 'breaches', text: BREACHES });
+  return rows.map((row) => row.breach);
+}
+
+/** How many jobs are in each place, for messages and for "everything is done". */
+export async function places(client: pg.ClientBase, queue: number): Promise<Record<string, number>> {
+  const { rows } = await client.query<{ place: string; n: number }>(
+    `with ${PLACES} select p.place, count(*)::int as n from place p
+     join pawl.queue_job j on j.shard = p.shard and j.id = p.id where j.queue = $1 group by 1`,
+    [queue],
+  );
+  return Object.fromEntries(rows.map(({ place, n }) => [place, n]));
+}

@@ -1,0 +1,96 @@
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createQueue, type Queue, type WorkOptions } from '../../src/queue/index.ts';
+import { freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { spawnChild } from '../support/process.ts';
+
+async function freshEngine(): Promise<{ engine: PostgresEngine; url: string }> {
+  const { url } = await freshDatabase();
+  const engine = postgres(url, { max: 20 });
+  onTestFinished(() => engine.stop());
+  return { engine, url };
+}
+
+async function statusOf(queue: Pick<Queue, 'get'>, id: string): Promise<string> {
+  return (await queue.get(id)).status;
+}
+
+/** The lease of every worker has run out, and somebody notices. */
+async function rescue(engine: PostgresEngine): Promise<void> {
+  await engine.query(
+    statement('expire', "update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 s'"),
+  );
+  await engine.query(statement('rescue', 'select pawl.queue_rescue(id) from pawl.queue_definition'));
+}
+
+test.each(['lease', 'transaction'] as const)(
+  'a result that is no JSON fails its own attempt and nothing else (hold: %s)',
+  async (hold) => {
+    const { engine } = await freshEngine();
+    const queue = createQueue(engine, 'results', { kinds: { work: { attempts: 1 } } });
+    const [bad, good] = await queue.enqueueMany([
+      { kind: 'work', payload: 'bad' },
+      { kind: 'work', payload: 'good' },
+    ]);
+    const options: WorkOptions = { hold, concurrency: 2 };
+    const worker = queue.work({ work: ({ payload }) => (payload === 'bad' ? { size: 1n } : undefined) }, options);
+    onTestFinished(() => worker.stop({ timeout: 0 }));
+    await until('the good job completes', async () => (await statusOf(queue, good ?? '')) === 'complete', 5000);
+    await until('the bad job ends in error', async () => (await statusOf(queue, bad ?? '')) === 'error', 5000);
+  },
+);
+
+test('in transaction hold, giving up on one job of a unit keeps what was written for the others', async () => {
+  const { engine } = await freshEngine();
+  await engine.query(statement('note.create', 'create table note (text text)'));
+  const add = statement('note.add', 'insert into note values ($1)');
+  const queue = createQueue(engine, 'notes', { kinds: { write: { coalesce: 'all', attempts: 1 } } });
+  for (const text of ['one', 'two', 'three']) await queue.enqueue('write', text, { key: 'k' });
+  const handlers = {
+    write: async (unit: Parameters<Parameters<typeof queue.work>[0]['write']>[0]): Promise<void> => {
+      for (const job of unit.jobs) {
+        if (job.payload === 'two') unit.fail(job, new Error('not this one'));
+        else await unit.tx.query(add, [job.payload]);
+      }
+    },
+  };
+  const worker = queue.work(handlers, { hold: 'transaction', concurrency: 1 });
+  await queue.drain();
+  await worker.stop();
+  const rows = await engine.query<{ text: string }>(statement('note.list', 'select text from note order by text'));
+  expect(rows.map(({ text }) => text)).toEqual(['one', 'three']);
+});
+
+test('as many connections as the given pool has may hold transactions', async () => {
+  const { url } = await freshDatabase();
+  const pool = new pg.Pool({ connectionString: url, max: 30 });
+  pool.on('error', () => {});
+  const engine = postgres(pool);
+  onTestFinished(async () => {
+    await engine.stop();
+    await pool.end();
+  });
+  const queue = createQueue(engine, 'pool', { kinds: { work: {} } });
+  const worker = queue.work({ work: () => {} }, { hold: 'transaction', concurrency: 20 });
+  await worker.started;
+  await worker.stop();
+});
+
+test.each([
+  ['jobs behind one of their key that kills its process are charged once, however often it does so', 3],
+  ['a job with one attempt is not spent by the death of a worker in which it never began', 1],
+])('%s', async (_promise, attempts) => {
+  const { engine, url } = await freshEngine();
+  const queue = createQueue(engine, 'chain', { kinds: { work: { attempts } } });
+  const ids: string[] = [];
+  for (const payload of ['kill', 1, 2, 3]) ids.push((await queue.enqueue('work', payload, { key: 'k' })).id);
+  for (let crash = 1; crash <= attempts; crash += 1) {
+    await spawnChild('queue/chain.child.ts', [url, String(attempts)]).exited;
+    await rescue(engine);
+  }
+  const jobs = await Promise.all(ids.map((id) => queue.get(id)));
+  expect(jobs.map(({ status }) => status)).toEqual(['error', 'new', 'new', 'new']);
+  for (const { attempt } of jobs.slice(1)) expect(attempt).toBeLessThan(Math.max(attempts, 2));
+});

@@ -1,0 +1,258 @@
+import pg from 'pg';
+
+/** A kind, as pawl.queue_register() takes it; what is left out has the default. */
+export interface KindRow {
+  readonly name: string;
+  readonly coalesce?: 'none' | 'latest' | 'all';
+  readonly after?: readonly string[];
+  readonly afterError?: 'run' | 'error';
+  readonly attempts?: number;
+}
+
+export interface QueueRow {
+  readonly queue: number;
+  readonly kinds: Readonly<Record<string, number>>;
+}
+
+export interface NewJob {
+  readonly kind: number;
+  readonly key?: string | null;
+  readonly priority?: number;
+  readonly runAt?: Date | null;
+}
+
+/** One job of a claim. */
+export interface ClaimedJob {
+  readonly id: number;
+  readonly claim: number;
+  readonly kind: number;
+  readonly attempt: number;
+  readonly key: string | null;
+  readonly epoch: number | null;
+  readonly unit: number;
+}
+
+export interface Settle {
+  /** Claims all of whose jobs are complete. */
+  readonly whole?: readonly number[];
+  readonly part?: readonly { claim: number; ids: readonly number[] }[];
+  readonly fail?: readonly {
+    claim: number;
+    id: number;
+    to: 'retry' | 'release' | 'error' | 'cancelled';
+    wait?: number;
+    reason?: string;
+  }[];
+  readonly keys?: readonly (readonly [key: string, epoch: number])[];
+}
+
+/** What pawl.queue_claim() answers. */
+interface Answer {
+  readonly rows: readonly (readonly unknown[])[];
+  readonly keys?: readonly (readonly [string, number, readonly unknown[]])[];
+  readonly lines?: {
+    readonly claim: number;
+    readonly epoch: number;
+    readonly keys: readonly string[];
+    readonly nth: readonly number[];
+    readonly ids: readonly number[];
+    readonly kinds: readonly number[];
+  };
+  readonly seen: number;
+  readonly last?: readonly [number, number];
+  readonly busy?: boolean;
+  readonly due?: number;
+  readonly paused?: boolean;
+}
+
+/** A claim, read. */
+export interface Brought extends Answer {
+  readonly jobs: readonly ClaimedJob[];
+}
+
+/** How a claim looks. */
+export interface Look {
+  readonly limit?: number;
+  readonly chain?: number;
+  readonly rows?: number;
+  readonly after?: readonly [priority: number, id: number];
+}
+
+/** Everything up to here is "from the start". */
+const START: readonly [number, number] = [-32_768, 0];
+
+/** One connection that calls the functions of sql/queue the way workers do, with transactions as the test wants them. */
+export class SqlSession {
+  readonly client: pg.Client;
+  readonly pid: number;
+
+  static async open(url: string): Promise<SqlSession> {
+    const client = new pg.Client({ connectionString: url });
+    client.on('error', () => {});
+    await client.connect();
+    const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+    return new SqlSession(client, rows[0]?.pid ?? 0);
+  }
+
+  private constructor(client: pg.Client, pid: number) {
+    this.client = client;
+    this.pid = pid;
+  }
+
+  async one<T = unknown>(text: string, values: unknown[] = []): Promise<T> {
+    // Prepared: planning these functions' callers anew a hundred thousand times is most of a long run.
+    const name = values.length > 0 ? { name: text.slice(0, 60) } : {};
+    const { rows } = await this.client.query({ ...name, text, values, rowMode: 'array' });
+    return rows[0]?.[0] as T;
+  }
+
+  begin(): Promise<unknown> {
+    return this.client.query('begin');
+  }
+
+  commit(): Promise<unknown> {
+    return this.client.query('commit');
+  }
+
+  register(name: string, kinds: readonly KindRow[], { attempts = 3 }: { attempts?: number } = {}): Promise<QueueRow> {
+    const declared = {
+      name,
+      shards: 1,
+      keyed: true,
+      attempts,
+      history: null,
+      kinds: kinds.map((kind) => ({
+        unique: false,
+        coalesce: 'none',
+        after: [],
+        afterError: 'run',
+        attempts: null,
+        ...kind,
+      })),
+    };
+    return this.one('select pawl.queue_register($1::json)', [JSON.stringify(declared)]);
+  }
+
+  /** @returns the ids, in order */
+  async add(queue: number, jobs: readonly NewJob[]): Promise<number[]> {
+    const keyed = jobs.some((job) => (job.key ?? null) !== null);
+    const later = jobs.some((job) => (job.runAt ?? null) !== null);
+    const ids = await this.one<string>(
+      'select array_to_json(pawl.queue_add($1, 0::smallint, $2, $3, $4, $5, $6, $7))::text',
+      [
+        queue,
+        jobs.length,
+        jobs.map((job) => job.kind),
+        jobs.map((job) => job.priority ?? 0),
+        JSON.stringify(jobs.map((_, index) => index)),
+        keyed ? jobs.map((job) => job.key ?? null) : null,
+        later ? jobs.map((job) => job.runAt ?? null) : null,
+      ],
+    );
+    return JSON.parse(ids);
+  }
+
+  /** @returns the worker's id */
+  async addWorker(queue: number, leaseMs = 600_000): Promise<number> {
+    return Number(
+      await this.one(
+        `insert into pawl.queue_worker (queue, pid, concurrency, lease, expires_at, hold, host)
+         values ($1, 1, 10, $2::float8 * interval '1 ms', clock_timestamp() + $2::float8 * interval '1 ms', 'lease', 'test')
+         returning id::text`,
+        [queue, leaseMs],
+      ),
+    );
+  }
+
+  async claim(
+    queue: number,
+    worker: number,
+    { limit = 10, chain = 32, rows = 100, after = START }: Look = {},
+  ): Promise<Brought> {
+    const answer = await this.one<string>(
+      'select pawl.queue_claim($1::smallint, 0::smallint, $2, $3, $3, $4, $5, $6::smallint, $7)',
+      [queue, worker, limit, rows, chain, after[0], after[1]],
+    );
+    const claimed = JSON.parse(answer) as Answer;
+    return { ...claimed, jobs: jobsOf(claimed) };
+  }
+
+  /** @returns the claims that were not the worker's any more */
+  async settle(queue: number, worker: number, { whole = [], part, fail, keys }: Settle): Promise<number[]> {
+    const stale = await this.one<string>(
+      'select array_to_json(pawl.queue_settle($1::smallint, 0::smallint, $2, $3, $4, $5, null, $6, $7))::text',
+      [
+        queue,
+        worker,
+        whole,
+        part === undefined ? null : JSON.stringify(part),
+        fail === undefined ? null : JSON.stringify(fail),
+        keys === undefined ? null : keys.map(([key]) => key),
+        keys === undefined ? null : keys.map(([, epoch]) => epoch),
+      ],
+    );
+    return JSON.parse(stale);
+  }
+
+  /** Gives up what a claim brought: each key once, under its epoch. */
+  static keysOf(jobs: readonly ClaimedJob[]): [string, number][] {
+    const keys = new Map(jobs.flatMap(({ key, epoch }) => (key === null || epoch === null ? [] : [[key, epoch]])));
+    return [...keys];
+  }
+
+  complete(queue: number, worker: number, jobs: readonly ClaimedJob[]): Promise<number[]> {
+    const whole = [...new Set(jobs.map((job) => job.claim))];
+    return this.settle(queue, worker, { whole, keys: SqlSession.keysOf(jobs) });
+  }
+
+  rescue(queue: number): Promise<number> {
+    return this.one('select pawl.queue_rescue($1::smallint)', [queue]);
+  }
+
+  expire(worker: number): Promise<unknown> {
+    return this.client.query(
+      `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 ms' where id = $1`,
+      [worker],
+    );
+  }
+
+  end(): Promise<void> {
+    return this.client.end();
+  }
+}
+
+function jobsOf({ rows, keys, lines }: Answer): ClaimedJob[] {
+  const runs = rows.flatMap(([claim, first, n, kind, attempt, , key, epoch, unit]) =>
+    Array.from({ length: Number(n) }, (_, i) => {
+      const own =
+        typeof key === 'string'
+          ? { key, epoch: Number(epoch), unit: Number(unit) }
+          : { key: null, epoch: null, unit: 0 };
+      return { id: Number(first) + i, claim: Number(claim), kind: Number(kind), attempt: Number(attempt), ...own };
+    }),
+  );
+  const chains = (keys ?? []).flatMap(([key, epoch, fields]) =>
+    Array.from({ length: fields.length / 8 }, (_, i) => {
+      const [id, claim, kind, attempt, , unit] = fields.slice(i * 8, i * 8 + 6).map(Number);
+      return {
+        id: id ?? -1,
+        claim: claim ?? -1,
+        kind: kind ?? -1,
+        attempt: attempt ?? -1,
+        key,
+        epoch,
+        unit: unit ?? 0,
+      };
+    }),
+  );
+  const lined = (lines?.ids ?? []).map((id, i) => ({
+    id,
+    claim: lines?.claim ?? -1,
+    kind: lines?.kinds[i] ?? -1,
+    attempt: 1,
+    key: lines?.keys[(lines.nth[i] ?? 0) - 1] ?? null,
+    epoch: lines?.epoch ?? null,
+    unit: 0,
+  }));
+  return [...runs, ...lined, ...chains];
+}

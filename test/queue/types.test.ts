@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { createQueue, type Kinds, type Queue, type QueueStats } from '../../src/queue/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { DOUBLING } from './contract/fixture.ts';
+
+let database: FreshDatabase;
+let engine: PostgresEngine;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  engine = postgres(database.url);
+});
+
+afterAll(async () => {
+  await engine.stop();
+  await database.drop();
+});
+
+// What these functions may take and do is checked by the compiler.
+
+async function pauseAll(...queues: readonly Queue[]): Promise<QueueStats[]> {
+  for (const queue of queues) await queue.pause();
+  return Promise.all(queues.map((queue) => queue.stats()));
+}
+
+async function enqueueBlindly(queue: Queue): Promise<void> {
+  // @ts-expect-error  nobody knows here which kinds there are, nor their payloads
+  await queue.enqueue('invoice', { n: 1 });
+  // @ts-expect-error  likewise
+  await queue.enqueueMany([{ kind: 'invoice', payload: { n: 2 } }]);
+}
+
+function firstKind<K extends Kinds>(queue: Queue<K>, kinds: K): string {
+  return `${queue.name}.${Object.keys(kinds)[0]}`;
+}
+
+test('any queue can be passed where a Queue is wanted, and operated there', async () => {
+  const kinds = { invoice: { payload: DOUBLING }, digest: { unique: 'key' } } as const;
+  const mail = createQueue(engine, 'mail', { kinds });
+  const sheets = createQueue(engine, 'sheets', { kinds: { update: { after: ['create'] }, create: {} } });
+  const stats = await pauseAll(mail, sheets);
+  expect(stats.map(({ paused }) => paused)).toEqual([true, true]);
+  expect(firstKind(mail, kinds)).toBe('mail.invoice');
+  // @ts-expect-error  there is no such kind
+  await expect(mail.enqueueMany([{ kind: 'invoices', payload: { n: 1 } }])).rejects.toThrow('did you mean "invoice"?');
+  await enqueueBlindly(mail);
+  const inOneList: Queue[] = [mail, sheets];
+  expect((await inOneList[0]?.stats())?.new).toBe(2);
+});

@@ -1,0 +1,49 @@
+// A worker process of the queue "faults". It notes every run in test_run, at once and whatever becomes of the job, and every
+// effect in test_effect: inside unit.tx where there is one. What a job does is told by its payload.
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { createQueue, type Unit } from '../../src/queue/index.ts';
+import { FAULTS, type Orders } from './faults.ts';
+
+const { URL: url = '', HOLD, LEASE = '1s', CONCURRENCY = '4', FRAGILE = '2', QUIET } = process.env;
+const hold = HOLD === 'transaction' ? 'transaction' : 'lease';
+const engine = postgres(url, { max: Number(CONCURRENCY) + 4 });
+const notes = new pg.Pool({ connectionString: url, max: 4 });
+notes.on('error', () => {});
+const say = (message: object): void => console.log(JSON.stringify(message));
+const ran: number[] = [];
+
+const kinds = { ...FAULTS.kinds, fragile: { attempts: Number(FRAGILE) } };
+const queue = createQueue(engine, 'faults', { ...FAULTS, kinds });
+const handler = async (unit: Unit): Promise<void> => {
+  const { ms = 0, dies = false, guards = false } = (unit.payload ?? {}) as Orders;
+  const id = Number(unit.job.id);
+  ran.push(id);
+  if (QUIET !== undefined) return;
+  const run = [id, process.pid, unit.attempt, unit.token.toString()];
+  await notes.query('insert into test_run (id, pid, attempt, token) values ($1, $2, $3, $4)', run);
+  say({ run: id });
+  if (ms > 0) await sleep(ms);
+  if (dies) process.kill(process.pid, 'SIGKILL');
+  const effect = { text: 'insert into test_effect (id) values ($1)', values: [id] };
+  if (hold === 'transaction') await unit.tx.client.query(effect);
+  if (guards) {
+    await engine
+      .transaction(async (tx) => {
+        await tx.client.query(effect);
+        await unit.guard(tx);
+      })
+      .catch((error: Error) => say({ guard: error.name }));
+  }
+};
+const worker = queue.work(
+  { job: handler, fragile: handler },
+  { hold, lease: LEASE, poll: '200ms', concurrency: Number(CONCURRENCY) },
+);
+worker.events.on('lost', () => say({ lost: true }));
+worker.events.on('stale', ({ claims }) => say({ stale: claims.length }));
+worker.events.on('error', () => {});
+await worker.started;
+say({ ready: true });
+process.stdin.on('data', () => say({ ran }));
