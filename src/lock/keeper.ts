@@ -1,0 +1,226 @@
+import { after, elapsedSince, type Moment, moment } from '../base/clock.ts';
+import { LeaseLost } from '../base/errors.ts';
+import { type Renewal, startRenewal } from '../base/renewal.ts';
+import { describe } from './name.ts';
+import type { Held, LockStore } from './store.ts';
+
+/** What is kept, and how. */
+export interface KeepOptions {
+  readonly held: Held;
+  /** Infinity: there is no lease to renew, but somebody may break the lock, which is looked for. */
+  readonly leaseMs: number;
+  readonly everyMs: number | undefined;
+  /** Taken before the request that acquired it was sent. */
+  readonly since: Moment;
+  /** How long the first lease is, from then. */
+  readonly firstMs: number;
+  /** It is lost; called once. */
+  readonly onLost: (reason: LeaseLost) => void;
+}
+
+/** Something held that is kept until it is stopped or lost: what a {@link Renewal} is, also for a lock without a lease. */
+export type Keeping = Pick<Renewal, 'signal' | 'remainingMs' | 'ageMs' | 'renewed' | 'lose' | 'stop'>;
+
+interface Entry {
+  readonly held: Held;
+  readonly everyMs: number;
+  /** How long a renewal may take, so that there is time for another try. */
+  readonly patienceMs: number;
+  readonly keeping: Keeping;
+}
+
+/** A statement under way, and which of its entries it finds kept. */
+interface Batch {
+  readonly entries: ReadonlySet<Entry>;
+  readonly kept: Promise<ReadonlySet<Entry>>;
+}
+
+// How often a lock without a lease is looked at: it learns late only that it was broken, if it did not hear of it.
+const CHECK_MS = 10_000;
+
+/** Renews everything that this process holds on one engine, with one statement per interval. */
+export class Keeper {
+  readonly #store: LockStore;
+  readonly #entries = new Map<string, Entry>();
+  readonly #due = new Set<Entry>();
+  #next: Promise<Batch> | undefined;
+  #underWay: Batch | undefined;
+
+  constructor(store: LockStore) {
+    this.#store = store;
+  }
+
+  /** Keeps it from now on. To be stopped before it is released. */
+  keep(options: KeepOptions): Keeping {
+    const { held, leaseMs, since, firstMs, onLost } = options;
+    const everyMs = options.everyMs ?? leaseMs / 3;
+    const beat = (): Promise<'renewed' | LeaseLost> => this.#beat(held.nonce);
+    const keeping =
+      leaseMs === Infinity
+        ? new Watch(since, beat, onLost)
+        : startRenewal({
+            // Written only when there is something to tell.
+            get what() {
+              return describe(held.names);
+            },
+            leaseMs,
+            everyMs,
+            since,
+            firstMs,
+            unref: true,
+            beat,
+            onLost,
+          });
+    this.#entries.set(held.nonce, {
+      held,
+      everyMs: Math.min(everyMs, CHECK_MS),
+      patienceMs: Math.min(everyMs, firstMs / 3),
+      keeping,
+    });
+    return keeping;
+  }
+
+  /** To be called when it is stopped: it is no longer renewed with others. */
+  forget(held: Held): void {
+    this.#entries.delete(held.nonce);
+  }
+
+  /** The lock with this token was broken. */
+  onLost(token: string): void {
+    for (const entry of this.#entries.values()) if (String(entry.held.token) === token) this.#lose(entry);
+  }
+
+  /** One beat that is due takes with it all that would be due soon: so all leases of one length come to beat together. */
+  async #beat(nonce: string): Promise<'renewed' | LeaseLost> {
+    const entry = this.#entries.get(nonce);
+    // Released meanwhile: nobody looks at the answer.
+    if (entry === undefined) return 'renewed';
+    const batch = this.#underWay?.entries.has(entry) ? this.#underWay : await this.#join(entry);
+    const kept = await batch.kept;
+    return kept.has(entry) ? 'renewed' : this.#whyLost(entry.held);
+  }
+
+  /** Whoever is due in the same turn of the event loop goes along. */
+  #join(entry: Entry): Promise<Batch> {
+    this.#due.add(entry);
+    this.#next ??= soon().then(() => this.#send());
+    return this.#next;
+  }
+
+  #send(): Batch {
+    const isDue = (entry: Entry): boolean => this.#due.has(entry) || entry.keeping.ageMs() >= entry.everyMs / 2;
+    const entries = [...this.#entries.values()].filter(isDue);
+    this.#next = undefined;
+    this.#due.clear();
+    const batch: Batch = { entries: new Set(entries), kept: this.#renew(entries) };
+    this.#underWay = batch;
+    const end = (): void => {
+      if (this.#underWay === batch) this.#underWay = undefined;
+    };
+    batch.kept.then(end, end);
+    return batch;
+  }
+
+  /** The statement; what it finds kept counts from before it was sent. */
+  async #renew(entries: readonly Entry[]): Promise<ReadonlySet<Entry>> {
+    const timeoutMs = Math.min(...entries.map((entry) => entry.patienceMs), CHECK_MS);
+    const sentAt = moment();
+    const places = await this.#store.beat(
+      entries.map((entry) => entry.held),
+      { timeoutMs },
+    );
+    const kept = new Set(entries.filter((_, index) => places.has(index)));
+    for (const entry of entries) {
+      if (kept.has(entry)) entry.keeping.renewed(sentAt);
+      else if (this.#entries.has(entry.held.nonce)) this.#lose(entry);
+    }
+    return kept;
+  }
+
+  #lose({ held, keeping }: Entry): void {
+    void this.#whyLost(held).then((reason) => keeping.lose(reason));
+  }
+
+  /** Asks how it was lost, briefly: that it is lost must be told at once. */
+  async #whyLost(held: Held): Promise<LeaseLost> {
+    const past = await this.#store.fate(held, { timeoutMs: 1000, isUrgent: true }).catch(() => undefined);
+    return lossOf(held, past?.outcome, past?.reason);
+  }
+}
+
+/** The error for a lock that the store says is no longer held. */
+export function lossOf(held: Held, outcome: string | undefined, reason: string | undefined): LeaseLost {
+  const what = describe(held.names);
+  if (outcome === 'broken') {
+    return new LeaseLost(`${what} was broken: ${reason ?? 'no reason given'}; stop working on it`, {
+      reason: 'broken',
+    });
+  }
+  return new LeaseLost(`${what} is no longer held with token ${held.token}: its lease ran out; stop working on it`);
+}
+
+function soon(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A lock without a lease: never lost by silence, only when the store says so. */
+class Watch implements Keeping {
+  readonly #lost = new AbortController();
+  readonly #beat: () => Promise<'renewed' | LeaseLost>;
+  readonly #onLost: (reason: LeaseLost) => void;
+  #checkedAt: Moment;
+  #cancel = (): void => {};
+  #isStopped = false;
+
+  constructor(since: Moment, beat: () => Promise<'renewed' | LeaseLost>, onLost: (reason: LeaseLost) => void) {
+    this.#checkedAt = since;
+    this.#beat = beat;
+    this.#onLost = onLost;
+    this.#schedule();
+  }
+
+  get signal(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  remainingMs(): number {
+    return this.#lost.signal.aborted ? 0 : Infinity;
+  }
+
+  ageMs(): number {
+    return elapsedSince(this.#checkedAt);
+  }
+
+  renewed(sentAt: Moment): void {
+    this.#checkedAt = sentAt;
+    if (!this.#isStopped) this.#schedule();
+  }
+
+  lose(reason: LeaseLost): void {
+    if (this.#isStopped) return;
+    void this.stop();
+    this.#onLost(reason);
+    this.#lost.abort(reason);
+  }
+
+  stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#cancel();
+    return Promise.resolve();
+  }
+
+  #schedule(): void {
+    this.#cancel();
+    this.#cancel = after(CHECK_MS, () => void this.#check(), { unref: true });
+  }
+
+  async #check(): Promise<void> {
+    try {
+      const answer = await this.#beat();
+      if (answer instanceof LeaseLost) this.lose(answer);
+    } catch {
+      // Nobody knows; it is still ours as far as anybody can tell.
+    }
+    if (!this.#isStopped) this.#schedule();
+  }
+}

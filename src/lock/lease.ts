@@ -1,0 +1,247 @@
+import { after, elapsedSince, type Moment, moment, sleep } from '../base/clock.ts';
+import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
+import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
+import { tellReleased } from './acquisition.ts';
+import type { LockClient } from './client.ts';
+import { type Keeping, type KeepOptions, lossOf } from './keeper.ts';
+import { describe } from './name.ts';
+import type { Held } from './store.ts';
+
+/** A lock, or a set of them, that is held until it is released or lost. */
+export interface Lock extends AsyncDisposable {
+  /** The name; of a set the first in order. */
+  readonly name: string;
+  /** All names, in order. */
+  readonly names: readonly string[];
+  readonly mode: 'exclusive' | 'shared' | 'permit';
+  /**
+   * The fencing token: of all grants of a name a later one has a greater token, for ever. Pass it to whatever you write
+   * outside of the database, and let that refuse a smaller one than it has seen. All names of a set share one.
+   */
+  readonly token: bigint;
+  /**
+   * Aborted with {@link LeaseLost}, whose `reason` and message say why, when the lock is lost or must be assumed to be: no
+   * later than the lease, counted from before the last renewal was sent. Not aborted by releasing.
+   */
+  readonly signal: AbortSignal;
+  /** True until it is released or lost. */
+  readonly isHeld: boolean;
+  /** How long it is certainly held without another renewal; 0 when it is not, Infinity without a lease. */
+  remainingMs(): number;
+  /** Throws what `signal` has as its reason when the lock is lost. @throws LeaseLost */
+  assertHeld(): void;
+  /**
+   * Inside a transaction of your own, in any library: fails unless this token is still the current one, and until that
+   * transaction ends nobody else is granted the lock. One statement; make it the last before the commit. It never delays
+   * the renewals of the lock. In the same database as the locks only.
+   * @param tx  what `engine.transaction`, pg, postgres.js, kysely, drizzle, knex, prisma… give to their callbacks
+   * @throws LeaseLost  and the transaction can then only be rolled back
+   * @throws InvalidInput  when tx is no open transaction
+   */
+  guard(tx: unknown): Promise<void>;
+  /**
+   * On DynamoDB: one part for each name, to be put into a `TransactWriteItems` of your own, which then fails with
+   * `TransactionCanceledException` unless this token is still the current one.
+   * @throws LeaseLost  when it is known to be lost
+   * @throws NotSupported  on Postgres: give it the transaction
+   */
+  guard(): readonly ConditionCheckItem[];
+  /**
+   * Gives it up: the next in line has it at once. Safe to call twice.
+   * @throws LeaseLost  when it was lost before; nothing is changed then
+   * @throws ConnectionFailed  when the store could not be told within 2 s; that is tried on until the lease is over
+   */
+  release(): Promise<void>;
+}
+
+/** What happens to locks, for logs and metrics. */
+export interface LockEvents {
+  granted: { readonly lock: Lock; readonly waitedMs: number };
+  released: { readonly lock: Lock; readonly heldMs: number };
+  lost: { readonly lock: Lock; readonly error: LeaseLost };
+  /** It could not be released, and stays held until its lease is over. */
+  releaseFailed: { readonly lock: Lock; readonly error: unknown };
+}
+
+/** Hears of them. */
+export type Report = <K extends keyof LockEvents>(event: K, payload: LockEvents[K]) => void;
+
+const ANSWER_MS = 2000;
+
+/** A {@link Lock} in the store of one client. */
+export class HeldLock implements Lock {
+  readonly held: Held;
+  readonly mode: Lock['mode'];
+  readonly #client: LockClient;
+  readonly #keeping: Keeping;
+  readonly #report: Report;
+  readonly #since: Moment;
+  /** Guards under way: a release sent beside one could miss that it locks the row. */
+  readonly #guarding = new Set<Promise<void>>();
+  #lost: LeaseLost | undefined;
+  #released: Promise<void> | undefined;
+
+  constructor(client: LockClient, kept: Omit<KeepOptions, 'onLost'>, mode: Lock['mode'], report: Report) {
+    this.#client = client;
+    this.held = kept.held;
+    this.mode = mode;
+    this.#since = kept.since;
+    this.#report = report;
+    this.#keeping = client.keeper.keep({ ...kept, onLost: (reason) => this.#onLost(reason) });
+  }
+
+  get name(): string {
+    return this.held.names[0] ?? '';
+  }
+
+  get names(): readonly string[] {
+    return this.held.names;
+  }
+
+  get token(): bigint {
+    return this.held.token;
+  }
+
+  get signal(): AbortSignal {
+    return this.#keeping.signal;
+  }
+
+  get isHeld(): boolean {
+    return this.#released === undefined && this.#keeping.remainingMs() > 0;
+  }
+
+  remainingMs(): number {
+    return this.#released === undefined ? this.#keeping.remainingMs() : 0;
+  }
+
+  assertHeld(): void {
+    this.#refuseIfLost();
+    if (this.#released !== undefined) throw new LeaseLost(`${describe(this.names)} has been released`);
+  }
+
+  guard(tx: unknown): Promise<void>;
+  guard(): readonly ConditionCheckItem[];
+  guard(...given: [tx: unknown] | []): Promise<void> | readonly ConditionCheckItem[] {
+    return given.length === 0 ? this.#checks() : this.#guardIn(given[0]);
+  }
+
+  release(): Promise<void> {
+    return this.finish(undefined);
+  }
+
+  /** Releases it, and counts the run for `oncePer`. */
+  finish(finish: 'success' | 'failure' | undefined): Promise<void> {
+    this.#released ??= this.#giveUp(finish);
+    return this.#released;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // What there is to say was reported: an error here would hide the one that the block ended with.
+    await this.release().catch(() => {});
+  }
+
+  #checks(): readonly ConditionCheckItem[] {
+    this.assertHeld();
+    return this.#client.store.checks(this.held);
+  }
+
+  async #guardIn(tx: unknown): Promise<void> {
+    this.assertHeld();
+    const guarding = this.#client.store.guard(tx, this.held);
+    this.#guarding.add(guarding);
+    try {
+      await guarding;
+    } finally {
+      this.#guarding.delete(guarding);
+    }
+  }
+
+  async #giveUp(finish: 'success' | 'failure' | undefined): Promise<void> {
+    this.#refuseIfLost();
+    const leaseMs = this.#keeping.remainingMs();
+    this.#client.keeper.forget(this.held);
+    await this.#keeping.stop();
+    if (this.#guarding.size > 0) await within(settled(this.#guarding), ANSWER_MS);
+    const start = moment();
+    if (await this.#tellOnce(finish)) return;
+    const telling = this.#tell(finish, start, leaseMs);
+    const isTold = await within(telling, ANSWER_MS - elapsedSince(start));
+    if (!isTold) {
+      telling.catch((error: unknown) => this.#report('releaseFailed', { lock: this, error }));
+      const what = `${describe(this.names)} could not be released within ${ANSWER_MS} ms`;
+      throw new ConnectionFailed(`${what}; that is tried on until its lease is over`);
+    }
+  }
+
+  /** @returns false when nobody knows what became of it */
+  async #tellOnce(finish: 'success' | 'failure' | undefined): Promise<boolean> {
+    try {
+      if (!(await this.#send(finish))) throw await this.#whyLost();
+      return true;
+    } catch (error) {
+      if (error instanceof LeaseLost || !this.#client.store.isTransient(error)) throw error;
+      return false;
+    }
+  }
+
+  /** Again until the store has answered, or the lease is over and there is nothing to release. */
+  async #tell(finish: 'success' | 'failure' | undefined, start: Moment, leaseMs: number): Promise<void> {
+    for (let tries = 0; ; tries++) {
+      await sleep(Math.min(20 * 2 ** tries, 1000), undefined, { unref: true });
+      try {
+        // After a lost answer, not to be held any more is what was wanted.
+        if (!(await this.#send(finish))) this.#report('released', { lock: this, heldMs: elapsedSince(this.#since) });
+        return;
+      } catch (error) {
+        if (!this.#client.store.isTransient(error) || elapsedSince(start) > Math.min(leaseMs, 60_000)) throw error;
+      }
+    }
+  }
+
+  /** @returns false when it was not held any more */
+  async #send(finish: 'success' | 'failure' | undefined): Promise<boolean> {
+    const { isReleased, called } = await this.#client.store.release(this.held, finish, { timeoutMs: ANSWER_MS });
+    this.#client.callTurns(called);
+    tellReleased(this.#client, this.held);
+    if (isReleased) this.#report('released', { lock: this, heldMs: elapsedSince(this.#since) });
+    return isReleased;
+  }
+
+  async #whyLost(): Promise<LeaseLost> {
+    const past = await this.#client.store.fate(this.held, { timeoutMs: ANSWER_MS }).catch(() => undefined);
+    const error = lossOf(this.held, past?.outcome, past?.reason);
+    this.#report('lost', { lock: this, error });
+    return error;
+  }
+
+  #refuseIfLost(): void {
+    if (this.#lost !== undefined) throw this.#lost;
+    // No timer could run yet that would say so.
+    if (this.#released === undefined && this.#keeping.remainingMs() <= 0) {
+      const error = new LeaseLost(
+        `the lease of ${describe(this.names)} was lost: it passed before it could be renewed; stop working on it`,
+        { reason: 'blocked' },
+      );
+      this.#keeping.lose(error);
+      throw error;
+    }
+  }
+
+  #onLost(error: LeaseLost): void {
+    this.#lost = error;
+    this.#client.keeper.forget(this.held);
+    this.#report('lost', { lock: this, error });
+  }
+}
+
+async function settled(work: Iterable<Promise<void>>): Promise<void> {
+  await Promise.allSettled(work);
+}
+
+/** True when it settled well in time, false when it did not settle; throws what it failed with. */
+function within(work: Promise<void>, ms: number): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const cancel = after(ms, () => resolve(false), { unref: true });
+    void work.then(() => resolve(true), reject).finally(cancel);
+  });
+}

@@ -1,0 +1,52 @@
+import { type Duration, parseDuration } from '../base/duration.ts';
+import { checkOptions, oneOf } from '../base/options.ts';
+import { refusal } from '../base/refusal.ts';
+import type { Obtained } from './acquisition.ts';
+import { runHolding } from './flow.ts';
+import { HeldLock, type Lock } from './lease.ts';
+import { type AcquireOptions, type HoldOptions, parseHoldOptions } from './options.ts';
+
+/** Of {@link Locks.oncePer}. */
+export interface OncePerOptions extends Omit<HoldOptions, 'mode'> {
+  /** After a failed run the next caller may try at once (`'release'`, the default), or only after the period (`'keep'`). */
+  readonly onError?: 'release' | 'keep';
+}
+
+/** Whether it was run now. If not, `why`: it `'ran'` within the period, or is `'running'` now. */
+export type OncePerResult<T> =
+  | { readonly ran: true; readonly value: T }
+  | { readonly ran: false; readonly why: 'ran'; readonly nextInMs: number }
+  | { readonly ran: false; readonly why: 'running'; readonly holder: string | undefined };
+
+type Take = (options: AcquireOptions, periodMs: number) => Promise<HeldLock | Obtained>;
+
+/** Checks, takes the lock unless the period's run was had, runs, and counts the run in the statement that releases. */
+export async function oncePer<T>(
+  take: Take,
+  period: Duration,
+  fn: (lock: Lock) => T | Promise<T>,
+  options: OncePerOptions | undefined,
+): Promise<OncePerResult<T>> {
+  const what = 'oncePer';
+  const periodMs = parseDuration(period, { what, field: 'period', min: 100 });
+  if (typeof fn !== 'function') throw refusal({ what, field: 'fn' }, fn, 'the function to run once per period');
+  const { onError, ...rest } = options ?? {};
+  const checked = checkOptions(what, { onError }, { onError: oneOf(['release', 'keep'], { default: 'release' }) });
+  const lock = await take(parseHoldOptions(what, rest, false), periodMs);
+  if (!(lock instanceof HeldLock)) return notNow(lock);
+  let value: T;
+  try {
+    value = await runHolding(lock, async () => fn(lock));
+  } catch (error) {
+    await lock.finish(checked.onError === 'keep' ? 'failure' : undefined).catch(() => {});
+    throw error;
+  }
+  // Unlike after a request, the outcome matters: a run that was not counted will be had again.
+  await lock.finish('success');
+  return { ran: true, value };
+}
+
+function notNow<T>(obtained: Obtained): OncePerResult<T> {
+  if (obtained.kind === 'done') return { ran: false, why: 'ran', nextInMs: obtained.retryMs };
+  return { ran: false, why: 'running', holder: obtained.kind === 'held' ? obtained.holder : undefined };
+}

@@ -1,0 +1,204 @@
+import type { Duration } from '../base/duration.ts';
+import { formatDuration } from '../base/duration.ts';
+import { InvalidInput } from '../base/errors.ts';
+import {
+  bool,
+  type Checked,
+  checkOptions,
+  contradiction,
+  duration,
+  integer,
+  oneOf,
+  optional,
+  signal,
+  text,
+} from '../base/options.ts';
+import type { Shape } from '../base/shape.ts';
+
+/** Of {@link createLocks}. */
+export interface LocksOptions {
+  /** Keeps names of one program apart from equal ones of others; up to 255 bytes. Default: none. */
+  readonly namespace?: string;
+  /**
+   * How long a waiter keeps its place without a sign of life: a dead one stops the queue no longer than that. 500 ms to
+   * 10 minutes. Default `'6s'`.
+   */
+  readonly waiterLease?: Duration;
+  /** How long ended holds stay in the history. Default `'7d'`. */
+  readonly history?: Duration;
+}
+
+/** Of taking a lock without waiting. */
+export interface HoldOptions {
+  /**
+   * How long the lock stays held when its process dies: 100 ms to 24 h. It is renewed as long as the process lives. With
+   * Infinity it is never lost, but stays held after a crash until somebody breaks it. Default `'30s'`.
+   */
+  readonly lease?: Duration;
+  /** How often the lease is renewed: at most half of it. Default: a third of the lease, so that two renewals may fail. */
+  readonly heartbeat?: Duration;
+  /** Shared locks are held side by side, an exclusive one alone. Default `'exclusive'`. */
+  readonly mode?: 'exclusive' | 'shared';
+}
+
+/** Of taking a lock. */
+export interface LockOptions extends HoldOptions {
+  /** How long to wait for it; 0 does not wait at all, Infinity waits as long as it takes. Default Infinity. */
+  readonly wait?: Duration;
+  /** Ends the waiting with the signal's reason; once the lock is held it means nothing any more. */
+  readonly signal?: AbortSignal;
+  /**
+   * Whether those who wait are served in the order in which they came. Without it, a waiter takes no place but looks from
+   * time to time, after all those who do queue: no row, no notification, no promise when. Default true.
+   */
+  readonly fair?: boolean;
+  /**
+   * Whether this request belongs to the callback of `request` inside which it is made, so that waiting for it keeps that
+   * lock held. False for work that is started there but not awaited. Default true.
+   */
+  readonly nested?: boolean;
+  /** Other locks that are not released before this one is had; waiting in a circle with them is then refused. */
+  readonly holding?: readonly { readonly token: bigint }[];
+}
+
+/** Checked options of one acquisition. */
+export interface AcquireOptions {
+  readonly leaseMs: number;
+  readonly everyMs: number | undefined;
+  readonly isShared: boolean;
+  readonly waitMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly isFair: boolean;
+  readonly isNested: boolean;
+  readonly holding: readonly { readonly token: bigint }[];
+}
+
+const SHORTEST_LEASE = 100;
+
+const LEASE = {
+  lease: duration({ min: SHORTEST_LEASE, max: '24h', infinite: true, default: '30s' }),
+  heartbeat: optional(duration({ min: 10, max: '24h' })),
+} satisfies Shape;
+
+const MODE = {
+  mode: oneOf(['exclusive', 'shared'], { default: 'exclusive' }),
+} satisfies Shape;
+
+const WAIT = {
+  wait: duration({ infinite: true, default: Infinity }),
+  signal,
+  fair: bool({ default: true }),
+  nested: bool({ default: true }),
+} satisfies Shape;
+
+/** Checked options of {@link createLocks}. */
+export interface ParsedLocksOptions {
+  readonly namespace: string;
+  readonly waiterLease: number;
+  readonly history: number;
+}
+
+/** @throws InvalidInput */
+export function parseLocksOptions(options: LocksOptions | undefined): ParsedLocksOptions {
+  const checked = checkOptions('createLocks', options, {
+    namespace: text({ max: 255, default: '' }),
+    waiterLease: duration({ min: 500, max: '10m', default: '6s' }),
+    history: duration({ min: '1m', default: '7d' }),
+  });
+  if (Buffer.byteLength(checked.namespace) > 255) {
+    throw new InvalidInput('option "namespace" for createLocks must be at most 255 bytes', { field: 'namespace' });
+  }
+  return checked;
+}
+
+/** Options of a call that may wait. `isModal`: whether it takes a mode. @throws InvalidInput */
+export function parseLockOptions(what: string, options: unknown, isModal = true): AcquireOptions {
+  return options === undefined ? DEFAULTS : readLockOptions(what, options, isModal);
+}
+
+const DEFAULTS: AcquireOptions = readLockOptions('acquire', {}, true);
+
+function readLockOptions(what: string, options: unknown, isModal: boolean): AcquireOptions {
+  refuseIfAvailable(what, options);
+  const { holding, rest } = takeHolding(what, options);
+  const checked = isModal
+    ? checkOptions(what, rest, { ...LEASE, ...WAIT, ...MODE })
+    : { ...checkOptions(what, rest, { ...LEASE, ...WAIT }), mode: undefined };
+  return { ...hold(what, checked), ...waiting(checked), holding };
+}
+
+const INSTANTLY: AcquireOptions = { ...DEFAULTS, waitMs: 0 };
+
+/** Options of a call that never waits. @throws InvalidInput */
+export function parseHoldOptions(what: string, options: unknown, isModal = true): AcquireOptions {
+  if (options === undefined) return INSTANTLY;
+  refuseIfAvailable(what, options);
+  if (options instanceof Object && 'wait' in options && options.wait !== undefined) {
+    throw new InvalidInput(`${what} never waits, so it takes no wait; use acquire or request to wait`, {
+      field: 'wait',
+    });
+  }
+  const checked = isModal
+    ? checkOptions(what, options, { ...LEASE, ...MODE })
+    : { ...checkOptions(what, options, LEASE), mode: undefined };
+  return {
+    ...hold(what, checked),
+    waitMs: 0,
+    signal: undefined,
+    isFair: true,
+    isNested: true,
+    holding: [],
+  };
+}
+
+/** Of {@link Locks.semaphore}. @throws InvalidInput */
+export function parsePermits(options: unknown): number {
+  return checkOptions('semaphore', options, { permits: integer({ min: 1, max: 1_000_000 }) }).permits;
+}
+
+interface Hold {
+  readonly lease: number;
+  readonly heartbeat: number | undefined;
+  readonly mode: 'exclusive' | 'shared' | undefined;
+}
+
+function hold(what: string, options: Hold): Pick<AcquireOptions, 'leaseMs' | 'everyMs' | 'isShared'> {
+  const { lease, heartbeat, mode } = options;
+  if (heartbeat !== undefined && lease < 2 * heartbeat) {
+    throw contradiction(
+      { what, field: 'heartbeat' },
+      `is ${formatDuration(heartbeat)}, but a lease of ${formatDuration(lease)} must be at least two heartbeats long, ` +
+        `or one late renewal loses it; give a lease of ${formatDuration(2 * heartbeat)} or more, or a shorter heartbeat`,
+    );
+  }
+  return { leaseMs: lease, everyMs: heartbeat, isShared: mode === 'shared' };
+}
+
+function waiting(options: Checked<typeof WAIT>): Pick<AcquireOptions, 'waitMs' | 'signal' | 'isFair' | 'isNested'> {
+  const { wait, signal: pending, fair, nested } = options;
+  return { waitMs: wait, signal: pending, isFair: fair, isNested: nested };
+}
+
+/** As Web Locks call it. */
+function refuseIfAvailable(what: string, options: unknown): void {
+  for (const field of ['ifAvailable', 'steal']) {
+    if (!(options instanceof Object) || !(field in options) || Reflect.get(options, field) === undefined) continue;
+    const instead = field === 'steal' ? 'break the lock first, with a reason' : 'use tryAcquire, or give { wait: 0 }';
+    throw new InvalidInput(`${what} has no option "${field}"; ${instead}`, { field });
+  }
+}
+
+function takeHolding(
+  what: string,
+  options: unknown,
+): { holding: readonly { readonly token: bigint }[]; rest: unknown } {
+  if (!(options instanceof Object) || !('holding' in options)) return { holding: [], rest: options };
+  const { holding, ...rest } = options;
+  if (holding === undefined) return { holding: [], rest };
+  if (!Array.isArray(holding) || holding.some((lock) => typeof Object(lock).token !== 'bigint')) {
+    throw new InvalidInput(`option "holding" for ${what} must be an array of locks that are held`, {
+      field: 'holding',
+    });
+  }
+  return { holding, rest };
+}

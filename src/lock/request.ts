@@ -1,0 +1,35 @@
+import { LeaseLost } from '../base/errors.ts';
+import { refusal } from '../base/refusal.ts';
+import { runHolding } from './flow.ts';
+import type { HeldLock, Lock } from './lease.ts';
+
+/** What comes after the name in a call of `request`. */
+export type RequestArguments<O, T> =
+  | [fn: (lock: Lock) => T | Promise<T>]
+  | [options: O, fn: (lock: Lock) => T | Promise<T>];
+
+/** @throws InvalidInput  when there is no function */
+export function readRequest<O, T>(
+  what: string,
+  rest: RequestArguments<O, T>,
+): { options: O | undefined; fn: (lock: Lock) => T | Promise<T> } {
+  const [options, fn] = rest.length === 1 ? [undefined, rest[0]] : rest;
+  if (typeof fn !== 'function') throw refusal({ what, field: 'fn' }, fn, 'the function to run while the lock is held');
+  return { options, fn };
+}
+
+/** Runs the body and releases. The body's own error is never hidden by one of releasing. */
+export async function runWith<T>(lock: HeldLock, fn: (lock: Lock) => T | Promise<T>): Promise<T> {
+  let result: T;
+  try {
+    result = await runHolding(lock, async () => fn(lock));
+  } catch (error) {
+    await lock.release().catch(() => {});
+    throw error;
+  }
+  await lock.release().catch((error: unknown) => {
+    // What was done under the lock is done. Only that it was not held all the while must be told.
+    if (error instanceof LeaseLost) throw error;
+  });
+  return result;
+}

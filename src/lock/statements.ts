@@ -1,0 +1,153 @@
+import { type Statement, statement } from '../engine/postgres/index.ts';
+
+/** Every statement of locks. Those with `latch` in mind run under read committed, whatever the default is. */
+
+/** One name, held alone. One latch, one look, one row: the uncontended acquire, in one round trip and one commit. */
+export const TAKE: Statement = statement(
+  'lock.take',
+  'select pawl.lock_take($1::text, $2::text, $3::uuid, $4::bigint, $5::text, $6::text, $7::int, $8::int) as answer',
+);
+
+export const ACQUIRE: Statement = statement(
+  'lock.acquire',
+  `
+select coalesce(a.token::text, to_json(a)::text) as answer
+from pawl.lock_acquire(
+  $1::text, $2::text[], $3::uuid, $4::int, $5::bigint, $6::text, $7::text, $8::int,
+  $9::int, $10::bigint, $11::boolean, $12::bigint[], $13::bigint
+) a`,
+);
+
+/** What TAKE took. One latch, one row freed, one row of history, one look for waiters. */
+export const FREE: Statement = statement(
+  'lock.free',
+  'select pawl.lock_free($1::text, $2::text, $3::bigint, $4::text) as called',
+);
+
+export const RELEASE: Statement = statement(
+  'lock.release',
+  `
+select case when released then coalesce(array_to_string(called, ','), '') end as called
+from pawl.lock_release($1::text, $2::text[], $3::bigint, $4::text, $5::boolean)`,
+);
+
+export const LEAVE: Statement = statement(
+  'lock.leave',
+  `
+select holder, array_to_string(called, ',') as called
+from pawl.lock_leave($1::text, $2::text[], $3::uuid, $4::text)`,
+);
+
+/** One statement for everything a process holds: an index probe and a HOT update per row. */
+export const BEAT: Statement = statement(
+  'lock.beat',
+  `
+select place
+from pawl.lock_beat($1::text[], $2::text[], $3::bigint[]) place`,
+);
+
+/** The row is still there while a guard's transaction is open. */
+export const FATE: Statement = statement(
+  'lock.fate',
+  `
+select
+  name, pawl.lock_mode(capacity) as mode, capacity, token::text, host, pid,
+  (extract(epoch from granted_at) * 1000)::float8 as granted_ms,
+  (extract(epoch from ended_at) * 1000)::float8 as ended_ms,
+  outcome, reason
+from (
+  select g.space, g.name, g.capacity, g.token, g.host, g.pid, g.granted_at, clock_timestamp() as ended_at, g.outcome, g.reason
+  from pawl.lock_grant g
+  where g.outcome is not null
+  union all
+  select p.space, p.name, p.capacity, p.token, p.host, p.pid, p.granted_at, p.ended_at, p.outcome, p.reason
+  from pawl.lock_past p
+) past
+where space = $1::text and name = any ($2::text[]) and token = $3::bigint
+order by outcome = 'broken' desc
+limit 1`,
+);
+
+/** Run in the caller's transaction, whichever library holds it, so with one text parameter. */
+export const GUARD = 'select pawl.lock_guard($1::jsonb) as guarded';
+
+export const BREAK: Statement = statement(
+  'lock.break',
+  `
+select token::text, host, pid, (extract(epoch from granted_at) * 1000)::float8 as since_ms
+from pawl.lock_break($1::text, $2::text, $3::text)`,
+);
+
+export const SWEEP: Statement = statement('lock.sweep', `select pawl.lock_sweep($1::float8 * interval '1 ms')`);
+
+/** Through the view, which is the contract. A name that is null stands for all. */
+export const SNAPSHOT: Statement = statement(
+  'lock.snapshot',
+  `
+select
+  name, state, mode, permits, token::text, ticket::text, host, pid,
+  (extract(epoch from since) * 1000)::float8 as since_ms,
+  (extract(epoch from expires_at) * 1000)::float8 as expires_ms,
+  (extract(epoch from last_heartbeat_at) * 1000)::float8 as heartbeat_ms,
+  (extract(epoch from expires_at - clock_timestamp()) * 1000)::float8 as left_ms,
+  (extract(epoch from clock_timestamp() - since) * 1000)::float8 as age_ms
+from pawl.lock
+where namespace = $1::text and ($2::text is null or name = $2::text)
+order by name, state, coalesce(token, ticket)`,
+);
+
+export const HISTORY: Statement = statement(
+  'lock.history',
+  `
+select
+  name, mode, permits, token::text, host, pid,
+  (extract(epoch from granted_at) * 1000)::float8 as granted_ms,
+  (extract(epoch from ended_at) * 1000)::float8 as ended_ms,
+  outcome, reason
+from pawl.lock_history h
+where h.namespace = $1::text and ($2::text is null or h.name = $2::text)
+order by h.token desc -- the number, not the text above
+limit $3::int`,
+);
+
+/** Waiters that keep something meanwhile: what they keep, and what they want. */
+export const EDGES: Statement = statement(
+  'lock.edges',
+  `
+select w.name as wants, w.host, w.pid, array_agg(distinct h.name)::text[] as keeps
+from pawl.lock_waiter w
+join pawl.lock_grant h on h.space = w.space and h.token = any (w.holds) and h.expires_at > clock_timestamp()
+where w.space = $1::text and w.holds <> '{}' and w.expires_at > clock_timestamp()
+group by w.name, w.ticket, w.host, w.pid`,
+);
+
+/** Takes the lock manager for a moment: for people, not for programs that ask all the time. */
+export const BACKENDS: Statement = statement(
+  'lock.backends',
+  `
+select pid, application_name, left(query, 200) as query, blockers
+from (
+  select a.pid, a.application_name, a.query, pg_blocking_pids(a.pid)::int[] as blockers
+  from pg_stat_activity a
+  where a.datname = current_database() and a.wait_event_type = 'Lock'
+) waiting
+where cardinality(blockers) > 0
+limit 200`,
+);
+
+/** A row's share lock stands in its xmax: one transaction, or a group of them. */
+export const GUARDS: Statement = statement(
+  'lock.guards',
+  `
+select distinct a.pid
+from pawl.lock_grant g
+join pg_stat_activity a on a.backend_xid is not null and (
+  a.backend_xid = g.xmax
+  or a.backend_xid in (
+    select m.xid from pg_get_multixact_members(case when (
+      select count(*) from pg_stat_activity b where b.backend_xid = g.xmax
+    ) = 0 then g.xmax end) m
+  )
+)
+where g.space = $1::text and g.name = $2::text and g.xmax::text <> '0'`,
+);

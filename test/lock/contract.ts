@@ -1,0 +1,631 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
+import { Deadlock, InvalidInput, LeaseLost, LockTimeout } from '../../src/base/errors.ts';
+import { createLocks, type Lock, type LockEngine, type Locks, type LocksOptions } from '../../src/lock/index.ts';
+import { until } from '../support/eventually.ts';
+
+/** What the promises are tested on: engines of one database, each as if it were a process of its own. */
+export interface LockWorld {
+  engine(options?: { readonly listen?: boolean; readonly max?: number }): LockEngine;
+  /** False on a stand-in without transactions: sets are then not tested. */
+  readonly hasSets?: boolean;
+}
+
+let names = 0;
+const fresh = (stem = 'lock'): string => `${stem}-${(names += 1)}`;
+const within = async (work: Promise<unknown>): Promise<number> => {
+  const start = performance.now();
+  await work;
+  return performance.now() - start;
+};
+
+/** Fails when anything is held or waited for under the names. */
+async function expectNothingLeft(locks: Locks, ...which: string[]): Promise<void> {
+  const { held, waiting } = await locks.query();
+  expect([...held, ...waiting].filter((each) => which.includes(each.name))).toEqual([]);
+}
+
+/** The promises of locks, on any engine. */
+export function describeLocks(title: string, world: () => LockWorld): void {
+  const ours = (options: LocksOptions = {}, engine = world().engine()): Locks => {
+    const locks = createLocks(engine, options);
+    onTestFinished(() => locks.stop());
+    return locks;
+  };
+
+  describe(`${title}: holding`, () => {
+    test('at most one holds an exclusive lock, and what it protects loses no update', async () => {
+      const name = fresh();
+      const parties = [ours(), ours(), ours({}, world().engine({ listen: false }))];
+      let count = 0;
+      let inside = 0;
+      const add = async (locks: Locks): Promise<void> => {
+        await locks.request(name, async () => {
+          expect((inside += 1)).toBe(1);
+          const read = count;
+          await sleep(1);
+          count = read + 1;
+          inside -= 1;
+        });
+      };
+      await Promise.all(parties.flatMap((locks) => Array.from({ length: 8 }, () => add(locks))));
+      expect(count).toBe(24);
+      await expectNothingLeft(parties[0] ?? ours(), name);
+    });
+
+    test('tokens of one name rise, across release, expiry, clean-up and another process', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const tokens: bigint[] = [];
+      const note = async (lock: Lock): Promise<void> => void tokens.push(lock.token);
+      await a.request(name, note);
+      await b.request(name, note);
+      await a
+        .request(name, { lease: '5s' }, async (lock) => {
+          await note(lock);
+          await a.break(name, { reason: 'test' });
+          await b.request(name, note);
+        })
+        .catch((error: unknown) => expect(error).toBeInstanceOf(LeaseLost));
+      if (world().hasSets !== false) await b.request([name, fresh()], note);
+      await a.semaphore(name, { permits: 2 }).request(note);
+      await b.request(name, { mode: 'shared' }, note);
+      expect(tokens).toHaveLength(world().hasSets === false ? 6 : 7);
+      expect([...new Set(tokens)].sort((x, y) => (x < y ? -1 : 1))).toEqual(tokens);
+    });
+
+    test('a lock outlasts its lease as long as its process lives, and nobody else gets it', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lock = await a.acquire(name, { lease: '1s' });
+      const end = performance.now() + 2500;
+      while (performance.now() < end) {
+        expect(await b.tryAcquire(name)).toBeUndefined();
+        await sleep(10);
+      }
+      expect(lock.isHeld).toBe(true);
+      await lock.release();
+      const next = await b.tryAcquire(name);
+      expect(next?.token).toBeGreaterThan(lock.token);
+    });
+
+    test('releasing twice is silent, and a lock is free at once', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lock = await a.acquire(name);
+      await Promise.all([lock.release(), lock.release()]);
+      await lock.release();
+      expect(lock.isHeld).toBe(false);
+      expect(lock.remainingMs()).toBe(0);
+      expect(() => lock.assertHeld()).toThrow(LeaseLost);
+      expect(await b.tryAcquire(name)).toBeDefined();
+    });
+
+    test('a lock is released at the end of its block', async () => {
+      const name = fresh();
+      const locks = ours();
+      {
+        await using lock = await locks.acquire(name);
+        expect(lock.isHeld).toBe(true);
+      }
+      await expectNothingLeft(locks, name);
+    });
+
+    test('namespaces do not meet, and names are taken to the letter', async () => {
+      const name = `${fresh()} '"\\ ü 🔒 {,}`;
+      const [a, b] = [ours({ namespace: 'a' }), ours({ namespace: 'b' })];
+      const [one, two] = [await a.acquire(name), await b.tryAcquire(name)];
+      expect(two).toBeDefined();
+      expect((await a.query()).held.map((each) => each.name)).toEqual([name]);
+      await one.release();
+      expect(await a.tryAcquire(`${name} `)).toBeDefined();
+    });
+
+    test('locks of any names, up to 255 bytes, exclude each other by the whole name', async () => {
+      const locks = ours();
+      const long = `${fresh()}${'x'.repeat(240)}`.slice(0, 254);
+      expect(await locks.tryAcquire(`${long}a`)).toBeDefined();
+      expect(await locks.tryAcquire(`${long}b`)).toBeDefined();
+      expect(await locks.tryAcquire(`${long}a`)).toBeUndefined();
+    });
+  });
+
+  describe(`${title}: losing`, () => {
+    test('a broken lock tells its holder why, at the latest at its next heartbeat', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lock = await a.acquire(name, { lease: '3s' });
+      const lost = new Promise((resolve) => a.on('lost', resolve));
+      const gone = await b.break(name, { reason: 'stuck since noon' });
+      expect(gone.map((each) => each.token)).toEqual([lock.token]);
+      await until('the holder knows', () => lock.signal.aborted);
+      expect(lock.signal.reason).toMatchObject({ code: 'lease_lost', reason: 'broken' });
+      expect(String(lock.signal.reason)).toContain('stuck since noon');
+      expect(await lost).toMatchObject({ error: lock.signal.reason });
+      await expect(lock.release()).rejects.toMatchObject({ code: 'lease_lost', reason: 'broken' });
+      await lock[Symbol.asyncDispose]();
+    });
+
+    test('releasing late changes nothing for the next holder, and says that it was lost', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lock = await a.acquire(name);
+      await b.break(name, { reason: 'test' });
+      const next = await b.acquire(name);
+      await expect(lock.release()).rejects.toBeInstanceOf(LeaseLost);
+      expect((await a.query()).held.map((each) => each.token)).toContain(next.token);
+      next.assertHeld();
+    });
+
+    test('the error of a body is never hidden by one of releasing', async () => {
+      const name = fresh();
+      const locks = ours();
+      const failure = new Error('the body failed');
+      const lost = locks.request(name, async () => {
+        await locks.break(name, { reason: 'test' });
+        throw failure;
+      });
+      await expect(lost).rejects.toBe(failure);
+    });
+
+    test('a body that ends well under a lock that was lost is reported', async () => {
+      const name = fresh();
+      const locks = ours();
+      const lost = locks.request(name, async () => void (await locks.break(name, { reason: 'test' })));
+      await expect(lost).rejects.toMatchObject({ code: 'lease_lost', reason: 'broken' });
+    });
+
+    test('a lock without a lease stays until it is released or broken', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lock = await a.acquire(name, { lease: Infinity });
+      expect(lock.remainingMs()).toBe(Infinity);
+      expect(await b.tryAcquire(name)).toBeUndefined();
+      await expect(b.acquire(name, { wait: '50ms' })).rejects.toThrow(LockTimeout);
+      expect((await b.explain(name)).holders).toMatchObject([{ token: lock.token, leaseLeftMs: undefined }]);
+      await b.break(name, { reason: 'the last run did not finish' });
+      expect(await b.tryAcquire(name)).toBeDefined();
+    });
+  });
+
+  describe(`${title}: waiting`, () => {
+    test('a waiter has the lock when it is released, well before its poll', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      await b.acquire(fresh()).then((lock) => lock.release());
+      const rounds: number[] = [];
+      while (rounds.length < 5) {
+        const lock = await a.acquire(name);
+        const waiting = b.acquire(name, { wait: '30s' });
+        await until('it waits', async () => (await a.query()).waiting.length > 0);
+        await lock.release();
+        rounds.push(await within(waiting.then((next) => next.release())));
+      }
+      // The first may come before it listens. A poll alone would take half a second on average.
+      expect(Math.min(...rounds)).toBeLessThan(250);
+    });
+
+    test('a lock that is handed over is held for its whole lease from the first heartbeat on', async () => {
+      const name = fresh();
+      const [a, b] = [ours({ waiterLease: '3s' }), ours({ waiterLease: '3s' })];
+      const lock = await a.acquire(name);
+      const waiting = b.acquire(name, { lease: '20s' });
+      await until('it waits', async () => (await a.query()).waiting.length > 0);
+      await lock.release();
+      const next = await waiting;
+      expect(next.token).toBeGreaterThan(lock.token);
+      // Its place is what it has at first.
+      await until('it was renewed', () => next.remainingMs() > 15_000);
+      expect((await a.explain(name)).holders).toMatchObject([{ token: next.token }]);
+      expect((await a.explain(name)).holders[0]?.leaseLeftMs).toBeGreaterThan(15_000);
+      await next.release();
+    });
+
+    test('a lock whose lease is shorter than a place in the queue is had all the same', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lock = await a.acquire(name, { lease: '2s' });
+      const waiting = b.acquire(name, { lease: '2s' });
+      await until('it waits', async () => (await a.query()).waiting.length > 0);
+      await lock.release();
+      const next = await waiting;
+      expect(next.remainingMs()).toBeLessThan(2000);
+      expect(next.isHeld).toBe(true);
+    });
+
+    test('a lost notification only delays', async () => {
+      const name = fresh();
+      const deaf = ours({}, world().engine({ listen: false }));
+      const lock = await ours().acquire(name);
+      const waiting = deaf.acquire(name, { wait: '30s' });
+      await until('it waits', async () => (await deaf.query()).waiting.length > 0);
+      await lock.release();
+      expect(await within(waiting)).toBeLessThan(3000);
+    });
+
+    test('waiters are served in the order in which they came, and nobody passes them', async () => {
+      const name = fresh();
+      const parties = [ours(), ours(), ours({}, world().engine({ listen: false }))];
+      const lock = await ours().acquire(name);
+      const order: number[] = [];
+      const served: Promise<void>[] = [];
+      for (let place = 0; place < 9; place++) {
+        const locks = parties[place % 3] ?? ours();
+        served.push(locks.request(name, { wait: '30s' }, async () => void order.push(place)));
+        await until(
+          'it waits',
+          async () => (await locks.query()).waiting.filter((each) => each.name === name).length > place,
+        );
+      }
+      await lock.release();
+      const barging = setInterval(() => void parties[0]?.tryAcquire(name).then((got) => got && order.push(-1)), 5);
+      await Promise.all(served);
+      clearInterval(barging);
+      expect(order.slice(0, 9)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    });
+
+    test('wait: 0 never waits, and a wait ends in time; neither leaves anything behind', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      await b.acquire(fresh());
+      const lock = await a.acquire(name);
+      expect(await within(expect(b.acquire(name, { wait: 0 })).rejects.toThrow(/is held by .*pid/))).toBeLessThan(2000);
+      const ms = await within(
+        expect(b.acquire(name, { wait: '200ms' })).rejects.toThrow(/still held by .* after 200ms/),
+      );
+      expect(ms).toBeGreaterThanOrEqual(199);
+      expect(ms).toBeLessThan(3000);
+      expect((await b.query()).waiting).toEqual([]);
+      await lock.release();
+      await expectNothingLeft(a, name);
+    });
+
+    test('a waiter that is aborted, at any moment, leaves neither lock nor place', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      for (let ms = 0; ms < 24; ms++) {
+        const lock = ms % 2 === 0 ? await a.acquire(name) : undefined;
+        const reason = new Error(`enough after ${ms} ms`);
+        const controller = new AbortController();
+        const waiting = b.acquire(name, { signal: controller.signal });
+        const settled = waiting.then(
+          (got) => got,
+          (error: unknown) => error,
+        );
+        await sleep(ms / 2);
+        controller.abort(reason);
+        await lock?.release();
+        const outcome = await settled;
+        if (outcome !== reason) await (await waiting).release();
+        await expectNothingLeft(a, name);
+      }
+      await expect(b.acquire(name, { signal: AbortSignal.abort(new Error('before')) })).rejects.toThrow('before');
+    });
+
+    test('once held, the signal that could end the waiting means nothing', async () => {
+      const controller = new AbortController();
+      const lock = await ours().acquire(fresh(), { signal: controller.signal });
+      controller.abort();
+      await sleep(20);
+      expect(lock.isHeld).toBe(true);
+      expect(lock.signal.aborted).toBe(false);
+    });
+
+    test('without a place in the queue a request is served after those that have one', async () => {
+      const name = fresh();
+      const [a, b, c] = [ours(), ours(), ours()];
+      const lock = await a.acquire(name);
+      const order: string[] = [];
+      const unfair = [1, 2, 3].map(() =>
+        b.request(name, { fair: false, wait: '30s' }, () => void order.push('unfair')),
+      );
+      await sleep(50);
+      const fair = c.request(name, { wait: '30s' }, () => void order.push('fair'));
+      await until('it waits', async () => (await c.query()).waiting.length === 1);
+      await lock.release();
+      await Promise.all([...unfair, fair]);
+      expect(order).toEqual(['fair', 'unfair', 'unfair', 'unfair']);
+    });
+
+    test('stopping ends the waiting and releases what is held', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      await a.acquire(name);
+      const waiting = b.acquire(name);
+      const refused = expect(waiting).rejects.toMatchObject({ code: 'stopped' });
+      await until('it waits', async () => (await a.query()).waiting.length > 0);
+      await b.stop();
+      await refused;
+      await a.stop();
+      await a.stop();
+      await expect(a.acquire(name)).rejects.toMatchObject({ code: 'stopped' });
+      await expectNothingLeft(ours(), name);
+    });
+  });
+
+  describe(`${title}: sharing`, () => {
+    test('readers hold together, a writer alone', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const readers = [await a.acquire(name, { mode: 'shared' }), await b.acquire(name, { mode: 'shared' })];
+      expect(await b.tryAcquire(name)).toBeUndefined();
+      for (const reader of readers) await reader.release();
+      const writer = await b.tryAcquire(name);
+      expect(writer).toBeDefined();
+      expect(await a.tryAcquire(name, { mode: 'shared' })).toBeUndefined();
+    });
+
+    test('readers that wait for a writer have it together', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const writer = await a.acquire(name);
+      let together = 0;
+      let most = 0;
+      const read = async (locks: Locks): Promise<void> =>
+        locks.request(name, { mode: 'shared', wait: '30s' }, async () => {
+          most = Math.max(most, (together += 1));
+          await until('all of them read', () => most === 6);
+          together -= 1;
+        });
+      const reading = [a, b, a, b, a, b].map(read);
+      await until('they wait', async () => (await a.query()).waiting.length === 6);
+      await writer.release();
+      await Promise.all(reading);
+      expect(most).toBe(6);
+    });
+
+    test('a stream of readers does not starve a writer', async () => {
+      const name = fresh();
+      const [a, b, c] = [ours(), ours(), ours()];
+      let isOver = false;
+      const stream = async (locks: Locks): Promise<void> => {
+        while (!isOver) await locks.request(name, { mode: 'shared' }, () => sleep(20));
+      };
+      const streams = [stream(a), stream(a), stream(b), stream(b)];
+      await sleep(60);
+      const ms = await within(c.request(name, { wait: '30s' }, () => sleep(5)));
+      isOver = true;
+      await Promise.all(streams);
+      expect(ms).toBeLessThan(10_000);
+    });
+
+    test('a semaphore is never above its permits, and never stuck below', async () => {
+      const name = fresh();
+      const parties = [ours(), ours(), ours()].map((locks) => locks.semaphore(name, { permits: 3 }));
+      let inside = 0;
+      let most = 0;
+      const use = async (index: number): Promise<void> =>
+        parties[index % 3]?.request({ wait: '30s' }, async () => {
+          most = Math.max(most, (inside += 1));
+          // Until as many as may are in at once; were it stuck below, that would never be.
+          while (most < 3) await sleep(10);
+          inside -= 1;
+        });
+      await Promise.all(Array.from({ length: 24 }, (_, index) => use(index)));
+      expect([most, inside]).toEqual([3, 0]);
+      const all = [await parties[0]?.tryAcquire(), await parties[1]?.tryAcquire(), await parties[2]?.tryAcquire()];
+      expect(all.every((permit) => permit !== undefined)).toBe(true);
+      expect(await parties[0]?.tryAcquire()).toBeUndefined();
+    });
+  });
+
+  describe(`${title}: several at once`, () => {
+    test('a set is taken as a whole or not at all', async ({ skip }) => {
+      skip(world().hasSets === false, 'no transactions here');
+      const [x, y, z] = [fresh(), fresh(), fresh()];
+      const [a, b] = [ours(), ours()];
+      const middle = await a.acquire(y);
+      expect(await b.tryAcquire([x, y, z])).toBeUndefined();
+      await expectNothingLeft(b, x, z);
+      await middle.release();
+      const set = await b.acquire([z, x, y, x]);
+      expect(set.names).toEqual([x, y, z].sort());
+      expect((await a.query()).held.map((each) => each.token)).toEqual([set.token, set.token, set.token]);
+      await set.release();
+      await expectNothingLeft(a, x, y, z);
+    });
+
+    test('sets in any order neither lock each other out nor lose an update', async ({ skip }) => {
+      skip(world().hasSets === false, 'no transactions here');
+      const all = [fresh(), fresh(), fresh(), fresh()];
+      const parties = [ours(), ours(), ours()];
+      const counts = new Map(all.map((name) => [name, 0]));
+      const add = async (locks: Locks, which: string[]): Promise<void> =>
+        locks.request(which, { wait: '30s' }, async () => {
+          const read = which.map((name) => counts.get(name) ?? 0);
+          await sleep(1);
+          which.forEach((name, index) => counts.set(name, (read[index] ?? 0) + 1));
+        });
+      const pairs = all.flatMap((x) => all.filter((y) => y !== x).map((y) => [x, y]));
+      await Promise.all(parties.flatMap((locks) => pairs.map((pair) => add(locks, pair))));
+      expect([...counts.values()]).toEqual([18, 18, 18, 18]);
+    });
+
+    test('a nested request that would wait in a circle is refused, with the circle', async () => {
+      const [x, y] = [fresh('x'), fresh('y')];
+      const [a, b] = [ours(), ours()];
+      let isInside = false;
+      const other = a.request(x, async () => {
+        await until('the other one is inside', () => isInside);
+        return a.request(y, { wait: '30s' }, () => 'the other one gave way');
+      });
+      const refused = b.request(y, async () => {
+        isInside = true;
+        await until('the other one waits', async () => (await b.query()).waiting.length > 0);
+        return b.request(x, { wait: '30s' }, () => 'never');
+      });
+      const error: unknown = await refused.catch((reason: unknown) => reason);
+      expect(error).toBeInstanceOf(Deadlock);
+      expect(error).toMatchObject({ code: 'deadlock', cycle: [{ name: x }, { name: y }] });
+      expect(String(error)).toMatch(new RegExp(`"${x}".*waits for "${y}"`));
+      expect(await other).toBe('the other one gave way');
+      await expectNothingLeft(a, x, y);
+    });
+
+    test('of two nested requests that close a circle in the same moment one gives way', async () => {
+      const [x, y] = [fresh('x'), fresh('y')];
+      const [a, b] = [ours(), ours()];
+      for (let round = 0; round < 5; round++) {
+        let inside = 0;
+        const cross = (locks: Locks, first: string, second: string): Promise<string> =>
+          locks
+            .request(first, async () => {
+              inside += 1;
+              await until('both are inside', () => inside === 2);
+              return locks.request(second, { wait: '30s' }, () => 'served');
+            })
+            .catch((error: unknown) => (error instanceof Deadlock ? 'refused' : String(error)));
+        const outcomes = await Promise.all([cross(a, x, y), cross(b, y, x)]);
+        expect(outcomes.sort()).toEqual(['refused', 'served']);
+      }
+    });
+
+    test('waiting for a lock that the flow holds itself is refused, unless the work is detached', async () => {
+      const name = fresh();
+      const locks = ours();
+      let detached: Promise<unknown> = Promise.resolve();
+      await locks.request(name, async () => {
+        await expect(locks.request(name, { wait: '30s' }, () => 'never')).rejects.toBeInstanceOf(Deadlock);
+        expect(await locks.tryAcquire(name)).toBeUndefined();
+        detached = locks.request(name, { wait: '5s', nested: false }, () => 'later');
+      });
+      expect(await detached).toBe('later');
+      const kept = await locks.acquire(name);
+      await expect(locks.acquire(name, { holding: [kept] })).rejects.toBeInstanceOf(Deadlock);
+    });
+  });
+
+  describe(`${title}: once per period`, () => {
+    test('of many callers one succeeds in each period', async () => {
+      const name = fresh();
+      const parties = [ours(), ours(), ours()];
+      let runs = 0;
+      const call = (locks: Locks, period: string): Promise<{ ran: boolean }> =>
+        locks.oncePer(name, period, async () => void (runs += 1));
+      const all = await Promise.all([...parties, ...parties].map((locks) => call(locks, '1h')));
+      expect(all.filter((each) => each.ran)).toHaveLength(1);
+      expect(await call(ours(), '1h')).toMatchObject({ ran: false, why: 'ran' });
+      await sleep(120);
+      expect(await call(ours(), '100ms')).toMatchObject({ ran: true });
+      expect(runs).toBe(2);
+    });
+
+    test('a failed run is had again at once, or kept for the period', async () => {
+      const [again, kept] = [fresh(), fresh()];
+      const locks = ours();
+      const fail = (): never => {
+        throw new Error('the run failed');
+      };
+      await expect(locks.oncePer(again, '1h', fail)).rejects.toThrow('the run failed');
+      expect(await locks.oncePer(again, '1h', () => 'done')).toEqual({ ran: true, value: 'done' });
+      await expect(locks.oncePer(kept, '1h', fail, { onError: 'keep' })).rejects.toThrow('the run failed');
+      expect(await locks.oncePer(kept, '1h', () => 'done')).toMatchObject({ ran: false, why: 'ran' });
+    });
+
+    test('while it runs nobody else begins, and a run that was taken away does not count', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lost = a.oncePer(name, '1h', async () => {
+        expect(await b.oncePer(name, '1h', () => 1)).toMatchObject({ ran: false, why: 'running' });
+        await b.break(name, { reason: 'test' });
+      });
+      await expect(lost).rejects.toBeInstanceOf(LeaseLost);
+      expect(await b.oncePer(name, '1h', () => 2)).toEqual({ ran: true, value: 2 });
+    });
+  });
+
+  describe(`${title}: seeing`, () => {
+    test('query and explain say who holds and who waits, in order', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lock = await a.acquire(name, { lease: '10s' });
+      const ends = new AbortController();
+      const waiting: Promise<unknown>[] = [];
+      for (const mode of ['shared', 'exclusive'] as const) {
+        waiting.push(b.acquire(name, { mode, signal: ends.signal }).catch(() => {}));
+        await until('it waits', async () => (await a.query()).waiting.length === waiting.length);
+      }
+      const seen = await a.explain(name);
+      expect(seen.holders).toMatchObject([{ token: lock.token, pid: process.pid, mode: 'exclusive' }]);
+      expect(seen.holders[0]?.leaseLeftMs).toBeGreaterThan(8000);
+      expect(seen.waiters.map((each) => each.mode)).toEqual(['shared', 'exclusive']);
+      expect(seen.waiters[0]?.waitedMs).toBeGreaterThanOrEqual(seen.waiters[1]?.waitedMs ?? 0);
+      ends.abort();
+      await Promise.all(waiting);
+    });
+
+    test('explain shows what a holder waits for', async () => {
+      const [x, y] = [fresh('x'), fresh('y')];
+      const [a, b] = [ours(), ours()];
+      const lock = await b.acquire(y);
+      const nested = a.request(x, () => a.request(y, { wait: '30s' }, () => {}));
+      await until('it waits', async () => (await a.query()).waiting.length > 0);
+      expect((await b.explain(x)).blocking).toEqual([expect.stringMatching(`"${x}" is held by .* waits for "${y}"`)]);
+      await lock.release();
+      await nested;
+    });
+
+    test('history tells who held what, and how it ended', async () => {
+      const name = fresh();
+      const locks = ours();
+      await locks.request(name, () => {});
+      const lock = await locks.acquire(name);
+      await locks.break(name, { reason: 'by hand' });
+      const past = await locks.history({ name });
+      expect(past).toMatchObject([
+        { outcome: 'broken', reason: 'by hand', token: lock.token },
+        { outcome: 'released', reason: undefined },
+      ]);
+      expect(await locks.history({ name, limit: 1 })).toHaveLength(1);
+      // Past the next power of ten.
+      for (let i = 0; i < 10; i++) await locks.request(name, () => {});
+      const tokens = (await locks.history({ name })).map((each) => each.token);
+      expect(tokens).toEqual(tokens.toSorted((x, y) => (x > y ? -1 : 1)));
+    });
+  });
+
+  describe(`${title}: bad input`, () => {
+    const locks = (): Locks => ours();
+    const cases: [string, () => Promise<unknown>, RegExp][] = [
+      ['an empty name', () => locks().acquire(''), /name.*1 to 255 bytes/],
+      ['a name that is too long', () => locks().acquire('é'.repeat(128)), /1 to 255 bytes/],
+      ['a name with NUL', () => locks().acquire('a\0b'), /without U\+0000/],
+      ['an empty set', () => locks().acquire([]), /empty set/],
+      ['a bad name in a set', () => locks().acquire(['a', '']), /1 to 255 bytes/],
+      ['a lease that is too short', () => locks().acquire('a', { lease: '99ms' }), /lease.*from 100ms to 1d/],
+      ['a lease that is too long', () => locks().acquire('a', { lease: '25h' }), /lease.*from 100ms to 1d/],
+      ['a lease of one heartbeat', () => locks().acquire('a', { lease: '1s', heartbeat: '600ms' }), /two heartbeats/],
+      ['an unknown option', () => locks().acquire('a', JSON.parse('{"leas":1}')), /did you mean "lease"/],
+      ['a negative wait', () => locks().acquire('a', { wait: -1 }), /wait/],
+      ['a wait where none is', () => locks().tryAcquire('a', JSON.parse('{"wait":"5s"}')), /never waits/],
+      ['ifAvailable', () => locks().acquire('a', JSON.parse('{"wait":"5s","ifAvailable":true}')), /tryAcquire|wait: 0/],
+      [
+        'a mode of a semaphore',
+        () => locks().semaphore('a', { permits: 2 }).acquire(JSON.parse('{"mode":"shared"}')),
+        /mode/,
+      ],
+      ['no permits', async () => locks().semaphore('a', { permits: 0 }), /permits/],
+      ['no function', () => locks().request('a', JSON.parse('{}')), /function/],
+      ['no reason', () => locks().break('a', { reason: '' }), /reason/],
+      ['a period that is no duration', () => locks().oncePer('a', 'daily', () => {}), /period.*duration/],
+      ['no engine', async () => createLocks(JSON.parse('{}')), /takes an engine/],
+    ];
+    test.each(cases)('%s is refused with what to do', async (_, call, words) => {
+      const error: unknown = await call().catch((reason: unknown) => reason);
+      expect(String(error)).toMatch(words);
+      expect(error).toMatchObject({ code: expect.stringMatching('invalid_input|not_supported') });
+    });
+
+    test('what is refused names its field', async () => {
+      const refused = locks().acquire('a', { lease: 5 });
+      await expect(refused).rejects.toBeInstanceOf(InvalidInput);
+      await expect(locks().acquire('a', { lease: 5 })).rejects.toMatchObject({ field: 'lease' });
+    });
+  });
+
+  afterEach(async () => {
+    // Each test looks at all that is held, so each has to leave nothing behind.
+    const { held } = await createLocks(world().engine()).query();
+    for (const { name } of held) await createLocks(world().engine()).break(name, { reason: 'the test is over' });
+  });
+}

@@ -1,0 +1,594 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { LockClient } from '../../src/lock/client.ts';
+import { createLocks, type Locks, type LocksOptions } from '../../src/lock/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { type Proxy, startProxy } from '../support/proxy.ts';
+import { hasRead, PROTECTED, startParty } from './party.ts';
+
+let database: FreshDatabase;
+let client: pg.Client;
+let names = 0;
+const fresh = (): string => `fault-${(names += 1)}`;
+const quiet = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  await client.query(PROTECTED);
+});
+
+afterAll(() => client.end());
+
+function engineOn(url: string, options: PostgresOptions = {}): PostgresEngine {
+  const engine = postgres(url, { stopTimeoutMs: 300, logger: quiet, ...options });
+  onTestFinished(() => engine.stop());
+  return engine;
+}
+
+function locksOn(engine: PostgresEngine, options: LocksOptions = {}): Locks {
+  return createLocks(engine, { waiterLease: '2s', ...options });
+}
+
+const ours = (options: PostgresOptions = {}): Locks => locksOn(engineOn(database.url, options));
+
+async function proxied(): Promise<Proxy> {
+  const proxy = await startProxy(database.url);
+  onTestFinished(() => proxy.stop());
+  return proxy;
+}
+
+async function rowsOf(table: string, name: string): Promise<number> {
+  // A slot that is free stays.
+  const isHeld = table === 'lock_grant' ? 'token is not null' : 'true';
+  const count = `select count(*)::int as n from pawl.${table} where name = $1 and ${isHeld}`;
+  return (await client.query(count, [name])).rows[0].n;
+}
+
+describe('processes that die or stand still', () => {
+  test('the lock of a killed holder is had within its lease, by a waiter and by one that only tries', async () => {
+    const [name, other] = [fresh(), fresh()];
+    const locks = ours();
+    const party = await startParty(database.url);
+    await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
+    await party.ask({ do: 'acquire', name: other, options: { lease: 1000 } });
+    const start = performance.now();
+    await party.child.kill();
+    const trying = until('the lock is free', () => locks.tryAcquire(other));
+    await locks.acquire(name, { wait: '30s' });
+    // The lease, and a look.
+    expect(performance.now() - start).toBeLessThan(3000);
+    await trying;
+    expect(performance.now() - start).toBeLessThan(3000);
+    expect(await locks.history({ name })).toMatchObject([{ outcome: 'expired', pid: party.child.pid }]);
+  });
+
+  test('a killed waiter at the front stops the queue no longer than its own lease', async () => {
+    const name = fresh();
+    const locks = ours();
+    const lock = await locks.acquire(name);
+    const party = await startParty(database.url);
+    void party.ask({ do: 'acquire', name });
+    await until('it waits', () => rowsOf('lock_waiter', name));
+    const next = locks.acquire(name, { wait: '30s' });
+    await until('both wait', async () => (await rowsOf('lock_waiter', name)) === 2);
+    await party.child.kill();
+    const start = performance.now();
+    await lock.release();
+    await next;
+    // The place's lease of a second, and a look.
+    expect(performance.now() - start).toBeLessThan(3000);
+  });
+
+  test('a paused waiter that is handed the lock does not believe in it past its place', async () => {
+    const name = fresh();
+    const locks = ours();
+    const lock = await locks.acquire(name);
+    const party = await startParty(database.url);
+    const late = party.ask({ do: 'acquire', name });
+    await until('it waits', () => rowsOf('lock_waiter', name));
+    party.child.pause();
+    await lock.release();
+    // It has the lock, by the database; nobody told it, and it cannot renew it.
+    expect((await locks.explain(name)).holders).toMatchObject([{ pid: party.child.pid }]);
+    const next = await locks.acquire(name, { wait: '30s' });
+    party.child.resume();
+    const waits = async (): Promise<boolean> => (await rowsOf('lock_waiter', name)) === 1;
+    await until('it has taken a new place', waits);
+    expect((await locks.explain(name)).holders.map((holder) => holder.token)).toEqual([next.token]);
+    await next.release();
+    expect(BigInt(String((await late)['token']))).toBeGreaterThan(next.token);
+    expect((await locks.history({ name })).map(({ outcome }) => outcome)).toEqual(['released', 'expired', 'released']);
+  });
+
+  test('a lock without a lease outlives its killed holder', async () => {
+    const name = fresh();
+    const locks = ours();
+    const party = await startParty(database.url);
+    await party.ask({ do: 'acquire', name, options: { lease: 'Infinity' } });
+    await party.child.kill();
+    await sleep(300);
+    expect(await locks.tryAcquire(name)).toBeUndefined();
+    expect((await locks.explain(name)).holders).toMatchObject([{ pid: party.child.pid }]);
+    await locks.break(name, { reason: 'looked at what it left' });
+    expect(await locks.tryAcquire(name)).toBeDefined();
+  });
+
+  test('a paused holder learns its loss, revives nothing, and what it writes late is refused', async () => {
+    const name = fresh();
+    const locks = ours();
+    const party = await startParty(database.url);
+    await party.ask({ do: 'acquire', name, options: { lease: 2000 } });
+    expect(await party.ask({ do: 'write', name })).toMatchObject({ value: 1 });
+    const late = party.ask({ do: 'write', name, ms: 1000 });
+    const refused = expect(late).rejects.toMatchObject({
+      name: expect.stringMatching('LeaseLost|SerializationFailed'),
+    });
+    await until('it has read, and not written yet', () => hasRead(client));
+    party.child.pause();
+    const next = await locks.acquire(name, { wait: '30s' });
+    party.child.resume();
+    await refused;
+    await party.event((event) => event['event'] === 'lost' && event['name'] === name);
+    expect(await party.ask({ do: 'state', name })).toMatchObject({ isHeld: false });
+    await expect(party.ask({ do: 'release', name })).rejects.toMatchObject({ name: 'LeaseLost' });
+    const { rows } = await client.query('select value from written where name = $1', [name]);
+    expect(rows).toEqual([{ value: 1 }]);
+    expect((await locks.explain(name)).holders.map((holder) => holder.token)).toEqual([next.token]);
+    await next.release();
+    expect(await rowsOf('lock_grant', name)).toBe(0);
+  });
+
+  test('a blocked event loop is told as the reason', async () => {
+    const name = fresh();
+    const party = await startParty(database.url);
+    await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
+    await party.ask({ do: 'block', name, ms: 2500 });
+    expect(await party.event((event) => event['event'] === 'lost')).toMatchObject({ reason: 'blocked' });
+  });
+
+  test('a killed holder of several leaves none of them, and a killed taker of a set nothing half', async () => {
+    const [x, y] = [fresh(), fresh()];
+    const locks = ours();
+    const party = await startParty(database.url);
+    await party.ask({ do: 'acquire', name: [x, y], options: { lease: 1000 } });
+    await party.child.kill();
+    const set = await locks.acquire([y, x], { wait: '30s' });
+    const taker = await startParty(database.url);
+    void taker.ask({ do: 'acquire', name: [x, y], options: { lease: 1000 } });
+    await until('it waits', () => rowsOf('lock_waiter', x));
+    await taker.child.kill();
+    await set.release();
+    await until('its place is given up', async () => (await locks.tryAcquire([x, y])) !== undefined);
+  });
+
+  test('the permits of killed holders come back', async () => {
+    const name = fresh();
+    const semaphore = ours().semaphore(name, { permits: 2 });
+    const party = await startParty(database.url);
+    await party.ask({ do: 'acquire', name, permits: 2, options: { lease: 1000 } });
+    const kept = await semaphore.acquire();
+    await party.child.kill();
+    const second = await semaphore.acquire({ wait: '30s' });
+    expect(await semaphore.tryAcquire()).toBeUndefined();
+    await Promise.all([kept.release(), second.release()]);
+  });
+});
+
+describe('clocks', () => {
+  test.each([
+    ['ten minutes ahead', { skewMs: 600_000 }],
+    ['ten minutes behind', { skewMs: -600_000 }],
+    ['a tenth too fast', { rate: 1.1 }],
+  ])('a client clock that is %s changes nothing', async (_, settings) => {
+    const name = fresh();
+    const locks = ours();
+    const party = await startParty(database.url, settings);
+    await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
+    const end = performance.now() + 2500;
+    while (performance.now() < end) {
+      expect(await locks.tryAcquire(name)).toBeUndefined();
+      await sleep(20);
+    }
+    expect(await party.ask({ do: 'state', name })).toMatchObject({ isHeld: true });
+    const mine = fresh();
+    const lock = await locks.acquire(mine, { lease: '1s' });
+    for (let i = 0; i < 15; i++) {
+      expect((await party.ask({ do: 'tryAcquire', name: mine }))['token']).toBeUndefined();
+      await sleep(100);
+    }
+    await lock.release();
+    const counts = await Promise.all([
+      party.ask({ do: 'oncePer', name: `${name}-period`, ms: 60_000 }),
+      locks.oncePer(`${name}-period`, '1m', () => sleep(20)),
+    ]);
+    expect(counts.filter((each) => each['ran' as keyof typeof each])).toHaveLength(1);
+  });
+
+  test('a wall clock that is set back mid-hold changes nothing; one that is set forward costs the lock, never two holders', async () => {
+    const [back, forth] = [fresh(), fresh()];
+    const locks = ours();
+    const party = await startParty(database.url);
+    for (const name of [back, forth]) await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
+    await party.ask({ do: 'stepClock', ms: -600_000 });
+    const end = performance.now() + 2500;
+    while (performance.now() < end) {
+      expect(await locks.tryAcquire(back)).toBeUndefined();
+      await sleep(50);
+    }
+    expect(await party.ask({ do: 'state', name: back })).toMatchObject({ isHeld: true });
+    await party.ask({ do: 'stepClock', ms: 1_200_000 });
+    // It cannot tell this from a machine that was suspended, so it gives up what may be gone.
+    expect(await party.ask({ do: 'state', name: forth })).toMatchObject({ isHeld: false });
+    await locks.acquire(forth, { wait: '30s' });
+  });
+
+  test('a transaction open for longer than the lease shortens no lease that is taken inside it', async () => {
+    const name = fresh();
+    const engine = engineOn(database.url);
+    const locks = locksOn(engine);
+    await engine.transaction(async (tx) => {
+      await tx.query(statement('test.now', 'select now()'));
+      await sleep(2200);
+      const lock = await locks.acquire(name, { lease: '2s' });
+      expect((await locks.explain(name)).holders[0]?.leaseLeftMs).toBeGreaterThan(500);
+      await lock.guard(tx);
+      await lock.release();
+    });
+  });
+});
+
+describe('connections', () => {
+  test('an acquire whose answer is lost is recognised as one’s own', async () => {
+    const name = fresh();
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url));
+    await (await locks.acquire(fresh())).release();
+    proxy.loseAnswerTo('lock.take');
+    const taking = locks.acquire(name, { wait: '30s' });
+    await until('it was granted', () => rowsOf('lock_grant', name));
+    proxy.loseAnswerTo('never');
+    const lock = await taking;
+    expect(await rowsOf('lock_grant', name)).toBe(1);
+    expect(lock.remainingMs()).toBeGreaterThan(25_000);
+    await lock.release();
+    expect(await rowsOf('lock_grant', name)).toBe(0);
+  });
+
+  test('so is one of several names', async () => {
+    const names = [fresh(), fresh()];
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url));
+    await (await locks.acquire(fresh())).release();
+    proxy.loseAnswerTo('lock.acquire');
+    const taking = locks.acquire(names, { wait: '10s' });
+    for (const name of names) await until('it was granted', () => rowsOf('lock_grant', name));
+    proxy.loseAnswerTo('never');
+    const lock = await taking;
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+    for (const name of names) expect(await rowsOf('lock_grant', name)).toBe(0);
+  });
+
+  test('a place whose answer is lost, and a lock that was handed over to it meanwhile, are found', async () => {
+    const name = fresh();
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url, { listen: false }));
+    const kept = await ours().acquire(name);
+    proxy.loseAnswerTo('lock.');
+    const taking = locks.acquire(name, { wait: '30s' });
+    await until('it waits', () => rowsOf('lock_waiter', name));
+    await kept.release();
+    expect((await ours().explain(name)).holders).toMatchObject([{ pid: process.pid }]);
+    proxy.loseAnswerTo('never');
+    const lock = await taking;
+    expect(await rowsOf('lock_grant', name)).toBe(1);
+    // Asked for again, it is renewed for all of its lease.
+    expect(lock.remainingMs()).toBeGreaterThan(25_000);
+    await lock.release();
+  });
+
+  test('a request without waiting whose answer is lost is asked again', async () => {
+    const name = fresh();
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url));
+    proxy.loseAnswerTo('lock.take');
+    void until('it was granted', () => rowsOf('lock_grant', name)).then(() => proxy.loseAnswerTo('never'));
+    const lock = await locks.tryAcquire(name);
+    await lock?.release();
+    expect(await rowsOf('lock_grant', name)).toBe(0);
+    // The first try and the repetitions are different statements.
+    proxy.loseAnswerTo('lock.');
+    await expect(locks.tryAcquire(name)).rejects.toMatchObject({ code: 'connection_failed' });
+    proxy.loseAnswerTo('never');
+    // What nobody was told of is cleaned up.
+    await until('nothing is left', async () => (await rowsOf('lock_grant', name)) === 0);
+  });
+
+  test('a heartbeat whose answer is lost does not lose the lock', async () => {
+    const name = fresh();
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url));
+    const lock = await locks.acquire(name, { lease: '2s' });
+    proxy.loseAnswerTo('lock.beat');
+    const { accepted } = proxy;
+    await until('a beat was lost', () => proxy.accepted > accepted);
+    proxy.loseAnswerTo('never');
+    await sleep(2500);
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+  });
+
+  test('a release whose answer is lost is one', async () => {
+    const name = fresh();
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url));
+    const lock = await locks.acquire(name);
+    proxy.loseAnswerTo('lock.free');
+    const releasing = lock.release();
+    await until('it is released', async () => (await rowsOf('lock_grant', name)) === 0);
+    proxy.loseAnswerTo('never');
+    await releasing;
+  });
+
+  test('a holder that is cut off is told in time, and why', async () => {
+    const name = fresh();
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url, { connectTimeoutMs: 1000 }));
+    const lock = await locks.acquire(name, { lease: '1500ms' });
+    const start = performance.now();
+    proxy.refuse();
+    await until('it knows', () => lock.signal.aborted);
+    // The lease; the rest is the look every 20 ms, on a machine that may be busy.
+    expect(performance.now() - start).toBeLessThan(2000);
+    expect(lock.signal.reason).toMatchObject({ reason: 'unreachable' });
+    proxy.accept();
+  });
+
+  test('connections that swallow everything are left to themselves: neither renewal nor waiting hangs on them', async () => {
+    const [name, other] = [fresh(), fresh()];
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url, { max: 2, connectTimeoutMs: 1000 }));
+    const lock = await locks.acquire(name, { lease: '3s' });
+    const kept = await ours().acquire(other);
+    const outcome = locks.acquire(other, { wait: '4s' }).catch((error: unknown) => error);
+    await until('it waits', () => rowsOf('lock_waiter', other));
+    const start = performance.now();
+    proxy.stall();
+    expect(await outcome).toMatchObject({ code: 'lock_timeout' });
+    expect(performance.now() - start).toBeLessThan(7000);
+    expect(lock.isHeld).toBe(true);
+    await kept.release();
+    await lock.release();
+    await until('nothing is left', async () => (await rowsOf('lock_waiter', other)) === 0);
+  });
+
+  test('killed database connections neither lose a lock nor leave one behind', async () => {
+    const [name, other] = [fresh(), fresh()];
+    const engine = engineOn(database.url, { applicationName: name });
+    const locks = locksOn(engine);
+    const lock = await locks.acquire(name, { lease: '2s' });
+    const kept = await ours().acquire(other);
+    const waiting = locks.acquire(other, { wait: '30s' });
+    for (let i = 0; i < 24; i++) {
+      await client.query('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', [name]);
+      await sleep(100);
+    }
+    lock.assertHeld();
+    await kept.release();
+    const got = await waiting;
+    await got.release();
+    await lock.release();
+    expect((await rowsOf('lock_grant', name)) + (await rowsOf('lock_grant', other))).toBe(0);
+    expect(await rowsOf('lock_waiter', other)).toBe(0);
+  });
+
+  test('busy handlers starve neither the renewal nor the lock they wait for', async () => {
+    const name = fresh();
+    const engine = engineOn(database.url, { max: 1 });
+    const locks = locksOn(engine);
+    const lock = await locks.acquire(name, { lease: '1s' });
+    await engine.transaction(async () => {
+      await sleep(2200);
+      expect(lock.isHeld).toBe(true);
+      await locks.request(fresh(), { wait: '20s' }, () => {});
+      await lock.release();
+    });
+  });
+
+  test('a listening connection that is killed again and again only delays', async () => {
+    const name = fresh();
+    const [a, b] = [ours(), ours({ applicationName: name })];
+    for (let i = 0; i < 3; i++) {
+      const lock = await a.acquire(name);
+      const waiting = b.acquire(name, { wait: '30s' });
+      await until('it waits', () => rowsOf('lock_waiter', name));
+      const listening = `select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1 and query ilike 'listen%'`;
+      await client.query(listening, [name]);
+      const start = performance.now();
+      await lock.release();
+      await (await waiting).release();
+      // A poll, and what is on its way.
+      expect(performance.now() - start).toBeLessThan(4000);
+    }
+  });
+
+  test('a heartbeat is not delayed by the open transaction of a guard, and a release does not wait for it', async () => {
+    const name = fresh();
+    const engine = engineOn(database.url);
+    const locks = locksOn(engine);
+    const others = ours();
+    const lock = await locks.acquire(name, { lease: '1s' });
+    let isCommitted = false;
+    const waiting = others.acquire(name, { wait: '30s' }).then(async (next) => {
+      // What the guard covers is committed before the next holder begins.
+      expect(isCommitted).toBe(true);
+      await next.release();
+    });
+    await engine.transaction(async (tx) => {
+      await lock.guard(tx);
+      await sleep(2200);
+      lock.assertHeld();
+      expect((await others.explain(name)).guardedBy).toHaveLength(1);
+      await lock.release();
+      await expect(lock.guard(tx)).rejects.toMatchObject({ code: 'lease_lost' });
+      expect(await others.tryAcquire(name)).toBeUndefined();
+      await sleep(100);
+      isCommitted = true;
+    });
+    await waiting;
+    expect(await rowsOf('lock_grant', name)).toBe(0);
+  });
+
+  test.each(['repeatable read', 'serializable'] as const)(
+    'a guard holds in a transaction of %s, and refuses a snapshot older than the lock',
+    async (isolation) => {
+      const name = fresh();
+      const engine = engineOn(database.url);
+      const locks = locksOn(engine);
+      const look = statement('test.look', 'select 1');
+      const lock = await locks.acquire(name, { lease: '1s' });
+      await engine.transaction(
+        async (tx) => {
+          await tx.query(look);
+          await sleep(1500);
+          await lock.guard(tx);
+        },
+        { isolation },
+      );
+      await lock.release();
+      const stale = engine.transaction(
+        async (tx) => {
+          await tx.query(look);
+          await using later = await locks.acquire(name);
+          await later.guard(tx);
+        },
+        { isolation },
+      );
+      await expect(stale).rejects.toMatchObject({ code: 'lease_lost' });
+    },
+  );
+
+  test('a release that is called beside a guard comes after it: nobody is granted the lock until its transaction ends', async () => {
+    const engine = engineOn(database.url);
+    const locks = locksOn(engine);
+    const others = ours();
+    for (let round = 0; round < 20; round++) {
+      const name = fresh();
+      const lock = await locks.acquire(name);
+      await engine.transaction(async (tx) => {
+        const guarded = lock.guard(tx);
+        await Promise.all([guarded, lock.release()]);
+        expect(await others.tryAcquire(name)).toBeUndefined();
+      });
+      await (await others.acquire(name, { wait: '30s' })).release();
+    }
+  });
+
+  test('a guard needs an open transaction', async () => {
+    const engine = engineOn(database.url);
+    await using lock = await locksOn(engine).acquire(fresh());
+    await expect(lock.guard(client)).rejects.toMatchObject({ code: 'invalid_input', field: 'tx' });
+    await expect(lock.guard(undefined)).rejects.toMatchObject({ code: 'invalid_input' });
+    await client.query('begin');
+    await lock.guard(client);
+    await client.query('rollback');
+  });
+
+  test('a thousand locks of a process are renewed by one statement per interval', async () => {
+    const engine = engineOn(database.url);
+    const locks = locksOn(engine);
+    const names = Array.from({ length: 1000 }, () => fresh());
+    const held = await Promise.all(names.map((name) => locks.acquire(name, { lease: '6s' })));
+    const set = await locks.acquire([fresh(), fresh()], { lease: '6s' });
+    let beats = 0;
+    const { store } = LockClient.of(engine);
+    const beat = store.beat.bind(store);
+    store.beat = (which, options) => {
+      beats += 1;
+      return beat(which, options);
+    };
+    await sleep(7200);
+    expect(beats).toBeGreaterThanOrEqual(2);
+    expect(beats).toBeLessThanOrEqual(5);
+    for (const lock of [...held, set]) lock.assertHeld();
+    await locks.stop();
+  }, 60_000);
+
+  test('what nobody asks for any more is swept away', async () => {
+    const name = fresh();
+    const locks = ours();
+    await locks.request(name, () => {});
+    const party = await startParty(database.url);
+    await party.ask({ do: 'acquire', name: `${name}-dead`, options: { lease: 1000 } });
+    await party.child.kill();
+    await client.query(`update pawl.lock_grant set expires_at = expires_at - interval '2 minutes' where name = $1`, [
+      `${name}-dead`,
+    ]);
+    await client.query(`select pawl.lock_sweep('1 hour')`);
+    expect(await rowsOf('lock_grant', `${name}-dead`)).toBe(0);
+    expect(await rowsOf('lock_past', `${name}-dead`)).toBe(1);
+    await client.query(`select pawl.lock_sweep('0')`);
+    expect(await rowsOf('lock_past', name)).toBe(0);
+    const before = await locks.acquire(name);
+    await before.release();
+    await client.query(`update pawl.lock_grant set granted_at = granted_at - interval '2 hours' where name = $1`, [
+      name,
+    ]);
+    await client.query(`select pawl.lock_sweep('1 hour')`);
+    expect((await client.query('select from pawl.lock_grant where name = $1', [name])).rowCount).toBe(0);
+    const after = await locks.acquire(name);
+    expect(after.token).toBeGreaterThan(before.token);
+    await after.release();
+  });
+
+  test('a tiny lock_timeout of the database only delays, and leaks nothing', async () => {
+    const name = fresh();
+    const url = new URL(database.url);
+    url.searchParams.set('options', '-c lock_timeout=1ms');
+    const engines = [1, 2].map(() => engineOn(url.href, { max: 2 }));
+    const parties = engines.map((engine) => locksOn(engine));
+    let count = 0;
+    const add = async (locks: Locks): Promise<void> => {
+      for (let i = 0; i < 20; i++) {
+        await locks.request(name, { wait: '20s' }, async () => {
+          const read = count;
+          await sleep(0);
+          count = read + 1;
+        });
+      }
+    };
+    await Promise.all([...parties, ...parties].map(add));
+    expect(count).toBe(80);
+    expect((await rowsOf('lock_grant', name)) + (await rowsOf('lock_waiter', name))).toBe(0);
+  });
+
+  test.each(['repeatable read', 'serializable'])('%s as the default changes nothing', async (isolation) => {
+    const name = fresh();
+    const url = new URL(database.url);
+    url.searchParams.set('options', `-c default_transaction_isolation=${isolation.replace(' ', '\\ ')}`);
+    const parties = [1, 2, 3].map(() => locksOn(engineOn(url.href, { max: 3 })));
+    let count = 0;
+    const add = async (locks: Locks): Promise<void> => {
+      for (let i = 0; i < 10; i++) {
+        await locks.request([`${name} '"\\`, name], { wait: '30s', lease: '3s' }, async (lock) => {
+          const read = count;
+          await sleep(1);
+          lock.assertHeld();
+          count = read + 1;
+        });
+      }
+    };
+    await Promise.all(parties.map(add));
+    expect(count).toBe(30);
+    const lock = await parties[0]?.acquire(name, { lease: '1500ms' });
+    await sleep(2500);
+    expect(lock?.isHeld).toBe(true);
+    await lock?.release();
+    expect((await rowsOf('lock_grant', name)) + (await rowsOf('lock_waiter', name))).toBe(0);
+  });
+});

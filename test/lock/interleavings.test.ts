@@ -1,0 +1,108 @@
+import pg from 'pg';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { createLocks, type Locks } from '../../src/lock/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+
+let database: FreshDatabase;
+let client: pg.Client;
+/** Within a transaction pg_stat_activity stands still. */
+let monitor: pg.Client;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  client = new pg.Client({ connectionString: database.url });
+  monitor = new pg.Client({ connectionString: database.url });
+  await Promise.all([client.connect(), monitor.connect()]);
+});
+
+afterAll(() => Promise.all([client.end(), monitor.end()]));
+
+function ours(): Locks {
+  const engine = postgres(database.url, { stopTimeoutMs: 300 });
+  onTestFinished(() => engine.stop());
+  return createLocks(engine);
+}
+
+const NONCE = '00000000-0000-4000-8000-00000000000';
+
+/** A statement stopped between its work and its commit. */
+async function open(sql: string, values: unknown[]): Promise<void> {
+  await client.query('begin');
+  await client.query(sql, values);
+}
+
+/** Sessions that wait for the latch of a name. */
+async function latched(): Promise<number> {
+  const { rows } = await monitor.query(
+    `select count(*)::int as n from pg_stat_activity
+     where datname = current_database() and wait_event_type = 'Lock' and wait_event = 'advisory'`,
+  );
+  return rows[0].n;
+}
+
+test('a place that is not committed yet is not overtaken: tickets come in the order of commits', async () => {
+  const [a, b] = [ours(), ours()];
+  const held = await a.acquire('order');
+  await open(`select pawl.lock_take('', 'order', $1, 30000, 'p', 'h', 1, 20000)`, [`${NONCE}1`]);
+  const waiting = b.acquire('order', { wait: '30s' });
+  await until('it waits for the latch', async () => (await latched()) === 1);
+  await client.query('commit');
+  await until('both wait', async () => (await a.query()).waiting.length === 2);
+  expect((await a.query()).waiting.map(({ host, ticket }) => [host, ticket])).toMatchObject([
+    ['h', 1n],
+    [expect.any(String), 2n],
+  ]);
+  await held.release();
+  // It goes to the first one, whose process is not there to use it.
+  expect((await a.explain('order')).holders).toMatchObject([{ host: 'h' }]);
+  await a.break('order', { reason: 'the test goes on' });
+  await (await waiting).release();
+});
+
+test('a grant that is not committed yet is seen by whoever comes next', async () => {
+  const locks = ours();
+  await open(`select pawl.lock_take('', 'grant', $1, 30000, 'p', 'h', 1, null)`, [`${NONCE}2`]);
+  const trying = locks.tryAcquire('grant');
+  await until('it waits for the latch', async () => (await latched()) === 1);
+  await client.query('commit');
+  expect(await trying).toBeUndefined();
+});
+
+test('a release that is rolled back hands nothing over', async () => {
+  const [a, b] = [ours(), ours()];
+  const held = await a.acquire('undone');
+  const waiting = b.acquire('undone', { wait: '30s' });
+  await until('it waits', async () => (await a.query()).waiting.some(({ name }) => name === 'undone'));
+  await open(`select pawl.lock_free('', 'undone', $1, 'p')`, [String(held.token)]);
+  await client.query('rollback');
+  expect((await a.explain('undone')).holders).toMatchObject([{ token: held.token }]);
+  await held.release();
+  expect((await waiting).token).toBeGreaterThan(held.token);
+});
+
+test('a lock is not evicted while a heartbeat that came in time is under way', async () => {
+  const locks = ours();
+  const { rows } = await client.query(`select pawl.lock_take('', 'beaten', $1, 1000, 'p', 'h', 1, null) as token`, [
+    `${NONCE}3`,
+  ]);
+  await open(`select * from pawl.lock_beat(array[''], array['beaten'], array[$1]::bigint[])`, [rows[0].token]);
+  // By what is committed, the lease runs out meanwhile.
+  await new Promise((resolve) => setTimeout(resolve, 1100));
+  expect(await locks.tryAcquire('beaten')).toBeUndefined();
+  await client.query('commit');
+  expect((await client.query(`select token::text from pawl.lock_grant where name = 'beaten'`)).rows).toEqual([
+    { token: rows[0].token },
+  ]);
+  await locks.acquire('beaten', { wait: '30s' });
+});
+
+test('a heartbeat that comes after the lease renews nothing', async () => {
+  const { rows } = await client.query(`select pawl.lock_take('', 'late', $1, 100, 'p', 'h', 1, null) as token`, [
+    `${NONCE}4`,
+  ]);
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  const beat = `select * from pawl.lock_beat(array[''], array['late'], array[$1]::bigint[])`;
+  expect((await client.query(beat, [rows[0].token])).rows).toEqual([]);
+});

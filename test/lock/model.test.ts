@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import { explore, type OursOptions, ourProtocol, publishedDesign } from './model.ts';
+
+const MOST = 2_000_000;
+
+test('the published ticket design has two holders, without any failure', () => {
+  const { fault } = explore(publishedDesign(2), MOST);
+  expect(fault?.what).toBe('two hold it');
+  expect(fault?.trace).toEqual([
+    'start',
+    '0 takes ticket 1',
+    '1 takes ticket 2',
+    '1 puts row 2',
+    '1 sees itself first',
+    '0 puts row 1',
+    '0 sees itself first',
+  ]);
+});
+
+const QUIET: OursOptions = { clients: 3, crashes: 0, isSuspicious: false, losesAnswers: false };
+
+test.each<[string, OursOptions]>([
+  ['three clients, without a failure', QUIET],
+  ['three clients, of which two may die anywhere', { ...QUIET, crashes: 2 }],
+  ['answers that are lost anywhere, and a death', { ...QUIET, clients: 2, losesAnswers: true, crashes: 1 }],
+  ['three clients, the living taken for dead, and a death', { ...QUIET, isSuspicious: true, crashes: 1 }],
+  ['all of it at once', { clients: 2, isSuspicious: true, losesAnswers: true, crashes: 1 }],
+])(
+  'ours never has two holders, reuses no token, and never stands still: %s',
+  (_, options) => {
+    const { fault, stuck, states } = explore(ourProtocol(options), MOST);
+    expect(fault).toBeUndefined();
+    // Those who were taken for dead too often give up in the model; then nobody is to blame.
+    if (!options.isSuspicious) expect(stuck).toBeUndefined();
+    expect(states).toBeGreaterThan(100);
+  },
+  600_000,
+);
+
+test('a planted fault is found: a grant that asks neither whose turn it is nor what was decided', () => {
+  const planted = 'a grant asks neither whose turn it is nor what was decided';
+  const { fault } = explore(ourProtocol({ ...QUIET, planted }), MOST);
+  expect(fault?.what).toBe('two believe that they hold it');
+});

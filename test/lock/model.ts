@@ -1,0 +1,402 @@
+// A small explorer of protocols: every order in which a few clients can take their steps, each step one request to the
+// database, crashes and lost answers anywhere. Steps of ours decide by the very functions of the library.
+import {
+  EMPTY,
+  granted,
+  type Head,
+  type HeadHolder,
+  isSameState,
+  passed,
+  standingOf,
+} from '../../src/lock/dynamodb/head.ts';
+
+/** What may happen next, and what is then. */
+export interface Step<S> {
+  readonly what: string;
+  readonly state: S;
+}
+
+export interface Protocol<S> {
+  readonly start: S;
+  steps(state: S): readonly Step<S>[];
+  /** What is wrong with a state; undefined when nothing is. */
+  fault(state: S): string | undefined;
+  /** Whether everybody who lives has got what he wanted. */
+  isOver(state: S): boolean;
+}
+
+export interface Explored {
+  readonly states: number;
+  /** The first fault met, with the shortest way there. */
+  readonly fault: { readonly what: string; readonly trace: readonly string[] } | undefined;
+  /** A way to a state from which nobody gets any further. */
+  readonly stuck: readonly string[] | undefined;
+}
+
+/** Goes through all states, nearest first. @throws Error  when there are more than `most` */
+export function explore<S>(protocol: Protocol<S>, most: number): Explored {
+  const from = new Map<string, { readonly before: string | undefined; readonly what: string }>();
+  const into = new Map<string, string[]>();
+  const over: string[] = [];
+  const first = JSON.stringify(protocol.start);
+  const queue = [first];
+  from.set(first, { before: undefined, what: 'start' });
+  for (const key of queue) {
+    if (queue.length > most) throw new Error(`more than ${most} states`);
+    const state: S = JSON.parse(key);
+    const fault = protocol.fault(state);
+    if (fault !== undefined) {
+      return { states: queue.length, fault: { what: fault, trace: traceTo(from, key) }, stuck: undefined };
+    }
+    if (protocol.isOver(state)) over.push(key);
+    for (const step of protocol.steps(state)) {
+      const next = JSON.stringify(step.state);
+      if (next === key) continue;
+      into.set(next, [...(into.get(next) ?? []), key]);
+      if (from.has(next)) continue;
+      from.set(next, { before: key, what: step.what });
+      queue.push(next);
+    }
+  }
+  const lucky = new Set(over);
+  for (const key of lucky) for (const before of into.get(key) ?? []) lucky.add(before);
+  const stuck = queue.find((key) => !lucky.has(key));
+  return { states: queue.length, fault: undefined, stuck: stuck === undefined ? undefined : traceTo(from, stuck) };
+}
+
+function traceTo(from: ReadonlyMap<string, { before: string | undefined; what: string }>, key: string): string[] {
+  const trace: string[] = [];
+  for (let at: string | undefined = key; at !== undefined; at = from.get(at)?.before)
+    trace.unshift(from.get(at)?.what ?? '');
+  return trace;
+}
+
+/** The published design: a counter, a row for each ticket, and whoever has the lowest row holds. */
+interface Published {
+  readonly counter: number;
+  readonly rows: readonly number[];
+  readonly clients: readonly { readonly at: 'begin' | 'ticket' | 'row' | 'holds' | 'done'; readonly ticket: number }[];
+}
+
+export function publishedDesign(clients: number): Protocol<Published> {
+  const change = (state: Published, index: number, client: Published['clients'][number]): Published['clients'] =>
+    state.clients.with(index, client);
+  return {
+    start: { counter: 0, rows: [], clients: Array.from({ length: clients }, () => ({ at: 'begin', ticket: 0 })) },
+    steps: (state) =>
+      state.clients.flatMap((client, index): Step<Published>[] => {
+        const { ticket } = client;
+        switch (client.at) {
+          case 'begin': {
+            const counter = state.counter + 1;
+            const next = change(state, index, { at: 'ticket', ticket: counter });
+            return [{ what: `${index} takes ticket ${counter}`, state: { ...state, counter, clients: next } }];
+          }
+          case 'ticket': {
+            const rows = [...state.rows, ticket].sort((a, b) => a - b);
+            const next = change(state, index, { at: 'row', ticket });
+            return [{ what: `${index} puts row ${ticket}`, state: { ...state, rows, clients: next } }];
+          }
+          case 'row':
+            if (state.rows[0] !== ticket) return [];
+            return [
+              {
+                what: `${index} sees itself first`,
+                state: { ...state, clients: change(state, index, { at: 'holds', ticket }) },
+              },
+            ];
+          case 'holds': {
+            const rows = state.rows.filter((each) => each !== ticket);
+            const next = change(state, index, { at: 'done', ticket });
+            return [{ what: `${index} deletes row ${ticket}`, state: { ...state, rows, clients: next } }];
+          }
+          case 'done':
+            return [];
+        }
+      }),
+    fault: ({ clients: all }) => (all.filter((client) => client.at === 'holds').length > 1 ? 'two hold it' : undefined),
+    isOver: ({ clients: all }) => all.every((client) => client.at === 'done'),
+  };
+}
+
+/** What a client of ours is about to do. */
+type At = 'begin' | 'ticket' | 'row' | 'look' | 'decide' | 'holds' | 'release' | 'done';
+
+interface Client {
+  readonly at: At;
+  readonly ticket: number;
+  /** Of its grant: a token as text, since states are JSON. */
+  readonly token: string;
+  readonly seen: Plain | undefined;
+  readonly isDead: boolean;
+  readonly hasBeaten: boolean;
+  /** How often it took a ticket: bounded, or the states would never end. */
+  readonly tries: number;
+}
+
+/** A head as JSON can hold it. */
+type Plain = Omit<Head, 'fence' | 'holders' | 'past'> & {
+  readonly fence: string;
+  readonly holders: readonly { readonly nonce: string; readonly token: string; readonly beat: string }[];
+};
+
+interface Row {
+  readonly nonce: string;
+  readonly isGone: boolean;
+}
+
+export interface Ours {
+  readonly head: Plain;
+  readonly rows: Readonly<Record<number, Row>>;
+  readonly clients: readonly Client[];
+  /** The greatest token that was ever granted. */
+  readonly lastToken: string;
+  readonly crashes: number;
+  readonly problem?: string;
+}
+
+export interface OursOptions {
+  readonly clients: number;
+  /** How many may crash. */
+  readonly crashes: number;
+  /** Also the living may be taken for dead. */
+  readonly isSuspicious: boolean;
+  /** An answer may be lost after the request was carried out. */
+  readonly losesAnswers: boolean;
+  /** A planted fault, to show that it is found. */
+  readonly planted?: 'a grant asks neither whose turn it is nor what was decided';
+}
+
+const MOST_TRIES = 2;
+
+export function ourProtocol(options: OursOptions): Protocol<Ours> {
+  const client: Client = {
+    at: 'begin',
+    ticket: 0,
+    token: '',
+    seen: undefined,
+    isDead: false,
+    hasBeaten: false,
+    tries: 0,
+  };
+  return {
+    start: {
+      head: toPlain(EMPTY),
+      rows: {},
+      clients: Array.from({ length: options.clients }, () => client),
+      lastToken: '0',
+      crashes: 0,
+    },
+    steps: (state) =>
+      state.clients.flatMap((each, index) =>
+        each.isDead ? [] : [...stepsOf(state, index, options), ...crashOf(state, index, options)],
+      ),
+    fault: (state) => state.problem ?? faultOf(state, options),
+    isOver: ({ clients }) => clients.every((each) => each.isDead || each.at === 'done'),
+  };
+}
+
+/** By the record never two, and, as long as nobody is taken for dead who is not, never two who believe. */
+function faultOf({ head, clients }: Ours, { isSuspicious }: OursOptions): string | undefined {
+  if (head.holders.length > 1) return 'the head has two holders';
+  const believers = clients.filter((each) => !each.isDead && each.at === 'holds');
+  const valid = believers.filter((each) => head.holders.some((holder) => holder.token === each.token));
+  if (valid.length > 1) return 'two hold it';
+  return !isSuspicious && believers.length > 1 ? 'two believe that they hold it' : undefined;
+}
+
+function crashOf(state: Ours, index: number, { crashes }: OursOptions): Step<Ours>[] {
+  if (state.crashes >= crashes || state.clients[index]?.at === 'done') return [];
+  const next = withClient(state, index, { isDead: true });
+  return [{ what: `${index} dies`, state: { ...next, crashes: state.crashes + 1 } }];
+}
+
+function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[] {
+  const me = state.clients[index];
+  if (me === undefined) return [];
+  const head = fromPlain(state.head);
+  const nonce = String(index);
+  /** The request is carried out; its answer comes, or not. */
+  const request = (what: string, done: Ours, answer: Partial<Client>): Step<Ours>[] => [
+    { what: `${index} ${what}`, state: withClient(done, index, answer) },
+    ...(options.losesAnswers ? [{ what: `${index} ${what}, and does not hear of it`, state: done }] : []),
+  ];
+  switch (me.at) {
+    case 'begin': {
+      if (head.holders.some((holder) => holder.nonce === nonce)) return [mine(state, index, head)];
+      const isFree = head.load === 0 && head.next > head.last;
+      if (!isFree) return [{ what: `${index} is refused`, state: withClient(state, index, { at: 'ticket' }) }];
+      const after = granted(head, holderOf(nonce, head.fence + 1n), undefined, new Set(), 0);
+      return request('takes the free lock', record(state, after), { at: 'holds', token: String(after.fence) });
+    }
+    case 'ticket': {
+      if (me.tries >= MOST_TRIES) return [];
+      const isKnown = head.taker === nonce;
+      const after = isKnown ? head : { ...head, last: head.last + 1, taker: nonce };
+      const answer: Partial<Client> = { at: 'row', ticket: after.last, tries: me.tries + 1 };
+      return request(`takes ticket ${after.last}`, { ...state, head: toPlain(after) }, answer);
+    }
+    case 'row': {
+      const row = state.rows[me.ticket];
+      if (row !== undefined && (row.isGone || row.nonce !== nonce)) {
+        const head_ = { ...state.head, taker: undefined };
+        return [
+          { what: `${index} comes too late`, state: withClient({ ...state, head: head_ }, index, { at: 'ticket' }) },
+        ];
+      }
+      const rows = { ...state.rows, [me.ticket]: { nonce, isGone: false } };
+      return request(`puts row ${me.ticket}`, { ...state, rows }, { at: 'look' });
+    }
+    case 'look':
+      return [
+        { what: `${index} looks`, state: withClient(state, index, { at: 'decide', seen: state.head }) },
+        ...passing(state, index, options),
+      ];
+    case 'decide':
+      return decisions(state, index, options);
+    case 'holds': {
+      const isMine = head.holders.some((holder) => holder.nonce === nonce);
+      const beaten = {
+        ...state.head,
+        holders: state.head.holders.map((each) => (each.nonce === nonce ? { ...each, beat: '1' } : each)),
+      };
+      const beat = isMine && !me.hasBeaten ? request('renews', { ...state, head: beaten }, { hasBeaten: true }) : [];
+      return [...beat, { what: `${index} is done`, state: withClient(state, index, { at: 'release' }) }];
+    }
+    case 'release': {
+      const holders = head.holders.filter((holder) => holder.nonce !== nonce);
+      const isMine = holders.length < head.holders.length;
+      const after = isMine ? { ...head, holders, load: 0 } : head;
+      return request('releases', { ...state, head: toPlain(after) }, { at: 'done', seen: undefined });
+    }
+    case 'done':
+      return [];
+  }
+}
+
+/** What it does with what it saw; meanwhile that may be another one. */
+function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>[] {
+  const me = state.clients[index];
+  if (me?.seen === undefined) return [];
+  const seen = fromPlain(me.seen);
+  const nonce = String(index);
+  const again = (what: string): Step<Ours> => ({
+    what: `${index} ${what}`,
+    state: withClient(state, index, { at: 'look', seen: undefined }),
+  });
+  const suspects = seen.holders.filter(({ nonce: other }) => other !== nonce && maySuspect(state, other, options));
+  const found: Step<Ours>[] = [];
+  for (const stale of [new Set<string>(), new Set(suspects.map((holder) => holder.nonce))]) {
+    const isGrabbed = options.planted !== undefined && seen.holders.length === 0;
+    const standing = isGrabbed ? 'free' : standingOf(seen, { nonce, capacity: 1, ticket: me.ticket }, stale);
+    if (standing === 'held') found.push(mine(state, index, seen));
+    else if (standing === 'lost') {
+      const next = withClient({ ...state, head: { ...state.head, taker: undefined } }, index, {
+        at: 'ticket',
+        seen: undefined,
+      });
+      found.push({ what: `${index} has lost its place`, state: next });
+    } else if (standing === 'waits') found.push(again('waits'));
+    else {
+      const head = fromPlain(state.head);
+      const isSame = isSameState(head, seen) || options.planted !== undefined;
+      const isUntouched = [...stale].every((other) => beatOf(head, other) === beatOf(seen, other));
+      if (!isSame || !isUntouched) found.push(again('is refused, as something was decided'));
+      else {
+        const token = head.fence + 1n;
+        // What is written leaves alone what others may write meanwhile: the tickets.
+        const after = {
+          ...granted(seen, holderOf(nonce, token), me.ticket, stale, 0),
+          last: head.last,
+          taker: head.taker,
+        };
+        const done = record(state, after);
+        found.push({
+          what: `${index} is granted token ${token}`,
+          state: withClient(done, index, { at: 'holds', token: String(token), seen: undefined }),
+        });
+        if (options.losesAnswers) {
+          found.push({
+            what: `${index} is granted it, and does not hear of it`,
+            state: withClient(done, index, { at: 'look', seen: undefined }),
+          });
+        }
+      }
+    }
+  }
+  return found;
+}
+
+/** Who stands first, and is dead or taken for dead, is marked and passed over, in one go: each of the two is conditional. */
+function passing(state: Ours, index: number, options: OursOptions): Step<Ours>[] {
+  const { next, last } = state.head;
+  const me = state.clients[index];
+  if (me === undefined || next > last || next >= me.ticket) return [];
+  const row = state.rows[next];
+  const owner = state.clients.findIndex((each) => each.ticket === next && each.at !== 'done');
+  const isDead = row?.isGone || owner < 0 || maySuspect(state, String(owner), options);
+  if (!isDead) return [];
+  const rows = { ...state.rows, [next]: { nonce: row?.nonce ?? '', isGone: true } };
+  const buried = { what: `${index} marks place ${next} as dead`, state: { ...state, rows } };
+  if (!row?.isGone) return [buried];
+  const after = passed(fromPlain(state.head), next + 1);
+  return [{ what: `${index} passes over place ${next}`, state: { ...state, head: toPlain(after) } }];
+}
+
+function maySuspect({ clients }: Ours, nonce: string, { isSuspicious }: OursOptions): boolean {
+  const other = clients[Number(nonce)];
+  return isSuspicious || other === undefined || other.isDead || other.at === 'done';
+}
+
+/** It finds that it holds it: an answer was lost. */
+function mine(state: Ours, index: number, head: Head): Step<Ours> {
+  const token = String(head.holders.find((holder) => holder.nonce === String(index))?.token ?? '');
+  // It renews before it goes on; if it was followed meanwhile, that is refused.
+  const isHeld = state.head.holders.some((holder) => holder.token === token);
+  const next: Partial<Client> = isHeld ? { at: 'holds', token, seen: undefined } : { at: 'look', seen: undefined };
+  return { what: `${index} finds its own`, state: withClient(state, index, next) };
+}
+
+function record(state: Ours, after: Head): Ours {
+  const isRising = after.fence > BigInt(state.lastToken);
+  return {
+    ...state,
+    head: toPlain(after),
+    lastToken: String(after.fence),
+    ...(isRising ? {} : { problem: `token ${after.fence} came after ${state.lastToken}` }),
+  };
+}
+
+function withClient(state: Ours, index: number, changes: Partial<Client>): Ours {
+  const client = state.clients[index];
+  return client === undefined ? state : { ...state, clients: state.clients.with(index, { ...client, ...changes }) };
+}
+
+function beatOf(head: Head, nonce: string): string | undefined {
+  return head.holders.find((holder) => holder.nonce === nonce)?.beat;
+}
+
+function holderOf(nonce: string, token: bigint, beat = ''): HeadHolder {
+  return {
+    nonce,
+    token,
+    capacity: 1,
+    leaseMs: 1,
+    host: '',
+    pid: 0,
+    grantedAt: 0,
+    beatAt: 0,
+    beat,
+    waitsFor: undefined,
+  };
+}
+
+function toPlain({ last, next, fence, load, holders, ranAt, taker }: Head): Plain {
+  const plain = holders.map(({ nonce, token, beat }) => ({ nonce, token: String(token), beat }));
+  return { last, next, fence: String(fence), load, holders: plain, ranAt, taker };
+}
+
+function fromPlain({ fence, holders, ...rest }: Plain): Head {
+  const full = holders.map(({ nonce, token, beat }) => holderOf(nonce, BigInt(token), beat));
+  return { ...rest, ranAt: undefined, taker: rest.taker, fence: BigInt(fence), holders: full, past: [] };
+}

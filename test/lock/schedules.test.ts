@@ -1,0 +1,128 @@
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
+import { freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { type Hold, violations, type Write } from '../support/history.ts';
+import { hasRead, type Party, PROTECTED, startParty } from './party.ts';
+import { type Faults, runSchedule, toWrites } from './schedules.ts';
+
+const SCHEDULES = process.env['PAWL_LONG'] ? 1000 : 12;
+const SEED = Number(process.env['PAWL_SEED'] ?? 7000);
+
+interface Arena {
+  readonly client: pg.Client;
+  readonly parties: readonly Party[];
+  readonly faults: Faults;
+  readonly writes: () => Promise<Write[]>;
+}
+
+/** Three processes on a database of their own. */
+async function openArena(): Promise<Arena> {
+  const { url } = await freshDatabase();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query(PROTECTED);
+  const parties = await Promise.all(
+    [{}, {}, { listen: false }].map((each) => startParty(url, { ...each, waiterMs: 500 })),
+  );
+  const faults: Faults = {
+    breakLock: async (name) => {
+      const { rows } = await client.query(`select token from pawl.lock_break('', $1, 'by the schedule')`, [name]);
+      return rows.map((row) => String(row.token));
+    },
+    terminate: async () =>
+      void (await client.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+         where datname = current_database() and pid <> pg_backend_pid() and random() < 0.3`,
+      )),
+  };
+  const writes = async (): Promise<Write[]> =>
+    toWrites((await client.query('select seq, name, value, token from written')).rows);
+  return { client, parties, faults, writes };
+}
+
+/** Changes a function as a careless hand would. */
+async function plant(client: pg.Client, signature: string, change: (source: string) => string): Promise<void> {
+  const { rows } = await client.query('select pg_get_functiondef($1::regproc) as source', [signature]);
+  const planted = change(rows[0].source);
+  expect(planted).not.toBe(rows[0].source);
+  await client.query(planted);
+}
+
+async function runUntilFound(arena: Arena, seeds: number): Promise<string[]> {
+  const holds: Hold[] = [];
+  for (let seed = SEED; seed < SEED + seeds; seed++) {
+    holds.push(...(await runSchedule(seed, arena.parties, arena.faults)));
+    const found = violations(holds, await arena.writes());
+    if (found.length > 0) return found;
+  }
+  return [];
+}
+
+test(`${SCHEDULES} random schedules with pauses, breaks and broken connections give right histories`, async () => {
+  const arena = await openArena();
+  const holds: Hold[] = [];
+  for (let seed = SEED; seed < SEED + SCHEDULES; seed++) {
+    const run = await runSchedule(seed, arena.parties, arena.faults);
+    expect(violations(run), `seed ${seed}`).toEqual([]);
+    holds.push(...run);
+  }
+  const writes = await arena.writes();
+  expect(violations(holds, writes)).toEqual([]);
+  // Nothing was checked that did not happen.
+  expect(holds.length).toBeGreaterThan(SCHEDULES * 2);
+  expect(writes.length).toBeGreaterThan(SCHEDULES);
+});
+
+test('a planted bug is found: who holds is not looked at', async () => {
+  const arena = await openArena();
+  await plant(arena.client, 'pawl.lock_take', (source) => source.replace('and g.token is null and g.xmax = 0', ''));
+  expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits 1/);
+});
+
+test('a planted bug is found: an eviction does not ask whether the lease ran out', async () => {
+  const arena = await openArena();
+  await plant(arena.client, 'pawl.lock_acquire', (source) =>
+    source.replace('exit when v_count = 0 or v_first > v_now or', 'exit when v_count = 0 or'),
+  );
+  await plant(arena.client, 'pawl.lock_evict', (source) => source.replace('and g.expires_at <= clock_timestamp()', ''));
+  expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits|was written with token/);
+});
+
+test('a planted bug is found: whoever releases hands the lock to all that wait', async () => {
+  const arena = await openArena();
+  await plant(arena.client, 'pawl.lock_free', (source) => source.replace('and w.capacity = 1', 'and false'));
+  await plant(arena.client, 'pawl.lock_call', (source) => source.replace('exit when v_count > v_least;', ''));
+  // Each in a slot of its own, or the table itself would refuse.
+  await plant(arena.client, 'pawl.lock_call', (source) =>
+    source.replace('case when v_waiter.capacity = 1 then 0 else v_token end', 'v_token'),
+  );
+  expect((await runUntilFound(arena, 60)).join()).toMatch(/hold "s\d+-[ab]", which admits|was written with token/);
+});
+
+/** The first one reads, and stands still until the second one has had the lock and written; then it writes, too. */
+async function writeLate({ client, parties, writes }: Arena): Promise<{ late: unknown; found: string[] }> {
+  const [first, second] = parties;
+  const name = 'late';
+  await first?.ask({ do: 'acquire', name, options: { lease: 1500 } });
+  const writing = first?.ask({ do: 'write', name, ms: 1000, unaware: true }).catch((error: unknown) => error);
+  await until('it has read', () => hasRead(client));
+  first?.child.pause();
+  await second?.ask({ do: 'acquire', name, options: { lease: 5000, wait: 30_000 } });
+  await second?.ask({ do: 'write', name });
+  first?.child.resume();
+  return { late: await writing, found: violations([], await writes()) };
+}
+
+test('a late write is refused by the database, though its writer does not look at the clock', async () => {
+  const { late, found } = await writeLate(await openArena());
+  expect(late).toMatchObject({ name: 'LeaseLost' });
+  expect(found).toEqual([]);
+});
+
+test('a planted bug is found: the guard lets everybody write', async () => {
+  const arena = await openArena();
+  await plant(arena.client, 'pawl.lock_guard', (source) => source.replace(/raise exception[^;]*;/, 'return true;'));
+  expect((await writeLate(arena)).found.join()).toMatch(/update of "late" was lost|with token/);
+});
