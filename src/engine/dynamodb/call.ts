@@ -1,0 +1,163 @@
+import { after, elapsedSince, moment, now, sleep } from '../../base/clock.ts';
+import { ConnectionFailed, NotSupported } from '../../base/errors.ts';
+import { isObject } from '../../base/shape.ts';
+import type { CallLimits, DynamoClient, Reply } from './client.ts';
+import { attemptsOf, failure, isRefusal, isTransient } from './failure.ts';
+import type { ServiceClock } from './service-clock.ts';
+
+/** The operations that Pawl uses: what an IAM policy has to allow. */
+export type Operation =
+  | 'GetItem'
+  | 'PutItem'
+  | 'UpdateItem'
+  | 'DeleteItem'
+  | 'Query'
+  | 'Scan'
+  | 'TransactWriteItems'
+  | 'CreateTable'
+  | 'DescribeTable'
+  | 'DescribeTimeToLive'
+  | 'UpdateTimeToLive';
+
+/** A request was refused by its condition. */
+export class Refused extends Error {
+  override readonly name = 'Refused';
+  /** What the item was then, if the service tells. */
+  readonly item: unknown;
+  /** An earlier try may have been carried out, and this be its consequence. */
+  readonly isRepeated: boolean;
+
+  constructor(item: unknown, isRepeated: boolean) {
+    super('the condition of a request did not hold');
+    this.item = item;
+    this.isRepeated = isRepeated;
+  }
+}
+
+// A try that got no answer is given up early enough for another one; the service answers in milliseconds.
+const SHORTEST_TRY_MS = 250;
+const LONGEST_TRY_MS = 5000;
+const LONGEST_PAUSE_MS = 1000;
+
+/** Sends requests: each may be repeated, so whoever sends it must know its own when it meets it. */
+export class Caller {
+  readonly #client: DynamoClient;
+  readonly #table: string;
+  readonly #clock: ServiceClock;
+
+  constructor(client: DynamoClient, table: string, clock: ServiceClock) {
+    this.#client = client;
+    this.#table = table;
+    this.#clock = clock;
+  }
+
+  /**
+   * Sends a request until it is answered, with growing pauses, while there is time: throttled, after a fault of the service,
+   * and when no answer comes.
+   * @throws Refused, Throttled, ConnectionFailed, DatabaseError, SchemaMismatch
+   */
+  async send(operation: Operation, input: object, { timeoutMs, signal }: CallLimits): Promise<Reply> {
+    const call = { operation, table: this.#table };
+    const start = moment();
+    let isRepeated = false;
+    for (let tries = 0; ; tries++) {
+      const leftMs = timeoutMs - elapsedSince(start);
+      const tryMs = Math.min(Math.max(leftMs / 2, SHORTEST_TRY_MS), LONGEST_TRY_MS, Math.max(leftMs, 1));
+      try {
+        const output = await this.#try(call, input, tryMs, signal);
+        return { output, isRepeated: isRepeated || attemptsOf(output) > 1 };
+      } catch (error) {
+        if (isRefusal(error)) throw new Refused(itemOf(error), isRepeated || attemptsOf(error) > 1);
+        const known = failure(error, call);
+        const pauseMs = Math.min(25 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + 0.5 * Math.random());
+        const isOver = elapsedSince(start) + pauseMs + 10 >= timeoutMs || signal?.aborted === true;
+        if (isOver || !isTransient(known)) throw known;
+        isRepeated ||= known instanceof ConnectionFailed && known.outcome === 'unknown';
+        await sleep(pauseMs, signal);
+      }
+    }
+  }
+
+  async #try(
+    { operation, table }: { readonly operation: Operation; readonly table: string },
+    input: object,
+    tryMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Record<string, unknown>> {
+    const loaded = await loadCommands();
+    const over = new AbortController();
+    const abort = (): void => over.abort();
+    signal?.addEventListener('abort', abort, { once: true });
+    let cancel = (): void => {};
+    const late = new Promise<never>((_resolve, reject) => {
+      const giveUp = (): void => {
+        over.abort();
+        reject(new ConnectionFailed(`${operation} on table "${table}" got no answer within ${Math.round(tryMs)} ms`));
+      };
+      cancel = after(tryMs, giveUp);
+      over.signal.addEventListener('abort', giveUp, { once: true });
+    });
+    if (signal?.aborted) abort();
+    try {
+      // Whatever the SDK does with the signal, nobody waits longer.
+      return await Promise.race([this.#send(loaded, operation, input, over.signal), late]);
+    } finally {
+      cancel();
+      signal?.removeEventListener('abort', abort);
+      late.catch(() => {});
+    }
+  }
+
+  async #send(
+    commands: Commands,
+    operation: Operation,
+    input: object,
+    abortSignal: AbortSignal,
+  ): Promise<Record<string, unknown>> {
+    const command = new commands[`${operation}Command`](input);
+    if (this.#clock.isCurious) command.middlewareStack.add(this.#listenFrom(now()), LISTENING);
+    const output = await this.#client.send(command as never, { abortSignal } as never);
+    return output as Record<string, unknown>;
+  }
+
+  /** Takes in the time that the service tells with its answer. */
+  #listenFrom(sentAt: number): Middleware {
+    return (next) => async (args) => {
+      const result = await next(args);
+      const headers = isObject(result.response) ? result.response['headers'] : undefined;
+      const date = isObject(headers) ? headers['date'] : undefined;
+      if (typeof date === 'string') this.#clock.observe(date, sentAt);
+      return result;
+    };
+  }
+}
+
+/** Where the SDK has the answer, but has not read it. */
+const LISTENING = { step: 'deserialize', priority: 'low', name: 'pawlServiceClock' };
+
+/** What the SDK's commands are used for here; it has a type of its own for each. */
+type Commands = Readonly<Record<`${Operation}Command`, new (input: object) => Command>>;
+
+interface Command {
+  readonly middlewareStack: { add(middleware: Middleware, options: object): void };
+}
+
+type Handler = (args: unknown) => Promise<{ readonly response: unknown }>;
+type Middleware = (next: Handler) => Handler;
+
+let commands: Promise<Commands> | undefined;
+
+/** An optional peer: whoever has a DynamoDBClient has it. @throws NotSupported  when it is missing */
+function loadCommands(): Promise<Commands> {
+  commands ??= import('@aws-sdk/client-dynamodb').then(
+    (sdk) => sdk as unknown as Commands,
+    (error: unknown) => {
+      throw new NotSupported('pawl/dynamodb needs the package @aws-sdk/client-dynamodb, version 3', { cause: error });
+    },
+  );
+  return commands;
+}
+
+function itemOf(error: unknown): unknown {
+  return error instanceof Error ? Reflect.get(error, 'Item') : undefined;
+}

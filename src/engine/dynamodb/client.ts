@@ -1,0 +1,65 @@
+/** A value as DynamoDB writes it; the kinds that Pawl uses. */
+export type Attribute =
+  | { readonly S: string }
+  | { readonly N: string }
+  | { readonly M: Item }
+  | { readonly L: readonly Attribute[] };
+
+/** A row of a table: its attributes by name. */
+export type Item = Readonly<Record<string, Attribute>>;
+
+/**
+ * A `DynamoDBClient` of `@aws-sdk/client-dynamodb` v3, by shape: so that whoever uses another engine need not have that
+ * package for the types.
+ */
+export interface DynamoClient {
+  send(command: never, options?: never): Promise<unknown>;
+}
+
+/** What one call may cost in time. */
+export interface CallLimits {
+  /** When no answer came until then, the call fails as ConnectionFailed. */
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What the service answered. */
+export interface Reply {
+  readonly output: Readonly<Record<string, unknown>>;
+  /** The request may have been carried out before: it was sent more than once. */
+  readonly isRepeated: boolean;
+}
+
+/** A text attribute. */
+export function text(value: string): Attribute {
+  return { S: value };
+}
+
+/** A number attribute. */
+export function num(value: number | bigint): Attribute {
+  return { N: String(value) };
+}
+
+/** @returns undefined when there is none */
+export function readText(item: Item | undefined, name: string): string | undefined {
+  const value = item?.[name];
+  return value !== undefined && 'S' in value ? value.S : undefined;
+}
+
+/** @returns `absent` when there is none */
+export function readNumber(item: Item | undefined, name: string, absent = 0): number {
+  const value = item?.[name];
+  return value !== undefined && 'N' in value ? Number(value.N) : absent;
+}
+
+/** @returns undefined when there is none */
+export function readMap(item: Item | undefined, name: string): Item | undefined {
+  const value = item?.[name];
+  return value !== undefined && 'M' in value ? value.M : undefined;
+}
+
+/** @returns nothing when there is none */
+export function readList(item: Item | undefined, name: string): readonly Attribute[] {
+  const value = item?.[name];
+  return value !== undefined && 'L' in value ? value.L : [];
+}

@@ -1,0 +1,114 @@
+import {
+  ConnectionFailed,
+  DatabaseError,
+  InvalidInput,
+  NotSupported,
+  PawlError,
+  SchemaMismatch,
+  Throttled,
+} from '../../base/errors.ts';
+import { isObject } from '../../base/shape.ts';
+
+/** Where a call went. */
+export interface Call {
+  readonly operation: string;
+  readonly table: string;
+}
+
+/** Turns what the SDK threw into one of Pawl's errors, which names operation, table and request, with the SDK's as `cause`. */
+export function failure(error: unknown, call: Call): unknown {
+  if (!(error instanceof Error) || error instanceof PawlError) return error;
+  const where = `${call.operation} on table "${call.table}"${requestId(error)}`;
+  const cause = { cause: error };
+  if (THROTTLED.has(error.name) || cancelledBy(error, THROTTLED)) {
+    return new Throttled(`${where} was refused for lack of capacity: ${error.message}`, cause);
+  }
+  if (error.name === 'ResourceNotFoundException') {
+    return new SchemaMismatch(
+      `${where}: there is no such table; create it with pawl migrate --dynamodb, engine.migrate() or your templates`,
+      cause,
+    );
+  }
+  if (error.name === 'ValidationException') {
+    return new DatabaseError(`${where} was refused: ${error.message}`, cause);
+  }
+  if (FORBIDDEN.has(error.name)) {
+    const advice = 'give the role the actions that docs/dynamodb.md lists';
+    return new DatabaseError(`${where} is not allowed: ${error.message}; ${advice}`, cause);
+  }
+  if (error.name === 'UnknownOperationException') {
+    return new NotSupported(`this service has no ${call.operation}, which sets of locks need`, cause);
+  }
+  if (error.name === 'CredentialsProviderError' || error.message.startsWith('Region is missing')) {
+    return new InvalidInput(`${where} cannot be sent: ${error.message}; configure the DynamoDBClient`, cause);
+  }
+  if (isPassing(error)) {
+    return new ConnectionFailed(`${where} had no certain outcome: ${error.message || error.name}`, {
+      ...cause,
+      outcome: NEVER_SENT.has(codeOf(error)) ? 'nothing_written' : 'unknown',
+    });
+  }
+  return new DatabaseError(`${where} failed: ${error.name}: ${error.message}`, cause);
+}
+
+/** True when the same call may succeed a moment later without anybody's help. */
+export function isTransient(error: unknown): boolean {
+  return error instanceof ConnectionFailed || error instanceof Throttled;
+}
+
+/** Whether a conditional request was refused by its condition. */
+export function isRefusal(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return error.name === 'ConditionalCheckFailedException' || cancelledBy(error, LOST_RACE);
+}
+
+/** How often the SDK itself had sent it. */
+export function attemptsOf(answer: unknown): number {
+  const metadata = isObject(answer) || answer instanceof Error ? Reflect.get(answer, '$metadata') : undefined;
+  const attempts: unknown = isObject(metadata) ? metadata['attempts'] : undefined;
+  return typeof attempts === 'number' ? attempts : 1;
+}
+
+const THROTTLED = new Set([
+  'ProvisionedThroughputExceededException',
+  'ThrottlingException',
+  'RequestLimitExceeded',
+  'ProvisionedThroughputExceeded',
+  'ThrottlingError',
+]);
+const LOST_RACE = new Set(['ConditionalCheckFailed', 'TransactionConflict']);
+const FORBIDDEN = new Set(['AccessDeniedException', 'UnrecognizedClientException', 'InvalidSignatureException']);
+const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH']);
+
+/** Of all reasons, one at least is among these, and none is an error that stays. */
+function cancelledBy(error: Error, codes: ReadonlySet<string>): boolean {
+  if (error.name !== 'TransactionCanceledException') return false;
+  const reasons: unknown = Reflect.get(error, 'CancellationReasons');
+  if (!Array.isArray(reasons)) return false;
+  return reasons.some((reason) => isObject(reason) && codes.has(String(reason['Code'])));
+}
+
+/** A broken connection, a fault of the service, or a transaction in the way: nobody knows what became of it. */
+function isPassing(error: Error): boolean {
+  const fault: unknown = Reflect.get(error, '$fault');
+  const metadata: unknown = Reflect.get(error, '$metadata');
+  const status = isObject(metadata) ? Number(metadata['httpStatusCode']) : Number.NaN;
+  if (fault === 'server' || status >= 500) return true;
+  if (error.name === 'TransactionConflictException' || error.name === 'TransactionInProgressException') return true;
+  // The service refused it: that will not pass. What the SDK throws without a status never got an answer.
+  if (status >= 400) return false;
+  return (
+    codeOf(error) !== '' || /abort|timeout|socket|network|deserializ|connection/i.test(`${error.name} ${error.message}`)
+  );
+}
+
+function codeOf(error: Error): string {
+  const code: unknown = Reflect.get(error, 'code');
+  return typeof code === 'string' ? code : '';
+}
+
+function requestId(error: Error): string {
+  const metadata: unknown = Reflect.get(error, '$metadata');
+  const id: unknown = isObject(metadata) ? metadata['requestId'] : undefined;
+  return typeof id === 'string' ? ` (request ${id})` : '';
+}

@@ -1,0 +1,252 @@
+/** The DynamoDB engine: `dynamodb(new DynamoDBClient({}), { table: 'pawl' })`. */
+import { randomUUID } from 'node:crypto';
+import type { Duration } from '../../base/duration.ts';
+import { InvalidInput } from '../../base/errors.ts';
+import { checkOptions, duration, optional, text } from '../../base/options.ts';
+import { isObject } from '../../base/shape.ts';
+import { Caller, Refused } from './call.ts';
+import type { Attribute, CallLimits, DynamoClient, Item } from './client.ts';
+import type { Written } from './expression.ts';
+import { isTransient } from './failure.ts';
+import { ServiceClock } from './service-clock.ts';
+import { createTable, isTableThere, type TableReport, templateOf } from './table.ts';
+
+export {
+  type Attribute,
+  type CallLimits,
+  type DynamoClient,
+  type Item,
+  num,
+  readList,
+  readMap,
+  readNumber,
+  readText,
+  text,
+} from './client.ts';
+export { Expression, type Written } from './expression.ts';
+export { type TableReport, TTL } from './table.ts';
+
+/** Where Pawl keeps its rows. */
+export interface DynamoOptions {
+  /** The table's name. It belongs to Pawl: give it nothing else to hold. */
+  readonly table: string;
+  /**
+   * How far the clocks of your machines can be from that of DynamoDB, if you know. A dead holder's lock can then be had at
+   * once, also by a process that has not watched it for a lease. Default: clocks are never compared.
+   */
+  readonly clockSkew?: Duration;
+}
+
+/** A part of a `TransactWriteItems` of yours. */
+export interface ConditionCheckItem {
+  readonly ConditionCheck: {
+    TableName: string;
+    Key: Record<string, { S: string }>;
+    ConditionExpression: string;
+    ExpressionAttributeNames: Record<string, string>;
+  };
+}
+
+/** The place of a row. */
+export interface Key {
+  readonly pk: string;
+  readonly sk: string;
+}
+
+/** What became of a conditional request. */
+export type Outcome =
+  | { readonly isDone: true; readonly item: Item | undefined; readonly isRepeated: boolean }
+  /** The condition did not hold; `item` is what stood there then, if the service tells. */
+  | { readonly isDone: false; readonly item: Item | undefined; readonly isRepeated: boolean };
+
+/** One write of several that are made together or not at all. */
+export interface PartialWrite {
+  readonly key: Key;
+  readonly written: Written;
+}
+
+/**
+ * Gives an engine on your client. Nothing is sent before it is used, and the client stays yours: nobody here ends it.
+ * @throws InvalidInput
+ */
+export function dynamodb(client: DynamoClient, options: DynamoOptions): DynamoEngine {
+  const isClient: boolean = isObject(client) && typeof Reflect.get(client, 'send') === 'function';
+  if (!isClient) {
+    throw new InvalidInput(
+      'dynamodb() takes a DynamoDBClient of @aws-sdk/client-dynamodb: dynamodb(client, { table })',
+    );
+  }
+  const checked = checkOptions('dynamodb', options, {
+    table: text({ min: 3, max: 255, pattern: [/^[\w.-]+$/, 'a name of letters, digits, "_", "-" and "."'] }),
+    clockSkew: optional(duration({ max: '1h' })),
+  });
+  return new DynamoEngine(client, checked.table, checked.clockSkew);
+}
+
+/** The engine that {@link dynamodb} makes. */
+export class DynamoEngine {
+  readonly kind = 'dynamodb';
+  readonly table: string;
+  /** @internal */
+  readonly clockSkewMs: number | undefined;
+  readonly #clock = new ServiceClock();
+  readonly #caller: Caller;
+
+  /** @internal */
+  constructor(client: DynamoClient, table: string, clockSkewMs: number | undefined) {
+    this.table = table;
+    this.clockSkewMs = clockSkewMs;
+    this.#caller = new Caller(client, table, this.#clock);
+  }
+
+  /** Creates the table unless it is there. Safe to call from many processes at once. */
+  migrate(): Promise<TableReport> {
+    return createTable(this.#caller, this.table);
+  }
+
+  /** Whether the table is there. @throws SchemaMismatch  when it is not Pawl's */
+  isMigrated(): Promise<boolean> {
+    return isTableThere(this.#caller, this.table);
+  }
+
+  /** The table as a template in JSON, instead of `migrate()`. */
+  template(kind: 'cloudformation' | 'terraform'): Readonly<Record<string, unknown>> {
+    return templateOf(this.table, kind);
+  }
+
+  /** True when a later call may succeed without anybody's help. */
+  isTransient(error: unknown): boolean {
+    return isTransient(error);
+  }
+
+  /** Milliseconds since 1970 by the clock of the service, as its answers tell it; asks when none did. @internal */
+  async serviceTime(limits: CallLimits): Promise<number> {
+    if (!this.#clock.isSet) await this.get({ pk: 'clock', sk: 'clock' }, limits);
+    return this.#clock.now();
+  }
+
+  /** The same, as well as it is known. @internal */
+  now(): number {
+    return this.#clock.now();
+  }
+
+  /** The row as it is after all writes that were answered before. One read unit for 4 KB. @internal */
+  async get(key: Key, limits: CallLimits): Promise<Item | undefined> {
+    const input = { TableName: this.table, Key: keyOf(key), ConsistentRead: true };
+    const { output } = await this.#caller.send('GetItem', input, limits);
+    return itemIn(output, 'Item');
+  }
+
+  /** Changes a row, or makes it. @param returns  what of it to give back @internal */
+  async update(
+    key: Key,
+    written: Written,
+    returns: 'ALL_NEW' | 'UPDATED_NEW' | 'NONE',
+    limits: CallLimits,
+  ): Promise<Outcome> {
+    const input = { TableName: this.table, Key: keyOf(key), ...written, ReturnValues: returns, ...TELL };
+    try {
+      const { output, isRepeated } = await this.#caller.send('UpdateItem', input, limits);
+      return { isDone: true, item: itemIn(output, 'Attributes'), isRepeated };
+    } catch (error) {
+      return refusedOr(error);
+    }
+  }
+
+  /** Removes a row if the condition holds; that there is none is no failure. @internal */
+  async remove(key: Key, written: Written, limits: CallLimits): Promise<Outcome> {
+    try {
+      const { isRepeated } = await this.#caller.send(
+        'DeleteItem',
+        { TableName: this.table, Key: keyOf(key), ...written },
+        limits,
+      );
+      return { isDone: true, item: undefined, isRepeated };
+    } catch (error) {
+      return refusedOr(error);
+    }
+  }
+
+  /** All of the writes or none, at twice the price. @internal */
+  async transact(writes: readonly PartialWrite[], limits: CallLimits): Promise<Outcome> {
+    const items = writes.map(({ key, written }) => ({
+      Update: { TableName: this.table, Key: keyOf(key), ...written },
+    }));
+    try {
+      // One token for all tries: a repetition is recognised by the service.
+      const input = { TransactItems: items, ClientRequestToken: randomUUID() };
+      const { isRepeated } = await this.#caller.send('TransactWriteItems', input, limits);
+      return { isDone: true, item: undefined, isRepeated };
+    } catch (error) {
+      return refusedOr(error);
+    }
+  }
+
+  /** Rows of one `pk` from one `sk` to another, both included, in order: a page. @internal */
+  async range(pk: string, from: string, to: string, limit: number, limits: CallLimits): Promise<readonly Item[]> {
+    const input = {
+      TableName: this.table,
+      ConsistentRead: true,
+      KeyConditionExpression: 'pk = :pk and sk between :from and :to',
+      ExpressionAttributeValues: { ':pk': { S: pk }, ':from': { S: from }, ':to': { S: to } },
+      Limit: limit,
+    };
+    const { output } = await this.#caller.send('Query', input, limits);
+    return itemsIn(output);
+  }
+
+  /** Every row whose `pk` begins so. Reads the whole table: for people. @internal */
+  async *scan(prefix: string, limits: CallLimits): AsyncGenerator<Item> {
+    let start: unknown;
+    do {
+      const input = {
+        TableName: this.table,
+        ConsistentRead: true,
+        FilterExpression: 'begins_with(pk, :prefix)',
+        ExpressionAttributeValues: { ':prefix': { S: prefix } },
+        ...(start !== undefined && { ExclusiveStartKey: start }),
+      };
+      const { output } = await this.#caller.send('Scan', input, limits);
+      yield* itemsIn(output);
+      start = output['LastEvaluatedKey'];
+    } while (start !== undefined);
+  }
+
+  /** That a row has an attribute, as a part of somebody's own transaction. @internal */
+  check(key: Key, attribute: string): ConditionCheckItem {
+    return {
+      ConditionCheck: {
+        TableName: this.table,
+        Key: keyOf(key),
+        ConditionExpression: 'attribute_exists(#held)',
+        ExpressionAttributeNames: { '#held': attribute },
+      },
+    };
+  }
+}
+
+const TELL = { ReturnValuesOnConditionCheckFailure: 'ALL_OLD' };
+
+function keyOf({ pk, sk }: Key): { pk: { S: string }; sk: { S: string } } {
+  return { pk: { S: pk }, sk: { S: sk } };
+}
+
+function refusedOr(error: unknown): Outcome {
+  if (!(error instanceof Refused)) throw error;
+  return { isDone: false, item: isItem(error.item) ? error.item : undefined, isRepeated: error.isRepeated };
+}
+
+function itemIn(output: Readonly<Record<string, unknown>>, field: string): Item | undefined {
+  const item = output[field];
+  return isItem(item) ? item : undefined;
+}
+
+function itemsIn(output: Readonly<Record<string, unknown>>): readonly Item[] {
+  const items = output['Items'];
+  return Array.isArray(items) ? items.filter(isItem) : [];
+}
+
+/** As the SDK gives them. */
+function isItem(value: unknown): value is Readonly<Record<string, Attribute>> {
+  return isObject(value);
+}

@@ -1,0 +1,36 @@
+import { NotSupported } from '../../base/errors.ts';
+import { type DynamoEngine, dynamodb } from './index.ts';
+
+/** Where a client of our own goes; what is left out comes from the environment, as everywhere with AWS. */
+export interface OwnClientOptions {
+  readonly table: string;
+  readonly region?: string | undefined;
+  /** Of DynamoDB Local, or a VPC endpoint. */
+  readonly endpoint?: string | undefined;
+}
+
+/** An engine on a client of our own, for programs that are given none: to be stopped in the end. @throws NotSupported */
+export async function openDynamodb({
+  table,
+  region,
+  endpoint,
+}: OwnClientOptions): Promise<{ engine: DynamoEngine; stop: () => void }> {
+  const { DynamoDBClient } = await import('@aws-sdk/client-dynamodb').catch((error: unknown) => {
+    throw new NotSupported(
+      'DynamoDB needs the package @aws-sdk/client-dynamodb; npm install @aws-sdk/client-dynamodb@3',
+      { cause: error },
+    );
+  });
+  const client = new DynamoDBClient({
+    ...(region !== undefined && { region }),
+    ...(endpoint !== undefined && { endpoint }),
+    ...(isOnThisMachine(endpoint) && process.env['AWS_ACCESS_KEY_ID'] === undefined && LETS_EVERYBODY_IN),
+  });
+  return { engine: dynamodb(client, { table }), stop: () => client.destroy() };
+}
+
+const LETS_EVERYBODY_IN = { region: 'local', credentials: { accessKeyId: 'local', secretAccessKey: 'local' } };
+
+function isOnThisMachine(endpoint: string | undefined): boolean {
+  return endpoint !== undefined && /^https?:\/\/(localhost|127\.0\.0\.1|\[::1\])(:|\/|$)/.test(endpoint);
+}

@@ -1,0 +1,367 @@
+import { elapsedSince, moment, now, sleep } from '../../base/clock.ts';
+import { ConnectionFailed } from '../../base/errors.ts';
+import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
+import type { ProcessIdentity } from '../identity.ts';
+import type { AcquireCall, Answer, CallOptions } from '../store.ts';
+import type { Circle } from './circle.ts';
+import type { Grants } from './grants.ts';
+import { granted, type Head, type HeadHolder, hasRoom, type Standing, standingOf } from './head.ts';
+import { A } from './head-item.ts';
+import type { Heads } from './heads.ts';
+import { headOf, lockKey, shortNonce } from './key.ts';
+import { type Place, type Places, takeHint } from './places.ts';
+import { keepInMs, type Queue } from './queue.ts';
+import { renew, takeFree, takeTicket } from './requests.ts';
+import type { Sightings } from './sightings.ts';
+import type { NewWaiter } from './waiter-item.ts';
+
+/** What all attempts of one process have in common. */
+export interface Parts {
+  readonly engine: DynamoEngine;
+  readonly self: ProcessIdentity;
+  readonly heads: Heads;
+  readonly queue: Queue;
+  readonly circle: Circle;
+  readonly sightings: Sightings;
+  readonly places: Places;
+  readonly grants: Grants;
+}
+
+/** A head as it was read, and what it means to this attempt. */
+interface Look {
+  readonly pk: string;
+  readonly head: Head;
+  readonly stale: ReadonlySet<string>;
+  /** When somebody's lease will certainly have run out, if nothing changes. */
+  readonly staleInMs: number;
+  readonly standing: Standing;
+}
+
+// Those far behind look at the front seldom: the ones before them do.
+const NEAR = 25;
+const CIRCLE_MS = 25;
+
+/** One call of `acquire`: takes the lock, or a place, or sees how its place stands. */
+export class Attempt {
+  readonly #parts: Parts;
+  readonly #call: AcquireCall;
+  readonly #options: CallOptions;
+  readonly #pks: readonly string[];
+  readonly #nonce: string;
+  readonly #start = moment();
+
+  constructor(parts: Parts, call: AcquireCall, options: CallOptions) {
+    this.#parts = parts;
+    this.#call = call;
+    this.#options = options;
+    this.#pks = call.names.map((name) => lockKey(call.space, name));
+    this.#nonce = shortNonce(call.nonce);
+  }
+
+  /** @param isFirst  nothing is known of the lock: then it is asked for at once, without looking */
+  async run(isFirst: boolean): Promise<Answer> {
+    let heads = isFirst ? await this.#takeFree() : await this.#lookFirst();
+    for (let tries = 0; ; tries++) {
+      if (typeof heads === 'bigint') return this.#granted(heads);
+      if (tries > 2) await this.#pause(tries);
+      const next = await this.#decide(heads.map((head, index) => this.#look(this.#pks[index] ?? '', head)));
+      if ('kind' in next) return next;
+      heads = next;
+    }
+  }
+
+  /** The whole uncontended acquire: one write unit, one round trip. */
+  async #takeFree(): Promise<bigint | readonly Head[]> {
+    const { engine, heads } = this.#parts;
+    const [pk = ''] = this.#pks;
+    const { periodMs } = this.#call;
+    const at = periodMs === undefined ? engine.now() : await engine.serviceTime(this.#limits());
+    const written = takeFree(this.#holder(at), periodMs === undefined ? undefined : at - periodMs);
+    const outcome = await engine.update(headOf(pk), written, 'UPDATED_NEW', this.#limits());
+    if (!outcome.isDone) return [heads.seen(pk, outcome) ?? (await heads.read(pk, this.#limits()))];
+    const token = outcome.item?.[A.fence];
+    if (token === undefined || !('N' in token)) throw new ConnectionFailed(`the answer for "${pk}" holds no token`);
+    return BigInt(token.N);
+  }
+
+  async #lookFirst(): Promise<readonly Head[]> {
+    const hint = takeHint(this.#place);
+    return hint === undefined ? this.#read() : [hint];
+  }
+
+  /** @returns the answer, or the heads as they are now when something has changed */
+  async #decide(looks: readonly Look[]): Promise<Answer | readonly Head[]> {
+    const done = await this.#doneFor(looks);
+    if (done !== undefined) return { kind: 'done', retryMs: done };
+    const is = (standing: Standing): boolean => looks.some((look) => look.standing === standing);
+    if (is('held')) return this.#keep(looks);
+    if (is('lost')) {
+      await this.#leaveLostPlace();
+      return this.#read();
+    }
+    if (!is('waits')) {
+      const token = await this.#grant(looks);
+      return token === undefined ? this.#read() : this.#granted(token);
+    }
+    return this.#wait(looks);
+  }
+
+  /** How long until the next run of `oncePer` may begin. */
+  async #doneFor([look]: readonly Look[]): Promise<number | undefined> {
+    const { periodMs } = this.#call;
+    const ranAt = look?.head.ranAt;
+    if (periodMs === undefined || ranAt === undefined) return undefined;
+    const leftMs = ranAt + periodMs - (await this.#parts.engine.serviceTime(this.#limits()));
+    return leftMs > 0 ? leftMs : undefined;
+  }
+
+  /** An earlier request of this claim came through though its answer was lost. */
+  async #keep(looks: readonly Look[]): Promise<Answer | readonly Head[]> {
+    const holders = looks.map(({ head }) => head.holders.find((holder) => holder.nonce === this.#nonce));
+    const [token] = holders.map((holder) => holder?.token);
+    if (token !== undefined && holders.every((holder) => holder?.token === token)) {
+      // Its lease is to begin now: what it is reckoned from is the moment before this call.
+      const isKept = !this.#call.isAgain || (await this.#renew());
+      return isKept ? this.#granted(token) : this.#read();
+    }
+    // Of a set, heads are read one by one: a grant between two reads looks like half of one.
+    const again = await this.#read();
+    const half = again.flatMap((head, index) =>
+      head.holders.filter((each) => each.nonce === this.#nonce).map((each) => ({ pk: this.#pks[index] ?? '', each })),
+    );
+    if (half.length === again.length) return again;
+    await Promise.all(half.map(({ pk, each }) => this.#parts.grants.drop(pk, each, this.#limits())));
+    return this.#read();
+  }
+
+  async #renew(): Promise<boolean> {
+    const { engine } = this.#parts;
+    const written = renew(this.#nonce, `again ${engine.now()}`);
+    const kept = await Promise.all(this.#pks.map((pk) => engine.update(headOf(pk), written, 'NONE', this.#limits())));
+    return kept.every((outcome) => outcome.isDone);
+  }
+
+  async #grant(looks: readonly Look[]): Promise<bigint | undefined> {
+    const at = this.#parts.engine.now();
+    const fences = looks.map(({ head }) => head.fence);
+    const token = fences.reduce((most, each) => (each > most ? each : most), 0n) + 1n;
+    const holder: HeadHolder = { ...this.#holder(at), token };
+    const changes = looks.map(({ pk, head, stale }) => ({
+      pk,
+      before: head,
+      after: granted(head, holder, this.#place?.tickets.get(pk), stale, at),
+    }));
+    return (await this.#parts.heads.write(changes, this.#limits())) ? token : undefined;
+  }
+
+  async #wait(looks: readonly Look[]): Promise<Answer | readonly Head[]> {
+    const { waiterMs, holds } = this.#call;
+    if (waiterMs === undefined) {
+      if ((await this.#watch(looks)).isMoved) return this.#read();
+      return { kind: 'held', holder: holderOf(looks) };
+    }
+    const place = this.#place;
+    if (place === undefined) return this.#takePlace(waiterMs, looks);
+    if (!(await this.#keepPlace(place))) {
+      await this.#leaveLostPlace();
+      return this.#read();
+    }
+    const { isMoved, deadInMs } = await this.#watch(looks);
+    if (isMoved) return this.#read();
+    const cycle = holds.length > 0 ? await this.#parts.circle.look(place, holds, this.#limits()) : undefined;
+    if (cycle !== undefined) {
+      await this.#leaveLostPlace();
+      return { kind: 'cycle', cycle };
+    }
+    const searchMs = holds.length > 0 && place.circle === 'pending' ? CIRCLE_MS : Infinity;
+    const retryMs = Math.min(deadInMs, searchMs, ...looks.map((look) => look.staleInMs));
+    return {
+      kind: 'waiting',
+      ticket: BigInt(place.tickets.get(this.#pks[0] ?? '') ?? 0),
+      ahead: Math.max(...looks.map(({ pk, head }) => (place.tickets.get(pk) ?? 0) - head.next)),
+      retryMs: retryMs === Infinity ? undefined : Math.ceil(retryMs),
+      placeMs: 0,
+      isNew: false,
+    };
+  }
+
+  /** A ticket for one lock is counted where it is taken; those of a set are taken together, so that no two sets cross. */
+  async #takePlace(waiterMs: number, looks: readonly Look[]): Promise<readonly Head[]> {
+    const { engine, heads, queue } = this.#parts;
+    const [look] = looks;
+    if (look === undefined) return [];
+    if (looks.length > 1) {
+      const changes = looks.map(({ pk, head }) => ({
+        pk,
+        before: head,
+        after: { ...head, last: head.last + 1, taker: this.#nonce },
+      }));
+      const tickets = new Map(looks.map(({ pk, head }) => [pk, head.last + 1]));
+      const rows = [...tickets].map(([pk, ticket]) => queue.taking(pk, ticket, this.#waiter(waiterMs, pk, tickets)));
+      const isTaken = await heads.write(changes, this.#limits(), rows);
+      const next = await this.#read();
+      // When it is refused, they may have been taken by a request whose answer was lost.
+      const isMine = next.every(
+        (head, index) => head.taker === this.#nonce && head.last === tickets.get(this.#pks[index] ?? ''),
+      );
+      if (isTaken || isMine) this.#addPlace(waiterMs, tickets, now());
+      return next;
+    }
+    const outcome = await engine.update(headOf(look.pk), takeTicket(this.#nonce), 'ALL_NEW', this.#limits());
+    const head = heads.seen(look.pk, outcome) ?? (await heads.read(look.pk, this.#limits()));
+    // When it is refused, the ticket had been taken by a request whose answer was lost.
+    if (outcome.isDone || head.taker === this.#nonce) {
+      this.#addPlace(waiterMs, new Map([[look.pk, head.last]]), undefined);
+    }
+    return [head];
+  }
+
+  /** Its rows are put in once it is known that there is something to wait for, and renewed when it is time. */
+  async #keepPlace(place: Place): Promise<boolean> {
+    const { queue } = this.#parts;
+    const { keptAt, waiterMs, tickets } = place;
+    if (keptAt !== undefined && keepInMs(keptAt, waiterMs) > 0) return true;
+    const at = now();
+    const kept = await Promise.all(
+      [...tickets].map(([pk, ticket]) =>
+        keptAt === undefined
+          ? queue.take(pk, ticket, this.#waiter(waiterMs, pk, tickets), this.#limits())
+          : queue.keep(pk, ticket, this.#nonce, this.#limits()),
+      ),
+    );
+    place.keptAt = at;
+    return kept.every(Boolean);
+  }
+
+  /** Looks whether those before it live: as soon as it may be its turn without them, and now and then. */
+  async #watch(looks: readonly Look[]): Promise<{ isMoved: boolean; deadInMs: number }> {
+    const place = this.#place;
+    const { waiterMs } = this.#call;
+    let isMoved = false;
+    let soonest = Infinity;
+    for (const { pk, head, standing, stale } of looks) {
+      if (standing !== 'waits' || head.next > head.last) continue;
+      const until = place?.tickets.get(pk) ?? head.last + 1;
+      if (until <= head.next) continue;
+      // Who has no place stands behind all of them; whether they live matters when nothing else is in the way.
+      if (place === undefined && !hasRoom(head, this.#call.capacity, stale)) continue;
+      const dueAt = place?.watchAt.get(pk) ?? 0;
+      if (dueAt > now()) {
+        if (until - head.next === 1) soonest = Math.min(soonest, dueAt - now());
+        continue;
+      }
+      const front = await this.#parts.queue.watch(pk, head, until, waiterMs, this.#limits());
+      isMoved ||= front.isMoved;
+      const restMs = (waiterMs ?? 0) / (until - head.next <= NEAR ? 3 : 1);
+      place?.watchAt.set(pk, now() + Math.min(restMs, front.deadInMs));
+      soonest = Math.min(soonest, front.deadInMs);
+    }
+    return { isMoved, deadInMs: soonest };
+  }
+
+  #look(pk: string, head: Head): Look {
+    const stale = new Set<string>();
+    let staleInMs = Infinity;
+    for (const holder of head.holders) {
+      if (holder.nonce === this.#nonce || holder.leaseMs === Infinity) continue;
+      const leftMs = this.#parts.grants.staleInMs(pk, holder);
+      if (leftMs <= 0) stale.add(holder.nonce);
+      else staleInMs = Math.min(staleInMs, leftMs);
+    }
+    const ticket = this.#place?.tickets.get(pk);
+    const standing = standingOf(head, { nonce: this.#nonce, capacity: this.#call.capacity, ticket }, stale);
+    return { pk, head, stale, staleInMs, standing };
+  }
+
+  #granted(token: bigint): Answer {
+    const { grants, places, queue } = this.#parts;
+    const place = this.#place;
+    places.remove(this.#call.nonce);
+    if (place?.keptAt !== undefined) for (const [pk, ticket] of place.tickets) queue.tidy(pk, [ticket]);
+    grants.add(this.#call.nonce, this.#call.capacity, this.#call.isAgain ? 1 : 0);
+    return { kind: 'granted', token };
+  }
+
+  async #leaveLostPlace(): Promise<void> {
+    const place = this.#place;
+    this.#parts.places.remove(this.#call.nonce);
+    const leaving = [...(place?.tickets ?? [])].map(([pk, ticket]) =>
+      this.#parts.queue.leave(pk, ticket, this.#nonce, this.#limits()),
+    );
+    await Promise.all(leaving);
+  }
+
+  #addPlace(waiterMs: number, tickets: ReadonlyMap<string, number>, keptAt: number | undefined): void {
+    this.#parts.places.add({
+      claim: this.#call.nonce,
+      nonce: this.#nonce,
+      capacity: this.#call.capacity,
+      waiterMs,
+      tickets,
+      keptAt,
+      watchAt: new Map(),
+      hint: undefined,
+      circle: 'unmarked',
+    });
+  }
+
+  #waiter(waiterMs: number, pk: string, tickets: ReadonlyMap<string, number>): NewWaiter {
+    const { engine, self } = this.#parts;
+    const others = [...tickets].filter(([each]) => each !== pk).map(([each, ticket]) => ({ pk: each, ticket }));
+    const { host, pid } = self;
+    return {
+      nonce: this.#nonce,
+      capacity: this.#call.capacity,
+      leaseMs: waiterMs,
+      host,
+      pid,
+      since: engine.now(),
+      others,
+    };
+  }
+
+  #holder(at: number): Omit<HeadHolder, 'token'> {
+    const { capacity, leaseMs } = this.#call;
+    const { host, pid } = this.#parts.self;
+    return {
+      nonce: this.#nonce,
+      capacity,
+      leaseMs,
+      host,
+      pid,
+      grantedAt: at,
+      beatAt: at,
+      beat: '',
+      waitsFor: undefined,
+    };
+  }
+
+  get #place(): Place | undefined {
+    return this.#parts.places.get(this.#call.nonce);
+  }
+
+  async #read(): Promise<readonly Head[]> {
+    return Promise.all(this.#pks.map((pk) => this.#parts.heads.read(pk, this.#limits())));
+  }
+
+  /** What is left of the time of this call. */
+  #limits(): CallLimits {
+    const leftMs = Math.max(1, this.#options.timeoutMs - elapsedSince(this.#start));
+    return { timeoutMs: leftMs, signal: this.#options.signal };
+  }
+
+  /** Others decide at the same time: whoever comes too often gives way a little. @throws ConnectionFailed  past the time */
+  async #pause(tries: number): Promise<void> {
+    if (elapsedSince(this.#start) > this.#options.timeoutMs) {
+      throw new ConnectionFailed(`too many decide about ${this.#pks.length} locks at once`, {
+        outcome: 'nothing_written',
+      });
+    }
+    await sleep(Math.random() * Math.min(5 * tries, 200), this.#options.signal);
+  }
+}
+
+function holderOf(looks: readonly Look[]): string | undefined {
+  const [holder] = looks.flatMap(({ head, stale }) => head.holders.filter((each) => !stale.has(each.nonce)));
+  return holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`;
+}

@@ -1,0 +1,107 @@
+import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
+import type { ProcessIdentity } from '../identity.ts';
+import type { Held } from '../store.ts';
+import { type HeadHolder, toPast } from './head.ts';
+import { traceOf } from './head-item.ts';
+import type { Heads } from './heads.ts';
+import { headOf, lockKey, shortNonce } from './key.ts';
+import { release, renew } from './requests.ts';
+import type { Sightings } from './sightings.ts';
+
+/** What is known of a grant of this process. */
+interface Grant {
+  readonly capacity: number;
+  /** By the clock of the service. */
+  readonly grantedAt: number;
+  beats: number;
+  /** Something else was waited for meanwhile. */
+  hasWaited: boolean;
+}
+
+/** What this process holds: keeping it, giving it up; and whether others are still alive. */
+export class Grants {
+  readonly #engine: DynamoEngine;
+  readonly #self: ProcessIdentity;
+  readonly #heads: Heads;
+  readonly #sightings: Sightings;
+  readonly #known = new Map<string, Grant>();
+
+  constructor(engine: DynamoEngine, self: ProcessIdentity, heads: Heads, sightings: Sightings) {
+    this.#engine = engine;
+    this.#self = self;
+    this.#heads = heads;
+    this.#sightings = sightings;
+  }
+
+  /** @param beats  how often it was renewed already */
+  add(claim: string, capacity: number, beats: number): void {
+    this.#known.set(claim, { capacity, grantedAt: this.#engine.now(), beats, hasWaited: false });
+  }
+
+  /** Something else will be waited for while it is held. */
+  noteWaiting(claim: string): void {
+    const known = this.#known.get(claim);
+    if (known !== undefined) known.hasWaited = true;
+  }
+
+  /** Renews it in all its names. @returns whether it is held in all of them */
+  async beat({ space, names, nonce }: Held, limits: CallLimits): Promise<boolean> {
+    const known = this.#known.get(nonce);
+    if (known === undefined) return false;
+    known.beats += 1;
+    const written = renew(shortNonce(nonce), `${known.beats} ${this.#engine.now()}`);
+    const beating = names.map((name) => {
+      return this.#engine.update(headOf(lockKey(space, name)), written, 'NONE', limits);
+    });
+    const isKept = (await Promise.all(beating)).every((outcome) => outcome.isDone);
+    if (!isKept) this.#known.delete(nonce);
+    return isKept;
+  }
+
+  /** Gives it up. @returns whether it was held in one of its names */
+  async release({ space, names, token, nonce }: Held, isCounted: boolean, limits: CallLimits): Promise<boolean> {
+    const at = this.#engine.now();
+    const { capacity = 1, grantedAt = at, beats = 1, hasWaited = true } = this.#known.get(nonce) ?? {};
+    const trace = { capacity, hasBeaten: beats > 0, hasWaited };
+    const { host, pid } = this.#self;
+    const past = {
+      token,
+      capacity,
+      host,
+      pid,
+      grantedAt,
+      endedAt: at,
+      outcome: 'released',
+      reason: undefined,
+    } as const;
+    const releasing = names.map(async (name) => {
+      const pk = lockKey(space, name);
+      const written = release(shortNonce(nonce), past, trace, isCounted ? grantedAt : undefined);
+      const outcome = await this.#engine.update(headOf(pk), written, this.#heads.returns, limits);
+      const told = this.#heads.seen(pk, outcome);
+      if (outcome.isDone) return true;
+      const head = told ?? (await this.#heads.read(pk, limits));
+      const remembered = head.past.find((each) => each.token === token);
+      // The first try may have been carried out; if so much came since that nothing tells, not to hold it is what was wanted.
+      return remembered === undefined ? outcome.isRepeated : remembered.outcome === 'released';
+    });
+    const released = await Promise.all(releasing);
+    this.#known.delete(nonce);
+    return released.some(Boolean);
+  }
+
+  /** Takes a leftover of one's own away. */
+  async drop(pk: string, holder: HeadHolder, limits: CallLimits): Promise<void> {
+    const past = toPast(holder, 'released', undefined, this.#engine.now());
+    const written = release(holder.nonce, past, traceOf(holder), undefined);
+    this.#heads.seen(pk, await this.#engine.update(headOf(pk), written, 'ALL_NEW', limits));
+  }
+
+  /** How long until a holder, if it does not stir, has certainly lost its lease; 0 when it has. */
+  staleInMs(pk: string, { nonce, beat, leaseMs, beatAt }: HeadHolder): number {
+    const leftMs = this.#sightings.note(`${pk} ${nonce}`, beat, leaseMs);
+    const { clockSkewMs } = this.#engine;
+    if (clockSkewMs === undefined) return leftMs;
+    return Math.max(0, Math.min(leftMs, beatAt + leaseMs + clockSkewMs - this.#engine.now()));
+  }
+}

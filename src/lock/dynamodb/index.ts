@@ -1,0 +1,188 @@
+import { NotSupported } from '../../base/errors.ts';
+import type { CallLimits, ConditionCheckItem, DynamoEngine } from '../../engine/dynamodb/index.ts';
+import type { ProcessIdentity } from '../identity.ts';
+import type {
+  AcquireCall,
+  Answer,
+  Broken,
+  Call,
+  CallOptions,
+  Claim,
+  Explanation,
+  Held,
+  Left,
+  LockStore,
+  NoticeStream,
+  Notices,
+  PastHolder,
+  Snapshot,
+} from '../store.ts';
+import { Attempt, type Parts } from './attempt.ts';
+import { Circle } from './circle.ts';
+import { Grants } from './grants.ts';
+import { ended, MOST_HOLDERS } from './head.ts';
+import { A } from './head-item.ts';
+import { Heads } from './heads.ts';
+import { headOf, lockKey, shortNonce } from './key.ts';
+import { Places } from './places.ts';
+import { Queue } from './queue.ts';
+import { Sightings } from './sightings.ts';
+import { Survey, toPastHolder } from './survey.ts';
+
+const OPERATOR: CallLimits = { timeoutMs: 30_000 };
+/** A set takes two writes for each name, and a transaction has a hundred. */
+const MOST_NAMES = 50;
+const MOST_REFUSED = 1000;
+/** How many renewals are under way at once: more would only wait for a connection. */
+const BEATS_AT_ONCE = 40;
+
+/**
+ * Locks on DynamoDB: every decision is a conditional write of the head of a lock, or, for a set, of all of its heads in one
+ * transaction. `head.ts` says what a head is.
+ */
+export class DynamoLockStore implements LockStore {
+  readonly mostPermits: number = MOST_HOLDERS;
+  readonly #engine: DynamoEngine;
+  readonly #parts: Parts;
+  readonly #survey: Survey;
+  /** Claims that were told that the lock is held: they look before they try again. */
+  readonly #refused = new Set<string>();
+  #notices: Notices | undefined;
+
+  constructor(engine: DynamoEngine, self: ProcessIdentity) {
+    this.#engine = engine;
+    const places = new Places((nonce) => this.#notices?.onTurn({ nonce, token: undefined }));
+    const heads = new Heads(
+      engine,
+      (pk, head) => places.seen(pk, head),
+      () => places.size > 0,
+    );
+    const sightings = new Sightings();
+    const queue = new Queue(engine, heads, sightings);
+    const grants = new Grants(engine, self, heads, sightings);
+    const circle = new Circle(engine, heads, queue, grants);
+    this.#parts = { engine, self, heads, queue, circle, sightings, places, grants };
+    this.#survey = new Survey(engine, heads, queue, circle);
+  }
+
+  async acquire(call: AcquireCall, options: CallOptions): Promise<Answer> {
+    if (call.names.length > MOST_NAMES) {
+      throw new NotSupported(`on DynamoDB a set has at most ${MOST_NAMES} names, not ${call.names.length}`);
+    }
+    const { nonce, isAgain } = call;
+    const isKnown = isAgain || this.#refused.has(nonce) || this.#parts.places.get(nonce) !== undefined;
+    const answer = await new Attempt(this.#parts, call, options).run(!isKnown && call.names.length === 1);
+    if (answer.kind === 'held') this.#noteRefused(nonce);
+    else this.#refused.delete(nonce);
+    return answer;
+  }
+
+  async leave(claim: Claim, options: CallOptions): Promise<{ holder: string | undefined; called: readonly Call[] }> {
+    const { places, queue, heads, grants } = this.#parts;
+    const nonce = shortNonce(claim.nonce);
+    const place = places.get(claim.nonce);
+    places.remove(claim.nonce);
+    this.#refused.delete(claim.nonce);
+    const leaving = claim.names.map(async (name) => {
+      const pk = lockKey(claim.space, name);
+      const head = await heads.read(pk, options);
+      const mine = head.holders.find((holder) => holder.nonce === nonce);
+      if (mine !== undefined) await grants.drop(pk, mine, options);
+      // A ticket whose answer was lost has to be given up, too, or those behind would have to find out that nobody has it.
+      const ticket = place?.tickets.get(pk) ?? (head.taker === nonce && mine === undefined ? head.last : undefined);
+      if (ticket !== undefined && ticket >= head.next) await queue.leave(pk, ticket, nonce, options);
+      return head.holders.find((holder) => holder.nonce !== nonce);
+    });
+    const [holder] = (await Promise.all(leaving)).filter((each) => each !== undefined);
+    return { holder: holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`, called: [] };
+  }
+
+  async beat(held: readonly Held[], options: CallOptions): Promise<ReadonlySet<number>> {
+    const kept = new Set<number>();
+    const due = held.entries();
+    const beatOn = async (): Promise<void> => {
+      for (const [index, each] of due) if (await this.#parts.grants.beat(each, options)) kept.add(index);
+    };
+    await Promise.all(Array.from({ length: Math.min(BEATS_AT_ONCE, held.length) }, beatOn));
+    return kept;
+  }
+
+  async release(held: Held, finish: 'success' | 'failure' | undefined, options: CallOptions): Promise<Left> {
+    const isReleased = await this.#parts.grants.release(held, finish !== undefined, options);
+    // Those of this process who wait were called when the head came by.
+    return { isReleased, called: [] };
+  }
+
+  async fate({ space, names, token }: Held, options: CallOptions): Promise<PastHolder | undefined> {
+    const found: PastHolder[] = [];
+    for (const name of names) {
+      const { past } = await this.#parts.heads.read(lockKey(space, name), options);
+      found.push(...past.filter((each) => each.token === token).map((each) => toPastHolder(name, each)));
+    }
+    return found.find((each) => each.outcome === 'broken') ?? found[0];
+  }
+
+  checks({ space, names, nonce }: Held): readonly ConditionCheckItem[] {
+    return names.map((name) => this.#engine.check(headOf(lockKey(space, name)), A.holder(shortNonce(nonce))));
+  }
+
+  async guard(): Promise<void> {
+    throw new NotSupported(
+      'on DynamoDB guard() takes no transaction, but gives what belongs into yours: ' +
+        'new TransactWriteItemsCommand({ TransactItems: [...lock.guard(), …] })',
+    );
+  }
+
+  async break(space: string, name: string, reason: string): Promise<readonly Broken[]> {
+    const pk = lockKey(space, name);
+    for (;;) {
+      const before = await this.#parts.heads.read(pk, OPERATOR);
+      if (before.holders.length === 0) return [];
+      const after = ended(before, () => true, 'broken', reason, this.#engine.now());
+      if (!(await this.#parts.heads.write([{ pk, before, after }], OPERATOR))) continue;
+      return before.holders.map(({ token, host, pid, grantedAt }) => ({
+        token,
+        host,
+        pid,
+        since: new Date(grantedAt),
+      }));
+    }
+  }
+
+  snapshot(space: string): Promise<Snapshot> {
+    return this.#survey.snapshot(space);
+  }
+
+  explain(space: string, name: string): Promise<Explanation> {
+    return this.#survey.explain(space, name);
+  }
+
+  history(space: string, name: string | undefined, limit: number): Promise<readonly PastHolder[]> {
+    return this.#survey.history(space, name, limit);
+  }
+
+  /** Nothing to do: DynamoDB removes what waiters left by itself, and heads must stay. */
+  async sweep(): Promise<void> {}
+
+  /** DynamoDB notifies nobody; only what this process itself comes to see is told. */
+  async notices(to: Notices): Promise<NoticeStream> {
+    this.#notices = to;
+    return {
+      isReliable: false,
+      stop: async () => {
+        this.#notices = undefined;
+      },
+    };
+  }
+
+  isTransient(error: unknown): boolean {
+    return this.#engine.isTransient(error);
+  }
+
+  #noteRefused(nonce: string): void {
+    this.#refused.add(nonce);
+    if (this.#refused.size <= MOST_REFUSED) return;
+    const [oldest] = this.#refused;
+    if (oldest !== undefined) this.#refused.delete(oldest);
+  }
+}

@@ -1,0 +1,129 @@
+import { now } from '../../base/clock.ts';
+import type { CallLimits, DynamoEngine, PartialWrite } from '../../engine/dynamodb/index.ts';
+import { type Head, passed } from './head.ts';
+import type { Heads } from './heads.ts';
+import { waiterOf } from './key.ts';
+import type { Sightings } from './sightings.ts';
+import { buryPlace, keepPlace, leavePlace, type NewWaiter, readWaiter, takePlace, type Waiter } from './waiter-item.ts';
+
+/** As many rows as are read at once; their size makes it one read unit. */
+const FRONT = 25;
+const NEVER_KEPT_MS = 6000;
+
+/** What a look at the front of a queue came to. */
+export interface Front {
+  /** Somebody was passed over: the head is another one now. */
+  readonly isMoved: boolean;
+  /** When the first in line will count as dead, if it does not stir. */
+  readonly deadInMs: number;
+}
+
+/** The rows of waiters: order, signs of life, and passing over the dead. */
+export class Queue {
+  readonly #engine: DynamoEngine;
+  readonly #heads: Heads;
+  readonly #sightings: Sightings;
+
+  constructor(engine: DynamoEngine, heads: Heads, sightings: Sightings) {
+    this.#engine = engine;
+    this.#heads = heads;
+    this.#sightings = sightings;
+  }
+
+  /** The request that takes a place. */
+  taking(pk: string, ticket: number, waiter: NewWaiter): PartialWrite {
+    return { key: waiterOf(pk, ticket), written: takePlace(waiter, this.#engine.now()) };
+  }
+
+  /** @returns false when the place was given up as dead meanwhile */
+  async take(pk: string, ticket: number, waiter: NewWaiter, limits: CallLimits): Promise<boolean> {
+    const { key, written } = this.taking(pk, ticket, waiter);
+    return (await this.#engine.update(key, written, 'NONE', limits)).isDone;
+  }
+
+  /** @returns false when the place was given up as dead meanwhile */
+  async keep(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<boolean> {
+    const written = keepPlace(nonce, this.#engine.now());
+    return (await this.#engine.update(waiterOf(pk, ticket), written, 'NONE', limits)).isDone;
+  }
+
+  /** Gives a place up; if it stands first, those behind it need not find that out. */
+  async leave(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<void> {
+    await this.#engine.update(waiterOf(pk, ticket), leavePlace(nonce, this.#engine.now()), 'NONE', limits);
+    for (;;) {
+      const head = await this.#heads.read(pk, limits);
+      if (head.next !== ticket) return;
+      const change = { pk, before: head, after: passed(head, ticket + 1) };
+      if (await this.#heads.write([change], limits)) break;
+    }
+    this.tidy(pk, [ticket]);
+  }
+
+  /**
+   * Passes over those who stand first and have left, have died, or never took the place of their ticket. One read unit, and
+   * two writes for each of the dead.
+   * @param until  the ticket of whoever looks; or one more than the last
+   */
+  async watch(pk: string, head: Head, until: number, waiterMs: number | undefined, limits: CallLimits): Promise<Front> {
+    const last = Math.min(until - 1, head.next + FRONT - 1);
+    const rows = await this.#rows(pk, head.next, last, limits);
+    let next = head.next;
+    let deadInMs = Infinity;
+    for (let ticket = head.next; ticket <= last; ticket++) {
+      const row = rows.get(ticket);
+      const leftMs = row?.isGone ? 0 : this.#leftMs(pk, ticket, row, waiterMs ?? NEVER_KEPT_MS);
+      // All of them are noted, so that of many dead not one after another has to be watched for a lease.
+      if (ticket !== next) continue;
+      if (leftMs > 0) deadInMs = leftMs;
+      else if (row?.isGone || (await this.#bury(pk, ticket, row, limits))) next = ticket + 1;
+    }
+    if (next === head.next) return { isMoved: false, deadInMs };
+    const isMoved = await this.#heads.write([{ pk, before: head, after: passed(head, next) }], limits);
+    if (isMoved) this.tidy(pk, range(head.next, next));
+    return { isMoved: true, deadInMs };
+  }
+
+  /** Those who wait, in order. @param to  included */
+  async waiters(pk: string, from: number, to: number, limits: CallLimits): Promise<readonly Waiter[]> {
+    const rows = await this.#rows(pk, from, to, limits);
+    return [...rows.values()].filter((row) => !row.isGone);
+  }
+
+  /** Removes rows of places that had their turn. Nobody waits for it, and DynamoDB would do so by itself in a few days. */
+  tidy(pk: string, tickets: Iterable<number>): void {
+    for (const ticket of tickets) {
+      this.#sightings.forget(`${pk} ${ticket}`);
+      void this.#engine.remove(waiterOf(pk, ticket), {}, { timeoutMs: 5000 }).catch(() => {});
+    }
+  }
+
+  #leftMs(pk: string, ticket: number, row: Waiter | undefined, waiterMs: number): number {
+    const state = row === undefined ? 'none' : `${row.nonce} ${row.beats}`;
+    return this.#sightings.note(`${pk} ${ticket}`, state, row?.leaseMs ?? waiterMs);
+  }
+
+  async #bury(pk: string, ticket: number, row: Waiter | undefined, limits: CallLimits): Promise<boolean> {
+    const written = buryPlace(row, this.#engine.now());
+    return (await this.#engine.update(waiterOf(pk, ticket), written, 'NONE', limits)).isDone;
+  }
+
+  async #rows(pk: string, from: number, to: number, limits: CallLimits): Promise<Map<number, Waiter>> {
+    const found = new Map<number, Waiter>();
+    if (from > to) return found;
+    const [{ sk: first }, { sk: end }] = [waiterOf(pk, from), waiterOf(pk, to)];
+    for (const item of await this.#engine.range(pk, first, end, to - from + 1, limits)) {
+      const row = readWaiter(item);
+      if (row !== undefined) found.set(row.ticket, row);
+    }
+    return found;
+  }
+}
+
+/** How long until a place has to be kept again: with two thirds of its lease left. */
+export function keepInMs(keptAt: number, waiterMs: number): number {
+  return keptAt + waiterMs / 3 - now();
+}
+
+function* range(from: number, to: number): Generator<number> {
+  for (let each = from; each < to; each++) yield each;
+}

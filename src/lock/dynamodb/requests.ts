@@ -1,0 +1,68 @@
+import { Expression, num, text, type Written } from '../../engine/dynamodb/index.ts';
+import { type HeadHolder, type HeadPast, MOST_HOLDERS, weightOf } from './head.ts';
+import { A, holderEntry, pastEntry, removeHolder, type Trace, whileHeld } from './head-item.ts';
+
+/**
+ * Takes a lock that nobody holds, or that may be shared, and for which nobody waits: one request, decided where it is
+ * carried out. The token is counted there, too.
+ * @param dueAt  the last run counted by `oncePer` must have begun before
+ */
+export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | undefined): Written {
+  const { nonce, capacity } = holder;
+  const request = new Expression();
+  const [zero, one] = [request.value(num(0)), request.value(num(1))];
+  const [load, fence] = [request.name(A.load), request.name(A.fence)];
+  const [last, next] = [request.name(A.last), request.name(A.next)];
+  const token = `if_not_exists(${fence}, ${zero}) + ${one}`;
+  request.setTo(A.fence, token).set(A.holder(nonce), holderEntry(holder));
+  let hasRoom = `${load} = ${zero}`;
+  if (capacity === 1) request.set(A.load, num(weightOf(capacity)));
+  else {
+    const [least, most] = [request.name(A.capacity), request.value(num(capacity))];
+    const room = request.value(num(Math.min(capacity, MOST_HOLDERS)));
+    hasRoom = `(${hasRoom} OR (${least} = ${most} AND ${load} < ${room}))`;
+    request.setTo(A.load, `if_not_exists(${load}, ${zero}) + ${one}`).setTo(A.capacity, most);
+    request.setTo(A.token(nonce), token);
+    // Who holds it alone is not let in twice anyway.
+    request.whenAbsent(A.token(nonce));
+  }
+  request.when(
+    `attribute_not_exists(${load}) OR (${hasRoom} AND (attribute_not_exists(${last}) OR ${next} > ${last}))`,
+  );
+  if (dueAt !== undefined) {
+    const ranAt = request.name(A.ranAt);
+    request.when(`attribute_not_exists(${ranAt}) OR ${ranAt} <= ${request.value(num(dueAt))}`);
+  }
+  return request.write();
+}
+
+/** Keeps it: never makes a row, and changes nothing for whoever lost it. @param beat  a text that was not there before */
+export function renew(nonce: string, beat: string): Written {
+  return whileHeld(new Expression().set(A.beat(nonce), text(beat)), nonce).write();
+}
+
+/** Gives it up, and tells what is remembered of it. @param ranAt  counts the run for `oncePer` */
+export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: number | undefined): Written {
+  const { token, capacity } = past;
+  const request = new Expression();
+  if (capacity === 1) request.set(A.load, num(0));
+  else request.setTo(A.load, `${request.name(A.load)} - ${request.value(num(weightOf(capacity)))}`);
+  request.set(A.past(token), pastEntry(past));
+  if (ranAt !== undefined) request.set(A.ranAt, num(ranAt));
+  removeHolder(request, nonce, trace);
+  return whileHeld(request, nonce).write();
+}
+
+/** Takes the next ticket, once: a repetition of it is refused while nobody else has taken one. */
+export function takeTicket(nonce: string): Written {
+  const request = new Expression();
+  const [zero, one, taker] = [request.value(num(0)), request.value(num(1)), request.name(A.taker)];
+  const orZero = (name: string): string => `if_not_exists(${request.name(name)}, ${zero})`;
+  return request
+    .setTo(A.last, `${orZero(A.last)} + ${one}`)
+    .set(A.taker, text(nonce))
+    .setTo(A.next, `if_not_exists(${request.name(A.next)}, ${one})`)
+    .setTo(A.load, orZero(A.load))
+    .when(`attribute_not_exists(${taker}) OR ${taker} <> ${request.value(text(nonce))}`)
+    .write();
+}

