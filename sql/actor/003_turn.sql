@@ -1,0 +1,271 @@
+-- A turn: claimed in one short transaction, committed in another, and neither connection nor lock held in between.
+
+-- The wait before the next try, in ms, after p_attempt tries that failed.
+create function pawl.actor_backoff(p_backoff double precision[], p_attempt int) returns double precision
+language sql volatile as $$
+  select least(p_backoff[2], case when p_backoff[3] = 0 then p_backoff[1] * p_attempt else p_backoff[1] * p_backoff[3] ^ least(p_attempt - 1, 100) end)
+    * (1 - p_backoff[4] * random())
+$$;
+
+-- A worker that was taken for dead must not claim any more: nobody would look for what it has. The lock keeps its row, for a
+-- rescue to find, until the claim is committed; heartbeats do not wait for it.
+create function pawl.actor_require_worker(p_worker bigint) returns void
+language plpgsql as $$
+begin
+  perform 1 from pawl.actor_worker w where w.id = p_worker for key share;
+  if not found then
+    raise exception 'worker % was taken for dead: its heartbeat came later than its lease; stop working', p_worker using errcode = 'PW004';
+  end if;
+end $$;
+
+-- Claims up to p_limit actors of these types that are due, the longest due first. Each is charged an attempt, and its next
+-- try is written as if the turn had failed: whoever dies with it has nothing to undo.
+--
+-- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, and "due":
+-- ms until the next one is due, or "again": true when there is more to do at once.
+create function pawl.actor_claim(p_worker bigint, p_types smallint[], p_limit int) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz;
+  v_more boolean;
+  v_types smallint[];
+  v_tids tid[] := '{}';
+  v_part record;
+  v_rows text;
+begin
+  perform pawl.actor_require_worker(p_worker);
+  v_more := pawl.actor_absorb(p_types, 1000);
+  select array_agg(t.id) into v_types from pawl.actor_type t where t.id = any (p_types) and t.paused_at is null;
+  if v_types is null then
+    return '{"rows":[]}';
+  end if;
+  v_now := clock_timestamp();
+  if cardinality(v_types) = 1 then
+    v_tids := array(
+      select a.ctid from pawl.actor_instance a
+      where a.type = v_types[1] and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+      order by a.wake_at limit p_limit for no key update skip locked);
+  else
+    -- First how many of which type are among the first that are due, without a lock; then so many of each.
+    for v_part in
+      select x.type, count(*) as n from (
+        select t.type from unnest(v_types) t (type) cross join lateral (
+          select a.wake_at from pawl.actor_instance a
+          where a.type = t.type and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+          order by a.wake_at limit p_limit) d
+        order by d.wake_at limit p_limit) x
+      group by x.type
+    loop
+      v_tids := v_tids || array(
+        select a.ctid from pawl.actor_instance a
+        where a.type = v_part.type and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+        order by a.wake_at limit v_part.n for no key update skip locked);
+    end loop;
+  end if;
+  if cardinality(v_tids) > 0 then
+    if exists (select 1 from pawl.actor_paused_state p where p.type = any (v_types)) then
+      v_tids := pawl.actor_hold_paused(v_tids);
+    end if;
+    v_rows := pawl.actor_take(p_worker, v_tids, v_now);
+  end if;
+  return concat('{"rows":[', v_rows, ']', case when v_more or cardinality(v_tids) >= p_limit then ',"again":true' end,
+    ',"due":' || (
+      -- greatest() would make 0 of null: due now, instead of never
+      select case when min(d.wake_at) is not null then ceil(greatest(0, extract(epoch from min(d.wake_at) - clock_timestamp()) * 1000)) end
+      from unnest(v_types) t (type) cross join lateral (
+        select a.wake_at from pawl.actor_instance a
+        where a.type = t.type and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+        order by a.wake_at limit 1) d), '}');
+end $$;
+
+-- One actor by hand, due or not, paused or not. Answers as a claim does; no row when somebody else has it.
+create function pawl.actor_claim_one(p_worker bigint, p_actor bigint) returns text
+language plpgsql
+set enable_seqscan = off as $$
+declare
+  v_tids tid[];
+begin
+  perform pawl.actor_require_worker(p_worker);
+  perform pawl.actor_absorb(array[a.type], 1000) from pawl.actor_instance a where a.id = p_actor;
+  v_tids := array(
+    select a.ctid from pawl.actor_instance a where a.id = p_actor and a.worker is null and a.finished_at is null
+    for no key update skip locked);
+  -- Whatever runs is due: it is where a rescue looks for it.
+  if cardinality(v_tids) > 0 then
+    update pawl.actor_instance a set wake_at = clock_timestamp(), held = null
+    where a.id = p_actor and (a.wake_at is null or a.wake_at > clock_timestamp() or a.held is not null);
+    v_tids := array(select a.ctid from pawl.actor_instance a where a.id = p_actor);
+  end if;
+  return concat('{"rows":[', pawl.actor_take(p_worker, v_tids, clock_timestamp()), ']}');
+end $$;
+
+-- Of rows that are locked: makes them the worker's.
+create function pawl.actor_take(p_worker bigint, p_tids tid[], p_now timestamptz) returns text
+language sql
+set enable_seqscan = off set enable_mergejoin = off set jit = off as $$
+  with taken as (
+    update pawl.actor_instance a set
+      epoch = a.epoch + 1, worker = p_worker, claimed_at = p_now, attempt = a.attempt + 1, signal_at = null,
+      retry_at = p_now + pawl.actor_backoff(t.backoff, a.attempt + 1) * interval '1 millisecond'
+    from pawl.actor_type t
+    where a.ctid = any (p_tids) and t.id = a.type
+    returning a.id, a.type, a.state, a.visit, a.epoch, a.attempt, a.version, a.children, a.entered_at, a.parent, a.semaphores, a.fields
+  )
+  select string_agg(concat('[', a.id, ',', a.type, ',', to_json(a.state), ',', a.visit, ',', a.epoch, ',', a.attempt, ',', a.version, ',', a.children, ',',
+    (extract(epoch from a.entered_at) * 1000)::bigint, ',', coalesce(a.parent, 0), ',', a.semaphores, ',', a.fields, ']'), ',')
+  from taken a
+$$;
+
+-- Of rows that are locked: those in a paused state leave the index of what is due. The share lock makes a resume wait, and
+-- then see them; a state that was resumed meanwhile is no longer there to be locked.
+create function pawl.actor_hold_paused(p_tids tid[]) returns tid[]
+language plpgsql
+set enable_seqscan = off as $$
+declare
+  v_paused text[];
+begin
+  v_paused := array(
+    select p.type || ':' || p.state from pawl.actor_paused_state p
+    where (p.type, p.state) in (select a.type, a.state from pawl.actor_instance a where a.ctid = any (p_tids)) for share);
+  update pawl.actor_instance a set held = 'the state is paused'
+  where a.ctid = any (p_tids) and a.type || ':' || a.state = any (v_paused);
+  -- The held ones have moved to new versions: what is left at these places is what may run.
+  return array(select a.ctid from pawl.actor_instance a where a.ctid = any (p_tids) and a.worker is null and a.held is null);
+end $$;
+
+-- Commits what came of turns, by position; a null array means that none has it. Answers {"stale":[ids],"refused":[ids],"due":ms}:
+-- those that were no longer the worker's, for which nothing was written; those that were written as failed; and when the first of
+-- the others is due again, if it is.
+--   p_kinds      to: into p_states, a new visit. stay: in the state. done: final. failed: to be tried again. released: given
+--                back untried. held: no turn may begin until a program knows what to do
+--   p_waits      ms until it is due again; null: it hibernates
+--   p_deadlines  ms that the new state may last
+--   p_deltas     changes of semaphores, as {name: n}: what the turn took, and what it raised itself
+--   p_children   children that the turn creates
+-- A turn that ends its actor while children of it are not final, or are just being created, has failed.
+create function pawl.actor_commit(
+  p_worker bigint, p_ids bigint[], p_epochs bigint[], p_kinds text[], p_waits double precision[], p_froms text[], p_states text[],
+  p_reasons text[], p_fields json[], p_versions smallint[], p_deltas jsonb[], p_deadlines double precision[], p_errors text[],
+  p_results json[], p_children int[]
+) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_done bigint[];
+  v_wake smallint[];
+  v_due timestamptz;
+  v_orphans bigint[];
+  v_left bigint[];
+  v_final bigint[];
+begin
+  if 'done' = any (p_kinds) then
+    -- Stronger than what other turns take: it keeps out whoever creates a child, who holds a key share lock.
+    v_orphans := array(
+      select u.id from unnest(p_ids, p_kinds) u (id, kind) where u.kind = 'done' and u.id <> all (array(
+        select a.id from pawl.actor_instance a
+        where a.id = any (array(select d.id from unnest(p_ids, p_kinds) d (id, kind) where d.kind = 'done')) order by a.id for update skip locked)));
+    -- A new statement, which sees all that are there.
+    v_orphans := v_orphans || array(
+      select u.id from unnest(p_ids, p_kinds) u (id, kind)
+      where u.kind = 'done' and exists (select 1 from pawl.actor_instance c where c.parent = u.id and c.finished_at is null));
+  end if;
+  with given as (
+    select * from unnest(p_ids, p_epochs, p_kinds, p_waits, p_froms, p_states, p_reasons, p_fields, p_versions, p_deltas, p_deadlines, p_errors, p_results, p_children)
+      u (id, epoch, kind, wait, from_state, to_state, reason, fields, version, delta, deadline, error, result, children)
+  ), turn as materialized (
+    select g.* from given g where g.id <> all (v_orphans) or v_orphans is null
+    union all
+    select g.id, g.epoch, 'failed', 1000, g.from_state, null, 'failed', null, null, null, null,
+      'done() with children that are not final, or are being created: end them first, with a.incrChildren(''destroy''), and hibernate() until they are', null, null
+    from given g where g.id = any (v_orphans)
+  ), written as (
+    update pawl.actor_instance a set
+      worker = null, signal_at = null,
+      state = coalesce(t.to_state, a.state),
+      visit = case when t.kind = 'to' then a.visit + 1 else a.visit end,
+      entered_at = case when t.kind = 'to' then v_now else a.entered_at end,
+      deadline_at = case t.kind when 'to' then v_now + t.deadline * interval '1 millisecond' when 'done' then null else a.deadline_at end,
+      attempt = case t.kind when 'failed' then a.attempt when 'released' then greatest(a.attempt - 1, 0) when 'held' then greatest(a.attempt - 1, 0) else 0 end,
+      wake_at = case
+        when t.kind = 'done' then null
+        when t.kind = 'failed' then v_now + t.wait * interval '1 millisecond' * (case when a.signal_at is null then 1 else 0.25 end)
+        when a.signal_at is not null then least(a.signal_at, v_now + t.wait * interval '1 millisecond')
+        else v_now + t.wait * interval '1 millisecond'
+      end,
+      -- A quarter of the wait is what a nudge can save.
+      floor_at = case when t.kind = 'failed' then v_now + t.wait * interval '1 millisecond' * 0.25 end,
+      semaphores = case
+        when t.kind = 'done' then '{}'
+        when t.delta is null then a.semaphores
+        else pawl.actor_add(a.semaphores, array(select jsonb_object_keys(t.delta)), array(select e.value::bigint from jsonb_each_text(t.delta) e))
+      end,
+      -- Counted at once, and not by way of the inbox: the next turn must not find itself without children.
+      children = a.children + coalesce(t.children, 0),
+      fields = coalesce(t.fields, a.fields), version = coalesce(t.version, a.version),
+      finished_at = case when t.kind = 'done' then v_now end, result = coalesce(t.result, a.result),
+      held = case when t.kind = 'held' then t.reason end,
+      error = case when t.kind in ('failed', 'held') then t.error when t.kind = 'released' then a.error end
+    from turn t
+    where a.id = t.id and a.epoch = t.epoch and a.worker = p_worker
+    returning a.id, a.epoch, a.type, a.parent, a.attempt, a.wake_at, t.kind, t.from_state, a.state, t.reason, t.error
+  ), moved as (
+    insert into pawl.actor_transition (at, actor, epoch, worker, attempt, type, from_state, to_state, reason, error)
+    select v_now, w.id, w.epoch, p_worker, w.attempt, w.type, w.from_state, w.state, coalesce(w.reason, w.kind), w.error
+    from written w where w.kind not in ('stay', 'released')
+  ), told as (
+    insert into pawl.actor_inbox (actor, type, name, n)
+    select p.id, p.type, '$child', -1 from written w join pawl.actor_instance p on p.id = w.parent where w.kind = 'done'
+    returning type
+  )
+  select array_agg(w.id), min(w.wake_at), (select array_agg(distinct t.type) from told t),
+    array_agg(w.id) filter (where w.kind in ('to', 'done')), array_agg(w.id) filter (where w.kind = 'done')
+  into v_done, v_due, v_wake, v_left, v_final from written w;
+  if v_left is not null then
+    perform pawl.page_resolve(p.tag) from pawl.actor_page p
+    where p.resolved_at is null and p.tag = any (array(select 'actor-deadline:' || u.id from unnest(v_left) u (id)));
+  end if;
+  if v_final is not null then
+    perform pawl.page_resolve(p.tag) from pawl.actor_page p where p.actor = any (v_final) and p.resolved_at is null;
+  end if;
+  if v_wake is not null then
+    perform pawl.actor_wake(v_wake);
+  end if;
+  return concat('{"refused":[', array_to_string(v_orphans, ','), '],"stale":[', case when v_done is null or cardinality(v_done) < cardinality(p_ids) then (
+      select string_agg(u.id::text, ',') from unnest(p_ids) u (id) where v_done is null or u.id <> all (v_done)) end, ']',
+    ',"due":' || case when v_due is not null then ceil(greatest(0, extract(epoch from v_due - v_now) * 1000)) end, '}');
+end $$;
+
+-- {actor, epoch, worker}: in the caller's transaction: fails unless the turn is still this worker's, and keeps it so until
+-- that ends; or, with "nowait", unless the row can be had at once.
+create function pawl.actor_guard(p_turn json) returns void
+language plpgsql as $$
+begin
+  if (p_turn ->> 'nowait')::boolean then
+    perform 1 from pawl.actor_instance a
+    where a.id = (p_turn ->> 'actor')::bigint and a.epoch = (p_turn ->> 'epoch')::bigint and a.worker = (p_turn ->> 'worker')::bigint
+    for no key update nowait;
+  else
+    perform 1 from pawl.actor_instance a
+    where a.id = (p_turn ->> 'actor')::bigint and a.epoch = (p_turn ->> 'epoch')::bigint and a.worker = (p_turn ->> 'worker')::bigint
+    for no key update;
+  end if;
+  if not found then
+    raise exception 'turn % of actor % is no longer current: its lease ran out and somebody else took over', p_turn ->> 'epoch', p_turn ->> 'actor'
+      using errcode = 'PW004';
+  end if;
+end $$;
+
+-- [{actor, epoch, worker, visit, key}, result]: what a side effect gave, kept for the retries of this visit.
+create function pawl.actor_remember(p_effect json) returns void
+language plpgsql as $$
+declare
+  v_part json[] := pawl.actor_parts(p_effect);
+  v_head json := v_part[1];
+begin
+  perform pawl.actor_guard(v_head);
+  insert into pawl.actor_effect (actor, visit, key, result)
+  values ((v_head ->> 'actor')::bigint, (v_head ->> 'visit')::bigint, v_head ->> 'key', v_part[2])
+  on conflict (actor, visit, key) do nothing;
+end $$;

@@ -1,0 +1,123 @@
+-- What people and dashboards read: views, and the answers behind show, explain and diagram. The views are the contract; the
+-- tables below them are not.
+
+create view pawl.actor as
+select a.id, t.name as type, a.state, a.key, a.parent, a.fields, a.result, a.attempt, a.error, a.children as open_children,
+  case
+    when a.finished_at is not null then 'final'
+    when a.worker is not null then 'running'
+    when a.paused_at is not null or t.paused_at is not null or a.held = 'the state is paused' then 'paused'
+    when a.held is not null then 'held'
+    when a.wake_at is null then 'hibernating'
+    when a.wake_at <= clock_timestamp() then 'due'
+    when a.attempt > 0 then 'backing off'
+    else 'napping'
+  end as status,
+  a.entered_at, a.wake_at, a.deadline_at, a.created_at, a.finished_at
+from pawl.actor_instance a join pawl.actor_type t on t.id = a.type;
+
+-- How often each semaphore was raised and not yet lowered.
+create view pawl.semaphore as
+select s.actor_id, s.name, sum(s.val)::bigint as val
+from (
+  select a.id as actor_id, e.key as name, e.value::bigint as val
+  from pawl.actor_instance a cross join lateral jsonb_each_text(a.semaphores) e where a.semaphores <> '{}'
+  union all
+  select i.actor, i.name, i.n from pawl.actor_inbox i where i.name !~ '^\$'
+) s
+group by s.actor_id, s.name;
+
+create view pawl.actor_history as
+select h.at, h.actor as actor_id, t.name as type, h.from_state, h.to_state, h.reason, h.attempt, h.worker, h.error
+from pawl.actor_transition h join pawl.actor_type t on t.id = h.type;
+
+create view pawl.page as
+select p.id, p.tag, (array['info', 'warning', 'error', 'critical'])[p.severity] as severity,
+  case when p.resolved_at is not null then 'resolved' when p.acked_at is not null then 'acked' else 'open' end as status,
+  p.summary, p.details, p.actor as actor_id, p.root, p.suppressed, p.count, p.opened_at, p.seen_at, p.acked_at, p.acked_by, p.resolved_at
+from pawl.actor_page p;
+
+-- Everything about one actor, for show, explain and diagnostics.
+create function pawl.actor_show(p_actor bigint) returns json
+language sql stable as $$
+  select json_build_object(
+    'id', a.id::text, 'type', t.name, 'state', a.state, 'status', v.status, 'key', a.key, 'parent', a.parent::text, 'visit', a.visit, 'epoch', a.epoch,
+    'attempt', a.attempt, 'fields', a.fields, 'version', a.version, 'result', a.result, 'error', a.error, 'held', a.held, 'openChildren', a.children + coalesce((
+      select sum(i.n) from pawl.actor_inbox i where i.actor = a.id and i.name = '$child'), 0),
+    'createdAt', a.created_at, 'enteredAt', a.entered_at, 'wakeAt', a.wake_at, 'deadlineAt', a.deadline_at, 'finishedAt', a.finished_at, 'pausedAt', a.paused_at,
+    'typePausedAt', t.paused_at, 'statePausedAt', (select s.paused_at from pawl.actor_paused_state s where s.type = a.type and s.state = a.state),
+    'dueInMs', round(extract(epoch from a.wake_at - clock_timestamp()) * 1000),
+    'semaphores', coalesce((select json_object_agg(s.name, s.val order by s.name) from (
+      select x.name, sum(x.val) as val from (
+        select e.key as name, e.value::bigint as val from jsonb_each_text(a.semaphores) e
+        union all select i.name, i.n from pawl.actor_inbox i where i.actor = a.id and i.name !~ '^\$') x group by x.name) s), '{}'),
+    'messages', (select count(*) from (select 1 from pawl.actor_message m where m.actor = a.id limit 1000) m),
+    'worker', (select json_build_object('id', w.id::text, 'process', w.host || ':' || w.pid, 'claimedAt', a.claimed_at, 'expiresAt', w.expires_at,
+      'lost', w.expires_at < clock_timestamp()) from pawl.actor_worker w where w.id = a.worker),
+    'workers', (select count(*) from pawl.actor_worker w where a.type = any (w.types) and w.expires_at > clock_timestamp()),
+    'ahead', case when a.wake_at <= clock_timestamp() then (
+      select count(*) from (
+        select 1 from pawl.actor_instance o where o.type = a.type and o.wake_at < a.wake_at and o.worker is null and o.paused_at is null and o.held is null
+          and o.wake_at is not null order by o.wake_at limit 10000) o) end,
+    'machine', t.machine
+  )
+  from pawl.actor_instance a join pawl.actor_type t on t.id = a.type join pawl.actor v on v.id = a.id
+  where a.id = p_actor
+$$;
+
+-- How many actors of a type are in each state, stopping at p_limit for each.
+create function pawl.actor_counts(p_type smallint, p_limit int) returns json
+language sql stable
+set enable_seqscan = off as $$
+  with recursive state as (
+    (select a.state from pawl.actor_instance a where a.type = p_type order by a.state limit 1)
+    union all
+    select n.state from state s cross join lateral (
+      select a.state from pawl.actor_instance a where a.type = p_type and a.state > s.state order by a.state limit 1) n
+  )
+  select coalesce(json_object_agg(s.state, (
+    select count(*) from (
+      select 1 from pawl.actor_instance a where a.type = p_type and a.state = s.state and a.finished_at is null limit p_limit) x)), '{}')
+  from state s
+$$;
+
+-- Pauses or resumes: {actor}, {type}, or {type, state}; with "resume": true the latter. Answers whether that changed anything.
+create function pawl.actor_pause(p_what json) returns boolean
+language plpgsql as $$
+declare
+  v_resume boolean := coalesce((p_what ->> 'resume')::boolean, false);
+  v_actor bigint := (p_what ->> 'actor')::bigint;
+  v_type smallint;
+begin
+  if v_actor is not null then
+    select a.type into v_type from pawl.actor_instance a where a.id = v_actor;
+    if v_type is null then
+      raise exception 'there is no actor %', v_actor using errcode = 'PW002';
+    end if;
+    update pawl.actor_instance a set paused_at = case when v_resume then null else clock_timestamp() end
+    where a.id = v_actor and (a.paused_at is null) <> v_resume;
+    if not found then
+      return false;
+    end if;
+    if v_resume then
+      perform pawl.actor_wake(array[v_type]);
+    end if;
+    return true;
+  end if;
+  v_type := pawl.actor_type_id(p_what ->> 'type');
+  if p_what ->> 'state' is null then
+    update pawl.actor_type t set paused_at = case when v_resume then null else clock_timestamp() end
+    where t.id = v_type and (t.paused_at is null) <> v_resume;
+  elsif v_resume then
+    delete from pawl.actor_paused_state s where s.type = v_type and s.state = p_what ->> 'state';
+    -- A new statement: whoever held an actor under a share lock on that row has committed.
+    update pawl.actor_instance a set held = null
+    where a.type = v_type and a.state = p_what ->> 'state' and a.held = 'the state is paused';
+  else
+    insert into pawl.actor_paused_state (type, state) values (v_type, p_what ->> 'state') on conflict do nothing;
+  end if;
+  if v_resume then
+    perform pawl.actor_wake(array[v_type]);
+  end if;
+  return true;
+end $$;

@@ -1,0 +1,237 @@
+import type { Duration } from '../base/duration.ts';
+import { Conflict, InvalidInput, NotFound } from '../base/errors.ts';
+import { checkOptions, custom, duration, integer, list, optional, signal, text } from '../base/options.ts';
+import { validate } from '../base/schema.ts';
+import { isObject } from '../base/shape.ts';
+import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './admin.ts';
+import type { PageChannel } from './channel.ts';
+import type { ActorDefinition, AnyActorDefinition } from './definition.ts';
+import { Dispatcher } from './dispatcher.ts';
+import { runByHand, type WorkedTurn } from './hand.ts';
+import { Keeper } from './keeper.ts';
+import { unknown } from './kind.ts';
+import { type ActorHandle, type ActorTarget, idOf } from './ref.ts';
+import { type TurnOwner, toJson } from './turn.ts';
+
+export interface CreateOptions extends TxOptions {
+  /** The actor that waits for this one to be final, and ends it with itself. */
+  readonly parent?: ActorTarget<never> | undefined;
+  /** One actor of this type and key, ever: creating it again gives the first one. 1 to 1000 bytes. */
+  readonly key?: string | undefined;
+}
+
+/** What `create` gives. */
+export interface CreatedActor<S extends string = string> extends ActorHandle<S> {
+  /** False when an actor with this key was there already. */
+  readonly created: boolean;
+}
+
+/** How a dispatcher works. */
+export interface RunOptions {
+  /** Turns whose bodies run at the same time in this process. Default 50. */
+  readonly concurrency?: number | undefined;
+  /** How long a process that gives no sign of life keeps its turns. Renewed every third of it. Default `'20s'`, at least `'1s'`. */
+  readonly lease?: Duration | undefined;
+  /** How often to look for what no notification told of. Default `'2s'`. */
+  readonly poll?: Duration | undefined;
+  /** Only these types. Default: all that were declared. */
+  readonly types?: readonly string[] | undefined;
+  /** Where notifications of pages go. Default: nowhere; the pages are kept. */
+  readonly channels?: readonly PageChannel[] | undefined;
+  /** Stops the dispatcher when it aborts. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+const LEASE = '20s';
+
+const channel = custom('a channel such as webhook(url)', (value, place): PageChannel => {
+  if (isObject(value) && typeof value['name'] === 'string' && typeof value['deliver'] === 'function') {
+    return value as unknown as PageChannel;
+  }
+  throw new InvalidInput(
+    `option "${place.field}" for run must be a channel such as webhook(url), or { name, deliver }`,
+    { field: place.field },
+  );
+});
+
+const runShape = {
+  concurrency: integer({ min: 1, max: 10_000, default: 50 }),
+  // Below a second a busy event loop looks like a dead one.
+  lease: duration({ min: '1s', max: '24h', default: LEASE }),
+  poll: duration({ min: '10ms', max: '1h', default: '2s' }),
+  types: optional(list(text({ min: 1 }), { min: 1 })),
+  channels: list(channel, { default: [] }),
+  signal,
+};
+
+const createShape = { key: optional(text({ min: 1, max: 1000 })) };
+
+/**
+ * The actors of these types on your database. Nothing is sent until it is used; the database then learns of the types.
+ * @throws InvalidInput  two types of the same name, or what is no definition
+ */
+export function createActors(engine: PostgresEngine, definitions: readonly AnyActorDefinition[]): Actors {
+  return new Actors(engine, definitions as unknown as readonly ActorDefinition[]);
+}
+
+/** Actors with the program that runs them. */
+export class Actors extends ActorAdmin {
+  readonly #engine: PostgresEngine;
+  readonly #definitions: ReadonlyMap<string, ActorDefinition>;
+  readonly #owner: TurnOwner;
+  #registered: Promise<ReadonlyMap<string, number>> | undefined;
+  #handKeeper: Keeper | undefined;
+
+  /** @internal */
+  constructor(engine: PostgresEngine, definitions: readonly ActorDefinition[]) {
+    super(engine);
+    this.#engine = engine;
+    this.#definitions = byName(definitions);
+    this.#owner = {
+      allocate: () => this.store.allocate(),
+      readNew: (type, fields) => this.#readNew(type, fields),
+      recall: (actor, visit, key) => this.store.recall(actor, visit, key),
+      remember: (token, visit, key, result) => this.store.remember(token, visit, key, result),
+      messages: (actor) => this.store.messages(actor),
+      children: (actor) => this.store.children(actor),
+      guard: (token, tx) => this.store.guard(token, tx),
+    };
+  }
+
+  /**
+   * Makes the types known to the database, so that SQL can create actors of them. Done by itself at the first use.
+   * @throws SchemaMismatch  the database has no Pawl schema, or an older one: run `pawl migrate`
+   */
+  async register(): Promise<void> {
+    await this.#register();
+  }
+
+  /**
+   * Creates an actor, in your transaction or its own. Its first turn begins at once after the commit, and never if that does
+   * not happen.
+   * @throws InvalidInput  the fields were refused by their schema; nothing was written
+   * @throws NotFound  the type was not given to `createActors`, or there is no such parent @throws Conflict  the parent is final
+   */
+  async create<F, S extends string, In>(
+    definition: ActorDefinition<F, S, In>,
+    fields: In,
+    options: CreateOptions = {},
+  ): Promise<CreatedActor<S>> {
+    const { tx, parent, ...rest } = options;
+    const { key } = checkOptions('create', rest, createShape);
+    await this.#register();
+    const { fields: json, ...made } = await this.#readNew(definition.name, fields);
+    const head = { ...made, key, parent: parent === undefined ? undefined : idOf(parent) };
+    const { id, created } = await this.store.create(head, json, tx);
+    return { id, type: definition.name, created };
+  }
+
+  /** The actor of this type with this key, if there is one. */
+  async find<F, S extends string, In>(
+    definition: ActorDefinition<F, S, In>,
+    key: string,
+  ): Promise<ActorHandle<S> | undefined> {
+    const id = await this.reader.find(definition.name, key);
+    return id === undefined ? undefined : { id, type: definition.name };
+  }
+
+  override async incr<S extends string>(
+    target: ActorTarget<S>,
+    semaphore: NoInfer<S>,
+    options: IncrOptions = {},
+  ): Promise<boolean> {
+    const definition = typeof target === 'string' ? undefined : this.#definitions.get(target.type);
+    if (definition !== undefined && !definition.semaphores.includes(semaphore)) {
+      throw unknown(`semaphore of ${definition.name}`, semaphore, definition.semaphores, 'semaphore');
+    }
+    return super.incr(target, semaphore, options);
+  }
+
+  /**
+   * Runs one turn by hand, due or not, paused or not, as in a REPL.
+   * @returns what came of it; undefined when somebody else runs a turn of it just now
+   * @throws NotFound, Conflict  it is final
+   */
+  async work(target: ActorTarget<never>): Promise<WorkedTurn | undefined> {
+    const ids = await this.#register();
+    this.#handKeeper ??= new Keeper(this.store, 20_000);
+    return runByHand({
+      store: this.store,
+      keeper: this.#handKeeper,
+      owner: this.#owner,
+      types: this.#byId(ids, undefined),
+      actor: idOf(target),
+      show: () => this.reader.show(idOf(target)),
+    });
+  }
+
+  /** Starts to run turns in this process: of actors that are due, as they become due, until stopped. @throws InvalidInput */
+  run(options: RunOptions = {}): Dispatcher {
+    const { lease, concurrency, poll, types, channels, signal: stop } = checkOptions('run', options, runShape);
+    for (const name of types ?? []) {
+      if (!this.#definitions.has(name)) throw unknown('actor type', name, [...this.#definitions.keys()], 'types');
+    }
+    return new Dispatcher({
+      store: this.store,
+      reader: this.reader,
+      owner: this.#owner,
+      register: async () => this.#byId(await this.#register(), types),
+      settings: { concurrency, leaseMs: lease, pollMs: poll },
+      channels,
+      logger: this.#engine.options.logger,
+      signal: stop,
+    });
+  }
+
+  /** As declared in this program: `diagram` asks the database, and adds how many actors are where. */
+  machineDiagram(definition: AnyActorDefinition, format: 'mermaid' | 'svg' = 'mermaid'): string {
+    return draw(format, definition.machine, {});
+  }
+
+  async #readNew(name: string, fields: unknown): Promise<{ type: string; version: number; fields: string }> {
+    const known = this.#definitions.get(name);
+    if (known === undefined) {
+      const names = [...this.#definitions.keys()];
+      throw new NotFound(`actor type "${name}" was not given to createActors; it was given ${names.join(', ')}`);
+    }
+    if (!isObject(fields))
+      throw new InvalidInput('the fields of an actor are an object; give {} if it has none', { field: 'fields' });
+    const valid: unknown = await validate(known.schema, fields, 'fields');
+    return { type: known.name, version: known.version, fields: toJson(valid, 'fields') };
+  }
+
+  #byId(ids: ReadonlyMap<string, number>, only: readonly string[] | undefined): ReadonlyMap<number, ActorDefinition> {
+    const types = new Map<number, ActorDefinition>();
+    for (const [name, definition] of this.#definitions) {
+      const id = ids.get(name);
+      if (id !== undefined && (only === undefined || only.includes(name))) types.set(id, definition);
+    }
+    return types;
+  }
+
+  #register(): Promise<ReadonlyMap<string, number>> {
+    this.#registered ??= this.store.register([...this.#definitions.values()]).catch((error: unknown) => {
+      this.#registered = undefined;
+      throw error;
+    });
+    return this.#registered;
+  }
+}
+
+function byName(definitions: readonly ActorDefinition[]): ReadonlyMap<string, ActorDefinition> {
+  const all = new Map<string, ActorDefinition>();
+  for (const definition of definitions) {
+    if (!isObject(definition) || !(definition.states instanceof Map)) {
+      throw new InvalidInput('createActors takes an engine and a list of what actor() gave', { field: 'definitions' });
+    }
+    if (all.has(definition.name))
+      throw new Conflict(`there are two actor types named "${definition.name}"; the name is the identity`);
+    all.set(definition.name, definition);
+  }
+  if (all.size === 0)
+    throw new InvalidInput('createActors needs at least one type: createActors(engine, [Server])', {
+      field: 'definitions',
+    });
+  return all;
+}

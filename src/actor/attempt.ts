@@ -1,0 +1,342 @@
+import { BACKOFF, type Backoff, delay } from '../base/backoff.ts';
+import { after } from '../base/clock.ts';
+import { formatDuration } from '../base/duration.ts';
+import { InvalidInput, LeaseLost, PawlError, Stopped, TimedOut } from '../base/errors.ts';
+import { show } from '../base/refusal.ts';
+import { validate } from '../base/schema.ts';
+import { isObject } from '../base/shape.ts';
+import type { ActorDefinition, StateDefinition } from './definition.ts';
+import type { Effects } from './effects.ts';
+import type { LooseFields } from './kind.ts';
+import { MadeOutcome } from './outcome.ts';
+import type { ClaimedRow, Settled } from './store.ts';
+import { Turn, type TurnOwner, toJson } from './turn.ts';
+
+export type AnyTurn = Turn<LooseFields, string, string>;
+
+/** A turn that came to its end. */
+export interface Finished {
+  readonly settled: Settled;
+  /** What else is to be committed with it. */
+  readonly effects: Effects | undefined;
+  /** What was thrown, of a turn that failed. */
+  readonly error: unknown;
+  /** Somebody else owns the actor: nothing may be written. */
+  readonly isLost: boolean;
+  /** Of its type: for a turn whose commit is refused. */
+  readonly backoff?: Backoff | undefined;
+  /** It was committed already, in the transaction of its body. */
+  readonly isWritten?: boolean | undefined;
+}
+
+/** How long a body may go on after it was told to end, before the turn is given up without it. */
+export const GRACE_MS = 5000;
+const ERROR_LENGTH = 10_000;
+const OUTCOMES = 'a.to(state), a.stay(), a.nap(duration), a.hibernate() or a.done()';
+
+/** What a turn is run with. */
+export interface Stage {
+  readonly definition: ActorDefinition;
+  readonly state: StateDefinition;
+  readonly worker: number;
+  readonly owner: TurnOwner;
+}
+
+/** A turn that is under way. */
+export interface RunningTurn {
+  readonly id: number;
+  readonly turn: AnyTurn | undefined;
+  /** Tells the body to end, and ends the turn without it if it does not. */
+  abort(reason: unknown): void;
+  /** Ends the turn now, as failed with this; what its body does later no longer counts. */
+  fail(reason: unknown): void;
+}
+
+/**
+ * Runs one turn: what `always` demands, or the body. `end` is called exactly once, maybe before this returns.
+ * @param hold  runs the body of a state with `hold: 'transaction'`, and commits it; `end` is then called after that
+ */
+export function begin(
+  row: ClaimedRow,
+  stage: Stage,
+  end: (finished: Finished) => void,
+  hold?: (turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>,
+): RunningTurn {
+  const attempt = new Attempt(row, stage, end, hold);
+  attempt.start();
+  return attempt;
+}
+
+class Attempt implements RunningTurn {
+  readonly id: number;
+  turn: AnyTurn | undefined;
+  readonly #row: ClaimedRow;
+  readonly #stage: Stage;
+  readonly #end: (finished: Finished) => void;
+  readonly #hold: ((turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>) | undefined;
+  #cancelTimer: (() => void) | undefined;
+  #isMigrated = false;
+  #isOver = false;
+
+  constructor(
+    row: ClaimedRow,
+    stage: Stage,
+    end: (finished: Finished) => void,
+    hold: ((turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>) | undefined,
+  ) {
+    this.id = row[0];
+    this.#row = row;
+    this.#stage = stage;
+    this.#end = end;
+    this.#hold = hold;
+  }
+
+  start(): void {
+    const forced = this.#forced();
+    if (forced !== undefined) return this.#finish(forced);
+    try {
+      const fields = this.#fields();
+      if (fields instanceof Promise) {
+        this.#limit();
+        fields.then((late) => this.#run(late)).catch((error: unknown) => this.fail(error));
+      } else this.#run(fields);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  abort(reason: unknown): void {
+    if (this.#isOver) return;
+    this.turn?.abort(reason);
+    this.#cancelTimer?.();
+    this.#cancelTimer = after(GRACE_MS, () => this.fail(reason), { unref: true });
+  }
+
+  fail(reason: unknown): void {
+    this.#finish(this.#failed(reason));
+  }
+
+  /** A semaphore of `always` that was raised leads to its state without asking the body. */
+  #forced(): Finished | undefined {
+    const { definition, state } = this.#stage;
+    for (const [semaphore, target] of definition.always) {
+      const raised = this.#row[10][semaphore] ?? 0;
+      if (raised === 0 || state.name === target) continue;
+      const settled = this.#settled('to', {
+        waitMs: 0,
+        to: target,
+        reason: `always: ${semaphore}`,
+        delta: { [semaphore]: -raised },
+        deadlineMs: definition.states.get(target)?.deadlineMs,
+      });
+      return { settled, effects: undefined, error: undefined, isLost: false };
+    }
+    return undefined;
+  }
+
+  /** The fields as this version of the program knows them. */
+  #fields(): LooseFields | Promise<LooseFields> {
+    const { definition } = this.#stage;
+    const [, , , , , , version, , , , , stored] = this.#row;
+    let fields: unknown = stored;
+    if (version < definition.version && definition.migrate !== undefined) {
+      fields = definition.migrate(asFields(stored), version);
+      this.#isMigrated = true;
+    }
+    const valid: unknown = validate(definition.schema, fields, 'fields');
+    return valid instanceof Promise ? valid.then(asFields) : asFields(valid);
+  }
+
+  #run(fields: LooseFields): void {
+    const { definition, state, worker, owner } = this.#stage;
+    if (this.#isOver) return;
+    const turn: AnyTurn = new Turn(this.#row, worker, definition, state, fields, owner);
+    this.turn = turn;
+    if (state.hold === 'transaction' && this.#hold !== undefined) {
+      this.#limit();
+      const body = async (): Promise<Finished> => this.#came(turn, await state.run(turn));
+      this.#hold(turn, body).then(
+        (finished) => this.#finish(finished),
+        (error: unknown) => this.fail(error),
+      );
+      return;
+    }
+    const value = state.run(turn);
+    if (isThenable(value)) {
+      this.#limit();
+      Promise.resolve(value).then(
+        (outcome) => this.#resolve(turn, outcome),
+        (error: unknown) => this.fail(error),
+      );
+    } else this.#resolve(turn, value);
+  }
+
+  #resolve(turn: AnyTurn, outcome: unknown): void {
+    try {
+      const finished = this.#came(turn, outcome);
+      if (finished instanceof Promise) {
+        this.#limit();
+        finished.then((late) => this.#finish(late)).catch((error: unknown) => this.fail(error));
+      } else this.#finish(finished);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** What the body's outcome means. */
+  #came(turn: AnyTurn, outcome: unknown): Finished | Promise<Finished> {
+    const { definition, state } = this.#stage;
+    turn.throwIfAborted();
+    if (!(outcome instanceof MadeOutcome)) {
+      const was = outcome === undefined ? 'nothing' : show(outcome);
+      throw new InvalidInput(
+        `the body of state "${state.name}" of ${definition.name} must return ${OUTCOMES}, but gave ${was}`,
+      );
+    }
+    const patch: unknown = outcome.patch;
+    if (patch !== undefined && !isObject(patch))
+      throw new InvalidInput(`a fields patch must be an object, but was ${show(patch)}`);
+    if (patch === undefined && !this.#isMigrated) return this.#succeeded(turn, outcome, undefined);
+    const valid: unknown = validate(definition.schema, { ...turn.fields, ...patch }, 'fields');
+    return valid instanceof Promise
+      ? valid.then((fields) => this.#succeeded(turn, outcome, toJson(fields, 'fields')))
+      : this.#succeeded(turn, outcome, toJson(valid, 'fields'));
+  }
+
+  #succeeded(turn: AnyTurn, outcome: MadeOutcome<string>, fields: string | undefined): Finished {
+    const { definition, state } = this.#stage;
+    const { kind, state: to, ms, result } = outcome;
+    const effects = turn.effects;
+    const common = {
+      children: effects === undefined || effects.children.length === 0 ? undefined : effects.children.length,
+      delta: this.#delta(turn),
+      fields,
+      version: fields === undefined ? undefined : definition.version,
+    };
+    const finished = (settled: Settled): Finished => ({
+      settled,
+      effects,
+      error: undefined,
+      isLost: false,
+      backoff: definition.backoff,
+    });
+    switch (kind) {
+      case 'to':
+        return finished(
+          this.#settled('to', { ...common, to, waitMs: 0, deadlineMs: definition.states.get(to ?? '')?.deadlineMs }),
+        );
+      case 'done':
+        if (common.children !== undefined) {
+          throw new InvalidInput('a turn cannot create children and be done(): they would be orphans');
+        }
+        return finished(
+          this.#settled('done', {
+            ...common,
+            waitMs: undefined,
+            result: result === undefined ? undefined : toJson(result, 'the result of done()'),
+          }),
+        );
+      case 'stay':
+        return finished(this.#settled('stay', { ...common, waitMs: state.everyMs }));
+      case 'nap':
+        return finished(this.#settled('stay', { ...common, waitMs: ms }));
+      case 'hibernate':
+        return finished(this.#settled('stay', { ...common, waitMs: undefined }));
+    }
+  }
+
+  /** In the state that a semaphore of `always` leads to, it has done its work. */
+  #delta(turn: AnyTurn): Record<string, number> | undefined {
+    const { definition, state } = this.#stage;
+    if (definition.always.size === 0) return turn.delta;
+    for (const [semaphore, target] of definition.always) {
+      if (target === state.name && (this.#row[10][semaphore] ?? 0) > 0) turn.decr(semaphore);
+    }
+    return turn.delta;
+  }
+
+  #failed(error: unknown): Finished {
+    const why = this.turn?.abortReason ?? error;
+    const { definition } = this.#stage;
+    const isReleased = why instanceof Stopped;
+    const settled = isReleased
+      ? this.#settled('released', { waitMs: 0 })
+      : this.#settled('failed', {
+          waitMs: delay(definition.backoff, this.#row[5], Math.random()),
+          reason: why instanceof TimedOut ? 'timed out' : 'failed',
+          error: describe(why instanceof TimedOut ? why : error),
+        });
+    return { settled, effects: undefined, error: isReleased ? undefined : why, isLost: why instanceof LeaseLost };
+  }
+
+  #settled(kind: Settled['kind'], parts: Omit<Settled, 'id' | 'epoch' | 'attempt' | 'kind' | 'from'>): Settled {
+    return { id: this.#row[0], epoch: this.#row[4], attempt: this.#row[5], kind, from: this.#row[2], ...parts };
+  }
+
+  #limit(): void {
+    if (this.#cancelTimer !== undefined) return;
+    const { timeoutMs } = this.#stage.state;
+    this.#cancelTimer = after(timeoutMs, () =>
+      this.abort(new TimedOut(`the turn took longer than its ${formatDuration(timeoutMs)}`)),
+    );
+  }
+
+  #finish(finished: Finished): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#cancelTimer?.();
+    this.turn?.end();
+    this.#end(finished);
+  }
+}
+
+function asFields(value: unknown): LooseFields {
+  if (!isObject(value))
+    throw new InvalidInput(`the fields of an actor are an object, but were ${show(value)}`, { field: 'fields' });
+  return value;
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value instanceof Promise) return true;
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
+}
+
+/** A turn whose commit was refused: it has failed, and is written as that. */
+export function refused({ settled, backoff = BACKOFF }: Finished, error: unknown): Finished {
+  const { id, epoch, attempt = 1, from } = settled;
+  const failed: Settled = {
+    id,
+    epoch,
+    attempt,
+    kind: 'failed',
+    from,
+    waitMs: delay(backoff, attempt, Math.random()),
+    reason: COMMIT_REFUSED,
+    error: error instanceof PawlError ? error.message : describe(error),
+  };
+  return { settled: failed, effects: undefined, error, isLost: false };
+}
+
+export const COMMIT_REFUSED = 'commit refused';
+
+/** The stack with its causes; U+0000, which no text column takes, made visible. Never throws, whatever was thrown. */
+export function describe(error: unknown): string {
+  const parts: string[] = [];
+  try {
+    for (
+      let at: unknown = error;
+      at !== undefined && parts.length < 5;
+      at = at instanceof Error ? at.cause : undefined
+    ) {
+      parts.push(at instanceof Error ? (at.stack ?? `${at.name}: ${at.message}`) : printed(at));
+    }
+  } catch {
+    parts.push('an error that cannot be shown: reading it failed');
+  }
+  // By way of UTF-8, which has no lone surrogates either.
+  return Buffer.from(parts.join('\ncaused by: ').slice(0, ERROR_LENGTH).replaceAll('\0', '\\0')).toString();
+}
+
+function printed(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value));
+}

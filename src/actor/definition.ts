@@ -1,0 +1,242 @@
+import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/backoff.ts';
+import type { Duration } from '../base/duration.ts';
+import { InvalidInput } from '../base/errors.ts';
+import {
+  type Check,
+  checkOptions,
+  custom,
+  duration,
+  func,
+  integer,
+  list,
+  object,
+  oneOf,
+  optional,
+  record,
+  text,
+} from '../base/options.ts';
+import { refusal } from '../base/refusal.ts';
+import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/schema.ts';
+import { type ActorKind, type LooseFields, unknown } from './kind.ts';
+import type { Machine } from './machine.ts';
+import type { Outcome } from './outcome.ts';
+import type { Turn } from './turn.ts';
+
+/** The fields of an actor: as its schema makes them. Without a schema, anything. */
+export type FieldsOf<S> = [S] extends [StandardSchemaV1] ? InferOutput<S> : LooseFields;
+
+/** What `create` takes for the fields. */
+export type FieldsIn<S> = [S] extends [StandardSchemaV1] ? InferInput<S> : LooseFields;
+
+/** One state: what to do in it, and where it may lead. */
+export interface StateOptions<F, S extends string, To extends string> {
+  /** The states this one may lead to. `a.to()` takes no other: the compiler refuses it, and so does the turn. */
+  readonly to?: readonly To[] | undefined;
+  /** Again and again while the actor stays: how long after a `stay()`. Without it, `stay()` hibernates. */
+  readonly every?: Duration | undefined;
+  /** How long one turn may take; then `a.signal` aborts, and the turn has failed. Default `'3m'`. */
+  readonly timeout?: Duration | undefined;
+  /** How long the actor may be in this state; then a page is opened, and resolved when it leaves. */
+  readonly deadline?: Duration | undefined;
+  /**
+   * `'lease'` (default): the body runs with neither connection nor lock held. `'transaction'`: the row is locked, and `a.tx`
+   * is the transaction that the outcome commits; for short bodies that only use the database. Takes one connection of the pool.
+   */
+  readonly hold?: 'lease' | 'transaction' | undefined;
+  /** One turn. Must be idempotent: it is run again after any crash. Returns what comes next: `a.to(…)`, `a.stay()`… */
+  readonly run: (a: Turn<F, S, NoInfer<To>>) => Outcome<NoInfer<To>> | Promise<Outcome<NoInfer<To>>>;
+}
+
+/** A declared state; made by {@link state}. */
+export interface State<F = LooseFields, S extends string = string, To extends string = string> {
+  readonly options: object;
+  /** Carries the types; never there. */
+  readonly types?: ((fields: F, semaphore: S) => To) | undefined;
+}
+
+/** `state()` as the callback form of `states` gets it: it knows the fields and semaphores of its actor. */
+export type StateMaker<F, S extends string> = <const To extends string = never>(
+  options: StateOptions<F, S, To>,
+) => State<F, S, NoInfer<To>>;
+
+/** Declares a state. The transitions are typed; in the form `states: (state) => ({…})` fields and semaphores are, too. */
+export const state: StateMaker<LooseFields, string> = (options) => ({ options });
+
+/** A kind of actor as its user declares it. */
+export interface ActorOptions<
+  Schema extends StandardSchemaV1 | undefined,
+  S extends string,
+  States extends Readonly<Record<string, State<never, never, string>>>,
+> {
+  /** Any Standard Schema (zod, valibot, arktype…); an object. Checked when the actor is created, before and after each turn. */
+  readonly fields?: Schema | undefined;
+  /** Version of the fields; raise it with a change that old fields do not fit. 1 to 32767, default 1. */
+  readonly version?: number | undefined;
+  /** Makes fields of an older version into those of this one. Required once `version` is above 1. */
+  readonly migrate?: ((fields: LooseFields, from: number) => NoInfer<FieldsOf<Schema>> | LooseFields) | undefined;
+  /** Names of semaphores: raised by anybody with `incr`, lowered by the actor's own turns. */
+  readonly semaphores?: readonly S[] | undefined;
+  /** The state of a new actor. */
+  readonly initial: NoInfer<keyof States & string>;
+  /** From any state but the target itself: a semaphore that leads there, before the body of the state is run. */
+  readonly always?: { readonly [K in NoInfer<S>]?: NoInfer<keyof States & string> } | undefined;
+  /** The wait after a turn that failed. Default exponential: 1 s, doubled each time, at most 10 min, half of it random. */
+  readonly backoff?: BackoffOption | undefined;
+  /** How long a final actor and all history are kept: a duration, or `'forever'`. Default `'90d'`. */
+  readonly history?: Duration | undefined;
+  /** The states, by name; or a function that makes them with a `state` that knows fields and semaphores. */
+  readonly states: ((state: StateMaker<FieldsOf<Schema>, S>) => States) | States;
+}
+
+/** Any kind of actor, whatever its fields and semaphores. */
+export type AnyActorDefinition = ActorDefinition<unknown, never, never>;
+
+/** A kind of actor, checked and complete. Give it to `createActors`. */
+export interface ActorDefinition<F = LooseFields, S extends string = string, In = F> extends ActorKind<F, S, In> {
+  readonly schema: StandardSchemaV1 | undefined;
+  readonly version: number;
+  readonly migrate: ((fields: LooseFields, from: number) => unknown) | undefined;
+  readonly initial: string;
+  readonly always: ReadonlyMap<string, string>;
+  readonly backoff: Backoff;
+  readonly historyMs: number;
+  readonly states: ReadonlyMap<string, StateDefinition>;
+  /** What the database keeps of it: for diagrams, and for actors that are created by SQL. */
+  readonly machine: Machine;
+}
+
+/** A state, checked and complete. */
+export interface StateDefinition {
+  readonly name: string;
+  readonly to: readonly string[];
+  readonly everyMs: number | undefined;
+  readonly timeoutMs: number;
+  readonly deadlineMs: number | undefined;
+  readonly hold: 'lease' | 'transaction';
+  readonly run: Body;
+}
+
+export type Body = (a: Turn<LooseFields, string, string>) => unknown;
+
+/**
+ * Declares a kind of actor: a machine whose state is kept in the database.
+ * @param name  1 to 100 characters; the same name is the same kind in every process
+ * @throws InvalidInput  names the field: an unknown option, a target that is no state, a semaphore that is not declared…
+ */
+export function actor<
+  const Schema extends StandardSchemaV1 | undefined,
+  const S extends string,
+  States extends Readonly<Record<string, State<never, never, string>>>,
+>(name: string, options: ActorOptions<Schema, S, States>): ActorDefinition<FieldsOf<Schema>, S, FieldsIn<Schema>> {
+  return define(name, options);
+}
+
+const stateName = text({ min: 1, max: 100, pattern: [/^[^$"]+$/, 'a name without $ and "'] });
+
+const stateShape = {
+  to: list(stateName, { default: [] }),
+  every: optional(duration({ min: '10ms' })),
+  timeout: duration({ min: '10ms', max: '24h', default: '3m' }),
+  deadline: optional(duration({ min: '10ms' })),
+  hold: oneOf(['lease', 'transaction'], { default: 'lease' }),
+  run: func<Body>(),
+};
+
+const history: Check<number> = custom(
+  "a duration such as '90d', or 'forever'",
+  (value, place) => (value === 'forever' ? Infinity : duration({ min: '1s' }).given(value, place)),
+  { default: '90d' },
+);
+
+/** Made by {@link state}, or as its options alone. */
+const stateOption: Check<unknown> = custom('made by state()', (value, place) => {
+  if (typeof value !== 'object' || value === null) throw refusal(place, value, 'made by state()');
+  return 'options' in value ? value.options : value;
+});
+
+const shape = {
+  fields: schemaOption(),
+  version: integer({ min: 1, max: 32_767, default: 1 }),
+  migrate: optional(func<(fields: LooseFields, from: number) => unknown>()),
+  semaphores: list(text({ min: 1, max: 100, pattern: [/^[^$]+$/, 'a name without $'] }), { default: [] }),
+  initial: stateName,
+  always: record(stateName, { default: {} }),
+  backoff: backoffShape({ ...BACKOFF, max: 600_000 }),
+  history,
+  states: custom('an object of states, or a function that gives one', (value) => value),
+};
+
+function define<F, S extends string, In>(name: string, options: unknown): ActorDefinition<F, S, In> {
+  const what = 'actor';
+  checkOptions(what, { name }, { name: text({ min: 1, max: 100 }) });
+  const given = checkOptions(what, options, shape);
+  const made: unknown = typeof given.states === 'function' ? given.states(state) : given.states;
+  const raw = checkOptions(what, { states: made }, { states: record(stateOption) }).states;
+  const names = Object.keys(raw);
+  const states = new Map<string, StateDefinition>();
+  for (const [stateKey, value] of Object.entries(raw)) {
+    const { [stateKey]: read } = checkOptions(
+      `${what} "${name}"`,
+      { [stateKey]: value },
+      { [stateKey]: object(stateShape) },
+    );
+    if (read === undefined) continue;
+    stateName.given(stateKey, { field: `states.${stateKey}`, what });
+    for (const target of read.to) requireState(target, names, `states.${stateKey}.to`);
+    states.set(
+      stateKey,
+      Object.freeze({
+        name: stateKey,
+        to: read.to,
+        everyMs: read.every,
+        timeoutMs: read.timeout,
+        deadlineMs: read.deadline,
+        hold: read.hold,
+        run: read.run,
+      }),
+    );
+  }
+  requireState(given.initial, names, 'initial');
+  for (const [semaphore, target] of Object.entries(given.always)) {
+    requireState(target, names, `always.${semaphore}`);
+    if (!given.semaphores.includes(semaphore)) {
+      throw unknown('semaphore', semaphore, given.semaphores, `always.${semaphore}`);
+    }
+  }
+  if (given.version > 1 && given.migrate === undefined) {
+    throw new InvalidInput(
+      `actor "${name}" has fields of version ${given.version}, so it needs migrate: (fields, from) => fields`,
+      { field: 'migrate' },
+    );
+  }
+  const definition = {
+    name,
+    schema: given.fields,
+    version: given.version,
+    migrate: given.migrate,
+    semaphores: Object.freeze([...new Set(given.semaphores)]),
+    initial: given.initial,
+    always: new Map(Object.entries(given.always)),
+    backoff: given.backoff,
+    historyMs: given.history,
+    states,
+  };
+  return Object.freeze({ ...definition, machine: machineOf(definition) });
+}
+
+function machineOf({ initial, always, states }: Pick<ActorDefinition, 'initial' | 'always' | 'states'>): Machine {
+  return {
+    initial,
+    always: Object.fromEntries(always),
+    states: Object.fromEntries(
+      [...states.values()].map(({ name, to, everyMs, timeoutMs, deadlineMs, hold }) => [
+        name,
+        { to, everyMs, timeoutMs, deadlineMs, hold: hold === 'lease' ? undefined : hold },
+      ]),
+    ),
+  };
+}
+
+function requireState(name: string, states: readonly string[], field: string): void {
+  if (!states.includes(name)) throw unknown('state', name, states, field);
+}

@@ -1,0 +1,112 @@
+import { sleep } from '../base/clock.ts';
+import type { Duration } from '../base/duration.ts';
+import { Stopped } from '../base/errors.ts';
+import { Events } from '../base/events.ts';
+import { checkOptions, duration } from '../base/options.ts';
+import { isTransient, type Logger } from '../engine/postgres/index.ts';
+import type { PageChannel } from './channel.ts';
+import type { ActorDefinition } from './definition.ts';
+import { Delivery } from './delivery.ts';
+import { Keeper } from './keeper.ts';
+import type { PostgresActorStore } from './postgres.ts';
+import type { PostgresActorReader } from './postgres-read.ts';
+import type { TurnOwner } from './turn.ts';
+import { ActorWorker, type DispatcherEvents, type WorkerSettings } from './worker.ts';
+
+export interface StopOptions {
+  /** How long running bodies may go on; then their `signal` aborts, and their actors are given back untried. Default `'30s'`. */
+  readonly timeout?: Duration | undefined;
+}
+
+export interface DispatcherParts {
+  readonly store: PostgresActorStore;
+  readonly reader: PostgresActorReader;
+  readonly owner: TurnOwner;
+  readonly register: () => Promise<ReadonlyMap<number, ActorDefinition>>;
+  readonly settings: WorkerSettings;
+  readonly channels: readonly PageChannel[];
+  readonly logger: Logger;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Runs turns until stopped; `await using dispatcher = actors.run()` stops it by itself. */
+export class Dispatcher implements AsyncDisposable {
+  /** Settles when it looks for work; rejects when the first try fails for good, for instance because the schema is missing. */
+  readonly started: Promise<void>;
+  readonly events: Events<DispatcherEvents> = new Events();
+  readonly #parts: DispatcherParts;
+  readonly #stop = new AbortController();
+  #worker: ActorWorker | undefined;
+  #delivery: Delivery | undefined;
+  #stopping: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(parts: DispatcherParts) {
+    this.#parts = parts;
+    const { logger, signal } = parts;
+    this.events.on('error', ({ error }) => logger.warn({ err: error }, 'actor dispatcher: it goes on trying'));
+    this.started = this.#start();
+    this.started.catch((error: unknown) => {
+      if (!(error instanceof Stopped)) this.events.emit('error', { error });
+    });
+    const stop = (): void => void this.stop();
+    signal?.addEventListener('abort', stop, { once: true });
+    if (signal?.aborted) stop();
+  }
+
+  /** Looks for work now, without waiting for a notification or the next poll. */
+  wake(): void {
+    this.#worker?.wake();
+  }
+
+  /**
+   * Claims nothing more, gives back what has not begun, lets running bodies end, commits them, and leaves neither timer nor
+   * connection. Safe to call twice.
+   */
+  stop(options: StopOptions = {}): Promise<void> {
+    const { timeout } = checkOptions('stop', options, { timeout: duration({ default: '30s' }) });
+    this.#stopping ??= this.#shutDown(timeout);
+    this.#stop.abort();
+    return this.#stopping;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** A database that is away at the start is waited for, as it is later on. */
+  async #start(): Promise<void> {
+    await Promise.resolve();
+    for (let failures = 1; this.#stopping === undefined; failures += 1) {
+      try {
+        await this.#open();
+        return;
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        this.events.emit('error', { error });
+        await sleep(Math.min(100 * 2 ** failures, 5000), this.#stop.signal);
+      }
+    }
+    throw new Stopped('the dispatcher was stopped before it had started');
+  }
+
+  async #open(): Promise<void> {
+    const { store, reader, owner, register, settings, channels } = this.#parts;
+    const types = await register();
+    for (const [id, definition] of types) await store.letGo(id, definition);
+    if (this.#stopping !== undefined) throw new Stopped('the dispatcher was stopped before it had started');
+    const keeper = new Keeper(store, settings.leaseMs);
+    const worker = new ActorWorker({ store, keeper, owner, types, events: this.events, settings });
+    if (channels.length > 0) {
+      this.#delivery ??= new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
+    }
+    await worker.start(() => this.#delivery?.wake());
+    this.#worker = worker;
+  }
+
+  async #shutDown(timeoutMs: number): Promise<void> {
+    await this.started.catch(() => {});
+    await this.#worker?.stop(timeoutMs);
+    await this.#delivery?.stop();
+  }
+}

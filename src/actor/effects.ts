@@ -1,0 +1,83 @@
+import { InvalidInput } from '../base/errors.ts';
+import type { Transaction } from '../engine/postgres/index.ts';
+import { type PageOptions, type PageRequest, readPage } from './page.ts';
+
+/** A job for a queue, as `pawl.enqueue(jsonb)` takes it. */
+export interface JobRequest {
+  readonly queue: string;
+  readonly kind: string;
+  readonly payload?: unknown;
+  readonly key?: string | undefined;
+  readonly priority?: number | undefined;
+  /** ISO time. */
+  readonly runAt?: string | undefined;
+}
+
+/** What effects ask of the database. */
+export interface EffectStore {
+  create(head: object, fields: string, tx: unknown): Promise<{ id: string; created: boolean }>;
+  incr(request: object, tx: unknown): Promise<boolean>;
+  send(head: object, payload: unknown, tx: unknown): Promise<boolean>;
+  dropMessages(actor: number, ids: readonly string[], tx: Transaction): Promise<void>;
+  enqueue(request: object, tx: Transaction): Promise<void>;
+  openPage(page: object, tx: unknown): Promise<unknown>;
+  resolvePage(tag: string, tx: unknown): Promise<boolean>;
+}
+
+interface NewChild {
+  readonly id: number;
+  readonly type: string;
+  readonly version: number;
+  readonly key: string | undefined;
+  /** JSON. */
+  readonly fields: string;
+}
+
+/** What a turn wants to be done beside its own row, collected while it runs and written with its commit. */
+export class Effects {
+  readonly children: NewChild[] = [];
+  readonly incrs: { readonly actor: number; readonly semaphore: string }[] = [];
+  readonly messages: { readonly actor: number; readonly name: string; readonly payload: unknown }[] = [];
+  readonly jobs: JobRequest[] = [];
+  readonly received: Set<string> = new Set();
+  readonly resolved: Set<string> = new Set();
+  readonly callbacks: ((tx: Transaction) => unknown)[] = [];
+  readonly #pages = new Map<string, PageRequest>();
+
+  page(options: PageOptions, actor: string): void {
+    const page = readPage(options, actor);
+    const known = this.#pages.get(page.tag);
+    this.#pages.set(page.tag, known === undefined || known.severity <= page.severity ? page : known);
+  }
+
+  get isEmpty(): boolean {
+    const { children, incrs, messages, jobs, received, resolved, callbacks } = this;
+    const lists = children.length + incrs.length + messages.length + jobs.length + callbacks.length;
+    return lists + received.size + resolved.size + this.#pages.size === 0;
+  }
+
+  /** Writes everything inside the transaction that commits the turn. @param parent  the actor whose turn it is */
+  async write(store: EffectStore, tx: Transaction, parent: number): Promise<void> {
+    for (const { fields, ...child } of this.children) {
+      const made = await store.create({ ...child, parent, counted: true }, fields, tx);
+      if (!made.created) {
+        throw new InvalidInput(
+          `a ${child.type} with the key "${child.key}" exists already (${made.id}), so it cannot be created as a child of ${parent}; find it first`,
+          { field: 'key' },
+        );
+      }
+    }
+    for (const incr of this.incrs) await store.incr(incr, tx);
+    for (const { payload, ...head } of this.messages) await store.send(head, payload, tx);
+    if (this.received.size > 0) await store.dropMessages(parent, [...this.received], tx);
+    for (const job of this.jobs) await store.enqueue(job, tx);
+    // In the order of their tags: two turns with the same pages must not wait for each other.
+    const tags = [...new Set([...this.#pages.keys(), ...this.resolved])].sort();
+    for (const tag of tags) {
+      const page = this.#pages.get(tag);
+      if (page !== undefined) await store.openPage(page, tx);
+      if (this.resolved.has(tag)) await store.resolvePage(tag, tx);
+    }
+    for (const callback of this.callbacks) await callback(tx);
+  }
+}

@@ -1,0 +1,29 @@
+/** What a turn came to, as its body says it: made by `a.to()`, `a.stay()`, `a.nap()`, `a.hibernate()` and `a.done()`. */
+export interface Outcome<To extends string = string> {
+  readonly kind: 'to' | 'stay' | 'nap' | 'hibernate' | 'done';
+  /** The next state; only of `to`. */
+  readonly state: To | undefined;
+  /** Fields that change; the others stay as they are. */
+  readonly patch: Readonly<Record<string, unknown>> | undefined;
+  /** Only of `nap`. */
+  readonly ms: number | undefined;
+  /** Only of `done`. */
+  readonly result: unknown;
+}
+
+/** Made here alone, so that what a body returns is known to come from its own turn. */
+export class MadeOutcome<To extends string> implements Outcome<To> {
+  readonly kind: Outcome['kind'];
+  readonly state: To | undefined;
+  readonly patch: Readonly<Record<string, unknown>> | undefined;
+  readonly ms: number | undefined;
+  readonly result: unknown;
+
+  constructor(kind: Outcome['kind'], parts: Partial<Omit<Outcome<To>, 'kind'>> = {}) {
+    this.kind = kind;
+    this.state = parts.state;
+    this.patch = parts.patch;
+    this.ms = parts.ms;
+    this.result = parts.result;
+  }
+}

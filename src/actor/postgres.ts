@@ -1,0 +1,350 @@
+import {
+  callInTransaction,
+  type PostgresEngine,
+  type Session,
+  type Statement,
+  type Subscription,
+  statement,
+  type Transaction,
+} from '../engine/postgres/index.ts';
+import type { ActorDefinition } from './definition.ts';
+import type { ChildRecord, Claimed, Committed, Message, Settled, TurnToken, WorkerRow } from './store.ts';
+
+/** Who runs a statement: the pool, a session, or an open transaction. */
+export interface Runner {
+  query<Row>(sql: Statement, values?: unknown[]): Promise<Row[]>;
+}
+
+const REGISTER = statement(
+  'actor.register',
+  "select pawl.actor_register($1::json) as ids, current_setting('transaction_isolation') as isolation",
+);
+const LET_GO = statement('actor.let_go', 'select pawl.actor_let_go($1::smallint, $2::text[], $3::smallint) as actors');
+const CREATE = statement('actor.create', 'select pawl.actor_create_json($1::json) as answer');
+const INCR = statement('actor.incr', 'select pawl.actor_incr($1::jsonb) as answer');
+const SEND = statement('actor.send', 'select pawl.actor_send_json($1::json) as answer');
+const CLAIM = statement('actor.claim', 'select pawl.actor_claim($1::bigint, $2::smallint[], $3::int) as answer');
+const CLAIM_ONE = statement('actor.claim_one', 'select pawl.actor_claim_one($1::bigint, $2::bigint) as answer');
+const COMMIT = statement(
+  'actor.commit',
+  `
+select pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], $5::double precision[], $6::text[], $7::text[], $8::text[],
+  $9::json[], $10::smallint[], $11::jsonb[], $12::double precision[], $13::text[], $14::json[], $15::int[]) as answer`,
+);
+const IDLE = statement('actor.idle', "select set_config('idle_in_transaction_session_timeout', $1, true)");
+const UNKNOWN = statement('actor.unknown', 'select pawl.actor_unknown($1::json) as held');
+const GUARD = statement('actor.guard', 'select pawl.actor_guard($1::json)');
+const REMEMBER = statement('actor.remember', 'select pawl.actor_remember($1::json)');
+const RECALL = statement(
+  'actor.recall',
+  'select e.result from pawl.actor_effect e where e.actor = $1 and e.visit = $2 and e.key = $3',
+);
+const ALLOCATE = statement(
+  'actor.allocate',
+  "select nextval('pawl.actor_id')::text as id from generate_series(1, $1::int)",
+);
+const MESSAGES = statement(
+  'actor.messages',
+  `
+select m.id::text, m.name, m.payload, m.at
+from pawl.actor_message m
+where m.actor = $1
+order by m.id
+limit $2`,
+);
+const READ = statement(
+  'actor.read',
+  'delete from pawl.actor_message m where m.actor = $1 and m.id = any ($2::bigint[])',
+);
+const CHILDREN = statement(
+  'actor.children',
+  `
+select a.id::text, t.name as type, a.state, a.key, a.finished_at is not null as "isFinal", a.result, a.fields
+from pawl.actor_instance a
+join pawl.actor_type t on t.id = a.type
+where a.parent = $1
+order by a.id`,
+);
+const ADD_WORKER = statement(
+  'actor.add_worker',
+  `
+insert into pawl.actor_worker (host, pid, concurrency, lease, expires_at, types, knows, wants_notify)
+values ($1, $2, $3, $4::double precision * interval '1 millisecond', clock_timestamp() + $4::double precision * interval '1 millisecond',
+  $5::smallint[], $6::jsonb, $7)
+returning id::text`,
+);
+const BEAT = statement('actor.beat', 'select pawl.actor_beat($1::bigint[], $2::boolean[])::text[] as alive');
+const WANTS = statement(
+  'actor.wants',
+  'update pawl.actor_worker set wants_notify = $2 where id = $1 and wants_notify <> $2',
+);
+const END_WORKER = statement('actor.end_worker', 'select pawl.actor_end_worker($1::bigint)');
+const RESCUE = statement('actor.rescue', 'select pawl.actor_rescue() as actors');
+const DISOWN = statement('actor.disown', 'select pawl.actor_disown($1::bigint, $2::bigint[]) as actors');
+const DEADLINES = statement('actor.deadlines', 'select pawl.actor_deadlines() as wait');
+const PRUNE = statement('actor.prune', 'select pawl.actor_prune($1::int) as rows');
+const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json) as answer');
+const RESOLVE_PAGE = statement('actor.resolve_page', 'select pawl.page_resolve($1::text) as answer');
+const ENQUEUE = statement('actor.enqueue', 'select pawl.enqueue($1::jsonb) as answer');
+
+const PRUNE_AT_ONCE = 1000;
+const MESSAGES_AT_ONCE = 1000;
+
+/** Every statement of turns and workers. The functions they call are in sql/actor/. */
+export class PostgresActorStore {
+  readonly engine: PostgresEngine;
+  /** Claims and commits see what others committed while they waited for a row, which only read committed gives them. */
+  #rows: Runner;
+  #ids: number[] = [];
+
+  constructor(engine: PostgresEngine) {
+    this.engine = engine;
+    this.#rows = engine;
+  }
+
+  /** @returns the types' ids by name */
+  async register(definitions: readonly ActorDefinition[]): Promise<ReadonlyMap<string, number>> {
+    const declared = definitions.map((definition) => ({
+      name: definition.name,
+      semaphores: definition.semaphores,
+      always: [...definition.always.keys()],
+      machine: definition.machine,
+      version: definition.version,
+      history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
+      backoff: backoffNumbers(definition),
+    }));
+    const [row] = await this.engine.query<{ ids: Record<string, number>; isolation: string }>(REGISTER, [
+      JSON.stringify(declared),
+    ]);
+    const { ids, isolation } = only(row);
+    if (isolation !== 'read committed') this.#rows = alone(this.engine);
+    return new Map(Object.entries(ids));
+  }
+
+  async letGo(type: number, definition: ActorDefinition): Promise<void> {
+    await this.engine.query(LET_GO, [type, [...definition.states.keys()], definition.version]);
+  }
+
+  /** @param fields  JSON */
+  async create(head: object, fields: string, tx: unknown): Promise<{ id: string; created: boolean; state: string }> {
+    const value = `[${JSON.stringify(head)},${fields}]`;
+    return answerOf(await this.#in(CREATE, value, tx)) as { id: string; created: boolean; state: string };
+  }
+
+  async incr(request: object, tx: unknown): Promise<boolean> {
+    return answerOf(await this.#in(INCR, JSON.stringify(request), tx)) === true;
+  }
+
+  async send(head: object, payload: unknown, tx: unknown): Promise<boolean> {
+    const value = JSON.stringify([head, payload ?? null]);
+    return answerOf(await this.#in(SEND, value, tx)) === true;
+  }
+
+  async claim(worker: number, types: readonly number[], limit: number): Promise<Claimed> {
+    const [row] = await this.#rows.query<{ answer: string }>(CLAIM, [worker, types, limit]);
+    return JSON.parse(only(row).answer) as Claimed;
+  }
+
+  async claimOne(worker: number, actor: number): Promise<Claimed> {
+    const [row] = await this.#rows.query<{ answer: string }>(CLAIM_ONE, [worker, actor]);
+    return JSON.parse(only(row).answer) as Claimed;
+  }
+
+  async commit(worker: number, turns: readonly Settled[], runner: Runner = this.#rows): Promise<Committed> {
+    const [row] = await runner.query<{ answer: string }>(COMMIT, commitValues(worker, turns));
+    return JSON.parse(only(row).answer) as Committed;
+  }
+
+  /**
+   * One transaction for a turn that does more than move its own row.
+   * @param idleMs  a process that stands still in the middle of it loses it after so long: it holds the row
+   */
+  transaction<T>(fn: (tx: Transaction) => Promise<T>, idleMs: number): Promise<T> {
+    const run = async (tx: Transaction): Promise<T> => {
+      await tx.query(IDLE, [String(Math.ceil(idleMs))]);
+      return fn(tx);
+    };
+    return this.engine.transaction(run, { isolation: 'read committed', retries: 0 });
+  }
+
+  /** @returns whether the actor is held now: no living worker can run it */
+  async unknown(token: TurnToken, type: number, state: string, version: number, reason: string): Promise<boolean> {
+    const value = JSON.stringify({ ...token, type, state, version, reason });
+    const [row] = await this.#rows.query<{ held: boolean }>(UNKNOWN, [value]);
+    return only(row).held;
+  }
+
+  /** @throws LeaseLost  the turn is somebody else's by now @throws LockNotAvailable  with `nowait` */
+  async guard(token: TurnToken, tx: unknown, nowait = false): Promise<void> {
+    await this.#in(GUARD, JSON.stringify({ ...token, nowait }), tx);
+  }
+
+  async recall(actor: number, visit: number, key: string): Promise<{ result: unknown } | undefined> {
+    const [row] = await this.engine.query<{ result: unknown }>(RECALL, [actor, visit, key]);
+    return row;
+  }
+
+  /** @param result  JSON @throws LeaseLost  the turn is somebody else's by now */
+  async remember(token: TurnToken, visit: number, key: string, result: string): Promise<void> {
+    await this.engine.query(REMEMBER, [`[${JSON.stringify({ ...token, visit, key })},${result}]`]);
+  }
+
+  /** An id for an actor that is created with the commit of a turn. Taken fifty at a time; gaps mean nothing. */
+  async allocate(): Promise<number> {
+    if (this.#ids.length === 0) {
+      const rows = await this.engine.query<{ id: string }>(ALLOCATE, [50]);
+      this.#ids.push(...rows.map(({ id }) => Number(id)));
+    }
+    return this.#ids.shift() ?? this.allocate();
+  }
+
+  messages(actor: number): Promise<Message[]> {
+    return this.engine.query<Message & Record<string, unknown>>(MESSAGES, [actor, MESSAGES_AT_ONCE]);
+  }
+
+  async dropMessages(actor: number, ids: readonly string[], tx: Runner): Promise<void> {
+    await tx.query(READ, [actor, ids]);
+  }
+
+  children(actor: number): Promise<ChildRecord[]> {
+    return this.engine.query<ChildRecord & Record<string, unknown>>(CHILDREN, [actor]);
+  }
+
+  async enqueue(request: object, tx: Runner): Promise<void> {
+    await tx.query(ENQUEUE, [JSON.stringify(request)]);
+  }
+
+  async openPage(page: object, tx: unknown): Promise<{ id: string; news: 'opened' | 'escalated' | 'none' }> {
+    return answerOf(await this.#in(OPEN_PAGE, JSON.stringify(page), tx)) as {
+      id: string;
+      news: 'opened' | 'escalated' | 'none';
+    };
+  }
+
+  async resolvePage(tag: string, tx: unknown): Promise<boolean> {
+    return answerOf(await this.#in(RESOLVE_PAGE, tag, tx)) === true;
+  }
+
+  async addWorker(row: WorkerRow): Promise<number> {
+    const values = [
+      row.host,
+      row.pid,
+      row.concurrency,
+      row.leaseMs,
+      row.types,
+      JSON.stringify(row.knows),
+      row.wantsNotify,
+    ];
+    const [added] = await this.engine.query<{ id: string }>(ADD_WORKER, values);
+    return Number(only(added).id);
+  }
+
+  /** All workers of a process in one statement. @returns those that are still alive */
+  async beat(workers: readonly { id: number; wants: boolean }[], session: Session): Promise<ReadonlySet<number>> {
+    const values = [workers.map(({ id }) => id), workers.map(({ wants }) => wants)];
+    const [row] = await session.query<{ alive: string[] }>(BEAT, values);
+    return new Set(only(row).alive.map(Number));
+  }
+
+  async setWants(worker: number, wants: boolean): Promise<void> {
+    await this.engine.query(WANTS, [worker, wants]);
+  }
+
+  /** Its row stays while an actor names it, for the rescue to find. */
+  async endWorker(worker: number): Promise<void> {
+    await this.engine.query(END_WORKER, [worker]);
+  }
+
+  async rescue(): Promise<number> {
+    const [row] = await this.#rows.query<{ actors: number }>(RESCUE);
+    return only(row).actors;
+  }
+
+  async disown(worker: number, known: readonly number[]): Promise<number> {
+    const [row] = await this.#rows.query<{ actors: number }>(DISOWN, [worker, known]);
+    return only(row).actors;
+  }
+
+  /** @returns milliseconds until the next one; Infinity when there is none */
+  async deadlines(): Promise<number> {
+    const [row] = await this.#rows.query<{ wait: number | null }>(DEADLINES);
+    return only(row).wait ?? Infinity;
+  }
+
+  async prune(): Promise<number> {
+    const [row] = await this.#rows.query<{ rows: number }>(PRUNE, [PRUNE_AT_ONCE]);
+    return only(row).rows;
+  }
+
+  /** Calls back when something came for actors of these types, or there is a page to deliver. */
+  listen(types: readonly number[], handlers: { wake: () => void; page: () => void }): Promise<Subscription> {
+    const heard = (payload: string): void => {
+      if (payload === 'page') handlers.page();
+      else if (payload.split(',').some((type) => types.includes(Number(type)))) handlers.wake();
+    };
+    const onReconnect = (): void => {
+      handlers.wake();
+      handlers.page();
+    };
+    return this.engine.listen('pawl_actor', heard, { onReconnect });
+  }
+
+  async #in(sql: Statement, value: string, tx: unknown): Promise<{ answer?: unknown } | undefined> {
+    const [row] =
+      tx === undefined
+        ? await this.engine.query<{ answer?: unknown }>(sql, [value])
+        : await callInTransaction(tx, sql.text, value);
+    return row;
+  }
+}
+
+function commitValues(worker: number, turns: readonly Settled[]): unknown[] {
+  const all = <T>(of: (turn: Settled) => T | undefined): (T | null)[] | null => {
+    let some = false;
+    const list = turns.map((turn) => {
+      const value = of(turn);
+      some ||= value !== undefined;
+      return value ?? null;
+    });
+    return some ? list : null;
+  };
+  return [
+    worker,
+    turns.map(({ id }) => id),
+    turns.map(({ epoch }) => epoch),
+    turns.map(({ kind }) => kind),
+    all(({ waitMs }) => waitMs),
+    turns.map(({ from }) => from),
+    all(({ to }) => to),
+    all(({ reason }) => reason),
+    all(({ fields }) => fields),
+    all(({ version }) => version),
+    all(({ delta }) => (delta === undefined ? undefined : JSON.stringify(delta))),
+    all(({ deadlineMs }) => deadlineMs),
+    all(({ error }) => error),
+    all(({ result }) => result),
+    all(({ children }) => children),
+  ];
+}
+
+function backoffNumbers({ backoff: { kind, min, max, factor, jitter } }: ActorDefinition): number[] {
+  return [min, max, kind === 'exponential' ? factor : kind === 'linear' ? 0 : 1, jitter];
+}
+
+/** Each statement in a transaction of its own at read committed, whatever the database's default is. */
+function alone(engine: PostgresEngine): Runner {
+  return {
+    query: (sql, values) => engine.transaction((tx) => tx.query(sql, values), { isolation: 'read committed' }),
+  };
+}
+
+function only<T>(row: T | undefined): T {
+  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  return row;
+}
+
+/** A json column that some drivers parse and some do not. */
+function answerOf(row: { answer?: unknown } | undefined): unknown {
+  const { answer } = only(row);
+  return typeof answer === 'string' ? JSON.parse(answer) : answer;
+}

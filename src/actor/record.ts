@@ -1,0 +1,85 @@
+import type { Machine } from './machine.ts';
+
+/** Where an actor is in its life. */
+export type ActorStatus = 'running' | 'due' | 'napping' | 'hibernating' | 'backing off' | 'paused' | 'held' | 'final';
+
+/** One actor, as `list` shows it. */
+export interface ActorSummary {
+  readonly id: string;
+  readonly type: string;
+  readonly state: string;
+  readonly status: ActorStatus;
+  readonly key: string | null;
+  readonly parent: string | null;
+  readonly attempt: number;
+  readonly error: string | null;
+  readonly enteredAt: string;
+  readonly wakeAt: string | null;
+  readonly createdAt: string;
+}
+
+/** Everything about one actor. Times are ISO. */
+export interface ActorRecord extends ActorSummary {
+  readonly visit: number;
+  readonly epoch: number;
+  readonly fields: unknown;
+  readonly version: number;
+  readonly result: unknown;
+  readonly openChildren: number;
+  /** How often each was raised and not yet lowered. */
+  readonly semaphores: Readonly<Record<string, number>>;
+  /** That wait to be received; counted up to 1,000. */
+  readonly messages: number;
+  readonly deadlineAt: string | null;
+  readonly finishedAt: string | null;
+  readonly pausedAt: string | null;
+  readonly typePausedAt: string | null;
+  readonly statePausedAt: string | null;
+  /** Why no turn may begin, if a worker found that no program knows what to do. */
+  readonly held: string | null;
+  /** Milliseconds; negative when it has been due for so long. */
+  readonly dueInMs: number | null;
+  /** Who runs a turn of it now. */
+  readonly worker: {
+    readonly id: string;
+    readonly process: string;
+    readonly claimedAt: string;
+    readonly expiresAt: string;
+    readonly lost: boolean;
+  } | null;
+  /** Living workers that take this type. */
+  readonly workers: number;
+  /** Actors of its type that are due before it; null unless it is due. Counted up to 10,000. */
+  readonly ahead: number | null;
+  readonly machine: Machine;
+}
+
+/** One row of an actor's history. */
+export interface ActorTransition {
+  readonly at: string;
+  /** Null: it was created. */
+  readonly from: string | null;
+  readonly to: string;
+  readonly reason: string;
+  readonly attempt: number;
+  readonly error: string | null;
+}
+
+export interface PageRecord {
+  readonly id: string;
+  readonly tag: string;
+  readonly severity: 'info' | 'warning' | 'error' | 'critical';
+  readonly status: 'open' | 'acked' | 'resolved';
+  readonly summary: string;
+  readonly details: unknown;
+  readonly actor: string | null;
+  readonly root: string | null;
+  /** Its root has an open page: it is kept, but was not delivered. */
+  readonly suppressed: boolean;
+  readonly count: number;
+  readonly openedAt: string;
+  readonly seenAt: string;
+  readonly ackedAt: string | null;
+  readonly ackedBy: string | null;
+  readonly resolvedAt: string | null;
+}

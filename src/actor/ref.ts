@@ -1,0 +1,28 @@
+import { InvalidInput } from '../base/errors.ts';
+import { show } from '../base/refusal.ts';
+
+/** An actor, by its id; what `create` and `find` give. */
+export interface ActorHandle<S extends string = string> {
+  readonly id: string;
+  readonly type: string;
+  /** Carries the names of its semaphores; never there. */
+  readonly semaphores?: (name: S) => void;
+}
+
+/** An actor, or its id. */
+export type ActorTarget<S extends string = string> = ActorHandle<S> | string;
+
+/** @throws InvalidInput  that is no id */
+export function idOf(target: ActorTarget<never>): number {
+  const id: unknown = typeof target === 'object' && target !== null ? target.id : target;
+  const number = typeof id === 'string' && /^[1-9]\d{0,15}$/.test(id) ? Number(id) : Number.NaN;
+  if (!Number.isSafeInteger(number)) {
+    throw new InvalidInput(
+      `an actor is named by its id, such as "42", or by what create() gave, but was ${show(target)}`,
+      {
+        field: 'actor',
+      },
+    );
+  }
+  return number;
+}

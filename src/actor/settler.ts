@@ -1,0 +1,201 @@
+import { sleep } from '../base/clock.ts';
+import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
+import { faults } from '../base/fault.ts';
+import { probe } from '../base/probe.ts';
+import type { Transaction } from '../engine/postgres/index.ts';
+import { type Finished, refused } from './attempt.ts';
+import type { PostgresActorStore } from './postgres.ts';
+import type { Committed, Settled } from './store.ts';
+
+export interface SettlerOptions {
+  readonly store: PostgresActorStore;
+  readonly leaseMs: number;
+  readonly onDone: (settled: Settled, error: unknown) => void;
+  readonly onStale: (actors: readonly number[]) => void;
+  /** An actor is due in so many milliseconds. */
+  readonly onDue: (ms: number) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+interface Rich extends Finished {
+  readonly worker: number;
+}
+
+/** Turns in one commit: a few milliseconds of the server's time. */
+const BATCH = 500;
+/** Commits of turns that do more than move their own row, at the same time. */
+const RICH = 4;
+/** Between two tries of a commit that did not come through. */
+const RETRY_MS = 200;
+
+/**
+ * Commits what came of turns. One statement is under way at a time; what finishes meanwhile goes with the next one, so
+ * batches grow with the load, and a lone turn is written at once. A turn with effects has a transaction of its own.
+ */
+export class Settler {
+  readonly #options: SettlerOptions;
+  #worker: number | undefined;
+  #plain: Finished[] = [];
+  #rich: Rich[] = [];
+  #richUnderWay = 0;
+  #isWriting = false;
+  #life = new AbortController();
+  #whenFlushed: (() => void)[] = [];
+
+  constructor(options: SettlerOptions) {
+    this.#options = options;
+  }
+
+  startFor(worker: number): void {
+    this.#worker = worker;
+  }
+
+  add(finished: Finished): void {
+    const worker = this.#worker;
+    if (worker === undefined || finished.isLost) return;
+    if (finished.effects === undefined) {
+      this.#plain.push(finished);
+      if (!this.#isWriting) {
+        this.#isWriting = true;
+        // What else finishes in this turn of the event loop goes along.
+        queueMicrotask(() => void this.#write());
+      }
+    } else {
+      this.#rich.push({ ...finished, worker });
+      this.#pumpRich();
+    }
+  }
+
+  /** Everything that was not written is nobody's business any more: the lease is lost. */
+  drop(): void {
+    this.#worker = undefined;
+    this.#plain = [];
+    this.#rich = [];
+    this.#life.abort();
+    this.#life = new AbortController();
+    this.#tellIfFlushed();
+  }
+
+  /** Resolves when nothing is left to write. */
+  flushed(): Promise<void> {
+    return this.#isFlushed() ? Promise.resolve() : new Promise((resolve) => this.#whenFlushed.push(resolve));
+  }
+
+  async #write(): Promise<void> {
+    const life = this.#life.signal;
+    while (this.#plain.length > 0 && this.#worker !== undefined) {
+      const batch = this.#plain.splice(0, BATCH);
+      await this.#commit(this.#worker, batch, life);
+    }
+    this.#isWriting = false;
+    this.#tellIfFlushed();
+  }
+
+  /** Tries until the answer is known: a second commit of the same turn finds the first, and changes nothing. */
+  async #commit(worker: number, batch: readonly Finished[], life: AbortSignal): Promise<void> {
+    for (let tries = 1; !life.aborted; tries += 1) {
+      try {
+        if (faults.armed) await faults.reach('actor.before_commit');
+        const answer = await this.#options.store.commit(
+          worker,
+          batch.map(({ settled }) => settled),
+        );
+        if (faults.armed) await faults.reach('actor.after_commit');
+        return this.#committed(batch, answer, tries > 1);
+      } catch (error) {
+        this.#options.onError(error);
+        if (!this.#options.store.engine.isTransient(error) && !(error instanceof ConnectionFailed)) {
+          return this.#isolate(worker, batch, error, life);
+        }
+        await sleep(RETRY_MS * Math.min(tries, 10), life);
+      }
+    }
+  }
+
+  /** One of them cannot be written: the others must not suffer. */
+  async #isolate(worker: number, batch: readonly Finished[], error: unknown, life: AbortSignal): Promise<void> {
+    const [first] = batch;
+    if (batch.length > 1) {
+      for (const one of batch) await this.#commit(worker, [one], life);
+    } else if (first !== undefined && first.settled.kind !== 'failed') {
+      await this.#commit(worker, [refused(first, error)], life);
+    }
+  }
+
+  #committed(batch: readonly Finished[], { stale, due }: Committed, isRepeated: boolean): void {
+    if (probe.listening) probe.hit('actor.committed', { turns: batch.length, stale: stale.length });
+    if (due !== undefined) this.#options.onDue(due);
+    // After a lost answer nobody can tell whether it was us who had written them.
+    if (stale.length > 0 && !isRepeated) this.#options.onStale(stale);
+    for (const { settled, error } of batch) {
+      if (stale.length === 0 || !stale.includes(settled.id)) this.#options.onDone(settled, error);
+    }
+  }
+
+  #pumpRich(): void {
+    while (this.#richUnderWay < RICH && this.#rich.length > 0) {
+      const next = this.#rich.shift();
+      if (next === undefined) return;
+      this.#richUnderWay += 1;
+      void this.#commitRich(next, this.#life.signal).finally(() => {
+        this.#richUnderWay -= 1;
+        this.#pumpRich();
+        this.#tellIfFlushed();
+      });
+    }
+  }
+
+  async #commitRich(turn: Rich, life: AbortSignal): Promise<void> {
+    for (let tries = 1; !life.aborted; tries += 1) {
+      try {
+        const answer = await commitWithEffects(this.#options.store, turn.worker, turn, {
+          idleMs: this.#options.leaseMs,
+        });
+        return this.#committed([turn], answer, false);
+      } catch (error) {
+        if (error instanceof LeaseLost) {
+          // Our own commit may have come through, its answer lost: then there is nothing to tell.
+          if (tries === 1) this.#options.onStale([turn.settled.id]);
+          return;
+        }
+        const isConnection = this.#options.store.engine.isTransient(error) || error instanceof ConnectionFailed;
+        this.#options.onError(error);
+        if (!isConnection) return this.#commit(turn.worker, [refused(turn, error)], life);
+        await sleep(RETRY_MS * Math.min(tries, 10), life);
+      }
+    }
+  }
+
+  #isFlushed(): boolean {
+    return !this.#isWriting && this.#plain.length === 0 && this.#rich.length === 0 && this.#richUnderWay === 0;
+  }
+
+  #tellIfFlushed(): void {
+    if (this.#isFlushed()) for (const resolve of this.#whenFlushed.splice(0)) resolve();
+  }
+}
+
+/**
+ * The turn and everything it asked for, in one transaction.
+ * @param within  the transaction that the body ran in; or how long one of its own may stand still
+ * @throws LeaseLost  the turn is somebody else's by now
+ */
+export async function commitWithEffects(
+  store: PostgresActorStore,
+  worker: number,
+  { settled, effects }: Finished,
+  within: { readonly tx: Transaction } | { readonly idleMs: number },
+): Promise<Committed> {
+  const write = async (tx: Transaction): Promise<Committed> => {
+    if (faults.armed) await faults.reach('actor.before_commit');
+    const answer = await store.commit(worker, [settled], tx);
+    if (answer.stale.length > 0) {
+      throw new LeaseLost(`the turn of actor ${settled.id} is somebody else's by now; nothing of it was written`);
+    }
+    if (faults.armed) await faults.reach('actor.between_effects');
+    if (!answer.refused.includes(settled.id)) await effects?.write(store, tx, settled.id);
+    if (faults.armed) await faults.reach('actor.before_commit_sent');
+    return answer;
+  };
+  return 'tx' in within ? write(within.tx) : store.transaction(write, within.idleMs);
+}

@@ -1,0 +1,96 @@
+/** A claimed actor, as the database gives it. */
+export type ClaimedRow = readonly [
+  id: number,
+  type: number,
+  state: string,
+  visit: number,
+  epoch: number,
+  attempt: number,
+  version: number,
+  children: number,
+  enteredMs: number,
+  parent: number,
+  semaphores: Readonly<Record<string, number>>,
+  fields: unknown,
+];
+
+/** What a claim answers. */
+export interface Claimed {
+  readonly rows: readonly ClaimedRow[];
+  /** There is more to do at once. */
+  readonly again?: boolean;
+  /** Milliseconds until the next actor is due. */
+  readonly due?: number;
+}
+
+/** What names a turn in every write: the fencing token. */
+export interface TurnToken {
+  readonly actor: number;
+  readonly epoch: number;
+  readonly worker: number;
+}
+
+/** What became of a turn, ready to be committed. */
+export interface Settled {
+  readonly id: number;
+  readonly epoch: number;
+  /** For the events; not written. */
+  readonly attempt?: number | undefined;
+  readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
+  /** Milliseconds until it is due again; undefined: it hibernates. */
+  readonly waitMs: number | undefined;
+  readonly from: string;
+  readonly to?: string | undefined;
+  readonly reason?: string | undefined;
+  /** JSON; undefined when they did not change. */
+  readonly fields?: string | undefined;
+  readonly version?: number | undefined;
+  readonly delta?: Readonly<Record<string, number>> | undefined;
+  readonly deadlineMs?: number | undefined;
+  readonly error?: string | undefined;
+  /** JSON. */
+  readonly result?: string | undefined;
+  /** Created by the turn. */
+  readonly children?: number | undefined;
+}
+
+/** What a commit answers. */
+export interface Committed {
+  /** Actors that were no longer this worker's: nothing was written for them. */
+  readonly stale: readonly number[];
+  /** Turns that would have ended an actor with open children: they were written as failed. */
+  readonly refused: readonly number[];
+  /** Milliseconds until the first of the others is due again. */
+  readonly due?: number;
+}
+
+/** A worker, as the database lists it. */
+export interface WorkerRow {
+  readonly host: string;
+  readonly pid: number;
+  readonly concurrency: number;
+  readonly leaseMs: number;
+  readonly types: readonly number[];
+  /** By type: its states, and under `$version` that of its fields. */
+  readonly knows: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  readonly wantsNotify: boolean;
+}
+
+export interface Message {
+  readonly id: string;
+  readonly name: string;
+  readonly payload: unknown;
+  readonly at: Date;
+}
+
+/** A child, as its parent sees it. */
+export interface ChildRecord {
+  readonly id: string;
+  readonly type: string;
+  readonly state: string;
+  readonly key: string | null;
+  readonly isFinal: boolean;
+  /** What it gave to `done()`. */
+  readonly result: unknown;
+  readonly fields: unknown;
+}

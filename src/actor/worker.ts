@@ -1,0 +1,467 @@
+import { hostname } from 'node:os';
+import { within } from '../base/clock.ts';
+import { ConnectionFailed, LeaseLost, Stopped } from '../base/errors.ts';
+import type { Events } from '../base/events.ts';
+import { faults } from '../base/fault.ts';
+import { type Loop, startLoop } from '../base/loop.ts';
+import { probe } from '../base/probe.ts';
+import type { Subscription } from '../engine/postgres/index.ts';
+import { Alarm } from './alarm.ts';
+import { type AnyTurn, begin, COMMIT_REFUSED, type Finished, GRACE_MS, type RunningTurn } from './attempt.ts';
+import type { ActorDefinition } from './definition.ts';
+import type { Keeper, Kept } from './keeper.ts';
+import type { PostgresActorStore } from './postgres.ts';
+import { commitWithEffects, Settler } from './settler.ts';
+import type { Claimed, ClaimedRow, Settled } from './store.ts';
+import type { TurnOwner } from './turn.ts';
+
+/** What a dispatcher tells about its life; for logs, metrics and tests. */
+export interface DispatcherEvents {
+  /** A turn was committed. */
+  turn: {
+    readonly actor: string;
+    readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
+    readonly from: string;
+    readonly to: string;
+  };
+  /** A turn failed; it is tried again. */
+  failed: { readonly actor: string; readonly state: string; readonly attempt: number; readonly error: unknown };
+  /** Turns came too late and changed nothing: somebody else owns these actors. */
+  stale: { readonly actors: readonly string[] };
+  /** An actor is in a state, or has fields, that this program does not know. */
+  unknown: { readonly actor: string; readonly state: string; readonly held: boolean };
+  /** The lease is gone; every turn was told to end. The dispatcher registers anew. */
+  lost: { readonly reason: LeaseLost };
+  /** The database could not be reached or refused something; the dispatcher goes on trying. */
+  error: { readonly error: unknown };
+}
+
+/** What a worker is made of. */
+export interface WorkerParts {
+  readonly store: PostgresActorStore;
+  readonly keeper: Keeper;
+  readonly owner: TurnOwner;
+  /** The definitions that it runs, by their id. */
+  readonly types: ReadonlyMap<number, ActorDefinition>;
+  readonly events: Events<DispatcherEvents>;
+  readonly settings: WorkerSettings;
+}
+
+export interface WorkerSettings {
+  /** Turns whose bodies run at the same time. */
+  readonly concurrency: number;
+  readonly leaseMs: number;
+  readonly pollMs: number;
+}
+
+const PREFETCH_MS = 50;
+const PREFETCH_MAX = 1000;
+/** After this long without a rest, producers need not notify any more. */
+const BUSY_MS = 500;
+
+/**
+ * Claims actors that are due, runs a turn of each, and commits what came of it.
+ * The path of a turn: `#turn` claims, `#pump` starts, `#finish` hands the outcome to the settler.
+ */
+export class ActorWorker implements Kept {
+  readonly #parts: WorkerParts;
+  readonly #settler: Settler;
+  readonly #alarm: Alarm;
+  readonly #running = new Map<number, RunningTurn>();
+  /** Claimed and not yet committed, by actor. */
+  readonly #held = new Map<number, number>();
+  #waiting: ClaimedRow[] = [];
+  #loop: Loop | undefined;
+  #subscription: Subscription | undefined;
+  #id: number | undefined;
+  #lives = 0;
+  #finished = 0;
+  #sample = { at: performance.now(), finished: 0, perMs: 0 };
+  #wants = true;
+  #busySince: number | undefined;
+  #emptyTurns = 0;
+  /** The last claim did not take all that was due: a free slot is worth another one. */
+  #hasMore = false;
+  #isUnsure = false;
+  #isPumping = false;
+  #stopping: Promise<void> | undefined;
+  #whenIdle: (() => void)[] = [];
+
+  constructor(parts: WorkerParts) {
+    this.#parts = parts;
+    this.#alarm = new Alarm(() => this.wake());
+    this.#settler = new Settler({
+      store: parts.store,
+      leaseMs: parts.settings.leaseMs,
+      onDone: (settled, error) => this.#done(settled, error),
+      onStale: (actors) => this.#stale(actors),
+      onDue: (ms) => this.#alarm.in(ms),
+      onError: (error) => this.onError(error),
+    });
+  }
+
+  get workerId(): number | undefined {
+    return this.#id;
+  }
+
+  get wantsNotify(): boolean {
+    return this.#wants;
+  }
+
+  /** Starts to look for actors that are due, at once and whenever something comes for one. */
+  async start(pages: () => void): Promise<void> {
+    const { store, keeper, types } = this.#parts;
+    await this.#register();
+    keeper.add(this, true);
+    this.#subscription = await store.listen([...types.keys()], { wake: () => this.wake(), page: pages });
+    this.#loop = startLoop({
+      name: 'actor.claim',
+      run: () => this.#turn(),
+      onError: (error) => {
+        if (error instanceof ConnectionFailed) this.#isUnsure = true;
+        // The database knows before the next heartbeat does.
+        if (error instanceof LeaseLost) this.lost(error);
+        else this.onError(error);
+      },
+    });
+  }
+
+  /** Looks for work now. */
+  wake(): void {
+    this.#emptyTurns = 0;
+    this.#loop?.wake();
+  }
+
+  stop(timeoutMs: number): Promise<void> {
+    this.#stopping ??= this.#shutDown(timeoutMs);
+    return this.#stopping;
+  }
+
+  lost(reason: LeaseLost): void {
+    this.#id = undefined;
+    this.#lives += 1;
+    this.#settler.drop();
+    const running = [...this.#running.values()];
+    this.#running.clear();
+    this.#held.clear();
+    this.#waiting = [];
+    for (const turn of running) {
+      turn.turn?.abort(reason);
+      turn.fail(reason);
+    }
+    this.#parts.events.emit('lost', { reason });
+    this.#tellIfIdle();
+    this.wake();
+  }
+
+  onError(error: unknown): void {
+    this.#parts.events.emit('error', { error });
+  }
+
+  // The hot path.
+
+  /** Claim, start, say how long to sleep. */
+  async #turn(): Promise<number> {
+    const { store, types, settings } = this.#parts;
+    const id = this.#id ?? (await this.#register());
+    if (this.#isUnsure) await this.#disown(id);
+    const limit = this.#room();
+    if (limit <= 0) return Infinity;
+    const answer = await store.claim(id, [...types.keys()], limit);
+    if (faults.armed) await faults.reach('actor.after_claim');
+    if (probe.listening) probe.hit('actor.claimed', { worker: id, actors: answer.rows.length });
+    if (this.#id !== id) return 0;
+    this.#hasMore = answer.again === true;
+    for (const row of answer.rows) {
+      this.#held.set(row[0], row[4]);
+      this.#waiting.push(row);
+    }
+    if (this.#stopping === undefined) this.#pump();
+    else this.#handBack();
+    return this.#rest(answer, settings.pollMs);
+  }
+
+  #room(): number {
+    const { concurrency } = this.#parts.settings;
+    const ahead = this.#prefetch();
+    if (this.#held.size > concurrency + ahead / 2 || this.#held.size >= concurrency + ahead) return 0;
+    return concurrency + ahead - this.#held.size;
+  }
+
+  /** As many turns ahead as the last 50 ms would have run: bodies that end at once need not wait for a round trip each. */
+  #prefetch(): number {
+    const at = performance.now();
+    const passed = at - this.#sample.at;
+    if (passed >= 10) {
+      const perMs = (this.#finished - this.#sample.finished) / passed;
+      const before = passed > 1000 ? 0 : this.#sample.perMs / 2;
+      this.#sample = { at, finished: this.#finished, perMs: Math.max(perMs, before) };
+    }
+    return Math.min(PREFETCH_MAX, Math.floor(this.#sample.perMs * PREFETCH_MS));
+  }
+
+  /** A loop and not a recursion: bodies may finish while they are being called. */
+  #pump(): void {
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    let next = 0;
+    while (
+      this.#running.size < this.#parts.settings.concurrency &&
+      next < this.#waiting.length &&
+      this.#stopping === undefined
+    ) {
+      const row = this.#waiting[next++];
+      if (row !== undefined) this.#begin(row);
+    }
+    this.#waiting.splice(0, next);
+    this.#isPumping = false;
+    if (this.#hasMore && this.#stopping === undefined && this.#room() > 0) this.#loop?.wake();
+  }
+
+  #begin(row: ClaimedRow): void {
+    const [actor, type, stateName, , , , version] = row;
+    const worker = this.#id;
+    const definition = this.#parts.types.get(type);
+    const state = definition?.states.get(stateName);
+    if (worker === undefined) return;
+    if (definition === undefined || state === undefined || version > definition.version) {
+      void this.#passOn(row, worker, definition);
+      return;
+    }
+    const life = this.#lives;
+    const stage = { definition, state, worker, owner: this.#parts.owner };
+    let isOver = false;
+    const running = begin(
+      row,
+      stage,
+      (finished) => {
+        isOver = true;
+        if (life !== this.#lives) return;
+        this.#running.delete(actor);
+        this.#finish(finished);
+      },
+      (turn, body) => holdTransaction(this.#parts.store, turn, body, state.timeoutMs),
+    );
+    if (!isOver) this.#running.set(actor, running);
+  }
+
+  #finish(finished: Finished): void {
+    this.#finished += 1;
+    if (finished.settled.kind === 'failed' && !finished.isLost) this.#tellFailed(finished);
+    if (finished.isLost) {
+      this.#held.delete(finished.settled.id);
+      this.#stale([finished.settled.id]);
+    } else if (finished.isWritten === true) this.#done(finished.settled, finished.error);
+    else this.#settler.add(finished);
+    this.#pump();
+    this.#tellIfIdle();
+  }
+
+  #done(settled: Settled, error: unknown): void {
+    this.#held.delete(settled.id);
+    const { events } = this.#parts;
+    if (settled.reason === COMMIT_REFUSED) this.#tellFailed({ settled, error });
+    if (events.has('turn')) {
+      events.emit('turn', {
+        actor: String(settled.id),
+        kind: settled.kind,
+        from: settled.from,
+        to: settled.to ?? settled.from,
+      });
+    }
+    if (this.#hasMore && this.#room() > 0) this.#loop?.wake();
+  }
+
+  #rest(answer: Claimed, pollMs: number): number {
+    if (answer.rows.length > 0) {
+      this.#emptyTurns = 0;
+      if (answer.again === true) return this.#noteBusy();
+    }
+    const due = answer.again === true ? 0 : (answer.due ?? Infinity);
+    if (due <= 0 && answer.rows.length === 0) {
+      // What is due is locked by somebody for a moment.
+      this.#alarm.in(Math.min(2 ** this.#emptyTurns++, 100, pollMs));
+    } else if (due <= 0) return this.#noteBusy();
+    this.#busySince = undefined;
+    if (!this.#wants) {
+      this.#wantNotify();
+      return pollMs;
+    }
+    if (probe.listening) probe.hit('actor.idle', { worker: this.#id });
+    return Math.min(pollMs * (0.75 + Math.random() / 2), Math.max(due, 1));
+  }
+
+  // The rest is what happens rarely.
+
+  /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
+  #noteBusy(): number {
+    this.#busySince ??= performance.now();
+    if (this.#wants && performance.now() - this.#busySince > BUSY_MS && this.#id !== undefined) {
+      this.#wants = false;
+      this.#parts.store.setWants(this.#id, false).catch((error: unknown) => this.onError(error));
+    }
+    return 0;
+  }
+
+  /** First the flag, committed; then one more look; only then sleep. */
+  #wantNotify(): void {
+    const id = this.#id;
+    if (id === undefined) return;
+    this.#wants = true;
+    this.#parts.store.setWants(id, true).then(
+      () => this.wake(),
+      (error: unknown) => {
+        this.#wants = false;
+        this.onError(error);
+      },
+    );
+  }
+
+  async #register(): Promise<number> {
+    const { store, types, settings } = this.#parts;
+    const id = await store.addWorker(workerRow(types, settings, true));
+    if (faults.armed) await faults.reach('actor.after_register');
+    this.#settler.startFor(id);
+    this.#id = id;
+    this.#wants = true;
+    return id;
+  }
+
+  async #disown(id: number): Promise<void> {
+    await this.#parts.store.disown(id, [...this.#held.keys()]);
+    this.#isUnsure = false;
+    probe.hit('actor.disowned', { worker: id });
+  }
+
+  /** A state, or fields, that a newer version of the program knows. */
+  async #passOn(row: ClaimedRow, worker: number, definition: ActorDefinition | undefined): Promise<void> {
+    const [actor, type, state, , epoch, , version] = row;
+    const token = { actor, epoch, worker };
+    try {
+      const held = await this.#parts.store.unknown(token, type, state, version, unknownReason(row, definition));
+      this.#parts.events.emit('unknown', { actor: String(actor), state, held });
+    } catch (error) {
+      this.onError(error);
+      this.#isUnsure = true;
+    } finally {
+      this.#held.delete(actor);
+      this.#tellIfIdle();
+    }
+  }
+
+  #stale(actors: readonly number[]): void {
+    for (const actor of actors) this.#held.delete(actor);
+    this.#parts.events.emit('stale', { actors: actors.map(String) });
+  }
+
+  #tellFailed({ settled, error }: Pick<Finished, 'settled' | 'error'>): void {
+    this.#parts.events.emit('failed', {
+      actor: String(settled.id),
+      state: settled.from,
+      attempt: settled.attempt ?? 1,
+      error,
+    });
+  }
+
+  #handBack(): void {
+    for (const row of this.#waiting.splice(0)) {
+      const [id, , from, , epoch] = row;
+      const settled: Settled = { id, epoch, kind: 'released', from, waitMs: 0 };
+      this.#settler.add({ settled, effects: undefined, error: undefined, isLost: false });
+    }
+  }
+
+  async #shutDown(timeoutMs: number): Promise<void> {
+    // The flag first, so that what an unfinished turn still brings is handed back.
+    await Promise.resolve();
+    const { store, keeper, settings } = this.#parts;
+    if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
+    this.#alarm.stop();
+    this.#handBack();
+    await within(timeoutMs, this.#idle());
+    const left = [...this.#running.values()];
+    if (left.length > 0) {
+      const reason = new Stopped('the dispatcher is being stopped and its time is up');
+      for (const turn of left) turn.abort(reason);
+      await within(GRACE_MS, this.#idle());
+      for (const turn of Array.from(this.#running.values())) turn.fail(reason);
+    }
+    await within(settings.leaseMs, this.#settler.flushed());
+    this.#settler.drop();
+    await this.#subscription?.stop();
+    await keeper.remove(this);
+    const id = this.#id;
+    this.#id = undefined;
+    if (id !== undefined) await store.endWorker(id).catch((error: unknown) => this.onError(error));
+  }
+
+  #idle(): Promise<void> {
+    return this.#running.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#whenIdle.push(resolve));
+  }
+
+  #tellIfIdle(): void {
+    if (this.#running.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve();
+  }
+}
+
+/** How a process lists itself. @param takes  whether it takes what is due; a turn by hand does not */
+export function workerRow(
+  types: ReadonlyMap<number, ActorDefinition>,
+  { concurrency, leaseMs }: Pick<WorkerSettings, 'concurrency' | 'leaseMs'>,
+  takes: boolean,
+): Parameters<PostgresActorStore['addWorker']>[0] {
+  const knows = takes
+    ? Object.fromEntries(
+        [...types].map(([id, { states, version }]) => [
+          String(id),
+          { ...Object.fromEntries([...states.keys()].map((name) => [name, 1])), $version: version },
+        ]),
+      )
+    : {};
+  return {
+    host: hostname(),
+    pid: process.pid,
+    concurrency,
+    leaseMs,
+    types: takes ? [...types.keys()] : [],
+    knows,
+    wantsNotify: takes,
+  };
+}
+
+/** Why no turn can be run, in words. */
+export function unknownReason(
+  [id, , state, , , , version]: ClaimedRow,
+  definition: ActorDefinition | undefined,
+): string {
+  const name = definition?.name ?? 'actor';
+  if (definition?.states.has(state) === true) {
+    return `${name} ${id} has fields of version ${version}, but no running program knows more than version ${definition.version}; start one that does`;
+  }
+  return `${name} ${id} is in state "${state}", which no running program knows; start one that does, or move the actor by hand`;
+}
+
+/** The body runs while its row is locked, in the transaction that commits its outcome. */
+export async function holdTransaction(
+  store: PostgresActorStore,
+  turn: AnyTurn,
+  body: () => Promise<Finished>,
+  timeoutMs: number,
+): Promise<Finished> {
+  return store.transaction(async (tx) => {
+    await store.guard(turn.turnToken, tx, true);
+    turn.lend(tx);
+    // A body that does not end when told to must not keep the row locked.
+    const finished = await Promise.race([body(), aborted(turn.signal)]);
+    await commitWithEffects(store, turn.worker, finished, { tx });
+    return { ...finished, effects: undefined, isWritten: true };
+  }, timeoutMs + GRACE_MS);
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const end = (): void => reject(signal.reason);
+    signal.addEventListener('abort', end, { once: true });
+    if (signal.aborted) end();
+  });
+}

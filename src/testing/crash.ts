@@ -1,0 +1,44 @@
+import { faults } from '../base/fault.ts';
+import { STUB_POINTS } from './stub.ts';
+
+/** The places of a turn at which a process can die and leave something else behind. */
+export const POINTS: readonly string[] = [
+  'actor.after_claim',
+  'actor.before_commit',
+  'actor.between_effects',
+  'actor.before_commit_sent',
+  'actor.after_commit',
+  ...STUB_POINTS,
+];
+
+/** The crash when a scenario comes to a point for the n-th time. */
+export class Crash {
+  readonly #point: string;
+  readonly #nth: number;
+  #disarm = (): void => {};
+  /** Whether the scenario came so far. */
+  hasHappened = false;
+
+  constructor(point: string, nth: number) {
+    this.#point = point;
+    this.#nth = nth;
+  }
+
+  get where(): string {
+    return `at ${this.#point}, time ${this.#nth}`;
+  }
+
+  /** @param die  ends the process: what stands at the point never goes on */
+  arm(die: () => void): void {
+    const act = (): Promise<never> => {
+      this.hasHappened = true;
+      die();
+      return new Promise(() => {});
+    };
+    this.#disarm = faults.arm(this.#point, act, { occurrence: this.#nth });
+  }
+
+  disarm(): void {
+    this.#disarm();
+  }
+}

@@ -1,0 +1,88 @@
+import { type AnyActorDefinition, createActors, type Dispatcher } from '../actor/index.ts';
+import { elapsedSince, moment, sleep } from '../base/clock.ts';
+import { TimedOut } from '../base/errors.ts';
+import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { Crash } from './crash.ts';
+import type { PostgresWorld } from './postgres.ts';
+
+const LOOK_MS = 10;
+
+/** The process that runs turns in a world: it dies at the crash, and another one takes its place. */
+export class Machine {
+  readonly #connect: () => PostgresEngine;
+  readonly #actors: readonly AnyActorDefinition[];
+  readonly #database: PostgresWorld;
+  readonly #crash: Crash | undefined;
+  readonly #ended: Promise<unknown>[] = [];
+  #engine: PostgresEngine | undefined;
+  #dispatcher: Dispatcher | undefined;
+  #isDead = false;
+
+  constructor(
+    connect: () => PostgresEngine,
+    actors: readonly AnyActorDefinition[],
+    database: PostgresWorld,
+    crash: Crash | undefined,
+  ) {
+    this.#connect = connect;
+    this.#actors = actors;
+    this.#database = database;
+    this.#crash = crash;
+  }
+
+  async start(): Promise<void> {
+    await this.#boot();
+    this.#crash?.arm(() => this.#die());
+  }
+
+  /** Waits until nothing runs and nothing is due; boots another process when this one has died. */
+  async settle(patienceMs: number): Promise<void> {
+    const begun = moment();
+    for (;;) {
+      if (this.#isDead) await this.#reboot();
+      const restless = await this.#database.restless();
+      if (restless === undefined && !this.#isDead) return;
+      if (elapsedSince(begun) > patienceMs) {
+        throw new TimedOut(`the actors did not come to rest: ${restless ?? 'the process is dead'}`);
+      }
+      await sleep(LOOK_MS);
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#crash?.disarm();
+    await this.#end(this.#dispatcher, this.#engine);
+    await Promise.all(this.#ended);
+  }
+
+  async #boot(): Promise<void> {
+    const engine = this.#connect();
+    const dispatcher = createActors(engine, this.#actors).run({ poll: '20ms', lease: '1s', concurrency: 4 });
+    this.#engine = engine;
+    this.#dispatcher = dispatcher;
+    await dispatcher.started;
+  }
+
+  /** Its connections break at once, as they do when a process is killed; its timers and promises come to nothing. */
+  #die(): void {
+    this.#isDead = true;
+    this.#crash?.disarm();
+    this.#ended.push(this.#end(this.#dispatcher, this.#engine));
+    this.#engine = undefined;
+    this.#dispatcher = undefined;
+  }
+
+  async #reboot(): Promise<void> {
+    await Promise.all(this.#ended);
+    this.#isDead = false;
+    // Its lease is over; what it had is tried again now, and not after the back-off.
+    await this.#database.rescue();
+    await this.#boot();
+  }
+
+  async #end(dispatcher: Dispatcher | undefined, engine: PostgresEngine | undefined): Promise<void> {
+    if (this.#isDead) await engine?.stop();
+    await dispatcher?.stop({ timeout: 0 }).catch(() => {});
+    await engine?.stop();
+  }
+}

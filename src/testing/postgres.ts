@@ -1,0 +1,105 @@
+import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+
+const CLEAR = statement(
+  'world.clear',
+  `
+truncate pawl.actor_instance, pawl.actor_inbox, pawl.actor_message, pawl.actor_effect, pawl.actor_transition, pawl.actor_worker,
+  pawl.actor_page, pawl.actor_notice, pawl.actor_paused_state restart identity cascade`,
+  { prepare: false },
+);
+const SHIFT = statement(
+  'world.shift',
+  `
+with time as (
+  select $1::double precision * interval '1 millisecond' as gone
+), actors as (
+  update pawl.actor_instance a set
+    wake_at = a.wake_at - t.gone, retry_at = a.retry_at - t.gone, floor_at = a.floor_at - t.gone,
+    deadline_at = a.deadline_at - t.gone, entered_at = a.entered_at - t.gone, created_at = a.created_at - t.gone
+  from time t
+)
+update pawl.actor_notice n set next_at = n.next_at - t.gone
+from time t
+where n.done_at is null`,
+);
+const RESTLESS = statement(
+  'world.restless',
+  `
+select coalesce(
+  (select 'actor ' || v.id || ' is ' || v.status || ' in "' || v.state || '"' || coalesce(': ' || a.error, '')
+    from pawl.actor v join pawl.actor_instance a on a.id = v.id where v.status in ('running', 'due') order by v.id limit 1),
+  (select 'something waits in the inbox of actor ' || i.actor from pawl.actor_inbox i order by i.id limit 1),
+  (select 'the deadline of actor ' || d.id || ' has passed' from pawl.actor_instance d where d.deadline_at < clock_timestamp() limit 1)
+) as what`,
+);
+const EXPIRE = statement(
+  'world.expire',
+  `update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`,
+);
+const RESCUE = statement('world.rescue', 'select pawl.actor_rescue()');
+const RETRY = statement(
+  'world.retry',
+  `
+update pawl.actor_instance a set wake_at = clock_timestamp()
+where a.error = 'the worker was lost during the turn' and a.wake_at > clock_timestamp()`,
+);
+const ACTORS = statement(
+  'world.actors',
+  `
+select a.id::text, a.parent::text, t.name as type, a.state, a.key, a.fields, a.result, a.finished_at is not null as final,
+  a.semaphores, (select count(*)::int from pawl.actor_message m where m.actor = a.id) as messages,
+  array(select p.tag from pawl.actor_page p where p.actor = a.id and p.resolved_at is null order by p.tag) as pages
+from pawl.actor_instance a join pawl.actor_type t on t.id = a.type
+order by a.id`,
+);
+
+/** An actor, as far as it has to be the same after every crash. */
+export interface WorldActor {
+  readonly id: string;
+  readonly parent: string | null;
+  readonly type: string;
+  readonly state: string;
+  readonly key: string | null;
+  readonly fields: unknown;
+  readonly result: unknown;
+  readonly final: boolean;
+  readonly semaphores: unknown;
+  readonly messages: number;
+  readonly pages: readonly string[];
+}
+
+/** The database of a world. */
+export class PostgresWorld {
+  readonly #engine: PostgresEngine;
+
+  constructor(engine: PostgresEngine) {
+    this.#engine = engine;
+  }
+
+  /** Removes every actor. */
+  async clear(): Promise<void> {
+    await this.#engine.query(CLEAR);
+  }
+
+  /** Moves all that is to come so much nearer. */
+  async shift(ms: number): Promise<void> {
+    await this.#engine.query(SHIFT, [ms]);
+  }
+
+  /** What is still to be done, in words. */
+  async restless(): Promise<string | undefined> {
+    const [row] = await this.#engine.query<{ what: string | null }>(RESTLESS);
+    return row?.what ?? undefined;
+  }
+
+  /** Whoever ran turns is dead, and what it ran is due. */
+  async rescue(): Promise<void> {
+    await this.#engine.query(EXPIRE);
+    await this.#engine.query(RESCUE);
+    await this.#engine.query(RETRY);
+  }
+
+  actors(): Promise<WorldActor[]> {
+    return this.#engine.query<WorldActor & Record<string, unknown>>(ACTORS);
+  }
+}

@@ -1,0 +1,24 @@
+import { faults } from '../base/fault.ts';
+
+/** A side effect that a test stands in for: called like the real one, and remembers how. */
+export interface Stub<A extends readonly unknown[], R> {
+  (...args: A): Promise<R>;
+  /** The arguments of every call so far, oldest first, those of crashed turns included. */
+  readonly calls: readonly A[];
+}
+
+/** Reached before and after a stub does its work: where a world may crash. */
+export const STUB_POINTS: readonly string[] = ['world.before_stub', 'world.after_stub'];
+
+/** Stands in for a side effect. A `world` with `crash: 'everywhere'` crashes before and after each call of it, too. */
+export function stub<A extends readonly unknown[], R>(work: (...args: A) => R | Promise<R>): Stub<A, R> {
+  const calls: A[] = [];
+  const call = async (...args: A): Promise<R> => {
+    if (faults.armed) await faults.reach('world.before_stub');
+    calls.push(args);
+    const result = await work(...args);
+    if (faults.armed) await faults.reach('world.after_stub');
+    return result;
+  };
+  return Object.assign(call, { calls });
+}

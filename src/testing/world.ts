@@ -1,0 +1,173 @@
+import { type Actors, type AnyActorDefinition, createActors } from '../actor/index.ts';
+import { type Duration, parseDuration } from '../base/duration.ts';
+import { checkOptions, custom, duration, list, oneOf, optional, text } from '../base/options.ts';
+import { type PostgresEngine, type PostgresOptions, postgres } from '../engine/postgres/index.ts';
+import { Crash, POINTS } from './crash.ts';
+import { Machine } from './machine.ts';
+import { PostgresWorld } from './postgres.ts';
+import { snapshot } from './snapshot.ts';
+
+export interface WorldOptions {
+  /** What lives in it. */
+  readonly actors: readonly AnyActorDefinition[];
+  /** A database that is the world's alone: whatever actors are there are removed. Default: an embedded one of its own. */
+  readonly url?: string | undefined;
+  /**
+   * `'everywhere'`: the scenario is run again and again, each time with a crash at the next point at which a process can
+   * die (before and after each claim, commit and stub), and has to end in the same state as without one.
+   */
+  readonly crash?: 'everywhere' | undefined;
+  /** How long the actors may take to come to rest. Default `'20s'`. */
+  readonly patience?: Duration | undefined;
+}
+
+/** What a scenario does with its world. */
+export interface Scene {
+  /** To create, raise, send and look. Turns are run by a dispatcher beside it. */
+  readonly actors: Actors;
+  /** Waits until no turn runs and none is due. @throws TimedOut  says which actor is not at rest */
+  readonly settle: () => Promise<void>;
+  /** Lets time pass: naps, `every`, back-offs and deadlines come so much nearer, at once. Then as `settle()`. */
+  readonly advance: (time: Duration) => Promise<void>;
+}
+
+export interface WorldReport {
+  /** How often the scenario was run. */
+  readonly runs: number;
+  /** Crashes, by the point at which they happened. */
+  readonly crashes: Readonly<Record<string, number>>;
+}
+
+const shape = {
+  actors: list(
+    custom('what actor() gave', (value): AnyActorDefinition => value as AnyActorDefinition),
+    { min: 1 },
+  ),
+  url: optional(text({ min: 1 })),
+  crash: optional(oneOf(['everywhere'])),
+  patience: duration({ min: '1s', default: '20s' }),
+};
+
+/** A place to test actors in: real ones, on a real Postgres, with a clock that can be moved and crashes at will. */
+export function world(options: WorldOptions): World {
+  return new World(checkOptions('world', options, shape));
+}
+
+interface WorldParts {
+  readonly actors: readonly AnyActorDefinition[];
+  readonly url: string | undefined;
+  readonly crash: 'everywhere' | undefined;
+  readonly patience: number;
+}
+
+/** Runs scenarios; `await using w = world({ actors })` closes it by itself. */
+export class World implements AsyncDisposable {
+  readonly #actors: readonly AnyActorDefinition[];
+  readonly #crashes: boolean;
+  readonly #patienceMs: number;
+  readonly #givenUrl: string | undefined;
+  #home: Promise<Home> | undefined;
+
+  /** @internal */
+  constructor({ actors, url, crash, patience }: WorldParts) {
+    this.#actors = actors;
+    this.#crashes = crash === 'everywhere';
+    this.#patienceMs = patience;
+    this.#givenUrl = url;
+  }
+
+  /**
+   * Runs a scenario, and with `crash: 'everywhere'` once more for every point at which it can crash.
+   * @throws Error  of the scenario, or saying after which crash it ended otherwise, and how
+   */
+  async run(scenario: (scene: Scene) => Promise<void>): Promise<WorldReport> {
+    const clean = await this.#play(scenario, undefined);
+    const crashes: Record<string, number> = {};
+    let runs = 1;
+    for (const point of this.#crashes ? POINTS : []) {
+      for (let nth = 1; await this.#crash(scenario, new Crash(point, nth), clean); nth += 1) {
+        crashes[point] = nth;
+        runs += 1;
+      }
+    }
+    return { runs, crashes };
+  }
+
+  /** @returns whether the scenario came to that point */
+  async #crash(scenario: (scene: Scene) => Promise<void>, crash: Crash, clean: string): Promise<boolean> {
+    const after = await this.#play(scenario, crash).catch((cause: unknown) => {
+      throw new Error(`the scenario failed when it crashed ${crash.where}: ${String(cause)}`, { cause });
+    });
+    if (after !== clean) {
+      throw new Error(`the scenario ended otherwise when it crashed ${crash.where}:\n${after}\ninstead of\n${clean}`);
+    }
+    return crash.hasHappened;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Closes what it opened. */
+  async close(): Promise<void> {
+    const home = await this.#home?.catch(() => undefined);
+    await home?.engine.stop();
+    await home?.stop();
+  }
+
+  async #play(scenario: (scene: Scene) => Promise<void>, crash: Crash | undefined): Promise<string> {
+    this.#home ??= openHome(this.#givenUrl);
+    const { engine, url } = await this.#home;
+    const database = new PostgresWorld(engine);
+    await database.clear();
+    const machine = new Machine(() => postgres(url, QUIET), this.#actors, database, crash);
+    try {
+      await machine.start();
+      const actors = createActors(engine, this.#actors);
+      const settle = (): Promise<void> => machine.settle(this.#patienceMs);
+      await scenario({
+        actors,
+        settle,
+        advance: async (time) => {
+          await settle();
+          await database.shift(parseDuration(time, { field: 'time', what: 'advance' }));
+          await settle();
+        },
+      });
+      await settle();
+      return snapshot(await database.actors());
+    } finally {
+      await machine.stop();
+    }
+  }
+}
+
+/** Where a world is. */
+interface Home {
+  readonly engine: PostgresEngine;
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+async function openHome(given: string | undefined): Promise<Home> {
+  const server = given === undefined ? await startServer() : undefined;
+  const url = given ?? server?.url ?? '';
+  const engine = postgres(url, { max: 4 });
+  await engine.migrate();
+  return { engine, url, stop: async () => server?.stop() };
+}
+
+async function startServer(): Promise<{ url: string; stop(): Promise<void> }> {
+  const { startEmbedded } = await import('../engine/postgres/embedded.ts');
+  return startEmbedded({ settings: { fsync: 'off' } });
+}
+
+const silent = (): void => {};
+
+/** A process that dies says nothing more, and lets go of its connections at once. */
+const QUIET: PostgresOptions = {
+  max: 6,
+  stopTimeoutMs: 0,
+  connectTimeoutMs: 5000,
+  logger: { debug: silent, info: silent, warn: silent, error: silent },
+};

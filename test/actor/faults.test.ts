@@ -1,0 +1,200 @@
+import { describe, expect, test } from 'vitest';
+import { createActors } from '../../src/actor/index.ts';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { until } from '../support/eventually.ts';
+import { type Child, spawnChild } from '../support/process.ts';
+import { startProxy } from '../support/proxy.ts';
+import { type ActorScene, openScene } from './scene.ts';
+import { walker } from './walker.ts';
+
+const { Walker, Companion } = walker(async () => {});
+
+/** Lease 1 s, a look for lost workers every 0.6 s at most, a poll of 0.2 s; the rest is for a busy machine. */
+const BOUND_MS = 1000 + 625 + 200 + 8000;
+
+interface Faulty extends ActorScene {
+  readonly child: (env?: NodeJS.ProcessEnv) => Promise<Child>;
+  readonly ids: string[];
+}
+
+async function open(count: number): Promise<Faulty> {
+  const scene = await openScene([Walker, Companion]);
+  await scene.query(
+    'create table test_turn (actor bigint, visit bigint, epoch bigint, pid int, at timestamptz default clock_timestamp())',
+  );
+  await scene.query('create table test_effect (actor bigint, visit bigint)');
+  const ids: string[] = [];
+  for (let n = 0; n < count; n += 1) ids.push((await scene.actors.create(Walker, {})).id);
+  const child = async (env: NodeJS.ProcessEnv = {}): Promise<Child> => {
+    const started = spawnChild('actor/worker.child.ts', [], { URL: scene.url, ...env });
+    await started.message();
+    return started;
+  };
+  return { ...scene, ids, child };
+}
+
+/** All have walked to their end, exactly once each step that counts; nothing is left of the way. */
+async function check({ actors, one, query, ids }: Faulty): Promise<void> {
+  for (const id of ids) {
+    const { status, result } = await actors.get(id);
+    expect(status).toBe('final');
+    expect(result).toMatchObject({ children: 1, made: true });
+    const moves = (await actors.history(id)).filter(({ from, to }) => from !== to).map(({ to }) => to);
+    expect(moves).toEqual(['one', 'two', 'three', 'four']);
+  }
+  expect(await one('select count(*)::int from test_effect')).toBe(2 * ids.length);
+  expect(await query('select actor from test_effect group by actor, visit having count(*) > 1')).toEqual([]);
+  expect(await one(`select count(*)::int from pawl.actor where type = 'companion'`)).toBe(ids.length);
+  expect(await one(`select count(*)::int from pawl.actor where status <> 'final'`)).toBe(0);
+  // Each turn of an actor had an epoch of its own: no two were ever the current one.
+  expect(await query('select actor from test_turn group by actor, epoch having count(*) > 1')).toEqual([]);
+}
+
+async function allFinal({ one, ids }: Faulty, ms = 30_000): Promise<number> {
+  const begun = performance.now();
+  const left = `select count(*)::int = 0 from pawl.actor where status <> 'final'`;
+  await until(`all ${ids.length} have walked to their end`, () => one<boolean>(left), ms);
+  return performance.now() - begun;
+}
+
+const STEPS = [
+  'actor.after_register',
+  'actor.after_claim',
+  'actor.before_commit',
+  'actor.between_effects',
+  'actor.before_commit_sent',
+  'actor.after_commit',
+  'actor.before_beat',
+];
+
+describe('a process is killed', () => {
+  test.for(STEPS)('at %s: its actors go on elsewhere, and no step is lost or taken twice', async (point) => {
+    const scene = await open(6);
+    const nth = point === 'actor.after_register' || point === 'actor.before_beat' ? '' : '#2';
+    const slow = point === 'actor.before_beat' ? '150' : '0';
+    const victim = await scene.child({ PAWL_FAULT: `${point}:kill${nth}`, SLOW: slow }).catch(() => undefined);
+    await victim?.exited;
+    await scene.run({ lease: '1s' });
+    expect(await allFinal(scene)).toBeLessThan(BOUND_MS);
+    await check(scene);
+    await until(
+      'the dead process is forgotten',
+      async () => (await scene.one('select count(*)::int from pawl.actor_worker')) === 1,
+    );
+  });
+
+  test('while bodies run: they are run again, in the same visit', async () => {
+    const scene = await open(3);
+    const victim = await scene.child({ SLOW: '60000' });
+    await until('bodies run', async () => (await scene.one('select count(*)::int from test_turn')) === 3);
+    await victim.kill();
+    await scene.child();
+    await allFinal(scene);
+    await check(scene);
+    const first = await scene.query<{ n: number }>(
+      'select count(*)::int as n from test_turn where visit = 1 group by actor',
+    );
+    expect(first.map(({ n }) => n)).toEqual([2, 2, 2]);
+    expect((await scene.actors.history(scene.ids[0] ?? '')).map(({ reason }) => reason)).toContain('worker lost');
+  });
+});
+
+test('a process that stands still past its lease changes nothing when it comes back, and is told', async () => {
+  const scene = await open(3);
+  const sleeper = await scene.child({ PAWL_FAULT: 'actor.before_commit:stop#1' });
+  await until('it has stopped itself', () => sleeper.stderr().includes('PAWL_FAULT reached'));
+  await scene.run({ lease: '1s' });
+  await allFinal(scene);
+  sleeper.resume();
+  const wasTold = (said: object): boolean => 'lost' in said || 'stale' in said;
+  for (let said = await sleeper.message<object>(); !wasTold(said); ) said = await sleeper.message<object>();
+  await check(scene);
+});
+
+test('a body that blocks its process is taken over by others, and so are its neighbours', async () => {
+  const scene = await open(4);
+  const blocked = await scene.child({ BLOCKS: 'two', CONCURRENCY: '2' });
+  await until(
+    'a body blocks',
+    async () => (await scene.one<number>('select count(*)::int from test_turn where visit = 2')) > 0,
+  );
+  await scene.run({ lease: '1s' });
+  expect(await allFinal(scene)).toBeLessThan(BOUND_MS);
+  await blocked.kill();
+  await check(scene);
+});
+
+test('the connections of a dispatcher are broken again and again, and nothing is lost', async () => {
+  const scene = await open(20);
+  await scene.child({ SLOW: '20' });
+  let isDone = false;
+  const breaking = (async () => {
+    // Not for ever: a slow machine would get nothing done in between.
+    for (let breaks = 0; breaks < 40 && !isDone; breaks += 1) {
+      await scene
+        .query(
+          `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pawl' and pid <> pg_backend_pid()
+           and datname = current_database() and query like '-- actor.%' and random() < 0.5`,
+        )
+        .catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, 150));
+    }
+  })();
+  await allFinal(scene, 60_000).finally(() => {
+    isDone = true;
+  });
+  await breaking;
+  await check(scene);
+}, 90_000);
+
+test('the answer to a commit is lost: it is not applied twice', async () => {
+  const scene = await open(8);
+  const proxy = await startProxy(scene.url);
+  const engine = postgres(proxy.url, { max: 6, logger: { debug() {}, info() {}, warn() {}, error() {} } });
+  const { Walker: Own, Companion: Other } = walker(async () => {});
+  const actors = createActors(engine, [Own, Other]);
+  const dispatcher = actors.run({ lease: '1s', poll: '100ms' });
+  try {
+    await dispatcher.started;
+    let isDone = false;
+    const losing = (async () => {
+      for (let n = 0; !isDone; n += 1) {
+        // Of a commit with effects it is the COMMIT itself that is not answered.
+        proxy.loseAnswerTo(['pawl:actor.commit', 'commit\0', 'pawl:actor.claim', 'pawl:actor.remember'][n % 4] ?? '');
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        proxy.loseAnswerTo('\0 nothing holds this');
+        await new Promise((resolve) => setTimeout(resolve, 300));
+      }
+    })();
+    await allFinal(scene, 60_000).finally(() => {
+      isDone = true;
+    });
+    await losing;
+    await check(scene);
+  } finally {
+    await dispatcher.stop({ timeout: 0 });
+    await engine.stop();
+    await proxy.stop();
+  }
+}, 90_000);
+
+test('of many processes some are killed and some stand still at random moments: every step is taken once', async () => {
+  const scene = await open(40);
+  const children: Child[] = [];
+  for (let n = 0; n < 4; n += 1) children.push(await scene.child({ SLOW: '10', CONCURRENCY: '6' }));
+  let seed = 7;
+  const random = (): number => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;
+    return seed / 2 ** 31;
+  };
+  for (const [index, victim] of children.slice(0, 3).entries()) {
+    await new Promise((resolve) => setTimeout(resolve, 50 + random() * 200));
+    if (index === 1) victim.pause();
+    else await victim.kill();
+    for (const id of scene.ids.slice(0, 5)) await scene.actors.incr(id, 'go').catch(() => {});
+  }
+  await scene.child({ SLOW: '10' });
+  await allFinal(scene, 60_000);
+  children[1]?.resume();
+  await check(scene);
+}, 90_000);

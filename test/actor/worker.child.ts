@@ -1,0 +1,34 @@
+// A process that runs turns of the type "walker": each turn notes itself in test_turn, at once and whatever becomes of it, and
+// moves on to the next state; effects are rows of test_effect, written with the commit.
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { createActors } from '../../src/actor/index.ts';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { walker } from './walker.ts';
+
+const { URL: url = '', LEASE = '1s', CONCURRENCY = '4', SLOW = '0', BLOCKS } = process.env;
+const engine = postgres(url, { max: 8, logger: { debug() {}, info() {}, warn() {}, error() {} } });
+const notes = new pg.Pool({ connectionString: url, max: 4 });
+notes.on('error', () => {});
+const say = (message: object): void => console.log(JSON.stringify(message));
+
+const { Walker, Companion } = walker(async (a) => {
+  await notes.query('insert into test_turn (actor, visit, epoch, pid) values ($1, $2, $3, $4)', [
+    a.id,
+    a.visit,
+    a.token.toString(),
+    process.pid,
+  ]);
+  say({ turn: a.id, visit: a.visit });
+  if (Number(SLOW) > 0) await sleep(Number(SLOW));
+  if (BLOCKS !== undefined && a.state === BLOCKS) for (;;);
+});
+const actors = createActors(engine, [Walker, Companion]);
+const dispatcher = actors.run({ lease: LEASE, poll: '100ms', concurrency: Number(CONCURRENCY) });
+dispatcher.events.on('stale', ({ actors: stale }) => say({ stale }));
+dispatcher.events.on('lost', () => say({ lost: true }));
+await dispatcher.started;
+say({ ready: true });
+process.stdin.on('data', () => {
+  void dispatcher.stop().then(() => process.exit(0));
+});

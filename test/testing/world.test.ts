@@ -1,0 +1,139 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type AnyActorDefinition, actor } from '../../src/actor/index.ts';
+import { type Scene, stub, type World, type WorldOptions, world } from '../../src/testing/index.ts';
+import { freshDatabase } from '../support/database.ts';
+
+async function open(options: Omit<WorldOptions, 'url'>): Promise<World> {
+  const database = await freshDatabase();
+  const made = world({ ...options, url: database.url });
+  onTestFinished(async () => {
+    await made.close();
+    await database.drop();
+  });
+  return made;
+}
+
+/** A shop: an order is charged once, packed by two children, and ends. `careful` says whether it uses its keys. */
+function shop(careful: boolean): {
+  definitions: AnyActorDefinition[];
+  scenario: (scene: Scene) => Promise<void>;
+  charged: () => number;
+} {
+  const charges = new Set<string>();
+  const charge = stub(async (key: string) => {
+    charges.add(key);
+  });
+  const Parcel = actor('parcel', {
+    initial: 'packing',
+    states: (state) => ({ packing: state({ run: (a) => a.done(a.fields['n']) }) }),
+  });
+  let tries = 0;
+  const Order = actor('order', {
+    semaphores: ['pay'],
+    initial: 'open',
+    backoff: { min: '5ms', max: '10ms' },
+    states: (state) => ({
+      open: state({ to: ['charging'], run: (a) => (a.take('pay') ? a.to('charging') : a.hibernate()) }),
+      charging: state({
+        to: ['packing'],
+        run: async (a) => {
+          tries += 1;
+          await charge(careful ? a.key('charge') : `try ${tries}`);
+          return a.to('packing', { charges: charges.size });
+        },
+      }),
+      packing: state({
+        to: ['waiting'],
+        run: async (a) => {
+          const parcels = [await a.create(Parcel, { n: 1 }), await a.create(Parcel, { n: 2 })];
+          return a.to('waiting', { parcels: parcels.map(({ id }) => id) });
+        },
+      }),
+      waiting: state({
+        run: async (a) =>
+          a.openChildren > 0 ? a.hibernate() : a.done((await a.children()).map(({ result }) => result)),
+      }),
+    }),
+  });
+  const scenario = async ({ actors, settle }: Scene): Promise<void> => {
+    charges.clear();
+    const order = await actors.create(Order, {});
+    await settle();
+    await actors.incr(order, 'pay');
+    await settle();
+    expect((await actors.get(order)).result).toEqual([1, 2]);
+  };
+  return { definitions: [Order, Parcel], scenario, charged: () => charges.size };
+}
+
+describe('a world that crashes everywhere', () => {
+  test('ends in the same state, whichever point it crashes at, when its bodies are idempotent', async () => {
+    const { definitions, scenario } = shop(true);
+    const w = await open({ actors: definitions, crash: 'everywhere' });
+    const { runs, crashes } = await w.run(scenario);
+    expect(runs).toBeGreaterThan(15);
+    expect(Object.keys(crashes)).toEqual(
+      expect.arrayContaining([
+        'actor.after_claim',
+        'actor.before_commit',
+        'actor.between_effects',
+        'actor.after_commit',
+        'world.after_stub',
+      ]),
+    );
+  }, 120_000);
+
+  test('finds the body that is not', async () => {
+    const { definitions, scenario } = shop(false);
+    const w = await open({ actors: definitions, crash: 'everywhere' });
+    await expect(w.run(scenario)).rejects.toThrow(
+      /ended otherwise when it crashed at (world\.after_stub|actor\.\w+), time \d/,
+    );
+  }, 120_000);
+});
+
+test('time passes when it is told to', async () => {
+  const Trial = actor('trial', {
+    initial: 'running',
+    states: (state) => ({
+      running: state({
+        to: ['over'],
+        deadline: '20d',
+        run: (a) => (a.fields['asked'] ? a.to('over') : a.nap('14d', { asked: true })),
+      }),
+      over: state({ run: (a) => a.hibernate() }),
+    }),
+  });
+  const w = await open({ actors: [Trial] });
+  const { runs } = await w.run(async ({ actors, settle, advance }) => {
+    const trial = await actors.create(Trial, {});
+    await settle();
+    await advance('13d');
+    expect(await actors.get(trial)).toMatchObject({ state: 'running', status: 'napping' });
+    await advance('25h');
+    expect(await actors.get(trial)).toMatchObject({ state: 'over' });
+  });
+  expect(runs).toBe(1);
+});
+
+test('what does not come to rest is named', async () => {
+  const Restless = actor('restless', {
+    initial: 'only',
+    states: (state) => ({ only: state({ to: ['only'], run: (a) => a.to('only') }) }),
+  });
+  const w = await open({ actors: [Restless], patience: '1s' } as never);
+  const scenario = async ({ actors }: Scene): Promise<void> => void (await actors.create(Restless, {}));
+  await expect(w.run(scenario)).rejects.toThrow(/actor 1 is (due|running) in "only"/);
+});
+
+test('without a database a world has one of its own', async () => {
+  const One = actor('one', { initial: 'only', states: (state) => ({ only: state({ run: (a) => a.done() }) }) });
+  await using w = world({ actors: [One] });
+  const { runs } = await w.run(async ({ actors, settle }) => {
+    const one = await actors.create(One, {});
+    await settle();
+    expect(await actors.get(one)).toMatchObject({ status: 'final' });
+  });
+  expect(runs).toBe(1);
+  expect(() => Reflect.apply(world, undefined, [{ actors: [] }])).toThrow(/actors/);
+});
