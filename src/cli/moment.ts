@@ -1,0 +1,30 @@
+export type TimeStyle = 'relative' | 'iso';
+
+const STEPS = [
+  [86_400, 'd'],
+  [3600, 'h'],
+  [60, 'm'],
+  [1, 's'],
+] as const;
+
+/** A time for people: `3m ago`, `in 2h`; or as ISO 8601 in UTC. */
+export function showTime(at: Date, style: TimeStyle, now: number = Date.now()): string {
+  if (style === 'iso') return at.toISOString();
+  const seconds = Math.round((at.getTime() - now) / 1000);
+  const [size, unit] = STEPS.find(([step]) => Math.abs(seconds) >= step) ?? [1, 's'];
+  const count = Math.floor(Math.abs(seconds) / size);
+  if (count === 0) return 'now';
+  return seconds < 0 ? `${count}${unit} ago` : `in ${count}${unit}`;
+}
+
+/** A point in time, given as ISO 8601 or as a wait from now such as `10m`; undefined when it is neither. */
+export function readTime(text: string, now: number = Date.now()): Date | undefined {
+  const wait = /^(?:in )?(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text.trim());
+  if (wait !== null) {
+    const size = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }[wait[2] ?? 'ms'] ?? 1;
+    return new Date(now + Number(wait[1]) * size);
+  }
+  // A bare number, or a date in words, means something else in every engine.
+  const at = /^\d{4}-\d{2}-\d{2}/.test(text) ? new Date(text) : undefined;
+  return at === undefined || Number.isNaN(at.getTime()) ? undefined : at;
+}

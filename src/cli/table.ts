@@ -1,0 +1,60 @@
+/** A column of a table. */
+export interface Column {
+  readonly title: string;
+  readonly align?: 'left' | 'right';
+}
+
+export interface TableLook {
+  /** Characters a line may have; the widest columns give way. Default: no limit. */
+  readonly width?: number;
+  readonly heading?: (text: string) => string;
+}
+
+const GAP = '  ';
+/** A column is not made narrower than this for another's sake. */
+const NARROW = 12;
+
+/** The lines of a table: titles first, columns padded to their widest cell, cut where the line would be too long. */
+export function tableLines(
+  columns: readonly Column[],
+  rows: readonly (readonly string[])[],
+  { width = Infinity, heading = (text) => text }: TableLook = {},
+): string[] {
+  const cells = rows.map((row) => row.map(printable));
+  const natural = columns.map(({ title }, i) => Math.max(title.length, ...cells.map((row) => row[i]?.length ?? 0)));
+  const widths = fit(natural, width);
+  const line = (texts: readonly string[]): string =>
+    columns
+      .map(({ align }, i) => pad(shorten(texts[i] ?? '', widths[i] ?? 0), widths[i] ?? 0, align))
+      .join(GAP)
+      .trimEnd();
+  return [heading(line(columns.map(({ title }) => title))), ...cells.map(line)];
+}
+
+// Payloads and errors are other people's text: an escape sequence in one must not reach the terminal.
+const CONTROL = /[\p{Cc}\p{Cf}\u2028\u2029]+/gu;
+
+/** One line, without anything a terminal would act on. */
+export function printable(text: string): string {
+  return text.replace(CONTROL, ' ');
+}
+
+function fit(natural: readonly number[], width: number): number[] {
+  const widths = [...natural];
+  const total = (): number => widths.reduce((sum, one) => sum + one, 0) + GAP.length * (widths.length - 1);
+  while (total() > width) {
+    const widest = widths.indexOf(Math.max(...widths));
+    const now = widths[widest] ?? 0;
+    if (now <= NARROW) break;
+    widths[widest] = Math.max(NARROW, now - (total() - width));
+  }
+  return widths;
+}
+
+function shorten(text: string, width: number): string {
+  return text.length <= width ? text : `${text.slice(0, Math.max(0, width - 1))}…`;
+}
+
+function pad(text: string, width: number, align: Column['align']): string {
+  return align === 'right' ? text.padStart(width) : text.padEnd(width);
+}

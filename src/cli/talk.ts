@@ -1,0 +1,62 @@
+import { promises } from 'node:readline';
+import { styleText } from 'node:util';
+import { EXIT, Failure } from './failure.ts';
+
+export type Colour = 'auto' | 'always' | 'never';
+
+export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
+
+/** Paints for one stream: not when it is no terminal, nor against NO_COLOR, unless told to. */
+export function painter(stream: NodeJS.WriteStream, colour: Colour): (style: Style, text: string) => string {
+  if (colour === 'never') return (_style, text) => text;
+  if (colour === 'always') return (style, text) => styleText(style, text, { validateStream: false });
+  return (style, text) => styleText(style, text, { stream });
+}
+
+/** What a command says to people, on stderr: stdout is for data alone. */
+export class Talk {
+  readonly isTerminal: boolean = process.stderr.isTTY === true;
+  readonly paint: (style: Style, text: string) => string;
+  readonly #quiet: boolean;
+
+  constructor(colour: Colour, quiet: boolean) {
+    this.paint = painter(process.stderr, colour);
+    this.#quiet = quiet;
+  }
+
+  /** A line of information; not with `-q`. */
+  say(line = ''): void {
+    if (!this.#quiet) process.stderr.write(`${line}\n`);
+  }
+
+  /** Something to look at, although the command goes on. */
+  warn(line: string): void {
+    process.stderr.write(`${this.paint('yellow', 'warning:')} ${line}\n`);
+  }
+
+  /** What went wrong and why, and what to do about it. */
+  fail(message: string, next: string | undefined): void {
+    process.stderr.write(`${this.paint('red', 'error:')} ${message}\n`);
+    if (next !== undefined) process.stderr.write(`${this.paint('bold', 'next:')}  ${next}\n`);
+  }
+
+  /**
+   * Asks before something that is hard to undo.
+   * @throws Failure (usage) where nobody can answer, naming the flag; or when the answer is no
+   */
+  async confirm(question: string, signal: AbortSignal): Promise<void> {
+    if (process.stdin.isTTY !== true || !this.isTerminal) {
+      throw new Failure(`${question} Nobody can answer here, since this is not a terminal`, {
+        exit: EXIT.usage,
+        next: 'add --yes',
+      });
+    }
+    const prompt = promises.createInterface({ input: process.stdin, output: process.stderr });
+    try {
+      const answer = await prompt.question(`${question} [y/N] `, { signal });
+      if (!/^y(es)?$/i.test(answer.trim())) throw new Failure('nothing was done, as you answered no');
+    } finally {
+      prompt.close();
+    }
+  }
+}

@@ -1,0 +1,160 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { createLocks, type Locks } from '../../src/lock/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { pawl, startPawl } from './pawl.ts';
+
+let database: FreshDatabase;
+beforeAll(async () => {
+  database = await freshDatabase();
+});
+
+function open(): { url: string; locks: Locks } {
+  const engine = postgres(database.url);
+  const locks = createLocks(engine);
+  onTestFinished(async () => {
+    await locks.stop();
+    await engine.stop();
+  });
+  return { url: database.url, locks };
+}
+
+function folder(): string {
+  const made = mkdtempSync(join(tmpdir(), 'pawl-lock-run-'));
+  onTestFinished(() => rmSync(made, { recursive: true, force: true }));
+  return made;
+}
+
+const sh = (script: string): string[] => ['--', 'sh', '-c', script];
+
+test('runs the command while holding the lock, with its name and token, and gives its exit code', async () => {
+  const { url, locks } = open();
+  const said = await pawl(['lock', 'run', 'code', ...sh('echo "$PAWL_LOCK_NAME $PAWL_LOCK_TOKEN"; exit 7')], { url });
+  const [past] = await locks.history({ name: 'code' });
+  expect(said).toMatchObject({ code: 7, stdout: `code ${past?.token}\n`, stderr: '' });
+  expect(past).toMatchObject({ outcome: 'released' });
+  expect(await pawl(['lock', 'run', 'code', ...sh('kill -9 $$')], { url })).toMatchObject({ code: 137 });
+  expect(await pawl(['lock', 'run', 'code', '--', 'cat', '-'], { url, input: 'as it came' })).toMatchObject({
+    code: 0,
+    stdout: 'as it came',
+  });
+});
+
+test('5 when the lock is not had in time, and the command is not run', async () => {
+  const { url, locks } = open();
+  const lock = await locks.acquire('taken');
+  const file = join(folder(), 'ran');
+  for (const wait of ['0', '300ms']) {
+    const { code, stderr } = await pawl(['lock', 'run', 'taken', '--wait', wait, '--', 'touch', file], { url });
+    expect({ wait, code }).toEqual({ wait, code: 5 });
+    expect(stderr).toMatch(/held by .*pid[^]*next:.*pawl lock show "taken"/);
+  }
+  expect(existsSync(file)).toBe(false);
+  const waiting = pawl(['lock', 'run', 'taken', '--wait', '30s', '--', 'touch', file], { url });
+  await until('it waits', async () => (await locks.query()).waiting.length > 0);
+  await lock.release();
+  expect(await waiting).toMatchObject({ code: 0 });
+  expect(existsSync(file)).toBe(true);
+});
+
+test('--shared runs beside others that share, and beside nobody else', async () => {
+  const { url, locks } = open();
+  await using lock = await locks.acquire('shared', { mode: 'shared' });
+  expect(await pawl(['lock', 'run', 'shared', '--shared', '--wait', '0', '--', 'true'], { url })).toMatchObject({
+    code: 0,
+  });
+  expect(await pawl(['lock', 'run', 'shared', '--wait', '0', '--', 'true'], { url })).toMatchObject({ code: 5 });
+  expect(lock.isHeld).toBe(true);
+});
+
+test('a command that loses the lock is ended with all that it started, by SIGKILL where SIGTERM does not help', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const stubborn = `trap '' TERM; sleep 600 & echo "$$ $!" > ${pids}; while :; do sleep 1; done`;
+  const running = startPawl(['lock', 'run', 'lost', '--lease', '3s', '--kill-after', '500ms', ...sh(stubborn)], {
+    url,
+  });
+  await until('it runs', () => existsSync(pids) && readFileSync(pids, 'utf8').endsWith('\n'));
+  await locks.break('lost', { reason: 'the test says so' });
+  const { code, stderr } = await running.ended;
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/ended: .*broken: the test says so[^]*did not have the lock until its end/);
+  for (const pid of readFileSync(pids, 'utf8').trim().split(' ').map(Number)) {
+    await until(`process ${pid} is gone`, () => isGone(pid));
+  }
+});
+
+test('a signal is passed on: the command ends in its own way, and the lock is released after it', async () => {
+  const { url, locks } = open();
+  const ready = join(folder(), 'ready');
+  const running = startPawl(
+    ['lock', 'run', 'asked', ...sh(`trap 'exit 9' TERM; touch ${ready}; while :; do sleep 0.1; done`)],
+    {
+      url,
+    },
+  );
+  await until('it runs', () => existsSync(ready));
+  running.signal('SIGTERM');
+  expect(await running.ended).toMatchObject({ code: 9 });
+  expect(await locks.tryAcquire('asked')).toBeDefined();
+});
+
+test('a second signal ends both at once, and leaves no command without a lock', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const running = startPawl(
+    ['lock', 'run', 'twice', '--lease', '2s', ...sh(`trap '' INT TERM; echo $$ > ${pids}; sleep 600`)],
+    {
+      url,
+    },
+  );
+  await until('it runs', () => existsSync(pids) && readFileSync(pids, 'utf8').endsWith('\n'));
+  running.signal('SIGINT');
+  // Signals of one kind that come at once are one.
+  running.signal('SIGTERM');
+  expect((await running.ended).code).toBeGreaterThanOrEqual(130);
+  await until('the command is gone', () => isGone(Number(readFileSync(pids, 'utf8'))));
+  await locks.acquire('twice', { wait: '30s' });
+});
+
+test('a signal while it waits ends the waiting and leaves no place in the queue', async () => {
+  const { url, locks } = open();
+  await using lock = await locks.acquire('waits');
+  const running = startPawl(['lock', 'run', 'waits', '--', 'true'], { url });
+  await until('it waits', async () => (await locks.query()).waiting.some(({ name }) => name === 'waits'));
+  running.signal('SIGTERM');
+  expect(await running.ended).toMatchObject({ code: 143 });
+  expect((await locks.query()).waiting.filter(({ name }) => name === 'waits')).toEqual([]);
+  expect(lock.isHeld).toBe(true);
+});
+
+test('what cannot be run, or is no right call, is said, and holds nothing', async () => {
+  const { url, locks } = open();
+  const run = (...args: string[]) => pawl(['lock', 'run', ...args], { url });
+  expect(await run('none', '--', 'no-such-command')).toMatchObject({
+    code: 127,
+    stderr: expect.stringMatching(/next:/),
+  });
+  expect(await run('none', '--', '/')).toMatchObject({ code: 126 });
+  expect(await run('none')).toMatchObject({ code: 2 });
+  expect(await run('none', '--lease', '50ms', '--', 'true')).toMatchObject({ code: 2 });
+  expect(await run('none', '--wait', 'soon', '--', 'true')).toMatchObject({ code: 2 });
+  expect(await run('none', '--read-only', '--', 'true')).toMatchObject({ code: 2 });
+  expect(await run('none', '--dry-run', '--', 'false')).toMatchObject({ code: 0 });
+  expect((await locks.query()).held.filter(({ name }) => name === 'none')).toEqual([]);
+});
+
+function isGone(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return true;
+  }
+  // A child of init's that nobody has collected yet counts as gone.
+  const status = `/proc/${pid}/status`;
+  return existsSync(status) && /^State:\s+Z/m.test(readFileSync(status, 'utf8'));
+}

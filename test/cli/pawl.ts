@@ -1,0 +1,87 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { until } from '../support/eventually.ts';
+
+/** The built command, as it is published. */
+export const MAIN: string = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+
+/** How a command ended. */
+export interface Ended {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface Running {
+  readonly pid: number;
+  readonly ended: Promise<Ended>;
+  stdout(): string;
+  stderr(): string;
+  signal(name: NodeJS.Signals): void;
+  /** Waits until it has written something on stderr. */
+  said(pattern: RegExp): Promise<void>;
+}
+
+export interface PawlOptions {
+  /** Database, as PAWL_URL. */
+  readonly url?: string;
+  readonly env?: NodeJS.ProcessEnv;
+  readonly input?: string;
+  readonly cwd?: string;
+  /** Another path to the same file. */
+  readonly main?: string;
+}
+
+/** Runs a command to its end. */
+export function pawl(args: readonly string[], options: PawlOptions = {}): Promise<Ended> {
+  return startPawl(args, options).ended;
+}
+
+/** Starts a command, in a clean environment, and kills it at the end of the test if it still runs. */
+export function startPawl(args: readonly string[], { url, env, input, cwd, main = MAIN }: PawlOptions = {}): Running {
+  const { PATH, HOME, TMPDIR } = process.env;
+  const child = spawn(process.execPath, [main, ...args], {
+    env: { PATH, HOME, TMPDIR, ...(url === undefined ? {} : { PAWL_URL: url }), ...env },
+    ...(cwd === undefined ? {} : { cwd }),
+  });
+  let [stdout, stderr] = ['', ''];
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  child.stdin.on('error', () => {}).end(input ?? '');
+  const ended = once(child, 'close').then(([code]): Ended => ({ code, stdout, stderr }));
+  onTestFinished(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
+  return {
+    pid: child.pid ?? 0,
+    ended,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    signal: (name) => void child.kill(name),
+    said: async (pattern) => {
+      await until(`it said ${pattern}`, () => pattern.test(stderr)).catch((error: unknown) => {
+        throw new Error(`in vain; it said: ${stderr}`, { cause: error });
+      });
+    },
+  };
+}
+
+/** A URL of a server that accepts connections and never answers. */
+export async function silentServer(): Promise<{ url: string; called: Promise<unknown> }> {
+  const server = createServer();
+  const called = once(server, 'connection').then(([socket]) => socket.on('error', () => {}));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  const address = server.address();
+  const port = typeof address === 'object' && address ? address.port : 0;
+  return { url: `postgres://me:secret@127.0.0.1:${port}/app`, called };
+}
