@@ -1,0 +1,61 @@
+import type { DevContext, DevExample, Figures } from '../dev-example.ts';
+import type { LedgerResult } from './ledger.ts';
+import { startLocal } from './local.ts';
+
+/** The ledger on DynamoDB Local, where that can be had. */
+export class LedgerDev implements DevExample {
+  readonly name = 'ledger';
+  readonly #context: DevContext;
+  #run: Promise<LedgerResult | string> | undefined;
+
+  constructor(context: DevContext) {
+    this.#context = context;
+  }
+
+  async start(): Promise<void> {
+    this.#run = this.#tryRun();
+    // finish() tells how it ended.
+    this.#run.catch(() => {});
+  }
+
+  async feed(): Promise<void> {}
+
+  async finish(): Promise<Figures> {
+    const result = await this.#run;
+    if (result === undefined) return { ok: false };
+    if (typeof result === 'string') return { ok: true, skipped: result };
+    const { wrong, sums, moves, killed, isTotalRight } = result;
+    return { ok: wrong === 0 && sums > 0 && moves > 0 && killed === 1 && isTotalRight, ...result };
+  }
+
+  async stop(): Promise<void> {
+    await this.#run?.catch(() => {});
+  }
+
+  /** @returns why not, in words */
+  async #tryRun(): Promise<LedgerResult | string> {
+    if (this.#context.signal.aborted) return this.#skip('there is no time');
+    const local = await startLocal();
+    if (typeof local === 'string') return this.#skip(local);
+    try {
+      // Loaded now: it needs a package that Pawl itself does not.
+      const { runLedger } = await import('./ledger.ts');
+      this.#context.log('ledger: three processes move and sum money on DynamoDB Local; one of them will be killed');
+      return await runLedger(local.endpoint, { log: (line) => this.#context.log(`ledger: ${line}`) });
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+      return this.#skip('the package @aws-sdk/client-dynamodb is not installed');
+    } finally {
+      await local.stop();
+    }
+  }
+
+  #skip(why: string): string {
+    this.#context.log(`ledger: left out, as ${why}`);
+    return why;
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND';
+}

