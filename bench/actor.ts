@@ -1,0 +1,190 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { BULK } from './harness/bulk.ts';
+import { type Bench, type Context, inDatabase, interleave, type Measure } from './harness/context.ts';
+import { atLeast, atMost, median, percentile, ratio } from './harness/figures.ts';
+import { takePickups } from './harness/pickups.ts';
+import { vacuum } from './harness/server.ts';
+import type { Side } from './harness/side.ts';
+
+const FULL = { actors: 5000, turnsMs: 8000, drain: 100_000, wakes: 300, idle: 1_000_000, idleMs: 30_000, claims: 300 };
+const QUICK = { actors: 5000, turnsMs: 4000, drain: 20_000, wakes: 60, idle: 100_000, idleMs: 10_000, claims: 100 };
+const FEW = 10;
+const WARM_UP_MS = 2000;
+const GAP_MS = [8, 24] as const;
+
+/** Turns a second, the way from a raised semaphore to a body, and what actors cost that hibernate; beside our own queue. */
+export const actor: Bench = async (context) => {
+  if (context.peersOnly) return { figures: {}, bars: {} };
+  const size = context.quick ? QUICK : FULL;
+  const [actors, sender, queue, producer] = [
+    context.side('pawl-actor'),
+    context.side('pawl-actor'),
+    context.side('pawl'),
+    context.side('pawl'),
+  ];
+  const rates = await interleave(context, context.rounds, 'rate', {
+    actor: turns(context, actors, size),
+    queue: drain(context, queue, size.drain),
+  });
+  const waits = await interleave(context, context.rounds, 'wake', {
+    actor: wake(context, actors, sender, size.wakes),
+    queue: pickup(context, queue, producer, size.wakes),
+  });
+  const idle = await interleave(context, 1, 'idle', {
+    [`${FEW}`]: rest(context, actors, FEW, size),
+    [`${size.idle}`]: rest(context, actors, size.idle, size),
+  });
+  const many = String(size.idle);
+  return {
+    figures: {
+      ...rates.figures({ rate: 'turns or jobs/s' }),
+      ...waits.figures({ p50: 'ms', p95: 'ms' }),
+      ...idle.figures({ statements: '/s', claim: 'ms' }),
+    },
+    bars: {
+      turns: atLeast(10_000, median(rates.of('actor', 'rate'))),
+      wake: atMost(1.5, ratio(waits.of('actor', 'p50'), waits.of('queue', 'p50'))),
+      idle: atMost(1.05, ratio(idle.of(many, 'statements'), idle.of(String(FEW), 'statements'))),
+      idle_claim: atMost(1.5, ratio(idle.of(many, 'claim'), idle.of(String(FEW), 'claim'))),
+    },
+  };
+};
+
+function turns(context: Context, side: Side, { actors, turnsMs }: typeof FULL): Measure {
+  return () =>
+    inDatabase(context, side, 'turns', async (url) => {
+      await side.call('enqueue', { count: actors, ...BULK });
+      await vacuum(url);
+      await context.server.checkpoint();
+      await side.call('work');
+      await sleep(WARM_UP_MS);
+      const [before, begin] = [(await side.call('handled')).units, performance.now()];
+      await sleep(turnsMs);
+      const after = (await side.call('handled')).units;
+      return { rate: ((after - before) / (performance.now() - begin)) * 1000 };
+    });
+}
+
+function drain(context: Context, side: Side, count: number): Measure {
+  return () =>
+    inDatabase(context, side, 'lease', async (url) => {
+      await side.call('enqueue', { count, ...BULK });
+      await vacuum(url);
+      await context.server.checkpoint();
+      return { rate: (count / (await side.call('drain', { count })).ms) * 1000 };
+    });
+}
+
+/** Milliseconds from just before incr in one process to the start of the body in another, idle one. */
+function wake(context: Context, worker: Side, sender: Side, count: number): Measure {
+  return () =>
+    inDatabase(context, worker, 'wake', async (url) => {
+      await sender.call('open', { url, profile: 'wake' });
+      try {
+        await worker.call('enqueue', { count: 100, ...BULK });
+        await worker.call('work');
+        await sleep(WARM_UP_MS);
+        await sender.call('send', { count: 20, gapMs: GAP_MS });
+        await sleep(500);
+        await sender.call('pickups');
+        await worker.call('pickups');
+        await sender.call('send', { count, gapMs: GAP_MS });
+        await sleep(1000);
+        const ms = waits((await sender.call('pickups')).ms, (await worker.call('pickups')).ms);
+        return { p50: percentile(ms, 50), p95: percentile(ms, 95) };
+      } finally {
+        await sender.call('close');
+      }
+    });
+}
+
+/** Each start of a body belongs to the first raise of its actor that no start before it belongs to. */
+function waits(raised: readonly number[], started: readonly number[]): number[] {
+  const left = new Map<number, number[]>();
+  for (let at = 0; at < raised.length; at += 2) {
+    const id = raised[at] ?? 0;
+    left.set(id, [...(left.get(id) ?? []), raised[at + 1] ?? 0]);
+  }
+  const ms: number[] = [];
+  for (let at = 0; at < started.length; at += 2) {
+    const begin = left.get(started[at] ?? 0)?.shift();
+    if (begin !== undefined) ms.push((started[at + 1] ?? 0) - begin);
+  }
+  if (ms.length * 2 < raised.length) throw new Error(`only ${ms.length} of ${raised.length / 2} raised actors ran`);
+  return ms;
+}
+
+function pickup(context: Context, worker: Side, sender: Side, count: number): Measure {
+  return () =>
+    inDatabase(context, worker, 'lease', async (url) => {
+      await sender.call('open', { url, profile: 'lease' });
+      try {
+        await worker.call('work');
+        await takePickups(sender, worker, { count: 20, gapMs: GAP_MS });
+        const ms = await takePickups(sender, worker, { count, gapMs: GAP_MS });
+        return { p50: percentile(ms, 50), p95: percentile(ms, 95) };
+      } finally {
+        await sender.call('close');
+      }
+    });
+}
+
+/** What one worker costs while so many actors hibernate, and what a claim costs then. */
+function rest(context: Context, side: Side, count: number, { idleMs, claims }: typeof FULL): Measure {
+  return () =>
+    inDatabase(context, side, 'wake', async (url) => {
+      const client = new pg.Client(url);
+      await client.connect();
+      try {
+        await hibernating(client, count);
+        await vacuum(url);
+        const claim = await claimMs(client, claims);
+        await side.call('work');
+        await sleep(WARM_UP_MS);
+        const before = await commits(client);
+        await sleep(idleMs);
+        const after = await commits(client);
+        return { statements: (after.n - before.n) / ((after.at - before.at) / 1000), claim };
+      } finally {
+        await client.end();
+      }
+    });
+}
+
+/** Straight into the table, as so many turns that ended with hibernate() would leave them. */
+async function hibernating(client: pg.Client, count: number): Promise<void> {
+  await client.query(
+    `insert into pawl.actor_instance (id, epoch, entered_at, created_at, type, version, state, fields)
+     select nextval('pawl.actor_id'), 1, clock_timestamp(), clock_timestamp(), t.id, 1, 'only', '{}'
+     from pawl.actor_type t, generate_series(1, $1::int)`,
+    [count],
+  );
+}
+
+async function claimMs(client: pg.Client, claims: number): Promise<number> {
+  await client.query(`select count(pawl.actor_create('{"type":"thing"}')) from generate_series(1, $1::int)`, [claims]);
+  await client.query(
+    `insert into pawl.actor_worker (id, pid, concurrency, lease, expires_at, wants_notify, host, types, knows)
+     values (0, 1, 1, '1 h', clock_timestamp() + interval '1 h', false, 'bench', '{}', '{}')`,
+  );
+  const ms: number[] = [];
+  for (let n = 0; n < claims; n += 1) {
+    const begin = performance.now();
+    await client.query({ name: 'claim', text: 'select pawl.actor_claim(0, array(select id from pawl.actor_type), 1)' });
+    ms.push(performance.now() - begin);
+  }
+  await client.query('delete from pawl.actor_instance where worker is not null');
+  await client.query('delete from pawl.actor_worker');
+  return percentile(ms, 50);
+}
+
+/** Transactions of the database so far, ours included, which are the same on both sides. */
+async function commits(client: pg.Client): Promise<{ n: number; at: number }> {
+  // Backends report at most once a second.
+  await sleep(1500);
+  const { rows } = await client.query<{ n: string }>(
+    'select xact_commit as n from pg_stat_database where datname = current_database()',
+  );
+  return { n: Number(rows[0]?.n), at: performance.now() };
+}

@@ -1,0 +1,104 @@
+import { type Figure, figure, type Outcome } from './figures.ts';
+import type { Server } from './server.ts';
+import { Side, type SideName } from './side.ts';
+
+/** What a bench gets to work with. */
+export interface Context {
+  readonly server: Server;
+  /** Measure less, to end within 45 s. */
+  readonly quick: boolean;
+  /** How often each measurement is repeated. */
+  readonly rounds: number;
+  /** Leave our own side out, to tune the peers. */
+  readonly peersOnly: boolean;
+  /** Tells whoever waits what is going on. */
+  readonly say: (line: string) => void;
+  /** Starts a process for a side; it ends with the bench. */
+  readonly side: (name: SideName) => Side;
+}
+
+export type Bench = (context: Context) => Promise<Outcome>;
+
+/** Starts sides and remembers them, so that none outlives the bench. */
+export class Sides implements AsyncDisposable {
+  private readonly started: Side[] = [];
+
+  start(name: SideName): Side {
+    const side = new Side(name);
+    this.started.push(side);
+    return side;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.started.map((side) => side[Symbol.asyncDispose]()));
+  }
+}
+
+/** One measurement, run once a round; gives one number for each name. */
+export type Measure = () => Promise<Readonly<Record<string, number>>>;
+
+/** The numbers of all rounds: `series.of('pawl', 'drain')`. */
+export class Series {
+  private readonly values: Map<string, number[]> = new Map();
+
+  add(who: string, numbers: Readonly<Record<string, number>>): void {
+    for (const [what, value] of Object.entries(numbers)) {
+      const key = `${what}/${who}`;
+      this.values.set(key, [...(this.values.get(key) ?? []), value]);
+    }
+  }
+
+  /** One number per round; empty when it was not measured. */
+  of(who: string, what: string): readonly number[] {
+    return this.values.get(`${what}/${who}`) ?? [];
+  }
+
+  /** Everything measured, as `<what>/<who>`; `units` gives the unit of each `what`. */
+  figures(units: Readonly<Record<string, string>>): Record<string, Figure> {
+    const entries = [...this.values].map(([key, samples]) => [
+      key,
+      figure(units[key.slice(0, key.indexOf('/'))] ?? '', samples),
+    ]);
+    return Object.fromEntries(entries);
+  }
+}
+
+/**
+ * Runs every measurement once a round, each round starting with another one, so that drift of the machine falls on all
+ * alike and none always follows the same neighbour.
+ */
+export async function interleave(
+  { say }: Context,
+  rounds: number,
+  title: string,
+  measures: Readonly<Record<string, Measure>>,
+): Promise<Series> {
+  const all = Object.entries(measures);
+  const series = new Series();
+  for (let round = 0; round < rounds; round++) {
+    for (const [who, measure] of [...all.slice(round % all.length), ...all.slice(0, round % all.length)]) {
+      const numbers = await measure();
+      series.add(who, numbers);
+      const shown = Object.entries(numbers).map(([what, value]) => `${what} ${value.toFixed(value < 100 ? 2 : 0)}`);
+      say(`${title} ${round + 1}/${rounds}: ${who} ${shown.join(', ')}`);
+    }
+  }
+  return series;
+}
+
+/** Opens a side on an empty database, runs `fn`, and leaves nothing behind. */
+export async function inDatabase<T>(
+  { server }: Context,
+  side: Side,
+  profile: string,
+  fn: (url: string) => Promise<T>,
+): Promise<T> {
+  return server.withDatabase(async (url) => {
+    await side.call('open', { url, profile });
+    try {
+      return await fn(url);
+    } finally {
+      await side.call('close');
+    }
+  });
+}

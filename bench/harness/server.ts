@@ -1,0 +1,130 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+
+/** After this, a session that is still there is cut off. */
+const SESSIONS_END_MS = 5000;
+
+/** The Postgres server that all sides share. */
+export class Server implements AsyncDisposable {
+  readonly version: string;
+  private readonly url: string;
+  private readonly admin: pg.Client;
+  private readonly stop: () => Promise<void>;
+  private created = 0;
+
+  private constructor(url: string, version: string, admin: pg.Client, stop: () => Promise<void>) {
+    this.url = url;
+    this.version = version;
+    this.admin = admin;
+    this.stop = stop;
+  }
+
+  /**
+   * Starts the embedded server, or takes the one of BENCH_DATABASE_URL (any database of it; the role must be allowed to
+   * create databases and run checkpoints). Refuses a server that does not write durably: its figures would mean nothing.
+   */
+  static async start(): Promise<Server> {
+    const given = process.env.BENCH_DATABASE_URL;
+    const found = given === undefined ? await startEmbedded() : { url: given, stop: async () => {} };
+    const { url } = found;
+    const stop = (): Promise<void> => found.stop();
+    try {
+      const admin = new pg.Client(url);
+      await admin.connect();
+      await refuseUnlessDurable(admin);
+      const { rows } = await admin.query<{ server_version: string }>('show server_version');
+      return new Server(url, rows[0]?.server_version ?? 'unknown', admin, stop);
+    } catch (error) {
+      await stop();
+      throw error;
+    }
+  }
+
+  /** Creates an empty database and returns its URL. */
+  async createDatabase(): Promise<string> {
+    const name = `pawl_bench_${process.pid}_${++this.created}`;
+    await this.admin.query(`create database ${name}`);
+    const url = new URL(this.url);
+    url.pathname = `/${name}`;
+    return url.href;
+  }
+
+  /**
+   * Drops a database that its sides have closed. A driver says that it is closed before the server has ended the
+   * session, and a session that is cut off raises an error in the side; hence the wait.
+   */
+  async dropDatabase(url: string): Promise<void> {
+    const name = new URL(url).pathname.slice(1);
+    const deadline = performance.now() + SESSIONS_END_MS;
+    while ((await this.sessions(name)) > 0 && performance.now() < deadline) await sleep(5);
+    await this.admin.query(`drop database ${name} with (force)`);
+  }
+
+  private async sessions(database: string): Promise<number> {
+    const { rows } = await this.admin.query<{ n: string }>(
+      `select count(*) as n from pg_stat_activity where datname = $1 and backend_type = 'client backend'`,
+      [database],
+    );
+    return Number(rows[0]?.n);
+  }
+
+  /** Runs `fn` with an empty database, then drops it. */
+  async withDatabase<T>(fn: (url: string) => Promise<T>): Promise<T> {
+    const url = await this.createDatabase();
+    try {
+      return await fn(url);
+    } finally {
+      await this.dropDatabase(url);
+    }
+  }
+
+  /** Writes out all dirty pages, so that no measurement pays for the one before it. */
+  async checkpoint(): Promise<void> {
+    await this.admin.query('checkpoint');
+  }
+
+  /** Bytes of WAL written so far by the whole server. */
+  async walBytes(): Promise<number> {
+    const { rows } = await this.admin.query<{ bytes: string }>(
+      `select pg_current_wal_insert_lsn() - '0/0'::pg_lsn as bytes`,
+    );
+    return Number(rows[0]?.bytes);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.admin.end();
+    await this.stop();
+  }
+}
+
+interface Embedded {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+// The binaries belong to the package, so its build starts them. It commits durably unless told otherwise; the default of
+// 1 GB of WAL would force checkpoints into the middle of a measurement.
+async function startEmbedded(): Promise<Embedded> {
+  const built = new URL('../../dist/engine/postgres/embedded.js', import.meta.url);
+  const { startEmbedded: start } = (await import(built.href)) as {
+    startEmbedded: (options: { settings: Record<string, string> }) => Promise<Embedded>;
+  };
+  return start({ settings: { max_wal_size: '8GB' } });
+}
+
+async function refuseUnlessDurable(admin: pg.Client): Promise<void> {
+  for (const setting of ['fsync', 'synchronous_commit', 'full_page_writes']) {
+    const { rows } = await admin.query<{ value: string }>('select current_setting($1) as value', [setting]);
+    if (rows[0]?.value !== 'on') {
+      throw new Error(`the server has ${setting} = ${rows[0]?.value}; benches run only with it on`);
+    }
+  }
+}
+
+/** Brings planner statistics and visibility up to date, as autovacuum would have on tables that live longer. */
+export async function vacuum(url: string): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  await client.query('vacuum (analyze)');
+  await client.end();
+}

@@ -1,0 +1,71 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import type { Answer, Args, CommandName } from '../sides/protocol.ts';
+
+/** A library under measurement. */
+export type SideName = 'pawl' | 'pawl-locks' | 'pawl-actor' | 'graphile' | 'pg-boss';
+
+interface Waiting {
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** A child process that runs one library and does what it is told, on the same Node as the harness. */
+export class Side implements AsyncDisposable {
+  readonly name: SideName;
+  private readonly child: ChildProcess;
+  private readonly waiting: Map<number, Waiting> = new Map();
+  private readonly exited: Promise<void>;
+  private ended?: Error;
+  private lastId = 0;
+
+  constructor(name: SideName) {
+    this.name = name;
+    const file = fileURLToPath(new URL(`../sides/${name}.ts`, import.meta.url));
+    this.child = spawn(process.execPath, [file], { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.exited = new Promise((resolve) => {
+      this.child.once('exit', (code, signal) => {
+        this.failAll(new Error(`the ${name} side ended (code ${code}, signal ${signal})`));
+        resolve();
+      });
+    });
+    // Its end is reported by the exit event; a write that meets it must not end the harness.
+    this.child.stdin?.on('error', () => {});
+    if (this.child.stdout) createInterface({ input: this.child.stdout }).on('line', (line) => this.receive(line));
+  }
+
+  /** Sends one command and waits for its answer. Several may be under way. */
+  call<N extends CommandName>(name: N, ...args: Args<N> extends undefined ? [] : [Args<N>]): Promise<Answer<N>> {
+    const id = ++this.lastId;
+    if (this.ended) return Promise.reject(this.ended);
+    return new Promise<Answer<N>>((resolve, reject) => {
+      this.waiting.set(id, { resolve: (value) => resolve(value as Answer<N>), reject });
+      this.child.stdin?.write(`${JSON.stringify({ id, name, args: args[0] ?? {} })}\n`);
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.child.stdin?.end();
+    await this.exited;
+  }
+
+  private receive(line: string): void {
+    // A library that prints to stdout is not answering.
+    if (!line.startsWith('{"id":')) {
+      process.stderr.write(`${this.name}: ${line}\n`);
+      return;
+    }
+    const { id, value, error } = JSON.parse(line) as { id: number; value?: unknown; error?: string };
+    const waiting = this.waiting.get(id);
+    this.waiting.delete(id);
+    if (error === undefined) waiting?.resolve(value);
+    else waiting?.reject(new Error(`the ${this.name} side failed: ${error}`));
+  }
+
+  private failAll(error: Error): void {
+    this.ended = error;
+    for (const { reject } of this.waiting.values()) reject(error);
+    this.waiting.clear();
+  }
+}

@@ -1,0 +1,64 @@
+import { parseArgs } from 'node:util';
+import { type Context, Sides } from './harness/context.ts';
+import { asJson, asTable } from './harness/report.ts';
+import { Server } from './harness/server.ts';
+import { benches, withoutPostgres } from './registry.ts';
+
+const USAGE = `usage: npm run --silent bench -- NAME [--json] [--quick] [--rounds N] [--peers-only]
+
+  NAME          ${Object.keys(benches).join(' | ')}
+  --json        one line of JSON on stdout instead of tables
+  --quick       less work, under 45 s; the figures are rougher
+  --rounds N    repeat each measurement N times (default 3)
+  --peers-only  leave our own side out, to tune the peers; no bars then
+
+The exit code is 1 only when a measurement could not be made, not when a bar does not hold.
+BENCH_DATABASE_URL names a server to use instead of the embedded one.`;
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    json: { type: 'boolean', default: false },
+    quick: { type: 'boolean', default: false },
+    rounds: { type: 'string', default: '3' },
+    'peers-only': { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+});
+
+async function main(): Promise<number> {
+  const [name = ''] = positionals;
+  const bench = benches[name];
+  const rounds = Number(options.rounds);
+  if (options.help) {
+    process.stdout.write(`${USAGE}\n`);
+    return 0;
+  }
+  if (bench === undefined || positionals.length !== 1 || !Number.isInteger(rounds) || rounds < 1) {
+    process.stderr.write(`${USAGE}\n`);
+    return 1;
+  }
+  const begin = performance.now();
+  await using server = withoutPostgres.has(name) ? undefined : await Server.start();
+  await using sides = new Sides();
+  const context: Context = {
+    get server() {
+      if (server === undefined) throw new Error(`the bench ${name} runs without Postgres`);
+      return server;
+    },
+    rounds,
+    quick: options.quick,
+    peersOnly: options['peers-only'],
+    say: (line) => process.stderr.write(`${((performance.now() - begin) / 1000).toFixed(1).padStart(6)} s  ${line}\n`),
+    side: (side) => sides.start(side),
+  };
+  const outcome = await bench(context);
+  const run = { bench: name, node: process.version, postgres: server?.version };
+  process.stdout.write(`${options.json ? asJson(run, outcome) : asTable(run, outcome)}\n`);
+  return 0;
+}
+
+process.exitCode = await main().catch((error: unknown) => {
+  process.stderr.write(`bench: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  return 1;
+});

@@ -1,0 +1,107 @@
+import { BULK } from './harness/bulk.ts';
+import { type Bench, type Context, inDatabase, interleave, type Measure } from './harness/context.ts';
+import { atLeast, atMost, type Bar, fastest, percentile, ratio } from './harness/figures.ts';
+import { takePickups } from './harness/pickups.ts';
+import { vacuum } from './harness/server.ts';
+import type { Side } from './harness/side.ts';
+
+const FULL = { warmUp: 20_000, drain: 100_000, transaction: 10_000, pickups: 300 };
+const QUICK = { warmUp: 5000, drain: 20_000, transaction: 5000, pickups: 60 };
+/** Jobs sent before pick-ups count, so that plans are prepared and code is compiled. */
+const WARM_UP = 20;
+/** Wide enough that the worker is idle again, uneven enough to meet its polls at any moment. */
+const GAP_MS = [8, 24] as const;
+
+/** Unkeyed work against graphile-worker and pg-boss: enqueue, drain, drain in transactions, pick-up by an idle worker. */
+export const queue: Bench = async (context) => {
+  const size = context.quick ? QUICK : FULL;
+  const { rounds, peersOnly } = context;
+  const graphile = context.side('graphile');
+  const pgBoss = context.side('pg-boss');
+  const pawl = peersOnly ? undefined : context.side('pawl');
+
+  const bulkDrain =
+    (side: Side, profile: string): Measure =>
+    async () =>
+      drain(context, side, profile, size.drain);
+  const transactionDrain =
+    (side: Side, profile: string): Measure =>
+    async () => {
+      const { drain: rate } = await drain(context, side, profile, size.transaction);
+      return { transaction_drain: rate };
+    };
+  // Compiles each side's code: without it the first round counts for less than the others.
+  if (pawl) await drain(context, pawl, 'lease', size.warmUp);
+  await drain(context, graphile, 'local-queue', size.warmUp);
+  await drain(context, pgBoss, 'batch', size.warmUp);
+  const bulk = await interleave(context, rounds, 'drain', {
+    ...(pawl && { pawl: bulkDrain(pawl, 'lease') }),
+    'graphile-local-queue': bulkDrain(graphile, 'local-queue'),
+    'pg-boss-batch': bulkDrain(pgBoss, 'batch'),
+  });
+  const transaction = await interleave(context, rounds, 'transaction drain', {
+    ...(pawl && { pawl: transactionDrain(pawl, 'transaction') }),
+    'graphile-default': transactionDrain(graphile, 'default'),
+  });
+  const pickups = await interleave(context, rounds, 'pick-up', {
+    ...(pawl && { pawl: pickup(context, pawl, 'lease', size.pickups) }),
+    'graphile-default': pickup(context, graphile, 'default', size.pickups),
+    ...(!context.quick && {
+      'graphile-local-queue': pickup(context, graphile, 'local-queue', size.pickups),
+      'pg-boss-notify': pickup(context, pgBoss, 'notify', size.pickups),
+    }),
+  });
+
+  const peer = (what: string): readonly number[] =>
+    fastest(bulk.of('graphile-local-queue', what), bulk.of('pg-boss-batch', what));
+  const bars: Record<string, Bar> = {
+    drain: atLeast(3, ratio(bulk.of('pawl', 'drain'), peer('drain'))),
+    transaction_drain: atLeast(
+      1.5,
+      ratio(transaction.of('pawl', 'transaction_drain'), transaction.of('graphile-default', 'transaction_drain')),
+    ),
+    enqueue: atLeast(1.5, ratio(bulk.of('pawl', 'enqueue'), peer('enqueue'))),
+    pickup: atMost(0.6, ratio(pickups.of('pawl', 'pickup_p50'), pickups.of('graphile-default', 'pickup_p50'))),
+  };
+  return {
+    figures: {
+      ...bulk.figures({ drain: 'jobs/s', enqueue: 'jobs/s' }),
+      ...transaction.figures({ transaction_drain: 'jobs/s' }),
+      ...pickups.figures({ pickup_p50: 'ms', pickup_p95: 'ms' }),
+    },
+    bars: peersOnly ? {} : bars,
+  };
+};
+
+/** Jobs per second: enqueued in bulk, then drained by one worker process. */
+async function drain(
+  context: Context,
+  side: Side,
+  profile: string,
+  count: number,
+): Promise<{ enqueue: number; drain: number }> {
+  return inDatabase(context, side, profile, async (url) => {
+    const enqueued = await side.call('enqueue', { count, ...BULK });
+    await vacuum(url);
+    await context.server.checkpoint();
+    const drained = await side.call('drain', { count });
+    return { enqueue: (count / enqueued.ms) * 1000, drain: (count / drained.ms) * 1000 };
+  });
+}
+
+/** Milliseconds from just before the enqueue call in one process to the handler's start in another, idle one. */
+function pickup(context: Context, worker: Side, profile: string, count: number): Measure {
+  const sender = context.side(worker.name);
+  return () =>
+    inDatabase(context, worker, profile, async (url) => {
+      await sender.call('open', { url, profile });
+      try {
+        await worker.call('work');
+        await takePickups(sender, worker, { count: WARM_UP, gapMs: GAP_MS });
+        const ms = await takePickups(sender, worker, { count, gapMs: GAP_MS });
+        return { pickup_p50: percentile(ms, 50), pickup_p95: percentile(ms, 95) };
+      } finally {
+        await sender.call('close');
+      }
+    });
+}

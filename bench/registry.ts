@@ -1,0 +1,22 @@
+import { actor } from './actor.ts';
+import type { Bench } from './harness/context.ts';
+import { lock } from './lock.ts';
+import { lockDynamodb } from './lock-dynamodb.ts';
+import { queue } from './queue.ts';
+import { queueDepth } from './queue-depth.ts';
+import { queueKeys } from './queue-keys.ts';
+import { queueWal } from './queue-wal.ts';
+
+/** Every bench by the name it is run with. */
+export const benches: Readonly<Record<string, Bench>> = {
+  actor,
+  queue,
+  'queue-keys': queueKeys,
+  'queue-depth': queueDepth,
+  'queue-wal': queueWal,
+  lock,
+  'lock-dynamodb': lockDynamodb,
+};
+
+/** Those that need no Postgres. */
+export const withoutPostgres: ReadonlySet<string> = new Set(['lock-dynamodb']);

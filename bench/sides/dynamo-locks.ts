@@ -1,0 +1,132 @@
+// The two libraries of the bench `lock-dynamodb`. They run in the harness's own process, in turns: what is compared is how
+// often they call the service and how long they wait, and both use the same SDK for it.
+import { CreateTableCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { DynamoDBDocument } from '@aws-sdk/lib-dynamodb';
+import { type Call, FailOpen } from 'dynamodb-lock-client';
+
+/** Of both: as short as it makes sense, since a waiter of the peer sleeps for a lease. */
+export const LEASE_MS = 1000;
+
+/** Takes a lock; gives what releases it. */
+export type Acquire = (name: string) => Promise<() => Promise<void>>;
+
+interface PawlLock {
+  readonly token: bigint;
+  release(): Promise<void>;
+}
+
+interface PawlLocks {
+  acquire(name: string, options: object): Promise<PawlLock>;
+  stop(): Promise<void>;
+}
+
+interface Pawl {
+  readonly dynamodb: (client: unknown, options: object) => { migrate(): Promise<unknown> };
+  readonly createLocks: (engine: unknown) => PawlLocks;
+}
+
+/** Pawl on its own client: the built package, as a user gets it. */
+export async function pawlOn(client: unknown, table: string): Promise<PawlLocks> {
+  const dist = new URL('../../dist/', import.meta.url);
+  const { dynamodb } = (await import(new URL('engine/dynamodb/index.js', dist).href)) as Pick<Pawl, 'dynamodb'>;
+  const { createLocks } = (await import(new URL('lock/index.js', dist).href)) as Pick<Pawl, 'createLocks'>;
+  const engine = dynamodb(client, { table });
+  await engine.migrate();
+  return createLocks(engine);
+}
+
+export function pawlAcquire(locks: PawlLocks): Acquire {
+  return async (name) => {
+    const lock = await locks.acquire(name, { lease: LEASE_MS });
+    return () => lock.release();
+  };
+}
+
+/**
+ * dynamodb-lock-client with leases and a heartbeat, which is what our locks have. It was written for version 2 of the SDK;
+ * version 3 takes the same calls, and is what it has to be used with now that the former is no longer kept up.
+ */
+export async function peerAcquire(client: DynamoDBClient, table: string): Promise<Acquire> {
+  await client
+    .send(
+      new CreateTableCommand({
+        TableName: table,
+        BillingMode: 'PAY_PER_REQUEST',
+        AttributeDefinitions: [{ AttributeName: 'id', AttributeType: 'S' }],
+        KeySchema: [{ AttributeName: 'id', KeyType: 'HASH' }],
+      }),
+    )
+    .catch(ignoreExisting);
+  const document = DynamoDBDocument.from(client);
+  const locks = new FailOpen({
+    dynamodb: {
+      get: calledBack((params) => document.get(params as never)),
+      put: calledBack((params) => document.put(params as never)),
+      delete: calledBack((params) => document.delete(params as never)),
+    },
+    lockTable: table,
+    partitionKey: 'id',
+    leaseDurationMs: LEASE_MS,
+    heartbeatPeriodMs: Math.floor(LEASE_MS / 3),
+    retryCount: 1000,
+  });
+  return async (name) => {
+    const lock = await promised<PeerLock>((done) => locks.acquireLock(name, done));
+    return () => promised<void>((done) => lock.release(done));
+  };
+}
+
+type Done<T> = (error: Error | null | undefined, value: T) => void;
+type PeerLock = Parameters<Parameters<FailOpen['acquireLock']>[1]>[1];
+
+function promised<T>(call: (done: Done<T>) => void): Promise<T> {
+  return new Promise((resolve, reject) => {
+    call((error, value) => (error ? reject(error) : resolve(value)));
+  });
+}
+
+/** As version 2 of the SDK called back; the peer looks at `code`, where version 3 has `name`. */
+function calledBack(call: (params: object) => Promise<unknown>): Call {
+  return (params, done) => {
+    const told = async (): Promise<void> => {
+      const [error, data] = await call(params).then(
+        (value): [undefined, unknown] => [undefined, value],
+        (reason: Error): [Error, undefined] => [Object.assign(reason, { code: reason.name }), undefined],
+      );
+      process.nextTick(done, error, data);
+    };
+    void told();
+  };
+}
+
+function ignoreExisting(error: Error): void {
+  if (error.name !== 'ResourceInUseException') throw error;
+}
+
+/** What the service charged for. */
+export interface Units {
+  read: number;
+  write: number;
+  calls: number;
+}
+
+/** A client that counts what its calls cost. */
+export function counted(client: DynamoDBClient, units: Units): unknown {
+  const send = async (command: { input: Record<string, unknown> }, options: unknown): Promise<unknown> => {
+    command.input['ReturnConsumedCapacity'] = 'TOTAL';
+    const isRead = /^(Get|Query|Scan)/.test(command.constructor.name);
+    units.calls += 1;
+    try {
+      const output = (await client.send(command as never, options as never)) as {
+        ConsumedCapacity?: { CapacityUnits?: number };
+      };
+      units[isRead ? 'read' : 'write'] += output.ConsumedCapacity?.CapacityUnits ?? 0;
+      return output;
+    } catch (error) {
+      // A refused condition costs what the write would have.
+      units.write += 1;
+      throw error;
+    }
+  };
+  return { send };
+}

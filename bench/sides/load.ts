@@ -1,0 +1,81 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { EnqueueArgs, Kind, SendArgs } from './protocol.ts';
+
+/** One job to enqueue, before a side turns it into its library's shape. */
+export interface Spec {
+  readonly kind: Kind;
+  readonly payload: { readonly n: string };
+  readonly key: string | undefined;
+  readonly runAt: Date | undefined;
+}
+
+/** Twenty bytes as JSON. */
+const PAYLOAD: { readonly n: string } = { n: 'abcdefghijkl' };
+
+/** Runs `insert` over the jobs that `args` describes, `connections` batches at a time; returns the milliseconds taken. */
+export async function enqueueAll(args: EnqueueArgs, insert: (specs: Spec[]) => Promise<unknown>): Promise<number> {
+  let next = 0;
+  const pump = async (): Promise<void> => {
+    while (next < args.count) {
+      const first = next;
+      next = Math.min(args.count, next + args.batch);
+      await insert(specsOf(args, first, next));
+    }
+  };
+  const start = performance.now();
+  await Promise.all(Array.from({ length: args.connections }, pump));
+  return performance.now() - start;
+}
+
+function specsOf(args: EnqueueArgs, first: number, end: number): Spec[] {
+  const { keys, run = 1, prefix = 'k', kind = 'noop', delayMs } = args;
+  const runAt = delayMs === undefined ? undefined : new Date(Date.now() + delayMs);
+  const specs: Spec[] = [];
+  for (let i = first; i < end; i++) {
+    const key = keys === undefined ? undefined : `${prefix}${Math.floor(i / run) % keys}`;
+    specs.push({ kind, payload: PAYLOAD, key, runAt });
+  }
+  return specs;
+}
+
+/** Sends jobs one at a time; `enqueue` gets the payload to send and the key. */
+export async function sendAll(
+  args: SendArgs,
+  enqueue: (payload: { n: string }, key: string | undefined) => Promise<unknown>,
+): Promise<void> {
+  const [shortest, longest] = args.gapMs;
+  for (let i = 0; i < args.count; i++) {
+    const key = args.prefix === undefined ? undefined : `${args.prefix}${i}`;
+    await enqueue({ n: `@${process.hrtime.bigint()}` }, key);
+    await sleep(shortest + Math.random() * (longest - shortest));
+  }
+}
+
+/** What the handlers of one side have seen. */
+export class Tally {
+  jobs = 0;
+  units = 0;
+  private latencies: number[] = [];
+
+  /**
+   * Counts one handler call, and its pick-up latency when the payload carries the moment it was sent. That moment is
+   * of the monotonic clock that all processes of the machine share.
+   */
+  count(payload: unknown, jobs = 1): void {
+    this.jobs += jobs;
+    this.units += 1;
+    const { n } = payload as { n: string };
+    if (n.startsWith('@')) this.latencies.push(Number(process.hrtime.bigint() - BigInt(n.slice(1))) / 1e6);
+  }
+
+  takeLatencies(): number[] {
+    const taken = this.latencies;
+    this.latencies = [];
+    return taken;
+  }
+}
+
+/** Resolves when `isTrue` says so, asking every `everyMs`. */
+export async function until(isTrue: () => boolean | Promise<boolean>, everyMs: number): Promise<void> {
+  while (!(await isTrue())) await sleep(everyMs);
+}

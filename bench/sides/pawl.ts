@@ -1,0 +1,195 @@
+// Pawl. Profiles: `lease` and `transaction` are the two ways to hold a unit; `single` claims one job at a time, so that
+// the time between two handler calls is one claim and one settlement; `shared` is a worker with mixed keyed work; `merge`
+// is a queue of its own whose kind coalesces, since one such kind makes a queue look at all kinds of a key at once.
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import * as v from 'valibot';
+import { enqueueAll, type Spec, sendAll, Tally, until } from './load.ts';
+import {
+  loadPawl,
+  type PawlEngine,
+  type PawlJob,
+  type PawlQueue,
+  type PawlUnit,
+  type PawlWorker,
+  type WorkOptions,
+} from './pawl-api.ts';
+import { serve } from './protocol.ts';
+
+const QUEUE = 'bench';
+/** How long the handler of a `slow` job takes. */
+const SLOW_MS = 20;
+
+const PROFILES: Record<string, WorkOptions> = {
+  lease: { hold: 'lease', concurrency: 100, prefetch: 2000 },
+  transaction: { hold: 'transaction', concurrency: 10 },
+  shared: { hold: 'lease', concurrency: 20 },
+  merge: { hold: 'lease', concurrency: 20 },
+  single: { hold: 'lease', concurrency: 1, prefetch: 1 },
+};
+
+interface Opened {
+  readonly engine: PawlEngine;
+  readonly queue: PawlQueue;
+  readonly options: WorkOptions;
+  readonly merges: boolean;
+  readonly tally: Tally;
+  readonly monitor: pg.Client;
+  worker?: PawlWorker;
+}
+
+let opened: Opened | undefined;
+
+function current(): Opened {
+  if (opened === undefined) throw new Error('open first');
+  return opened;
+}
+
+function start(onUnit?: () => void): void {
+  const self = current();
+  const { tally } = self;
+  const handlers: Record<string, (unit: PawlUnit) => Promise<void>> = {
+    noop: async (unit) => {
+      onUnit?.();
+      tally.count(unit.payload);
+    },
+    merge: async (unit) => tally.count(unit.payload, unit.jobs.length),
+    slow: async (unit) => {
+      await sleep(SLOW_MS);
+      tally.count(unit.payload);
+    },
+    fail: async () => {
+      throw new Error('this job always fails');
+    },
+    hold: async (unit) => {
+      tally.count(unit.payload);
+      await once(unit.signal, 'abort');
+    },
+  };
+  const { merge, ...others } = handlers;
+  self.worker = self.queue.work(self.merges && merge ? { merge } : others, self.options);
+}
+
+async function stopWorker(): Promise<void> {
+  const self = current();
+  // A handler of `hold` ends when it is told to, and not before.
+  await self.worker?.stop({ timeout: '100ms' });
+  delete self.worker;
+}
+
+function toJob({ kind, payload, key, runAt }: Spec): PawlJob {
+  const job: PawlJob = { kind, payload };
+  if (key !== undefined) job.key = key;
+  if (runAt !== undefined) job.runAt = runAt;
+  return job;
+}
+
+async function isSettled({ queue }: Opened): Promise<boolean> {
+  const stats = await queue.stats();
+  return stats.new === 0 && stats['in-progress'] === 0;
+}
+
+/**
+ * ADAPTER: the latency of one claim, seen from outside: a worker that takes one job at a time runs `count` jobs, and
+ * each sample is the time between two handler calls, which is one settlement and one claim. Replace it by timing the
+ * claim statement itself when that is wanted instead; the bars compare a sample only with samples of the same kind.
+ */
+async function measureClaims(count: number): Promise<number[]> {
+  const ms: number[] = [];
+  let last: number | undefined;
+  start(() => {
+    const now = performance.now();
+    if (last !== undefined && ms.length < count) ms.push(now - last);
+    last = now;
+  });
+  await until(() => ms.length >= count, 5);
+  await stopWorker();
+  return ms;
+}
+
+serve({
+  async open({ url, profile }) {
+    const options = PROFILES[profile];
+    if (options === undefined) throw new Error(`pawl has no profile "${profile}"`);
+    const { postgres, createQueue } = await loadPawl();
+    const engine = postgres(url, { max: 14 });
+    await engine.migrate();
+    const payload = v.object({ n: v.string() });
+    const kinds =
+      profile === 'merge'
+        ? { merge: { payload, coalesce: 'all' } }
+        : {
+            noop: { payload },
+            slow: { payload },
+            hold: { payload },
+            // Often enough to fail for as long as a measurement lasts.
+            fail: { payload, attempts: 1000 },
+          };
+    const queue = createQueue(engine, QUEUE, {
+      kinds,
+      shards: 1,
+      concurrency: { perKey: 1 },
+    });
+    const monitor = new pg.Client(url);
+    await monitor.connect();
+    opened = { engine, queue, options, merges: profile === 'merge', tally: new Tally(), monitor };
+  },
+
+  async enqueue(args) {
+    const { queue } = current();
+    return { ms: await enqueueAll(args, (specs) => queue.enqueueMany(specs.map(toJob))) };
+  },
+
+  async drain({ count }) {
+    const self = current();
+    const before = self.tally.jobs;
+    const begin = performance.now();
+    start();
+    await until(() => self.tally.jobs - before >= count, 2);
+    await until(() => isSettled(self), 2);
+    const ms = performance.now() - begin;
+    await stopWorker();
+    return { ms, units: self.tally.units };
+  },
+
+  async work() {
+    start();
+  },
+
+  async handled() {
+    const { jobs, units } = current().tally;
+    return { jobs, units };
+  },
+
+  async settle() {
+    const self = current();
+    await until(() => isSettled(self), 10);
+    const { rows } = await self.monitor.query<{ n: string }>(
+      `select count(*) as n from pawl.job where queue = $1 and status = 'complete'`,
+      [QUEUE],
+    );
+    return { complete: Number(rows[0]?.n) };
+  },
+
+  async send(args) {
+    const { queue } = current();
+    await sendAll(args, (payload, key) => queue.enqueue('noop', payload, key === undefined ? {} : { key }));
+  },
+
+  async pickups() {
+    return { ms: current().tally.takeLatencies() };
+  },
+
+  async claims({ count }) {
+    return { ms: await measureClaims(count) };
+  },
+
+  async close() {
+    const self = current();
+    await stopWorker();
+    opened = undefined;
+    await self.engine.stop();
+    await self.monitor.end();
+  },
+});

@@ -1,0 +1,105 @@
+// pg-boss. Profiles: `batch` fetches and completes 500 jobs at a time in four loops; `strict-fifo` does it on a queue
+// of policy key_strict_fifo, `strict-fifo-wide` there with one batch for all keys (each of its fetches sorts the whole
+// backlog, so it is faster the fewer there are); `notify` is its own worker, woken by NOTIFY.
+import { type Job, type JobInsert, PgBoss } from 'pg-boss';
+import { enqueueAll, sendAll, Tally } from './load.ts';
+import { serve } from './protocol.ts';
+
+const QUEUE = 'bench';
+
+const PROFILES: Record<string, { policy: string; notify: boolean; batchSize: number; loops: number }> = {
+  batch: { policy: 'standard', notify: false, batchSize: 500, loops: 4 },
+  'strict-fifo': { policy: 'key_strict_fifo', notify: false, batchSize: 500, loops: 4 },
+  'strict-fifo-wide': { policy: 'key_strict_fifo', notify: false, batchSize: 10_000, loops: 1 },
+  notify: { policy: 'standard', notify: true, batchSize: 1, loops: 1 },
+};
+
+interface Opened {
+  readonly boss: PgBoss;
+  readonly batchSize: number;
+  readonly loops: number;
+  readonly tally: Tally;
+}
+
+let opened: Opened | undefined;
+
+function current(): Opened {
+  if (opened === undefined) throw new Error('open first');
+  return opened;
+}
+
+async function handle(jobs: Job[]): Promise<void> {
+  const { tally } = current();
+  for (const job of jobs) tally.count(job.data);
+}
+
+serve({
+  async open({ url, profile }) {
+    const options = PROFILES[profile];
+    if (options === undefined) throw new Error(`pg-boss has no profile "${profile}"`);
+    const { policy, notify, batchSize, loops } = options;
+    const boss = new PgBoss({
+      connectionString: url,
+      max: 10,
+      supervise: false,
+      schedule: false,
+      useListenNotify: notify,
+    });
+    boss.on('error', (error) => process.stderr.write(`pg-boss: ${error.message}\n`));
+    await boss.start();
+    await boss.createQueue(QUEUE, { policy, notify });
+    opened = { boss, batchSize, loops, tally: new Tally() };
+  },
+
+  async enqueue(args) {
+    const { boss } = current();
+    const ms = await enqueueAll(args, (specs) =>
+      boss.insert(
+        QUEUE,
+        specs.map(
+          ({ payload, key }): JobInsert =>
+            key === undefined ? { data: payload } : { data: payload, singletonKey: key },
+        ),
+      ),
+    );
+    return { ms };
+  },
+
+  async drain({ count }) {
+    const { boss, batchSize, loops, tally } = current();
+    let complete = 0;
+    const loop = async (): Promise<void> => {
+      while (complete < count) {
+        const jobs = await boss.fetch(QUEUE, { batchSize });
+        if (jobs.length === 0) continue;
+        await handle(jobs);
+        const ids = jobs.map((job) => job.id);
+        await boss.complete(QUEUE, ids);
+        complete += ids.length;
+      }
+    };
+    const start = performance.now();
+    await Promise.all(Array.from({ length: loops }, loop));
+    return { ms: performance.now() - start, units: tally.units };
+  },
+
+  async work() {
+    const { boss, batchSize } = current();
+    await boss.work(QUEUE, { batchSize }, handle);
+  },
+
+  async send(args) {
+    const { boss } = current();
+    await sendAll(args, (payload) => boss.send(QUEUE, payload));
+  },
+
+  async pickups() {
+    return { ms: current().tally.takeLatencies() };
+  },
+
+  async close() {
+    const { boss } = current();
+    opened = undefined;
+    await boss.stop({ graceful: false });
+  },
+});

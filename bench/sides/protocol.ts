@@ -1,0 +1,124 @@
+import { createInterface } from 'node:readline';
+
+/** Which jobs to enqueue; the same arguments mean the same jobs on every side. */
+export interface EnqueueArgs {
+  readonly count: number;
+  /** Jobs in one bulk call. */
+  readonly batch: number;
+  /** Bulk calls under way at once. */
+  readonly connections: number;
+  /** Jobs are spread over this many keys; none when left out. */
+  readonly keys?: number;
+  /** Consecutive jobs given to one key before the next key's turn; 1 when left out. */
+  readonly run?: number;
+  /** Prefix of the key's name; `k` when left out. */
+  readonly prefix?: string;
+  readonly kind?: Kind;
+  /** How far in the future the jobs are due. */
+  readonly delayMs?: number;
+}
+
+/** What the handler does: nothing, merge all waiting jobs of its key, take some time, always fail, run until stopped. */
+export type Kind = 'noop' | 'merge' | 'slow' | 'fail' | 'hold';
+
+/** Jobs sent one at a time, each carrying the moment just before its enqueue call. */
+export interface SendArgs {
+  readonly count: number;
+  /** Shortest and longest pause after a job, so that jobs do not fall into step with a poll. */
+  readonly gapMs: readonly [number, number];
+  /** Each job has a key of its own, with this prefix; no key when left out. */
+  readonly prefix?: string;
+}
+
+export interface Drained {
+  /** From the worker being ready until the last job is settled in the database. */
+  readonly ms: number;
+  /** Handler calls. */
+  readonly units: number;
+}
+
+/** Latencies (ms) of the two things that are compared, measured in turns. */
+export interface Pairs {
+  /** Acquire and release. */
+  readonly pairs: number[];
+  /** Two statements, each one durable write of one row. */
+  readonly writes: number[];
+}
+
+/** One hold: what there is to say of it afterwards. Moments are of a clock that all processes of the machine share (ms). */
+export interface HeldOnce {
+  readonly token: string;
+  readonly grantedAt: number;
+  readonly releasedAt: number;
+  /** One statement that durably writes one row, meanwhile. */
+  readonly writeMs: number;
+}
+
+/** Everything a side can be told. A side leaves out what its library does not have. */
+export interface SideCommands {
+  /** Connects to an empty database and installs the library there. Profiles are described in each side. */
+  open(args: { url: string; profile: string }): Promise<void>;
+  enqueue(args: EnqueueArgs): Promise<{ ms: number }>;
+  /** Runs a worker until `count` jobs are handled and settled, then stops it. */
+  drain(args: { count: number }): Promise<Drained>;
+  /** Starts a worker that stays. */
+  work(): Promise<void>;
+  /** Jobs handled by the worker so far. */
+  handled(): Promise<{ jobs: number; units: number }>;
+  /** Resolves when nothing is left to run or to settle. */
+  settle(): Promise<{ complete: number }>;
+  send(args: SendArgs): Promise<void>;
+  /** Hands over the pick-up latencies (ms) gathered since the last call. */
+  pickups(): Promise<{ ms: number[] }>;
+  /** Latency (ms) of `count` claims, one after another, from the queue as it stands. */
+  claims(args: { count: number }): Promise<{ ms: number[] }>;
+  /** Takes and frees a lock that nobody else wants, and writes two rows, in turns. */
+  pairs(args: { count: number }): Promise<Pairs>;
+  /** Holds one lock so often, for the time given, in turns with whoever else does the same. */
+  turns(args: { name: string; count: number; gapMs: readonly [number, number] }): Promise<{ holds: HeldOnce[] }>;
+  /** So many at once take and free one lock, over and over; those that are granted after `fromMs` and before `ms` count. */
+  rush(args: { name: string; waiters: number; fromMs: number; ms: number }): Promise<{ grants: number }>;
+  /** Takes a lock, and keeps it until the end. */
+  hold(args: { name: string }): Promise<void>;
+  /** So many wait for one lock until `leave`. */
+  queue(args: { name: string; waiters: number }): Promise<void>;
+  leave(): Promise<void>;
+  /** Statements sent so far to take a lock. */
+  looks(): Promise<{ count: number }>;
+  /** Holds so many locks for so many heartbeats; gives how many statements went out in each interval. */
+  heartbeats(args: { locks: number; leaseMs: number; intervals: number }): Promise<{ perInterval: number }>;
+  /** Stops the worker and closes every connection. */
+  close(): Promise<void>;
+}
+
+export type CommandName = keyof SideCommands;
+export type Args<N extends CommandName> = Parameters<SideCommands[N]>[0];
+export type Answer<N extends CommandName> = Awaited<ReturnType<SideCommands[N]>>;
+
+/** Answers one JSON line for each JSON line on stdin, and exits when stdin ends. */
+export function serve(side: Partial<SideCommands>): void {
+  const commands = side as Record<string, ((args: unknown) => Promise<unknown>) | undefined>;
+  const lines = createInterface({ input: process.stdin });
+  lines.on('line', (line) => {
+    const { id, name, args } = JSON.parse(line) as { id: number; name: string; args: unknown };
+    answer(commands, name, args).then(
+      (value) => reply({ id, value: value ?? null }),
+      (error: unknown) => reply({ id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
+    );
+  });
+  lines.on('close', () => process.exit(0));
+}
+
+async function answer(
+  commands: Record<string, ((args: unknown) => Promise<unknown>) | undefined>,
+  name: string,
+  args: unknown,
+): Promise<unknown> {
+  const command = commands[name];
+  if (command === undefined) throw new Error(`this side has no command "${name}"`);
+  return command(args);
+}
+
+function reply(message: object): void {
+  process.stdout.write(`${JSON.stringify(message)}\n`);
+}
