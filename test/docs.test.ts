@@ -1,0 +1,107 @@
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, describe, expect, test } from 'vitest';
+import { freshDatabase } from './support/database.ts';
+import { readSnippets } from './support/snippets.ts';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const documents = [...markdownIn('.'), ...markdownIn('docs')];
+const programs = documents.flatMap((document) =>
+  readSnippets(readFileSync(join(root, document), 'utf8')).map((snippet) => ({ ...snippet, document })),
+);
+
+// Inside the project, so that `pawl/queue` means this build.
+const folder = join(root, '.pawl', `docs-${process.pid}`);
+mkdirSync(folder, { recursive: true });
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+for (const { document, name, code } of programs) writeFileSync(fileOf(document, name), code);
+
+const run = promisify(execFile);
+
+describe('the programs of the documents', () => {
+  test.each(programs)('$document: $name runs, and prints what is said', async ({ document, name, prints }) => {
+    const { url } = await freshDatabase({ migrated: false });
+    expect(await outputOf(fileOf(document, name), { DATABASE_URL: url })).toEqual(prints ?? expect.any(String));
+  });
+
+  test('run without a database, too, when they are pasted into a file', async () => {
+    const example = programs.find(({ document, name }) => document === 'README.md' && name === 'example');
+    const pasted = join(folder, 'example.mjs');
+    writeFileSync(pasted, example?.text ?? '');
+    expect(await outputOf(pasted, { DATABASE_URL: undefined })).toBe(example?.prints);
+  });
+
+  test('have the types that the compiler gives them', async () => {
+    const config = { extends: '../../tsconfig.json', compilerOptions: LENIENT, include: ['*.ts'] };
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config));
+    const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+    const complaints = await run(process.execPath, [tsc, '-p', folder], { cwd: root }).then(
+      () => '',
+      ({ stdout }: { stdout: string }) => stdout,
+    );
+    expect(complaints).toBe('');
+  });
+});
+
+test('the README and the guide to the queue have programs', () => {
+  const having = new Set(programs.map(({ document }) => document));
+  expect([...having]).toEqual(expect.arrayContaining(['README.md', join('docs', 'queue.md')]));
+});
+
+describe('links', () => {
+  test.each(documents)('of %s lead to something', (document) => {
+    const text = readFileSync(join(root, document), 'utf8');
+    const broken = [...withoutCode(text).matchAll(/\]\(([^)\s]+)\)/g)]
+      .map(([, target = '']) => target)
+      .filter((target) => !/^[a-z]+:/.test(target) && !leads(document, target));
+    expect(broken).toEqual([]);
+  });
+});
+
+async function outputOf(program: string, env: NodeJS.ProcessEnv): Promise<string> {
+  const { stdout } = await run(process.execPath, ['--import', import.meta.resolve('tsx'), program], {
+    env: { ...process.env, ...env },
+    cwd: root,
+    timeout: 25_000,
+  });
+  return stdout;
+}
+
+/** A user's program is not a library: it need not declare what it exports. */
+const LENIENT = { isolatedDeclarations: false, declaration: false, noUnusedLocals: false, noUnusedParameters: false };
+
+function markdownIn(place: string): string[] {
+  return readdirSync(join(root, place))
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => join(place, file));
+}
+
+function fileOf(document: string, name: string): string {
+  return join(folder, `${document.replaceAll(/\W/g, '-')}-${name}.ts`);
+}
+
+function withoutCode(markdown: string): string {
+  return markdown.replaceAll(/^```[^]*?^```$/gm, '').replaceAll(/`[^`\n]*`/g, '');
+}
+
+function leads(document: string, target: string): boolean {
+  const [path = '', anchor] = target.split('#');
+  const file = path === '' ? join(root, document) : join(root, dirname(document), path);
+  if (relative(root, file).startsWith('..') || !existsSync(file)) return false;
+  return anchor === undefined || anchorsOf(readFileSync(file, 'utf8')).has(anchor);
+}
+
+/** As GitHub makes them of headings. */
+function anchorsOf(markdown: string): ReadonlySet<string> {
+  const headings = markdown.replaceAll(/^```[^]*?^```$/gm, '').matchAll(/^#+ (.+)$/gm);
+  const slugs = [...headings].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-'),
+  );
+  return new Set(slugs);
+}
