@@ -225,3 +225,25 @@ begin
   ));
   return v_count;
 end $$;
+
+-- The processes whose open transactions guard a name. A row's share lock stands in its xmax, as one transaction or as the
+-- number of a group of them, and SQL cannot see which of the two. What is no running transaction is looked up as a group:
+-- the number of a transaction that has ended is refused, or names a group of long ago, whose members have ended, too.
+create function pawl.lock_guards(p_space text, p_name text) returns setof int
+language plpgsql as $$
+declare
+  v_xmax xid;
+begin
+  for v_xmax in
+    select g.xmax from pawl.lock_grant g where g.space = p_space and g.name = p_name and g.xmax::text <> '0'
+  loop
+    return query select a.pid from pg_stat_activity a where a.backend_xid = v_xmax;
+    continue when found;
+    begin
+      return query
+        select a.pid from pg_get_multixact_members(v_xmax) m join pg_stat_activity a on a.backend_xid = m.xid;
+    exception when internal_error or invalid_parameter_value then
+      null;
+    end;
+  end loop;
+end $$;

@@ -135,19 +135,7 @@ where cardinality(blockers) > 0
 limit 200`,
 );
 
-/** A row's share lock stands in its xmax: one transaction, or a group of them. */
 export const GUARDS: Statement = statement(
   'lock.guards',
-  `
-select distinct a.pid
-from pawl.lock_grant g
-join pg_stat_activity a on a.backend_xid is not null and (
-  a.backend_xid = g.xmax
-  or a.backend_xid in (
-    select m.xid from pg_get_multixact_members(case when (
-      select count(*) from pg_stat_activity b where b.backend_xid = g.xmax
-    ) = 0 then g.xmax end) m
-  )
-)
-where g.space = $1::text and g.name = $2::text and g.xmax::text <> '0'`,
+  `select distinct pid from pawl.lock_guards($1::text, $2::text) as pid`,
 );
