@@ -35,6 +35,8 @@ auth_type = plain
 auth_file = ${join(folder, 'users')}
 pool_mode = transaction
 default_pool_size = ${poolSize}
+max_client_conn = 200
+ignore_startup_parameters = extra_float_digits
 `,
   );
   // It refuses to run as root.
