@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { transformSync } from 'esbuild';
 import { afterAll, describe, expect, test } from 'vitest';
 import { freshDatabase } from './support/database.ts';
 import { readSnippets } from './support/snippets.ts';
@@ -17,14 +18,17 @@ const programs = documents.flatMap((document) =>
 const folder = join(root, '.pawl', `docs-${process.pid}`);
 mkdirSync(folder, { recursive: true });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-for (const { document, name, code } of programs) writeFileSync(fileOf(document, name), code);
+for (const { document, name, code } of programs) {
+  writeFileSync(fileOf(document, name, 'ts'), code);
+  writeFileSync(fileOf(document, name, 'mjs'), transformSync(code, { loader: 'ts', target: 'node20' }).code);
+}
 
 const run = promisify(execFile);
 
 describe('the programs of the documents', () => {
   test.each(programs)('$document: $name runs, and prints what is said', async ({ document, name, prints }) => {
     const { url } = await freshDatabase({ migrated: false });
-    expect(await outputOf(fileOf(document, name), { DATABASE_URL: url })).toEqual(prints ?? expect.any(String));
+    expect(await outputOf(fileOf(document, name, 'mjs'), { DATABASE_URL: url })).toEqual(prints ?? expect.any(String));
   });
 
   test('run without a database, too, when they are pasted into a file', async () => {
@@ -62,10 +66,10 @@ describe('links', () => {
 });
 
 async function outputOf(program: string, env: NodeJS.ProcessEnv): Promise<string> {
-  const { stdout } = await run(process.execPath, ['--import', import.meta.resolve('tsx'), program], {
+  const { stdout } = await run(process.execPath, [program], {
     env: { ...process.env, ...env },
     cwd: root,
-    timeout: 25_000,
+    timeout: 55_000,
   });
   return stdout;
 }
@@ -79,8 +83,8 @@ function markdownIn(place: string): string[] {
     .map((file) => join(place, file));
 }
 
-function fileOf(document: string, name: string): string {
-  return join(folder, `${document.replaceAll(/\W/g, '-')}-${name}.ts`);
+function fileOf(document: string, name: string, ending: 'ts' | 'mjs'): string {
+  return join(folder, `${document.replaceAll(/\W/g, '-')}-${name}.${ending}`);
 }
 
 function withoutCode(markdown: string): string {

@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
-import { onTestFinished } from 'vitest';
+import { inject, onTestFinished } from 'vitest';
 
 /** A Node process that runs a TypeScript script of the tests. */
 export interface Child {
@@ -28,11 +28,11 @@ export interface Exit {
 
 /**
  * Starts `script`, a path from test/ such as `crash/worker.child.ts`, and kills it at the end of the test. To be called
- * inside a test. Node 20 does not read types, so tsx strips them, in the same process: a signal hits the script itself.
+ * inside a test.
  */
 export function spawnChild(script: string, args: readonly string[] = [], env: NodeJS.ProcessEnv = {}): Child {
-  const path = fileURLToPath(new URL(`../${script}`, import.meta.url));
-  const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), path, ...args], {
+  const path = join(inject('children'), script.replace(/\.ts$/, '.mjs'));
+  const child = spawn(process.execPath, ['--enable-source-maps', path, ...args], {
     env: { ...process.env, ...env },
     stdio: ['pipe', 'pipe', 'pipe'],
   });

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
+import { buildChildren } from './children.ts';
 import { startTestServer } from './embedded.ts';
 
 declare module 'vitest' {
@@ -9,23 +10,27 @@ declare module 'vitest' {
     serverUrl: string;
     /** Stands in the name of every database of this run, so that runs can share a server. */
     runId: string;
+    /** Where the scripts stand that tests run as processes. */
+    children: string;
   }
 }
 
-/** One server for the whole run: that of TEST_DATABASE_URL, else our own. */
+/** One server for the whole run: that of TEST_DATABASE_URL, else our own. And the scripts of child processes, built once. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const runId = randomBytes(4).toString('hex');
   project.provide('runId', runId);
+  const children = await buildChildren();
+  project.provide('children', children.folder);
   const given = process.env['TEST_DATABASE_URL'];
   if (given) {
     project.provide('serverUrl', given);
-    return () => dropDatabases(given, runId);
+    return async () => void (await Promise.all([dropDatabases(given, runId), children.remove()]));
   }
   // Tests kill processes, never the machine: what was written survives that without reaching the disk.
   const settings = { fsync: 'off', full_page_writes: 'off', max_connections: '400' };
   const server = await startTestServer(settings);
   project.provide('serverUrl', server.url);
-  return () => server.stop();
+  return async () => void (await Promise.all([server.stop(), children.remove()]));
 }
 
 /** A server that is not ours outlives the run; its databases must not. */
