@@ -8,7 +8,8 @@
 --   actor_effect     results of side effects (a.once), for the visit of a state in which they happened
 --   actor_page       what a person has to look at: one open page a tag; actor_notice is the outbox of its notifications
 --
--- The fencing token of a turn is (worker, epoch): the epoch rises with each claim, and every write of a turn names both.
+-- The fencing token of a turn is (worker, epoch): the epoch rises with each claim, and every write of a turn names both. A turn
+-- that holds its row's lock is marked by lent instead of worker: whoever can lock the row may claim it.
 -- Older workers may keep running: this is the first version.
 
 create sequence pawl.actor_id;
@@ -39,6 +40,7 @@ create table pawl.actor_instance (
   epoch        bigint not null default 0,
   visit        bigint not null default 1,    -- rises with each transition
   worker       bigint,                       -- who runs a turn of it now; in no index, so that a claim is a HOT update
+  lent         bigint,                       -- who runs it under the lock of this row: it is his while he has that, and no longer
   parent       bigint,
   wake_at      timestamptz,
   retry_at     timestamptz,                  -- written by the claim: when it is due again if nobody commits

@@ -153,13 +153,13 @@ language sql immutable as $$
   ) s
 $$;
 
--- Takes what is in the inboxes over into the rows of the actors, and wakes them. Skips actors that somebody is just writing:
--- they are found by the next look. Answers whether something is left.
+-- Takes what is in the inboxes over into the rows of the actors, and wakes them. Skips actors whose row somebody has locked:
+-- they are found by the next look. Answers 0 when nothing is left, 1 when only those are, and 2 when there may be more.
 --
 -- What comes while a turn runs is marked (signal_at), under the lock of the row, which the commit of that turn takes as
 -- well: either the commit sees the mark and makes the actor due at once, or this finds the row as the commit left it, and
 -- makes it due itself. Both ways the actor runs once more.
-create function pawl.actor_absorb(p_types smallint[], p_limit int) returns boolean
+create function pawl.actor_absorb(p_types smallint[], p_limit int) returns integer
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -171,7 +171,7 @@ begin
   from unnest(p_types) t (type)
   cross join lateral (select i.actor from pawl.actor_inbox i where i.type = t.type order by i.id limit p_limit) x;
   if v_actors is null then
-    return false;
+    return 0;
   end if;
   v_seen := array(
     select a.id from pawl.actor_instance a where a.id = any (v_actors) order by a.id for no key update skip locked);
@@ -197,10 +197,10 @@ begin
   update pawl.actor_instance a set
     semaphores = case when w.names is null or a.finished_at is not null then a.semaphores else pawl.actor_add(a.semaphores, w.names, w.counts) end,
     children = a.children + w.children,
-    signal_at = case when a.worker is not null then least(w.wake_at, a.signal_at) else a.signal_at end,
+    signal_at = case when coalesce(a.worker, a.lent) is not null then least(w.wake_at, a.signal_at) else a.signal_at end,
     -- A failing actor that is nudged again and again must not run in a loop; but to be destroyed need not wait.
     wake_at = case
-      when a.worker is not null or w.wake_at is null then a.wake_at
+      when coalesce(a.worker, a.lent) is not null or w.wake_at is null then a.wake_at
       when w.at_once then least(a.wake_at, w.wake_at)
       else least(a.wake_at, greatest(w.wake_at, a.floor_at))
     end
@@ -210,5 +210,9 @@ begin
     delete from pawl.actor_inbox i where i.actor = any (v_actors)
       and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
   end if;
-  return exists (select 1 from unnest(p_types) t (type) cross join lateral (select 1 from pawl.actor_inbox i where i.type = t.type limit 1) x);
+  return case
+    when not exists (select 1 from unnest(p_types) t (type) cross join lateral (select 1 from pawl.actor_inbox i where i.type = t.type limit 1) x) then 0
+    when v_seen = '{}' then 1
+    else 2
+  end;
 end $$;

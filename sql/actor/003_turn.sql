@@ -28,7 +28,7 @@ language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz;
-  v_more boolean;
+  v_more integer;
   v_types smallint[];
   v_tids tid[] := '{}';
   v_part record;
@@ -69,10 +69,10 @@ begin
     end if;
     v_rows := pawl.actor_take(p_worker, v_tids, v_now);
   end if;
-  return concat('{"rows":[', v_rows, ']', case when v_more or cardinality(v_tids) >= p_limit then ',"again":true' end,
+  return concat('{"rows":[', v_rows, ']', case when v_more = 2 or cardinality(v_tids) >= p_limit then ',"again":true' end,
     ',"due":' || (
       -- greatest() would make 0 of null: due now, instead of never
-      select case when min(d.wake_at) is not null then ceil(greatest(0, extract(epoch from min(d.wake_at) - clock_timestamp()) * 1000)) end
+      select case when v_more = 1 then 0 when min(d.wake_at) is not null then ceil(greatest(0, extract(epoch from min(d.wake_at) - clock_timestamp()) * 1000)) end
       from unnest(v_types) t (type) cross join lateral (
         select a.wake_at from pawl.actor_instance a
         where a.type = t.type and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
@@ -106,7 +106,7 @@ language sql
 set enable_seqscan = off set enable_mergejoin = off set jit = off as $$
   with taken as (
     update pawl.actor_instance a set
-      epoch = a.epoch + 1, worker = p_worker, claimed_at = p_now, attempt = a.attempt + 1, signal_at = null,
+      epoch = a.epoch + 1, worker = p_worker, lent = null, claimed_at = p_now, attempt = a.attempt + 1, signal_at = null,
       retry_at = p_now + pawl.actor_backoff(t.backoff, a.attempt + 1) * interval '1 millisecond'
     from pawl.actor_type t
     where a.ctid = any (p_tids) and t.id = a.type
@@ -182,7 +182,7 @@ begin
     from given g where g.id = any (v_orphans)
   ), written as (
     update pawl.actor_instance a set
-      worker = null, signal_at = null,
+      worker = null, lent = null, signal_at = null,
       state = coalesce(t.to_state, a.state),
       visit = case when t.kind = 'to' then a.visit + 1 else a.visit end,
       entered_at = case when t.kind = 'to' then v_now else a.entered_at end,
@@ -208,7 +208,7 @@ begin
       held = case when t.kind = 'held' then t.reason end,
       error = case when t.kind in ('failed', 'held') then t.error when t.kind = 'released' then a.error end
     from turn t
-    where a.id = t.id and a.epoch = t.epoch and a.worker = p_worker
+    where a.id = t.id and a.epoch = t.epoch and (a.worker = p_worker or a.lent = p_worker)
     returning a.id, a.epoch, a.type, a.parent, a.attempt, a.wake_at, t.kind, t.from_state, a.state, t.reason, t.error
   ), moved as (
     insert into pawl.actor_transition (at, actor, epoch, worker, attempt, type, from_state, to_state, reason, error)
@@ -237,22 +237,47 @@ begin
     ',"due":' || case when v_due is not null then ceil(greatest(0, extract(epoch from v_due - v_now) * 1000)) end, '}');
 end $$;
 
--- {actor, epoch, worker}: in the caller's transaction: fails unless the turn is still this worker's, and keeps it so until
--- that ends; or, with "nowait", unless the row can be had at once.
-create function pawl.actor_guard(p_turn json) returns void
+-- {actor, epoch, worker}: from now on the turn is run under the lock of its row, which is to be taken at once. When that is
+-- gone, and with it the process that had it, anybody may claim the actor: no lease has to end. The attempt stays spent, and
+-- the back-off counts from the claim, a second from here at least: that much time there is to take the lock.
+create function pawl.actor_lend(p_turn json) returns void
 language plpgsql as $$
 begin
+  update pawl.actor_instance a set
+    worker = null, lent = a.worker, wake_at = greatest(a.retry_at, clock_timestamp() + interval '1 second')
+  where a.id = (p_turn ->> 'actor')::bigint and a.epoch = (p_turn ->> 'epoch')::bigint and a.worker = (p_turn ->> 'worker')::bigint;
+  if not found then
+    perform pawl.actor_guard(p_turn);
+  end if;
+end $$;
+
+-- {actor, epoch, worker}: in the caller's transaction: fails unless the turn is still this worker's, and keeps it so until
+-- that ends; or, with "nowait", unless the row can be had soon: whoever absorbs has it locked for a moment.
+create function pawl.actor_guard(p_turn json) returns void
+language plpgsql as $$
+declare
+  v_actor bigint := (p_turn ->> 'actor')::bigint;
+  v_epoch bigint := (p_turn ->> 'epoch')::bigint;
+  v_worker bigint := (p_turn ->> 'worker')::bigint;
+begin
   if (p_turn ->> 'nowait')::boolean then
+    for v_try in 1..20 loop
+      perform 1 from pawl.actor_instance a
+      where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.lent) for no key update skip locked;
+      if found then
+        return;
+      end if;
+      exit when not exists (select 1 from pawl.actor_instance a where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.lent));
+      perform pg_sleep(0.005);
+    end loop;
     perform 1 from pawl.actor_instance a
-    where a.id = (p_turn ->> 'actor')::bigint and a.epoch = (p_turn ->> 'epoch')::bigint and a.worker = (p_turn ->> 'worker')::bigint
-    for no key update nowait;
+    where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.lent) for no key update nowait;
   else
     perform 1 from pawl.actor_instance a
-    where a.id = (p_turn ->> 'actor')::bigint and a.epoch = (p_turn ->> 'epoch')::bigint and a.worker = (p_turn ->> 'worker')::bigint
-    for no key update;
+    where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.lent) for no key update;
   end if;
   if not found then
-    raise exception 'turn % of actor % is no longer current: its lease ran out and somebody else took over', p_turn ->> 'epoch', p_turn ->> 'actor'
+    raise exception 'turn % of actor % is no longer current: its lease ran out and somebody else took over', v_epoch, v_actor
       using errcode = 'PW004';
   end if;
 end $$;

@@ -5,7 +5,7 @@ create view pawl.actor as
 select a.id, t.name as type, a.state, a.key, a.parent, a.fields, a.result, a.attempt, a.error, a.children as open_children,
   case
     when a.finished_at is not null then 'final'
-    when a.worker is not null then 'running'
+    when coalesce(a.worker, a.lent) is not null then 'running'
     when a.paused_at is not null or t.paused_at is not null or a.held = 'the state is paused' then 'paused'
     when a.held is not null then 'held'
     when a.wake_at is null then 'hibernating'
@@ -53,11 +53,11 @@ language sql stable as $$
         union all select i.name, i.n from pawl.actor_inbox i where i.actor = a.id and i.name !~ '^\$') x group by x.name) s), '{}'),
     'messages', (select count(*) from (select 1 from pawl.actor_message m where m.actor = a.id limit 1000) m),
     'worker', (select json_build_object('id', w.id::text, 'process', w.host || ':' || w.pid, 'claimedAt', a.claimed_at, 'expiresAt', w.expires_at,
-      'lost', w.expires_at < clock_timestamp()) from pawl.actor_worker w where w.id = a.worker),
+      'lost', w.expires_at < clock_timestamp()) from pawl.actor_worker w where w.id = coalesce(a.worker, a.lent)),
     'workers', (select count(*) from pawl.actor_worker w where a.type = any (w.types) and w.expires_at > clock_timestamp()),
     'ahead', case when a.wake_at <= clock_timestamp() then (
       select count(*) from (
-        select 1 from pawl.actor_instance o where o.type = a.type and o.wake_at < a.wake_at and o.worker is null and o.paused_at is null and o.held is null
+        select 1 from pawl.actor_instance o where o.type = a.type and o.wake_at < a.wake_at and o.worker is null and o.lent is null and o.paused_at is null and o.held is null
           and o.wake_at is not null order by o.wake_at limit 10000) o) end,
     'machine', t.machine
   )

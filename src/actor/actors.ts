@@ -29,7 +29,10 @@ export interface CreatedActor<S extends string = string> extends ActorHandle<S> 
 
 /** How a dispatcher works. */
 export interface RunOptions {
-  /** Turns whose bodies run at the same time in this process. Default 50. */
+  /**
+   * Turns whose bodies run at the same time in this process. Default 50; with states that have `hold: 'transaction'`, which take a
+   * connection each, at most two less than the pool has.
+   */
   readonly concurrency?: number | undefined;
   /** How long a process that gives no sign of life keeps its turns. Renewed every third of it. Default `'20s'`, at least `'1s'`. */
   readonly lease?: Duration | undefined;
@@ -44,6 +47,7 @@ export interface RunOptions {
 }
 
 const LEASE = '20s';
+const CONCURRENCY = 50;
 
 const channel = custom('a channel such as webhook(url)', (value, place): PageChannel => {
   if (isObject(value) && typeof value['name'] === 'string' && typeof value['deliver'] === 'function') {
@@ -56,7 +60,7 @@ const channel = custom('a channel such as webhook(url)', (value, place): PageCha
 });
 
 const runShape = {
-  concurrency: integer({ min: 1, max: 10_000, default: 50 }),
+  concurrency: optional(integer({ min: 1, max: 10_000 })),
   // Below a second a busy event loop looks like a dead one.
   lease: duration({ min: '1s', max: '24h', default: LEASE }),
   poll: duration({ min: '10ms', max: '1h', default: '2s' }),
@@ -172,12 +176,13 @@ export class Actors extends ActorAdmin {
     for (const name of types ?? []) {
       if (!this.#definitions.has(name)) throw unknown('actor type', name, [...this.#definitions.keys()], 'types');
     }
+    const holds = [...this.#definitions.values()].filter(({ name }) => types?.includes(name) ?? true).flatMap(holding);
     return new Dispatcher({
       store: this.store,
       reader: this.reader,
       owner: this.#owner,
       register: async () => this.#byId(await this.#register(), types),
-      settings: { concurrency, leaseMs: lease, pollMs: poll },
+      settings: { concurrency: roomFor(concurrency, holds, this.#engine.connections), leaseMs: lease, pollMs: poll },
       channels,
       logger: this.#engine.options.logger,
       signal: stop,
@@ -217,6 +222,23 @@ export class Actors extends ActorAdmin {
     });
     return this.#registered;
   }
+}
+
+/** States whose bodies each take a connection. */
+function holding({ name, states }: ActorDefinition): string[] {
+  return [...states.values()].filter(({ hold }) => hold === 'transaction').map((one) => `"${one.name}" of ${name}`);
+}
+
+/** @throws InvalidInput  bodies could take every connection, and none would be left to claim and to commit */
+function roomFor(concurrency: number | undefined, holds: readonly string[], connections: number): number {
+  const most = holds.length === 0 ? Infinity : connections - 2;
+  const chosen = concurrency ?? Math.max(1, Math.min(CONCURRENCY, most));
+  if (chosen <= most) return chosen;
+  throw new InvalidInput(
+    `concurrency ${chosen} needs ${chosen + 2} connections, since state ${holds.join(', ')} has hold: 'transaction', but the pool ` +
+      `has ${connections}; ${connections > 2 ? 'lower concurrency, or ' : ''}give postgres() a larger max`,
+    { field: 'concurrency' },
+  );
 }
 
 function byName(definitions: readonly ActorDefinition[]): ReadonlyMap<string, ActorDefinition> {

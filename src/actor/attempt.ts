@@ -1,7 +1,7 @@
 import { BACKOFF, type Backoff, delay } from '../base/backoff.ts';
 import { after } from '../base/clock.ts';
 import { formatDuration } from '../base/duration.ts';
-import { InvalidInput, LeaseLost, PawlError, Stopped, TimedOut } from '../base/errors.ts';
+import { Conflict, InvalidInput, LeaseLost, PawlError, Stopped, TimedOut } from '../base/errors.ts';
 import { show } from '../base/refusal.ts';
 import { validate } from '../base/schema.ts';
 import { isObject } from '../base/shape.ts';
@@ -155,7 +155,8 @@ class Attempt implements RunningTurn {
     if (state.hold === 'transaction' && this.#hold !== undefined) {
       this.#limit();
       const body = async (): Promise<Finished> => this.#came(turn, await state.run(turn));
-      this.#hold(turn, body).then(
+      const told = (): Promise<Finished> => body().catch((error: unknown) => this.#failed(error));
+      this.#hold(turn, told).then(
         (finished) => this.#finish(finished),
         (error: unknown) => this.fail(error),
       );
@@ -318,6 +319,16 @@ export function refused({ settled, backoff = BACKOFF }: Finished, error: unknown
 }
 
 export const COMMIT_REFUSED = 'commit refused';
+
+/** A turn that would have ended its actor while children of it are not final: the database has written it as failed. */
+export function orphaning({ settled }: Finished): Finished {
+  const error = new Conflict(
+    `done() with children of actor ${settled.id} that are not final, or are being created: end them first`,
+  );
+  const { id, epoch, attempt, from } = settled;
+  const failed: Settled = { id, epoch, attempt, from, kind: 'failed', waitMs: undefined, reason: COMMIT_REFUSED };
+  return { settled: failed, effects: undefined, error, isLost: false };
+}
 
 /** The stack with its causes; U+0000, which no text column takes, made visible. Never throws, whatever was thrown. */
 export function describe(error: unknown): string {

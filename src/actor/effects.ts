@@ -1,4 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
+import { faults } from '../base/fault.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import { type PageOptions, type PageRequest, readPage } from './page.ts';
 
@@ -58,26 +59,39 @@ export class Effects {
 
   /** Writes everything inside the transaction that commits the turn. @param parent  the actor whose turn it is */
   async write(store: EffectStore, tx: Transaction, parent: number): Promise<void> {
-    for (const { fields, ...child } of this.children) {
-      const made = await store.create({ ...child, parent, counted: true }, fields, tx);
-      if (!made.created) {
-        throw new InvalidInput(
-          `a ${child.type} with the key "${child.key}" exists already (${made.id}), so it cannot be created as a child of ${parent}; find it first`,
-          { field: 'key' },
-        );
-      }
+    for (const step of this.#steps(store, tx, parent)) {
+      if (faults.armed) await faults.reach('actor.between_effects');
+      await step();
     }
-    for (const incr of this.incrs) await store.incr(incr, tx);
-    for (const { payload, ...head } of this.messages) await store.send(head, payload, tx);
-    if (this.received.size > 0) await store.dropMessages(parent, [...this.received], tx);
-    for (const job of this.jobs) await store.enqueue(job, tx);
-    // In the order of their tags: two turns with the same pages must not wait for each other.
-    const tags = [...new Set([...this.#pages.keys(), ...this.resolved])].sort();
-    for (const tag of tags) {
-      const page = this.#pages.get(tag);
-      if (page !== undefined) await store.openPage(page, tx);
-      if (this.resolved.has(tag)) await store.resolvePage(tag, tx);
-    }
-    for (const callback of this.callbacks) await callback(tx);
   }
+
+  /** One statement each. */
+  *#steps(store: EffectStore, tx: Transaction, parent: number): Generator<() => unknown> {
+    for (const child of this.children) yield () => createChild(child, store, tx, parent);
+    for (const incr of this.incrs) yield () => store.incr(incr, tx);
+    for (const { payload, ...head } of this.messages) yield () => store.send(head, payload, tx);
+    if (this.received.size > 0) yield () => store.dropMessages(parent, [...this.received], tx);
+    for (const job of this.jobs) yield () => store.enqueue(job, tx);
+    // In the order of their tags: two turns with the same pages must not wait for each other.
+    for (const tag of [...new Set([...this.#pages.keys(), ...this.resolved])].sort()) {
+      const page = this.#pages.get(tag);
+      if (page !== undefined) yield () => store.openPage(page, tx);
+      if (this.resolved.has(tag)) yield () => store.resolvePage(tag, tx);
+    }
+    for (const callback of this.callbacks) yield () => callback(tx);
+  }
+}
+
+async function createChild(
+  { fields, ...child }: NewChild,
+  store: EffectStore,
+  tx: Transaction,
+  parent: number,
+): Promise<void> {
+  const made = await store.create({ ...child, parent, counted: true }, fields, tx);
+  if (made.created) return;
+  throw new InvalidInput(
+    `a ${child.type} with the key "${child.key}" exists already (${made.id}), so it cannot be created as a child of ${parent}; find it first`,
+    { field: 'key' },
+  );
 }

@@ -1,5 +1,5 @@
 import { Conflict, LeaseLost } from '../base/errors.ts';
-import { begin, type Finished, refused } from './attempt.ts';
+import { begin, type Finished, orphaning, refused } from './attempt.ts';
 import type { ActorDefinition } from './definition.ts';
 import type { Keeper, Kept } from './keeper.ts';
 import type { PostgresActorStore } from './postgres.ts';
@@ -84,8 +84,8 @@ async function runTurn(
 /** A turn whose effects are refused has failed, and is written as that. */
 async function commit(store: PostgresActorStore, worker: number, finished: Finished): Promise<Finished> {
   try {
-    await commitWithEffects(store, worker, finished, { idleMs: LEASE_MS });
-    return finished;
+    const answer = await commitWithEffects(store, worker, finished, { idleMs: LEASE_MS });
+    return answer.refused.length > 0 ? orphaning(finished) : finished;
   } catch (error) {
     if (error instanceof LeaseLost || finished.settled.kind === 'failed') throw error;
     const failed = refused(finished, error);

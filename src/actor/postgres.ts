@@ -33,6 +33,9 @@ select pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], $5:
 );
 const IDLE = statement('actor.idle', "select set_config('idle_in_transaction_session_timeout', $1, true)");
 const UNKNOWN = statement('actor.unknown', 'select pawl.actor_unknown($1::json) as held');
+const LEND = statement('actor.lend', 'select pawl.actor_lend($1::json)');
+const SAVEPOINT = statement('actor.savepoint', 'savepoint pawl_body', { prepare: false });
+const UNDO = statement('actor.undo', 'rollback to savepoint pawl_body', { prepare: false });
 const GUARD = statement('actor.guard', 'select pawl.actor_guard($1::json)');
 const REMEMBER = statement('actor.remember', 'select pawl.actor_remember($1::json)');
 const RECALL = statement(
@@ -165,6 +168,26 @@ export class PostgresActorStore {
       return fn(tx);
     };
     return this.engine.transaction(run, { isolation: 'read committed', retries: 0 });
+  }
+
+  /**
+   * One transaction that holds the actor's row from its begin to its end; the turn is this process's as long as that lasts.
+   * @throws LeaseLost  the turn is somebody else's by now @throws LockNotAvailable
+   */
+  holding<T>(token: TurnToken, fn: (tx: Transaction) => Promise<T>, idleMs: number): Promise<T> {
+    const lend = (session: Session): Promise<unknown> => session.query(LEND, [JSON.stringify(token)]);
+    const run = async (tx: Transaction): Promise<T> => {
+      await tx.query(IDLE, [String(Math.ceil(idleMs))]);
+      await this.guard(token, tx, true);
+      await tx.query(SAVEPOINT);
+      return fn(tx);
+    };
+    return this.engine.transaction(run, { isolation: 'read committed', retries: 0, before: lend });
+  }
+
+  /** Undoes all that was done since the row was held. */
+  async undo(tx: Transaction): Promise<void> {
+    await tx.query(UNDO);
   }
 
   /** @returns whether the actor is held now: no living worker can run it */

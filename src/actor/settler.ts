@@ -3,7 +3,7 @@ import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { probe } from '../base/probe.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
-import { type Finished, refused } from './attempt.ts';
+import { type Finished, orphaning, refused } from './attempt.ts';
 import type { PostgresActorStore } from './postgres.ts';
 import type { Committed, Settled } from './store.ts';
 
@@ -122,12 +122,13 @@ export class Settler {
     }
   }
 
-  #committed(batch: readonly Finished[], { stale, due }: Committed, isRepeated: boolean): void {
+  #committed(batch: readonly Finished[], { stale, refused: orphans, due }: Committed, isRepeated: boolean): void {
     if (probe.listening) probe.hit('actor.committed', { turns: batch.length, stale: stale.length });
     if (due !== undefined) this.#options.onDue(due);
     // After a lost answer nobody can tell whether it was us who had written them.
     if (stale.length > 0 && !isRepeated) this.#options.onStale(stale);
-    for (const { settled, error } of batch) {
+    for (const finished of batch) {
+      const { settled, error } = orphans.includes(finished.settled.id) ? orphaning(finished) : finished;
       if (stale.length === 0 || !stale.includes(settled.id)) this.#options.onDone(settled, error);
     }
   }
@@ -192,7 +193,6 @@ export async function commitWithEffects(
     if (answer.stale.length > 0) {
       throw new LeaseLost(`the turn of actor ${settled.id} is somebody else's by now; nothing of it was written`);
     }
-    if (faults.armed) await faults.reach('actor.between_effects');
     if (!answer.refused.includes(settled.id)) await effects?.write(store, tx, settled.id);
     if (faults.armed) await faults.reach('actor.before_commit_sent');
     return answer;

@@ -189,10 +189,14 @@ export class Turn<F, S extends string, To extends string> {
   /**
    * Runs `fn` and keeps what it gave; a later try of the same visit gets that, and `fn` is not run again. A crash between
    * the effect and the keeping runs it again: give it the key, which is the same then.
-   * @throws InvalidInput  the result is no JSON
+   * @throws InvalidInput  the result is no JSON @throws Conflict  in a state with `hold: 'transaction'`
    */
   async once<T>(name: string, args: unknown, fn: (key: string) => T | Promise<T>): Promise<T> {
     this.#check();
+    if (this.#tx !== undefined) {
+      // The result is kept apart from the body's transaction, which has the row locked: each would wait for the other.
+      throw new Conflict(`a.once("${name}") is not for hold: 'transaction', whose writes are undone with the turn`);
+    }
     const key = this.key(name, args);
     const known = await this.#owner.recall(this.row[0], this.visit, key);
     if (known !== undefined) return known.result as T;

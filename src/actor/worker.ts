@@ -5,9 +5,17 @@ import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { probe } from '../base/probe.ts';
-import type { Subscription } from '../engine/postgres/index.ts';
+import type { Subscription, Transaction } from '../engine/postgres/index.ts';
 import { Alarm } from './alarm.ts';
-import { type AnyTurn, begin, COMMIT_REFUSED, type Finished, GRACE_MS, type RunningTurn } from './attempt.ts';
+import {
+  type AnyTurn,
+  begin,
+  COMMIT_REFUSED,
+  type Finished,
+  GRACE_MS,
+  orphaning,
+  type RunningTurn,
+} from './attempt.ts';
 import type { ActorDefinition } from './definition.ts';
 import type { Keeper, Kept } from './keeper.ts';
 import type { PostgresActorStore } from './postgres.ts';
@@ -56,6 +64,8 @@ export interface WorkerSettings {
 
 const PREFETCH_MS = 50;
 const PREFETCH_MAX = 1000;
+/** The longest wait between two looks at what somebody has locked. */
+const LOCKED_MS = 100;
 /** After this long without a rest, producers need not notify any more. */
 const BUSY_MS = 500;
 
@@ -273,15 +283,11 @@ export class ActorWorker implements Kept {
   }
 
   #rest(answer: Claimed, pollMs: number): number {
-    if (answer.rows.length > 0) {
-      this.#emptyTurns = 0;
-      if (answer.again === true) return this.#noteBusy();
-    }
-    const due = answer.again === true ? 0 : (answer.due ?? Infinity);
-    if (due <= 0 && answer.rows.length === 0) {
-      // What is due is locked by somebody for a moment.
-      this.#alarm.in(Math.min(2 ** this.#emptyTurns++, 100, pollMs));
-    } else if (due <= 0) return this.#noteBusy();
+    if (answer.rows.length > 0) this.#emptyTurns = 0;
+    let due = answer.due ?? Infinity;
+    if (answer.again === true || (due <= 0 && answer.rows.length > 0)) return this.#noteBusy();
+    // What is due is locked: for a moment, or for as long as a body with hold: 'transaction' runs.
+    if (due <= 0) due = Math.min(2 ** this.#emptyTurns++, LOCKED_MS);
     this.#busySince = undefined;
     if (!this.#wants) {
       this.#wantNotify();
@@ -448,14 +454,18 @@ export async function holdTransaction(
   body: () => Promise<Finished>,
   timeoutMs: number,
 ): Promise<Finished> {
-  return store.transaction(async (tx) => {
-    await store.guard(turn.turnToken, tx, true);
+  const run = async (tx: Transaction): Promise<Finished> => {
     turn.lend(tx);
     // A body that does not end when told to must not keep the row locked.
-    const finished = await Promise.race([body(), aborted(turn.signal)]);
-    await commitWithEffects(store, turn.worker, finished, { tx });
-    return { ...finished, effects: undefined, isWritten: true };
-  }, timeoutMs + GRACE_MS);
+    const came = await Promise.race([body(), aborted(turn.signal)]);
+    if (came.isLost) return came;
+    // Failed under the lock: nobody can have claimed it before the failure and its back-off are written.
+    if (came.settled.kind === 'failed' || came.settled.kind === 'released') await store.undo(tx);
+    const { refused } = await commitWithEffects(store, turn.worker, came, { tx });
+    if (refused.length > 0) throw orphaning(came).error;
+    return { ...came, effects: undefined, isWritten: true };
+  };
+  return store.holding(turn.turnToken, run, timeoutMs + GRACE_MS);
 }
 
 function aborted(signal: AbortSignal): Promise<never> {

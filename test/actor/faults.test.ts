@@ -2,60 +2,13 @@ import { describe, expect, test } from 'vitest';
 import { createActors } from '../../src/actor/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
-import { type Child, spawnChild } from '../support/process.ts';
+import type { Child } from '../support/process.ts';
 import { startProxy } from '../support/proxy.ts';
-import { type ActorScene, openScene } from './scene.ts';
+import { allFinal, check, open } from './walk.ts';
 import { walker } from './walker.ts';
-
-const { Walker, Companion } = walker(async () => {});
 
 /** Lease 1 s, a look for lost workers every 0.6 s at most, a poll of 0.2 s; the rest is for a busy machine. */
 const BOUND_MS = 1000 + 625 + 200 + 8000;
-
-interface Faulty extends ActorScene {
-  readonly child: (env?: NodeJS.ProcessEnv) => Promise<Child>;
-  readonly ids: string[];
-}
-
-async function open(count: number): Promise<Faulty> {
-  const scene = await openScene([Walker, Companion]);
-  await scene.query(
-    'create table test_turn (actor bigint, visit bigint, epoch bigint, pid int, at timestamptz default clock_timestamp())',
-  );
-  await scene.query('create table test_effect (actor bigint, visit bigint)');
-  const ids: string[] = [];
-  for (let n = 0; n < count; n += 1) ids.push((await scene.actors.create(Walker, {})).id);
-  const child = async (env: NodeJS.ProcessEnv = {}): Promise<Child> => {
-    const started = spawnChild('actor/worker.child.ts', [], { URL: scene.url, ...env });
-    await started.message();
-    return started;
-  };
-  return { ...scene, ids, child };
-}
-
-/** All have walked to their end, exactly once each step that counts; nothing is left of the way. */
-async function check({ actors, one, query, ids }: Faulty): Promise<void> {
-  for (const id of ids) {
-    const { status, result } = await actors.get(id);
-    expect(status).toBe('final');
-    expect(result).toMatchObject({ children: 1, made: true });
-    const moves = (await actors.history(id)).filter(({ from, to }) => from !== to).map(({ to }) => to);
-    expect(moves).toEqual(['one', 'two', 'three', 'four']);
-  }
-  expect(await one('select count(*)::int from test_effect')).toBe(2 * ids.length);
-  expect(await query('select actor from test_effect group by actor, visit having count(*) > 1')).toEqual([]);
-  expect(await one(`select count(*)::int from pawl.actor where type = 'companion'`)).toBe(ids.length);
-  expect(await one(`select count(*)::int from pawl.actor where status <> 'final'`)).toBe(0);
-  // Each turn of an actor had an epoch of its own: no two were ever the current one.
-  expect(await query('select actor from test_turn group by actor, epoch having count(*) > 1')).toEqual([]);
-}
-
-async function allFinal({ one, ids }: Faulty, ms = 30_000): Promise<number> {
-  const begun = performance.now();
-  const left = `select count(*)::int = 0 from pawl.actor where status <> 'final'`;
-  await until(`all ${ids.length} have walked to their end`, () => one<boolean>(left), ms);
-  return performance.now() - begun;
-}
 
 const STEPS = [
   'actor.after_register',
@@ -97,6 +50,22 @@ describe('a process is killed', () => {
     expect(first.map(({ n }) => n)).toEqual([2, 2, 2]);
     expect((await scene.actors.history(scene.ids[0] ?? '')).map(({ reason }) => reason)).toContain('worker lost');
   });
+});
+
+test("a process dies in a body with hold: 'transaction': the actor is run elsewhere without waiting for a lease, the attempt spent", async () => {
+  const scene = await open(2);
+  const victim = await scene.child({ WAITS: 'held', LEASE: '1h' });
+  const held = `select count(*)::int from test_turn t join pawl.actor a on a.id = t.actor where a.state = 'held' and t.visit = 4`;
+  await until('both bodies hold their rows', async () => (await scene.one(held)) === 2);
+  expect((await scene.actors.get(scene.ids[0] ?? '')).status).toBe('running');
+  expect((await scene.actors.explain(scene.ids[0] ?? '')).reasons.join()).toMatch(/a turn of it is running in/);
+  // Others may look as long as they like while the rows are locked.
+  await scene.run({ lease: '1h', poll: '50ms' });
+  await victim.kill();
+  expect(await allFinal(scene)).toBeLessThan(1000 + 50 + 8000);
+  await check(scene);
+  const tries = `select max(n)::int from (select count(*) as n from test_turn group by actor, visit) t`;
+  expect(await scene.one(tries)).toBe(2);
 });
 
 test('a process that stands still past its lease changes nothing when it comes back, and is told', async () => {

@@ -11,6 +11,7 @@ import {
   webhook,
 } from '../../src/actor/index.ts';
 import { Conflict, InvalidInput, NotFound } from '../../src/base/errors.ts';
+import { probe } from '../../src/base/probe.ts';
 import { until } from '../support/eventually.ts';
 import { openScene } from './scene.ts';
 
@@ -236,6 +237,89 @@ describe('a body', () => {
     expect(await scene.one('select count(*)::int from booking')).toBe(1);
     await until('it failed', async () => (await scene.actors.get(one)).error !== null);
     expect((await scene.actors.get(one)).error).toMatch(/has no transaction while it runs/);
+  });
+
+  test('with hold: transaction that fails, that is refused, or that ends with children, leaves nothing of what it wrote', async () => {
+    const Book = actor('book', {
+      semaphores: ['go'],
+      initial: 'only',
+      backoff: { min: '10ms', max: '20ms' },
+      states: (state) => ({
+        only: state({
+          hold: 'transaction',
+          run: async (a) => {
+            await a.tx.client.query({ text: 'insert into booking values ($1)', values: [a.fields['mode']] });
+            if (a.fields['mode'] === 'throws') throw new Error('no');
+            if (a.fields['mode'] === 'breaks') await a.tx.client.query({ text: 'select 1 / 0' }).catch(() => {});
+            if (a.fields['mode'] === 'once') await a.once('x', 1, () => 1);
+            if (a.fields['mode'] === 'job') a.enqueue({ queue: 'none', kind: 'x' });
+            return a.done();
+          },
+        }),
+      }),
+    });
+    const scene = await openScene([Book, Sleeper]);
+    const { actors } = scene;
+    await scene.query('create table booking (mode text)');
+    const parent = await actors.create(Book, { mode: 'parent' });
+    await actors.create(Sleeper, {}, { parent });
+    const why = { throws: /no/, breaks: /swallowed|aborted/, once: /is not for hold/, job: /none/, parent: /children/ };
+    for (const mode of ['throws', 'breaks', 'once', 'job', 'parent'] as const) {
+      const one = mode === 'parent' ? parent : await actors.create(Book, { mode });
+      expect(await actors.work(one), mode).toMatchObject({
+        kind: 'failed',
+        error: { message: expect.stringMatching(why[mode]) },
+      });
+      expect(await actors.get(one), mode).toMatchObject({ attempt: 1, state: 'only' });
+    }
+    expect(await scene.one('select count(*)::int from booking')).toBe(0);
+    expect(() => actors.run({ concurrency: 11 })).toThrow(/needs 13 connections, since state "only" of book has hold/);
+    const failed: string[] = [];
+    (await scene.run({ concurrency: 10 })).events.on('failed', ({ actor: id }) => failed.push(id));
+    await until('all have failed in a dispatcher', () => new Set(failed).size === 5);
+    expect(await scene.one('select count(*)::int from booking')).toBe(0);
+  });
+
+  test('that ends its actor while it has children is told as failed, with what it asked for beside it', async () => {
+    const Hasty = actor('hasty', {
+      initial: 'only',
+      states: (state) => ({
+        only: state({
+          run: (a) => {
+            if (a.fields['pages'] === true) a.page({ tag: 'bye', summary: 'it ends' });
+            return a.done();
+          },
+        }),
+      }),
+    });
+    const scene = await openScene([Hasty, Sleeper]);
+    const { actors } = scene;
+    const all = [await actors.create(Hasty, {}), await actors.create(Hasty, { pages: true })];
+    for (const parent of all) await actors.create(Sleeper, {}, { parent });
+    const dispatcher = actors.run();
+    onTestFinished(() => dispatcher.stop());
+    const told: string[] = [];
+    dispatcher.events.on('failed', ({ actor: id, error }) => /children/.test(String(error)) && told.push(id));
+    await until('both are told', () => new Set(told).size === 2);
+    expect(await actors.pages()).toEqual([]);
+    for (const parent of all) expect(await actors.work(parent)).toMatchObject({ kind: 'failed' });
+  });
+
+  test('whose row is locked wakes nobody again and again while something waits in its inbox', async () => {
+    const scene = await openScene([Sleeper]);
+    const { actors } = scene;
+    const one = await actors.create(Sleeper, {});
+    await scene.run({ poll: '100ms' });
+    await until('it hibernates', async () => (await actors.get(one)).status === 'hibernating');
+    using looks = probe.watch('actor.claimed');
+    await scene.engine.transaction(async (tx) => {
+      await tx.client.query({ text: `select from pawl.actor_instance where id = ${one.id} for update` });
+      await actors.incr(one, 'go');
+      const before = looks.hits.length;
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      expect(looks.hits.length - before).toBeLessThan(25);
+    });
+    await until('it ran', async () => (await actors.get(one)).visit === 3);
   });
 
   test('holds neither a connection nor a transaction while it runs', async () => {

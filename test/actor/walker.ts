@@ -2,7 +2,7 @@ import { type ActorDefinition, actor, type LooseFields, type Turn } from '../../
 
 export type Step = (a: Turn<LooseFields, 'go' | 'destroy', string>) => Promise<void>;
 
-/** A machine that walks through four states and ends: it creates a child, remembers an effect, and writes a row at each commit. */
+/** A machine that walks through five states and ends: it bears a child, remembers an effect, and writes a row in three of its commits. */
 export function walker(step: Step): {
   Walker: ActorDefinition<LooseFields, 'go' | 'destroy'>;
   Companion: ActorDefinition;
@@ -42,11 +42,23 @@ export function walker(step: Step): {
         },
       }),
       three: state({
-        to: ['four'],
+        to: ['held'],
         run: async (a) => {
           const made = await a.once('make', { n: 1 }, async (key) => ({ key }));
           await step(a);
-          return a.to('four', { made: made.key === a.key('make', { n: 1 }) });
+          return a.to('held', { made: made.key === a.key('make', { n: 1 }) });
+        },
+      }),
+      held: state({
+        hold: 'transaction',
+        to: ['four'],
+        run: async (a) => {
+          await a.tx.client.query({
+            text: 'insert into test_effect (actor, visit) values ($1, $2)',
+            values: [a.id, a.visit],
+          });
+          await step(a);
+          return a.to('four');
         },
       }),
       four: state({

@@ -6,7 +6,19 @@ import { createActors } from '../../src/actor/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { walker } from './walker.ts';
 
-const { URL: url = '', LEASE = '1s', CONCURRENCY = '4', SLOW = '0', BLOCKS } = process.env;
+const {
+  URL: url = '',
+  LEASE = '1s',
+  CONCURRENCY = '4',
+  SLOW = '0',
+  BLOCKS,
+  WAITS,
+  SKEW = '0',
+  RATE = '1',
+} = process.env;
+const [date, now] = [Date.now.bind(Date), performance.now.bind(performance)];
+Date.now = () => Number(SKEW) + date() * Number(RATE);
+performance.now = () => now() * Number(RATE);
 const engine = postgres(url, { max: 8, logger: { debug() {}, info() {}, warn() {}, error() {} } });
 const notes = new pg.Pool({ connectionString: url, max: 4 });
 notes.on('error', () => {});
@@ -21,6 +33,7 @@ const { Walker, Companion } = walker(async (a) => {
   ]);
   say({ turn: a.id, visit: a.visit });
   if (Number(SLOW) > 0) await sleep(Number(SLOW));
+  if (a.state === WAITS) await sleep(3_600_000);
   if (BLOCKS !== undefined && a.state === BLOCKS) for (;;);
 });
 const actors = createActors(engine, [Walker, Companion]);

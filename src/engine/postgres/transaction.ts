@@ -15,6 +15,8 @@ export interface TransactionOptions {
   readOnly?: boolean;
   /** When it aborts, the running statement is cancelled and everything is rolled back. */
   signal?: AbortSignal;
+  /** Runs first on the same connection, and is committed by itself, before the transaction begins. */
+  before?: (session: Session) => Promise<unknown>;
   /** How many milliseconds each statement of it may take to be answered, and the connection to be had. Default: no limit. */
   deadlineMs?: number | undefined;
 }
@@ -97,7 +99,7 @@ async function attemptOnce<T>(
   open: () => Promise<Session>,
   fn: (tx: Transaction) => Promise<T>,
   begin: string,
-  { signal, deadlineMs }: TransactionOptions,
+  { signal, deadlineMs, before }: TransactionOptions,
 ): Promise<T> {
   signal?.throwIfAborted();
   const session = await open();
@@ -111,6 +113,7 @@ async function attemptOnce<T>(
   };
   signal?.addEventListener('abort', cancel, { once: true });
   try {
+    await before?.(session);
     await session.run(begin, answer).catch(asNothingWritten);
     const value = await fn(tx);
     signal?.throwIfAborted();

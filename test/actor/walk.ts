@@ -1,0 +1,60 @@
+import { expect } from 'vitest';
+import { until } from '../support/eventually.ts';
+import { type Child, spawnChild } from '../support/process.ts';
+import { type ActorScene, openScene } from './scene.ts';
+import { walker } from './walker.ts';
+
+const { Walker, Companion } = walker(async () => {});
+
+/** Walkers that wait for somebody to run them. */
+export interface Walk extends ActorScene {
+  /** A process that runs walkers; `child` waits until it does. */
+  readonly spawn: (env?: NodeJS.ProcessEnv) => Child;
+  readonly child: (env?: NodeJS.ProcessEnv) => Promise<Child>;
+  /** Whether all have walked to their end. */
+  readonly isOver: () => Promise<boolean>;
+  readonly ids: string[];
+}
+
+export async function open(count: number): Promise<Walk> {
+  const scene = await openScene([Walker, Companion]);
+  await scene.query(
+    'create table test_turn (actor bigint, visit bigint, epoch bigint, pid int, at timestamptz default clock_timestamp())',
+  );
+  await scene.query('create table test_effect (actor bigint, visit bigint)');
+  const ids: string[] = [];
+  for (let n = 0; n < count; n += 1) ids.push((await scene.actors.create(Walker, {})).id);
+  const spawn = (env: NodeJS.ProcessEnv = {}): Child =>
+    spawnChild('actor/worker.child.ts', [], { URL: scene.url, ...env });
+  const child = async (env?: NodeJS.ProcessEnv): Promise<Child> => {
+    const started = spawn(env);
+    await started.message();
+    return started;
+  };
+  const isOver = (): Promise<boolean> => scene.one(`select count(*)::int = 0 from pawl.actor where status <> 'final'`);
+  return { ...scene, ids, spawn, child, isOver };
+}
+
+/** All have walked to their end, exactly once each step that counts; nothing is left of the way. */
+export async function check({ actors, one, query, ids }: Walk): Promise<void> {
+  for (const id of ids) {
+    const { status, result } = await actors.get(id);
+    expect(status).toBe('final');
+    expect(result).toMatchObject({ children: 1, made: true });
+    const moves = (await actors.history(id)).filter(({ from, to }) => from !== to).map(({ to }) => to);
+    expect(moves).toEqual(['one', 'two', 'three', 'held', 'four']);
+  }
+  expect(await one('select count(*)::int from test_effect')).toBe(3 * ids.length);
+  expect(await query('select actor from test_effect group by actor, visit having count(*) > 1')).toEqual([]);
+  expect(await one(`select count(*)::int from pawl.actor where type = 'companion'`)).toBe(ids.length);
+  expect(await one(`select count(*)::int from pawl.actor where status <> 'final'`)).toBe(0);
+  // Each turn of an actor had an epoch of its own: no two were ever the current one.
+  expect(await query('select actor from test_turn group by actor, epoch having count(*) > 1')).toEqual([]);
+}
+
+/** @returns how long that took */
+export async function allFinal({ isOver, ids }: Walk, ms = 30_000): Promise<number> {
+  const begun = performance.now();
+  await until(`all ${ids.length} have walked to their end`, isOver, ms);
+  return performance.now() - begun;
+}
