@@ -74,6 +74,14 @@ export class Dispatcher implements AsyncDisposable {
     return this.stop();
   }
 
+  /** As if its process were killed: what it runs is neither ended nor given back. For tests that crash. @internal */
+  abandon(): void {
+    this.#stopping ??= Promise.resolve();
+    this.#stop.abort();
+    this.#worker?.abandon();
+    void this.#delivery?.stop();
+  }
+
   /** A database that is away at the start is waited for, as it is later on. */
   async #start(): Promise<void> {
     await Promise.resolve();

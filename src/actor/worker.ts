@@ -147,6 +147,16 @@ export class ActorWorker implements Kept {
     return this.#stopping;
   }
 
+  /** Ends as a process does that is killed: nothing is waited for, written or given back. */
+  abandon(): void {
+    this.#stopping ??= Promise.resolve();
+    this.#alarm.stop();
+    void this.#loop?.stop();
+    void this.#subscription?.stop();
+    void this.#parts.keeper.remove(this);
+    this.lost(new LeaseLost('the process has died'));
+  }
+
   lost(reason: LeaseLost): void {
     this.#id = undefined;
     this.#lives += 1;

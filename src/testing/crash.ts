@@ -1,14 +1,14 @@
 import { faults } from '../base/fault.ts';
 import { STUB_POINTS } from './stub.ts';
 
-/** The places of a turn at which a process can die and leave something else behind. */
+/** The places of a turn at which a process can die and leave something else behind; where bodies go wrong most often, first. */
 export const POINTS: readonly string[] = [
+  ...STUB_POINTS,
   'actor.after_claim',
   'actor.before_commit',
   'actor.between_effects',
   'actor.before_commit_sent',
   'actor.after_commit',
-  ...STUB_POINTS,
 ];
 
 /** The crash when a scenario comes to a point for the n-th time. */

@@ -51,13 +51,14 @@ export class Machine {
 
   async stop(): Promise<void> {
     this.#crash?.disarm();
-    await this.#end(this.#dispatcher, this.#engine);
+    await this.#dispatcher?.stop({ timeout: 0 });
+    await this.#engine?.stop();
     await Promise.all(this.#ended);
   }
 
   async #boot(): Promise<void> {
     const engine = this.#connect();
-    const dispatcher = createActors(engine, this.#actors).run({ poll: '20ms', lease: '1s', concurrency: 4 });
+    const dispatcher = createActors(engine, this.#actors).run({ poll: '20ms', lease: '1s', concurrency: 2 });
     this.#engine = engine;
     this.#dispatcher = dispatcher;
     await dispatcher.started;
@@ -67,7 +68,8 @@ export class Machine {
   #die(): void {
     this.#isDead = true;
     this.#crash?.disarm();
-    this.#ended.push(this.#end(this.#dispatcher, this.#engine));
+    this.#dispatcher?.abandon();
+    if (this.#engine !== undefined) this.#ended.push(this.#engine.stop());
     this.#engine = undefined;
     this.#dispatcher = undefined;
   }
@@ -78,11 +80,5 @@ export class Machine {
     // Its lease is over; what it had is tried again now, and not after the back-off.
     await this.#database.rescue();
     await this.#boot();
-  }
-
-  async #end(dispatcher: Dispatcher | undefined, engine: PostgresEngine | undefined): Promise<void> {
-    if (this.#isDead) await engine?.stop();
-    await dispatcher?.stop({ timeout: 0 }).catch(() => {});
-    await engine?.stop();
   }
 }

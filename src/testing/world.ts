@@ -166,7 +166,8 @@ const silent = (): void => {};
 
 /** A process that dies says nothing more, and lets go of its connections at once. */
 const QUIET: PostgresOptions = {
-  max: 6,
+  // A new connection has every function to plan anew, and each crash costs all of them.
+  max: 4,
   stopTimeoutMs: 0,
   connectTimeoutMs: 5000,
   logger: { debug: silent, info: silent, warn: silent, error: silent },
