@@ -144,7 +144,7 @@ create table pawl.actor_page (
   resolved_at  timestamptz,
   count        integer not null default 1,
   severity     smallint not null check (severity between 1 and 4),  -- info, warning, error, critical
-  suppressed   boolean not null default false,                      -- its root has an open page
+  told_at      timestamptz,                                         -- null: it is suppressed, since somebody was told of its root
   tag          text not null check (octet_length(tag) between 1 and 1000),
   root         text,
   acked_by     text,

@@ -1,89 +1,136 @@
 -- Pages: what a person has to look at. One is open per tag, however many ask for it at once; its severity only rises. Every
 -- notification is a row of the outbox, written in the transaction that opened, raised or resolved the page.
 
--- {tag, severity 1..4, summary, details, actor, root}. Answers {id, news}: opened, escalated, or none. While a page whose tag
--- is the root of this one is open, this one is kept but not delivered.
+-- Whether somebody knows already what is behind a page: the page whose tag is its root is open; or another one with the same
+-- root, which was told of within 15 minutes and is still open. Neither counts if it is less severe. Of two that are equal the
+-- first counts, so that of pages that are opened at the same moment one is told of.
+create function pawl.page_is_known(p_page pawl.actor_page) returns boolean
+language sql stable as $$
+  select p_page.root is not null and p_page.root <> p_page.tag and (
+    exists (
+      select 1 from pawl.actor_page r
+      where r.tag = p_page.root and r.resolved_at is null and r.severity >= p_page.severity)
+    or exists (
+      select 1 from pawl.actor_page s
+      where s.root = p_page.root and s.resolved_at is null and (s.severity, -s.id) > (p_page.severity, -p_page.id)
+        and s.told_at > clock_timestamp() - interval '15 minutes'))
+$$;
+
+create function pawl.page_tell(p_id bigint, p_kind text) returns void
+language sql as $$
+  insert into pawl.actor_notice (page, severity, kind) select p.id, p.severity, p_kind from pawl.actor_page p where p.id = p_id;
+  select pg_notify('pawl_actor', 'page');
+$$;
+
+-- {tag, severity 1..4, summary, details, actor, root}. Answers {id, news}: opened, escalated, or none. A page whose cause is
+-- known is kept but not delivered.
 create function pawl.page_open(p_page json) returns json
 language plpgsql as $$
 declare
   v_tag text := p_page ->> 'tag';
   v_severity smallint := coalesce((p_page ->> 'severity')::smallint, 3);
-  v_root text := p_page ->> 'root';
-  v_suppressed boolean;
-  v_id bigint;
-  v_old record;
+  v_page pawl.actor_page;
+  v_old smallint;
 begin
   if v_tag is null or (p_page ->> 'summary') is null then
     raise exception 'a page needs a tag and a summary' using errcode = 'PW001';
   end if;
-  v_suppressed := v_root is not null and v_root <> v_tag
-    and exists (select 1 from pawl.actor_page r where r.tag = v_root and r.resolved_at is null);
   loop
-    insert into pawl.actor_page (tag, severity, summary, details, actor, root, suppressed)
-    values (v_tag, v_severity, p_page ->> 'summary', p_page -> 'details', (p_page ->> 'actor')::bigint, v_root, v_suppressed)
+    insert into pawl.actor_page (tag, severity, summary, details, actor, root)
+    values (v_tag, v_severity, p_page ->> 'summary', p_page -> 'details', (p_page ->> 'actor')::bigint, p_page ->> 'root')
     on conflict (tag) where resolved_at is null do nothing
-    returning id into v_id;
-    if v_id is not null then
-      if not v_suppressed then
-        insert into pawl.actor_notice (page, severity, kind) values (v_id, v_severity, 'opened');
-        perform pg_notify('pawl_actor', 'page');
-      end if;
-      return json_build_object('id', v_id::text, 'news', 'opened');
+    returning * into v_page;
+    if found then
+      perform pawl.page_tell_unless_known(v_page);
+      return json_build_object('id', v_page.id::text, 'news', 'opened');
     end if;
-    select p.id, p.severity, p.suppressed into v_old from pawl.actor_page p where p.tag = v_tag and p.resolved_at is null for update;
+    select p.severity into v_old from pawl.actor_page p where p.tag = v_tag and p.resolved_at is null for update;
     exit when found;  -- else it was resolved meanwhile, and a new one can be opened
   end loop;
   update pawl.actor_page p set
     count = p.count + 1, seen_at = clock_timestamp(), severity = greatest(p.severity, v_severity), summary = p_page ->> 'summary',
     details = coalesce(p_page -> 'details', p.details), acked_at = case when v_severity > p.severity then null else p.acked_at end
-  where p.id = v_old.id;
-  if v_severity <= v_old.severity then
-    return json_build_object('id', v_old.id::text, 'news', 'none');
+  where p.tag = v_tag and p.resolved_at is null
+  returning p.* into v_page;
+  if v_severity <= v_old then
+    return json_build_object('id', v_page.id::text, 'news', 'none');
   end if;
-  if not v_old.suppressed then
-    insert into pawl.actor_notice (page, severity, kind) values (v_old.id, v_severity, 'escalated');
-    perform pg_notify('pawl_actor', 'page');
+  if v_page.told_at is not null then
+    perform pawl.page_tell(v_page.id, 'escalated');
+  else
+    perform pawl.page_tell_unless_known(v_page);
   end if;
-  return json_build_object('id', v_old.id::text, 'news', 'escalated');
+  return json_build_object('id', v_page.id::text, 'news', 'escalated');
 end $$;
 
--- Answers whether a page was open. Doing it again does nothing. Pages that it suppressed and that are still open are told of now.
+-- Nobody was told of the page so far.
+create function pawl.page_tell_unless_known(p_page pawl.actor_page) returns void
+language plpgsql as $$
+begin
+  if not pawl.page_is_known(p_page) then
+    update pawl.actor_page p set told_at = clock_timestamp() where p.id = p_page.id;
+    perform pawl.page_tell(p_page.id, 'opened');
+  end if;
+end $$;
+
+-- Answers whether a page was open. Doing it again does nothing. What nobody was told of because of it, and is still open, is
+-- told of now: the worst first, which then stands for the others of its root.
 create function pawl.page_resolve(p_tag text) returns boolean
 language plpgsql as $$
 declare
-  v_page record;
+  v_page pawl.actor_page;
+  v_hidden pawl.actor_page;
 begin
   update pawl.actor_page p set resolved_at = clock_timestamp() where p.tag = p_tag and p.resolved_at is null
-  returning p.id, p.severity, p.suppressed into v_page;
-  if v_page.id is null then
+  returning p.* into v_page;
+  if not found then
     return false;
   end if;
-  if not v_page.suppressed then
-    insert into pawl.actor_notice (page, severity, kind) values (v_page.id, v_page.severity, 'resolved');
+  if v_page.told_at is not null then
+    perform pawl.page_tell(v_page.id, 'resolved');
   end if;
-  with shown as (
-    update pawl.actor_page p set suppressed = false where p.root = p_tag and p.suppressed and p.resolved_at is null returning p.id, p.severity
-  )
-  insert into pawl.actor_notice (page, severity, kind) select s.id, s.severity, 'opened' from shown s order by s.id;
-  perform pg_notify('pawl_actor', 'page');
+  for v_hidden in
+    select p.* from pawl.actor_page p
+    where p.root in (p_tag, v_page.root) and p.resolved_at is null and p.told_at is null
+    order by p.severity desc, p.id for update
+  loop
+    perform pawl.page_tell_unless_known(v_hidden);
+  end loop;
   return true;
 end $$;
 
--- Notices to deliver now: each is this process's for 30 s, then anybody's.
+-- Notices to deliver now: each is this process's for 30 s, then anybody's. One whose cause has become known since it was written,
+-- by a page that was opened at the same moment, is dropped, and its page is suppressed.
 create function pawl.page_take_notices(p_limit int) returns json
-language sql
+language plpgsql
 set enable_seqscan = off as $$
+declare
+  v_ids bigint[];
+  v_notices json;
+begin
+  v_ids := array(
+    select d.id from pawl.actor_notice d where d.done_at is null and d.next_at <= clock_timestamp() order by d.next_at limit p_limit for update skip locked);
+  with known as (
+    update pawl.actor_notice n set done_at = clock_timestamp() from pawl.actor_page p
+    where n.id = any (v_ids) and n.kind = 'opened' and n.attempt = 0 and p.id = n.page and p.resolved_at is null and pawl.page_is_known(p)
+    returning n.page
+  )
+  update pawl.actor_page p set told_at = null from known k where p.id = k.page;
   with mine as (
     update pawl.actor_notice n set next_at = clock_timestamp() + interval '30 seconds', attempt = n.attempt + 1
-    where n.ctid = any (array(
-      select d.ctid from pawl.actor_notice d where d.done_at is null and d.next_at <= clock_timestamp() order by d.next_at limit p_limit for update skip locked))
+    where n.id = any (v_ids) and n.done_at is null
     returning n.id, n.page, n.kind, n.severity, n.attempt, n.delivered, n.created_at
   )
   select coalesce(json_agg(json_build_object('id', m.id::text, 'kind', m.kind, 'severity', m.severity, 'attempt', m.attempt,
-    'delivered', to_json(m.delivered), 'at', m.created_at, 'page', m.page::text, 'tag', p.tag, 'summary', p.summary, 'details', p.details,
-    'actor', p.actor::text, 'openedAt', p.opened_at, 'count', p.count) order by m.id), '[]')
-  from mine m join pawl.actor_page p on p.id = m.page
-$$;
+    'delivered', to_json(m.delivered), 'at', m.created_at, 'page', m.page::text, 'tag', p.tag, 'root', p.root, 'summary', p.summary,
+    'details', p.details, 'actor', p.actor::text, 'openedAt', p.opened_at, 'count', p.count,
+    'suppresses', (
+      select count(*) from pawl.actor_page s
+      where s.root in (p.tag, p.root) and s.resolved_at is null and s.told_at is null and p.resolved_at is null)) order by m.id), '[]')
+  into v_notices
+  from mine m join pawl.actor_page p on p.id = m.page;
+  return v_notices;
+end $$;
 
 -- {id, delivered, wait: ms or null when all channels took it, error}
 create function pawl.page_note_delivery(p_note json) returns void

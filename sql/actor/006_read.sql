@@ -34,7 +34,7 @@ from pawl.actor_transition h join pawl.actor_type t on t.id = h.type;
 create view pawl.page as
 select p.id, p.tag, (array['info', 'warning', 'error', 'critical'])[p.severity] as severity,
   case when p.resolved_at is not null then 'resolved' when p.acked_at is not null then 'acked' else 'open' end as status,
-  p.summary, p.details, p.actor as actor_id, p.root, p.suppressed, p.count, p.opened_at, p.seen_at, p.acked_at, p.acked_by, p.resolved_at
+  p.summary, p.details, p.actor as actor_id, p.root, p.told_at is null as suppressed, p.count, p.opened_at, p.seen_at, p.acked_at, p.acked_by, p.resolved_at
 from pawl.actor_page p;
 
 -- Everything about one actor, for show, explain and diagnostics.

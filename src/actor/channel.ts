@@ -9,11 +9,14 @@ export interface PageNotice {
   readonly severity: Severity;
   readonly page: string;
   readonly tag: string;
+  readonly root: string | null;
   readonly summary: string;
   readonly details: unknown;
   readonly actor: string | null;
   readonly openedAt: string;
   readonly count: number;
+  /** Open pages about the same root that nobody is told of, since this one is. */
+  readonly suppresses: number;
 }
 
 /** Where notifications of pages go. Delivery is at least once: what throws is tried again. */
@@ -48,8 +51,9 @@ export function consoleChannel(
 ): PageChannel {
   return {
     name: 'console',
-    deliver: async ({ kind, severity, page, summary, tag }) => {
-      write(`page ${page} ${kind}, ${severity}: ${summary} [${tag}]`);
+    deliver: async ({ kind, severity, page, summary, tag, suppresses }) => {
+      const others = suppresses === 0 ? '' : ` (and ${suppresses} more about the same)`;
+      write(`page ${page} ${kind}, ${severity}: ${summary} [${tag}]${others}`);
     },
   };
 }

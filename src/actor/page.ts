@@ -13,7 +13,10 @@ export interface PageOptions {
   readonly severity?: Severity | undefined;
   /** Anything that is JSON and helps. */
   readonly details?: unknown;
-  /** The tag of a page that explains this one: while that one is open, this one is kept, but not delivered. */
+  /**
+   * What may be behind it, such as `host:7`. While the page with that tag is open, or another page with the same root of which
+   * somebody was told within 15 minutes, this one is kept but not delivered, unless it is more severe.
+   */
   readonly root?: string | undefined;
 }
 

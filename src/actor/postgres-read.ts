@@ -137,11 +137,13 @@ export interface Notice {
   readonly at: string;
   readonly page: string;
   readonly tag: string;
+  readonly root: string | null;
   readonly summary: string;
   readonly details: unknown;
   readonly actor: string | null;
   readonly openedAt: string;
   readonly count: number;
+  readonly suppresses: number;
 }
 
 /** What people ask, and what operators do. */

@@ -74,7 +74,7 @@ export interface PageRecord {
   readonly details: unknown;
   readonly actor: string | null;
   readonly root: string | null;
-  /** Its root has an open page: it is kept, but was not delivered. */
+  /** What is behind it is known from another page about its root: it is kept, but was not delivered. */
   readonly suppressed: boolean;
   readonly count: number;
   readonly openedAt: string;

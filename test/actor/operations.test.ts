@@ -457,6 +457,46 @@ describe('pages', () => {
     expect(() => webhook('mailto:ann')).toThrow(InvalidInput);
   });
 
+  test('about one root are one notification, as long as none is worse; when it is resolved the next one stands for them', async () => {
+    const scene = await openScene([Sleeper]);
+    const { actors } = scene;
+    const lines: string[] = [];
+    const news = (): string[] => lines.map((line) => line.replace(/^page \d+ /, ''));
+    const page = (tag: string, severity: 'warning' | 'error' | 'critical' = 'error'): Promise<unknown> =>
+      actors.page({ tag, summary: 'down', severity, root: 'host:1' });
+    const told = async (...expected: string[]): Promise<void> => {
+      await until(`${expected.at(-1)} is told`, () => lines.length >= expected.length);
+      expect(news()).toEqual(expected);
+    };
+    // At the same moment, each in a transaction that does not see the others.
+    const [first, ...others] = await Promise.all([1, 2, 3].map((n) => page(`vm:${n}`)));
+    expect([first, ...others]).toMatchObject([{ news: 'opened' }, { news: 'opened' }, { news: 'opened' }]);
+    await scene.run({ channels: [consoleChannel((line) => lines.push(line))] });
+    const open = (await actors.pages()).toReversed();
+    const [told1, hidden1] = [open[0]?.tag ?? '', open.slice(1).map(({ tag }) => tag)];
+    await told(`opened, error: down [${told1}] (and 2 more about the same)`);
+    await page('vm:4', 'warning');
+    expect((await actors.pages()).filter(({ suppressed }) => suppressed)).toHaveLength(3);
+    await page('vm:4', 'critical');
+    await until('what got worse is told', () => lines.length === 2);
+    expect(news()[1]).toMatch(/^opened, critical: down \[vm:4\]/);
+    for (const tag of ['vm:4', told1]) await actors.resolvePage({ tag });
+    await until('the next one is told', () => lines.length === 5);
+    expect(news().slice(2)).toEqual(
+      expect.arrayContaining([
+        expect.stringMatching(`opened, error: down \\[${hidden1[0]}\\] \\(and 1 more`),
+        'resolved, critical: down [vm:4]',
+        `resolved, error: down [${told1}]`,
+      ]),
+    );
+    // A quarter of an hour later it is news again.
+    await scene.query(`update pawl.actor_page set told_at = told_at - interval '15 minutes'`);
+    await page('vm:5');
+    await until('the late one is told', () => lines.length === 6);
+    expect(news()[5]).toMatch(/^opened, error: down \[vm:5\]/);
+    await actors.resolvePage({ tag: 'vm:5' });
+  });
+
   test('have a diagnostics page, with all that helps and nothing to load', async () => {
     const { actors } = await openScene([Sleeper]);
     const one = await actors.create(Sleeper, { note: '<b>bold</b>' });
