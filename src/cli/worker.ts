@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import type { Command } from 'commander';
-import type { Actors, Dispatcher } from '../actor/index.ts';
+import type { Actors, Dispatcher, RunOptions } from '../actor/index.ts';
 import { type Logger, stderrLogger } from '../base/logger.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Queue, Worker, WorkOptions } from '../queue/index.ts';
@@ -40,14 +40,14 @@ export function addWorker(program: Command): void {
 async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   const { quiet, verbose, dryRun } = cli.globals;
   const logger = stderrLogger({ level: quiet ? 'warn' : verbose ? 'debug' : 'info' });
-  const { entries, actors } = await readEntries(cli, flags, logger);
+  const { entries, actors, dispatcher } = await readEntries(cli, flags, logger);
   if (dryRun) {
     for (const { queue } of entries) cli.talk.say(`would start a worker of queue "${queue.name}"`);
     if (actors !== undefined) cli.talk.say('would start a dispatcher of actors');
     return EXIT.done;
   }
   const workers: Pick<Worker, 'started' | 'stop'>[] = entries.map((entry) => start(entry, logger));
-  if (actors !== undefined) workers.push(startActors(actors, logger));
+  if (actors !== undefined) workers.push(startActors(actors, dispatcher, logger));
   const stopAll = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.stop({ timeout: flags.stopTimeout })));
   };
@@ -88,8 +88,8 @@ function start({ queue, handlers, options = {} }: WorkerEntry, logger: Logger): 
   return worker;
 }
 
-function startActors(actors: Actors, logger: Logger): Dispatcher {
-  const dispatcher = actors.run({ channels: [] });
+function startActors(actors: Actors, options: RunOptions, logger: Logger): Dispatcher {
+  const dispatcher = actors.run(options);
   const { events } = dispatcher;
   events.on('turn', (turn) => logger.debug(turn, 'turn'));
   events.on('failed', ({ error, ...turn }) => logger.warn({ ...turn, err: error }, 'turn failed'));
@@ -106,6 +106,7 @@ function startActors(actors: Actors, logger: Logger): Dispatcher {
 interface Entries {
   readonly entries: readonly WorkerEntry[];
   readonly actors: Actors | undefined;
+  readonly dispatcher: RunOptions;
 }
 
 async function readEntries(cli: Cli, flags: WorkerFlags, logger: Logger): Promise<Entries> {
@@ -118,9 +119,10 @@ async function readEntries(cli: Cli, flags: WorkerFlags, logger: Logger): Promis
   }
   const made = isFactory(config.workers) ? await call(config.workers, cli, config, flags, logger) : config;
   if (config.engine !== undefined) atEnd(cli, config.engine);
-  const { workers, actors } = isRecord(made) ? made : { workers: made, actors: undefined };
-  if (isActors(actors)) return { entries: workers === undefined ? [] : checkEntries(workers, config.file), actors };
-  return { entries: checkEntries(workers, config.file), actors: undefined };
+  const { workers, actors, dispatcher = {} } = isRecord(made) ? made : { workers: made, actors: undefined };
+  if (!isRecord(dispatcher)) throw refuse(config.file, '"dispatcher" must be an object: the options of actors.run()');
+  if (!isActors(actors)) return { entries: checkEntries(workers, config.file), actors: undefined, dispatcher };
+  return { entries: workers === undefined ? [] : checkEntries(workers, config.file), actors, dispatcher };
 }
 
 type Factory = (given: { engine: PostgresEngine }) => unknown;
@@ -151,20 +153,23 @@ function atEnd(cli: Cli, engine: PostgresEngine): void {
   cli.atEnd(() => engine.stop());
 }
 
+function refuse(file: string, problem: string): Failure {
+  return new Failure(`${file}: ${problem}`, {
+    exit: EXIT.usage,
+    next: 'export default ({ engine }) => ({ workers: [{ queue, handlers, options }], actors, dispatcher: { concurrency: 50 } })',
+  });
+}
+
 function checkEntries(list: unknown, file: string): WorkerEntry[] {
-  const refuse = (problem: string): Failure =>
-    new Failure(`${file}: ${problem}`, {
-      exit: EXIT.usage,
-      next: 'export default ({ engine }) => ({ workers: [{ queue, handlers, options }] })',
-    });
-  if (!Array.isArray(list) || list.length === 0) throw refuse('"workers" must be a list with at least one worker');
+  if (!Array.isArray(list) || list.length === 0)
+    throw refuse(file, '"workers" must be a list with at least one worker');
   return list.map((entry: unknown, index) => {
-    if (!isRecord(entry)) throw refuse(`workers[${index}] must be an object with queue and handlers`);
+    if (!isRecord(entry)) throw refuse(file, `workers[${index}] must be an object with queue and handlers`);
     const { queue, handlers, options } = entry;
-    if (!isQueue(queue)) throw refuse(`workers[${index}].queue must be made by createQueue()`);
+    if (!isQueue(queue)) throw refuse(file, `workers[${index}].queue must be made by createQueue()`);
     if (!isHandlers(handlers))
-      throw refuse(`workers[${index}].handlers must be an object with a function for each kind`);
-    if (options !== undefined && !isRecord(options)) throw refuse(`workers[${index}].options must be an object`);
+      throw refuse(file, `workers[${index}].handlers must be an object with a function for each kind`);
+    if (options !== undefined && !isRecord(options)) throw refuse(file, `workers[${index}].options must be an object`);
     return options === undefined ? { queue, handlers } : { queue, handlers, options };
   });
 }

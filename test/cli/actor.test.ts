@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { type Actors, actor, createActors } from '../../src/actor/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../support/database.ts';
-import { pawl } from './pawl.ts';
+import { pawl, startPawl } from './pawl.ts';
 
 const Light = actor('light', {
   semaphores: ['press', 'destroy'],
@@ -93,6 +93,28 @@ test('pages are listed, shown as HTML, acknowledged and resolved', async () => {
   expect(await actors.pages()).toEqual([]);
   expect(await pawl(['page', 'show', '4711'], { url })).toMatchObject({ code: 4 });
   void id;
+});
+
+test('a worker runs the actors of the config file, with its options and channels', async () => {
+  const { url, folder, id, actors } = await scene();
+  const config = join(folder, 'worker.mjs');
+  const configure = (dispatcher: string): Promise<void> =>
+    writeFile(config, CONFIG.replace('[Light]) })', `[Light]), dispatcher: ${dispatcher} })`));
+  await configure('{ concurrency: 0 }');
+  const refused = await pawl(['worker', '--config', config], { url });
+  expect(refused).toMatchObject({ code: 2 });
+  expect(refused.stderr).toMatch(/concurrency/);
+  await configure(
+    `{ poll: '100ms', channels: [{ name: 'test', deliver: async (page) => console.error('told of', page.tag) }] }`,
+  );
+  const worker = startPawl(['worker', '--config', config, '-v'], { url });
+  await worker.said(/dispatcher of actors started/);
+  await actors.incr(id, 'press');
+  await actors.waitFor(id, { state: 'on', status: 'hibernating' });
+  await actors.page({ tag: 'dark', summary: 'it is dark' });
+  await worker.said(/told of dark/);
+  worker.signal('SIGTERM');
+  expect((await worker.ended).code).toBe(0);
 });
 
 test('the doctor sees actors that nobody runs, and open pages', async () => {
