@@ -50,23 +50,33 @@ export interface StateOptions<F, S extends string, To extends string> {
 /** A declared state; made by {@link state}. */
 export interface State<F = LooseFields, S extends string = string, To extends string = string> {
   readonly options: object;
-  /** Carries the types; never there. */
-  readonly types?: ((fields: F, semaphore: S) => To) | undefined;
+  /** Carries the types, never there: an actor with these fields or more, and at least these semaphores, may have it. */
+  readonly types?: ((fields: F) => { readonly to: To; readonly semaphore: S }) | undefined;
 }
 
 /** `state()` as the callback form of `states` gets it: it knows the fields and semaphores of its actor. */
-export type StateMaker<F, S extends string> = <const To extends string = never>(
+export type StateMaker<F, S extends string, Needs extends string = S> = <const To extends string = never>(
   options: StateOptions<F, S, To>,
-) => State<F, S, NoInfer<To>>;
+) => State<F, Needs, NoInfer<To>>;
 
 /** Declares a state. The transitions are typed; in the form `states: (state) => ({…})` fields and semaphores are, too. */
-export const state: StateMaker<LooseFields, string> = (options) => ({ options });
+export const state: StateMaker<LooseFields, string, never> = (options) => ({ options });
+
+/**
+ * `state()` for states that are declared apart from their actor, in a file of their own: it knows the fields and semaphores
+ * of what it is given, which is to be spread into `actor()` as well.
+ */
+export function stateFor<const Schema extends StandardSchemaV1 | undefined = undefined, const S extends string = never>(
+  _shape: Pick<ActorOptions<Schema, S, never>, 'fields' | 'semaphores'>,
+): StateMaker<FieldsOf<Schema>, S> {
+  return (options) => ({ options });
+}
 
 /** A kind of actor as its user declares it. */
 export interface ActorOptions<
   Schema extends StandardSchemaV1 | undefined,
   S extends string,
-  States extends Readonly<Record<string, State<never, never, string>>>,
+  States extends Readonly<Record<string, State<never, string, string>>>,
 > {
   /** Any Standard Schema (zod, valibot, arktype…); an object. Checked when the actor is created, before and after each turn. */
   readonly fields?: Schema | undefined;
@@ -126,7 +136,7 @@ export type Body = (a: Turn<LooseFields, string, string>) => unknown;
 export function actor<
   const Schema extends StandardSchemaV1 | undefined,
   const S extends string,
-  States extends Readonly<Record<string, State<never, never, string>>>,
+  States extends Readonly<Record<string, State<FieldsOf<Schema>, S, string>>>,
 >(name: string, options: ActorOptions<Schema, S, States>): ActorDefinition<FieldsOf<Schema>, S, FieldsIn<Schema>> {
   return define(name, options);
 }

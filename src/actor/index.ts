@@ -20,6 +20,7 @@ export {
   type StateMaker,
   type StateOptions,
   state,
+  stateFor,
 } from './definition.ts';
 export type { Dispatcher, StopOptions } from './dispatcher.ts';
 export type { JobRequest } from './effects.ts';

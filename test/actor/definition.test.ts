@@ -1,6 +1,6 @@
 import * as v from 'valibot';
 import { describe, expect, test } from 'vitest';
-import { actor, createActors, state } from '../../src/actor/index.ts';
+import { actor, createActors, state, stateFor } from '../../src/actor/index.ts';
 import { InvalidInput } from '../../src/base/errors.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { openScene } from './scene.ts';
@@ -57,6 +57,48 @@ const imported = actor('imported', {
   },
 });
 
+/** States as another file would declare them. */
+const shape = { fields, semaphores: ['grow', 'destroy'] } as const;
+const apart = stateFor(shape);
+const first = apart({
+  to: ['second'],
+  run: async (a) => {
+    const size: number = a.fields.size;
+    // @ts-expect-error there is no such field
+    void a.fields.colour;
+    // @ts-expect-error there is no such semaphore
+    if (size === 6) a.take('shrink');
+    // @ts-expect-error "third" was not declared as a target
+    if (size === 7) return a.to('third');
+    return a.to('second', { size: a.val('grow') });
+  },
+});
+const second = apart({ run: (a) => a.done(a.fields.instance) });
+const separate = actor('separate', { ...shape, initial: 'first', states: { first, second } });
+const larger = v.object({ size: v.number(), instance: v.optional(v.string()), colour: v.string() });
+// An actor that has more fields and semaphores may have the state as well.
+void actor('larger', {
+  fields: larger,
+  semaphores: ['grow', 'destroy', 'paint'],
+  initial: 'second',
+  states: { second },
+});
+const other = v.object({ name: v.string() });
+void actor('other', {
+  fields: other,
+  semaphores: ['grow', 'destroy'],
+  initial: 'second',
+  // @ts-expect-error the state was made for other fields
+  states: { second },
+});
+void actor('mute', {
+  fields,
+  semaphores: ['paint'],
+  initial: 'second',
+  // @ts-expect-error the state uses semaphores that the actor does not have
+  states: { second },
+});
+
 // @ts-expect-error the initial state is none of the states
 const noInitial = (): unknown => actor('x', { initial: 'nowhere', states: { here: state({ run: (a) => a.stay() }) } });
 const noTarget = (): unknown =>
@@ -107,6 +149,14 @@ describe('what is declared is refused when it cannot be', () => {
     expect(() => createActors(engine, [])).toThrow(/at least one type/);
     expect(() => createActors(engine, [checked, checked])).toThrow(/two actor types named "checked"/);
     expect(() => Reflect.apply(createActors, undefined, [engine, [{}]])).toThrow(/what actor\(\) gave/);
+  });
+
+  test('states that were declared apart run like others', async () => {
+    const { actors } = await openScene([separate]);
+    const one = await actors.create(separate, { size: 1 });
+    await actors.incr(one, 'grow', { n: 3 });
+    expect(await actors.work(one)).toMatchObject({ to: 'second' });
+    expect((await actors.get(one)).fields).toEqual({ size: 3 });
   });
 
   test('what is not given to a dispatcher cannot be run by it', async () => {
