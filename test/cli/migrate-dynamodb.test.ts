@@ -1,14 +1,12 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type LocalDynamo, startDynamo } from '../support/dynamodb.ts';
+import { beforeAll, expect, test } from 'vitest';
+import { type SharedDynamo, sharedDynamo } from '../support/dynamodb.ts';
 import { pawl } from './pawl.ts';
 
-let local: LocalDynamo;
+let local: SharedDynamo;
 
 beforeAll(async () => {
-  local = await startDynamo();
+  local = await sharedDynamo();
 });
-
-afterAll(() => local.stop());
 
 test('status is 1 without the table and 0 after migrate, which is safe to repeat', async () => {
   const at = ['--dynamodb', 'locks', '--endpoint', local.endpoint];

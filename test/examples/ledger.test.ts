@@ -1,13 +1,12 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type * as Ledger from '../../examples/ledger/ledger.ts';
-import { startDynamo } from '../support/dynamodb.ts';
+import { sharedDynamo } from '../support/dynamodb.ts';
 import { compiled } from './processes.ts';
 
 const { runLedger } = await compiled<typeof Ledger>('ledger/ledger.js');
 
 test('without the lock sums are wrong; with it every sum is right, through a SIGKILL', async ({ skip }) => {
-  const local = await startDynamo();
-  onTestFinished(() => local.stop());
+  const local = await sharedDynamo();
   skip(local.kind === 'dynalite', 'moves are transactions');
   const lines: string[] = [];
   const result = await runLedger(local.endpoint, { log: (line) => lines.push(line) });

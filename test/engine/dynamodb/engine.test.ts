@@ -2,22 +2,21 @@ import { type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { dynamodb, Expression, num, text } from '../../../src/engine/dynamodb/index.ts';
 import { ServiceClock } from '../../../src/engine/dynamodb/service-clock.ts';
-import { dynamoClient, type LocalDynamo, startDynamo } from '../../support/dynamodb.ts';
+import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 
-let local: LocalDynamo;
+let local: SharedDynamo;
 let client: DynamoDBClient;
 let tables = 0;
 const table = (): string => `engine-${(tables += 1)}`;
 const LIMITS = { timeoutMs: 10_000 };
 
 beforeAll(async () => {
-  local = await startDynamo();
+  local = await sharedDynamo();
   client = dynamoClient(local.endpoint);
 });
 
 afterAll(async () => {
   client.destroy();
-  await local.stop();
 });
 
 describe('the table', () => {

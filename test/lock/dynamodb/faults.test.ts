@@ -3,7 +3,7 @@ import { type DynamoDBClient, GetItemCommand, TransactWriteItemsCommand } from '
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
-import { dynamoClient, type LocalDynamo, startDynamo } from '../../support/dynamodb.ts';
+import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { until } from '../../support/eventually.ts';
 import { type Proxy, startProxy } from '../../support/proxy.ts';
 import { type Party, startParty } from '../party.ts';
@@ -11,20 +11,19 @@ import { protectedKey, toWrites } from './ground.ts';
 
 const TABLE = 'faults';
 
-let local: LocalDynamo;
+let local: SharedDynamo;
 let client: DynamoDBClient;
 let names = 0;
 const fresh = (): string => `fault-${(names += 1)}`;
 
 beforeAll(async () => {
-  local = await startDynamo();
+  local = await sharedDynamo();
   client = dynamoClient(local.endpoint);
   await dynamodb(client, { table: TABLE }).migrate();
 });
 
 afterAll(async () => {
   client.destroy();
-  await local.stop();
 });
 
 function locksOn(endpoint: string): Locks {

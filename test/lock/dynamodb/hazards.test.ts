@@ -6,27 +6,26 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { lockKey, waiterOf } from '../../../src/lock/dynamodb/key.ts';
 import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
-import { dynamoClient, type LocalDynamo, startDynamo } from '../../support/dynamodb.ts';
+import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { type Fault, faultyClient, type Request } from '../../support/dynamodb-faults.ts';
 import { until } from '../../support/eventually.ts';
 
 const TABLE = 'hazards';
 const WAITER_MS = 1000;
 
-let local: LocalDynamo;
+let local: SharedDynamo;
 let client: DynamoDBClient;
 let names = 0;
 const fresh = (): string => `hazard-${(names += 1)}`;
 
 beforeAll(async () => {
-  local = await startDynamo();
+  local = await sharedDynamo();
   client = dynamoClient(local.endpoint);
   await dynamodb(client, { table: TABLE }).migrate();
 });
 
 afterAll(async () => {
   client.destroy();
-  await local.stop();
 });
 
 /** Locks of what counts as a process of its own, whose requests meet what `choose` says. */

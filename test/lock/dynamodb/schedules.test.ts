@@ -1,8 +1,8 @@
 import { GetItemCommand } from '@aws-sdk/client-dynamodb';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createLocks } from '../../../src/lock/index.ts';
-import { dynamoClient, type LocalDynamo, startDynamo } from '../../support/dynamodb.ts';
+import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { type Hold, violations, type Write } from '../../support/history.ts';
 import type { PartySettings } from '../ground.ts';
 import { type Party, startParty } from '../party.ts';
@@ -14,13 +14,11 @@ const SEED = Number(process.env['PAWL_SEED'] ?? 9000);
 
 const BAD_NETWORK: readonly PartySettings[] = [{}, { faults: SEED + 1 }, { faults: SEED + 2 }];
 
-let local: LocalDynamo;
+let local: SharedDynamo;
 
 beforeAll(async () => {
-  local = await startDynamo();
+  local = await sharedDynamo();
 });
-
-afterAll(() => local.stop());
 
 interface Arena {
   readonly parties: readonly Party[];
