@@ -1,6 +1,16 @@
 -- Acquiring: one function for the first attempt, for the repetition after a lost answer, and for a waiter's turn. It looks
 -- at what its nonce has by now, so that calling it again is always right. Older processes may keep running.
 
+-- What is decided is on disk before anybody hears of it, and no token is drawn twice after a crash, also where commits are
+-- asynchronous by default.
+create function pawl.lock_flush() returns void
+language plpgsql as $$
+begin
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+end $$;
+
 create function pawl.lock_latch(p_space text, p_names text[]) returns void
 language plpgsql as $$
 declare
@@ -10,6 +20,7 @@ begin
     raise exception 'locks are decided under read committed, not %', current_setting('transaction_isolation')
       using errcode = 'PW005';
   end if;
+  perform pawl.lock_flush();
   if cardinality(p_names) = 1 then
     perform pg_advisory_xact_lock(hashtextextended(p_names[1], hashtextextended(p_space, 1885435756)));
     return;
@@ -336,6 +347,9 @@ begin
   if current_setting('transaction_isolation') = 'read committed' then
     -- In an expression of its own, which costs a tenth of a call. What comes next sees all earlier decisions.
     if pg_advisory_xact_lock(hashtextextended(p_name, hashtextextended(p_space, 1885435756))) is null then end if;
+    if current_setting('synchronous_commit') = 'off' then
+      perform pawl.lock_flush();
+    end if;
     -- Free since it was held last, and nobody came before. Only a row that nobody has locked since: a guard's transaction may
     -- still be open.
     update pawl.lock_grant g

@@ -6,6 +6,7 @@
 create function pawl.lock_beat(p_spaces text[], p_names text[], p_tokens bigint[]) returns setof int
 language sql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+  select pawl.lock_flush();
   with mine as materialized (
     select g.ctid as tid, u.place from unnest(p_spaces, p_names, p_tokens) with ordinality u (space, name, token, place)
     join pawl.lock_grant g on g.space = u.space and g.name = u.name and g.slot in (0, u.token) and g.token = u.token
@@ -110,6 +111,9 @@ declare
 begin
   if current_setting('transaction_isolation') = 'read committed' then
     if pg_advisory_xact_lock(hashtextextended(p_name, hashtextextended(p_space, 1885435756))) is null then end if;
+    if current_setting('synchronous_commit') = 'off' then
+      perform pawl.lock_flush();
+    end if;
     -- A row that nobody has locked since its last renewal is free without a look at who may have.
     update pawl.lock_grant g set token = null, expires_at = 'infinity'
     where g.space = p_space and g.name = p_name and g.slot = 0 and g.token = p_token and g.outcome is null and g.xmax = 0
