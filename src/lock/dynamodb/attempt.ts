@@ -171,6 +171,7 @@ export class Attempt {
     const cycle = holds.length > 0 ? await this.#parts.circle.look(place, holds, this.#limits()) : undefined;
     if (cycle !== undefined) {
       await this.#leaveLostPlace();
+      this.#parts.places.remove(this.#call.nonce);
       return { kind: 'cycle', cycle };
     }
     const searchMs = holds.length > 0 && place.circle === 'pending' ? CIRCLE_MS : Infinity;
@@ -187,14 +188,15 @@ export class Attempt {
 
   /** A ticket for one lock is counted where it is taken; those of a set are taken together, so that no two sets cross. */
   async #takePlace(waiterMs: number, looks: readonly Look[]): Promise<readonly Head[]> {
-    const { engine, heads, queue } = this.#parts;
+    const { engine, heads, queue, places } = this.#parts;
+    const taker = places.takerOf(this.#call.nonce);
     const [look] = looks;
     if (look === undefined) return [];
     if (looks.length > 1) {
       const changes = looks.map(({ pk, head }) => ({
         pk,
         before: head,
-        after: { ...head, last: head.last + 1, taker: this.#nonce },
+        after: { ...head, last: head.last + 1, taker },
       }));
       const tickets = new Map(looks.map(({ pk, head }) => [pk, head.last + 1]));
       const rows = [...tickets].map(([pk, ticket]) => queue.taking(pk, ticket, this.#waiter(waiterMs, pk, tickets)));
@@ -202,15 +204,15 @@ export class Attempt {
       const next = await this.#read();
       // When it is refused, they may have been taken by a request whose answer was lost.
       const isMine = next.every(
-        (head, index) => head.taker === this.#nonce && head.last === tickets.get(this.#pks[index] ?? ''),
+        (head, index) => head.taker === taker && head.last === tickets.get(this.#pks[index] ?? ''),
       );
       if (isTaken || isMine) this.#addPlace(waiterMs, tickets, now());
       return next;
     }
-    const outcome = await engine.update(headOf(look.pk), takeTicket(this.#nonce), 'ALL_NEW', this.#limits());
+    const outcome = await engine.update(headOf(look.pk), takeTicket(taker), 'ALL_NEW', this.#limits());
     const head = heads.seen(look.pk, outcome) ?? (await heads.read(look.pk, this.#limits()));
     // When it is refused, the ticket had been taken by a request whose answer was lost.
-    if (outcome.isDone || head.taker === this.#nonce) {
+    if (outcome.isDone || head.taker === taker) {
       this.#addPlace(waiterMs, new Map([[look.pk, head.last]]), undefined);
     }
     return [head];
@@ -284,7 +286,7 @@ export class Attempt {
 
   async #leaveLostPlace(): Promise<void> {
     const place = this.#place;
-    this.#parts.places.remove(this.#call.nonce);
+    this.#parts.places.lose(this.#call.nonce);
     const leaving = [...(place?.tickets ?? [])].map(([pk, ticket]) =>
       this.#parts.queue.leave(pk, ticket, this.#nonce, this.#limits()),
     );

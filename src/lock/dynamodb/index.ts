@@ -81,6 +81,7 @@ export class DynamoLockStore implements LockStore {
     const { places, queue, heads, grants } = this.#parts;
     const nonce = shortNonce(claim.nonce);
     const place = places.get(claim.nonce);
+    const taker = places.takerOf(claim.nonce);
     places.remove(claim.nonce);
     this.#refused.delete(claim.nonce);
     const leaving = claim.names.map(async (name) => {
@@ -89,7 +90,7 @@ export class DynamoLockStore implements LockStore {
       const mine = head.holders.find((holder) => holder.nonce === nonce);
       if (mine !== undefined) await grants.drop(pk, mine, options);
       // A ticket whose answer was lost has to be given up, too, or those behind would have to find out that nobody has it.
-      const ticket = place?.tickets.get(pk) ?? (head.taker === nonce && mine === undefined ? head.last : undefined);
+      const ticket = place?.tickets.get(pk) ?? (head.taker === taker && mine === undefined ? head.last : undefined);
       if (ticket !== undefined && ticket >= head.next) await queue.leave(pk, ticket, nonce, options);
       return head.holders.find((holder) => holder.nonce !== nonce);
     });

@@ -1,5 +1,6 @@
 import { now } from '../../base/clock.ts';
 import { type Head, hasRoom, isSameState } from './head.ts';
+import { shortNonce } from './key.ts';
 
 /** A claim of this process that waits. */
 export interface Place {
@@ -25,6 +26,8 @@ const FRESH_MS = 100;
 export class Places {
   readonly #byClaim = new Map<string, Place>();
   readonly #byTicket = new Map<string, Place>();
+  /** How many places a claim has lost. */
+  readonly #lost = new Map<string, number>();
   readonly #call: (claim: string) => void;
 
   /** @param call  is told the claim whose turn it is */
@@ -46,7 +49,25 @@ export class Places {
     for (const [pk, ticket] of place.tickets) this.#byTicket.set(`${pk} ${ticket}`, place);
   }
 
+  /**
+   * As whom a claim takes a ticket: another one each time. A ticket whose answer was lost is known by it; one that was given
+   * up must not be.
+   */
+  takerOf(claim: string): string {
+    const lost = this.#lost.get(claim);
+    return lost === undefined ? shortNonce(claim) : `${shortNonce(claim)}.${lost}`;
+  }
+
+  /** The place is no more, and the claim will need another one. */
+  lose(claim: string): void {
+    const lost = (this.#lost.get(claim) ?? 0) + 1;
+    this.remove(claim);
+    this.#lost.set(claim, lost);
+  }
+
+  /** The claim waits no longer. */
   remove(claim: string): void {
+    this.#lost.delete(claim);
     const place = this.#byClaim.get(claim);
     this.#byClaim.delete(claim);
     for (const [pk, ticket] of place?.tickets ?? []) this.#byTicket.delete(`${pk} ${ticket}`);

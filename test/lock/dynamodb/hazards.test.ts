@@ -202,6 +202,30 @@ describe('who holds', () => {
     await first;
   });
 
+  test('H7: one that waits alone and was passed over while it was slow takes another place', async () => {
+    const name = fresh();
+    const { opened, open } = gate();
+    let isSlow = false;
+    const a = ours(() => (isSlow ? { after: opened } : 'pass'));
+    const [b, holder] = [ours(), ours()];
+    const lock = await holder.acquire(name);
+    const order: string[] = [];
+    const first = a.request(name, { wait: '25s' }, () => void order.push('a'));
+    await until('it waits', async () => (await waitersOf(name)) === 1);
+    isSlow = true;
+    await lock.release();
+    // Nobody has taken a ticket since.
+    const got = await until('it was passed over', () => b.tryAcquire(name));
+    isSlow = false;
+    open();
+    await until('it waits again', async () => (await waitersOf(name)) === 1);
+    const second = holder.request(name, { wait: '25s' }, () => void order.push('b'));
+    await until('both wait', async () => (await waitersOf(name)) === 2);
+    await got.release();
+    await Promise.all([first, second]);
+    expect(order).toEqual(['a', 'b']);
+  });
+
   test('H8: a turn that was seen but not taken in time is not taken late', async () => {
     const name = fresh();
     const { opened, open } = gate();
