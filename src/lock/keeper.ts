@@ -29,11 +29,13 @@ interface Entry {
   readonly keeping: Keeping;
 }
 
-/** A statement under way, and which of its entries it finds kept. */
+/** A call under way, and what becomes of its entries. */
 interface Batch {
   readonly entries: ReadonlySet<Entry>;
-  readonly kept: Promise<ReadonlySet<Entry>>;
+  readonly fates: Promise<ReadonlyMap<Entry, Fate>>;
 }
+
+type Fate = 'renewed' | 'lost' | { readonly error: unknown };
 
 // How often a lock without a lease is looked at: it learns late only that it was broken, if it did not hear of it.
 const CHECK_MS = 10_000;
@@ -96,8 +98,9 @@ export class Keeper {
     // Released meanwhile: nobody looks at the answer.
     if (entry === undefined) return 'renewed';
     const batch = this.#underWay?.entries.has(entry) ? this.#underWay : await this.#join(entry);
-    const kept = await batch.kept;
-    return kept.has(entry) ? 'renewed' : this.#whyLost(entry.held);
+    const fate = (await batch.fates).get(entry);
+    if (fate instanceof Object) throw fate.error;
+    return fate === 'renewed' ? fate : this.#whyLost(entry.held);
   }
 
   /** Whoever is due in the same turn of the event loop goes along. */
@@ -112,29 +115,31 @@ export class Keeper {
     const entries = [...this.#entries.values()].filter(isDue);
     this.#next = undefined;
     this.#due.clear();
-    const batch: Batch = { entries: new Set(entries), kept: this.#renew(entries) };
+    const batch: Batch = { entries: new Set(entries), fates: this.#renew(entries) };
     this.#underWay = batch;
     const end = (): void => {
       if (this.#underWay === batch) this.#underWay = undefined;
     };
-    batch.kept.then(end, end);
+    batch.fates.then(end, end);
     return batch;
   }
 
-  /** The statement; what it finds kept counts from before it was sent. */
-  async #renew(entries: readonly Entry[]): Promise<ReadonlySet<Entry>> {
+  /** What is found kept counts from before it was asked for. */
+  async #renew(entries: readonly Entry[]): Promise<ReadonlyMap<Entry, Fate>> {
     const timeoutMs = Math.min(...entries.map((entry) => entry.patienceMs), CHECK_MS);
     const sentAt = moment();
-    const places = await this.#store.beat(
+    const { kept, unknown } = await this.#store.beat(
       entries.map((entry) => entry.held),
       { timeoutMs },
     );
-    const kept = new Set(entries.filter((_, index) => places.has(index)));
-    for (const entry of entries) {
-      if (kept.has(entry)) entry.keeping.renewed(sentAt);
-      else if (this.#entries.has(entry.held.nonce)) this.#lose(entry);
+    const fates = new Map<Entry, Fate>();
+    for (const [index, entry] of entries.entries()) {
+      if (unknown.has(index)) fates.set(entry, { error: unknown.get(index) });
+      else fates.set(entry, kept.has(index) ? 'renewed' : 'lost');
+      if (kept.has(index)) entry.keeping.renewed(sentAt);
+      else if (!unknown.has(index) && this.#entries.has(entry.held.nonce)) this.#lose(entry);
     }
-    return kept;
+    return fates;
   }
 
   #lose({ held, keeping }: Entry): void {

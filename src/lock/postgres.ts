@@ -7,6 +7,7 @@ import * as sql from './statements.ts';
 import type {
   AcquireCall,
   Answer,
+  Beaten,
   Broken,
   Call,
   CallOptions,
@@ -24,6 +25,7 @@ import type {
 } from './store.ts';
 
 const OPERATOR: CallOptions = { timeoutMs: 30_000 };
+const NOBODY: ReadonlyMap<number, unknown> = new Map();
 
 /** Locks on Postgres: every decision is one call of a function in sql/lock. */
 export class PostgresLockStore implements LockStore {
@@ -61,13 +63,13 @@ export class PostgresLockStore implements LockStore {
     return { holder: row?.holder ?? undefined, called: toCalls(row?.called) };
   }
 
-  async beat(held: readonly Held[], options: CallOptions): Promise<ReadonlySet<number>> {
+  async beat(held: readonly Held[], options: CallOptions): Promise<Beaten> {
     const rows = held.flatMap((each, index) => each.names.map((name) => ({ ...each, name, index })));
     const values = [rows.map((row) => row.space), rows.map((row) => row.name), rows.map((row) => String(row.token))];
     const kept = await this.#call<{ place: number }>(sql.BEAT, values, { ...options, isUrgent: true });
     const places = new Set(kept.map((row) => row.place));
     const lost = new Set(rows.filter((_, place) => !places.has(place + 1)).map((row) => row.index));
-    return new Set([...held.keys()].filter((index) => !lost.has(index)));
+    return { kept: new Set([...held.keys()].filter((index) => !lost.has(index))), unknown: NOBODY };
   }
 
   async release(held: Held, finish: 'success' | 'failure' | undefined, options: CallOptions): Promise<Left> {

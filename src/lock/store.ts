@@ -64,10 +64,17 @@ export type Answer =
 
 /** What giving up a lock or a place came to. */
 export interface Left {
-  /** False when it was not held any more. */
+  /** False when it was not held any more, or not in all of its names. */
   readonly isReleased: boolean;
   /** Waiters of this process whose turn it is now; those of others are notified. */
   readonly called: readonly Call[];
+}
+
+/** What renewing came to. What is in neither of the two is lost. Both by places in the list. */
+export interface Beaten {
+  readonly kept: ReadonlySet<number>;
+  /** What nobody knows of, with why. */
+  readonly unknown: ReadonlyMap<number, unknown>;
 }
 
 /** A waiter whose turn it is. */
@@ -187,9 +194,9 @@ export interface LockStore {
   acquire(call: AcquireCall, options: CallOptions): Promise<Answer>;
   /** Gives up the place of the nonce, and whatever it was granted meanwhile. Says who is in the way. */
   leave(claim: Claim, options: CallOptions): Promise<{ holder: string | undefined; called: readonly Call[] }>;
-  /** Renews what is still held. @returns the places, in the list, of those that are */
-  beat(held: readonly Held[], options: CallOptions): Promise<ReadonlySet<number>>;
-  /** Gives up; changes nothing when the token is not the current one. `finish` counts the run for `periodMs`. */
+  /** Renews what is still held. */
+  beat(held: readonly Held[], options: CallOptions): Promise<Beaten>;
+  /** Gives up those of the names that are held with the token; changes nothing about others. `finish` counts the run for `periodMs`. */
   release(held: Held, finish: 'success' | 'failure' | undefined, options: CallOptions): Promise<Left>;
   /** How a lock ended that is no longer held: by whom it was broken and why, or undefined when it just ran out. */
   fate(held: Held, options: CallOptions): Promise<PastHolder | undefined>;

@@ -4,6 +4,7 @@ import type { ProcessIdentity } from '../identity.ts';
 import type {
   AcquireCall,
   Answer,
+  Beaten,
   Broken,
   Call,
   CallOptions,
@@ -98,14 +99,19 @@ export class DynamoLockStore implements LockStore {
     return { holder: holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`, called: [] };
   }
 
-  async beat(held: readonly Held[], options: CallOptions): Promise<ReadonlySet<number>> {
+  /** Each by itself: what is the matter with one must not be one with the others. */
+  async beat(held: readonly Held[], options: CallOptions): Promise<Beaten> {
     const kept = new Set<number>();
+    const unknown = new Map<number, unknown>();
     const due = held.entries();
     const beatOn = async (): Promise<void> => {
-      for (const [index, each] of due) if (await this.#parts.grants.beat(each, options)) kept.add(index);
+      for (const [index, each] of due) {
+        const fail = (error: unknown): void => void unknown.set(index, error);
+        await this.#parts.grants.beat(each, options).then((isKept) => isKept && kept.add(index), fail);
+      }
     };
     await Promise.all(Array.from({ length: Math.min(BEATS_AT_ONCE, held.length) }, beatOn));
-    return kept;
+    return { kept, unknown };
   }
 
   async release(held: Held, finish: 'success' | 'failure' | undefined, options: CallOptions): Promise<Left> {

@@ -52,6 +52,10 @@ const isBeat = ({ sk, text }: Request): boolean => sk === 'head' && text.startsW
 /** A grant that was decided on a version: to whoever waited, or took over. */
 const isGrant = ({ sk, text }: Request): boolean => sk === 'head' && /^SET n = :.* f = :.* h:/.test(text);
 
+function pkOf({ input }: Request): string | undefined {
+  return (input['Key'] as { pk?: { S?: string } } | undefined)?.pk?.S;
+}
+
 /** When the first request that fits is sent, does that with it, and says so; all others pass. */
 function once(
   fits: (request: Request) => boolean,
@@ -385,6 +389,18 @@ describe('lost answers', () => {
     lock.assertHeld();
     expect(beats).toBeGreaterThan(5);
     await lock.release();
+  });
+
+  test('a lock whose row is throttled for too long is lost, and takes no other of its process with it', async () => {
+    const [hot, calm] = [fresh(), fresh()];
+    const a = ours((request) => (isBeat(request) && pkOf(request) === lockKey('', hot) ? 'throttle' : 'pass'));
+    const [lost, kept] = [await a.acquire(hot, { lease: '1s' }), await a.acquire(calm, { lease: '1s' })];
+    await until('it is lost', () => lost.signal.aborted);
+    expect(lost.signal.reason).toMatchObject({ reason: 'unreachable' });
+    kept.assertHeld();
+    await sleep(1200);
+    kept.assertHeld();
+    await kept.release();
   });
 
   test('throttling delays, and loses nothing', async () => {
