@@ -211,9 +211,19 @@ begin
         where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null
         returning g.token
       )
-      select min(own.token) into token from own;
-      if token is not null then
+      select min(own.token), count(*) into token, v_count from own;
+      if v_count = cardinality(p_names) then
         return;
+      end if;
+      if v_count > 0 then
+        -- Of a set, some ran out and went to others: what is left of it is no lock.
+        token := null;
+        update pawl.lock_grant g set expires_at = '-infinity', outcome = 'released'
+        where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null;
+        v_evicted := p_names;
+        foreach v_name in array p_names loop
+          perform pawl.lock_evict(p_space, v_name);
+        end loop;
       end if;
       delete from pawl.lock_waiter w where w.nonce = p_nonce;
       p_ticket := null;

@@ -45,7 +45,7 @@ begin
   return true;
 end $$;
 
--- Gives up the names held with p_token, and grants them to who waits. False when they are not: nothing is changed then.
+-- Gives up those of the names that are held with p_token, and grants them to who waits. False when not all of them are.
 -- p_finish counts the run for oncePer: true as a success, false as a failure that is kept. Does not wait for a guard's open
 -- transaction: the row is marked, and goes when the next one looks.
 create function pawl.lock_release(
@@ -84,7 +84,7 @@ begin
     where g.space = p_space and g.name = any (p_names) and g.slot in (0, p_token) and g.token = p_token and g.outcome is null;
     get diagnostics v_marked = row_count;
   end if;
-  released := v_gone + v_marked > 0;
+  released := v_gone + v_marked = cardinality(p_names);
   foreach v_name in array p_names loop
     if exists (select from pawl.lock_waiter w where w.space = p_space and w.name = v_name) then
       called := called || pawl.lock_call(p_space, v_name, p_process);

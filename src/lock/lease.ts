@@ -5,7 +5,7 @@ import { tellReleased } from './acquisition.ts';
 import type { LockClient } from './client.ts';
 import { type Keeping, type KeepOptions, lossOf } from './keeper.ts';
 import { describe } from './name.ts';
-import type { Held } from './store.ts';
+import type { Held, PastHolder } from './store.ts';
 
 /** A lock, or a set of them, that is held until it is released or lost. */
 export interface Lock extends AsyncDisposable {
@@ -157,7 +157,12 @@ export class HeldLock implements Lock {
   }
 
   async #giveUp(finish: 'success' | 'failure' | undefined): Promise<void> {
-    this.#refuseIfLost();
+    try {
+      this.#refuseIfLost();
+    } catch (error) {
+      if (this.names.length > 1) await this.#giveUpRest();
+      throw error;
+    }
     const leaseMs = this.#keeping.remainingMs();
     this.#client.keeper.forget(this.held);
     await this.#keeping.stop();
@@ -165,12 +170,11 @@ export class HeldLock implements Lock {
     const start = moment();
     if (await this.#tellOnce(finish)) return;
     const telling = this.#tell(finish, start, leaseMs);
+    telling.catch((error: unknown) => this.#reportFailure(error));
     const isTold = await within(telling, ANSWER_MS - elapsedSince(start));
-    if (!isTold) {
-      telling.catch((error: unknown) => this.#report('releaseFailed', { lock: this, error }));
-      const what = `${describe(this.names)} could not be released within ${ANSWER_MS} ms`;
-      throw new ConnectionFailed(`${what}; that is tried on until its lease is over`);
-    }
+    if (isTold) return;
+    const what = `${describe(this.names)} could not be released within ${ANSWER_MS} ms`;
+    throw new ConnectionFailed(`${what}; that is tried on until its lease is over`);
   }
 
   /** @returns false when nobody knows what became of it */
@@ -179,8 +183,9 @@ export class HeldLock implements Lock {
       if (!(await this.#send(finish))) throw await this.#whyLost();
       return true;
     } catch (error) {
-      if (error instanceof LeaseLost || !this.#client.store.isTransient(error)) throw error;
-      return false;
+      if (!(error instanceof LeaseLost) && this.#client.store.isTransient(error)) return false;
+      this.#reportFailure(error);
+      throw error;
     }
   }
 
@@ -189,13 +194,30 @@ export class HeldLock implements Lock {
     for (let tries = 0; ; tries++) {
       await sleep(Math.min(20 * 2 ** tries, 1000), undefined, { unref: true });
       try {
-        // After a lost answer, not to be held any more is what was wanted.
-        if (!(await this.#send(finish))) this.#report('released', { lock: this, heldMs: elapsedSince(this.#since) });
+        if (!(await this.#send(finish))) await this.#acknowledge(finish);
         return;
       } catch (error) {
         if (!this.#client.store.isTransient(error) || elapsedSince(start) > Math.min(leaseMs, 60_000)) throw error;
       }
     }
+  }
+
+  /** Also where nobody is told otherwise, as at the end of a block. */
+  #reportFailure(error: unknown): void {
+    if (!(error instanceof LeaseLost)) this.#report('releaseFailed', { lock: this, error });
+  }
+
+  /** Of a set, what was not lost; it would end with its lease anyway. */
+  async #giveUpRest(): Promise<void> {
+    const telling = this.#client.store.release(this.held, undefined, { timeoutMs: ANSWER_MS });
+    await telling.then(({ called }) => this.#client.callTurns(called)).catch(() => {});
+  }
+
+  /** After a lost answer, not to be held any more is what was wanted, unless it is known, or matters, how that came. */
+  async #acknowledge(finish: 'success' | 'failure' | undefined): Promise<void> {
+    const past = await this.#client.store.fate(this.held, { timeoutMs: ANSWER_MS });
+    if (past === undefined ? finish !== undefined : past.outcome !== 'released') throw this.#lossOf(past);
+    this.#report('released', { lock: this, heldMs: elapsedSince(this.#since) });
   }
 
   /** @returns false when it was not held any more */
@@ -208,7 +230,10 @@ export class HeldLock implements Lock {
   }
 
   async #whyLost(): Promise<LeaseLost> {
-    const past = await this.#client.store.fate(this.held, { timeoutMs: ANSWER_MS }).catch(() => undefined);
+    return this.#lossOf(await this.#client.store.fate(this.held, { timeoutMs: ANSWER_MS }).catch(() => undefined));
+  }
+
+  #lossOf(past: PastHolder | undefined): LeaseLost {
     const error = lossOf(this.held, past?.outcome, past?.reason);
     this.#report('lost', { lock: this, error });
     return error;

@@ -75,15 +75,14 @@ export class PostgresLockStore implements LockStore {
   async release(held: Held, finish: 'success' | 'failure' | undefined, options: CallOptions): Promise<Left> {
     const { space, names, token } = held;
     const [name = ''] = names;
-    const isOne = finish === undefined && names.length === 1;
-    const [row] = isOne
-      ? await this.#decide<CalledRow>(sql.FREE, [space, name, String(token), this.#self.id], options)
-      : await this.#decide<CalledRow>(
-          sql.RELEASE,
-          [space, names, String(token), this.#self.id, finish === undefined ? null : finish === 'success'],
-          options,
-        );
-    return { isReleased: typeof row?.called === 'string', called: toCalls(row?.called) };
+    if (finish === undefined && names.length === 1) {
+      const [row] = await this.#decide<CalledRow>(sql.FREE, [space, name, String(token), this.#self.id], options);
+      return { isReleased: typeof row?.called === 'string', called: toCalls(row?.called) };
+    }
+    const isCounted = finish === undefined ? null : finish === 'success';
+    const values = [space, names, String(token), this.#self.id, isCounted];
+    const [row] = await this.#decide<CalledRow & { released: boolean }>(sql.RELEASE, values, options);
+    return { isReleased: row?.released === true, called: toCalls(row?.called) };
   }
 
   async fate(held: Held, options: CallOptions): Promise<PastHolder | undefined> {

@@ -27,7 +27,7 @@ export const FREE: Statement = statement(
 export const RELEASE: Statement = statement(
   'lock.release',
   `
-select case when released then coalesce(array_to_string(called, ','), '') end as called
+select released, array_to_string(called, ',') as called
 from pawl.lock_release($1::text, $2::text[], $3::bigint, $4::text, $5::boolean)`,
 );
 

@@ -425,6 +425,22 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await expectNothingLeft(a, x, y, z);
     });
 
+    test.for(['at once', 'after it was told'])(
+      'a set of which one name was taken away is reported as lost by its release (%s), and the rest is given back',
+      async (when, { skip }) => {
+        skip(world().hasSets === false, 'no transactions here');
+        const [x, y] = [fresh(), fresh()];
+        const [a, b] = [ours(), ours()];
+        const set = await a.acquire([x, y], { lease: '3s' });
+        await b.break(x, { reason: 'test' });
+        if (when !== 'at once') await until('the holder knows', () => set.signal.aborted);
+        const next = b.acquire([x, y], { wait: '30s' });
+        await expect(set.release()).rejects.toMatchObject({ code: 'lease_lost', reason: 'broken' });
+        expect((await b.query()).held.filter(({ token }) => token === set.token)).toEqual([]);
+        await (await next).release();
+      },
+    );
+
     test('sets in any order neither lock each other out nor lose an update', async ({ skip }) => {
       skip(world().hasSets === false, 'no transactions here');
       const all = [fresh(), fresh(), fresh(), fresh()];

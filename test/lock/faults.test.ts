@@ -335,6 +335,53 @@ describe('connections', () => {
     await releasing;
   });
 
+  test('a run that was taken away before it could be counted is not told to be counted', async () => {
+    const name = fresh();
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url));
+    let isOver = false;
+    const run = locks.oncePer(name, '1h', () => {
+      proxy.loseRequest('lock.release');
+      isOver = true;
+    });
+    const refused = expect(run).rejects.toMatchObject({ code: 'lease_lost', reason: 'broken' });
+    await until('it is over', () => isOver);
+    await ours().break(name, { reason: 'test' });
+    proxy.loseRequest('never');
+    await refused;
+    expect(await ours().oncePer(name, '1h', () => 'counted')).toMatchObject({ ran: true });
+  });
+
+  test('a release that fails is told to its caller, and, where a block ends, as an event', async () => {
+    const [name, other] = [fresh(), fresh()];
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url, { connectTimeoutMs: 1000 }));
+    const failed: string[] = [];
+    locks.on('releaseFailed', ({ lock }) => void failed.push(lock.name));
+    const [released, disposed] = [
+      await locks.acquire(name, { lease: '1s' }),
+      await locks.acquire(other, { lease: '1s' }),
+    ];
+    proxy.refuse();
+    const refused = expect(released.release()).rejects.toMatchObject({ code: 'connection_failed' });
+    await Promise.all([refused, disposed[Symbol.asyncDispose]()]);
+    await until('both are told', () => failed.length === 2);
+    proxy.accept();
+    expect(failed.sort()).toEqual([name, other].sort());
+  });
+
+  test('a free lock is taken and given back by one round trip each', async () => {
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url, { max: 1 }));
+    const name = fresh();
+    await locks.request(name, () => {});
+    const { sent } = proxy;
+    const lock = await locks.acquire(name);
+    expect(proxy.sent - sent).toBe(1);
+    await lock.release();
+    expect(proxy.sent - sent).toBe(2);
+  });
+
   test('a holder that is cut off is told in time, and why', async () => {
     const name = fresh();
     const proxy = await proxied();

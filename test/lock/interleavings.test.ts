@@ -85,6 +85,29 @@ test('a release that is rolled back hands nothing over', async () => {
   expect((await waiting).token).toBeGreaterThan(held.token);
 });
 
+test('explain shows which sessions of the database wait for which, rows included', async () => {
+  const locks = ours();
+  await client.query('create table explained (id int primary key)');
+  await client.query('insert into explained values (1), (2)');
+  const [a, b] = [new pg.Client({ connectionString: database.url }), new pg.Client({ connectionString: database.url })];
+  await Promise.all([a.connect(), b.connect()]);
+  onTestFinished(() => Promise.all([a.end(), b.end()]).then(() => {}));
+  const row = 'select pg_backend_pid() as pid from explained where id = $1 for update';
+  await a.query('begin');
+  await b.query('begin');
+  const { pid: first } = (await a.query(row, [1])).rows[0];
+  const { pid: second } = (await b.query(row, [2])).rows[0];
+  const waiting = b.query(row, [1]);
+  const seen = await until('it waits', async () => {
+    const { backends } = await locks.explain('whatever');
+    return backends.find(({ pid }) => pid === second);
+  });
+  expect(seen).toMatchObject({ blockedBy: [first], query: expect.stringContaining('from explained') });
+  await a.query('rollback');
+  await waiting;
+  await b.query('rollback');
+});
+
 test('a lock is not evicted while a heartbeat that came in time is under way', async () => {
   const locks = ours();
   const { rows } = await client.query(`select pawl.lock_take('', 'beaten', $1, 1000, 'p', 'h', 1, null) as token`, [
@@ -108,4 +131,19 @@ test('a heartbeat that comes after the lease renews nothing', async () => {
   await new Promise((resolve) => setTimeout(resolve, 150));
   const beat = `select * from pawl.lock_beat(array[''], array['late'], array[$1]::bigint[])`;
   expect((await client.query(beat, [rows[0].token])).rows).toEqual([]);
+});
+
+test('a set that was granted unheard, and half taken over since, is not found again as a whole', async () => {
+  const locks = ours();
+  const names = ['half-a', 'half-b'];
+  const take = `select token from pawl.lock_acquire('', $1, $2, 1, $3, 'p', 'h', 1, p_again => $4)`;
+  const first = await client.query(take, [names, `${NONCE}5`, 100, false]);
+  expect(first.rows[0].token).not.toBeNull();
+  const other = await locks.acquire('half-a', { wait: '30s' });
+  // Whoever stood still until now asks for what it was granted.
+  const again = await client.query(take, [names, `${NONCE}5`, 30_000, true]);
+  expect(again.rows).toEqual([{ token: null }]);
+  const held = (await locks.query()).held.filter(({ name }) => names.includes(name));
+  expect(held.map(({ name, token }) => [name, token])).toEqual([['half-a', other.token]]);
+  expect(await locks.tryAcquire('half-b')).toBeDefined();
 });

@@ -9,6 +9,8 @@ export interface Proxy {
   readonly open: number;
   /** Connections accepted so far. */
   readonly accepted: number;
+  /** What clients have sent so far, in pieces: one for each request that is sent when the one before is answered. */
+  readonly sent: number;
   /** Resets every open connection; new ones are accepted. */
   cut(): void;
   /** Resets every open connection and refuses new ones until `accept()`. */
@@ -26,7 +28,7 @@ export interface Proxy {
 export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const target = new URL(databaseUrl);
   const links = new Set<Link>();
-  const faults: Faults = { answerLost: undefined, requestLost: undefined };
+  const faults: Faults = { answerLost: undefined, requestLost: undefined, sent: 0 };
   let refusing = false;
   let accepted = 0;
   const server = createServer((client) => {
@@ -59,6 +61,9 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     get accepted() {
       return accepted;
     },
+    get sent() {
+      return faults.sent;
+    },
     cut,
     refuse: () => {
       refusing = true;
@@ -86,7 +91,9 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
   };
 }
 
+/** What all connections have in common. */
 interface Faults {
+  sent: number;
   answerLost: string | undefined;
   requestLost: string | undefined;
 }
@@ -122,6 +129,7 @@ class Link {
     if (this.stalled) {
       return;
     }
+    faults.sent += 1;
     if (faults.requestLost !== undefined && data.includes(faults.requestLost)) {
       this.reset();
       return;

@@ -58,7 +58,7 @@ export class Grants {
     return isKept;
   }
 
-  /** Gives it up. @returns whether it was held in one of its names */
+  /** Gives it up, wherever it is held. @returns whether it was held in all of its names */
   async release({ space, names, token, nonce }: Held, isCounted: boolean, limits: CallLimits): Promise<boolean> {
     const at = this.#engine.now();
     const { capacity = 1, grantedAt = at, beats = 1, hasWaited = true } = this.#known.get(nonce) ?? {};
@@ -87,7 +87,7 @@ export class Grants {
     });
     const released = await Promise.all(releasing);
     this.#known.delete(nonce);
-    return released.some(Boolean);
+    return released.every(Boolean);
   }
 
   /** Takes a leftover of one's own away. */
