@@ -6,11 +6,10 @@ import { Charge } from './charge.ts';
 import { EXIT, Failure, messageOf } from './failure.ts';
 import { durationArgument } from './globals.ts';
 import { examples } from './help.ts';
-import { openLocks } from './open-locks.ts';
+import { addLockFlags, type LockFlags, lockCommand, openLocks } from './open-locks.ts';
 import { type Cli, run } from './run.ts';
 
-interface Flags {
-  readonly namespace: string;
+interface Flags extends LockFlags {
   readonly wait: number;
   readonly lease: number;
   readonly shared: boolean;
@@ -19,10 +18,8 @@ interface Flags {
 
 /** `pawl lock run NAME -- CMD…`: runs a command while holding a lock, and gives its exit code. */
 export function addLockRun(lock: Command): void {
-  const command = lock
-    .command('run <name> <command...>')
+  const command = addLockFlags(lock.command('run <name> <command...>'))
     .description('run a command under a lock; gives its exit code, or 5 when the lock is not had in time')
-    .option('--namespace <namespace>', 'of the lock, as given to createLocks', '')
     .option('--wait <duration>', 'how long to wait for the lock; 0 does not wait', waitArgument, Infinity)
     .option('--lease <duration>', 'how long it stays held when this process dies', leaseArgument, 30_000)
     .option('--shared', 'hold it together with other shared holders', false)
@@ -48,18 +45,19 @@ async function runUnder(cli: Cli, name: string, words: readonly string[], flags:
   if (lost === undefined) return code;
   // Whatever it answered: it did not have the lock all the while.
   throw new Failure(`the command did not have the lock until its end: ${messageOf(lost)}`, {
-    next: `pawl lock history ${JSON.stringify(name)}`,
+    next: lockCommand(`history ${JSON.stringify(name)}`, flags),
   });
 }
 
 /** @throws Failure (conflict) when it is not had in time, or the reason of the signal */
-async function obtain(cli: Cli, name: string, { namespace, wait, lease, shared }: Flags): Promise<Lock> {
-  const locks = await openLocks(cli, namespace);
+async function obtain(cli: Cli, name: string, flags: Flags): Promise<Lock> {
+  const { wait, lease, shared } = flags;
+  const locks = await openLocks(cli, flags);
   try {
     return await locks.acquire(name, { wait, lease, mode: shared ? 'shared' : 'exclusive', signal: cli.signal });
   } catch (error) {
     if (!(error instanceof LockTimeout)) throw error;
-    const next = `pawl lock show ${JSON.stringify(name)}`;
+    const next = lockCommand(`show ${JSON.stringify(name)}`, flags);
     throw new Failure(error.message, { exit: EXIT.conflict, next });
   }
 }

@@ -4,13 +4,9 @@ import { EXIT, Failure } from './failure.ts';
 import { wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
 import { addLockRun } from './lock-run.ts';
-import { openLocks } from './open-locks.ts';
+import { addLockFlags, type LockFlags, lockCommand, openLocks } from './open-locks.ts';
 import type { Field } from './output.ts';
 import { type Cli, run } from './run.ts';
-
-interface Flags {
-  readonly namespace: string;
-}
 
 /** `pawl lock list|show|break|history|run`. */
 export function addLock(program: Command): void {
@@ -18,22 +14,23 @@ export function addLock(program: Command): void {
   examples(lock, ['pawl lock list', 'pawl lock run nightly --wait 5s -- ./nightly.sh']);
   const add = (usage: string, text: string, shown: readonly string[]): Command => {
     const command = lock.command(usage).description(text);
-    command.option('--namespace <namespace>', 'of the locks, as given to createLocks', '');
-    return examples(command, shown);
+    return examples(addLockFlags(command), shown);
   };
-  add('list', 'what is held and who waits for it', ['pawl lock list', 'pawl lock list --namespace shop -q']).action(
-    (flags: Flags, self: Command) => run(self, (cli) => list(cli, flags)),
-  );
+  add('list', 'what is held and who waits for it', [
+    'pawl lock list',
+    'pawl lock list --namespace shop -q',
+    'pawl lock list --dynamodb locks',
+  ]).action((flags: LockFlags, self: Command) => run(self, (cli) => list(cli, flags)));
   add('show <name>', 'one lock: who holds it, who waits in which order, and what stands in their way', [
     'pawl lock show invoice:42',
     'pawl lock show invoice:42 -o json',
-  ]).action((name: string, flags: Flags, self: Command) => run(self, (cli) => show(cli, name, flags)));
+  ]).action((name: string, flags: LockFlags, self: Command) => run(self, (cli) => show(cli, name, flags)));
   add('break <name>', 'take a lock away from its holders; they are told, but may still be at work', [
     'pawl lock break nightly --reason "the machine is gone"',
     'pawl lock break nightly --reason "the machine is gone" --yes',
   ])
     .requiredOption('--reason <text>', 'kept in the history, and told to the holders')
-    .action((name: string, flags: Flags & { reason: string }, self: Command) =>
+    .action((name: string, flags: LockFlags & { reason: string }, self: Command) =>
       run(self, (cli) => breakLock(cli, name, flags), { writes: true }),
     );
   add('history [name]', 'who held what until when, and how it ended, newest first', [
@@ -41,7 +38,7 @@ export function addLock(program: Command): void {
     'pawl lock history invoice:42 --limit 100 -o jsonl',
   ])
     .option('--limit <n>', 'how many', wholeNumber(1, 10_000), 20)
-    .action((name: string | undefined, flags: Flags & { limit: number }, self: Command) =>
+    .action((name: string | undefined, flags: LockFlags & { limit: number }, self: Command) =>
       run(self, (cli) => history(cli, name, flags)),
     );
   addLockRun(lock);
@@ -63,8 +60,9 @@ const STANDINGS: readonly Field<Standing>[] = [
   { title: 'LEASE UNTIL', of: (row) => (row.state === 'held' ? row.expiresAt : null) },
 ];
 
-async function list(cli: Cli, { namespace }: Flags): Promise<number> {
-  const { held, waiting } = await (await openLocks(cli, namespace)).query();
+async function list(cli: Cli, flags: LockFlags): Promise<number> {
+  const { namespace } = flags;
+  const { held, waiting } = await (await openLocks(cli, flags)).query();
   const standings = [
     ...held.map((each) => ({ ...each, state: 'held' as const })),
     ...waiting.map((each) => ({ ...each, state: 'waiting' as const })),
@@ -113,9 +111,9 @@ const BACKENDS: readonly Field<Explanation['backends'][number]>[] = [
   { title: 'QUERY', of: (row) => row.query },
 ];
 
-async function show(cli: Cli, name: string, { namespace }: Flags): Promise<number> {
+async function show(cli: Cli, name: string, flags: LockFlags): Promise<number> {
   const { out } = cli;
-  const lock = await (await openLocks(cli, namespace)).explain(name);
+  const lock = await (await openLocks(cli, flags)).explain(name);
   out.one(lock, SUMMARY, name);
   if (out.format !== 'table' || cli.globals.quiet) return EXIT.done;
   const part = <T>(title: string, rows: readonly T[], fields: readonly Field<T>[]): void => {
@@ -129,23 +127,23 @@ async function show(cli: Cli, name: string, { namespace }: Flags): Promise<numbe
   return EXIT.done;
 }
 
-async function breakLock(cli: Cli, name: string, flags: Flags & { reason: string }): Promise<number> {
-  const locks = await openLocks(cli, flags.namespace);
+async function breakLock(cli: Cli, name: string, flags: LockFlags & { reason: string }): Promise<number> {
+  const locks = await openLocks(cli, flags);
   const { holders } = await locks.explain(name);
-  if (holders.length === 0) throw notHeld(name);
+  if (holders.length === 0) throw notHeld(name, flags);
   const owners = holders.map(({ host, pid, token }) => `${host} (pid ${pid}, token ${token})`).join(', ');
   if (cli.globals.dryRun) {
     cli.talk.say(`lock "${name}" would be taken away from ${owners}`);
     return EXIT.done;
   }
   if (!cli.globals.yes) await cli.talk.confirm(`Take lock "${name}" away from ${owners}?`, cli.signal);
-  return take(cli, locks, name, flags.reason);
+  return take(cli, locks, name, flags);
 }
 
-async function take(cli: Cli, locks: Locks, name: string, reason: string): Promise<number> {
-  const broken = await locks.break(name, { reason });
+async function take(cli: Cli, locks: Locks, name: string, flags: LockFlags & { reason: string }): Promise<number> {
+  const broken = await locks.break(name, { reason: flags.reason });
   // Released while the question was read.
-  if (broken.length === 0) throw notHeld(name);
+  if (broken.length === 0) throw notHeld(name, flags);
   const fields: readonly Field<(typeof broken)[number]>[] = [
     { title: 'TOKEN', of: (row) => String(row.token), align: 'right' },
     { title: 'HOST', of: (row) => row.host },
@@ -157,8 +155,8 @@ async function take(cli: Cli, locks: Locks, name: string, reason: string): Promi
   return EXIT.done;
 }
 
-function notHeld(name: string): Failure {
-  return new Failure(`nobody holds lock "${name}"`, { exit: EXIT.notFound, next: 'pawl lock list' });
+function notHeld(name: string, flags: LockFlags): Failure {
+  return new Failure(`nobody holds lock "${name}"`, { exit: EXIT.notFound, next: lockCommand('list', flags) });
 }
 
 const HISTORY: readonly Field<PastHolder>[] = [
@@ -173,8 +171,8 @@ const HISTORY: readonly Field<PastHolder>[] = [
   { title: 'REASON', of: (row) => row.reason },
 ];
 
-async function history(cli: Cli, name: string | undefined, flags: Flags & { limit: number }): Promise<number> {
-  const locks = await openLocks(cli, flags.namespace);
+async function history(cli: Cli, name: string | undefined, flags: LockFlags & { limit: number }): Promise<number> {
+  const locks = await openLocks(cli, flags);
   const past = await locks.history({ limit: flags.limit, ...(name === undefined ? {} : { name }) });
   cli.out.rows(past, HISTORY, (row) => String(row.token));
   return EXIT.done;

@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
 import { suggest } from '../base/options.ts';
 import type { MigrationStatus } from '../engine/postgres/index.ts';
+import { tableOf } from './dynamo-table.ts';
 import { EXIT, Failure } from './failure.ts';
 import { examples } from './help.ts';
-import { addDynamoFlags, type DynamoFlags, migrateDynamodb, planDynamodb, showDynamodb } from './migrate-dynamodb.ts';
+import { addMigrateFlags, type MigrateFlags, migrateDynamodb, planDynamodb, showDynamodb } from './migrate-dynamodb.ts';
 import { type Cli, run } from './run.ts';
 
 /** `pawl migrate [up|status|plan]`. */
@@ -16,26 +17,33 @@ export function addMigrate(program: Command): void {
     .argument('[unknown...]')
     .usage('[options]');
   examples(up, ['pawl migrate up', 'pawl migrate up --dry-run > pawl.sql']);
-  addDynamoFlags(up);
-  up.action((unknown: string[], flags: DynamoFlags, self: Command) => {
+  addMigrateFlags(up);
+  up.action((unknown: string[], flags: MigrateFlags, self: Command) => {
     refuseUnknown(unknown, migrate);
-    const work = flags.dynamodb === undefined ? bringUp : (cli: Cli) => migrateDynamodb(cli, flags);
-    return run(self, work, { writes: true });
+    return run(self, either(flags, bringUp, migrateDynamodb), { writes: true });
   });
   const status = migrate
     .command('status')
     .description('compare the database with this version; exit 1 when it is behind');
   examples(status, ['pawl migrate status', 'pawl migrate status -o json']);
-  addDynamoFlags(status);
-  status.action((flags: DynamoFlags, self: Command) =>
-    run(self, flags.dynamodb === undefined ? showStatus : (cli) => showDynamodb(cli, flags)),
-  );
+  addMigrateFlags(status);
+  status.action((flags: MigrateFlags, self: Command) => run(self, either(flags, showStatus, showDynamodb)));
   const planned = migrate.command('plan').description('print the SQL that would be run, fit for psql; change nothing');
   examples(planned, ['pawl migrate plan', 'pawl migrate plan | psql "$DATABASE_URL"']);
-  addDynamoFlags(planned);
-  planned.action((flags: DynamoFlags, self: Command) =>
-    run(self, flags.dynamodb === undefined ? plan : (cli) => planDynamodb(cli, flags)),
-  );
+  addMigrateFlags(planned);
+  planned.action((flags: MigrateFlags, self: Command) => run(self, either(flags, plan, planDynamodb)));
+}
+
+/** What is to be done about Postgres, or about DynamoDB when a table of that is named. */
+function either(
+  flags: MigrateFlags,
+  onPostgres: (cli: Cli) => Promise<number>,
+  onDynamodb: (cli: Cli, table: string, flags: MigrateFlags) => Promise<number>,
+): (cli: Cli) => Promise<number> {
+  return async (cli) => {
+    const table = tableOf(flags, cli);
+    return table === undefined ? onPostgres(cli) : onDynamodb(cli, table, flags);
+  };
 }
 
 function bringUp(cli: Cli): Promise<number> {

@@ -1,11 +1,36 @@
+import type { Command } from 'commander';
 import type { Locks } from '../lock/index.ts';
+import { addDynamoFlags, type DynamoFlags, openTable, tableOf } from './dynamo-table.ts';
 import type { Cli } from './run.ts';
 
-/** The locks of the command line's database; what is still held there when the command ends is released. */
-export async function openLocks(cli: Cli, namespace: string): Promise<Locks> {
-  const engine = await cli.engine();
+/** Where the locks are that a command is about. */
+export interface LockFlags extends DynamoFlags {
+  readonly namespace: string;
+}
+
+/** Adds what says so to a command. */
+export function addLockFlags(command: Command): Command {
+  command.option('--namespace <namespace>', 'of the locks, as given to createLocks', '');
+  return addDynamoFlags(command, 'the table of the locks');
+}
+
+/** The locks; what is still held there when the command ends is released. */
+export async function openLocks(cli: Cli, flags: LockFlags): Promise<Locks> {
+  const table = tableOf(flags, cli);
+  const engine = table === undefined ? await cli.engine() : await openTable(cli, table, flags);
   const { createLocks } = await import('../lock/index.ts');
-  const locks = createLocks(engine, { namespace });
+  const locks = createLocks(engine, { namespace: flags.namespace });
   cli.atEnd(() => locks.stop());
   return locks;
+}
+
+/** Another command about the same locks, as advice. */
+export function lockCommand(words: string, { namespace, dynamodb, region, endpoint }: LockFlags): string {
+  const options = [
+    ...(namespace === '' ? [] : [`--namespace ${JSON.stringify(namespace)}`]),
+    ...(dynamodb === undefined ? [] : [`--dynamodb${dynamodb === true ? '' : ` ${dynamodb}`}`]),
+    ...(region === undefined ? [] : [`--region ${region}`]),
+    ...(endpoint === undefined ? [] : [`--endpoint ${endpoint}`]),
+  ];
+  return ['pawl lock', words, ...options].join(' ');
 }
