@@ -40,12 +40,12 @@ export type {
 } from './definition.ts';
 export type { Enqueued, EnqueueOptions, JobInput } from './enqueue.ts';
 export type { Explanation, Reason } from './explain.ts';
-export type { JobRecord, JobStatus, JobTransition } from './job.ts';
+export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition } from './job.ts';
 export type { CancelOptions, DrainOptions } from './operations.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres-health.ts';
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './reading.ts';
 export { Worker } from './running-worker.ts';
-export type { ScheduleOptions, ScheduleRecord } from './schedule.ts';
+export { nextTicks, type ScheduleOptions, type ScheduleRecord } from './schedule.ts';
 export type { SearchOptions, SearchPage } from './search.ts';
 export type { Job, Unit } from './unit.ts';
 export type { StopOptions, WorkOptions } from './work-options.ts';

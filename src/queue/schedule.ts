@@ -82,6 +82,12 @@ export function nextTick(cron: string, timezone: string, afterMs: number): numbe
   return ticksOf(cron, timezone).nextRun(new Date(afterMs))?.getTime();
 }
 
+/** A schedule's next ticks, from one that is known on. Empty when there is none. */
+export function nextTicks(cron: string, timezone: string, from: Date | null, count: number): Date[] {
+  if (from === null) return [];
+  return [from, ...ticksOf(cron, timezone).nextRuns(count - 1, from)].slice(0, count);
+}
+
 /** Reckons which jobs are due for a schedule, and its next tick. */
 export function planTick(schedule: DueSchedule, now: number): Tick {
   const { queue, name, cron, timezone, missed, next } = schedule;

@@ -1,0 +1,104 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { getRequestListener } from '@hono/node-server';
+import type { HttpHandler } from './handler.ts';
+
+/** A request as Express passes it on: `url` without what it is mounted at, `originalUrl` with it. */
+interface MountedRequest extends IncomingMessage {
+  originalUrl?: string;
+}
+
+type NodeListener = (request: IncomingMessage, response: ServerResponse) => void;
+
+/**
+ * For node:http and Express: `createServer(nodeListener(pawl))`, `app.use('/pawl', nodeListener(pawl))`. It reads the body
+ * itself, so put it before body parsers.
+ */
+export function nodeListener(handler: HttpHandler): NodeListener {
+  const listener = getRequestListener((request, { incoming }) =>
+    handler(request, { remoteAddress: Reflect.get(incoming, 'socket')?.remoteAddress }),
+  );
+  return (request: MountedRequest, response) => {
+    if (request.originalUrl !== undefined) request.url = request.originalUrl;
+    // It answers whatever happens, and never rejects.
+    void listener(request, response);
+  };
+}
+
+/** What of Fastify is needed, by shape. */
+interface FastifyLike {
+  removeAllContentTypeParsers(): void;
+  addContentTypeParser(
+    type: string,
+    parser: (request: unknown, payload: unknown, done: (error: null) => void) => void,
+  ): void;
+  all(
+    path: string,
+    handler: (request: { raw: IncomingMessage }, reply: { hijack(): void; raw: ServerResponse }) => void,
+  ): void;
+}
+
+/** For Fastify: `await app.register(fastifyPlugin(pawl))`. Where it is mounted is the handler's own `basePath`. */
+export function fastifyPlugin(handler: HttpHandler): (app: FastifyLike) => Promise<void> {
+  const listener = nodeListener(handler);
+  return async (app) => {
+    // Bodies are read by the handler; a plugin has its own parsers, so nobody else's change.
+    app.removeAllContentTypeParsers();
+    app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+    const answer = (request: { raw: IncomingMessage }, reply: { hijack(): void; raw: ServerResponse }): void => {
+      reply.hijack();
+      listener(request.raw, reply.raw);
+    };
+    if (handler.basePath !== '') app.all(handler.basePath, answer);
+    app.all(`${handler.basePath}/*`, answer);
+  };
+}
+
+type Fetch = (request: Request) => Promise<Response>;
+
+/** For Next.js, in `app/pawl/[[...path]]/route.ts`: `export const { GET, POST, PUT, DELETE } = nextHandlers(pawl)`. */
+export function nextHandlers(handler: HttpHandler): Record<'GET' | 'POST' | 'PUT' | 'DELETE', Fetch> {
+  const answer: Fetch = (request) => handler(request);
+  return { GET: answer, POST: answer, PUT: answer, DELETE: answer };
+}
+
+export interface ServeOptions {
+  /** Default 0: any free one. */
+  readonly port?: number | undefined;
+  /** Default `127.0.0.1`: this machine alone. */
+  readonly host?: string | undefined;
+}
+
+export interface Served {
+  readonly url: string;
+  /** Ends open connections, streams included. Safe to call twice. */
+  stop(): Promise<void>;
+}
+
+/** A server of its own. */
+export async function serve(
+  handler: HttpHandler,
+  { port = 0, host = '127.0.0.1' }: ServeOptions = {},
+): Promise<Served> {
+  const listener = nodeListener(handler);
+  const server = createServer(listener);
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, resolve);
+  });
+  const { port: bound } = server.address() as AddressInfo;
+  const name = host.includes(':') ? `[${host}]` : host;
+  let stopping: Promise<void> | undefined;
+  const shutDown = async (): Promise<void> => {
+    await handler.stop();
+    await new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  };
+  return {
+    url: `http://${name}:${bound}${handler.basePath}/`,
+    stop: () => (stopping ??= shutDown()),
+  };
+}

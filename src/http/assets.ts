@@ -1,0 +1,75 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join, relative, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { brotliCompressSync, constants } from 'node:zlib';
+
+const TYPES: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+  json: 'application/json; charset=utf-8',
+  webmanifest: 'application/manifest+json',
+  png: 'image/png',
+};
+
+interface Asset {
+  readonly type: string;
+  readonly plain: Buffer<ArrayBuffer>;
+  readonly brotli: Buffer<ArrayBuffer>;
+  readonly isHashed: boolean;
+}
+
+/** Where the build puts the dashboard: in dist/, whether this runs from there or from src/. */
+const FOLDER = fileURLToPath(new URL('../../dist/dashboard/', import.meta.url));
+
+/** The built dashboard, read into memory once. Which files there are is known then, so no path of a request is ever opened. */
+export class Assets {
+  readonly #basePath: string;
+  #files: ReadonlyMap<string, Asset> | undefined;
+
+  constructor(basePath: string) {
+    this.#basePath = basePath;
+  }
+
+  /** @param path  below the base path, without a slash in front @returns undefined when there is nothing of that name */
+  serve(path: string, acceptEncoding: string): Response | undefined {
+    this.#files ??= this.#read();
+    // Every page of the dashboard is the same file; its own code reads the address.
+    const isPage = !/\.\w+$/.test(path.split('/').at(-1) ?? '');
+    const asset = this.#files.get(isPage ? 'index.html' : path);
+    if (asset === undefined) return undefined;
+    const isBrotli = /\bbr\b/.test(acceptEncoding);
+    return new Response(isBrotli ? asset.brotli : asset.plain, {
+      headers: {
+        'content-type': asset.type,
+        vary: 'accept-encoding',
+        'cache-control': asset.isHashed ? 'public, max-age=31536000, immutable' : 'no-cache',
+        ...(isBrotli ? { 'content-encoding': 'br' } : {}),
+      },
+    });
+  }
+
+  #read(): ReadonlyMap<string, Asset> {
+    const files = new Map<string, Asset>();
+    if (!existsSync(FOLDER)) return files;
+    for (const entry of readdirSync(FOLDER, { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile()) continue;
+      const path = join(entry.parentPath, entry.name);
+      const name = relative(FOLDER, path).split(sep).join('/');
+      const type = TYPES[name.split('.').at(-1) ?? ''];
+      if (type !== undefined) files.set(name, this.#asset(name, type, readFileSync(path)));
+    }
+    return files;
+  }
+
+  #asset(name: string, type: string, content: Buffer): Asset {
+    // The one thing that is known at run time alone: where it is mounted.
+    const plain =
+      name === 'index.html'
+        ? Buffer.from(content.toString().replace('<base href="/">', `<base href="${this.#basePath}/">`))
+        : Buffer.from(content);
+    const brotli = Buffer.from(brotliCompressSync(plain, { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } }));
+    return { type, plain, brotli, isHashed: name.startsWith('assets/') };
+  }
+}

@@ -1,0 +1,46 @@
+import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { HttpApp } from './app.ts';
+import type { HttpHandler } from './handler.ts';
+import { type HttpOptions, readHttpOptions } from './options.ts';
+import type { Peer } from './peer.ts';
+import { Services } from './services.ts';
+
+export { fastifyPlugin, nextHandlers, nodeListener, type Served, type ServeOptions, serve } from './adapters.ts';
+export type { DevControl } from './dev.ts';
+export type { ErrorBody, HttpCode } from './failure.ts';
+export type { HttpHandler } from './handler.ts';
+export type {
+  AuthOptions,
+  Authorize,
+  HttpOptions,
+  JwtOptions,
+  RedactOptions,
+  TokenOptions,
+  UserOptions,
+} from './options.ts';
+export { hashPassword } from './password.ts';
+export type { Peer } from './peer.ts';
+export { type Grant, PERMISSIONS, type Permission, ROLES, type Role } from './permission.ts';
+
+/**
+ * Gives a handler for requests: an API over everything that is in the engine's database, and a dashboard that uses it. Nothing is
+ * sent to the database before somebody asks. Without `auth` it answers this machine alone, and only where the server in front
+ * says where a request comes from, as the adapters here do.
+ *
+ * ```ts
+ * const pawl = createHttp(engine, { basePath: '/pawl', auth: { tokens: [{ name: 'ci', token, role: 'operator' }] } });
+ * app.use('/pawl', nodeListener(pawl)); // Express; see docs/http.md for the others
+ * ```
+ * @throws InvalidInput
+ */
+export function createHttp(engine: PostgresEngine, options: HttpOptions = {}): HttpHandler {
+  const settings = readHttpOptions(options);
+  const services = new Services(engine, settings);
+  const app = new HttpApp(services);
+  const stop = async (): Promise<void> => {
+    services.live.stop();
+    services.bulk.stopAll();
+  };
+  const handle = (request: Request, peer: Peer = {}): Promise<Response> => app.handle(request, peer);
+  return Object.assign(handle, { basePath: settings.basePath, stop, [Symbol.asyncDispose]: stop });
+}

@@ -1,0 +1,236 @@
+import { InvalidInput, NotFound } from '../base/errors.ts';
+import type { JobRecord } from '../queue/index.ts';
+import { anything, choice, flag, id, integer, maybe, text, time } from './field.ts';
+import { requirePayload } from './redact.ts';
+import { AFTER, type AnyRoute, type Call, route } from './route.ts';
+
+const job = { id: id('the id of a job') };
+const reason = maybe(text({ max: 1000, about: 'kept with the job' }));
+
+/** Jobs: find, look at, add, retry and cancel them. */
+export const jobRoutes: readonly AnyRoute[] = [
+  route({
+    method: 'GET',
+    path: '/jobs',
+    id: 'listJobs',
+    tag: 'jobs',
+    summary:
+      'Jobs, newest first: by words, "phrases", key:, kind:, status:, since:, until:. A page takes bounded work, so it may have fewer jobs than asked for and a next one all the same.',
+    permission: 'view',
+    query: {
+      q: maybe(text({ min: 0, about: 'an id, words, or name:value' })),
+      queue: maybe(text({ max: 100 })),
+      limit: integer({ min: 1, max: 200, default: 50 }),
+      after: maybe(text({ about: AFTER })),
+    },
+    answers: 'JobPage',
+    isShared: true,
+    run: async ({ query: { q = '', queue, limit, after }, services: { queues } }) => {
+      const named = /^\s*#?([1-9]\d{0,18})\s*$/.exec(q)?.[1];
+      if (named !== undefined && after === undefined) {
+        const found = await queues.reads.get(named).catch(unlessMissing);
+        if (found !== undefined && (queue === undefined || found.queue === queue))
+          return { items: [summary(found)], after: null };
+      }
+      const page = await queues.reads.search(q, { queue, limit, after });
+      return { items: page.jobs.map(summary), after: page.after };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/jobs/{id}',
+    id: 'getJob',
+    tag: 'jobs',
+    summary:
+      'One job: where it is, why it does not run, and every move it made. Numbers beyond 2^53 are exact in its /payload alone.',
+    permission: 'view',
+    params: job,
+    answers: 'JobDetail',
+    run: async ({ params, who, services: { queues, redaction, store } }) => {
+      const record = await queues.reads.get(params.id);
+      const [explanation, history, siblings] = await Promise.all([
+        queues.reads.explain(params.id),
+        queues.reads.history(params.id),
+        record.processId === null ? [] : store.siblings(params.id),
+      ]);
+      const { progress, result, payload } = record;
+      const show = (value: unknown): unknown => redaction.show(value, who, record);
+      const unit = siblings.filter((one) => one['processId'] === record.processId).map((one) => one['id']);
+      return {
+        ...summary(record),
+        progress: show(progress) ?? null,
+        payload: show(payload),
+        result: show(result),
+        payloadHidden: !who.permissions.has('payload:read'),
+        explanation,
+        history,
+        unit,
+      };
+    },
+  }),
+  ...(['payload', 'result', 'progress'] as const).map((part) =>
+    route({
+      method: 'GET',
+      path: `/jobs/{id}/${part}`,
+      id: `getJob${part[0]?.toUpperCase()}${part.slice(1)}`,
+      tag: 'jobs',
+      summary: `The ${part} of a job, to the letter.`,
+      permission: 'payload:read',
+      params: job,
+      answers: 'Json',
+      run: (call) => readPart(call, part),
+    }),
+  ),
+  route({
+    method: 'GET',
+    path: '/jobs/{id}/siblings',
+    id: 'listJobSiblings',
+    tag: 'jobs',
+    summary: 'The jobs of the same key before and after this one. Those with the same processId ran as one unit.',
+    permission: 'view',
+    params: job,
+    answers: 'JobSiblings',
+    run: async ({ params, services: { store } }) => ({ items: await store.siblings(params.id) }),
+  }),
+  route({
+    method: 'POST',
+    path: '/queues/{queue}/jobs',
+    id: 'enqueueJob',
+    tag: 'jobs',
+    summary:
+      'Adds a job. The payload is kept to the letter as far as jsonb does, and is checked by its schema when it runs.',
+    permission: 'job:enqueue',
+    params: { queue: text({ max: 100 }) },
+    body: {
+      kind: text({ max: 100 }),
+      payload: anything('any JSON'),
+      key: maybe(text({ about: 'jobs of one key run one after another' })),
+      priority: integer({ min: -32_768, max: 32_767, default: 0, about: 'lower runs first' }),
+      runAt: maybe(time('not before')),
+    },
+    status: 201,
+    answers: 'Enqueued',
+    target: ({ params }) => `queue ${params.queue}`,
+    run: async ({ params, body, text: request, services: { store } }) => {
+      if (body.key !== undefined && Buffer.byteLength(body.key) > 1000) {
+        throw new InvalidInput('key must be at most 1000 bytes', { field: 'key' });
+      }
+      if (/\\u0000/i.test(request))
+        throw new InvalidInput('a payload that comes this way cannot hold U+0000', { field: 'payload' });
+      return store.enqueue(params.queue, request);
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/jobs/{id}/retry',
+    id: 'retryJob',
+    tag: 'jobs',
+    summary: 'Makes a job that ended in error or was cancelled new again, with all its attempts before it.',
+    permission: 'job:retry',
+    params: job,
+    answers: 'JobChanged',
+    target: ({ params }) => `job ${params.id}`,
+    run: async ({ params, services: { queues } }) => ({ id: params.id, status: await queues.writes.retry(params.id) }),
+  }),
+  route({
+    method: 'POST',
+    path: '/jobs/{id}/cancel',
+    id: 'cancelJob',
+    tag: 'jobs',
+    summary: 'Cancels a job. The handler of one that runs is told to end; it is then still in-progress.',
+    permission: 'job:cancel',
+    params: job,
+    body: { reason },
+    answers: 'JobChanged',
+    target: ({ params }) => `job ${params.id}`,
+    run: async ({ params, body, services: { queues } }) => {
+      const status = await queues.writes.cancel(params.id, body.reason === undefined ? {} : { reason: body.reason });
+      return { id: params.id, status };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/bulk',
+    id: 'startBulk',
+    tag: 'jobs',
+    summary: 'Retries or cancels every job that a search finds, in the background of this process; at most 10,000.',
+    permission: 'job:bulk',
+    body: {
+      action: choice(['retry', 'cancel']),
+      query: text({ about: 'a search; status:error for all in error' }),
+      queue: maybe(text({ max: 100 })),
+      reason,
+      limit: integer({ min: 1, max: 10_000, default: 10_000 }),
+    },
+    status: 202,
+    answers: 'Bulk',
+    target: ({ body }) => `${body.action} of jobs that fit ${JSON.stringify(body.query)}`,
+    run: ({ body, who, services: { bulk, live } }) => {
+      const { action, query, queue, reason: why, limit } = body;
+      return bulk.start({ action, query, queue, reason: why, limit }, who.name, () => live.expire());
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/bulk',
+    id: 'listBulk',
+    tag: 'jobs',
+    summary: 'The bulk actions of this process, newest first.',
+    permission: 'view',
+    answers: 'BulkList',
+    run: ({ services: { bulk } }) => ({ items: bulk.list() }),
+  }),
+  route({
+    method: 'GET',
+    path: '/bulk/{id}',
+    id: 'getBulk',
+    tag: 'jobs',
+    summary: 'How far a bulk action is, and what became of each job so far.',
+    permission: 'view',
+    params: { id: text({ max: 40 }) },
+    query: { results: flag('also what became of each job') },
+    answers: 'BulkDetail',
+    run: ({ params, query, services: { bulk } }) => {
+      const { record, results } = bulk.get(params.id);
+      return { ...record, results: query.results ? results : results.slice(-100) };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/bulk/{id}/stop',
+    id: 'stopBulk',
+    tag: 'jobs',
+    summary: 'Ends a bulk action; what it has done stays done.',
+    permission: 'job:bulk',
+    params: { id: text({ max: 40 }) },
+    answers: 'Bulk',
+    target: ({ params }) => `bulk action ${params.id}`,
+    run: ({ params, services: { bulk } }) => bulk.stop(params.id),
+  }),
+];
+
+/** In lists, without what may be long and is nobody's business. */
+function summary(record: JobRecord): Omit<JobRecord, 'payload' | 'result'> {
+  const { payload: _payload, result: _result, ...rest } = record;
+  return { ...rest, progress: null };
+}
+
+async function readPart(
+  { params, who, services }: Call<typeof job>,
+  part: 'payload' | 'result' | 'progress',
+): Promise<Response> {
+  requirePayload(who);
+  const { store, redaction, queues } = services;
+  const row = await store.payload(params.id);
+  let json = row?.[part] ?? 'null';
+  if (redaction.isNeeded) {
+    const record = await queues.reads.get(params.id);
+    json = JSON.stringify(redaction.show(record[part], who, record) ?? null);
+  }
+  return new Response(json, { headers: { 'content-type': 'application/json; charset=utf-8' } });
+}
+
+function unlessMissing(error: unknown): undefined {
+  if (error instanceof NotFound) return undefined;
+  throw error;
+}

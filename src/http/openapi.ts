@@ -1,0 +1,72 @@
+import { type Fields, type JsonSchema, schemaOf } from './field.ts';
+import type { AnyRoute } from './route.ts';
+import { ref, SCHEMAS } from './schemas.ts';
+import { packageVersion } from './version.ts';
+
+/** The document of OpenAPI 3.1 that tells of these routes. Made from what the server itself goes by. */
+export function describeApi(routes: readonly AnyRoute[], basePath: string): Record<string, unknown> {
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const route of routes) {
+    paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operation(route) };
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Pawl',
+      version: packageVersion(),
+      description:
+        'Queues, locks and actors. Lists come in pages: pass `after` on. Counts stop at 10,000, which means that many or more. Ids and tokens are strings of digits. Every error has one shape, with a stable code.',
+    },
+    servers: [{ url: `${basePath}/api/v1` }],
+    security: [{ bearer: [] }, { session: [] }],
+    paths,
+    components: {
+      schemas: SCHEMAS,
+      securitySchemes: {
+        bearer: { type: 'http', scheme: 'bearer' },
+        session: { type: 'apiKey', in: 'cookie', name: 'pawl_session' },
+      },
+      responses: {
+        Error: { description: 'Refused, or failed', content: { 'application/json': { schema: ref('Error') } } },
+      },
+    },
+  };
+}
+
+function operation(route: AnyRoute): Record<string, unknown> {
+  const { id, tag, summary, permission, params = {}, query = {}, body, answers, status = 200 } = route;
+  const parameters = [...parametersOf(params, 'path'), ...parametersOf(query, 'query')];
+  const schema = answerOf(answers);
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    ...(permission === undefined ? { security: [] } : { 'x-permission': permission }),
+    ...(parameters.length > 0 ? { parameters } : {}),
+    ...(body === undefined
+      ? {}
+      : {
+          requestBody: {
+            required: Object.values(body).some(({ isRequired }) => isRequired),
+            content: { 'application/json': { schema: schemaOf(body) } },
+          },
+        }),
+    responses: {
+      [status]: { description: 'Done', content: { 'application/json': { schema } } },
+      default: { $ref: '#/components/responses/Error' },
+    },
+  };
+}
+
+function parametersOf(fields: Fields, place: 'path' | 'query'): object[] {
+  return Object.entries(fields).map(([name, { schema, isRequired }]) => ({
+    name,
+    in: place,
+    required: place === 'path' || isRequired,
+    schema,
+  }));
+}
+
+export function answerOf(answers: string | JsonSchema): JsonSchema {
+  return typeof answers === 'string' ? ref(answers) : answers;
+}

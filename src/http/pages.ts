@@ -1,0 +1,82 @@
+import { NotFound } from '../base/errors.ts';
+import { pageOf, readIdCursor, writeCursor } from './cursor.ts';
+import { choice, id, integer, maybe, text } from './field.ts';
+import { AFTER, type AnyRoute, route } from './route.ts';
+
+const page = { id: id('the id of a page') };
+
+/** Pages: what a person has to look at. */
+export const pageRoutes: readonly AnyRoute[] = [
+  route({
+    method: 'GET',
+    path: '/pages',
+    id: 'listPages',
+    tag: 'pages',
+    summary: 'Pages, newest first; those that are not resolved unless told otherwise.',
+    permission: 'view',
+    query: {
+      status: maybe(choice(['open', 'acked', 'resolved', 'all'])),
+      severity: maybe(choice(['info', 'warning', 'error', 'critical'])),
+      limit: integer({ min: 1, max: 200, default: 50 }),
+      after: maybe(text({ about: AFTER })),
+    },
+    answers: 'PagePage',
+    isShared: true,
+    run: async ({ query: { status, severity, limit, after }, services: { store } }) => {
+      const rows = await store.pages(readIdCursor(after), status, severity, limit + 1);
+      return pageOf(rows, limit, (row) => writeCursor(row.id));
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/pages/{id}',
+    id: 'getPage',
+    tag: 'pages',
+    summary: 'One page, with its details.',
+    permission: 'view',
+    params: page,
+    answers: 'PageDetail',
+    run: async ({ params, who, services: { actors, redaction } }) => {
+      checkId(params.id);
+      const record = await actors.reads.getPage(params.id);
+      return { ...record, details: redaction.show(record.details, who, { queue: 'page', kind: record.tag }) ?? null };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/pages/{id}/ack',
+    id: 'ackPage',
+    tag: 'pages',
+    summary: 'Says that somebody is looking at it.',
+    permission: 'page:ack',
+    params: page,
+    answers: 'Done',
+    target: ({ params }) => `page ${params.id}`,
+    run: async ({ params, who, services: { actors } }) => {
+      checkId(params.id);
+      const wasOpen = await actors.writes.ackPage(params.id, who.name);
+      return { done: wasOpen ? `page ${params.id} is acknowledged` : `page ${params.id} was resolved already` };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/pages/{id}/resolve',
+    id: 'resolvePage',
+    tag: 'pages',
+    summary: 'Resolves it by hand; it opens again when it is asked for again.',
+    permission: 'page:resolve',
+    params: page,
+    answers: 'Done',
+    target: ({ params }) => `page ${params.id}`,
+    run: async ({ params, services: { actors } }) => {
+      checkId(params.id);
+      const wasOpen = await actors.writes.resolvePage({ id: params.id });
+      return { done: wasOpen ? `page ${params.id} is resolved` : `page ${params.id} was resolved already` };
+    },
+  }),
+];
+
+/** Pages have ids that a number holds. @throws NotFound */
+function checkId(value: string): void {
+  if (!/^\d{1,15}$/.test(value)) throw new NotFound(`there is no page ${value}`);
+}

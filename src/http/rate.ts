@@ -1,0 +1,41 @@
+import { HttpRefusal } from './failure.ts';
+
+/** How many requests somebody may make at once, and how many come back each second. */
+export interface Rate {
+  readonly burst: number;
+  readonly perSecond: number;
+}
+
+interface Bucket {
+  left: number;
+  at: number;
+}
+
+/** As many callers are remembered. The longest silent are forgotten first: their buckets are full again by then. */
+const MOST = 10_000;
+
+/** A bucket for each caller, in this process. */
+export class RateLimiter {
+  readonly #buckets = new Map<string, Bucket>();
+  readonly #rate: Rate;
+
+  constructor(rate: Rate) {
+    this.#rate = rate;
+  }
+
+  /** @throws HttpRefusal  rate_limited, with when to come again */
+  take(who: string): void {
+    const { burst, perSecond } = this.#rate;
+    const now = performance.now();
+    const old = this.#buckets.get(who) ?? { left: burst, at: now };
+    const left = Math.min(burst, old.left + ((now - old.at) / 1000) * perSecond) - 1;
+    this.#buckets.delete(who);
+    this.#buckets.set(who, { left: Math.max(left, 0), at: now });
+    if (this.#buckets.size > MOST) this.#buckets.delete(this.#buckets.keys().next().value ?? '');
+    if (left >= 0) return;
+    const waitS = Math.max(1, Math.ceil(-left / perSecond));
+    throw new HttpRefusal('rate_limited', `too many requests; try again in ${waitS} s`, {
+      'retry-after': String(waitS),
+    });
+  }
+}

@@ -1,0 +1,57 @@
+import type { Fields, JsonSchema, Values } from './field.ts';
+import type { Permission, Principal } from './permission.ts';
+import type { Services } from './services.ts';
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
+
+/** One request, checked: what a route works with. */
+export interface Call<P extends Fields = Fields, Q extends Fields = Fields, B extends Fields = Fields> {
+  readonly params: Values<P>;
+  readonly query: Values<Q>;
+  readonly body: Values<B>;
+  /** The body as it came, for what must be kept to the letter. */
+  readonly text: string;
+  readonly who: Principal;
+  readonly request: Request;
+  readonly services: Services;
+}
+
+/** What one path and method do: the handler, the OpenAPI document and the audit are all made from this. */
+export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B extends Fields = Fields> {
+  readonly method: Method;
+  /** Under /api/v1, with parameters in braces. */
+  readonly path: string;
+  /** Names it in the document, and its client in generated code. */
+  readonly id: string;
+  readonly tag: string;
+  readonly summary: string;
+  /** Undefined: open to anybody, and neither limited nor audited. */
+  readonly permission: Permission | undefined;
+  readonly params?: P;
+  readonly query?: Q;
+  readonly body?: B;
+  /** What comes back, as a JSON Schema or the name of one in schemas.ts. */
+  readonly answers: string | JsonSchema;
+  /** 200 unless it says else. */
+  readonly status?: number;
+  /** What it was done to, for the audit; what changes something has it. */
+  readonly target?: (call: { readonly params: Values<P>; readonly body: Values<B> }) => string;
+  /** Asked by many at the same moment, the database is asked once. Only for what is the same for all who may see it. */
+  readonly isShared?: boolean;
+  readonly run: (call: Call<P, Q, B>) => unknown;
+}
+
+/** Any route, once its own types have been used to check what it does. */
+export type AnyRoute = Route;
+
+/** Declares a route, with its types. */
+export function route<
+  P extends Fields = Record<never, never>,
+  Q extends Fields = Record<never, never>,
+  B extends Fields = Record<never, never>,
+>(declared: Route<P, Q, B>): AnyRoute {
+  return declared as unknown as AnyRoute;
+}
+
+/** What is said about the parameter `after` of every list. */
+export const AFTER = 'where the page before ended: its "after"';

@@ -1,0 +1,455 @@
+import { ERROR_SCHEMA } from './failure.ts';
+import type { JsonSchema } from './field.ts';
+
+const text: JsonSchema = { type: 'string' };
+const whole: JsonSchema = { type: 'integer' };
+const number: JsonSchema = { type: 'number' };
+const yes: JsonSchema = { type: 'boolean' };
+const time: JsonSchema = { type: 'string', format: 'date-time' };
+const any: JsonSchema = true;
+/** Beyond what a JavaScript number holds, so it is a string. */
+const digits: JsonSchema = { type: 'string', pattern: '^-?\\d+$' };
+
+const orNull = (schema: JsonSchema): JsonSchema => ({ anyOf: [schema, { type: 'null' }] });
+const list = (items: JsonSchema): JsonSchema => ({ type: 'array', items });
+const one = (...values: string[]): JsonSchema => ({ type: 'string', enum: values });
+const map = (values: JsonSchema): JsonSchema => ({ type: 'object', additionalProperties: values });
+export const ref = (name: string): JsonSchema => ({ $ref: `#/components/schemas/${name}` });
+
+/** An object with these properties, all of them there unless they end in "?", and no others. */
+function object(properties: Readonly<Record<string, JsonSchema>>): JsonSchema {
+  const all = Object.entries(properties);
+  return {
+    type: 'object',
+    properties: Object.fromEntries(all.map(([name, schema]) => [name.replace(/\?$/, ''), schema])),
+    required: all.map(([name]) => name).filter((name) => !name.endsWith('?')),
+    additionalProperties: false,
+  };
+}
+
+/** A page of a list: pass `after` on to get the next one; null when this is the last. */
+function page(items: JsonSchema): JsonSchema {
+  return object({ items: list(items), after: orNull(text) });
+}
+
+const jobStatus = one('new', 'in-progress', 'complete', 'error', 'cancelled');
+const lockMode = one('exclusive', 'shared', 'permit');
+const actorStatus = one('running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final');
+
+const job = {
+  id: digits,
+  queue: text,
+  kind: text,
+  key: orNull(text),
+  status: jobStatus,
+  priority: whole,
+  attempt: whole,
+  enqueuedAt: time,
+  runAt: orNull(time),
+  claimedAt: orNull(time),
+  settledAt: orNull(time),
+  processId: orNull(text),
+  error: orNull(text),
+  progress: any,
+};
+
+const stats = object({
+  new: whole,
+  'in-progress': whole,
+  error: whole,
+  cancelled: whole,
+  ready: whole,
+  delayed: whole,
+  parked: whole,
+  inProgress: whole,
+  completePerMinute: whole,
+  oldestReadyMs: orNull(whole),
+  paused: yes,
+  pausedAt: orNull(time),
+  workers: whole,
+  slots: whole,
+});
+
+const holder = { name: text, mode: lockMode, 'permits?': orNull(whole), host: text, pid: whole, since: time };
+
+const actor = {
+  id: digits,
+  type: text,
+  state: text,
+  status: actorStatus,
+  key: orNull(text),
+  parent: orNull(digits),
+  attempt: whole,
+  error: orNull(text),
+  enteredAt: time,
+  wakeAt: orNull(time),
+  createdAt: time,
+};
+
+const machine = object({
+  initial: text,
+  always: map(text),
+  states: map(
+    object({ to: list(text), 'everyMs?': number, 'timeoutMs?': number, 'deadlineMs?': number, 'hold?': text }),
+  ),
+});
+
+const bulk = {
+  id: text,
+  who: text,
+  action: one('retry', 'cancel'),
+  'queue?': text,
+  query: text,
+  'reason?': text,
+  limit: whole,
+  status: one('running', 'done', 'stopped', 'failed'),
+  startedAt: time,
+  endedAt: orNull(time),
+  found: whole,
+  done: whole,
+  refused: whole,
+  error: orNull(text),
+};
+
+const pageOfActors = {
+  id: digits,
+  tag: text,
+  severity: one('info', 'warning', 'error', 'critical'),
+  status: one('open', 'acked', 'resolved'),
+  summary: text,
+  actor: orNull(digits),
+  root: orNull(text),
+  suppressed: yes,
+  count: whole,
+  openedAt: time,
+  seenAt: time,
+  ackedAt: orNull(time),
+  ackedBy: orNull(text),
+  resolvedAt: orNull(time),
+};
+
+/** What the routes answer, by name. */
+export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
+  Error: ERROR_SCHEMA,
+  Me: object({
+    name: text,
+    role: orNull(text),
+    permissions: list(text),
+    by: text,
+    readOnly: yes,
+    title: orNull(text),
+    version: text,
+    parts: map(yes),
+  }),
+  Done: object({ done: text }),
+  Queue: object({
+    name: text,
+    shards: whole,
+    keyed: yes,
+    attempts: whole,
+    historyMs: orNull(number),
+    pausedAt: orNull(time),
+    createdAt: time,
+    kinds: list(text),
+    workers: whole,
+    stats,
+  }),
+  QueueList: object({ items: list(ref('Queue')) }),
+  Diagnosis: object({
+    queue: text,
+    isMoving: yes,
+    findings: list(object({ code: text, text, level: one('ok', 'warning', 'error'), 'advice?': text })),
+  }),
+  Job: object(job),
+  JobPage: page(ref('Job')),
+  JobDetail: object({
+    ...job,
+    'payload?': any,
+    'result?': any,
+    payloadHidden: yes,
+    explanation: ref('JobExplanation'),
+    history: list(ref('JobTransition')),
+    unit: list(digits),
+  }),
+  JobExplanation: object({
+    status: jobStatus,
+    reasons: list(
+      object({
+        code: text,
+        text,
+        'job?': digits,
+        'kind?': text,
+        'until?': time,
+        'since?': time,
+        'worker?': text,
+        'ahead?': whole,
+      }),
+    ),
+  }),
+  JobTransition: object({
+    at: time,
+    from: orNull(jobStatus),
+    to: jobStatus,
+    attempt: whole,
+    processId: orNull(text),
+    worker: orNull(text),
+    reason: text,
+    error: orNull(text),
+  }),
+  JobSiblings: object({
+    items: list(
+      object({
+        id: digits,
+        kind: text,
+        status: jobStatus,
+        processId: orNull(text),
+        enqueuedAt: time,
+        settledAt: orNull(time),
+      }),
+    ),
+  }),
+  Json: any,
+  Enqueued: object({ id: digits, status: jobStatus, duplicate: yes }),
+  JobChanged: object({ id: digits, status: jobStatus }),
+  Bulk: object(bulk),
+  BulkList: object({ items: list(ref('Bulk')) }),
+  BulkDetail: object({
+    ...bulk,
+    results: list(object({ job: digits, outcome: one('done', 'refused'), detail: text })),
+  }),
+  Schedule: object({
+    queue: text,
+    name: text,
+    cron: text,
+    timezone: text,
+    kind: text,
+    key: orNull(text),
+    priority: whole,
+    missed: one('skip', 'one', 'all'),
+    nextAt: orNull(time),
+    lastAt: orNull(time),
+    next: list(time),
+  }),
+  ScheduleList: object({ items: list(ref('Schedule')) }),
+  Lock: object({
+    namespace: text,
+    name: text,
+    holders: whole,
+    waiters: whole,
+    mode: orNull(lockMode),
+    permits: orNull(whole),
+    token: orNull(digits),
+    host: orNull(text),
+    pid: orNull(whole),
+    since: orNull(time),
+    expiresAt: orNull(time),
+    waitingSince: orNull(time),
+  }),
+  LockPage: page(ref('Lock')),
+  LockDetail: object({
+    namespace: text,
+    name: text,
+    holders: list(
+      object({ ...holder, token: digits, 'expiresAt?': time, 'leaseLeftMs?': number, 'lastHeartbeatAt?': time }),
+    ),
+    waiters: list(object({ ...holder, ticket: digits, waitedMs: number })),
+    guardedBy: list(whole),
+    blocking: list(text),
+    cycles: list(list(text)),
+    backends: list(ref('Backend')),
+  }),
+  Backend: object({ pid: whole, applicationName: text, query: text, blockedBy: list(whole) }),
+  LockGraph: object({
+    waits: list(
+      object({
+        namespace: text,
+        name: text,
+        ticket: digits,
+        host: text,
+        pid: whole,
+        since: time,
+        holders: list(object({ token: digits, host: text, pid: whole })),
+        keeps: list(text),
+      }),
+    ),
+    backends: list(ref('Backend')),
+    cycles: list(list(text)),
+  }),
+  HotLocks: object({
+    items: list(object({ namespace: text, name: text, holds: whole, meanMs: number, maxMs: number, lost: whole })),
+  }),
+  LockPast: object({
+    namespace: text,
+    name: text,
+    token: digits,
+    mode: lockMode,
+    permits: orNull(whole),
+    host: text,
+    pid: whole,
+    grantedAt: time,
+    endedAt: time,
+    outcome: one('released', 'broken', 'expired'),
+    reason: orNull(text),
+  }),
+  LockPastPage: page(ref('LockPast')),
+  LockBroken: object({ broken: list(object({ token: digits, host: text, pid: whole, since: time })) }),
+  ActorType: object({
+    name: text,
+    machine,
+    semaphores: list(text),
+    paused: yes,
+    pausedStates: list(text),
+    counts: map(whole),
+    workers: whole,
+  }),
+  ActorTypeList: object({ items: list(ref('ActorType')) }),
+  Actor: object(actor),
+  ActorPage: page(ref('Actor')),
+  ActorDetail: object({
+    ...actor,
+    visit: whole,
+    epoch: whole,
+    'fields?': any,
+    'result?': any,
+    payloadHidden: yes,
+    version: whole,
+    openChildren: whole,
+    semaphores: map(whole),
+    messages: whole,
+    deadlineAt: orNull(time),
+    finishedAt: orNull(time),
+    pausedAt: orNull(time),
+    typePausedAt: orNull(time),
+    statePausedAt: orNull(time),
+    held: orNull(text),
+    dueInMs: orNull(number),
+    worker: orNull(object({ id: digits, process: text, claimedAt: time, expiresAt: time, lost: yes })),
+    workers: whole,
+    ahead: orNull(whole),
+    machine,
+    explanation: object({
+      id: digits,
+      type: text,
+      state: text,
+      status: actorStatus,
+      reasons: list(text),
+      advice: list(text),
+    }),
+    history: list(
+      object({ at: time, from: orNull(text), to: text, reason: text, attempt: whole, error: orNull(text) }),
+    ),
+  }),
+  Raised: object({ raised: yes }),
+  PageOfActor: object(pageOfActors),
+  PageDetail: object({ ...pageOfActors, details: any }),
+  PagePage: page(ref('PageOfActor')),
+  HistoryEvent: object({
+    at: text,
+    part: one('job', 'lock', 'actor', 'page', 'audit'),
+    event: text,
+    subject: text,
+    id: text,
+    detail: orNull(text),
+    process: orNull(text),
+  }),
+  HistoryPage: page(ref('HistoryEvent')),
+  Workers: object({
+    queues: list(
+      object({
+        id: digits,
+        queue: text,
+        host: text,
+        pid: whole,
+        hold: one('lease', 'transaction'),
+        concurrency: whole,
+        inProgress: whole,
+        startedAt: time,
+        beatAt: time,
+        isLive: yes,
+      }),
+    ),
+    actors: list(
+      object({
+        id: digits,
+        host: text,
+        pid: whole,
+        concurrency: whole,
+        startedAt: time,
+        beatAt: time,
+        isLive: yes,
+        types: list(text),
+      }),
+    ),
+  }),
+  Live: object({
+    at: text,
+    queues: list(object({ name: text, stats: map(any) })),
+    locks: object({ held: whole, waiting: whole }),
+    actors: list(object({ type: text, paused: yes, states: map(whole), workers: whole })),
+    pages: object({ open: whole, acked: whole, worst: orNull(text) }),
+    oldestTransactionMs: orNull(number),
+    connections: whole,
+    maxConnections: whole,
+    wraparound: whole,
+  }),
+  Series: object({
+    stepMs: whole,
+    points: list(
+      object({
+        at: number,
+        complete: number,
+        errors: number,
+        retries: number,
+        runP50Ms: orNull(number),
+        runP95Ms: orNull(number),
+        waitP50Ms: orNull(number),
+        waitP95Ms: orNull(number),
+      }),
+    ),
+  }),
+  Attention: object({
+    items: list(object({ level: one('warning', 'error'), text, 'advice?': text, look: text })),
+  }),
+  Admin: object({
+    server: object({
+      version: text,
+      database: text,
+      user: text,
+      roundTripMs: number,
+      clockAheadMs: number,
+      hasPooler: yes,
+      isReadOnly: yes,
+      connections: whole,
+      maxConnections: whole,
+      oldestTransaction: orNull(object({ pid: whole, application: text, ageMs: number })),
+    }),
+    migrations: object({
+      state: one('current', 'behind', 'newer', 'changed'),
+      problem: orNull(text),
+      applied: list(object({ line: text, number: whole, name: text, appliedAt: time })),
+      pending: list(object({ line: text, number: whole, name: text })),
+    }),
+    tables: list(object({ name: text, bytes: number, rows: number, deadRows: number, vacuumedAt: orNull(time) })),
+    process: object({ pid: whole, node: text, version: text, startedAt: time, watchers: whole, rssBytes: number }),
+    settings: map(any),
+  }),
+  Audit: object({
+    id: digits,
+    at: time,
+    endedAt: orNull(time),
+    who: text,
+    remote: orNull(text),
+    userAgent: orNull(text),
+    action: text,
+    target: text,
+    details: any,
+    status: orNull(whole),
+    outcome: one('unknown', 'done', 'refused'),
+    error: orNull(text),
+  }),
+  AuditPage: page(ref('Audit')),
+  DevControls: object({
+    items: list(object({ id: text, title: text, about: text, look: text, isOn: yes })),
+  }),
+  Health: object({ status: text, 'checks?': map(text) }),
+};

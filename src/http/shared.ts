@@ -1,0 +1,32 @@
+/** For as long answers are passed on: a wall of dashboards asks as often as one. */
+const FRESH_MS = 1000;
+const MOST = 200;
+
+interface Kept {
+  readonly answer: Promise<unknown>;
+  readonly until: number;
+}
+
+/** Answers of a moment ago, for whoever asks the same. A change through this API makes all of them old. */
+export class SharedAnswers {
+  readonly #kept = new Map<string, Kept>();
+
+  get(key: string, ask: () => Promise<unknown>): Promise<unknown> {
+    const old = this.#kept.get(key);
+    if (old !== undefined && old.until > performance.now()) return old.answer;
+    const answer = ask();
+    const kept = { answer, until: performance.now() + FRESH_MS };
+    this.#kept.delete(key);
+    this.#kept.set(key, kept);
+    if (this.#kept.size > MOST) this.#kept.delete(this.#kept.keys().next().value ?? '');
+    // A failure is the next caller's to find out for himself.
+    answer.catch(() => {
+      if (this.#kept.get(key) === kept) this.#kept.delete(key);
+    });
+    return answer;
+  }
+
+  clear(): void {
+    this.#kept.clear();
+  }
+}

@@ -1,0 +1,324 @@
+import { SignJWT } from 'jose';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { ROUTES } from '../../src/http/app.ts';
+import { createHttp, hashPassword, PERMISSIONS, type Permission } from '../../src/http/index.ts';
+import { changes } from '../../src/http/permission.ts';
+import { type Answer, type Asked, type House, makeHouse, type Visitor } from './house.ts';
+
+let house: House;
+beforeAll(async () => {
+  house = await makeHouse();
+});
+
+const TOKEN = {
+  viewer: 'viewer-token-0123456789',
+  operator: 'operator-token-012345',
+  admin: 'admin-token-0123456789',
+} as const;
+const bearer = (token: string): Record<string, string> => ({ authorization: `Bearer ${token}` });
+const guarded = (): Visitor =>
+  house.open({
+    auth: { tokens: Object.entries(TOKEN).map(([role, token]) => ({ name: role, token, role: role as 'viewer' })) },
+  });
+
+/** A request for each route; what it names need not exist, since who may not act is told so before anything is looked up. */
+function pathOf(path: string): string {
+  return `/api/v1${path.replaceAll(/\{(id)\}/g, '1').replaceAll(/\{\w+\}/g, 'x')}`;
+}
+
+describe('without auth', () => {
+  test('this machine alone gets in, by its own name and without a proxy', async () => {
+    const visitor = house.open();
+    const me = (asked: Asked, host = 'localhost'): Promise<Answer> => visitor.ask(`http://${host}/api/v1/me`, asked);
+    expect((await me({})).body).toMatchObject({ name: 'this machine', role: 'admin', by: 'loopback' });
+    expect((await me({ from: '::1' }, '[::1]')).status).toBe(200);
+    expect((await me({ from: '::ffff:127.0.0.1' }, '127.0.0.1:8080')).status).toBe(200);
+    const outside: Asked[] = [
+      { from: '10.0.0.7' },
+      { from: null },
+      { headers: { 'x-forwarded-for': '127.0.0.1' } },
+      { headers: { forwarded: 'for=127.0.0.1' } },
+    ];
+    for (const asked of outside) expect([asked, (await me(asked)).status]).toEqual([asked, 401]);
+    // A name that leads here, made up by a page elsewhere.
+    expect((await me({}, 'rebound.example.org')).status).toBe(401);
+    expect((await me({}, 'localhost.example.org')).status).toBe(401);
+    for (const path of [
+      '/metrics',
+      '/api/v1/openapi.json',
+      '/api/v1/events',
+      ...ROUTES.map(({ path: of }) => pathOf(of)),
+    ]) {
+      const { status, body } = await visitor.ask(path, { from: '10.0.0.7' });
+      if (status !== 405) expect([path, status, body.error?.code]).toEqual([path, 401, 'unauthorized']);
+    }
+  });
+
+  test('with a way in, this machine needs it, too', async () => {
+    const visitor = guarded();
+    expect((await visitor.ask('/api/v1/me')).status).toBe(401);
+    expect((await visitor.ask('/api/v1/me', { headers: bearer('not-this-one-012345') })).status).toBe(401);
+    const half = house.open({ auth: { tokens: [{ name: 'ci', token: TOKEN.admin }], loopback: 'viewer' } });
+    expect((await half.ask('/api/v1/me')).body).toMatchObject({ role: 'viewer' });
+  });
+});
+
+describe('permissions are the server’s to enforce', () => {
+  test('each route wants its own, whoever calls it, and refuses everybody else', async () => {
+    for (const route of ROUTES) {
+      const all: Permission[] = PERMISSIONS.filter((one) => one !== route.permission);
+      const visitor = house.open({ auth: { tokens: [{ name: 'almost', token: TOKEN.admin, permissions: all }] } });
+      const { status, body } = await visitor.ask(pathOf(route.path), {
+        method: route.method,
+        headers: bearer(TOKEN.admin),
+        ...(route.method === 'GET' ? {} : { body: {} }),
+      });
+      const what = `${route.method} ${route.path}`;
+      expect([what, status, body.error?.code]).toEqual([what, 403, 'forbidden']);
+      expect(body.error?.message).toContain(route.permission);
+      await visitor.handler.stop();
+    }
+  });
+
+  test('a viewer cannot act by calling the API directly, and the attempt is in the audit', async () => {
+    const visitor = guarded();
+    const acting = ROUTES.filter(({ permission }) => permission !== undefined && changes(permission));
+    expect(acting.length).toBeGreaterThan(15);
+    for (const { method, path } of acting) {
+      const { status } = await visitor.ask(pathOf(path), { method, headers: bearer(TOKEN.viewer), body: {} });
+      expect([method, path, status]).toEqual([method, path, 403]);
+    }
+    const { body } = await visitor.ask('/api/v1/audit?limit=200', { headers: bearer(TOKEN.admin) });
+    const mine = (body.items ?? []).filter(({ who }) => who === 'viewer (token)');
+    expect(mine).toHaveLength(acting.length);
+    expect(new Set(mine.map(({ outcome }) => outcome))).toEqual(new Set(['refused']));
+  });
+
+  test('whatever changes something is audited, and only that has a target', () => {
+    for (const { permission, target, method } of ROUTES) {
+      expect([permission, target !== undefined]).toEqual([permission, permission !== undefined && changes(permission)]);
+      expect([permission, method === 'GET']).toEqual([permission, target === undefined]);
+    }
+  });
+
+  test('in read-only mode an administrator changes nothing, either', async () => {
+    const visitor = house.open({ readOnly: true });
+    const { status, body } = await visitor.ask('/api/v1/queues/mail/pause', { method: 'POST', body: {} });
+    expect([status, body.error?.code]).toEqual([403, 'read_only']);
+    expect((await visitor.ask('/api/v1/queues')).status).toBe(200);
+    expect((await visitor.ask('/api/v1/me')).body).toMatchObject({
+      readOnly: true,
+      permissions: expect.not.arrayContaining(['queue:pause']),
+    });
+  });
+
+  test('an action says who, what, when, from where, and how it ended', async () => {
+    const visitor = guarded();
+    const asked = { method: 'POST', headers: { ...bearer(TOKEN.operator), 'user-agent': 'a test' }, from: '10.1.2.3' };
+    await visitor.ask('/api/v1/queues/mail/pause', { ...asked, body: {} });
+    await visitor.ask('/api/v1/queues/mail/resume', { ...asked, body: {} });
+    await visitor.ask(`/api/v1/jobs/${house.ids.complete}/cancel`, { ...asked, body: { reason: 'too late' } });
+    const { body } = await visitor.ask('/api/v1/audit?limit=3', { headers: bearer(TOKEN.admin) });
+    const common = { who: 'operator (token)', remote: '10.1.2.3', userAgent: 'a test', endedAt: expect.any(String) };
+    expect(body.items).toMatchObject([
+      {
+        ...common,
+        action: 'job:cancel',
+        target: `job ${house.ids.complete}`,
+        details: { reason: 'too late' },
+        outcome: 'refused',
+        status: 409,
+        error: expect.stringContaining('conflict'),
+      },
+      { ...common, action: 'queue:pause', target: 'queue mail', outcome: 'done' },
+      { ...common, action: 'queue:pause', target: 'queue mail', outcome: 'done' },
+    ]);
+  });
+
+  test('no action is done that cannot be written down', async () => {
+    const visitor = house.open();
+    const { statement } = await import('../../src/engine/postgres/index.ts');
+    await house.engine.query(statement('test.rename', 'alter table pawl.http_audit rename to http_audit_gone'));
+    const { status } = await visitor.ask('/api/v1/queues/mail/pause', { method: 'POST', body: {} });
+    await house.engine.query(statement('test.rename_back', 'alter table pawl.http_audit_gone rename to http_audit'));
+    expect(status).toBe(503);
+    expect((await visitor.ask('/api/v1/queues/mail')).body).toMatchObject({ pausedAt: null });
+  });
+});
+
+describe('payloads', () => {
+  test('are shown without what is secret, everywhere', async () => {
+    const visitor = house.open({ redact: { keys: ['Secret'] } });
+    const paths = [`/api/v1/jobs/${house.ids.complete}`, `/api/v1/jobs/${house.ids.complete}/payload`];
+    for (const path of paths) {
+      const { text } = await visitor.ask(path);
+      expect(text).toContain('[redacted]');
+      expect(text).not.toContain('s3');
+    }
+    const own = house.open({ redact: { payload: (_payload, { queue }) => `of ${queue}` } });
+    expect((await own.ask(`/api/v1/jobs/${house.ids.complete}`)).body).toMatchObject({ payload: 'of mail' });
+  });
+
+  test('are shown to nobody who lacks the permission, and never in lists', async () => {
+    const visitor = house.open({ auth: { tokens: [{ name: 'outside', token: TOKEN.viewer, permissions: ['view'] }] } });
+    const asked = { headers: bearer(TOKEN.viewer) };
+    const { body } = await visitor.ask(`/api/v1/jobs/${house.ids.complete}`, asked);
+    expect(body).toMatchObject({ payloadHidden: true });
+    expect(body).not.toHaveProperty('payload');
+    expect((await visitor.ask(`/api/v1/jobs/${house.ids.complete}/payload`, asked)).status).toBe(403);
+    expect((await house.open().ask('/api/v1/jobs')).text).not.toContain('ada@');
+    expect((await house.open().ask('/api/v1/jobs')).body.items?.[0]).not.toHaveProperty('payload');
+  });
+});
+
+describe('other sites', () => {
+  test('cannot make a browser act here', async () => {
+    const visitor = house.open();
+    const from = (headers: Record<string, string>): Promise<Answer> =>
+      visitor.ask('/api/v1/queues/mail/resume', { method: 'POST', body: {}, headers });
+    for (const headers of [
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      { 'sec-fetch-site': 'none', origin: 'https://evil.example' },
+      { origin: 'https://evil.example' },
+      { origin: 'null' },
+    ]) {
+      expect([headers, (await from(headers)).body.error?.code]).toEqual([headers, 'cross_site']);
+    }
+    for (const headers of [{}, { 'sec-fetch-site': 'same-origin' }, { origin: 'http://localhost' }]) {
+      expect([headers, (await from(headers)).status]).toEqual([headers, 200]);
+    }
+  });
+
+  test('every answer has a policy that lets nothing in', async () => {
+    for (const path of ['/api/v1/me', '/api/v1/none', '/healthz', '/none.js']) {
+      const { headers } = await house.open().ask(path);
+      expect(headers.get('content-security-policy')).toMatch(
+        /^default-src 'none'; script-src 'self'; style-src 'self';.*frame-ancestors 'none'$/,
+      );
+      expect(headers.get('content-security-policy')).not.toContain('unsafe');
+      expect(headers.get('x-content-type-options')).toBe('nosniff');
+      expect(headers.get('cache-control')).toBe('no-store');
+    }
+  });
+});
+
+describe('people', () => {
+  test('log in with a password that nobody keeps, and out again', async () => {
+    const password = await hashPassword('correct horse battery');
+    const visitor = house.open({ basePath: '/pawl', auth: { users: [{ name: 'ada', password, role: 'operator' }] } });
+    const logIn = (name: string, given: string): Promise<Answer> =>
+      visitor.ask('/pawl/api/v1/login', {
+        method: 'POST',
+        body: { name, password: given },
+        headers: { 'sec-fetch-site': 'same-origin' },
+      });
+    const [unknown, wrong] = [await logIn('eve', 'correct horse battery'), await logIn('ada', 'correct horse')];
+    expect([unknown.status, unknown.body.error?.message]).toEqual([wrong.status, wrong.body.error?.message]);
+    const { status, headers } = await logIn('ada', 'correct horse battery');
+    expect(status).toBe(204);
+    const cookie = headers.get('set-cookie') ?? '';
+    expect(cookie).toMatch(/^pawl_session=[\w.-]+; Path=\/pawl; Max-Age=43200; HttpOnly; SameSite=Strict$/);
+    const value = cookie.split(';')[0] ?? '';
+    expect((await visitor.ask('/pawl/api/v1/me', { headers: { cookie: value } })).body).toMatchObject({
+      name: 'ada',
+      role: 'operator',
+      by: 'session',
+    });
+    // Sent by the browser by itself, so it is worth nothing when nobody says from where.
+    const bare = await visitor.ask('/pawl/api/v1/queues/mail/resume', {
+      method: 'POST',
+      body: {},
+      headers: { cookie: value },
+    });
+    expect(bare.body.error?.code).toBe('cross_site');
+    for (const forged of [
+      value.slice(0, -1),
+      `${value}x`,
+      value.replace(/=[^.]+/, `=${Buffer.from('root').toString('base64url')}`),
+    ]) {
+      expect((await visitor.ask('/pawl/api/v1/me', { headers: { cookie: forged } })).status).toBe(401);
+    }
+    const out = await visitor.ask('/pawl/api/v1/logout', {
+      method: 'POST',
+      headers: { 'sec-fetch-site': 'same-origin' },
+    });
+    expect(out.headers.get('set-cookie')).toContain('Max-Age=0');
+  });
+
+  test('may come with tokens of a provider, if these are for here and not over', async () => {
+    const secret = 'a secret that is thirty-two long!';
+    const visitor = house.open({ auth: { jwt: { secret, issuer: 'https://id.example', audience: 'pawl' } } });
+    const sign = (claims: object, audience = 'pawl', expires = '5m'): Promise<string> =>
+      new SignJWT({ ...claims })
+        .setProtectedHeader({ alg: 'HS256' })
+        .setIssuer('https://id.example')
+        .setAudience(audience)
+        .setSubject('ada')
+        .setExpirationTime(expires)
+        .sign(new TextEncoder().encode(secret));
+    const me = async (token: string): Promise<Answer> =>
+      visitor.ask('/api/v1/me', { headers: bearer(token), from: '10.0.0.1' });
+    expect((await me(await sign({ role: 'operator' }))).body).toMatchObject({
+      name: 'ada',
+      role: 'operator',
+      by: 'jwt',
+    });
+    expect((await me(await sign({ role: 'root' }))).status).toBe(403);
+    expect((await me(await sign({ role: 'admin' }, 'other'))).status).toBe(401);
+    expect((await me(await sign({ role: 'admin' }, 'pawl', '1s ago'))).status).toBe(401);
+    const none = `${Buffer.from('{"alg":"none"}').toString('base64url')}.${Buffer.from('{"role":"admin","aud":"pawl","iss":"https://id.example"}').toString('base64url')}.`;
+    expect((await me(none)).status).toBe(401);
+  });
+
+  test('may be known by a rule of your own, which may also send them elsewhere', async () => {
+    const visitor = house.open({
+      auth: {
+        authorize: (request) => {
+          const user = request.headers.get('x-user');
+          if (user === null) return new Response(null, { status: 302, headers: { location: '/login' } });
+          return user === 'nobody' ? undefined : { name: user, permissions: ['view'] };
+        },
+      },
+    });
+    expect((await visitor.ask('/api/v1/me', { headers: { 'x-user': 'ada' } })).body).toMatchObject({
+      name: 'ada',
+      role: null,
+      permissions: ['view'],
+    });
+    expect((await visitor.ask('/api/v1/me')).status).toBe(302);
+    expect((await visitor.ask('/api/v1/me', { headers: { 'x-user': 'nobody' } })).status).toBe(401);
+  });
+
+  test('are slowed down when they ask, or guess, too often', async () => {
+    const visitor = house.open({ rate: { burst: 5, perSecond: 1 } });
+    const answers = await Promise.all(Array.from({ length: 8 }, () => visitor.ask('/api/v1/me')));
+    expect(answers.map(({ status }) => status).sort((a, b) => a - b)).toEqual([200, 200, 200, 200, 200, 429, 429, 429]);
+    expect(answers.at(-1)?.headers.get('retry-after')).toMatch(/^\d+$/);
+    expect((await visitor.ask('/healthz')).status).toBe(200);
+    const guarded = house.open({ auth: { tokens: [{ name: 'a', token: TOKEN.admin }] } });
+    const guesses = await Promise.all(
+      Array.from({ length: 12 }, () => guarded.ask('/api/v1/login', { method: 'POST', body: {} })),
+    );
+    expect(guesses.filter(({ status }) => status === 429)).toHaveLength(2);
+  });
+});
+
+test.each([
+  [{ readonly: true }, 'did you mean "readOnly"'],
+  [{ basePath: 'pawl' }, 'basePath'],
+  [{ auth: { tokens: [{ name: 'ci', token: 'short' }] } }, 'auth.tokens'],
+  [{ auth: { users: [{ name: 'ada', password: 'plain password' }] } }, 'not the password itself'],
+  [{ auth: { tokens: [{ name: 'ci', token: TOKEN.admin, role: 'root' }] } }, 'role'],
+  [
+    { auth: { tokens: [{ name: 'ci', token: TOKEN.admin, role: 'admin', permissions: ['view'] }] } },
+    'give one of them',
+  ],
+  [{ auth: { tokens: [{ name: 'ci', token: TOKEN.admin, permissions: ['job:eat'] }] } }, 'a permission'],
+  [{ auth: { jwt: { issuer: 'a', audience: 'b' } } }, 'either jwks or secret'],
+  [{ statementTimeout: '1ms' }, 'statementTimeout'],
+])('options that cannot be are refused: %j', (options, message) => {
+  const make = (): unknown => createHttp(house.engine, options as object);
+  expect(make).toThrow(message);
+  expect(make).not.toThrow('plain password');
+});

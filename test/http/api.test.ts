@@ -1,0 +1,207 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { statement } from '../../src/engine/postgres/index.ts';
+import { until } from '../support/eventually.ts';
+import { type Answer, answersOf, type House, makeHouse, type Visitor } from './house.ts';
+
+let house: House;
+let visitor: Visitor;
+let document: Record<string, unknown> & { paths: Record<string, Record<string, { operationId: string }>> };
+
+beforeAll(async () => {
+  house = await makeHouse();
+  visitor = house.open();
+  document = (await visitor.ask('/api/v1/openapi.json')).body as typeof document;
+});
+
+const api = (path: string, asked?: Parameters<Visitor['ask']>[1]): Promise<Answer> =>
+  visitor.ask(`/api/v1${path}`, asked);
+const post = (path: string, body: unknown = {}): Promise<Answer> => api(path, { method: 'POST', body });
+
+describe('every answer is what the OpenAPI document says', () => {
+  /** One request for each operation; what they refuse is another test's. In order: some look at what others did. */
+  const requests = (): Record<string, readonly [path: string, body?: object]> => ({
+    me: ['/me'],
+    listDevControls: ['/dev'],
+    runDevControl: ['/dev/none', {}],
+    live: ['/live'],
+    series: ['/series?queue=mail'],
+    queueSeries: ['/queues/mail/series?points=20'],
+    attention: ['/attention'],
+    listWorkers: ['/workers'],
+    admin: ['/admin'],
+    listQueues: ['/queues'],
+    getQueue: ['/queues/mail'],
+    diagnoseQueue: ['/queues/mail/diagnosis'],
+    pauseQueue: ['/queues/mail/pause', {}],
+    resumeQueue: ['/queues/mail/resume', {}],
+    listJobs: ['/jobs?limit=2'],
+    getJob: [`/jobs/${house.ids.complete}`],
+    getJobPayload: [`/jobs/${house.ids.complete}/payload`],
+    getJobResult: [`/jobs/${house.ids.complete}/result`],
+    getJobProgress: [`/jobs/${house.ids.complete}/progress`],
+    listJobSiblings: [`/jobs/${house.ids.complete}/siblings`],
+    enqueueJob: ['/queues/mail/jobs', { kind: 'send', payload: { to: 'eve' }, key: 'eve', priority: 3 }],
+    retryJob: [`/jobs/${house.ids.failed}/retry`, {}],
+    cancelJob: [`/jobs/${house.ids.waiting}/cancel`, { reason: 'sent twice' }],
+    startBulk: ['/bulk', { action: 'cancel', query: 'status:new', queue: 'later' }],
+    listBulk: ['/bulk'],
+    getBulk: ['/bulk/none'],
+    stopBulk: ['/bulk/none/stop', {}],
+    listLocks: ['/locks?contended=true'],
+    lockGraph: ['/locks/graph'],
+    hottestLocks: ['/locks/hottest'],
+    getLock: ['/locks/one?name=invoice:42'],
+    breakLock: ['/locks/break', { name: 'invoice:42', reason: 'a test' }],
+    lockHistory: ['/locks/one/history?name=invoice:42'],
+    listActorTypes: ['/actor-types'],
+    actorDiagram: ['/actor-types/server/diagram?format=svg&counts=true'],
+    listActors: ['/actors?type=server'],
+    getActor: [`/actors/${house.ids.actor}`],
+    incrActor: [`/actors/${house.ids.actor}/incr`, { semaphore: 'configure' }],
+    sendToActor: [`/actors/${house.ids.actor}/messages`, { name: 'hello', payload: { a: 1 } }],
+    pauseActor: [`/actors/${house.ids.actor}/pause`, {}],
+    resumeActor: [`/actors/${house.ids.actor}/resume`, {}],
+    pauseActorType: ['/actor-types/server/pause', { state: 'running' }],
+    resumeActorType: ['/actor-types/server/resume', { state: 'running' }],
+    destroyActor: [`/actors/${house.ids.actor}/destroy`, {}],
+    listSchedules: ['/schedules'],
+    runSchedule: ['/schedules/mail/nightly/run', {}],
+    deleteSchedule: ['/schedules/mail/nightly'],
+    listPages: ['/pages?status=all'],
+    getPage: [`/pages/${house.ids.page}`],
+    ackPage: [`/pages/${house.ids.page}/ack`, {}],
+    resolvePage: [`/pages/${house.ids.page}/resolve`, {}],
+    listHistory: ['/history'],
+    listAudit: ['/audit'],
+    listCaptures: ['/captures'],
+    getCapture: ['/captures/orders'],
+    listFiles: ['/files'],
+    getFile: ['/files/doc-1'],
+  });
+  const REFUSED: Readonly<Record<string, number>> = {
+    runDevControl: 404,
+    getBulk: 404,
+    stopBulk: 404,
+    listCaptures: 501,
+    getCapture: 501,
+    listFiles: 501,
+    getFile: 501,
+  };
+
+  test('of each operation there is', async () => {
+    const check = answersOf(document);
+    const asked = requests();
+    const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, { operationId }]) => ({ path, method: method.toUpperCase(), operationId })),
+    );
+    expect(operations.map(({ operationId }) => operationId).sort()).toEqual(Object.keys(asked).sort());
+    for (const operationId of Object.keys(asked)) {
+      const operation = operations.find((one) => one.operationId === operationId);
+      const [path = '', body] = asked[operationId] ?? [];
+      const method = operation?.method ?? '';
+      const answer = await api(path, { method, ...(method === 'POST' ? { body } : {}) });
+      const wanted = REFUSED[operationId];
+      const what = `${operationId}: ${answer.text.slice(0, 300)}`;
+      if (wanted === undefined) expect(answer.status, what).toBeLessThan(300);
+      else expect(answer.status, what).toBe(wanted);
+      if (answer.headers.get('content-type')?.startsWith('application/json') !== true) continue;
+      const validate = check(method, operation?.path ?? '', answer.status);
+      expect(validate(answer.body) || validate.errors, what).toBe(true);
+    }
+  });
+});
+
+test('numbers beyond 2^53 come back to the letter, and go in so', async () => {
+  const body = '{"kind":"send","payload":{"order":12345678901234567890123,"rate":0.1000}}';
+  const { body: added, status } = await api('/queues/mail/jobs', { method: 'POST', body });
+  expect(status).toBe(201);
+  const { text } = await api(`/jobs/${String(added['id'])}/payload`);
+  expect(text.replaceAll(' ', '')).toBe('{"rate":0.1000,"order":12345678901234567890123}');
+});
+
+test('a list goes on where its page before ended, and misses and repeats nothing', async () => {
+  for (let n = 0; n < 7; n += 1) await post('/queues/mail/jobs', { kind: 'send', payload: { paged: n } });
+  const seen: unknown[] = [];
+  let after: unknown = '';
+  for (let pages = 0; after !== null && pages < 50; pages += 1) {
+    const { body } = await api(`/jobs?q=paged&limit=3${after === '' ? '' : `&after=${after as string}`}`);
+    seen.push(...(body.items ?? []).map((job) => job['id']));
+    after = body['after'];
+  }
+  expect(new Set(seen).size).toBe(seen.length);
+  expect(seen).toHaveLength(7);
+  for (const path of ['/history', '/audit', '/actors', '/pages', '/locks', '/jobs']) {
+    const { status, body } = await api(`${path}?after=bm9uc2Vuc2U`);
+    expect([path, status, body.error?.code]).toEqual([path, 400, 'invalid_input']);
+  }
+});
+
+test('the history over all parts goes on exactly where a page ended', async () => {
+  const whole = (await api('/history?limit=100')).body.items ?? [];
+  expect(whole.length).toBeGreaterThan(8);
+  const until = encodeURIComponent(new Date().toISOString());
+  const first = (await api(`/history?limit=4&until=${until}`)).body;
+  const second = (await api(`/history?limit=4&until=${until}&after=${String(first['after'])}`)).body;
+  const four = (await api(`/history?limit=8&until=${until}`)).body.items;
+  expect([...(first.items ?? []), ...(second.items ?? [])]).toEqual(four);
+});
+
+test('errors have one shape, with a code and the field', async () => {
+  const bad = await post('/queues/mail/jobs', { kind: 'send', prioritty: 1 });
+  expect(bad.status).toBe(400);
+  expect(bad.body.error).toMatchObject({
+    code: 'invalid_input',
+    field: 'prioritty',
+    message: expect.stringContaining('priority'),
+  });
+  expect((await api('/jobs/999999999')).body.error).toMatchObject({ code: 'not_found', requestId: expect.any(String) });
+  expect((await post(`/jobs/${house.ids.complete}/retry`)).status).toBe(409);
+  expect((await api('/jobs?limit=5000')).body.error).toMatchObject({ code: 'invalid_input', field: 'limit' });
+  expect((await api('/queues', { method: 'PUT', body: {} })).body.error).toMatchObject({ code: 'method_not_allowed' });
+  expect((await api('/captures')).body.error).toMatchObject({ code: 'not_supported' });
+  expect((await api('/nothing')).status).toBe(404);
+  const plain = await api('/bulk', { method: 'POST', body: '{}', headers: { 'content-type': 'text/plain' } });
+  expect([plain.status, plain.body.error?.code]).toEqual([415, 'unsupported_media_type']);
+  const long = await post('/queues/mail/jobs', { kind: 'send', payload: 'x'.repeat(1024 * 1024) });
+  expect([long.status, long.body.error?.code]).toEqual([413, 'body_too_large']);
+});
+
+test('a bulk action works through what a search finds, and says what became of each', async () => {
+  for (let n = 0; n < 30; n += 1)
+    await post('/queues/mail/jobs', { kind: 'send', payload: { bulk: 'bulkword' }, key: `b${n}` });
+  const { body: started, status } = await post('/bulk', { action: 'cancel', query: 'bulkword', reason: 'not needed' });
+  expect(status).toBe(202);
+  const done = await until('it is done', async () => {
+    const { body } = await api(`/bulk/${String(started['id'])}?results=true`);
+    return body['status'] === 'done' ? body : undefined;
+  });
+  expect(done).toMatchObject({ found: 30, done: 30, refused: 0 });
+  expect(done['results']).toHaveLength(30);
+  const again = await post('/bulk', { action: 'cancel', query: 'bulkword status:complete' });
+  expect(again.status).toBe(202);
+  expect((await post('/bulk', { action: 'cancel', query: 'status:nonsense' })).status).toBe(400);
+});
+
+test('a statement that takes too long is broken off as 504, and the connection is used on', async () => {
+  const hurried = house.open({ statementTimeout: '100ms' });
+  await house.engine.transaction(async (tx) => {
+    await tx.query(statement('test.lock', 'lock table pawl.http_audit in access exclusive mode'));
+    const { status, body } = await hurried.ask('/api/v1/audit');
+    expect([status, body.error?.code]).toEqual([504, 'statement_timeout']);
+  });
+  expect((await hurried.ask('/api/v1/audit')).status).toBe(200);
+});
+
+test('health, readiness and metrics are where monitors look for them', async () => {
+  expect((await visitor.ask('/healthz', { from: null })).body).toEqual({ status: 'ok' });
+  expect((await visitor.ask('/readyz', { from: null })).status).toBe(200);
+  const { text, status, headers } = await visitor.ask('/metrics');
+  expect(status).toBe(200);
+  expect(headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
+  expect(text).toMatch(/^pawl_queue_jobs\{queue="later",place="delayed"\} \d+$/m);
+  for (const line of text.trim().split('\n')) {
+    expect(line).toMatch(
+      /^(# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? -?[\d.]+(e[+-]?\d+)?)$/,
+    );
+  }
+});

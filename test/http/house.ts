@@ -1,0 +1,140 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { afterAll } from 'vitest';
+import { actor, createActors, state } from '../../src/actor/index.ts';
+import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { createHttp, type HttpHandler, type HttpOptions } from '../../src/http/index.ts';
+import { createLocks } from '../../src/lock/index.ts';
+import { createQueue } from '../../src/queue/index.ts';
+import { freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+
+/** A database with something of everything in it, and ids to ask for. */
+export interface House {
+  readonly engine: PostgresEngine;
+  readonly ids: Readonly<Record<'complete' | 'failed' | 'waiting' | 'actor' | 'page', string>>;
+  readonly open: (options?: HttpOptions) => Visitor;
+  stop(): Promise<void>;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly body: Record<string, unknown> & {
+    readonly items?: Record<string, unknown>[];
+    readonly error?: { code: string; message: string; field?: string };
+  };
+}
+
+export interface Asked {
+  readonly method?: string;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Where the connection comes from; null: nobody says. */
+  readonly from?: string | null;
+}
+
+/** A handler, and a way to ask it. */
+export interface Visitor {
+  readonly handler: HttpHandler;
+  readonly ask: (path: string, asked?: Asked) => Promise<Answer>;
+}
+
+const BIG = '{"order": 12345678901234567890123, "secret": "s3", "to": "ada"}';
+
+export async function makeHouse(): Promise<House> {
+  const { url } = await freshDatabase();
+  const engine = postgres(url, { max: 8 });
+  const handlers: HttpHandler[] = [];
+  const locks = createLocks(engine);
+  const stop = async (): Promise<void> => {
+    await Promise.all(handlers.map((handler) => handler.stop()));
+    await locks.stop();
+    await engine.stop();
+  };
+  afterAll(stop);
+  const ids = await furnish(engine);
+  await locks.acquire('invoice:42', { lease: '10m' });
+  void locks.acquire('invoice:42', { wait: '10m' }).catch(() => {});
+  await until('somebody waits', async () => (await locks.query()).waiting.length === 1);
+  return {
+    engine,
+    ids,
+    stop,
+    open: (options = {}) => {
+      const handler = createHttp(engine, { rate: { burst: 100_000 }, ...options });
+      handlers.push(handler);
+      return { handler, ask: (path, asked) => ask(handler, path, asked) };
+    },
+  };
+}
+
+async function furnish(engine: PostgresEngine): Promise<House['ids']> {
+  const mail = createQueue(engine, 'mail', { kinds: { send: {}, fail: { attempts: 1 } } });
+  const later = createQueue(engine, 'later', { kinds: { one: {} }, shards: 2 });
+  await later.enqueue('one', { n: 1 }, { key: 'k', runAt: new Date('2100-01-01') });
+  await mail.schedule('nightly', { cron: '0 3 * * *', kind: 'send', payload: { to: 'all' } });
+  const { id: complete } = await mail.enqueue('send', JSON.parse(BIG), { key: 'ada' });
+  const { id: failed } = await mail.enqueue('fail', {});
+  const worker = mail.work({
+    send: async () => ({ sent: true }),
+    fail: async () => {
+      throw new Error('no such mailbox');
+    },
+  });
+  await mail.drain();
+  await worker.stop();
+  const { id: waiting } = await mail.enqueue('send', { to: 'bob' });
+  const Server = actor('server', {
+    initial: 'creating',
+    semaphores: ['configure', 'destroy'],
+    always: { destroy: 'gone' },
+    states: {
+      creating: state({ to: ['running'], run: async (a) => a.to('running') }),
+      running: state({ to: ['creating'], run: async (a) => a.hibernate() }),
+      gone: state({ to: [], run: async (a) => a.done() }),
+    },
+  });
+  const actors = createActors(engine, [Server]);
+  const { id: actorId } = await actors.create(Server, {});
+  await actors.work(actorId);
+  const { id: page } = await actors.page({ tag: 'disk', summary: 'the disk is full', severity: 'warning' });
+  return { complete, failed, waiting, actor: actorId, page };
+}
+
+async function ask(
+  handler: HttpHandler,
+  path: string,
+  { method = 'GET', body, headers = {}, from = '127.0.0.1' }: Asked = {},
+): Promise<Answer> {
+  const request = new Request(new URL(path, 'http://localhost'), {
+    method,
+    headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+    ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+  });
+  const response = await handler(request, from === null ? {} : { remoteAddress: from });
+  const text = await response.text();
+  const isJson = response.headers.get('content-type')?.startsWith('application/json') === true;
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: isJson && text !== '' ? JSON.parse(text) : {},
+  };
+}
+
+/** Says whether an answer is what the document promises of its operation. */
+export function answersOf(
+  document: Record<string, unknown>,
+): (method: string, path: string, status: number) => ValidateFunction {
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  addFormats.default(ajv);
+  ajv.addSchema({ $id: 'doc', ...document });
+  return (method, path, status) => {
+    const of = `doc#/paths/${path.replaceAll('~', '~0').replaceAll('/', '~1')}/${method.toLowerCase()}/responses/${status}/content/application~1json/schema`;
+    const schema = ajv.getSchema(encodeURI(of)) ?? ajv.getSchema('doc#/components/schemas/Error');
+    if (schema === undefined) throw new Error(`the document has no schema for ${method} ${path}`);
+    return schema;
+  };
+}
