@@ -14,5 +14,6 @@ export {
   type Turn,
 } from './actor/index.ts';
 export * from './base/errors.ts';
+export { createFiles, type Files, type FileVersion } from './files/index.ts';
 export { createLocks, type Lock, type Locks } from './lock/index.ts';
 export { createQueue, createQueueAdmin, type Job, type Queue, type Unit, type Worker } from './queue/index.ts';

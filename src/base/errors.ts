@@ -164,3 +164,54 @@ export class Stopped extends PawlError {
 export class NoRetry extends PawlError {
   readonly code = 'no_retry';
 }
+
+/** The document has another version than the caller expected. Nothing was changed, and the transaction can go on. */
+export class VersionConflict extends PawlError {
+  readonly code = 'version_conflict';
+  readonly id: string;
+  /** What the caller gave as `ifVersion`. */
+  readonly expected: number;
+  /** What there is; 0 when there is no such document. */
+  readonly actual: number;
+
+  constructor(message: string, options: { cause?: unknown; id: string; expected: number; actual: number }) {
+    super(message, options);
+    this.id = options.id;
+    this.expected = options.expected;
+    this.actual = options.actual;
+  }
+}
+
+/**
+ * The bytes in the content store are not those that were written. None of a block that does not fit was passed on.
+ * `missing`: there is no such object. `short`, `long`: another length. `changed`: the length is right, the bytes are not.
+ */
+export class CorruptObject extends PawlError {
+  readonly code = 'corrupt_object';
+  readonly damage: 'missing' | 'short' | 'long' | 'changed';
+
+  constructor(message: string, options: { cause?: unknown; damage: CorruptObject['damage'] }) {
+    super(message, options);
+    this.damage = options.damage;
+  }
+}
+
+/** The content store did not answer in time, answered that it cannot now, or is full. A later call may succeed. */
+export class StoreUnavailable extends PawlError {
+  readonly code = 'store_unavailable';
+}
+
+/** The content store refuses what was asked of it, and will again: no such bucket, no rights, not a store of Pawl's. */
+export class StoreRefused extends PawlError {
+  readonly code = 'store_refused';
+}
+
+/** The upload was collected before it was published, or abandoned. Nothing was changed; write the bytes again. */
+export class UploadExpired extends PawlError {
+  readonly code = 'upload_expired';
+}
+
+/** The collector has stopped itself, because the database and the content store disagree about the past. */
+export class CollectorHalted extends PawlError {
+  readonly code = 'collector_halted';
+}

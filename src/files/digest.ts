@@ -1,0 +1,60 @@
+import { createHash, type Hash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+
+/** Bytes that have a checksum of their own: a range is read, and checked, in whole blocks. */
+export const BLOCK_BYTES: number = 1 << 20;
+
+/** What is known of the bytes of a version. */
+export interface Fingerprint {
+  readonly size: number;
+  /** In hex. */
+  readonly sha256: string;
+  /** CRC-32 of each block, four bytes each. */
+  readonly checks: Buffer;
+}
+
+/**
+ * Takes bytes in and tells their fingerprint in the end. The SHA-256 is what a version is known by. The CRCs cost a
+ * fiftieth of it, and let each block be looked at before it is passed on, also where the rest is not read.
+ */
+export class Digest {
+  readonly #hash: Hash = createHash('sha256');
+  readonly #checks: number[] = [];
+  #crc = 0;
+  #inBlock = 0;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  update(chunk: Buffer): void {
+    this.#hash.update(chunk);
+    this.#size += chunk.length;
+    for (let from = 0; from < chunk.length; ) {
+      const part = chunk.subarray(from, from + BLOCK_BYTES - this.#inBlock);
+      this.#crc = crc32(part, this.#crc);
+      this.#inBlock += part.length;
+      from += part.length;
+      if (this.#inBlock === BLOCK_BYTES) this.#endBlock();
+    }
+  }
+
+  end(): Fingerprint {
+    if (this.#inBlock > 0) this.#endBlock();
+    const checks = Buffer.alloc(this.#checks.length * 4);
+    for (const [index, crc] of this.#checks.entries()) checks.writeUInt32BE(crc, index * 4);
+    return { size: this.#size, sha256: this.#hash.digest('hex'), checks };
+  }
+
+  #endBlock(): void {
+    this.#checks.push(this.#crc);
+    this.#crc = 0;
+    this.#inBlock = 0;
+  }
+}
+
+/** The checksum of one block, as it was written; undefined past the end. */
+export function checkOf(checks: Buffer, block: number): number | undefined {
+  return block * 4 + 4 <= checks.length ? checks.readUInt32BE(block * 4) : undefined;
+}

@@ -1,0 +1,289 @@
+import type { Duration } from '../base/duration.ts';
+import { NotFound, NotSupported } from '../base/errors.ts';
+import { Events } from '../base/events.ts';
+import { type Loop, startLoop } from '../base/loop.ts';
+import { checkOptions, duration, integer, optional, signal, text } from '../base/options.ts';
+import { PostgresEngine } from '../engine/postgres/index.ts';
+import { Depot } from './depot.ts';
+import {
+  type ChangeOptions,
+  type FilesOptions,
+  type ParsedOptions,
+  parseChange,
+  parseFilesOptions,
+  parseId,
+  parseVersion,
+  parseWrite,
+  type WriteOptions,
+} from './options.ts';
+import { PostgresFileStore } from './postgres.ts';
+import { type FileReading, Reader, type ReadOptions } from './reading.ts';
+import { checkSource, type FileSource } from './source.ts';
+import type { Standing } from './store.ts';
+import { Collector, type CollectorState, type SweepReport } from './sweep.ts';
+import { beginCopy, beginUpload, conflict, type Upload, type Writing, type Written } from './upload.ts';
+import { verified } from './verify.ts';
+import type { FileVersion, PastVersion, Readable } from './version.ts';
+
+/** What is told about the files of this process. */
+export interface FilesEvents {
+  swept: SweepReport;
+  /** The collector's loop goes on, after a while. */
+  error: { readonly error: unknown };
+}
+
+/** Of {@link Files.remove}. */
+export type RemoveOptions = Pick<WriteOptions, 'ifVersion'>;
+
+/** What stands between a document and its next version. */
+export interface FileExplanation {
+  readonly id: string;
+  /** Undefined when there is no such document. */
+  readonly version: FileVersion | undefined;
+  /** Transactions that hold the document: readers that share it, or one that changes it. */
+  readonly holders: readonly Standing[];
+  /** In the order in which they will have it. */
+  readonly waiters: readonly Standing[];
+}
+
+/**
+ * Versioned files whose bytes are in a content store and whose truth is in the database. Every method checks what it is given
+ * before it does anything.
+ * @throws InvalidInput, NotSupported
+ */
+export function createFiles(engine: PostgresEngine, options: FilesOptions): Files {
+  if (!(engine instanceof PostgresEngine)) {
+    throw new NotSupported('createFiles takes an engine made by postgres(); there are no files on other engines');
+  }
+  return new Files(engine, parseFilesOptions(options));
+}
+
+/** The files of one namespace; made by {@link createFiles}. */
+export class Files implements AsyncDisposable {
+  readonly #engine: PostgresEngine;
+  readonly #options: ParsedOptions;
+  readonly #store: PostgresFileStore;
+  readonly #depot: Depot;
+  readonly #reader: Reader;
+  readonly #collector: Collector;
+  readonly #events = new Events<FilesEvents>();
+  readonly #loops = new Set<Loop>();
+
+  /** @internal */
+  constructor(engine: PostgresEngine, options: ParsedOptions) {
+    this.#engine = engine;
+    this.#options = options;
+    this.#store = new PostgresFileStore(engine, options.namespace);
+    this.#depot = new Depot(options.content, options.budget, this.#store, options.namespace);
+    this.#reader = new Reader(this.#store, this.#depot);
+    this.#collector = new Collector(this.#store, this.#depot, options);
+  }
+
+  /**
+   * Writes a document's next version: moves the bytes into the content store, and publishes them in your transaction, or
+   * with `undefined` for it in one of its own. No statement is run in your transaction, and nothing is locked, before all bytes
+   * are there; but it is open meanwhile. For bytes that take long, call {@link Files.upload} first, and begin it then.
+   *
+   * A roll-back, a crash or a failure at any moment leaves the version before.
+   * @param id  1 to 512 bytes
+   * @throws VersionConflict  there is another version than `ifVersion`
+   * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused, UploadExpired, LeaseLost
+   */
+  async write(tx: unknown, id: string, source: FileSource, options: WriteOptions = {}): Promise<Written> {
+    const upload = await this.#upload('write', id, source, options);
+    try {
+      return await upload.publish(tx instanceof PostgresEngine ? undefined : tx);
+    } catch (error) {
+      // What was refused has changed nothing; of what has no known outcome the row decides, and this does nothing then.
+      if (tx === undefined || tx === null) await upload.abandon();
+      throw error;
+    }
+  }
+
+  /**
+   * Moves the bytes of a version into the content store, without holding a connection or a lock. It is no version yet:
+   * `await upload.publish(tx)` makes it one, in as little time as a statement takes.
+   * @throws as {@link Files.write}
+   */
+  upload(id: string, source: FileSource, options: WriteOptions = {}): Promise<Upload> {
+    return this.#upload('upload', id, source, options);
+  }
+
+  /**
+   * Reads one whole version, or a part of it; two round trips. It does not change while it is read, whoever writes meanwhile.
+   * @throws NotFound, InvalidInput, StoreUnavailable, StoreRefused
+   * @throws CorruptObject  the bytes are not what was written; from `stream`, if that is found out on the way
+   */
+  read(id: string, options: ReadOptions = {}): Promise<FileReading> {
+    return this.#reader.read(id, options);
+  }
+
+  /** What is known of a document's live version, or of another one; one round trip, no bytes. @throws NotFound */
+  async stat(id: string, version?: number): Promise<PastVersion> {
+    const wanted = version === undefined ? undefined : parseVersion('stat', version);
+    return withoutChecks(await this.#reader.row(parseId('stat', id), wanted, undefined));
+  }
+
+  /** Documents in the byte order of their ids. `after` is the last id of the page before. 100 unless `limit` says else. */
+  async list(options?: { prefix?: string; after?: string; limit?: number }): Promise<FileVersion[]> {
+    const { prefix, after, limit } = checkOptions('list', options, {
+      prefix: text({ max: 512, default: '' }),
+      after: optional(text({ max: 512 })),
+      limit: integer({ min: 1, max: 10_000, default: 100 }),
+    });
+    return this.#store.list(prefix, after, limit);
+  }
+
+  /** Every version of a document, newest first: who, when, how large, and whether it can still be read. */
+  async history(id: string, options?: { before?: number; limit?: number }): Promise<PastVersion[]> {
+    const { before, limit } = checkOptions('history', options, {
+      before: optional(integer({ min: 1 })),
+      limit: integer({ min: 1, max: 10_000, default: 100 }),
+    });
+    return this.#store.past(parseId('history', id), before, limit);
+  }
+
+  /** Makes an earlier version the next one. Its bytes are copied, in the store itself where that can. @throws NotFound, and as write */
+  async restore(tx: unknown, id: string, version: number, options: ChangeOptions = {}): Promise<Written> {
+    const name = parseId('restore', id);
+    return this.#copy('restore', tx, name, parseVersion('restore', version), name, options);
+  }
+
+  /** Makes a document's version, by default the live one, the next version of another document. @throws NotFound, and as write */
+  async copy(
+    tx: unknown,
+    from: string,
+    to: string,
+    options: ChangeOptions & { readonly version?: number } = {},
+  ): Promise<Written> {
+    const { version, ...change } = options;
+    const wanted = version === undefined ? undefined : parseVersion('copy', version);
+    return this.#copy('copy', tx, parseId('copy', from, 'from'), wanted, parseId('copy', to, 'to'), change);
+  }
+
+  /**
+   * Removes a document, in your transaction or with `undefined` in one of its own. Its versions can be restored as long as they are kept.
+   * @throws NotFound, VersionConflict
+   */
+  async remove(tx: unknown, id: string, options: RemoveOptions = {}): Promise<void> {
+    const { ifVersion } = parseChange('remove', options);
+    const name = parseId('remove', id);
+    const remove = async (inside: unknown): Promise<void> => {
+      const answer = await this.#store.remove(inside, name, ifVersion, this.#options.retain);
+      if ('conflict' in answer) throw conflict(name, ifVersion ?? 0, answer.conflict);
+      if ('absent' in answer) throw new NotFound(`there is no document "${name}"`);
+    };
+    const isOwn = tx === undefined || tx === null || tx instanceof PostgresEngine;
+    await (isOwn ? this.#engine.transaction(remove) : remove(tx));
+  }
+
+  /**
+   * Deletes in the content store what nobody needs any more: uploads that were not published in time, versions that were kept
+   * long enough, and once more what was deleted before. Safe to run anywhere, any number at a time, and to kill.
+   * @throws CollectorHalted  the database and the store disagree about the past; nothing was deleted
+   */
+  async sweep(options?: { limit?: number; signal?: AbortSignal }): Promise<SweepReport> {
+    const parsed = checkOptions('sweep', options, {
+      limit: integer({ min: 1, default: Number.MAX_SAFE_INTEGER }),
+      signal,
+    });
+    const report = await this.#collector.sweep(parsed);
+    this.#events.emit('swept', report);
+    return report;
+  }
+
+  /** Sweeps from time to time until stopped. Default: every minute. */
+  collect(options?: { every?: Duration }): Loop {
+    const { every } = checkOptions('collect', options, { every: duration({ min: 100, default: '1m' }) });
+    const loop = startLoop({
+      name: 'files.collect',
+      run: async (stop) => {
+        await this.sweep({ signal: stop });
+        return every;
+      },
+      onError: (error) => this.#events.emit('error', { error }),
+      backoff: { kind: 'exponential', min: Math.min(every, 1000), max: every, factor: 2, jitter: 0.5 },
+      unref: true,
+    });
+    this.#loops.add(loop);
+    return loop;
+  }
+
+  /** What there is to collect, and whether the collector has stopped itself. */
+  async collector(): Promise<CollectorState> {
+    await this.#depot.attach();
+    const marker = await this.#depot.readMarker();
+    const row = marker && (await this.#store.attach(marker.store, this.#options.content.kind));
+    return { ...(await this.#store.due()), haltedBecause: row?.haltedBecause ?? undefined };
+  }
+
+  /**
+   * Lets a collector that has stopped itself go on: this database is the one that collects in this store. Before that, be
+   * sure that no other one does, and reconcile: what was written after the moment it went back to is unknown to it.
+   */
+  rearm(): Promise<void> {
+    return this.#collector.rearm();
+  }
+
+  /** Who holds a document and who waits for it. For people. */
+  async explain(id: string): Promise<FileExplanation> {
+    const name = parseId('explain', id);
+    const [version, standing] = [await this.#store.current(name, undefined), await this.#store.standing(name)];
+    return {
+      id: name,
+      version: version === undefined ? undefined : withoutChecks(version),
+      holders: standing.filter((each) => each.holds),
+      waiters: standing.filter((each) => !each.holds),
+    };
+  }
+
+  /** Hears what happens to these files. @returns ends that */
+  on<K extends keyof FilesEvents>(event: K, listener: (payload: FilesEvents[K]) => unknown): () => void {
+    return this.#events.on(event, listener);
+  }
+
+  /** Stops what was started here, and closes what the content store holds open. Safe to call twice; never rejects. */
+  async stop(): Promise<void> {
+    await Promise.all([...this.#loops].map((loop) => loop.stop()));
+    this.#options.content.stop();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  get #writing(): Writing {
+    return { engine: this.#engine, store: this.#store, depot: this.#depot, options: this.#options };
+  }
+
+  async #upload(what: string, id: string, source: FileSource, options: WriteOptions): Promise<Upload> {
+    const parsed = parseWrite(what, options);
+    return beginUpload(this.#writing, parseId(what, id), checkSource(what, source), parsed);
+  }
+
+  async #copy(
+    what: string,
+    tx: unknown,
+    from: string,
+    version: number | undefined,
+    to: string,
+    options: ChangeOptions,
+  ): Promise<Written> {
+    const change = parseChange(what, options);
+    const found = await this.#reader.row(from, version, undefined);
+    const all = { start: 0, end: found.size };
+    const upload = await beginCopy(
+      this.#writing,
+      to,
+      found,
+      async (row, watch) => verified(await this.#reader.fromStore(row, all, watch), row, all, true),
+      change,
+    );
+    return upload.publish(tx instanceof PostgresEngine ? undefined : tx);
+  }
+}
+
+function withoutChecks(version: Readable): PastVersion {
+  const { checks: _, ...rest } = version;
+  return rest;
+}

@@ -1,0 +1,20 @@
+/** Versioned files outside the database, as safe as a row inside it: `createFiles(postgres(url), { content: disk(dir) })`. */
+export type { Duration } from '../base/duration.ts';
+export {
+  CollectorHalted,
+  CorruptObject,
+  StoreRefused,
+  StoreUnavailable,
+  UploadExpired,
+  VersionConflict,
+} from '../base/errors.ts';
+export type { Budget, Content, ContentCall, Listed, PutCall, Range, StoreProbe } from './content.ts';
+export { disk } from './disk.ts';
+export { createFiles, type FileExplanation, Files, type FilesEvents, type RemoveOptions } from './files.ts';
+export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions } from './options.ts';
+export type { FileReading, ReadOptions } from './reading.ts';
+export type { FileSource } from './source.ts';
+export type { Standing, UploadFate } from './store.ts';
+export type { CollectorState, SweepReport } from './sweep.ts';
+export type { PublishOptions, Upload, Written } from './upload.ts';
+export type { FileState, FileVersion, PastVersion } from './version.ts';

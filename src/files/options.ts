@@ -1,0 +1,210 @@
+import type { Duration } from '../base/duration.ts';
+import { formatDuration } from '../base/duration.ts';
+import {
+  type Check,
+  checkOptions,
+  contradiction,
+  custom,
+  duration,
+  integer,
+  object,
+  optional,
+  record,
+  signal,
+  text,
+} from '../base/options.ts';
+import { refusal } from '../base/refusal.ts';
+import { isObject } from '../base/shape.ts';
+import type { Budget, Content } from './content.ts';
+
+/** Of {@link createFiles}. */
+export interface FilesOptions {
+  /** Where the bytes are: `disk(dir)` or `s3({ bucket })`. */
+  readonly content: Content;
+  /** Keeps documents of one program apart from those of others. Each namespace needs a store, or a prefix, of its own. Default: none. */
+  readonly namespace?: string;
+  /**
+   * How long a version that was replaced or removed can still be read and restored. At least as far back as you would
+   * restore the database to: a document of that time then finds its bytes. Default `'7d'`.
+   */
+  readonly retain?: Duration;
+  /** How long an upload may take until it is published; longer than `limits.total`. Default `'2h'`. */
+  readonly pending?: Duration;
+  /** How long the store is looked at once more for what came through after it had been deleted. Default `'7d'`. */
+  readonly tombstone?: Duration;
+  /** How long the history tells of versions whose bytes are gone. Default `'90d'`. */
+  readonly history?: Duration;
+  /** The most bytes a version may have; up to 64 GiB. Default 64 GiB. */
+  readonly maxBytes?: number;
+  readonly limits?: LimitOptions;
+}
+
+/** How long the content store, or a source, may keep us waiting. */
+export interface LimitOptions {
+  /** Until a connection stands. Default `'5s'`. */
+  readonly connect?: Duration;
+  /** From a request to the first byte of its answer. Default `'15s'`. */
+  readonly firstByte?: Duration;
+  /** Between two signs of life, of the store or of the source. Default `'30s'`. */
+  readonly idle?: Duration;
+  /** One transfer over all, and so also how long a reader may take. Default `'1h'`. */
+  readonly total?: Duration;
+}
+
+/** Checked options of {@link createFiles}. */
+export interface ParsedOptions {
+  readonly content: Content;
+  readonly namespace: string;
+  readonly retain: number;
+  readonly pending: number;
+  readonly tombstone: number;
+  readonly history: number;
+  readonly maxBytes: number;
+  readonly budget: Budget;
+}
+
+/** Of a lock of `pawl/lock`: what a publication asks of the one it is made under. */
+export interface LockLike {
+  readonly signal: AbortSignal;
+  guard(tx: unknown): Promise<unknown>;
+}
+
+/** What is told of a version when it is written. */
+export interface WriteOptions {
+  /** The version this one is to replace; 0: there must be no such document. Else whatever is there is replaced. */
+  readonly ifVersion?: number;
+  /** Up to 255 characters. */
+  readonly contentType?: string;
+  /** Up to 100 short texts. */
+  readonly meta?: Readonly<Record<string, string>>;
+  /** Who writes, for the history. */
+  readonly author?: string;
+  /** How many bytes the source has, if that is known: another number is refused. */
+  readonly size?: number;
+  /** The SHA-256 of the bytes in hex, if it is known: another one is refused. */
+  readonly sha256?: string;
+  /** A lock of `pawl/lock` under which this is written: losing it ends the upload, and the publication fails unless it is held. */
+  readonly lock?: LockLike;
+  /** Ends the upload with the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+/** Of a change that moves no bytes of the caller's. */
+export type ChangeOptions = Pick<WriteOptions, 'ifVersion' | 'author' | 'lock' | 'signal'>;
+
+/** Checked {@link ChangeOptions}. */
+export interface ParsedChange {
+  readonly ifVersion: number | undefined;
+  readonly author: string | undefined;
+  readonly lock: LockLike | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Checked {@link WriteOptions}. */
+export interface ParsedWrite extends ParsedChange {
+  readonly contentType: string | undefined;
+  readonly meta: Readonly<Record<string, string>> | undefined;
+  readonly size: number | undefined;
+  readonly sha256: string | undefined;
+}
+
+const MOST_BYTES = 64 * 1024 ** 3;
+/** An id, namespace and their like are indexed. */
+const LONGEST_ID = 512;
+
+/** @throws InvalidInput */
+export function parseFilesOptions(options: FilesOptions): ParsedOptions {
+  const what = 'createFiles';
+  const checked = checkOptions(what, options, {
+    content: custom('a content store such as disk(dir) or s3({ bucket })', readContent),
+    namespace: text({ max: 255, default: '' }),
+    retain: duration({ default: '7d' }),
+    pending: duration({ min: 100, default: '2h' }),
+    tombstone: duration({ default: '7d' }),
+    history: duration({ infinite: true, default: '90d' }),
+    maxBytes: integer({ min: 0, max: MOST_BYTES, default: MOST_BYTES }),
+    limits: object({
+      connect: duration({ min: 1, default: '5s' }),
+      firstByte: duration({ min: 1, default: '15s' }),
+      idle: duration({ min: 1, default: '30s' }),
+      total: duration({ min: 1, default: '1h' }),
+    }),
+  });
+  const { limits, ...rest } = checked;
+  if (checked.pending <= limits.total) {
+    throw contradiction(
+      { what, field: 'pending' },
+      `is ${formatDuration(checked.pending)}, but an upload may take limits.total (${formatDuration(limits.total)}); it must be longer`,
+    );
+  }
+  const { connect, firstByte, idle, total } = limits;
+  return { ...rest, budget: { connectMs: connect, firstByteMs: firstByte, idleMs: idle, totalMs: total } };
+}
+
+function readContent(value: unknown, place: { field: string }): Content {
+  if (isContent(value)) return value;
+  throw refusal(place, value, 'a content store such as disk(dir) or s3({ bucket })');
+}
+
+function isContent(value: unknown): value is Content {
+  return isObject(value) && typeof value['put'] === 'function' && typeof value['readMarker'] === 'function';
+}
+
+const ID_WORDS = `a string of 1 to ${LONGEST_ID} bytes`;
+const idKind: Check<string> = custom(ID_WORDS, (value, place) => {
+  const isFit = typeof value === 'string' && value !== '' && Buffer.byteLength(value) <= LONGEST_ID;
+  if (!isFit) throw refusal(place, value, ID_WORDS);
+  return text().given(value, place);
+});
+
+/** @throws InvalidInput */
+export function parseId(what: string, id: unknown, field = 'id'): string {
+  return idKind.given(id, { field, what });
+}
+
+/** @throws InvalidInput */
+export function parseVersion(what: string, version: unknown): number {
+  return integer({ min: 1 }).given(version, { field: 'version', what });
+}
+
+const VERSION: Check<number | undefined> = optional(integer({ min: 0 }));
+const lockKind: Check<LockLike> = custom('a lock of pawl/lock', (value, place) => {
+  if (isLock(value)) return value;
+  throw refusal(place, value, 'a lock of pawl/lock, with signal and guard(tx)');
+});
+
+function isLock(value: unknown): value is LockLike {
+  return value instanceof Object && 'guard' in value && 'signal' in value && typeof value.guard === 'function';
+}
+
+const META: Check<Readonly<Record<string, string>> | undefined> = optional(
+  custom('an object of up to 100 texts, 8 KiB in all', (value, place) => {
+    const meta = record(text({ max: 4096 })).given(value, place);
+    const isSmall = Object.keys(meta).length <= 100 && Buffer.byteLength(JSON.stringify(meta)) <= 8192;
+    if (!isSmall) throw refusal(place, value, 'an object of up to 100 texts, 8 KiB in all');
+    return meta;
+  }),
+);
+
+const CHANGE = {
+  ifVersion: VERSION,
+  author: optional(text({ min: 1, max: 255 })),
+  lock: optional(lockKind),
+  signal,
+};
+
+/** @throws InvalidInput */
+export function parseChange(what: string, options: unknown): ParsedChange {
+  return checkOptions(what, options, CHANGE);
+}
+
+/** @throws InvalidInput */
+export function parseWrite(what: string, options: unknown): ParsedWrite {
+  return checkOptions(what, options, {
+    ...CHANGE,
+    contentType: optional(text({ min: 1, max: 255 })),
+    meta: META,
+    size: optional(integer({ min: 0, max: MOST_BYTES })),
+    sha256: optional(text({ pattern: [/^[0-9a-f]{64}$/, 'a SHA-256 in 64 lower-case hex digits'] })),
+  });
+}

@@ -1,0 +1,96 @@
+import type { StoreProbe } from './content.ts';
+import type { Fingerprint } from './digest.ts';
+import type { PastVersion, Readable } from './version.ts';
+
+/** What makes an uploaded object a version of its document. */
+export interface PublishCall extends Fingerprint {
+  readonly id: string;
+  readonly object: string;
+  readonly contentType: string | undefined;
+  readonly meta: Readonly<Record<string, string>> | undefined;
+  readonly author: string | undefined;
+  readonly ifVersion: number | undefined;
+  /** How long the version it replaces is kept. */
+  readonly retainMs: number;
+}
+
+/** What came of a publication; a refusal has changed nothing. `lost`: its object is in that state, or unknown (null). */
+export type Published =
+  | { readonly version: number; readonly previous: number | null; readonly writtenMs: number }
+  | { readonly conflict: number }
+  | { readonly lost: string | null };
+
+export type Removed = { readonly version: number } | { readonly conflict: number } | { readonly absent: true };
+
+/** What became of an upload, once nothing can change it any more. */
+export type UploadFate =
+  | { readonly kind: 'published'; readonly version: PastVersion }
+  | { readonly kind: 'unpublished' }
+  | { readonly kind: 'collected' };
+
+/** Who stands at the gate of a document. */
+export interface Standing {
+  readonly pid: number;
+  readonly mode: 'share' | 'exclusive';
+  /** False: it waits. */
+  readonly holds: boolean;
+  readonly since: Date | undefined;
+  readonly applicationName: string | null;
+  readonly blockedBy: readonly number[];
+}
+
+/** What the database knows of the content store. */
+export interface StoreRow {
+  readonly store: string;
+  readonly kind: string;
+  readonly probe: StoreProbe | null;
+  readonly pass: number;
+  readonly database: string;
+  readonly haltedBecause: string | null;
+}
+
+/** A pass of the collector. */
+export interface Pass {
+  readonly pass: number;
+  /** Of which database. */
+  readonly database: string;
+}
+
+/** An object the collector has claimed. */
+export interface Claimed {
+  readonly object: string;
+  /** `retired`: it is condemned now, and deleted later. */
+  readonly was: 'pending' | 'retired' | 'deleting' | 'deleted';
+  readonly upload: string | null;
+  /** How often it was deleted in the store before. */
+  readonly deletions: number;
+}
+
+/** The port to a database, for the files of one namespace. `tx` is the caller's own transaction; all else is committed at once. */
+export interface FileStore {
+  intend(id: string, object: string, pendingMs: number, host: string, pid: number): Promise<void>;
+  noteUpload(object: string, upload: string): Promise<void>;
+  /** Lets the collector have it at once, unless it was published or is just being. */
+  abandon(object: string): Promise<void>;
+  publish(tx: unknown, call: PublishCall): Promise<Published>;
+  remove(tx: unknown, id: string, ifVersion: number | undefined, retainMs: number): Promise<Removed>;
+  /** The version now, which stays so until the transaction ends. */
+  share(tx: unknown, id: string): Promise<Readable | undefined>;
+  /** @param version  undefined: the live one */
+  current(id: string, version: number | undefined): Promise<Readable | undefined>;
+  list(prefix: string, after: string | undefined, limit: number): Promise<PastVersion[]>;
+  past(id: string, before: number | undefined, limit: number): Promise<PastVersion[]>;
+  /** Waits for a transaction that is still at it, no longer than so. */
+  outcome(object: string, deadlineMs: number): Promise<UploadFate>;
+  standing(id: string): Promise<Standing[]>;
+  attach(store: string, kind: string): Promise<StoreRow>;
+  noteProbe(probe: StoreProbe): Promise<void>;
+  beginPass(markerPass: number, markerDatabase: string): Promise<Pass | { readonly halted: string }>;
+  rearm(markerPass: number): Promise<Pass>;
+  claim(graceMs: number, leaseMs: number, limit: number): Promise<Claimed[]>;
+  settle(objects: readonly string[], tombstoneMs: number, historyMs: number): Promise<void>;
+  due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>>;
+  known(objects: readonly string[]): Promise<ReadonlySet<string>>;
+  readable(after: string | undefined, upto: string | undefined): Promise<PastVersion[]>;
+  isTransient(error: unknown): boolean;
+}

@@ -1,0 +1,152 @@
+import { CollectorHalted, StoreRefused } from '../base/errors.ts';
+import { faults } from '../base/fault.ts';
+import type { Depot } from './depot.ts';
+import type { ParsedOptions } from './options.ts';
+import type { Claimed, FileStore } from './store.ts';
+
+/** What a sweep did, or in a dry run would have to do. */
+export interface SweepReport {
+  /** Replaced and removed versions whose time is over: no new reader gets them, and those who read them have `limits.total`. */
+  readonly condemned: number;
+  /** Objects deleted in the store, for the first time. */
+  readonly deleted: number;
+  /** Objects looked after once more, for requests that came through late. */
+  readonly deletedAgain: number;
+  /** Objects the store would not delete now; another sweep will try. */
+  readonly failed: number;
+}
+
+/** What there is to collect, now and later. */
+export interface CollectorState {
+  readonly pending: number;
+  readonly retired: number;
+  readonly deleting: number;
+  readonly deleted: number;
+  /** Of all these, what a sweep would take on now. */
+  readonly due: number;
+  /** Why the collector has stopped itself; undefined while it has not. */
+  readonly haltedBecause: string | undefined;
+}
+
+interface Sweeping {
+  readonly limit: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Claimed at once: a statement of some milliseconds. */
+const BATCH = 500;
+/** Deletions under way at once. */
+const LANES = 16;
+/** Whoever claims and dies is followed by another one after this. A batch takes seconds. */
+const LEASE_MS = 5 * 60_000;
+
+/** Deletes in the store what the database says nobody needs. Any number may run at a time. */
+export class Collector {
+  readonly #store: FileStore;
+  readonly #depot: Depot;
+  readonly #options: ParsedOptions;
+
+  constructor(store: FileStore, depot: Depot, options: ParsedOptions) {
+    this.#store = store;
+    this.#depot = depot;
+    this.#options = options;
+  }
+
+  /** @throws CollectorHalted */
+  async sweep({ limit, signal }: Sweeping): Promise<SweepReport> {
+    await this.#depot.attach();
+    const total = { condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 };
+    let taken = 0;
+    while (taken < limit) {
+      signal?.throwIfAborted();
+      // Its number is in the store before anything is deleted there, and looked at anew with each batch.
+      await this.begin();
+      const { budget } = this.#depot;
+      const claimed = await this.#store.claim(budget.totalMs, LEASE_MS, Math.min(BATCH, limit - taken));
+      if (faults.armed) await faults.reach('files.after_claim');
+      const done = await this.#collect(claimed, signal);
+      total.condemned += done.condemned;
+      total.deleted += done.deleted;
+      total.deletedAgain += done.deletedAgain;
+      total.failed += done.failed;
+      taken += claimed.length;
+      if (claimed.length < BATCH && done.condemned === 0) break;
+      if (done.failed > 0) break;
+    }
+    return total;
+  }
+
+  /**
+   * Begins a pass: the database counts it, and then the store's marker says it. A marker that is ahead of the database knows of
+   * a future that the database has lost.
+   * @throws CollectorHalted
+   */
+  async begin(): Promise<void> {
+    const marker = await this.#depot.readMarker();
+    if (marker === undefined) throw new StoreRefused(`the marker of the store ${this.#depot.content.where} is gone`);
+    const pass = await this.#store.beginPass(
+      marker.pass,
+      marker.database === '' ? await this.#database(marker.store) : marker.database,
+    );
+    if ('halted' in pass) {
+      throw new CollectorHalted(
+        `the collector has stopped itself: ${pass.halted}; look which of the two is right, then call rearm()`,
+      );
+    }
+    await this.#depot.writeMarker({ ...marker, pass: pass.pass, database: pass.database });
+  }
+
+  /** Nobody has collected in this store yet. */
+  async #database(store: string): Promise<string> {
+    return (await this.#store.attach(store, this.#depot.content.kind)).database;
+  }
+
+  /** An operator has looked, and this database is the one that collects. */
+  async rearm(): Promise<void> {
+    const marker = await this.#depot.readMarker();
+    if (marker === undefined) throw new StoreRefused(`the marker of the store ${this.#depot.content.where} is gone`);
+    const pass = await this.#store.rearm(marker.pass);
+    await this.#depot.writeMarker({ ...marker, pass: pass.pass, database: pass.database });
+  }
+
+  async #collect(claimed: readonly Claimed[], signal: AbortSignal | undefined): Promise<SweepReport> {
+    // A row that was deleted twice is all that is left, and its time is over, too.
+    const rowsOnly = claimed.filter((each) => each.was === 'deleted' && each.deletions >= 2);
+    const doomed = claimed.filter((each) => each.was !== 'retired' && !rowsOnly.includes(each));
+    const gone = await this.#delete(doomed, signal);
+    if (faults.armed) await faults.reach('files.after_delete');
+    const settled = [...rowsOnly, ...gone].map((each) => each.object);
+    const { tombstone, history } = this.#options;
+    if (settled.length > 0) await this.#store.settle(settled, tombstone, history);
+    return {
+      condemned: claimed.length - doomed.length - rowsOnly.length,
+      deleted: gone.filter((each) => each.was !== 'deleted').length,
+      deletedAgain: gone.filter((each) => each.was === 'deleted').length,
+      failed: doomed.length - gone.length,
+    };
+  }
+
+  /** @returns those that are gone; the others are left to another sweep */
+  async #delete(doomed: readonly Claimed[], signal: AbortSignal | undefined): Promise<Claimed[]> {
+    const { content } = this.#depot;
+    const gone: Claimed[] = [];
+    const rest = [...doomed];
+    const lane = async (): Promise<void> => {
+      for (let each = rest.pop(); each !== undefined && signal?.aborted !== true; each = rest.pop()) {
+        const { object, upload } = each;
+        try {
+          await this.#depot.call(
+            `deleting ${object}`,
+            (call) => content.delete(object, upload ?? undefined, call),
+            signal,
+          );
+          gone.push(each);
+        } catch {
+          // It stays claimed until its lease is over; the report counts it.
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(LANES, doomed.length) }, lane));
+    return gone;
+  }
+}

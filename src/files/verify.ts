@@ -1,0 +1,68 @@
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { CorruptObject } from '../base/errors.ts';
+import type { Range } from './content.ts';
+import { BLOCK_BYTES, checkOf, type Fingerprint } from './digest.ts';
+
+/** The whole blocks that a range lies in. */
+export function blocksAround(range: Range, size: number): Range {
+  const start = Math.floor(range.start / BLOCK_BYTES) * BLOCK_BYTES;
+  return { start, end: Math.min(Math.ceil(range.end / BLOCK_BYTES) * BLOCK_BYTES, size) };
+}
+
+/**
+ * Passes on the bytes of an object, each block once it is known to be right: its CRC-32, and with the last one the SHA-256
+ * of the whole where `isWhole` says that all of it comes. What is not right is never passed on.
+ * @param from  of which byte the chunks begin: that of a block
+ * @param isHashed  whether to reckon the SHA-256, too
+ * @throws CorruptObject
+ */
+export async function* verified(
+  chunks: AsyncIterable<Buffer>,
+  print: Fingerprint,
+  { start, end }: Range,
+  isHashed: boolean,
+): AsyncGenerator<Buffer, void> {
+  const hash = isHashed && start === 0 && end === print.size ? createHash('sha256') : undefined;
+  let held: Buffer[] = [];
+  let at = start;
+  let crc = 0;
+  for await (const chunk of chunks) {
+    hash?.update(chunk);
+    if (at + chunk.length > end) throw damaged('long', `more than its ${end - start} bytes`);
+    for (let from = 0; from < chunk.length; ) {
+      const room = Math.min(BLOCK_BYTES - (at % BLOCK_BYTES), end - at);
+      const part = chunk.subarray(from, from + room);
+      crc = crc32(part, crc);
+      held.push(part);
+      at += part.length;
+      from += part.length;
+      if (at % BLOCK_BYTES !== 0 && at !== end) continue;
+      if (crc !== checkOf(print.checks, Math.ceil(at / BLOCK_BYTES) - 1))
+        throw damaged('changed', `other bytes before ${at}`);
+      crc = 0;
+      // The last block waits for the end of the transfer, and for the hash.
+      if (at === end) break;
+      yield* held;
+      held = [];
+    }
+  }
+  if (at < end) throw damaged('short', `only ${at - start} of ${end - start} bytes`);
+  if (hash !== undefined && hash.digest('hex') !== print.sha256)
+    throw damaged('changed', 'other bytes than its SHA-256 says');
+  yield* held;
+}
+
+/** Of the blocks that a range lies in, the range. */
+export async function* cut(chunks: AsyncIterable<Buffer>, blocks: Range, range: Range): AsyncGenerator<Buffer, void> {
+  let at = blocks.start;
+  for await (const chunk of chunks) {
+    const part = chunk.subarray(Math.max(0, range.start - at), Math.max(0, range.end - at));
+    at += chunk.length;
+    if (part.length > 0) yield part;
+  }
+}
+
+function damaged(damage: CorruptObject['damage'], what: string): CorruptObject {
+  return new CorruptObject(`the object in the store has ${what}`, { damage });
+}

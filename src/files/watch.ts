@@ -1,0 +1,100 @@
+import { setMaxListeners } from 'node:events';
+import { after } from '../base/clock.ts';
+import { formatDuration } from '../base/duration.ts';
+import { type PawlError, StoreUnavailable, TimedOut } from '../base/errors.ts';
+
+/** Who is to give the next sign of life. */
+export type Awaited = 'store' | 'source' | 'nobody';
+
+export interface WatchOptions {
+  /** Says in messages what is watched: `writing "doc-1"`. */
+  readonly what: string;
+  readonly totalMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Watches over one transfer: its signal is aborted when the caller's is, when its time is over, and when whoever is
+ * waited for gives no sign of life for so long. Whatever hangs, `wait` does not.
+ */
+export class Watch {
+  readonly #abort = new AbortController();
+  readonly #what: string;
+  readonly #outer: AbortSignal | undefined;
+  readonly #waiting = new Set<(reason: unknown) => void>();
+  readonly #cancelTotal: () => void;
+  #idle: NodeJS.Timeout | undefined;
+  #idleMs = 0;
+  #awaited: Awaited = 'nobody';
+
+  constructor({ what, totalMs, signal }: WatchOptions) {
+    this.#what = what;
+    this.#outer = signal;
+    setMaxListeners(0, this.#abort.signal);
+    this.#abort.signal.addEventListener('abort', () => this.#end());
+    this.#cancelTotal = after(totalMs, () => this.#late(`was not done within ${formatDuration(totalMs)}`));
+    if (signal?.aborted) this.#onOuter();
+    signal?.addEventListener('abort', this.#onOuter, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** From now on, somebody has to give a sign of life within `ms`. */
+  expect(awaited: Awaited, ms: number): void {
+    this.#awaited = awaited;
+    if (this.#idleMs === ms && this.#idle !== undefined) {
+      this.#idle.refresh();
+      return;
+    }
+    clearTimeout(this.#idle);
+    this.#idleMs = ms;
+    this.#idle = ms === Infinity ? undefined : setTimeout(() => this.#onIdle(), ms);
+  }
+
+  /** Waits for work, until the watch is aborted; what comes of the work then is nobody's concern. */
+  wait<T>(work: Promise<T>): Promise<T> {
+    if (this.signal.aborted) {
+      work.catch(() => {});
+      return Promise.reject(this.signal.reason);
+    }
+    return new Promise<T>((resolve, reject) => {
+      this.#waiting.add(reject);
+      work.then(resolve, reject).finally(() => this.#waiting.delete(reject));
+    });
+  }
+
+  /** Ends the watch; nothing is left of it. */
+  stop(): void {
+    this.#outer?.removeEventListener('abort', this.#onOuter);
+    this.#cancelTotal();
+    clearTimeout(this.#idle);
+    this.#idle = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.stop();
+  }
+
+  readonly #onOuter = (): void => this.#abort.abort(this.#outer?.reason);
+
+  #onIdle(): void {
+    if (this.#awaited === 'nobody') return;
+    this.#late(
+      `${this.#awaited === 'source' ? 'its source' : 'the store'} gave nothing for ${formatDuration(this.#idleMs)}`,
+    );
+  }
+
+  #late(why: string): void {
+    const message = `${this.#what}: ${why}`;
+    const reason: PawlError = this.#awaited === 'source' ? new TimedOut(message) : new StoreUnavailable(message);
+    this.#abort.abort(reason);
+  }
+
+  #end(): void {
+    this.stop();
+    for (const reject of this.#waiting) reject(this.signal.reason);
+    this.#waiting.clear();
+  }
+}

@@ -1,0 +1,630 @@
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import {
+  Conflict,
+  CorruptObject,
+  InvalidInput,
+  NotFound,
+  TimedOut,
+  UploadExpired,
+  VersionConflict,
+} from '../../src/base/errors.ts';
+import { faults } from '../../src/base/fault.ts';
+import { type PostgresEngine, statement } from '../../src/engine/postgres/index.ts';
+import { createFiles, type Files, type FilesOptions } from '../../src/files/index.ts';
+import { createLocks } from '../../src/lock/index.ts';
+import { freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { type FilesWorld, inPieces, randomFile, readAll, type TestStore } from './world.ts';
+
+let names = 0;
+const fresh = (stem = 'doc'): string => `${stem}-${(names += 1)}`;
+const MIB = 1 << 20;
+
+/** The promises of files, on any content store. */
+export function describeFiles(title: string, world: () => FilesWorld): void {
+  let engine: PostgresEngine;
+  let shared: TestStore;
+  let files: Files;
+
+  beforeAll(async () => {
+    engine = world().engine();
+    shared = await world().store();
+    files = createFiles(engine, { content: shared.content, namespace: `${title}-shared` });
+  });
+
+  afterAll(async () => {
+    await files.stop();
+    await shared.stop();
+  });
+
+  /** Files of a namespace and a store of their own. */
+  const alone = async (
+    options: Partial<FilesOptions> = {},
+  ): Promise<{ files: Files; store: TestStore; space: string }> => {
+    const store = await world().store();
+    const space = fresh('space');
+    const own = createFiles(engine, { content: store.content, namespace: space, ...options });
+    onTestFinished(async () => {
+      await own.stop();
+      await store.stop();
+    });
+    return { files: own, store, space };
+  };
+
+  const states = async (id: string): Promise<string[]> => {
+    const rows = await engine.query<{ state: string }>(STATES, [id]);
+    return rows.map((row) => row.state);
+  };
+
+  describe(`${title}: writing and reading`, () => {
+    test.each([
+      ['nothing', 0],
+      ['a byte', 1],
+      ['a block', MIB],
+      ['a block and a byte', MIB + 1],
+      ['some blocks', 5 * MIB + 12_345],
+    ])('what is written is what is read: %s', async (_, size) => {
+      const id = fresh();
+      const bytes = randomFile(size);
+      const written = await files.write(undefined, id, inPieces(bytes, 70_001), {
+        contentType: 'application/x-tar',
+        author: 'ada',
+        meta: { branch: 'main' },
+      });
+      const sha256 = createHash('sha256').update(bytes).digest('hex');
+      expect(written).toMatchObject({ id, version: 1, size, sha256, previous: undefined, author: 'ada' });
+      const { version, stream } = await files.read(id);
+      expect((await readAll(stream)).equals(bytes)).toBe(true);
+      expect(version).toMatchObject({ id, version: 1, size, sha256, contentType: 'application/x-tar' });
+      expect(version.meta).toEqual({ branch: 'main' });
+      expect(await states(id)).toEqual(['live']);
+    });
+
+    test('a range is cut to the byte, and checked', async () => {
+      const id = fresh();
+      const bytes = randomFile(3 * MIB + 500);
+      await files.write(undefined, id, bytes);
+      for (const [start, end] of [
+        [0, 0],
+        [0, 10],
+        [MIB - 1, MIB + 1],
+        [5, 2 * MIB + 5],
+        [3 * MIB + 499, 3 * MIB + 500],
+        [3 * MIB, 10 * MIB],
+        [3 * MIB + 500, 3 * MIB + 500],
+      ] as const) {
+        const reading = await files.read(id, { range: { start, end } });
+        expect((await readAll(reading.stream)).equals(bytes.subarray(start, end))).toBe(true);
+      }
+      await expect(files.read(id, { range: { start: 4 * MIB } })).rejects.toThrow(InvalidInput);
+    });
+
+    test('a version is published with the rest of the caller’s transaction, or not at all', async () => {
+      const id = fresh();
+      await files.write(undefined, id, 'one');
+      const failing = engine.transaction(async (tx) => {
+        await files.write(tx, id, 'two');
+        throw new Error('no');
+      });
+      await expect(failing).rejects.toThrow('no');
+      expect((await readAll((await files.read(id)).stream)).toString()).toBe('one');
+      expect(await states(id)).toEqual(['live', 'pending']);
+      await engine.transaction((tx) => files.write(tx, id, 'three'));
+      const { version, stream } = await files.read(id);
+      expect([version.version, (await readAll(stream)).toString()]).toEqual([2, 'three']);
+    });
+
+    test('bytes move before the transaction, and publishing is one statement in it', async () => {
+      const id = fresh();
+      const upload = await files.upload(id, inPieces(Buffer.from('moved')), { author: 'grace' });
+      await expect(files.read(id)).rejects.toThrow(NotFound);
+      const written = await engine.transaction((tx) => upload.publish(tx));
+      expect(written).toMatchObject({ version: 1, author: 'grace' });
+      expect(await upload.outcome()).toMatchObject({ kind: 'published', version: { version: 1 } });
+      await expect(upload.publish()).rejects.toThrow(UploadExpired);
+    });
+
+    test('while bytes move, no connection and no lock is held', async () => {
+      const id = fresh();
+      const own = world().engine({ max: 1 });
+      const mine = createFiles(own, { content: shared.again(), namespace: `${title}-shared` });
+      let going = (): void => {};
+      const gate = new Promise<void>((resolve) => {
+        going = resolve;
+      });
+      const writing = mine.write(
+        undefined,
+        id,
+        (async function* () {
+          yield Buffer.alloc(10);
+          await gate;
+          yield Buffer.alloc(10);
+        })(),
+      );
+      await until('the row is there', async () => (await states(id)).length === 1);
+      // The only connection of the pool is free.
+      await own.query(statement('test.one', 'select 1'));
+      await files.write(undefined, id, 'meanwhile');
+      going();
+      expect((await writing).version).toBe(2);
+      await mine.stop();
+    });
+
+    test('versions are numbered on, past removals, and one that is gone is not found', async () => {
+      const id = fresh();
+      await files.write(undefined, id, 'a');
+      await files.remove(undefined, id);
+      await expect(files.read(id)).rejects.toThrow(NotFound);
+      await expect(files.remove(undefined, id)).rejects.toThrow(NotFound);
+      expect((await files.write(undefined, id, 'b', { ifVersion: 0 })).version).toBe(3);
+      await expect(files.read(id, { version: 2 })).rejects.toThrow(NotFound);
+      expect((await readAll((await files.read(id, { version: 1 })).stream)).toString()).toBe('a');
+    });
+
+    test('history, restore, copy and list', async () => {
+      const [id, twin] = [fresh('list/a'), fresh('list/b')];
+      await files.write(undefined, id, 'first', { author: 'ada', contentType: 'text/plain', meta: { n: '1' } });
+      await files.write(undefined, id, 'second', { author: 'bob' });
+      await files.restore(undefined, id, 1, { author: 'eve', ifVersion: 2 });
+      const past = await files.history(id);
+      expect(past.map(({ version, author, state }) => [version, author, state])).toEqual([
+        [3, 'eve', 'live'],
+        [2, 'bob', 'retired'],
+        [1, 'ada', 'retired'],
+      ]);
+      expect(past[0]).toMatchObject({ contentType: 'text/plain', meta: { n: '1' }, sha256: past[2]?.sha256 });
+      expect(past[1]?.keptUntil?.getTime()).toBeGreaterThan(Date.now() + 6 * 86_400_000);
+      await engine.transaction((tx) => files.copy(tx, id, twin, { version: 2, ifVersion: 0 }));
+      expect((await readAll((await files.read(twin)).stream)).toString()).toBe('second');
+      expect((await files.list({ prefix: 'list/' })).map((each) => each.id)).toEqual([id, twin].sort());
+      expect((await files.list({ prefix: 'list/', after: [id, twin].sort()[0] as string })).length).toBe(1);
+      await files.remove(undefined, id);
+      expect((await readAll((await files.read(twin)).stream)).toString()).toBe('second');
+      await files.restore(undefined, id, 3);
+      expect((await readAll((await files.read(id)).stream)).toString()).toBe('first');
+    });
+
+    test('a document is what its id says, whatever that is', async () => {
+      for (const id of ['../../etc/passwd', 'ä/ü\n "\\', `${'x'.repeat(510)}`, '..', ' ']) {
+        await files.write(undefined, id, id);
+        expect((await readAll((await files.read(id)).stream)).toString()).toBe(id);
+      }
+    });
+  });
+
+  describe(`${title}: two writers`, () => {
+    test('with ifVersion one wins, and the other is told both versions', async () => {
+      const id = fresh();
+      await files.write(undefined, id, 'one');
+      const both = ['a', 'b'].map((text) => files.write(undefined, id, text, { ifVersion: 1 }));
+      const ended = await Promise.allSettled(both);
+      const lost = ended.filter((each) => each.status === 'rejected').map((each) => each.reason);
+      expect(lost).toHaveLength(1);
+      expect(lost[0]).toBeInstanceOf(VersionConflict);
+      expect(lost[0]).toMatchObject({ id, expected: 1, actual: 2 });
+      await expect(files.write(undefined, id, 'c', { ifVersion: 0 })).rejects.toMatchObject({ expected: 0, actual: 2 });
+      await expect(files.write(undefined, fresh(), 'c', { ifVersion: 7 })).rejects.toMatchObject({ actual: 0 });
+    });
+
+    test('without it they are serialised, and no version is lost', async () => {
+      const id = fresh();
+      const texts = Array.from({ length: 12 }, (_, index) => `text ${index}`);
+      await Promise.all(texts.map((text) => files.write(undefined, id, text)));
+      const past = await files.history(id);
+      expect(past.map((each) => each.version)).toEqual([12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
+      const read = await Promise.all(
+        past.map(async ({ version }) => (await readAll((await files.read(id, { version })).stream)).toString()),
+      );
+      expect(read.sort()).toEqual(texts.sort());
+    });
+
+    test('a refusal leaves the caller’s transaction as it was, and it can go on', async () => {
+      const [id, other] = [fresh(), fresh()];
+      await files.write(undefined, id, 'one');
+      await engine.transaction(async (tx) => {
+        await expect(files.write(tx, id, 'two', { ifVersion: 5 })).rejects.toThrow(VersionConflict);
+        await files.write(tx, other, 'fine');
+      });
+      expect((await files.stat(other)).version).toBe(1);
+      expect((await files.stat(id)).version).toBe(1);
+    });
+
+    test('under a lock that was lost nothing is published, and a long upload ends', async () => {
+      const id = fresh();
+      const locks = createLocks(engine, { namespace: title });
+      onTestFinished(() => locks.stop());
+      const lock = await locks.acquire(id, { lease: '5s' });
+      await files.write(undefined, id, 'held', { lock });
+      const endless = files.write(
+        undefined,
+        id,
+        (async function* () {
+          for (;;) {
+            yield Buffer.alloc(1000);
+            await sleep(10);
+          }
+        })(),
+        { lock },
+      );
+      await until('it has begun', async () => (await states(id)).includes('pending'));
+      await locks.break(id, { reason: 'test' });
+      await expect(endless).rejects.toMatchObject({ code: 'lease_lost' });
+      await expect(files.write(undefined, id, 'late', { lock })).rejects.toMatchObject({ code: 'lease_lost' });
+      expect((await readAll((await files.read(id)).stream)).toString()).toBe('held');
+    });
+  });
+
+  describe(`${title}: readers`, () => {
+    test('a reader sees one whole version, whatever is written meanwhile', async () => {
+      const id = fresh();
+      const bytes = randomFile(4 * MIB);
+      await files.write(undefined, id, bytes);
+      const { stream } = await files.read(id);
+      const chunks: Buffer[] = [];
+      for await (const chunk of stream) {
+        if (chunks.length === 0) await files.write(undefined, id, 'other');
+        chunks.push(chunk);
+      }
+      expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
+    });
+
+    test('with a share lock the version stays until the transaction ends, and a writer is not starved by readers', async () => {
+      const id = fresh();
+      await files.write(undefined, id, 'one');
+      let isDone = false;
+      let reads = 0;
+      const reader = async (): Promise<void> => {
+        while (!isDone) {
+          await engine.transaction(async (tx) => {
+            const { version, stream } = await files.read(id, { lock: 'share', tx });
+            await readAll(stream);
+            await sleep(15);
+            expect((await files.stat(id)).version).toBe(version.version);
+            reads += 1;
+          });
+        }
+      };
+      // There is always one of them inside.
+      const readers = [reader(), sleep(5).then(reader), sleep(10).then(reader)];
+      await until('they overlap', () => reads > 3);
+      await files.write(undefined, id, 'two');
+      isDone = true;
+      await Promise.all(readers);
+      expect((await files.stat(id)).version).toBe(2);
+    });
+
+    test('explain says who holds a document, and who waits for it', async () => {
+      const id = fresh();
+      await files.write(undefined, id, 'one');
+      const upload = await files.upload(id, 'two');
+      let publishing: Promise<unknown> | undefined;
+      await engine.transaction(async (tx) => {
+        (await files.read(id, { lock: 'share', tx })).stream.destroy();
+        publishing = upload.publish();
+        const { holders, waiters, version } = await until('it waits', async () => {
+          const said = await files.explain(id);
+          return said.waiters.length > 0 ? said : undefined;
+        });
+        expect(version?.version).toBe(1);
+        expect(holders).toMatchObject([{ mode: 'share', holds: true }]);
+        expect(waiters).toMatchObject([{ mode: 'exclusive', holds: false, blockedBy: [holders[0]?.pid] }]);
+      });
+      await publishing;
+      expect(await files.explain(id)).toMatchObject({ holders: [], waiters: [], version: { version: 2 } });
+    });
+
+    test.each([
+      ['missing', (store: TestStore, name: string) => store.remove(name)],
+      ['short', async (store: TestStore, name: string) => store.put(name, (await store.bytes(name)).subarray(0, -1))],
+      [
+        'long',
+        async (store: TestStore, name: string) =>
+          store.put(name, Buffer.concat([await store.bytes(name), Buffer.from('x')])),
+      ],
+      [
+        'changed',
+        async (store: TestStore, name: string) => {
+          const bytes = await store.bytes(name);
+          bytes[2 * MIB + 7] = (bytes[2 * MIB + 7] ?? 0) ^ 1;
+          await store.put(name, bytes);
+        },
+      ],
+    ])('bytes that are not what was written are an error, and never passed on: %s', async (damage, harm) => {
+      const id = fresh();
+      const bytes = randomFile(2 * MIB + 100);
+      const { object } = await files.write(undefined, id, bytes);
+      await harm(shared, object);
+      const got: Buffer[] = [];
+      const reading = async (): Promise<void> => {
+        const { stream } = await files.read(id);
+        for await (const chunk of stream) got.push(chunk);
+      };
+      const error = await reading().then(
+        () => undefined,
+        (reason: unknown) => reason,
+      );
+      expect(error).toBeInstanceOf(CorruptObject);
+      expect(error).toMatchObject({ damage });
+      const passed = Buffer.concat(got);
+      expect(passed.equals(bytes.subarray(0, passed.length))).toBe(true);
+      expect(passed.length).toBeLessThan(bytes.length);
+      if (damage !== 'changed') return;
+      // A range that does not meet the damage is as good as ever; one that does is refused.
+      const { stream } = await files.read(id, { range: { start: 10, end: MIB } });
+      expect((await readAll(stream)).equals(bytes.subarray(10, MIB))).toBe(true);
+      const bad = await files.read(id, { range: { start: 2 * MIB } });
+      await expect(readAll(bad.stream)).rejects.toThrow(CorruptObject);
+    });
+
+    test('a version that was collected between its row and its bytes is read anew, once', async () => {
+      const id = fresh();
+      const { object } = await files.write(undefined, id, 'one');
+      const disarm = faults.arm(
+        'files.after_row',
+        async () => {
+          await files.write(undefined, id, 'two');
+          await shared.remove(object);
+        },
+        { occurrence: 1 },
+      );
+      onTestFinished(disarm);
+      const { version, stream } = await files.read(id);
+      expect([version.version, (await readAll(stream)).toString()]).toEqual([2, 'two']);
+    });
+
+    test('a reader that goes away leaves nothing behind, and one that is aborted ends at once', async () => {
+      const id = fresh();
+      await files.write(undefined, id, randomFile(3 * MIB));
+      const { stream } = await files.read(id);
+      for await (const _ of stream) break;
+      expect(stream.destroyed).toBe(true);
+      const abort = new AbortController();
+      const second = await files.read(id, { signal: abort.signal });
+      abort.abort(new Error('enough'));
+      await expect(readAll(second.stream)).rejects.toThrow('enough');
+    });
+  });
+
+  describe(`${title}: the collector`, () => {
+    const quick = { retain: 0, tombstone: 0, history: 0, pending: 1001, limits: { total: 1000 } } as const;
+
+    test('what was replaced goes when it was kept long enough and its readers have had their time; its history stays', async () => {
+      const { files: own, store } = await alone({ ...quick, history: '1d', tombstone: '1d' });
+      const id = fresh();
+      const { object } = await own.write(undefined, id, 'one');
+      const { object: second } = await own.write(undefined, id, 'two');
+      expect(await own.sweep()).toEqual({ condemned: 1, deleted: 0, deletedAgain: 0, failed: 0 });
+      expect(await store.names()).toEqual([object, second].sort());
+      await expect(own.read(id, { version: 1 })).rejects.toThrow(NotFound);
+      await until('it is deleted', async () => (await own.sweep()).deleted === 1);
+      expect(await store.names()).toEqual([second]);
+      expect((await own.history(id)).map((each) => each.state)).toEqual(['live', 'deleted']);
+      expect((await readAll((await own.read(id)).stream)).toString()).toBe('two');
+    });
+
+    test('what is kept is not touched', async () => {
+      const { files: own, store } = await alone();
+      const id = fresh();
+      await own.write(undefined, id, 'one');
+      await own.write(undefined, id, 'two');
+      await own.remove(undefined, id);
+      const upload = await own.upload(id, 'three');
+      expect(await own.sweep()).toEqual({ condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 });
+      expect(await store.names()).toHaveLength(3);
+      await upload.publish();
+      expect(await own.collector()).toMatchObject({ pending: 0, retired: 2, due: 0, haltedBecause: undefined });
+    });
+
+    test('an upload nobody publishes is collected, and publishing it then fails loudly', async () => {
+      const { files: own, store, space } = await alone(quick);
+      const id = fresh();
+      const upload = await own.upload(id, 'slow');
+      await until('it is collected', async () => (await own.sweep()).deleted === 1);
+      await expect(upload.publish()).rejects.toThrow(UploadExpired);
+      expect(await upload.outcome()).toEqual({ kind: 'collected' });
+      expect(await store.names()).toEqual([]);
+      await until('its row is gone', async () => {
+        await own.sweep();
+        return (await engine.query(ROWS, [space])).length === 0;
+      });
+    });
+
+    test('publishing and collecting want the same row: exactly one of them has it', async () => {
+      const { files: own } = await alone(quick);
+      const lives = await Promise.all(
+        Array.from({ length: 20 }, async () => {
+          const id = fresh();
+          const upload = await own.upload(id, 'raced');
+          await upload.abandon();
+          const [published] = await Promise.allSettled([upload.publish(), own.sweep()]);
+          const isLive = (await states(id))[0] === 'live';
+          expect(published?.status).toBe(isLive ? 'fulfilled' : 'rejected');
+          if (isLive) expect((await readAll((await own.read(id)).stream)).toString()).toBe('raced');
+          return isLive;
+        }),
+      );
+      expect(lives).toHaveLength(20);
+    });
+
+    test('an upload that is being published by an open transaction is left alone', async () => {
+      const { files: own, store } = await alone(quick);
+      const id = fresh();
+      const upload = await own.upload(id, 'open');
+      await engine.transaction(async (tx) => {
+        await upload.publish(tx);
+        await sleep(1100);
+        await upload.abandon();
+        expect(await own.sweep()).toMatchObject({ condemned: 0, deleted: 0 });
+      });
+      await own.sweep();
+      expect(await store.names()).toEqual([upload.object]);
+      expect((await readAll((await own.read(id)).stream)).toString()).toBe('open');
+    });
+
+    test('what comes through after it was deleted is deleted once more', async () => {
+      const { files: own, store } = await alone({ ...quick, tombstone: '1s' });
+      const upload = await own.upload(fresh(), 'late');
+      const bytes = await store.bytes(upload.object);
+      await upload.abandon();
+      await until('it is deleted', async () => (await own.sweep()).deleted === 1);
+      await store.put(upload.object, bytes);
+      await until('it is deleted again', async () => (await own.sweep()).deletedAgain === 1);
+      expect(await store.names()).toEqual([]);
+    });
+
+    test('a sweeper that dies in the middle is followed by another one', async () => {
+      const { files: own, store } = await alone(quick);
+      const upload = await own.upload(fresh(), 'left');
+      await upload.abandon();
+      const disarm = faults.arm('files.after_claim', 'throw');
+      onTestFinished(disarm);
+      await expect(own.sweep()).rejects.toThrow('files.after_claim');
+      disarm();
+      expect(await store.names()).toEqual([upload.object]);
+      await engine.query(LEASE_OVER, [upload.object]);
+      expect(await own.sweep()).toMatchObject({ deleted: 1 });
+      expect(await store.names()).toEqual([]);
+    });
+
+    test('it runs from time to time, and stops', async () => {
+      const { files: own, store } = await alone(quick);
+      const upload = await own.upload(fresh(), 'left');
+      await upload.abandon();
+      const loop = own.collect({ every: 100 });
+      await until('it was collected', async () => (await store.names()).length === 0);
+      await loop.stop();
+    });
+
+    test('after the database went back in time it stops itself, and deletes nothing until it is armed again', async () => {
+      const { files: own, store, space } = await alone(quick);
+      const upload = await own.upload(fresh(), 'then');
+      await own.sweep();
+      const before = await engine.query<{ pass: string }>(PASS, [space]);
+      await own.sweep();
+      // What a restore to the moment of `before` leaves: the database knows less than the store's marker.
+      await engine.query(SET_PASS, [space, before[0]?.pass]);
+      await upload.abandon();
+      await expect(own.sweep()).rejects.toMatchObject({ code: 'collector_halted' });
+      await expect(own.sweep()).rejects.toMatchObject({ code: 'collector_halted' });
+      expect((await own.collector()).haltedBecause).toContain('earlier point');
+      expect(await store.names()).toEqual([upload.object]);
+      await own.rearm();
+      expect(await own.sweep()).toMatchObject({ deleted: 1 });
+    });
+
+    test('another database that finds this store does not collect in it', async () => {
+      const { files: own, store, space } = await alone(quick);
+      await own.sweep();
+      const database = await freshDatabase();
+      const elsewhere = world().engine({ url: database.url });
+      const copy = createFiles(elsewhere, { content: store.again(), namespace: space });
+      await expect(copy.sweep()).rejects.toMatchObject({ code: 'collector_halted' });
+      await elsewhere.query(SET_PASS, [space, '1000']);
+      await elsewhere.query(FORGET_HALT, [space]);
+      await expect(copy.sweep()).rejects.toThrow(/collected by the database/);
+      await own.sweep();
+    });
+  });
+
+  describe(`${title}: bad input`, () => {
+    test('is refused with an error that says what, and nothing is left', async () => {
+      const { files: own, store, space } = await alone();
+      const bad: [() => Promise<unknown>, RegExp][] = [
+        [() => own.write(undefined, '', 'x'), /id.*1 to 512 bytes/],
+        [() => own.write(undefined, 'ü'.repeat(257), 'x'), /512 bytes/],
+        [() => own.write(undefined, 'a\0', 'x'), /U\+0000/],
+        [() => own.write(undefined, 'a', 5 as never), /source.*stream/],
+        [() => own.write(undefined, 'a', ['x'] as never), /source/],
+        [() => own.write(undefined, 'a', 'x', { ifVersions: 1 } as never), /did you mean "ifVersion"/],
+        [() => own.write(undefined, 'a', 'x', { ifVersion: -1 }), /ifVersion/],
+        [() => own.write(undefined, 'a', 'x', { sha256: 'abc' }), /64 lower-case hex/],
+        [() => own.write(undefined, 'a', 'x', { size: 1.5 }), /size/],
+        [() => own.write(undefined, 'a', 'x', { meta: { a: 1 } as never }), /meta.a/],
+        [
+          () =>
+            own.write(undefined, 'a', 'x', { meta: { a: 'x'.repeat(4000), b: 'x'.repeat(4096), c: 'x'.repeat(1000) } }),
+          /8 KiB/,
+        ],
+        [() => own.read('a', { lock: 'share' }), /takes tx/],
+        [() => own.read('a', { tx: {} }), /only with lock/],
+        [() => own.read('a', { version: 0 }), /version/],
+        [() => own.history('a', { limit: 0 }), /limit/],
+      ];
+      for (const [call, message] of bad) {
+        const error = await call().then(
+          () => undefined,
+          (reason: unknown) => reason,
+        );
+        expect(error, String(call)).toBeInstanceOf(InvalidInput);
+        expect(String(error)).toMatch(message);
+      }
+      expect(await engine.query(ROWS, [space])).toEqual([]);
+      expect(await store.names()).toEqual([]);
+    });
+
+    test('a source that fails, lies or hangs leaves a pending row that the next sweep collects', async () => {
+      const { files: own, store } = await alone({ limits: { idle: 300, total: 5000 } });
+      const id = fresh();
+      async function* failing(): AsyncGenerator<Buffer, void> {
+        yield randomFile(MIB + 5);
+        throw new RangeError('the source broke');
+      }
+      async function* hanging(): AsyncGenerator<Buffer, void> {
+        yield randomFile(10);
+        await new Promise(() => {});
+      }
+      await expect(own.write(undefined, id, failing())).rejects.toThrow(RangeError);
+      await expect(own.write(undefined, id, 'four', { size: 5 })).rejects.toThrow(
+        /says 5 bytes, but the source gave 4/,
+      );
+      await expect(own.write(undefined, id, 'four', { size: 3 })).rejects.toThrow(/says 3 bytes/);
+      await expect(own.write(undefined, id, 'four', { sha256: '0'.repeat(64) })).rejects.toThrow(/sha256/);
+      await expect(own.write(undefined, id, hanging())).rejects.toThrow(TimedOut);
+      await expect(
+        own.write(
+          undefined,
+          id,
+          (async function* () {
+            yield 5 as never;
+          })(),
+        ),
+      ).rejects.toThrow(InvalidInput);
+      await expect(own.read(id)).rejects.toThrow(NotFound);
+      expect(await states(id)).toEqual(Array.from({ length: 6 }, () => 'pending'));
+      expect(await own.sweep()).toMatchObject({ deleted: 6 });
+      expect(await store.names()).toEqual([]);
+    });
+
+    test('too many bytes are refused as soon as they come', async () => {
+      const { files: own } = await alone({ maxBytes: 1000 });
+      await expect(own.write(undefined, 'a', inPieces(randomFile(5000), 300))).rejects.toThrow(
+        /more than the 1000 bytes/,
+      );
+    });
+
+    test('a store of another namespace, or another store, is refused', async () => {
+      const { files: own, store, space } = await alone();
+      await own.write(undefined, 'a', 'x');
+      const other = createFiles(engine, { content: store.again(), namespace: fresh('other') });
+      await expect(other.write(undefined, 'a', 'x')).rejects.toThrow(Conflict);
+      const elsewhere = createFiles(engine, { content: shared.again(), namespace: space });
+      await expect(elsewhere.write(undefined, 'a', 'x')).rejects.toThrow(Conflict);
+      const empty = await world().store();
+      onTestFinished(() => empty.stop());
+      const lost = createFiles(engine, { content: empty.content, namespace: space });
+      await expect(lost.sweep()).rejects.toThrow(/another .* store/);
+    });
+  });
+}
+
+const STATES = statement('test.states', 'select state from pawl.file_object where id = $1 order by created_at');
+const ROWS = statement('test.rows', 'select object from pawl.file_object where space = $1');
+const LEASE_OVER = statement(
+  'test.lease',
+  'update pawl.file_object set collect_at = clock_timestamp() where object = $1::uuid',
+);
+const PASS = statement('test.pass', 'select pass from pawl.file_store where space = $1');
+const FORGET_HALT = statement('test.forget', 'update pawl.file_store set halted_because = null where space = $1');
+const SET_PASS = statement('test.set_pass', 'update pawl.file_store set pass = $2::bigint where space = $1');

@@ -1,0 +1,63 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import type { PostgresEngine } from '../../src/engine/postgres/index.ts';
+import { type Content, disk } from '../../src/files/index.ts';
+
+/** A content store that a test can look into behind the library's back. */
+export interface TestStore {
+  readonly content: Content;
+  /** Another client of the same store, as another process has it. */
+  again(): Content;
+  /** The names of the objects there, sorted. */
+  names(): Promise<string[]>;
+  bytes(name: string): Promise<Buffer>;
+  /** Replaces an object as no client would: what a broken disk, or a stranger, does. */
+  put(name: string, bytes: Buffer): Promise<void>;
+  remove(name: string): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** What the promises are tested on. */
+export interface FilesWorld {
+  engine(options?: { readonly url?: string; readonly max?: number }): PostgresEngine;
+  store(): Promise<TestStore>;
+}
+
+export async function diskStore(): Promise<TestStore> {
+  const dir = await mkdtemp(join(tmpdir(), 'pawl-test-files-'));
+  const path = (name: string): string => join(dir, 'objects', name.slice(0, 2), name);
+  return {
+    content: disk(dir),
+    again: () => disk(dir),
+    names: async () => {
+      const all = await readdir(join(dir, 'objects'), { recursive: true, withFileTypes: true }).catch(() => []);
+      return all
+        .filter((entry) => entry.isFile())
+        .map((entry) => entry.name)
+        .sort();
+    },
+    bytes: (name) => readFile(path(name)),
+    put: (name, bytes) => writeFile(path(name), bytes),
+    remove: (name) => rm(path(name)),
+    stop: () => rm(dir, { recursive: true, force: true }),
+  };
+}
+
+/** Bytes that nothing can guess. */
+export function randomFile(size: number): Buffer {
+  return randomBytes(size);
+}
+
+/** The bytes in pieces of some sizes, as a network gives them. */
+export async function* inPieces(bytes: Buffer, size = 10_000): AsyncGenerator<Buffer, void> {
+  for (let from = 0; from < bytes.length; from += size) yield bytes.subarray(from, from + size);
+}
+
+export async function readAll(stream: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
