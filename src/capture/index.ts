@@ -1,0 +1,85 @@
+import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { CaptureOptions } from './definition.ts';
+import { type CapturePlan, Installer } from './installer.ts';
+import type { Difference } from './postgres-plan.ts';
+import { Projection } from './projection.ts';
+import type { ProjectOptions } from './projection-options.ts';
+
+export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './definition.ts';
+export type { CapturePlan } from './installer.ts';
+export type { ProjectionEvents } from './opened.ts';
+export type { Difference } from './postgres-plan.ts';
+export type { Progress } from './progress.ts';
+export { type BackfillOptions, Projection, type ReconcileOptions } from './projection.ts';
+export type { Build, ProjectedRow, ProjectOptions, RunOptions } from './projection-options.ts';
+export { ProjectionWorker } from './projection-worker.ts';
+export type { Failed } from './projector.ts';
+export type { Drift } from './reconcile.ts';
+export { Sql, sql } from './sql-text.ts';
+
+/**
+ * Declares what an entity is made of: a table with one row for each, and the tables whose rows are parts of it. Nothing is sent
+ * until it is used.
+ * @throws InvalidInput on a declaration that contradicts itself
+ */
+export function createCapture(engine: PostgresEngine, options: CaptureOptions): Capture {
+  return new Capture(engine, options);
+}
+
+/**
+ * Captures the changes of an entity's tables by triggers, whoever makes them and however. A committed change is noted, in
+ * the same transaction; one that is rolled back is not.
+ */
+export class Capture {
+  readonly entity: string;
+  readonly #engine: PostgresEngine;
+  readonly #installer: Installer;
+
+  /** @internal */
+  constructor(engine: PostgresEngine, options: CaptureOptions) {
+    this.#engine = engine;
+    this.#installer = new Installer(engine, options);
+    this.entity = options.entity;
+  }
+
+  /**
+   * Says what is not as it was declared, and gives the SQL that `apply()` would run. Changes nothing.
+   * @throws InvalidInput  a table, column, query or privilege is missing
+   */
+  plan(): Promise<CapturePlan> {
+    return this.#installer.plan();
+  }
+
+  /**
+   * Installs the triggers, and the tables of the projections declared so far, in one transaction; what is right already is left
+   * alone. Writers of these tables wait for a moment; if one is at it for more than 10 s, nothing is done.
+   * @returns what was mended
+   * @throws InvalidInput  a table, column, query or privilege is missing; nothing was done
+   * @throws LockNotAvailable  a table was in use for too long; nothing was done
+   */
+  async apply(): Promise<readonly Difference[]> {
+    return this.#installer.apply();
+  }
+
+  /**
+   * Proves from the catalogs that no change can go unnoticed: every trigger there, on every partition, always enabled, its
+   * function unchanged, owned and pinned. @returns what is not so
+   */
+  verify(): Promise<readonly Difference[]> {
+    return this.#installer.verify();
+  }
+
+  /** Takes out the triggers, their functions and everything noted. Tables that projections wrote stay. */
+  detach(): Promise<void> {
+    return this.#installer.detach();
+  }
+
+  /**
+   * Declares a table that follows the entities: `build` says what a row is. Call `apply()` after it, then `backfill()`
+   * once, and `run()` in as many processes as you like.
+   * @throws InvalidInput
+   */
+  project(options: ProjectOptions): Projection {
+    return new Projection(this.#engine, this.#installer, options);
+  }
+}

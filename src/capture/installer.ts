@@ -1,0 +1,150 @@
+import { Conflict, InvalidInput, NotFound, NotSupported } from '../base/errors.ts';
+import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
+import { type CaptureOptions, type Declaration, declare } from './definition.ts';
+import type { Reader } from './postgres-catalog.ts';
+import { detach, mend } from './postgres-install.ts';
+import { compare, type Difference, type Line } from './postgres-plan.ts';
+import { nextId, readState, type State } from './postgres-state.ts';
+import { resolve } from './resolve.ts';
+import type { Definition } from './source.ts';
+
+/** What has to be done so that the database is as it was declared. */
+export interface CapturePlan {
+  /** What is not as it should be; empty when everything is. */
+  readonly differences: readonly Difference[];
+  /** Everything that `apply()` would run, fit for psql. Empty when there is nothing to do. */
+  readonly sql: string;
+}
+
+/** A line as a consumer declares it; its number is found when it is installed. */
+export type LineDeclaration = Omit<Line, 'id'> & {
+  /** What else has to be there: checked, and told as differences. */
+  readonly compare?: (db: Reader, definition: Definition) => Promise<Difference[]>;
+};
+
+/** Installs a capture, looks after it, and takes it out. */
+export class Installer {
+  readonly #engine: PostgresEngine;
+  readonly #declared: Declaration;
+  readonly #lines: LineDeclaration[] = [];
+
+  constructor(engine: PostgresEngine, options: CaptureOptions) {
+    this.#engine = engine;
+    this.#declared = declare(options);
+  }
+
+  /** Adds a consumer, which the next `apply()` installs. @throws Conflict when the name is taken */
+  add(line: LineDeclaration): void {
+    if (this.#lines.some(({ name }) => name === line.name)) {
+      throw new Conflict(
+        `"${line.name}" is declared twice for the capture "${this.#declared.entity}"; give one another name`,
+      );
+    }
+    this.#lines.push(line);
+  }
+
+  async plan(): Promise<CapturePlan> {
+    const { differences, definition } = await this.#compare(this.#engine);
+    const hopeless = differences.filter(({ sql }) => sql.length === 0);
+    const statements = differences.flatMap(({ sql }) => sql);
+    return {
+      differences: [...hopeless, ...differences.filter(({ sql }) => sql.length > 0)],
+      sql: mend(definition, statements),
+    };
+  }
+
+  async apply(): Promise<Difference[]> {
+    const definition = await resolve(this.#engine, this.#declared);
+    return this.#engine.transaction(async (tx) => {
+      const mended: Difference[] = [];
+      // Partitions have copies of a trigger only after it was made; so look again until there is nothing left.
+      for (let round = 0; round < 4; round += 1) {
+        const { differences, state } = await this.#compare(tx, definition);
+        refuseHopeless(differences);
+        if (differences.length === 0) return mended;
+        refuseRole(state);
+        await tx.client.query({
+          text: mend(
+            definition,
+            differences.flatMap(({ sql }) => sql),
+            round === 0,
+          ),
+        });
+        mended.push(...differences);
+      }
+      throw new Conflict(
+        `the capture "${definition.entity}" is not as it should be, however often it is mended; run verify()`,
+      );
+    });
+  }
+
+  async verify(): Promise<readonly Difference[]> {
+    try {
+      return (await this.#compare(this.#engine)).differences;
+    } catch (error) {
+      if (!(error instanceof InvalidInput || error instanceof NotSupported)) throw error;
+      const object = (error instanceof InvalidInput ? error.field : undefined) ?? this.#declared.entity;
+      return [{ kind: 'declaration', object, problem: error.message, sql: [] }];
+    }
+  }
+
+  /** The numbers of the capture and of a line, where they are installed. */
+  async find(name: string): Promise<{ capture: number; line: number; definition: Definition } | undefined> {
+    const definition = await resolve(this.#engine, this.#declared);
+    const state = await readState(this.#engine, definition);
+    const row = state.lines.find((line) => line.name === name);
+    if (state.capture === undefined || row === undefined) return undefined;
+    return { capture: state.capture.id, line: row.id, definition };
+  }
+
+  /** @throws NotFound when it is not installed */
+  async require(name: string): Promise<{ capture: number; line: number; definition: Definition }> {
+    const found = await this.find(name);
+    if (found !== undefined) return found;
+    throw new NotFound(`the capture "${this.#declared.entity}" is not installed in this database; call apply() first`);
+  }
+
+  detach(): Promise<void> {
+    return detach(this.#engine, this.#declared.entity);
+  }
+
+  async #compare(
+    db: PostgresEngine | Transaction,
+    known?: Definition,
+  ): Promise<{ differences: Difference[]; definition: Definition; state: State }> {
+    const definition = known ?? (await resolve(db, this.#declared));
+    const state = await readState(db, definition);
+    // Lines of other programs that use the same capture stay.
+    const others = state.lines.filter((row) => !this.#lines.some(({ name }) => name === row.name));
+    const lines: Line[] = [...others];
+    for (const { name, guarantee, definition: options } of this.#lines) {
+      const row = state.lines.find((line) => line.name === name);
+      if (row !== undefined && row.guarantee !== guarantee) {
+        throw new Conflict(
+          `"${name}" is installed with the guarantee '${row.guarantee}'; give the new one another name`,
+        );
+      }
+      lines.push({ id: row?.id ?? (await nextId(db, 'capture_line')), name, guarantee, definition: options });
+    }
+    const id = state.capture?.id ?? (await nextId(db, 'capture_definition'));
+    const differences = compare({ id, definition, lines: lines.sort((a, b) => a.id - b.id) }, state);
+    for (const line of this.#lines) differences.push(...((await line.compare?.(db, definition)) ?? []));
+    return { differences, definition, state };
+  }
+}
+
+/** @throws InvalidInput for what no statement mends */
+function refuseHopeless(differences: readonly Difference[]): void {
+  const hopeless = differences.find(({ sql }) => sql.length === 0);
+  if (hopeless !== undefined)
+    throw new InvalidInput(`${hopeless.object}: ${hopeless.problem}`, { field: hopeless.kind });
+}
+
+function refuseRole({ role }: State): void {
+  if (role.exists ? role.member : role.may_create) return;
+  throw new NotSupported(
+    role.exists
+      ? 'the trigger functions belong to the role pawl_capture, of which this role is no member: grant pawl_capture to it'
+      : 'the trigger functions belong to the role pawl_capture, which this role may not create: create role pawl_capture nologin, and grant it',
+  );
+}

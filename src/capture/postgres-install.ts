@@ -1,0 +1,38 @@
+import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { barrier, detachText } from './postgres-plan.ts';
+import { readState } from './postgres-state.ts';
+import type { Definition } from './source.ts';
+import { literal } from './sql-text.ts';
+
+/** Waiting for the barrier keeps new writers waiting, too: rather give up than stop the shop. */
+const LOCK_TIMEOUT = '10s';
+
+/** The statements of a plan as one transaction; inside one that is open, without its frame. */
+export function mend(definition: Definition, statements: readonly string[], isFirst?: boolean): string {
+  if (statements.length === 0) return '';
+  const gate = [
+    `set local lock_timeout = '${LOCK_TIMEOUT}'`,
+    `select pg_advisory_xact_lock(hashtextextended(${literal(definition.entity)}, -1000000))`,
+    barrier(definition.sources),
+    'select pawl.capture_make_months(2)',
+  ];
+  if (isFirst === undefined) return `${['begin', ...gate, ...statements, 'commit'].join(';\n')};\n`;
+  return [...(isFirst ? gate : []), ...statements].join(';\n');
+}
+
+const DEFINITION = statement(
+  'capture.own_definition',
+  'select definition from pawl.capture_definition where entity = $1::text',
+);
+
+/** Takes out what is there; does nothing where nothing is. */
+export async function detach(engine: PostgresEngine, entity: string): Promise<void> {
+  await engine.transaction(async (tx) => {
+    const [row] = await tx.query<{ definition: Definition }>(DEFINITION, [entity]);
+    const state = await readState(tx, row?.definition ?? { entity, sources: [] });
+    if (state.capture === undefined && state.functions.length === 0) return;
+    await tx.client.query({
+      text: [`set local lock_timeout = '${LOCK_TIMEOUT}'`, ...detachText(entity, state)].join(';\n'),
+    });
+  });
+}

@@ -1,0 +1,92 @@
+import type { Events } from '../base/events.ts';
+import { type Loop, startLoop } from '../base/loop.ts';
+import type { Logger } from '../engine/postgres/index.ts';
+import type { Opened, ProjectionEvents } from './opened.ts';
+import type { RunSettings } from './projection-options.ts';
+
+/** After work, the next look comes at once; then each rest is twice the last one, up to the poll. */
+const FIRST_REST_MS = 5;
+/** A pass does not last longer, so that what is committed late with a lower id is not kept waiting. */
+const PASS_MS = 100;
+
+/** The loops of one process that keep a projection up to date. */
+export class ProjectionWorker implements AsyncDisposable {
+  /** Settles when the worker has found the capture installed and begun to look; rejects when that cannot be. */
+  readonly started: Promise<void>;
+  readonly #loops: readonly Loop[];
+  readonly #open: () => Promise<Opened>;
+  readonly #events: Events<ProjectionEvents>;
+  readonly #settings: RunSettings;
+
+  /** @internal */
+  constructor(open: () => Promise<Opened>, events: Events<ProjectionEvents>, settings: RunSettings, logger: Logger) {
+    this.#open = open;
+    this.#events = events;
+    this.#settings = settings;
+    this.started = open().then(() => {});
+    this.started.catch(() => {});
+    this.#loops = Array.from({ length: settings.concurrency }, (_, index) => {
+      const pass: Pass = { after: '0', since: 0, done: 0, restMs: FIRST_REST_MS };
+      return startLoop({
+        name: 'capture.project',
+        run: (signal) => this.#turn(pass, signal, index),
+        onError: (error, failures) => {
+          logger.warn({ err: error, failures }, 'a projection could not go on; it tries again');
+          this.#events.emit('error', { error });
+        },
+      });
+    });
+    settings.signal?.addEventListener('abort', () => void this.stop(), { once: true });
+    if (settings.signal?.aborted === true) void this.stop();
+  }
+
+  /** Looks for changes now. */
+  wake(): void {
+    for (const loop of this.#loops) loop.wake();
+  }
+
+  /** Ends after the batches that are under way. Safe to call twice. */
+  async stop(): Promise<void> {
+    await Promise.all(this.#loops.map((loop) => loop.stop()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** Links, a batch, one entity that had failed, one page of a back-fill. @returns how long to rest */
+  async #turn(pass: Pass, signal: AbortSignal, index: number): Promise<number> {
+    const { store, sweeps, sweep, projector } = await this.#open();
+    if (signal.aborted) return 0;
+    const there = await store.look();
+    let isBusy = there.links && (await store.follow((tx) => sweeps.start(tx, true)));
+    if (there.keys || isBusy) isBusy = (await this.#batch(pass, projector)) || isBusy;
+    if (index === 0 && there.retries) isBusy = (await projector.retry(this.#settings)) || isBusy;
+    if (index === 0 && there.sweep) isBusy = (await sweep.page(this.#settings.batch)) !== undefined || isBusy;
+    pass.restMs = isBusy ? FIRST_REST_MS : Math.min(pass.restMs * 2, this.#settings.pollMs);
+    return isBusy ? 0 : pass.restMs;
+  }
+
+  /** @returns whether to go on at once. A whole pass that found only what others have in hand is a reason to rest. */
+  async #batch(pass: Pass, projector: Opened['projector']): Promise<boolean> {
+    if (pass.after === '0') pass.since = performance.now();
+    const batch = await projector.batch(pass.after, this.#settings);
+    if (batch.done > 0) this.#events.emit('projected', { keys: batch.done, lagMs: batch.lagMs });
+    pass.done += batch.done;
+    if (!batch.isEnd && performance.now() - pass.since < PASS_MS) {
+      pass.after = batch.last;
+      return true;
+    }
+    const found = pass.done > 0;
+    pass.after = '0';
+    pass.done = 0;
+    return found;
+  }
+}
+
+interface Pass {
+  after: string;
+  since: number;
+  done: number;
+  restMs: number;
+}

@@ -1,0 +1,154 @@
+import { sleep } from '../base/clock.ts';
+import { Conflict } from '../base/errors.ts';
+import { Events } from '../base/events.ts';
+import { bool, checkOptions, func, integer, signal as signalOption } from '../base/options.ts';
+import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { Installer } from './installer.ts';
+import type { Opened, ProjectionEvents } from './opened.ts';
+import { CaptureStore } from './postgres.ts';
+import { SweepStore } from './postgres-sweep.ts';
+import { compareTarget, openTarget, TargetStatements } from './postgres-target.ts';
+import type { Progress } from './progress.ts';
+import {
+  type Projected,
+  type ProjectOptions,
+  type RunOptions,
+  readProjectOptions,
+  readRunOptions,
+} from './projection-options.ts';
+import { ProjectionWorker } from './projection-worker.ts';
+import { type Failed, Projector } from './projector.ts';
+import { type Drift, reconcile } from './reconcile.ts';
+import { rootOf } from './source.ts';
+import { Sweep } from './sweep.ts';
+
+export interface BackfillOptions {
+  /** Entities in one transaction. Default 500. */
+  readonly batch?: number | undefined;
+  /** Begin from the start even if one is under way. Default false: it goes on. */
+  readonly again?: boolean | undefined;
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ReconcileOptions {
+  /** Entities compared in one transaction. Default 500. */
+  readonly batch?: number | undefined;
+  /** Marks what differs as changed, so that it is projected again. Default true. */
+  readonly repair?: boolean | undefined;
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A table that follows the entities of a capture. */
+export class Projection {
+  readonly name: string;
+  readonly events: Events<ProjectionEvents> = new Events();
+  readonly #engine: PostgresEngine;
+  readonly #installer: Installer;
+  readonly #options: Projected;
+  #opened: Promise<Opened> | undefined;
+
+  /** @internal */
+  constructor(engine: PostgresEngine, installer: Installer, options: ProjectOptions) {
+    this.#engine = engine;
+    this.#installer = installer;
+    this.#options = readProjectOptions(options);
+    this.name = this.#options.name;
+    const { build: _build, name, ...definition } = this.#options;
+    installer.add({
+      name,
+      guarantee: 'latest',
+      definition,
+      compare: (db, capture) => compareTarget(db, capture, this.#options),
+    });
+  }
+
+  /**
+   * Starts a worker in this process, which keeps the table as the entities are. Any number of them share the work.
+   * @throws InvalidInput
+   */
+  run(options: RunOptions = {}): ProjectionWorker {
+    const settings = readRunOptions('run', options);
+    return new ProjectionWorker(() => this.open(), this.events, settings, this.#engine.options.logger);
+  }
+
+  /**
+   * Writes all entities that are there, beside the changes that go on meanwhile; rows of entities that are gone leave the
+   * table. Broken off, it goes on from where it was, also in a worker's hands.
+   */
+  async backfill(options: BackfillOptions = {}): Promise<Progress> {
+    const { batch, again, onProgress, signal } = checkOptions('backfill', options, {
+      ...pageShape,
+      again: bool({ default: false }),
+    });
+    const { sweeps, sweep } = await this.open();
+    await this.#engine.transaction((tx) => sweeps.start(tx, again));
+    for (;;) {
+      signal?.throwIfAborted();
+      const page = await sweep.page(batch);
+      const progress = page ?? (await sweeps.look());
+      if (progress === undefined) throw new Conflict('the back-fill is gone: the capture was detached meanwhile');
+      onProgress(progress);
+      if (progress.phase === 'done') return progress;
+      if (page === undefined) await sleep(20); // a worker has the next page
+    }
+  }
+
+  /**
+   * Compares every entity with its row, page by page, and repairs what differs by marking it as changed. What is known to
+   * have changed is no difference.
+   */
+  async reconcile(options: ReconcileOptions = {}): Promise<Drift> {
+    const settings = checkOptions('reconcile', options, { ...pageShape, repair: bool({ default: true }) });
+    return reconcile(this.#engine, await this.open(), settings);
+  }
+
+  /** Waits until everything that was committed before this call is in the table, or has failed. A worker has to run. */
+  async settled({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    const { store, sweeps } = await this.open();
+    // Links become keys, and whole tables a sweep: what they lead to stands behind the first mark.
+    for (let round = 0; round < 2; round += 1) {
+      const mark = await store.newest();
+      while (!(await store.isPast(mark)) || (await sweeps.isOpen())) {
+        signal?.throwIfAborted();
+        await sleep(10);
+      }
+    }
+  }
+
+  /** @internal */
+  open(): Promise<Opened> {
+    this.#opened ??= this.#open().catch((error: unknown) => {
+      this.#opened = undefined;
+      throw error;
+    });
+    return this.#opened;
+  }
+
+  async #open(): Promise<Opened> {
+    const found = (await this.#installer.find(this.name)) ?? (await this.#install());
+    const root = rootOf(found.definition);
+    const target = await openTarget(this.#engine, this.#options);
+    const statements = new TargetStatements(target, root);
+    const store = new CaptureStore(this.#engine, found.line, found.definition);
+    const sweeps = new SweepStore(this.#engine, found.line, root, statements);
+    const { build } = this.#options;
+    const onFailed = (failed: Failed): void => this.events.emit('failed', failed);
+    const projector = new Projector({ store, statements, key: target.key, build, onFailed });
+    const sweep = new Sweep(store, sweeps, projector);
+    return { line: found.line, capture: found.capture, target, statements, store, sweeps, sweep, projector };
+  }
+
+  /** A projection that was declared after apply(). */
+  async #install(): ReturnType<Installer['require']> {
+    await this.#installer.apply();
+    return this.#installer.require(this.name);
+  }
+}
+
+const pageShape = {
+  batch: integer({ min: 1, max: 10_000, default: 500 }),
+  onProgress: func<(progress: Progress) => void>({ default: () => {} }),
+  signal: signalOption,
+};

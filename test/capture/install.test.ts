@@ -1,0 +1,128 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { InvalidInput, NotSupported } from '../../src/base/errors.ts';
+import { type CaptureOptions, createCapture, sql } from '../../src/capture/index.ts';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { openScene, VIA } from './scene.ts';
+
+test('plan gives the SQL that apply runs; applied again, there is nothing to do; detach leaves nothing', async () => {
+  const { capture, client, query, dirty } = await openScene();
+  const inventory = `select 'trigger', t.tgname::text from pg_trigger t union all select 'function', p.proname::text from pg_proc p
+    union all select 'row', d.entity from pawl.capture_definition d union all select 'row', l.name from pawl.capture_line l
+    union all select 'dirty', d.key from pawl.capture_dirty d order by 1, 2`;
+  const before = await query(inventory);
+  const plan = await capture.plan();
+  expect(plan.sql).toMatch(/^begin;\n[^]*share row exclusive[^]*commit;\n$/);
+  expect(await query(inventory)).toEqual(before);
+  await client.query(plan.sql);
+  expect(await capture.verify()).toEqual([]);
+  expect(await capture.plan()).toEqual({ differences: [], sql: '' });
+  expect(await capture.apply()).toEqual([]);
+  await client.query("update orders set status = 'x' where id = 1");
+  await capture.detach();
+  expect(await query(inventory)).toEqual(before);
+  await capture.detach();
+  await capture.apply();
+  await client.query("update orders set status = 'x' where id = 1");
+  expect(await dirty()).toEqual(['1']);
+});
+
+test('verify finds every way in which a capture can be undone, and apply mends it', async () => {
+  const { capture, client } = await openScene();
+  await capture.apply();
+  const sabotage: Record<string, RegExp> = {
+    'drop trigger pawl_capture_order_update on orders': /orders: update.*missing/,
+    'alter table orders disable trigger pawl_capture_order_delete': /orders: delete.*always/,
+    'alter table note_2025 disable trigger pawl_capture_order_insert': /note_2025: insert.*always/,
+    'alter table order_line enable trigger pawl_capture_order_move': /order_line: move.*always/,
+    'drop trigger pawl_capture_order_truncate on note_2026': /note_2026: truncate.*missing/,
+    'alter function pawl.capture_order_0_insert() reset search_path': /search_path/,
+    'alter function pawl.capture_order_0_insert() set search_path = public': /search_path/,
+    'alter function pawl.capture_order_1_update() security invoker': /runs as whoever writes/,
+    'alter function pawl.capture_order_1_update() owner to current_user': /belongs to/,
+    'grant execute on function pawl.capture_order_1_update() to public': /everybody/,
+    'grant select on pawl.capture_dirty to pawl_capture': /more than insert/,
+    'revoke insert on pawl.capture_dirty from pawl_capture': /may not insert/,
+    'alter sequence pawl.capture_dirty_id_seq cache 10': /CACHE/,
+    'drop function pawl.capture_order_3_insert() cascade': /missing/,
+    [`create or replace function pawl.capture_order_0_insert() returns trigger language plpgsql security definer
+      set search_path = pg_catalog, pg_temp as 'begin return null; end'`]: /not what it should be/,
+    'alter table order_search drop column notes cascade': /no column notes/,
+    'drop index order_search_pawl_words': /missing/,
+  };
+  for (const [statement, problem] of Object.entries(sabotage)) {
+    await client.query(statement);
+    const told = (await capture.verify()).map((one) => `${one.object}: ${one.problem}`).join('\n');
+    expect(told, statement).toMatch(problem);
+    await capture.apply();
+    expect(await capture.verify(), statement).toEqual([]);
+  }
+});
+
+describe('what cannot be captured is refused before anything is done', async () => {
+  const cases: [string, Partial<CaptureOptions>, RegExp][] = [
+    ['a table that is not there', { root: 'order' }, /no table "order"/],
+    ['a name that is none', { root: 'a.b.c.d' }, /no name of a table|no table/],
+    ['a column that is not there', { via: { order_line: 'ordr_id' } }, /did you mean "order_id"/],
+    ['rows without a key', { via: { order_line: 'order_id' } }, /nulls: 'ignore'/],
+    ['a root whose key may be NULL', { root: 'order_line', key: 'order_id' }, /may be NULL/],
+    ['a root with a primary key of several columns', { root: 'note' }, /primary key of several columns/],
+    ['a view', { via: { pg_stat_activity: 'pid' } }, /belongs to the system/],
+    ['a table of Pawl', { via: { 'pawl.queue_job': 'id' } }, /belongs to the system or to Pawl/],
+    ['a key whose text may differ', { root: 'order_line', key: 'qty' }, /cannot be a key/],
+    ['the same table twice', { via: { 'public.orders': 'id' } }, /the same table/],
+    [
+      'a link to a table that is not captured',
+      { via: { customer: { column: 'id', to: 'other.customer_id' } } },
+      /no column of a captured table/,
+    ],
+    ['a query with a mistake in it', { via: { customer: sql`select id from order where x` } }, /cannot be run/],
+    ['a query that gives NULL', { via: { customer: sql`select null::bigint from changed` } }, /gives NULL/],
+    [
+      'a history of a column that is not there',
+      { history: { orders: { rows: 'both', columns: ['nothing'] } } },
+      /no column "nothing"/,
+    ],
+  ];
+  test('a bad declaration', async () => {
+    const { engine, query, client } = await openScene();
+    await client.query('insert into order_line (id, sku) values (999, $$s1$$)');
+    for (const [what, options, message] of cases) {
+      const refused = createCapture(engine, { entity: 'order', root: 'orders', ...options });
+      await expect(refused.apply(), what).rejects.toThrow(message);
+      await expect(refused.apply(), what).rejects.toThrow(InvalidInput);
+    }
+    expect(await query('select 1 from pawl.capture_definition')).toEqual([]);
+    expect(() => createCapture(engine, { entity: 'No Name', root: 'orders' })).toThrow(InvalidInput);
+    expect(() => createCapture(engine, { entity: 'order', root: 'orders', history: { item: 'keys' } })).toThrow(
+      /not captured/,
+    );
+    await client.query('create table parent (id int primary key); create table child () inherits (parent)');
+    await expect(createCapture(engine, { entity: 'p', root: 'parent' }).apply()).rejects.toThrow(NotSupported);
+  });
+
+  test('a table of another role, and a target that lacks what is searched for', async () => {
+    const { engine, client, url, database, capture, query } = await openScene();
+    const role = `${database.name}_app`;
+    await client.query(
+      `create role "${role}" login; grant usage on schema pawl to "${role}"; grant select on all tables in schema pawl to "${role}"`,
+    );
+    onTestFinished(() =>
+      client.query(`drop owned by "${role}"; drop role "${role}"`).then(
+        () => {},
+        () => {},
+      ),
+    );
+    const user = postgres(url, { max: 1 });
+    onTestFinished(() => user.stop());
+    await user.session(async (session) => void (await session.run(`set role "${role}"`)));
+    await expect(createCapture(user, { entity: 'order', root: 'orders', via: VIA }).apply()).rejects.toThrow(
+      /belongs to another role/,
+    );
+    await client.query('create table bare (id bigint primary key)');
+    const target = createCapture(engine, { entity: 'order', root: 'orders' });
+    target.project({ into: 'bare', build: async () => [], text: ['words'] });
+    await expect(target.apply()).rejects.toThrow(/no column words/);
+    expect(await query('select 1 from pawl.capture_definition')).toEqual([]);
+    expect(await capture.apply()).not.toEqual([]);
+  });
+});

@@ -1,0 +1,260 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, onTestFinished, test } from 'vitest';
+import { faults } from '../../src/base/fault.ts';
+import type { Failed, Projection, RunOptions } from '../../src/capture/index.ts';
+import { until } from '../support/eventually.ts';
+import { spawnChild } from '../support/process.ts';
+import { build, openScene } from './scene.ts';
+
+async function run(projection: Projection, options: RunOptions = {}): Promise<void> {
+  const worker = projection.run({ poll: '50ms', ...options });
+  onTestFinished(() => worker.stop());
+  await worker.started;
+}
+
+test('a back-fill writes what is there, beside changes that go on, and leaves no gap', async () => {
+  const { capture, projection, client, diff } = await openScene();
+  await capture.apply();
+  await client.query('insert into order_search (id) values (-5), (7), (100000)');
+  const seen: number[] = [];
+  const changing = (async () => {
+    for (let i = 0; i < 40; i += 1) {
+      await client.query('update orders set status = $2 where id = $1', [1 + ((i * 13) % 100), `s${i}`]);
+      await client.query('insert into orders (id, customer_id) values ($1, 1)', [50_000 + i]);
+      await client.query('delete from orders where id = $1', [1 + ((i * 7) % 50)]);
+    }
+  })();
+  const done = await projection.backfill({ batch: 10, onProgress: ({ done: n }) => void seen.push(n) });
+  await changing;
+  expect(done.phase).toBe('done');
+  expect(seen.length).toBeGreaterThan(5);
+  await run(projection);
+  await projection.settled();
+  expect(await diff()).toBe(0);
+});
+
+test('changes anywhere reach the row of their entity, and deleted entities leave', async () => {
+  const { capture, projection, client, diff, query } = await openScene();
+  await capture.apply();
+  await projection.backfill();
+  await run(projection);
+  await client.query("update customer set name = 'Smith' where id = 3");
+  await client.query("update item set title = 'Anvil' where sku = 's4'");
+  await client.query('delete from orders where id = 50');
+  await client.query('insert into orders (id, customer_id) values (777, 3)');
+  await projection.settled();
+  expect(await diff()).toBe(0);
+  expect(await query('select id::int as id from order_search where id in (50, 777)')).toEqual([{ id: 777 }]);
+  await client.query('truncate order_line');
+  await projection.settled();
+  expect(await diff()).toBe(0);
+  await client.query('truncate orders cascade');
+  await projection.settled();
+  expect(await query('select 1 from order_search')).toEqual([]);
+});
+
+test('a link that could not be seen when it was noted is followed all the same', async () => {
+  // The customer is renamed by one transaction while another one inserts an order for it; neither sees the other.
+  const { capture, projection, client, connect, diff } = await openScene();
+  await capture.apply();
+  await projection.backfill();
+  await run(projection);
+  const other = await connect();
+  await client.query("begin; update customer set name = 'renamed' where id = 4");
+  await other.query('insert into orders (id, customer_id) values (600, 4)');
+  await projection.settled();
+  await client.query('commit');
+  await projection.settled();
+  expect(await diff()).toBe(0);
+});
+
+test('a change during the aggregation is not swallowed', async () => {
+  const { capture, projection, client, connect, diff } = await openScene();
+  await capture.apply();
+  await projection.backfill();
+  const other = await connect();
+  // With a lower id than what the worker sees, committed when it has read and not yet acknowledged.
+  await client.query("begin; update orders set status = 'late' where id = 5");
+  await other.query("update note set body = 'early' where order_id = 5");
+  const disarm = faults.arm('capture.after_upsert', () => client.query('commit'), { occurrence: 1 });
+  onTestFinished(disarm);
+  await run(projection);
+  await projection.settled();
+  expect(await diff()).toBe(0);
+});
+
+test('a writer that commits late is not passed over, however many batches come before it', async () => {
+  const { capture, projection, client, connect, diff } = await openScene();
+  await capture.apply();
+  await projection.backfill();
+  await run(projection, { batch: 1 });
+  const late = await connect();
+  await late.query(
+    "begin; update orders set status = 'late' where id = 1; update order_line set qty = 9 where order_id = 2",
+  );
+  const rounds = process.env['PAWL_LONG'] === undefined ? 40 : 1000;
+  for (let n = 0; n < rounds; n += 1)
+    await client.query('update orders set status = $1 where id = $2', [`r${n}`, 3 + (n % 90)]);
+  await projection.settled();
+  await late.query('commit');
+  await projection.settled();
+  expect(await diff()).toBe(0);
+});
+
+test('transactions of others that stay open keep nothing waiting', async () => {
+  const { capture, projection, client, connect, diff } = await openScene();
+  await capture.apply();
+  await projection.backfill();
+  const idle = await connect();
+  await idle.query('begin; create table elsewhere (id int); insert into elsewhere values (1); select * from orders');
+  await run(projection);
+  await client.query("update orders set status = 'now' where id = 8");
+  await projection.settled();
+  expect(await diff()).toBe(0);
+  await idle.query('rollback');
+});
+
+test('an entity that cannot be projected backs off by itself, and comes when it can', async () => {
+  let isBroken = true;
+  const failed: Failed[] = [];
+  const scene = await openScene({
+    build: async (ids, tx) => {
+      if (isBroken && ids.includes('13')) throw new Error('13 is unlucky');
+      return build(ids, tx);
+    },
+  });
+  const { capture, projection, client, diff, query } = scene;
+  await capture.apply();
+  projection.events.on('failed', (one) => failed.push(one));
+  await projection.backfill();
+  await run(projection, { backoff: { min: '100ms', max: '100ms' } });
+  await projection.settled();
+  await client.query("update orders set status = 'x' where id < 40");
+  await until('it was tried again', () => failed.some(({ attempt }) => attempt >= 3));
+  await projection.settled();
+  expect(await diff()).toBe(1);
+  expect(new Set(failed.map(({ key }) => key))).toEqual(new Set(['13']));
+  const [row] = await query<{ key: string; error: string }>('select key, error from pawl.capture_retry');
+  expect(row).toEqual({ key: '13', error: '13 is unlucky' });
+  isBroken = false;
+  await until('it is there', async () => (await diff()) === 0);
+  expect(await query('select 1 from pawl.capture_retry')).toEqual([]);
+});
+
+test('a row that was not asked for, or is there twice, is refused and the entity set aside', async () => {
+  const { capture, projection, query } = await openScene({
+    build: async (ids, tx) => [
+      ...(await build(ids, tx)),
+      ...(ids.includes('4') ? [{ id: 4 }] : []),
+      ...(ids.includes('6') ? [{ id: 9999 }] : []),
+    ],
+  });
+  await capture.apply();
+  await projection.backfill({ batch: 100 });
+  await run(projection);
+  await projection.settled();
+  const rows = await query<{ key: string; error: string }>('select key, error from pawl.capture_retry order by key');
+  expect(rows).toEqual([
+    { key: '4', error: expect.stringContaining('two rows') },
+    { key: '6', error: expect.stringContaining('not asked for') },
+  ]);
+});
+
+test.each(['after_claim', 'after_upsert', 'before_commit', 'after_commit'])(
+  'a worker killed at %s loses nothing and does nothing twice',
+  async (point) => {
+    const { url, capture, projection, client, diff, query } = await openScene();
+    await capture.apply();
+    await projection.backfill();
+    await client.query("update orders set status = 'killed'");
+    const child = spawnChild('capture/worker.child.ts', [url], { PAWL_FAULT: `capture.${point}:kill` });
+    expect((await child.exited).signal).toBe('SIGKILL');
+    // Before COMMIT the rows are as they were, and the changes still there.
+    await until('the server noticed', async () => {
+      const busy =
+        "select 1 from pg_stat_activity where application_name = 'capture child' and datname = current_database()";
+      return (await query(busy)).length === 0;
+    });
+    expect(await diff()).toBe(point === 'after_commit' ? 0 : 100);
+    await run(projection);
+    await projection.settled();
+    expect(await diff()).toBe(0);
+  },
+);
+
+test('a worker that stands still loses its batch in time, and cannot write it any more', async () => {
+  const { url, capture, projection, client, diff } = await openScene();
+  await capture.apply();
+  await projection.backfill();
+  await client.query("update orders set status = 'first' where id = 1");
+  const child = spawnChild('capture/worker.child.ts', [url], {
+    PAWL_FAULT: 'capture.after_upsert:stop',
+    TIMEOUT: '1s',
+  });
+  await until('it stands still', () => child.stderr().includes('reached'));
+  await client.query("update orders set status = 'second' where id = 1");
+  await run(projection);
+  await projection.settled();
+  expect(await diff()).toBe(0);
+  child.resume();
+  await sleep(200);
+  await client.query("update orders set status = 'third' where id = 1");
+  await projection.settled();
+  expect(await diff()).toBe(0);
+});
+
+test('connections are ended at random under load: in the end every row is right', async () => {
+  const { capture, projection, client, query, diff } = await openScene();
+  await capture.apply();
+  await projection.backfill();
+  await run(projection);
+  const shoot = `select count(pg_terminate_backend(pid))::int as n from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and query ilike '%capture%' and application_name <> 'psql'`;
+  for (let n = 0; n < 10; n += 1) {
+    await client.query('update orders set status = $1 where id % 10 = $2', [`r${n}`, n]).catch(() => {});
+    await query(shoot).catch(() => {});
+  }
+  await projection.settled();
+  expect(await diff()).toBe(0);
+});
+
+test('reconcile finds what is not as it should be, and repairs it through the same queue', async () => {
+  const { capture, projection, client, diff } = await openScene();
+  await capture.apply();
+  await projection.backfill();
+  await client.query(
+    "update order_search set status = 'forged' where id = 3; delete from order_search where id = 4; insert into order_search (id) values (4711)",
+  );
+  // Known to have changed, and so no drift.
+  await client.query("update orders set status = 'changed' where id = 9");
+  expect(await projection.reconcile({ repair: false, batch: 30 })).toEqual({
+    checked: 101,
+    drifted: 3,
+    keys: ['3', '4', '4711'],
+  });
+  expect(await diff()).toBe(4);
+  expect((await projection.reconcile()).drifted).toBe(3);
+  await run(projection);
+  await projection.settled();
+  expect(await diff()).toBe(0);
+  expect(await projection.reconcile()).toEqual({ checked: 100, drifted: 0, keys: [] });
+});
+
+test('a projection that is declared after apply installs itself; a second one has its own changes', async () => {
+  const { capture, projection, client, diff, query } = await openScene();
+  await capture.apply();
+  const names = capture.project({
+    into: 'order_name',
+    columns: { name: 'text' },
+    build: async (ids, tx) => (await build(ids, tx)).map((row) => ({ id: row['id'], name: row['customer'] })),
+  });
+  await names.backfill();
+  await projection.backfill();
+  await client.query("update customer set name = 'both' where id = 7");
+  await run(projection);
+  await projection.settled();
+  expect(await diff()).toBe(0);
+  await run(names);
+  await names.settled();
+  expect(await query("select count(*)::int as n from order_name where name = 'both'")).toEqual([{ n: 5 }]);
+});
