@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { LockClient } from '../../src/lock/client.ts';
 import { createLocks, type Locks, type LocksOptions } from '../../src/lock/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { type Proxy, startProxy } from '../support/proxy.ts';
+import { atTestEnd, together } from '../support/together.ts';
+import type { PartySettings } from './ground.ts';
 import { hasRead, PROTECTED, startParty } from './party.ts';
 
 let database: FreshDatabase;
@@ -26,7 +28,7 @@ afterAll(() => client.end());
 
 function engineOn(url: string, options: PostgresOptions = {}): PostgresEngine {
   const engine = postgres(url, { stopTimeoutMs: 300, logger: quiet, ...options });
-  onTestFinished(() => engine.stop());
+  atTestEnd(() => engine.stop());
   return engine;
 }
 
@@ -38,7 +40,7 @@ const ours = (options: PostgresOptions = {}): Locks => locksOn(engineOn(database
 
 async function proxied(): Promise<Proxy> {
   const proxy = await startProxy(database.url);
-  onTestFinished(() => proxy.stop());
+  atTestEnd(() => proxy.stop());
   return proxy;
 }
 
@@ -50,7 +52,7 @@ async function rowsOf(table: string, name: string): Promise<number> {
 }
 
 describe('processes that die or stand still', () => {
-  test('the lock of a killed holder is had within its lease, by a waiter and by one that only tries', async () => {
+  together('the lock of a killed holder is had within its lease, by a waiter and by one that only tries', async () => {
     const [name, other] = [fresh(), fresh()];
     const locks = ours();
     const party = await startParty(database.url);
@@ -67,7 +69,7 @@ describe('processes that die or stand still', () => {
     expect(await locks.history({ name })).toMatchObject([{ outcome: 'expired', pid: party.child.pid }]);
   });
 
-  test('a killed waiter at the front stops the queue no longer than its own lease', async () => {
+  together('a killed waiter at the front stops the queue no longer than its own lease', async () => {
     const name = fresh();
     const locks = ours();
     const lock = await locks.acquire(name);
@@ -84,7 +86,7 @@ describe('processes that die or stand still', () => {
     expect(performance.now() - start).toBeLessThan(3000);
   });
 
-  test('a paused waiter that is handed the lock does not believe in it past its place', async () => {
+  together('a paused waiter that is handed the lock does not believe in it past its place', async () => {
     const name = fresh();
     const locks = ours();
     const lock = await locks.acquire(name);
@@ -105,7 +107,7 @@ describe('processes that die or stand still', () => {
     expect((await locks.history({ name })).map(({ outcome }) => outcome)).toEqual(['released', 'expired', 'released']);
   });
 
-  test('a lock without a lease outlives its killed holder', async () => {
+  together('a lock without a lease outlives its killed holder', async () => {
     const name = fresh();
     const locks = ours();
     const party = await startParty(database.url);
@@ -118,7 +120,7 @@ describe('processes that die or stand still', () => {
     expect(await locks.tryAcquire(name)).toBeDefined();
   });
 
-  test('a paused holder learns its loss, revives nothing, and what it writes late is refused', async () => {
+  together('a paused holder learns its loss, revives nothing, and what it writes late is refused', async () => {
     const name = fresh();
     const locks = ours();
     const party = await startParty(database.url);
@@ -143,7 +145,7 @@ describe('processes that die or stand still', () => {
     expect(await rowsOf('lock_grant', name)).toBe(0);
   });
 
-  test('a blocked event loop is told as the reason', async () => {
+  together('a blocked event loop is told as the reason', async () => {
     const name = fresh();
     const party = await startParty(database.url);
     await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
@@ -151,7 +153,7 @@ describe('processes that die or stand still', () => {
     expect(await party.event((event) => event['event'] === 'lost')).toMatchObject({ reason: 'blocked' });
   });
 
-  test('a killed holder of several leaves none of them, and a killed taker of a set nothing half', async () => {
+  together('a killed holder of several leaves none of them, and a killed taker of a set nothing half', async () => {
     const [x, y] = [fresh(), fresh()];
     const locks = ours();
     const party = await startParty(database.url);
@@ -166,7 +168,7 @@ describe('processes that die or stand still', () => {
     await until('its place is given up', async () => (await locks.tryAcquire([x, y])) !== undefined);
   });
 
-  test('the permits of killed holders come back', async () => {
+  together('the permits of killed holders come back', async () => {
     const name = fresh();
     const semaphore = ours().semaphore(name, { permits: 2 });
     const party = await startParty(database.url);
@@ -180,54 +182,59 @@ describe('processes that die or stand still', () => {
 });
 
 describe('clocks', () => {
-  test.each([
-    ['ten minutes ahead', { skewMs: 600_000 }],
-    ['ten minutes behind', { skewMs: -600_000 }],
-    ['a tenth too fast', { rate: 1.1 }],
-  ])('a client clock that is %s changes nothing', async (_, settings) => {
-    const name = fresh();
-    const locks = ours();
-    const party = await startParty(database.url, settings);
-    await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
-    const end = performance.now() + 2500;
-    while (performance.now() < end) {
-      expect(await locks.tryAcquire(name)).toBeUndefined();
-      await sleep(20);
-    }
-    expect(await party.ask({ do: 'state', name })).toMatchObject({ isHeld: true });
-    const mine = fresh();
-    const lock = await locks.acquire(mine, { lease: '1s' });
-    for (let i = 0; i < 15; i++) {
-      expect((await party.ask({ do: 'tryAcquire', name: mine }))['token']).toBeUndefined();
-      await sleep(100);
-    }
-    await lock.release();
-    const counts = await Promise.all([
-      party.ask({ do: 'oncePer', name: `${name}-period`, ms: 60_000 }),
-      locks.oncePer(`${name}-period`, '1m', () => sleep(20)),
-    ]);
-    expect(counts.filter((each) => each['ran' as keyof typeof each])).toHaveLength(1);
-  });
+  const wrong: Record<string, PartySettings> = {
+    'ten minutes ahead': { skewMs: 600_000 },
+    'ten minutes behind': { skewMs: -600_000 },
+    'a tenth too fast': { rate: 1.1 },
+  };
+  for (const [how, settings] of Object.entries(wrong))
+    together(`a client clock that is ${how} changes nothing`, async () => {
+      const name = fresh();
+      const locks = ours();
+      const party = await startParty(database.url, settings);
+      await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
+      const end = performance.now() + 2500;
+      while (performance.now() < end) {
+        expect(await locks.tryAcquire(name)).toBeUndefined();
+        await sleep(20);
+      }
+      expect(await party.ask({ do: 'state', name })).toMatchObject({ isHeld: true });
+      const mine = fresh();
+      const lock = await locks.acquire(mine, { lease: '1s' });
+      for (let i = 0; i < 15; i++) {
+        expect((await party.ask({ do: 'tryAcquire', name: mine }))['token']).toBeUndefined();
+        await sleep(100);
+      }
+      await lock.release();
+      const counts = await Promise.all([
+        party.ask({ do: 'oncePer', name: `${name}-period`, ms: 60_000 }),
+        locks.oncePer(`${name}-period`, '1m', () => sleep(20)),
+      ]);
+      expect(counts.filter((each) => each['ran' as keyof typeof each])).toHaveLength(1);
+    });
 
-  test('a wall clock that is set back mid-hold changes nothing; one that is set forward costs the lock, never two holders', async () => {
-    const [back, forth] = [fresh(), fresh()];
-    const locks = ours();
-    const party = await startParty(database.url);
-    for (const name of [back, forth]) await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
-    await party.ask({ do: 'stepClock', ms: -600_000 });
-    const end = performance.now() + 2500;
-    while (performance.now() < end) {
-      expect(await locks.tryAcquire(back)).toBeUndefined();
-      await sleep(50);
-    }
-    expect(await party.ask({ do: 'state', name: back })).toMatchObject({ isHeld: true });
-    await party.ask({ do: 'stepClock', ms: 1_200_000 });
-    // It cannot tell this from a machine that was suspended, so it gives up what may be gone.
-    expect(await party.ask({ do: 'state', name: forth })).toMatchObject({ isHeld: false });
-    await locks.acquire(forth, { wait: '30s' });
-  });
+  together(
+    'a wall clock that is set back mid-hold changes nothing; one that is set forward costs the lock, never two holders',
+    async () => {
+      const [back, forth] = [fresh(), fresh()];
+      const locks = ours();
+      const party = await startParty(database.url);
+      for (const name of [back, forth]) await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
+      await party.ask({ do: 'stepClock', ms: -600_000 });
+      const end = performance.now() + 2500;
+      while (performance.now() < end) {
+        expect(await locks.tryAcquire(back)).toBeUndefined();
+        await sleep(50);
+      }
+      expect(await party.ask({ do: 'state', name: back })).toMatchObject({ isHeld: true });
+      await party.ask({ do: 'stepClock', ms: 1_200_000 });
+      // It cannot tell this from a machine that was suspended, so it gives up what may be gone.
+      expect(await party.ask({ do: 'state', name: forth })).toMatchObject({ isHeld: false });
+      await locks.acquire(forth, { wait: '30s' });
+    },
+  );
 
-  test('a transaction open for longer than the lease shortens no lease that is taken inside it', async () => {
+  together('a transaction open for longer than the lease shortens no lease that is taken inside it', async () => {
     const name = fresh();
     const engine = engineOn(database.url);
     const locks = locksOn(engine);
@@ -243,7 +250,7 @@ describe('clocks', () => {
 });
 
 describe('connections', () => {
-  test('an acquire whose answer is lost is recognised as one’s own', async () => {
+  together('an acquire whose answer is lost is recognised as one’s own', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -259,7 +266,7 @@ describe('connections', () => {
     expect(await rowsOf('lock_grant', name)).toBe(0);
   });
 
-  test('so is one of several names', async () => {
+  together('so is one of several names', async () => {
     const names = [fresh(), fresh()];
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -274,7 +281,7 @@ describe('connections', () => {
     for (const name of names) expect(await rowsOf('lock_grant', name)).toBe(0);
   });
 
-  test('a place whose answer is lost, and a lock that was handed over to it meanwhile, are found', async () => {
+  together('a place whose answer is lost, and a lock that was handed over to it meanwhile, are found', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url, { listen: false }));
@@ -292,7 +299,7 @@ describe('connections', () => {
     await lock.release();
   });
 
-  test('a request without waiting whose answer is lost is asked again', async () => {
+  together('a request without waiting whose answer is lost is asked again', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -309,7 +316,7 @@ describe('connections', () => {
     await until('nothing is left', async () => (await rowsOf('lock_grant', name)) === 0);
   });
 
-  test('a heartbeat whose answer is lost does not lose the lock', async () => {
+  together('a heartbeat whose answer is lost does not lose the lock', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -323,7 +330,7 @@ describe('connections', () => {
     await lock.release();
   });
 
-  test('a release whose answer is lost is one', async () => {
+  together('a release whose answer is lost is one', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -335,7 +342,7 @@ describe('connections', () => {
     await releasing;
   });
 
-  test('a run that was taken away before it could be counted is not told to be counted', async () => {
+  together('a run that was taken away before it could be counted is not told to be counted', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -352,7 +359,7 @@ describe('connections', () => {
     expect(await ours().oncePer(name, '1h', () => 'counted')).toMatchObject({ ran: true });
   });
 
-  test('a release that fails is told to its caller, and, where a block ends, as an event', async () => {
+  together('a release that fails is told to its caller, and, where a block ends, as an event', async () => {
     const [name, other] = [fresh(), fresh()];
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url, { connectTimeoutMs: 1000 }));
@@ -396,25 +403,28 @@ describe('connections', () => {
     proxy.accept();
   });
 
-  test('connections that swallow everything are left to themselves: neither renewal nor waiting hangs on them', async () => {
-    const [name, other] = [fresh(), fresh()];
-    const proxy = await proxied();
-    const locks = locksOn(engineOn(proxy.url, { max: 2, connectTimeoutMs: 1000 }));
-    const lock = await locks.acquire(name, { lease: '3s' });
-    const kept = await ours().acquire(other);
-    const outcome = locks.acquire(other, { wait: '4s' }).catch((error: unknown) => error);
-    await until('it waits', () => rowsOf('lock_waiter', other));
-    const start = performance.now();
-    proxy.stall();
-    expect(await outcome).toMatchObject({ code: 'lock_timeout' });
-    expect(performance.now() - start).toBeLessThan(7000);
-    expect(lock.isHeld).toBe(true);
-    await kept.release();
-    await lock.release();
-    await until('nothing is left', async () => (await rowsOf('lock_waiter', other)) === 0);
-  });
+  together(
+    'connections that swallow everything are left to themselves: neither renewal nor waiting hangs on them',
+    async () => {
+      const [name, other] = [fresh(), fresh()];
+      const proxy = await proxied();
+      const locks = locksOn(engineOn(proxy.url, { max: 2, connectTimeoutMs: 1000 }));
+      const lock = await locks.acquire(name, { lease: '3s' });
+      const kept = await ours().acquire(other);
+      const outcome = locks.acquire(other, { wait: '4s' }).catch((error: unknown) => error);
+      await until('it waits', () => rowsOf('lock_waiter', other));
+      const start = performance.now();
+      proxy.stall();
+      expect(await outcome).toMatchObject({ code: 'lock_timeout' });
+      expect(performance.now() - start).toBeLessThan(7000);
+      expect(lock.isHeld).toBe(true);
+      await kept.release();
+      await lock.release();
+      await until('nothing is left', async () => (await rowsOf('lock_waiter', other)) === 0);
+    },
+  );
 
-  test('killed database connections neither lose a lock nor leave one behind', async () => {
+  together('killed database connections neither lose a lock nor leave one behind', async () => {
     const [name, other] = [fresh(), fresh()];
     const engine = engineOn(database.url, { applicationName: name });
     const locks = locksOn(engine);
@@ -434,7 +444,7 @@ describe('connections', () => {
     expect(await rowsOf('lock_waiter', other)).toBe(0);
   });
 
-  test('busy handlers starve neither the renewal nor the lock they wait for', async () => {
+  together('busy handlers starve neither the renewal nor the lock they wait for', async () => {
     const name = fresh();
     const engine = engineOn(database.url, { max: 1 });
     const locks = locksOn(engine);
@@ -447,7 +457,7 @@ describe('connections', () => {
     });
   });
 
-  test('a listening connection that is killed again and again only delays', async () => {
+  together('a listening connection that is killed again and again only delays', async () => {
     const name = fresh();
     const [a, b] = [ours(), ours({ applicationName: name })];
     for (let i = 0; i < 3; i++) {
@@ -464,36 +474,38 @@ describe('connections', () => {
     }
   });
 
-  test('a heartbeat is not delayed by the open transaction of a guard, and a release does not wait for it', async () => {
-    const name = fresh();
-    const engine = engineOn(database.url);
-    const locks = locksOn(engine);
-    const others = ours();
-    const lock = await locks.acquire(name, { lease: '1s' });
-    let isCommitted = false;
-    const waiting = others.acquire(name, { wait: '30s' }).then(async (next) => {
-      // What the guard covers is committed before the next holder begins.
-      expect(isCommitted).toBe(true);
-      await next.release();
-    });
-    await engine.transaction(async (tx) => {
-      await lock.guard(tx);
-      await sleep(2200);
-      lock.assertHeld();
-      expect((await others.explain(name)).guardedBy).toHaveLength(1);
-      await lock.release();
-      await expect(lock.guard(tx)).rejects.toMatchObject({ code: 'lease_lost' });
-      expect(await others.tryAcquire(name)).toBeUndefined();
-      await sleep(100);
-      isCommitted = true;
-    });
-    await waiting;
-    expect(await rowsOf('lock_grant', name)).toBe(0);
-  });
+  together(
+    'a heartbeat is not delayed by the open transaction of a guard, and a release does not wait for it',
+    async () => {
+      const name = fresh();
+      const engine = engineOn(database.url);
+      const locks = locksOn(engine);
+      const others = ours();
+      const lock = await locks.acquire(name, { lease: '1s' });
+      let isCommitted = false;
+      const waiting = others.acquire(name, { wait: '30s' }).then(async (next) => {
+        // What the guard covers is committed before the next holder begins.
+        expect(isCommitted).toBe(true);
+        await next.release();
+      });
+      await engine.transaction(async (tx) => {
+        await lock.guard(tx);
+        await sleep(2200);
+        lock.assertHeld();
+        expect((await others.explain(name)).guardedBy).toHaveLength(1);
+        await lock.release();
+        await expect(lock.guard(tx)).rejects.toMatchObject({ code: 'lease_lost' });
+        expect(await others.tryAcquire(name)).toBeUndefined();
+        await sleep(100);
+        isCommitted = true;
+      });
+      await waiting;
+      expect(await rowsOf('lock_grant', name)).toBe(0);
+    },
+  );
 
-  test.each(['repeatable read', 'serializable'] as const)(
-    'a guard holds in a transaction of %s, and refuses a snapshot older than the lock',
-    async (isolation) => {
+  for (const isolation of ['repeatable read', 'serializable'] as const)
+    together(`a guard holds in a transaction of ${isolation}, and refuses a snapshot older than the lock`, async () => {
       const name = fresh();
       const engine = engineOn(database.url);
       const locks = locksOn(engine);
@@ -517,24 +529,26 @@ describe('connections', () => {
         { isolation },
       );
       await expect(stale).rejects.toMatchObject({ code: 'lease_lost' });
+    });
+
+  together(
+    'a release that is called beside a guard comes after it: nobody is granted the lock until its transaction ends',
+    async () => {
+      const engine = engineOn(database.url);
+      const locks = locksOn(engine);
+      const others = ours();
+      for (let round = 0; round < 20; round++) {
+        const name = fresh();
+        const lock = await locks.acquire(name);
+        await engine.transaction(async (tx) => {
+          const guarded = lock.guard(tx);
+          await Promise.all([guarded, lock.release()]);
+          expect(await others.tryAcquire(name)).toBeUndefined();
+        });
+        await (await others.acquire(name, { wait: '30s' })).release();
+      }
     },
   );
-
-  test('a release that is called beside a guard comes after it: nobody is granted the lock until its transaction ends', async () => {
-    const engine = engineOn(database.url);
-    const locks = locksOn(engine);
-    const others = ours();
-    for (let round = 0; round < 20; round++) {
-      const name = fresh();
-      const lock = await locks.acquire(name);
-      await engine.transaction(async (tx) => {
-        const guarded = lock.guard(tx);
-        await Promise.all([guarded, lock.release()]);
-        expect(await others.tryAcquire(name)).toBeUndefined();
-      });
-      await (await others.acquire(name, { wait: '30s' })).release();
-    }
-  });
 
   test('a guard needs an open transaction', async () => {
     const engine = engineOn(database.url);
@@ -559,9 +573,9 @@ describe('connections', () => {
       beats += 1;
       return beat(which, options);
     };
-    await sleep(7200);
-    expect(beats).toBeGreaterThanOrEqual(2);
-    expect(beats).toBeLessThanOrEqual(5);
+    const start = performance.now();
+    await until('all are renewed again', () => beats > 1);
+    expect(beats).toBeLessThanOrEqual(2 + (performance.now() - start) / 2000);
     for (const lock of [...held, set]) lock.assertHeld();
     await locks.stop();
   }, 60_000);
@@ -593,7 +607,7 @@ describe('connections', () => {
     await after.release();
   });
 
-  test('a tiny lock_timeout of the database only delays, and leaks nothing', async () => {
+  together('a tiny lock_timeout of the database only delays, and leaks nothing', async () => {
     const name = fresh();
     const url = new URL(database.url);
     url.searchParams.set('options', '-c lock_timeout=1ms');
@@ -614,28 +628,29 @@ describe('connections', () => {
     expect((await rowsOf('lock_grant', name)) + (await rowsOf('lock_waiter', name))).toBe(0);
   });
 
-  test.each(['repeatable read', 'serializable'])('%s as the default changes nothing', async (isolation) => {
-    const name = fresh();
-    const url = new URL(database.url);
-    url.searchParams.set('options', `-c default_transaction_isolation=${isolation.replace(' ', '\\ ')}`);
-    const parties = [1, 2, 3].map(() => locksOn(engineOn(url.href, { max: 3 })));
-    let count = 0;
-    const add = async (locks: Locks): Promise<void> => {
-      for (let i = 0; i < 10; i++) {
-        await locks.request([`${name} '"\\`, name], { wait: '30s', lease: '3s' }, async (lock) => {
-          const read = count;
-          await sleep(1);
-          lock.assertHeld();
-          count = read + 1;
-        });
-      }
-    };
-    await Promise.all(parties.map(add));
-    expect(count).toBe(30);
-    const lock = await parties[0]?.acquire(name, { lease: '1500ms' });
-    await sleep(2500);
-    expect(lock?.isHeld).toBe(true);
-    await lock?.release();
-    expect((await rowsOf('lock_grant', name)) + (await rowsOf('lock_waiter', name))).toBe(0);
-  });
+  for (const isolation of ['repeatable read', 'serializable'])
+    together(`${isolation} as the default changes nothing`, async () => {
+      const name = fresh();
+      const url = new URL(database.url);
+      url.searchParams.set('options', `-c default_transaction_isolation=${isolation.replace(' ', '\\ ')}`);
+      const parties = [1, 2, 3].map(() => locksOn(engineOn(url.href, { max: 3 })));
+      let count = 0;
+      const add = async (locks: Locks): Promise<void> => {
+        for (let i = 0; i < 10; i++) {
+          await locks.request([`${name} '"\\`, name], { wait: '30s', lease: '3s' }, async (lock) => {
+            const read = count;
+            await sleep(1);
+            lock.assertHeld();
+            count = read + 1;
+          });
+        }
+      };
+      await Promise.all(parties.map(add));
+      expect(count).toBe(30);
+      const lock = await parties[0]?.acquire(name, { lease: '1500ms' });
+      await sleep(2500);
+      expect(lock?.isHeld).toBe(true);
+      await lock?.release();
+      expect((await rowsOf('lock_grant', name)) + (await rowsOf('lock_waiter', name))).toBe(0);
+    });
 });

@@ -2,7 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { inject, onTestFinished } from 'vitest';
+import { inject } from 'vitest';
+import { atTestEnd } from './together.ts';
 
 /** A Node process that runs a TypeScript script of the tests. */
 export interface Child {
@@ -47,7 +48,7 @@ export function spawnChild(script: string, args: readonly string[] = [], env: No
     child.kill(signal);
     return exited;
   };
-  onTestFinished(async () => void (await kill()));
+  atTestEnd(() => kill());
   return {
     pid: child.pid ?? 0,
     message: async <T>() => {
