@@ -111,6 +111,8 @@ class LeaseRenewal implements Renewal {
 
   renewed(sentAt: Moment): void {
     if (this.#isStopped || elapsedSince(sentAt) > elapsedSince(this.#sentAt)) return;
+    // Whoever asked meanwhile was told that it is over.
+    if (this.remainingMs() <= 0) return this.#expire(0);
     this.#confirm(sentAt);
     this.#schedule();
   }

@@ -112,7 +112,8 @@ export class Keeper {
 
   #send(): Batch {
     const isDue = (entry: Entry): boolean => this.#due.has(entry) || entry.keeping.ageMs() >= entry.everyMs / 2;
-    const entries = [...this.#entries.values()].filter(isDue);
+    // What has run out is lost, though no timer could say so yet.
+    const entries = [...this.#entries.values()].filter((entry) => isDue(entry) && entry.keeping.remainingMs() > 0);
     this.#next = undefined;
     this.#due.clear();
     const batch: Batch = { entries: new Set(entries), fates: this.#renew(entries) };
@@ -126,6 +127,7 @@ export class Keeper {
 
   /** What is found kept counts from before it was asked for. */
   async #renew(entries: readonly Entry[]): Promise<ReadonlyMap<Entry, Fate>> {
+    if (entries.length === 0) return new Map();
     const timeoutMs = Math.min(...entries.map((entry) => entry.patienceMs), CHECK_MS);
     const sentAt = moment();
     const { kept, unknown } = await this.#store.beat(

@@ -52,6 +52,16 @@ describe('by the clock', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  test('once the deadline has passed, no other request revives the lease, though no timer could run yet', async () => {
+    const { renewal } = start();
+    vi.setSystemTime(Date.now() + LEASE_MS);
+    expect(renewal.remainingMs()).toBe(0);
+    renewal.renewed(moment());
+    expect(renewal.remainingMs()).toBe(0);
+    expect(reasonOf(renewal)).toContain('had passed before it could be renewed');
+    await renewal.stop();
+  });
+
   test('the deadline counts from before the beat was sent, not from its answer', async () => {
     const { renewal, beats } = start();
     await vi.advanceTimersByTimeAsync(10_000);
