@@ -39,6 +39,9 @@ function findJar(): string | undefined {
   }
 }
 
+/** Ends with its standard input, which is ours: even a killed process leaves no Java behind. */
+const WATCHED = 'exec 3<&0; java "$@" </dev/null & java=$!; { cat >/dev/null; kill -9 $java; } <&3 & wait $java';
+
 async function start(home: string, memoryMb: number): Promise<LocalDynamo> {
   const port = await freePort();
   const java = [
@@ -47,22 +50,19 @@ async function start(home: string, memoryMb: number): Promise<LocalDynamo> {
     '-jar',
     join(home, 'DynamoDBLocal.jar'),
   ];
-  const child = spawn('java', [...java, '-port', String(port), '-inMemory', '-sharedDb', '-disableTelemetry'], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-    // Ctrl-C is meant for us; it ends when we say so, or when we are gone.
-    detached: true,
-  });
+  const all = [...java, '-port', String(port), '-inMemory', '-sharedDb', '-disableTelemetry'];
+  const [command, args] = process.platform === 'win32' ? ['java', all] : ['sh', ['-c', WATCHED, 'sh', ...all]];
+  // Ctrl-C is meant for us; it ends when we say so, or when we are gone.
+  const child = spawn(command, args, { stdio: ['pipe', 'ignore', 'pipe'], detached: true });
   let errors = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     errors = (errors + text).slice(-4000);
   });
   const endpoint = `http://127.0.0.1:${port}`;
-  const end = (): void => void child.kill('SIGKILL');
-  process.once('exit', end);
   const deadline = Date.now() + READY_MS;
   while (!(await answers(endpoint))) {
     if (child.exitCode !== null || Date.now() > deadline) {
-      end();
+      await ended(child);
       throw new Error(`DynamoDB Local did not start on port ${port}\n${errors}`);
     }
     await sleep(50);
@@ -70,17 +70,15 @@ async function start(home: string, memoryMb: number): Promise<LocalDynamo> {
   return {
     endpoint,
     version: basename(home),
-    stop: async () => {
-      process.off('exit', end);
-      await ended(child);
-    },
+    stop: () => ended(child),
   };
 }
 
 async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exited = once(child, 'exit');
-  child.kill('SIGKILL');
+  child.stdin?.end();
+  if (process.platform === 'win32') child.kill('SIGKILL');
   await exited;
 }
 
