@@ -60,7 +60,7 @@ $$;
 -- Claims what is due. What was retired is only condemned by that, and due again when its readers have had their time;
 -- everything else is to be deleted in the store now, and due again should whoever claimed it never settle.
 create function pawl.file_claim(p_space text, p_grace_ms bigint, p_lease_ms bigint, p_limit int)
-returns table (object uuid, was text, upload text, deletions smallint)
+returns table (object uuid, was text, upload text, unfinished boolean, deletions smallint)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -80,7 +80,7 @@ begin
     collect_at = v_now + case when due.state = 'retired' then p_grace_ms else p_lease_ms end * interval '1 ms'
   from due
   where o.object = due.object
-  returning o.object, due.state, o.upload, o.deletions;
+  returning o.object, due.state, o.upload, o.version is null, o.deletions;
 end $$;
 
 -- What was claimed is deleted in the store. After the second time a version's row is history, kept for p_history_ms (null: for

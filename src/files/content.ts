@@ -20,8 +20,17 @@ export interface ContentCall {
 export interface PutCall extends ContentCall {
   /** The store has begun an upload of several parts under this id; resolves when that is noted. */
   readonly onUpload: (upload: string) => Promise<void>;
-  /** So many bytes are certainly on their way. */
+  /** A sign of life is to be expected, after no more than so many bytes. */
   readonly onProgress: (bytes: number) => void;
+  /** Of all bytes that the chunks gave so far. */
+  readonly sha256: () => string;
+}
+
+export interface DeleteCall extends ContentCall {
+  /** An upload of several parts that may have left some. */
+  readonly upload: string | undefined;
+  /** It never became a version: there may be uploads that nobody noted. */
+  readonly isUnfinished: boolean;
 }
 
 /** A part of an object: from the first byte counted up to, and without, `end`. */
@@ -73,7 +82,7 @@ export interface Content {
   /** Makes a second object of the same bytes, without moving them through this process. False: it cannot. */
   copy(from: string, to: string, size: number, call: ContentCall): Promise<boolean>;
   /** Deletes an object, and whatever an upload of several parts has left. One that is not there is no error. */
-  delete(name: string, upload: string | undefined, call: ContentCall): Promise<void>;
+  delete(name: string, call: DeleteCall): Promise<void>;
   /** Everything where objects lie, by name, in pages. */
   list(call: ContentCall): AsyncIterable<readonly Listed[]>;
   /** Takes a name out of where objects lie, without deleting it. */

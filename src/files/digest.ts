@@ -40,6 +40,11 @@ export class Digest {
     }
   }
 
+  /** Of the bytes so far. */
+  sha256(): string {
+    return this.#hash.copy().digest('hex');
+  }
+
   end(): Fingerprint {
     if (this.#inBlock > 0) this.#endBlock();
     const checks = Buffer.alloc(this.#checks.length * 4);

@@ -8,11 +8,12 @@ export {
   UploadExpired,
   VersionConflict,
 } from '../base/errors.ts';
-export type { Budget, Content, ContentCall, Listed, PutCall, Range, StoreProbe } from './content.ts';
+export type { Budget, Content, ContentCall, DeleteCall, Listed, PutCall, Range, StoreProbe } from './content.ts';
 export { disk } from './disk.ts';
 export { createFiles, type FileExplanation, Files, type FilesEvents, type RemoveOptions } from './files.ts';
 export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions } from './options.ts';
 export type { FileReading, ReadOptions } from './reading.ts';
+export { type S3Options, s3 } from './s3.ts';
 export type { FileSource } from './source.ts';
 export type { Standing, UploadFate } from './store.ts';
 export type { CollectorState, SweepReport } from './sweep.ts';

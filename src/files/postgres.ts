@@ -35,7 +35,7 @@ const BEGIN_PASS = statement(
 const REARM = statement('files.rearm', 'select pawl.file_rearm($1::text, $2::bigint) as answer');
 const CLAIM = statement(
   'files.claim',
-  'select object, was, upload, deletions from pawl.file_claim($1::text, $2::bigint, $3::bigint, $4::int)',
+  'select object, was, upload, unfinished, deletions from pawl.file_claim($1::text, $2::bigint, $3::bigint, $4::int)',
 );
 const SETTLE = statement('files.settle', 'select pawl.file_settle($1::uuid[], $2::bigint, $3::bigint)');
 const DUE = statement('files.due', 'select pawl.file_due($1::text) as answer');

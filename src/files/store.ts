@@ -62,6 +62,8 @@ export interface Claimed {
   /** `retired`: it is condemned now, and deleted later. */
   readonly was: 'pending' | 'retired' | 'deleting' | 'deleted';
   readonly upload: string | null;
+  /** It never became a version. */
+  readonly unfinished: boolean;
   /** How often it was deleted in the store before. */
   readonly deletions: number;
 }

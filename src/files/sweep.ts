@@ -133,13 +133,10 @@ export class Collector {
     const rest = [...doomed];
     const lane = async (): Promise<void> => {
       for (let each = rest.pop(); each !== undefined && signal?.aborted !== true; each = rest.pop()) {
-        const { object, upload } = each;
+        const { object, upload, unfinished: isUnfinished } = each;
+        const what = { upload: upload ?? undefined, isUnfinished };
         try {
-          await this.#depot.call(
-            `deleting ${object}`,
-            (call) => content.delete(object, upload ?? undefined, call),
-            signal,
-          );
+          await this.#depot.call(`deleting ${object}`, (call) => content.delete(object, { ...what, ...call }), signal);
           gone.push(each);
         } catch {
           // It stays claimed until its lease is over; the report counts it.

@@ -12,6 +12,7 @@ import {
 } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { PutCall } from './content.ts';
 import type { Depot } from './depot.ts';
 import { Digest, type Fingerprint } from './digest.ts';
 import type { LockLike, ParsedChange, ParsedOptions, ParsedWrite } from './options.ts';
@@ -55,9 +56,11 @@ export async function beginUpload(w: Writing, id: string, source: FileSource, gi
   const object = await transfer(w, id, given, async (name, watch) => {
     const { budget } = w.depot;
     const chunks = readSource(source, { size: given.size, maxBytes: w.options.maxBytes, idleMs: budget.idleMs }, watch);
-    const onUpload = (upload: string): Promise<void> => w.store.noteUpload(name, upload);
-    const onProgress = (bytes: number): void => watch.expect('store', budget.idleMs + bytes / SLOWEST);
-    await w.depot.content.put(name, hashed(chunks, digest), { signal: watch.signal, onUpload, onProgress });
+    await w.depot.content.put(
+      name,
+      hashed(chunks, digest),
+      putCall(w, name, watch, () => digest.sha256()),
+    );
     if (faults.armed) await faults.reach('files.after_upload');
   });
   const print = digest.end();
@@ -81,14 +84,25 @@ export async function beginCopy(
 ): Promise<Upload> {
   const told = { ...given, contentType: from.contentType, meta: from.meta, size: from.size, sha256: from.sha256 };
   const object = await transfer(w, id, told, async (name, watch) => {
-    const { content, budget } = w.depot;
+    const { content } = w.depot;
     watch.expect('nobody', Infinity);
     if (await content.copy(from.object, name, from.size, { signal: watch.signal })) return;
-    const onUpload = (upload: string): Promise<void> => w.store.noteUpload(name, upload);
-    const onProgress = (bytes: number): void => watch.expect('store', budget.idleMs + bytes / SLOWEST);
-    await content.put(name, await open(from, watch), { signal: watch.signal, onUpload, onProgress });
+    await content.put(
+      name,
+      await open(from, watch),
+      putCall(w, name, watch, () => from.sha256),
+    );
   });
   return new Upload(w, id, object, from, told);
+}
+
+function putCall({ store, depot }: Writing, object: string, watch: Watch, sha256: () => string): PutCall {
+  return {
+    signal: watch.signal,
+    onUpload: (upload) => store.noteUpload(object, upload),
+    onProgress: (bytes) => watch.expect('store', depot.budget.idleMs + bytes / SLOWEST),
+    sha256,
+  };
 }
 
 /** Bytes a millisecond. A store that takes them more slowly than that is as good as dead. */

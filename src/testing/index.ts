@@ -1,2 +1,10 @@
+export {
+  type FaultOptions,
+  FaultyStore,
+  type FaultyStoreOptions,
+  faultyStore,
+  type StoreFault,
+} from './faulty-store.ts';
+export type { S3Object } from './s3-objects.ts';
 export { type Stub, stub } from './stub.ts';
 export { type Scene, World, type WorldOptions, type WorldReport, world } from './world.ts';

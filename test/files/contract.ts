@@ -432,7 +432,7 @@ export function describeFiles(title: string, world: () => FilesWorld): void {
     });
 
     test('publishing and collecting want the same row: exactly one of them has it', async () => {
-      const { files: own } = await alone(quick);
+      const { files: own } = await alone();
       const lives = await Promise.all(
         Array.from({ length: 20 }, async () => {
           const id = fresh();

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { PostgresEngine } from '../../src/engine/postgres/index.ts';
-import { type Content, disk } from '../../src/files/index.ts';
+import { type Content, disk, s3 } from '../../src/files/index.ts';
+import { type FaultyStore, type FaultyStoreOptions, faultyStore } from '../../src/testing/index.ts';
 
 /** A content store that a test can look into behind the library's back. */
 export interface TestStore {
@@ -60,4 +61,34 @@ export async function readAll(stream: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of stream) chunks.push(chunk);
   return Buffer.concat(chunks);
+}
+
+/** A bucket of its own in a store that speaks S3; `FaultyStore` is there to make it fail. */
+export async function bucketStore(options?: FaultyStoreOptions): Promise<TestStore & { readonly server: FaultyStore }> {
+  const server = await faultyStore(options);
+  const key = (name: string): string => `test/objects/${name}`;
+  const open = (): Content => s3({ ...server.connection, prefix: 'test' });
+  const clients: Content[] = [];
+  const again = (): Content => {
+    const client = open();
+    clients.push(client);
+    return client;
+  };
+  return {
+    server,
+    content: again(),
+    again,
+    names: async () =>
+      [...server.objects.keys()]
+        .filter((each) => each.startsWith(key('')))
+        .map((each) => each.slice(key('').length))
+        .sort(),
+    bytes: async (name) => Buffer.from(server.objects.get(key(name))?.body ?? ''),
+    put: async (name, bytes) => server.put(key(name), bytes),
+    remove: async (name) => void server.objects.delete(key(name)),
+    stop: async () => {
+      for (const client of clients) client.stop();
+      await server.stop();
+    },
+  };
 }

@@ -1,0 +1,191 @@
+import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { Conflict, CorruptObject, NotFound, StoreRefused, StoreUnavailable } from '../base/errors.ts';
+import type { Content, ContentCall, DeleteCall, Listed, PutCall, Range, StoreProbe } from './content.ts';
+import { listOf, numberOf, type S3Api, textOf } from './s3-api.ts';
+import { again, putObject } from './s3-put.ts';
+
+/** More than that S3 does not copy in one request. */
+const MOST_COPIED = 5 * 1024 ** 3;
+const MARKER = 'pawl-store.json';
+
+/** A content store in a bucket. Objects lie under `objects/`, everything else beside that. */
+export class S3Content implements Content {
+  readonly kind = 's3';
+  readonly where: string;
+  readonly #api: S3Api;
+
+  constructor(api: S3Api, where: string) {
+    this.#api = api;
+    this.where = where;
+  }
+
+  put(name: string, chunks: AsyncIterable<Buffer>, call: PutCall): Promise<void> {
+    return putObject(this.#api, this.#key(name), chunks, call);
+  }
+
+  async get(name: string, range: Range | undefined, { signal }: ContentCall): Promise<Readable> {
+    const input = {
+      ...this.#at(this.#key(name)),
+      ...(range && { Range: `bytes=${range.start}-${range.end - 1}` }),
+    };
+    const output = await again(signal, () => this.#api.send('GetObject', input, { signal }));
+    const body = output['Body'];
+    if (!(body instanceof Readable)) throw new StoreRefused(`${this.where} answered without a body`);
+    if (range !== undefined && output['ContentRange'] === undefined) {
+      body.destroy();
+      throw new StoreRefused(`${this.where} does not know ranges`);
+    }
+    return body;
+  }
+
+  async size(name: string, { signal }: ContentCall): Promise<number | undefined> {
+    const head = await again(signal, () => this.#api.send('HeadObject', this.#at(this.#key(name)), { signal })).catch(
+      undefinedIfMissing,
+    );
+    return head && numberOf(head, 'ContentLength');
+  }
+
+  async copy(from: string, to: string, size: number, { signal }: ContentCall): Promise<boolean> {
+    if (size > MOST_COPIED) return false;
+    await this.#copy(this.#key(from), this.#key(to), signal);
+    return true;
+  }
+
+  async delete(name: string, { upload, isUnfinished, signal }: DeleteCall): Promise<void> {
+    const key = this.#key(name);
+    const known = upload === undefined ? [] : [upload];
+    // A process that died between beginning an upload and noting its id has left one that only the list knows.
+    const uploads = isUnfinished ? [...known, ...(await this.#unfinished(key, signal))] : known;
+    for (const UploadId of new Set(uploads)) {
+      await again(signal, () =>
+        this.#api.send('AbortMultipartUpload', { ...this.#at(key), UploadId }, { signal }),
+      ).catch(unlessGone);
+    }
+    await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal })).catch(undefinedIfMissing);
+  }
+
+  async *list({ signal }: ContentCall): AsyncIterable<readonly Listed[]> {
+    const Prefix = this.#key('');
+    let ContinuationToken: string | undefined;
+    do {
+      const input = { Bucket: this.#api.bucket, Prefix, ...(ContinuationToken !== undefined && { ContinuationToken }) };
+      const page = await again(signal, () => this.#api.send('ListObjectsV2', input, { signal }));
+      yield listOf(page, 'Contents').map((each) => ({
+        name: (textOf(each, 'Key') ?? '').slice(Prefix.length),
+        size: numberOf(each, 'Size') ?? 0,
+      }));
+      ContinuationToken = textOf(page, 'NextContinuationToken');
+    } while (ContinuationToken !== undefined);
+  }
+
+  async quarantine(name: string, { signal }: ContentCall): Promise<void> {
+    const key = this.#key(name);
+    const there = await this.#copy(key, `${this.#api.prefix}quarantine/${name}`, signal).then(
+      () => true,
+      undefinedIfMissing,
+    );
+    if (there === true) await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal }));
+  }
+
+  async readMarker({ signal }: ContentCall): Promise<string | undefined> {
+    const output = await again(signal, () => this.#api.send('GetObject', this.#at(this.#marker), { signal })).catch(
+      undefinedIfMissing,
+    );
+    return output === undefined ? undefined : (await bodyOf(output['Body'])).toString();
+  }
+
+  async writeMarker(text: string, ifAbsent: boolean, { signal }: ContentCall): Promise<void> {
+    const condition = ifAbsent ? { IfNoneMatch: '*' } : {};
+    const input = { ...this.#at(this.#marker), Body: text, ContentType: 'application/json', ...condition };
+    await again(signal, () => this.#api.send('PutObject', input, { signal })).catch((error: unknown) => {
+      if (!(error instanceof Conflict)) throw error;
+    });
+  }
+
+  async probe({ signal }: ContentCall): Promise<StoreProbe> {
+    const at = this.#at(`${this.#api.prefix}probe/${randomUUID()}`);
+    const Body = Buffer.from(`pawl ${randomUUID()}`);
+    const put = (how: object): Promise<unknown> => this.#api.send('PutObject', { ...at, Body, ...how }, { signal });
+    try {
+      await again(signal, () => put({}));
+      const kept = await this.#api.send('GetObject', at, { signal });
+      if (!(await bodyOf(kept['Body'])).equals(Body)) {
+        throw new StoreRefused(`${this.where} keeps other bytes than it is given; it cannot be used`);
+      }
+      return {
+        ifNoneMatch: await isRefused(put({ IfNoneMatch: '*' })),
+        ifMatch: await isRefused(put({ IfMatch: '"0123456789abcdef0123456789abcdef"' })),
+        checksums: await isRefused(put({ ChecksumSHA256: Buffer.alloc(32).toString('base64') })),
+        abort: await this.#knowsAbort(at, signal),
+      };
+    } finally {
+      await this.#api.send('DeleteObject', at, { signal }).catch(() => undefined);
+    }
+  }
+
+  stop(): void {
+    this.#api.stop();
+  }
+
+  get #marker(): string {
+    return `${this.#api.prefix}${MARKER}`;
+  }
+
+  #key(name: string): string {
+    return `${this.#api.prefix}objects/${name}`;
+  }
+
+  #at(key: string): { Bucket: string; Key: string } {
+    return { Bucket: this.#api.bucket, Key: key };
+  }
+
+  async #copy(from: string, to: string, signal: AbortSignal): Promise<void> {
+    const CopySource = `${this.#api.bucket}/${from.split('/').map(encodeURIComponent).join('/')}`;
+    await again(signal, () => this.#api.send('CopyObject', { ...this.#at(to), CopySource }, { signal }));
+  }
+
+  async #unfinished(key: string, signal: AbortSignal): Promise<string[]> {
+    const input = { Bucket: this.#api.bucket, Prefix: key };
+    const output = await again(signal, () => this.#api.send('ListMultipartUploads', input, { signal }));
+    return listOf(output, 'Uploads')
+      .filter((each) => each['Key'] === key)
+      .map((each) => textOf(each, 'UploadId') ?? '');
+  }
+
+  /** After an abort a part is refused. */
+  async #knowsAbort(at: { Bucket: string; Key: string }, signal: AbortSignal): Promise<boolean> {
+    const created = await this.#api.send('CreateMultipartUpload', at, { signal });
+    const UploadId = textOf(created, 'UploadId');
+    await this.#api.send('AbortMultipartUpload', { ...at, UploadId }, { signal });
+    return isRefused(
+      this.#api.send('UploadPart', { ...at, UploadId, PartNumber: 1, Body: Buffer.from('x') }, { signal }),
+    );
+  }
+}
+
+/** Whether the store says no, and does not only fail. */
+async function isRefused(request: Promise<unknown>): Promise<boolean> {
+  try {
+    await request;
+    return false;
+  } catch (error) {
+    // Damage on the way counts as passing, and here the damage is ours.
+    if (error instanceof StoreUnavailable && !/checksum|digest/i.test(error.message)) throw error;
+    return true;
+  }
+}
+
+async function bodyOf(body: unknown): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  if (body instanceof Readable) for await (const chunk of body) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+function undefinedIfMissing(error: unknown): undefined {
+  if (!(error instanceof CorruptObject)) throw error;
+}
+
+function unlessGone(error: unknown): void {
+  if (!(error instanceof NotFound || error instanceof CorruptObject)) throw error;
+}

@@ -1,0 +1,196 @@
+import { crc32 } from 'node:zlib';
+import { sleep } from '../base/clock.ts';
+import { Conflict, NotFound, StoreUnavailable } from '../base/errors.ts';
+import { faults } from '../base/fault.ts';
+import type { PutCall } from './content.ts';
+import { numberOf, type S3Api, textOf } from './s3-api.ts';
+
+/** S3 wants 5 MiB at least, and 10,000 parts at most: 78 GiB. */
+const PART_BYTES = 8 << 20;
+/** Up to here, 16 MiB, an object is one request: whatever fails has to be sent again. */
+const WHOLE_PARTS = 2;
+/** Parts under way at once. With the one that is being filled this is what an upload costs in memory. */
+const LANES = 2;
+const TRIES = 4;
+
+/** Writes one object. Whatever has no certain outcome is sent again: the name is nobody else's. */
+export async function putObject(api: S3Api, key: string, chunks: AsyncIterable<Buffer>, call: PutCall): Promise<void> {
+  const source = new Parts(chunks);
+  const first: Buffer[] = [];
+  while (first.length <= WHOLE_PARTS) {
+    const part = await source.next(Buffer.allocUnsafe(PART_BYTES));
+    if (part === undefined) return putWhole(api, key, first, call);
+    first.push(part);
+  }
+  await new Multipart(api, key, call).run(first, source);
+}
+
+async function putWhole(api: S3Api, key: string, parts: readonly Buffer[], call: PutCall): Promise<void> {
+  const [only = Buffer.alloc(0)] = parts;
+  const Body = parts.length > 1 ? Buffer.concat(parts) : only;
+  const payload = call.sha256();
+  const ChecksumSHA256 = Buffer.from(payload, 'hex').toString('base64');
+  const input = { Bucket: api.bucket, Key: key, Body, ContentLength: Body.length, IfNoneMatch: '*', ChecksumSHA256 };
+  if (faults.armed) await faults.reach('files.mid_upload');
+  await again(call.signal, async (attempt) => {
+    call.onProgress(Body.length);
+    await api.send('PutObject', input, { signal: call.signal, payload }).catch(async (error: unknown) => {
+      if (attempt === 1 || !(await isThere(api, key, Body.length, call, error))) throw error;
+    });
+  });
+}
+
+/** Refused because it is there, or because its upload is not there any more: what was sent before, whose answer was lost. */
+async function isThere(api: S3Api, key: string, size: number, call: PutCall, error: unknown): Promise<boolean> {
+  if (!(error instanceof Conflict || error instanceof NotFound)) return false;
+  const head = await api.send('HeadObject', { Bucket: api.bucket, Key: key }, { signal: call.signal });
+  return numberOf(head, 'ContentLength') === size;
+}
+
+interface SentPart {
+  readonly PartNumber: number;
+  readonly ETag: string | undefined;
+  readonly ChecksumCRC32: string;
+}
+
+/** An object that is sent in parts. Its upload's id is noted in the database before the first of them. */
+class Multipart {
+  readonly #api: S3Api;
+  readonly #where: { readonly Bucket: string; readonly Key: string };
+  readonly #call: PutCall;
+  readonly #sent: SentPart[] = [];
+  readonly #free: Buffer[] = [Buffer.allocUnsafe(PART_BYTES)];
+  #upload = '';
+  #number = 0;
+  #size = 0;
+
+  constructor(api: S3Api, key: string, call: PutCall) {
+    this.#api = api;
+    this.#where = { Bucket: api.bucket, Key: key };
+    this.#call = call;
+  }
+
+  async run(first: readonly Buffer[], rest: Parts): Promise<void> {
+    const { signal, onUpload, onProgress } = this.#call;
+    await again(signal, async () => {
+      onProgress(0);
+      const input = { ...this.#where, ChecksumAlgorithm: 'CRC32' };
+      const created = await this.#api.send('CreateMultipartUpload', input, { signal });
+      this.#upload = textOf(created, 'UploadId') ?? '';
+    });
+    try {
+      await onUpload(this.#upload);
+      await this.#sendAll(first, rest);
+      await this.#complete();
+    } catch (error) {
+      await this.#abort();
+      throw error;
+    }
+  }
+
+  async #sendAll(first: readonly Buffer[], rest: Parts): Promise<void> {
+    const underWay = new Set<Promise<void>>();
+    let failure: { readonly error: unknown } | undefined;
+    const start = async (part: Buffer): Promise<void> => {
+      if (underWay.size >= LANES) await Promise.race(underWay);
+      if (failure !== undefined) throw failure.error;
+      if (faults.armed) await faults.reach('files.mid_upload');
+      this.#number += 1;
+      const sending: Promise<void> = this.#send(this.#number, part)
+        .catch((error: unknown) => {
+          failure ??= { error };
+        })
+        .finally(() => {
+          underWay.delete(sending);
+          this.#free.push(Buffer.from(part.buffer, 0, PART_BYTES));
+        });
+      underWay.add(sending);
+    };
+    for (const part of first) await start(part);
+    for (;;) {
+      while (this.#free.length === 0) await Promise.race(underWay);
+      const part = await rest.next(this.#free.pop() ?? Buffer.allocUnsafe(PART_BYTES));
+      if (part === undefined) break;
+      await start(part);
+    }
+    await Promise.all(underWay);
+    if (failure !== undefined) throw failure.error;
+  }
+
+  async #send(PartNumber: number, Body: Buffer): Promise<void> {
+    const { signal, onProgress } = this.#call;
+    const checksum = Buffer.alloc(4);
+    checksum.writeUInt32BE(crc32(Body));
+    const ChecksumCRC32 = checksum.toString('base64');
+    const part = { PartNumber, Body, ContentLength: Body.length, ChecksumCRC32 };
+    await again(signal, async () => {
+      onProgress(Body.length * LANES);
+      const input = { ...this.#where, UploadId: this.#upload, ...part };
+      // The CRC says whether it is right; a signature over it would cost another SHA-256.
+      const output = await this.#api.send('UploadPart', input, { signal, payload: 'UNSIGNED-PAYLOAD' });
+      this.#sent.push({ PartNumber, ETag: textOf(output, 'ETag'), ChecksumCRC32 });
+      this.#size += Body.length;
+    });
+  }
+
+  async #complete(): Promise<void> {
+    const { signal, onProgress } = this.#call;
+    const Parts = this.#sent.toSorted((a, b) => a.PartNumber - b.PartNumber);
+    const input = { ...this.#where, UploadId: this.#upload, MultipartUpload: { Parts }, IfNoneMatch: '*' };
+    await again(signal, async (attempt) => {
+      // The store may copy all of it before it answers.
+      onProgress(this.#size / 16);
+      await this.#api.send('CompleteMultipartUpload', input, { signal }).catch(async (error: unknown) => {
+        if (attempt === 1 || !(await isThere(this.#api, this.#where.Key, this.#size, this.#call, error))) throw error;
+      });
+    });
+  }
+
+  /** The row has the upload's id, so that what is not reached here is aborted by the collector. */
+  async #abort(): Promise<void> {
+    const input = { ...this.#where, UploadId: this.#upload };
+    await this.#api
+      .send('AbortMultipartUpload', input, { signal: AbortSignal.timeout(ABORT_MS) })
+      .catch(() => undefined);
+  }
+}
+
+const ABORT_MS = 2000;
+
+/** Repeats what the store could not do now, with growing pauses. @throws what it throws in the end */
+export async function again<T>(signal: AbortSignal, run: (attempt: number) => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await run(attempt);
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable) || attempt === TRIES || signal.aborted) throw error;
+      await sleep(50 * 2 ** attempt * (0.5 + Math.random() / 2), signal);
+    }
+  }
+}
+
+/** Cuts chunks of any size into parts of one size. */
+class Parts {
+  readonly #chunks: AsyncIterator<Buffer>;
+  #left: Buffer = Buffer.alloc(0);
+
+  constructor(chunks: AsyncIterable<Buffer>) {
+    this.#chunks = chunks[Symbol.asyncIterator]();
+  }
+
+  /** Fills a buffer. @returns what of it is filled; undefined at the end */
+  async next(into: Buffer): Promise<Buffer | undefined> {
+    let size = 0;
+    while (size < into.length) {
+      if (this.#left.length === 0) {
+        const { value, done } = await this.#chunks.next();
+        if (done === true) break;
+        this.#left = value;
+      }
+      const copied = this.#left.copy(into, size);
+      this.#left = this.#left.subarray(copied);
+      size += copied;
+    }
+    return size === 0 ? undefined : into.subarray(0, size);
+  }
+}
