@@ -47,7 +47,8 @@ export class Breaker {
   /** A transfer that had begun well has broken. */
   failed(): void {
     this.#failures++;
-    if (this.#failures < PATIENCE) return;
+    // What was under way when it was opened fails, too, and says nothing new.
+    if (this.#failures < PATIENCE || now() < this.#openUntil) return;
     this.#openUntil = now() + this.#pauseMs;
     this.#pauseMs = Math.min(this.#pauseMs * 2, LONGEST_MS);
   }

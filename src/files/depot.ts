@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Conflict, StoreRefused } from '../base/errors.ts';
+import type { Logger } from '../base/logger.ts';
 import { isObject } from '../base/shape.ts';
 import { Breaker } from './breaker.ts';
 import type { Budget, Content, ContentCall, StoreProbe } from './content.ts';
@@ -22,14 +23,16 @@ export class Depot {
   readonly breaker: Breaker;
   readonly #store: FileStore;
   readonly #namespace: string;
+  readonly #logger: Logger;
   #attached: Promise<StoreProbe> | undefined;
 
-  constructor(content: Content, budget: Budget, store: FileStore, namespace: string) {
+  constructor(content: Content, budget: Budget, store: FileStore, namespace: string, logger: Logger) {
     this.content = content;
     this.budget = budget;
     this.breaker = new Breaker(`${content.kind} ${content.where}`);
     this.#store = store;
     this.#namespace = namespace;
+    this.#logger = logger;
     content.useBudget?.(budget);
   }
 
@@ -96,10 +99,25 @@ export class Depot {
 
   async #probe(): Promise<StoreProbe> {
     const probe = await this.call('trying out the store', (call) => this.content.probe(call));
+    for (const [what, consequence] of Object.entries(WEAKNESSES)) {
+      if (Reflect.get(probe, what) === true) continue;
+      this.#logger.warn(
+        { store: this.content.where, what },
+        `the content store does not honour ${what}: ${consequence}`,
+      );
+    }
     await this.#store.noteProbe(probe);
     return probe;
   }
 }
+
+/** What is lost with a store that is weak; names that are used once keep the rest of the promises. */
+const WEAKNESSES: Readonly<Record<keyof StoreProbe, string>> = {
+  ifNoneMatch: 'a request that comes through twice may write the same bytes twice',
+  ifMatch: 'nothing of what is done here depends on it',
+  checksums: 'bytes damaged on their way are found when they are read, not when they are written',
+  abort: 'parts of uploads that broke off stay; give the bucket a lifecycle rule for them',
+};
 
 function parseMarker(text: string, { where }: Content): Marker {
   try {

@@ -53,7 +53,6 @@ class DiskContent implements Content {
       let writing: Promise<unknown> = Promise.resolve();
       for await (const chunk of chunks) {
         await writing;
-        if (faults.armed) await faults.reach('files.mid_upload');
         onProgress(chunk.length);
         writing = told(writeAll(file, chunk));
         // Awaited above or below; until then it must not count as unheard.
@@ -189,6 +188,7 @@ class DiskContent implements Content {
 }
 
 async function writeAll(file: fs.FileHandle, chunk: Buffer): Promise<void> {
+  if (faults.armed) await faults.reach('files.mid_upload');
   for (let from = 0; from < chunk.length; ) from += (await file.write(chunk, from)).bytesWritten;
 }
 
@@ -209,7 +209,7 @@ async function syncFolder(path: string): Promise<void> {
 }
 
 const NO_LINKS = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EXDEV']);
-const FULL = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EMFILE', 'ENFILE', 'EAGAIN', 'ESTALE', 'ETIMEDOUT']);
+const FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EIO', 'EMFILE', 'ENFILE', 'EAGAIN', 'ESTALE', 'ETIMEDOUT']);
 
 async function told<T>(work: Promise<T>): Promise<T> {
   try {

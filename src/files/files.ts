@@ -4,7 +4,9 @@ import { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { checkOptions, duration, integer, optional, signal, text } from '../base/options.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
+import type { StoreProbe } from './content.ts';
 import { Depot } from './depot.ts';
+import { HotFiles, type HotOptions } from './hot.ts';
 import {
   type ChangeOptions,
   type FilesOptions,
@@ -19,7 +21,7 @@ import {
 import { PostgresFileStore } from './postgres.ts';
 import { type FileReading, Reader, type ReadOptions } from './reading.ts';
 import { checkSource, type FileSource } from './source.ts';
-import type { Standing } from './store.ts';
+import type { Reload, Standing } from './store.ts';
 import { Collector, type CollectorState, type SweepReport } from './sweep.ts';
 import { beginCopy, beginUpload, conflict, type Upload, type Writing, type Written } from './upload.ts';
 import { verified } from './verify.ts';
@@ -44,6 +46,8 @@ export interface FileExplanation {
   readonly holders: readonly Standing[];
   /** In the order in which they will have it. */
   readonly waiters: readonly Standing[];
+  /** Who fetches the live version for hot copies now. They hold nothing that others wait for. */
+  readonly reloads: readonly Reload[];
 }
 
 /**
@@ -74,7 +78,7 @@ export class Files implements AsyncDisposable {
     this.#engine = engine;
     this.#options = options;
     this.#store = new PostgresFileStore(engine, options.namespace);
-    this.#depot = new Depot(options.content, options.budget, this.#store, options.namespace);
+    this.#depot = new Depot(options.content, options.budget, this.#store, options.namespace, engine.options.logger);
     this.#reader = new Reader(this.#store, this.#depot);
     this.#collector = new Collector(this.#store, this.#depot, options);
   }
@@ -225,6 +229,19 @@ export class Files implements AsyncDisposable {
     return this.#collector.rearm();
   }
 
+  /**
+   * Hot copies of documents on this host: `await hot.open(id)` reads a local file once the database has said that it has the
+   * bytes of the live version.
+   */
+  hot(options: HotOptions): HotFiles {
+    return new HotFiles(this.#reader, this.#store, this.#options.budget.totalMs, options);
+  }
+
+  /** What the content store was found to honour when it was first used. @throws Conflict, StoreUnavailable, StoreRefused */
+  probe(): Promise<StoreProbe> {
+    return this.#depot.attach();
+  }
+
   /** Who holds a document and who waits for it. For people. */
   async explain(id: string): Promise<FileExplanation> {
     const name = parseId('explain', id);
@@ -234,6 +251,7 @@ export class Files implements AsyncDisposable {
       version: version === undefined ? undefined : withoutChecks(version),
       holders: standing.filter((each) => each.holds),
       waiters: standing.filter((each) => !each.holds),
+      reloads: version === undefined ? [] : await this.#store.reloads(version.sha256),
     };
   }
 

@@ -11,11 +11,12 @@ export {
 export type { Budget, Content, ContentCall, DeleteCall, Listed, PutCall, Range, StoreProbe } from './content.ts';
 export { disk } from './disk.ts';
 export { createFiles, type FileExplanation, Files, type FilesEvents, type RemoveOptions } from './files.ts';
+export type { HotFiles, HotOptions, HotReading, HotReadOptions } from './hot.ts';
 export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions } from './options.ts';
 export type { FileReading, ReadOptions } from './reading.ts';
 export { type S3Options, s3 } from './s3.ts';
 export type { FileSource } from './source.ts';
-export type { Standing, UploadFate } from './store.ts';
+export type { Reload, Standing, UploadFate } from './store.ts';
 export type { CollectorState, SweepReport } from './sweep.ts';
 export type { PublishOptions, Upload, Written } from './upload.ts';
 export type { FileState, FileVersion, PastVersion } from './version.ts';

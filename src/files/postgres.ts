@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { callInTransaction, type PostgresEngine, type Statement, statement } from '../engine/postgres/index.ts';
 import type {
   Claimed,
@@ -5,6 +6,7 @@ import type {
   Pass,
   PublishCall,
   Published,
+  Reload,
   Removed,
   Standing,
   StoreRow,
@@ -40,7 +42,15 @@ const CLAIM = statement(
 const SETTLE = statement('files.settle', 'select pawl.file_settle($1::uuid[], $2::bigint, $3::bigint)');
 const DUE = statement('files.due', 'select pawl.file_due($1::text) as answer');
 const KNOWN = statement('files.known', 'select pawl.file_known($1::text, $2::uuid[]) as object');
+const TAKE_RELOAD = statement(
+  'files.take_reload',
+  'select pawl.file_reload_take($1::text, $2::text, $3::text, $4::uuid, $5::bigint, $6::text, $7::int) as answer',
+);
+const END_RELOAD = statement('files.end_reload', 'select pawl.file_reload_end($1::text, $2::text, $3::text, $4::uuid)');
+const RELOADS = statement('files.reloads', 'select pawl.file_reloads($1::text, $2::text) as answer');
 const READABLE = statement('files.readable', 'select pawl.file_readable($1::text, $2::uuid, $3::uuid) as answer');
+
+type ReloadJson = Omit<Reload, 'since' | 'expiresAt'> & { readonly sinceMs: number; readonly expiresMs: number };
 
 /** Of an object that may be no version, or be unknown. */
 type OutcomeJson = VersionJson | { readonly version: null; readonly state: string | null };
@@ -148,6 +158,23 @@ export class PostgresFileStore implements FileStore {
 
   readable(after: string | undefined, upto: string | undefined): Promise<PastVersion[]> {
     return this.#versions(READABLE, [this.#space, after ?? null, upto ?? null]);
+  }
+
+  takeReload(scope: string, sha256: string, owner: string, leaseMs: number): Promise<number> {
+    return this.#ask(TAKE_RELOAD, [this.#space, scope, sha256, owner, leaseMs, hostname(), process.pid]);
+  }
+
+  async endReload(scope: string, sha256: string, owner: string): Promise<void> {
+    await this.#engine.query(END_RELOAD, [this.#space, scope, sha256, owner]);
+  }
+
+  async reloads(sha256: string): Promise<Reload[]> {
+    const rows = await this.#engine.query<{ answer: ReloadJson }>(RELOADS, [this.#space, sha256]);
+    return rows.map(({ answer: { sinceMs, expiresMs, ...rest } }) => ({
+      ...rest,
+      since: new Date(sinceMs),
+      expiresAt: new Date(expiresMs),
+    }));
   }
 
   isTransient(error: unknown): boolean {

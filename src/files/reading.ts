@@ -101,7 +101,10 @@ export class Reader {
     try {
       const body = blocks.start === blocks.end ? undefined : await from(version, blocks, watch);
       const parts = verified(timed(body, watch, this.#depot.budget.idleMs), version, blocks, isHashed);
-      const stream = new CheckedStream(cut(parts, blocks, wanted), body, watch, (error) => this.#name(error, version));
+      const stream = new CheckedStream(cut(parts, blocks, wanted), body, watch, (error) => {
+        if (error instanceof StoreUnavailable) this.#depot.breaker.failed();
+        return this.#name(error, version);
+      });
       return { version, range: wanted, stream };
     } catch (error) {
       watch.stop();
@@ -124,7 +127,6 @@ export class Reader {
 
   /** An error that says which version it is about. */
   #name(error: unknown, { id, version, object: name }: Readable): unknown {
-    if (error instanceof StoreUnavailable) this.#depot.breaker.failed();
     if (!(error instanceof CorruptObject)) return error;
     const where = `${this.#depot.content.kind} ${this.#depot.content.where}`;
     return new CorruptObject(`version ${version} of "${id}" (object ${name} in ${where}): ${error.message}`, {

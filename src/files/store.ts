@@ -39,6 +39,17 @@ export interface Standing {
   readonly blockedBy: readonly number[];
 }
 
+/** Who fetches a version for hot copies now. */
+export interface Reload {
+  /** The host and folder it is for, or `*` for all. */
+  readonly scope: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly since: Date;
+  /** When another one may take over, unless it is renewed. */
+  readonly expiresAt: Date;
+}
+
 /** What the database knows of the content store. */
 export interface StoreRow {
   readonly store: string;
@@ -94,5 +105,9 @@ export interface FileStore {
   due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>>;
   known(objects: readonly string[]): Promise<ReadonlySet<string>>;
   readable(after: string | undefined, upto: string | undefined): Promise<PastVersion[]>;
+  /** @returns 0: it is the owner's, for so long; else how long its owner has it at most */
+  takeReload(scope: string, sha256: string, owner: string, leaseMs: number): Promise<number>;
+  endReload(scope: string, sha256: string, owner: string): Promise<void>;
+  reloads(sha256: string): Promise<Reload[]>;
   isTransient(error: unknown): boolean;
 }

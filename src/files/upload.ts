@@ -210,11 +210,13 @@ export class Upload implements AsyncDisposable {
   async #publishAlone(ifVersion: number | undefined): Promise<Written> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#w.engine.transaction(async (tx) => {
-          const written = await this.#publishIn(tx, ifVersion);
+        const written = await this.#w.engine.transaction(async (tx) => {
+          const inside = await this.#publishIn(tx, ifVersion);
           if (faults.armed) await faults.reach('files.before_commit');
-          return written;
+          return inside;
         });
+        if (faults.armed) await faults.reach('files.after_commit');
+        return written;
       } catch (error) {
         if (!(error instanceof ConnectionFailed) || error.outcome !== 'unknown') throw error;
         const known = await this.#lookAgain(error);

@@ -18,6 +18,8 @@ export interface TestStore {
   /** Replaces an object as no client would: what a broken disk, or a stranger, does. */
   put(name: string, bytes: Buffer): Promise<void>;
   remove(name: string): Promise<void>;
+  /** For other processes: where it is. */
+  readonly place: object;
   stop(): Promise<void>;
 }
 
@@ -31,6 +33,7 @@ export async function diskStore(): Promise<TestStore> {
   const dir = await mkdtemp(join(tmpdir(), 'pawl-test-files-'));
   const path = (name: string): string => join(dir, 'objects', name.slice(0, 2), name);
   return {
+    place: { dir },
     content: disk(dir),
     again: () => disk(dir),
     names: async () => {
@@ -76,6 +79,7 @@ export async function bucketStore(options?: FaultyStoreOptions): Promise<TestSto
   };
   return {
     server,
+    place: { s3: { ...server.connection, prefix: 'test' } },
     content: again(),
     again,
     names: async () =>

@@ -1,0 +1,298 @@
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { CorruptObject, StoreUnavailable, UploadExpired } from '../../src/base/errors.ts';
+import { faults } from '../../src/base/fault.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createFiles, type Files, type FilesOptions } from '../../src/files/index.ts';
+import type { FaultyStore, FaultyStoreOptions, StoreFault } from '../../src/testing/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
+import { spawnChild } from '../support/process.ts';
+import { startProxy } from '../support/proxy.ts';
+import { problemsOf } from './checker.ts';
+import { bucketStore, diskStore, randomFile, readAll, type TestStore } from './world.ts';
+
+const MIB = 1 << 20;
+let database: FreshDatabase;
+let engine: PostgresEngine;
+let spaces = 0;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  engine = postgres(database.url, { max: 6 });
+});
+
+afterAll(() => engine.stop());
+
+interface Ground<Store> {
+  readonly files: Files;
+  readonly store: Store;
+  readonly space: string;
+}
+
+function on<Store extends TestStore>(store: Store, options: Partial<FilesOptions> = {}, of = engine): Ground<Store> {
+  const space = `space-${(spaces += 1)}`;
+  const files = createFiles(of, { content: store.content, namespace: space, ...options });
+  onTestFinished(async () => {
+    await files.stop();
+    await store.stop();
+  });
+  return { files, store, space };
+}
+
+const onBucket = async (
+  options: Partial<FilesOptions> = {},
+  weakness: FaultyStoreOptions = {},
+): Promise<Ground<TestStore & { readonly server: FaultyStore }>> => on(await bucketStore(weakness), options);
+
+/** Lets the deadlines of what is pending, and the time of what is condemned, be over. */
+const hasten = async (space: string): Promise<void> => void (await engine.query(HASTEN, [space]));
+
+const HASTEN = statement(
+  'test.hasten',
+  `update pawl.file_object set collect_at = clock_timestamp()
+   where space = $1 and state in ('pending', 'deleting') and collect_at > clock_timestamp()`,
+);
+
+describe('a writer that is killed', () => {
+  const POINTS = ['after_intent', 'mid_upload', 'after_upload', 'before_commit', 'after_commit'] as const;
+
+  test.each([
+    ['disk', diskStore, 3 * MIB],
+    ['s3', bucketStore, 3 * MIB],
+    ['s3, in parts', bucketStore, 20 * MIB],
+  ])('anywhere leaves the version before, or the new one, and after a sweep no orphan: %s', async (_, open, size) => {
+    const { files, store, space } = on<TestStore>(await open());
+    await files.probe();
+    // Of a bucket those where the bytes are on their way; the others are the same rows.
+    const points = size > 16 * MIB ? ['mid_upload'] : 'server' in store ? POINTS.slice(1, 3) : POINTS;
+    await Promise.all(
+      points.map(async (point) => {
+        await files.write(undefined, point, `before ${point}`);
+        const fault = `files.${point}:kill${size > 16 * MIB ? '#2' : ''}`;
+        const where = JSON.stringify(store.place);
+        const child = spawnChild('files/writer.child.ts', [database.url, where, space, point, String(size)], {
+          PAWL_FAULT: fault,
+        });
+        expect((await child.exited).signal, child.stderr()).toBe('SIGKILL');
+        const { version, stream } = await files.read(point);
+        const text = await readAll(stream);
+        if (point === 'after_commit') expect([version.version, text.length]).toEqual([2, size]);
+        else expect([version.version, text.toString()]).toEqual([1, `before ${point}`]);
+      }),
+    );
+    if ('server' in store && size > 16 * MIB) expect(Reflect.get(Object(store.server), 'unfinished')).toHaveLength(1);
+    await hasten(space);
+    await files.sweep();
+    expect(await problemsOf(files, store)).toEqual([]);
+    if ('server' in store) expect(Reflect.get(Object(store.server), 'unfinished')).toEqual([]);
+    await files.write(undefined, points[0] ?? '', 'and on');
+  });
+
+  test('the checker finds an orphan, a missing object, and one that was changed', async () => {
+    const { files, store } = on(await diskStore());
+    const { object } = await files.write(undefined, 'a', 'good');
+    expect(await problemsOf(files, store)).toEqual([]);
+    await store.put(object, Buffer.from('bad!'));
+    expect(await problemsOf(files, store)).toEqual(['a version 1 has other bytes']);
+    await store.remove(object);
+    const stranger = object.replace(/^../, '00');
+    await store.put(stranger, Buffer.from('x'));
+    expect(await problemsOf(files, store)).toEqual(['a version 1 has no object', `${stranger} belongs to no version`]);
+  });
+});
+
+describe('a COMMIT whose answer is lost', () => {
+  test('is answered by the row, and the version is there', async () => {
+    const proxy = await startProxy(database.url);
+    const far = postgres(proxy.url, { max: 3 });
+    onTestFinished(async () => {
+      await far.stop();
+      await proxy.stop();
+    });
+    const { files, store } = on(await diskStore(), {}, far);
+    await files.write(undefined, 'doc', 'one');
+    proxy.loseAnswerTo('commit');
+    expect(await files.write(undefined, 'doc', 'two')).toMatchObject({ version: 2, previous: 1 });
+    const upload = await files.upload('doc', 'three');
+    await expect(far.transaction((tx) => upload.publish(tx))).rejects.toMatchObject({ outcome: 'unknown' });
+    await upload[Symbol.asyncDispose]();
+    expect(await upload.outcome()).toMatchObject({ kind: 'published', version: { version: 3 } });
+    await files.sweep();
+    expect((await readAll((await files.read('doc')).stream)).toString()).toBe('three');
+    expect(await problemsOf(files, store)).toEqual([]);
+  });
+
+  test('and that never came through is published again', async () => {
+    const proxy = await startProxy(database.url);
+    const far = postgres(proxy.url, { max: 3 });
+    onTestFinished(async () => {
+      await far.stop();
+      await proxy.stop();
+    });
+    const { files } = on(await diskStore(), {}, far);
+    await files.write(undefined, 'doc', 'one');
+    const disarm = faults.arm('files.before_commit', () => proxy.loseRequest('commit'), { occurrence: 1 });
+    const mend = faults.arm('files.before_commit', () => proxy.loseRequest('nothing at all'), { occurrence: 2 });
+    onTestFinished(() => {
+      disarm();
+      mend();
+    });
+    const written = await files.write(undefined, 'doc', 'two');
+    expect(written.version).toBe(2);
+  });
+});
+
+describe('a store that fails', () => {
+  test.each([
+    ['the answer to an upload is lost', 'lose_answer', 'PutObject', 1000],
+    ['a put is refused for now', 'unavailable', 'PutObject', 1000],
+    ['another request is in the way', 'conflict', 'PutObject', 1000],
+    ['a connection is cut', 'cut', 'PutObject', 1000],
+    ['the answer to a part is lost', 'lose_answer', 'UploadPart', 17 * MIB],
+    ['the answer to the end of an upload is lost', 'lose_answer', 'CompleteMultipartUpload', 17 * MIB],
+    ['the end of an upload is answered by 200 and an error', 'error_in_200', 'CompleteMultipartUpload', 17 * MIB],
+  ] as const)('once costs nothing: %s', async (_, fault, operation, size) => {
+    const { files, store } = await onBucket();
+    await files.probe();
+    store.server.fault(fault, { operation, times: 1 });
+    const bytes = randomFile(size);
+    await files.write(undefined, 'doc', bytes);
+    expect((await readAll((await files.read('doc')).stream)).equals(bytes)).toBe(true);
+    expect(store.server.unfinished).toEqual([]);
+    expect(await problemsOf(files, store)).toEqual([]);
+  });
+
+  test('for good leaves no parts and no version', async () => {
+    const { files, store, space } = await onBucket();
+    await files.write(undefined, 'doc', 'one');
+    store.server.fault('unavailable', { operation: 'CompleteMultipartUpload' });
+    await expect(files.write(undefined, 'doc', randomFile(17 * MIB))).rejects.toThrow(StoreUnavailable);
+    store.server.mend();
+    expect(store.server.unfinished).toEqual([]);
+    await hasten(space);
+    await files.sweep();
+    expect(await problemsOf(files, store)).toEqual([]);
+  });
+
+  test.each(['short', 'short_body', 'flip', 'gzip'] as const)('bytes that come %s are an error', async (fault) => {
+    const { files, store } = await onBucket();
+    await files.write(undefined, 'doc', randomFile(MIB + 10));
+    store.server.fault(fault, { operation: 'GetObject', key: 'objects/', times: 1 });
+    const error = await files
+      .read('doc')
+      .then(({ stream }) => readAll(stream))
+      .then(
+        () => undefined,
+        (reason: unknown) => reason,
+      );
+    expect(error instanceof CorruptObject || error instanceof StoreUnavailable).toBe(true);
+    expect(error instanceof StoreUnavailable).toBe(fault === 'short');
+    expect((await readAll((await files.read('doc')).stream)).length).toBe(MIB + 10);
+  });
+
+  test.each([
+    ['hang', 'GetObject'],
+    ['trickle', 'GetObject'],
+    ['hang', 'PutObject'],
+  ] as const)(
+    'by a %s of %s ends within its budget; no connection of the pool is held, and no socket stays',
+    async (fault, operation) => {
+      const narrow = postgres(database.url, { max: 1 });
+      onTestFinished(() => narrow.stop());
+      const limits = { firstByte: 1000, idle: 1000, total: 3000 };
+      const { files, store } = on(await bucketStore(), { limits, pending: '1m' }, narrow);
+      await files.write(undefined, 'doc', randomFile(2000));
+      store.server.fault(fault as StoreFault, { operation, key: 'objects/', ms: 100 });
+      const start = performance.now();
+      const calls = Array.from({ length: 20 }, async () => {
+        if (operation === 'PutObject') return files.write(undefined, 'doc', 'x');
+        return readAll((await files.read('doc')).stream);
+      });
+      const ended = Promise.allSettled(calls);
+      await narrow.query(statement('test.free', 'select 1'), [], { deadlineMs: 5000 });
+      for (const each of await ended) {
+        expect(each.status).toBe('rejected');
+        expect(each.status === 'rejected' && each.reason).toBeInstanceOf(StoreUnavailable);
+      }
+      expect(performance.now() - start).toBeLessThan(10_000);
+      expect(await store.server.connections()).toBeLessThanOrEqual(32);
+      // By now the store is left alone: a call fails at once.
+      const again = performance.now();
+      await expect(files.read('doc')).rejects.toThrow(/left alone/);
+      expect(performance.now() - again).toBeLessThan(500);
+      store.server.mend();
+      await until('it is tried again', async () =>
+        readAll((await files.read('doc')).stream).then(
+          () => true,
+          () => false,
+        ),
+      );
+    },
+  );
+
+  test('a put that comes through after its deletion is deleted once more', async () => {
+    const limits = { firstByte: 500, idle: 500, total: 1000 };
+    const { files, store, space } = await onBucket({ limits, pending: 1001, tombstone: '1s' });
+    await files.probe();
+    store.server.fault('delay', { operation: 'PutObject', key: 'objects/', ms: 2500 });
+    await expect(files.write(undefined, 'doc', 'late')).rejects.toThrow(StoreUnavailable);
+    await hasten(space);
+    expect(await files.sweep()).toMatchObject({ deleted: 1 });
+    expect(await store.names()).toEqual([]);
+    await until('it comes through', async () => (await store.names()).length > 0);
+    await until('it is gone', async () => {
+      await files.sweep();
+      return (await store.names()).length === 0;
+    });
+  });
+
+  test('a store that is weak is used, with a warning that says what is lost', async () => {
+    const log = recordLog();
+    const loud = postgres(database.url, { logger: log, max: 2 });
+    onTestFinished(() => loud.stop());
+    const { files } = on(await bucketStore({ ignoreConditions: true, ignoreChecksums: true }), {}, loud);
+    expect(await files.probe()).toEqual({ ifNoneMatch: false, ifMatch: false, checksums: false, abort: true });
+    expect(log.count('warn', /does not honour ifNoneMatch/)).toBe(1);
+    expect(log.count('warn', /does not honour checksums/)).toBe(1);
+    await files.write(undefined, 'doc', 'kept');
+    expect((await readAll((await files.read('doc')).stream)).toString()).toBe('kept');
+  });
+
+  test('a disk that is full is an error, and leaves nothing for long', async () => {
+    const { files, store, space } = on(await diskStore());
+    await files.write(undefined, 'doc', 'one');
+    const full = (): never => {
+      throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+    };
+    const disarm = faults.arm('files.mid_upload', full);
+    onTestFinished(disarm);
+    await expect(files.write(undefined, 'doc', 'two')).rejects.toThrow(StoreUnavailable);
+    disarm();
+    await hasten(space);
+    await files.sweep();
+    expect(await problemsOf(files, store)).toEqual([]);
+    expect((await files.stat('doc')).version).toBe(1);
+  });
+});
+
+describe('clocks', () => {
+  test.each([3_600_000, -3_600_000])('a clock that is wrong by %d ms changes nothing', async (skewMs) => {
+    const { files, store, space } = on(await diskStore(), { pending: '30m', limits: { total: '1m' }, retain: '30m' });
+    const real = Date.now.bind(Date);
+    Date.now = () => real() + skewMs;
+    onTestFinished(() => {
+      Date.now = real;
+    });
+    const upload = await files.upload('doc', 'one');
+    await files.write(undefined, 'other', 'one');
+    await files.write(undefined, 'other', 'two');
+    expect(await files.sweep()).toEqual({ condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 });
+    await upload.publish();
+    const late = await files.upload('doc', 'two');
+    await hasten(space);
+    expect(await files.sweep()).toMatchObject({ deleted: 1 });
+    await expect(late.publish()).rejects.toThrow(UploadExpired);
+    expect(await problemsOf(files, store)).toEqual([]);
+  });
+});

@@ -1,0 +1,175 @@
+import { mkdtemp, readdir, readFile, rm, truncate, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { CorruptObject, InvalidInput, NotFound, TimedOut } from '../../src/base/errors.ts';
+import { faults } from '../../src/base/fault.ts';
+import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { createFiles, type Files, type HotFiles, type HotOptions } from '../../src/files/index.ts';
+import type { FaultyStore } from '../../src/testing/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { spawnChild } from '../support/process.ts';
+import { startProxy } from '../support/proxy.ts';
+import { bucketStore, diskStore, randomFile, readAll, type TestStore } from './world.ts';
+
+const MIB = 1 << 20;
+let database: FreshDatabase;
+let engine: PostgresEngine;
+let store: TestStore & { readonly server: FaultyStore };
+let files: Files;
+let ids = 0;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  engine = postgres(database.url, { max: 6 });
+  store = await bucketStore();
+  files = createFiles(engine, { content: store.content });
+});
+
+afterAll(async () => {
+  await files.stop();
+  await engine.stop();
+  await store.stop();
+});
+
+async function folder(): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'pawl-test-hot-'));
+  onTestFinished(() => rm(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+async function hotFiles(options: Omit<HotOptions, 'dir'> = {}): Promise<{ hot: HotFiles; dir: string }> {
+  const dir = await folder();
+  return { hot: files.hot({ dir, ...options }), dir };
+}
+
+const gets = (): number =>
+  store.server.log.filter((each) => each.operation === 'GetObject' && each.key.includes('objects/')).length;
+const fresh = (): string => `doc-${(ids += 1)}`;
+
+test('a copy is fetched once, and read as long as it is the live version', async () => {
+  const { hot } = await hotFiles();
+  const id = fresh();
+  const bytes = randomFile(2 * MIB + 77);
+  await files.write(undefined, id, bytes);
+  const before = gets();
+  for (let time = 0; time < 3; time++) {
+    const { stream, version, staleMs } = await hot.open(id);
+    expect((await readAll(stream)).equals(bytes)).toBe(true);
+    expect([version.version, staleMs]).toEqual([1, 0]);
+  }
+  const { stream } = await hot.open(id, { range: { start: MIB - 5, end: MIB + 5 } });
+  expect((await readAll(stream)).equals(bytes.subarray(MIB - 5, MIB + 5))).toBe(true);
+  expect(gets() - before).toBe(1);
+  await files.write(undefined, id, 'two');
+  expect((await readAll((await hot.open(id)).stream)).toString()).toBe('two');
+  await files.remove(undefined, id);
+  await expect(hot.open(id)).rejects.toThrow(NotFound);
+  await expect(hot.open('')).rejects.toThrow(InvalidInput);
+});
+
+test('a copy that is truncated, or another file than it was, is fetched anew; one with a flipped bit is never passed on', async () => {
+  const { hot, dir } = await hotFiles();
+  const id = fresh();
+  const bytes = randomFile(2 * MIB);
+  const { sha256 } = await files.write(undefined, id, bytes);
+  await readAll((await hot.open(id)).stream);
+  const path = join(dir, sha256);
+  await truncate(path, MIB);
+  expect((await readAll((await hot.open(id)).stream)).equals(bytes)).toBe(true);
+  await writeFile(path, randomFile(2 * MIB));
+  expect((await readAll((await hot.open(id)).stream)).equals(bytes)).toBe(true);
+  // A bit rots without a trace in the file's times.
+  const damaged = await readFile(path);
+  damaged[MIB + 3] = (damaged[MIB + 3] ?? 0) ^ 4;
+  const known = (await hot.open(id)).stream;
+  await readAll(known);
+  const { mtime } = await (await import('node:fs/promises')).stat(path);
+  const handle = await (await import('node:fs/promises')).open(path, 'r+');
+  await handle.write(damaged.subarray(MIB + 3, MIB + 4), 0, 1, MIB + 3);
+  await handle.close();
+  await utimes(path, mtime, mtime);
+  const got: Buffer[] = [];
+  const reading = (async () => {
+    for await (const chunk of (await hot.open(id)).stream) got.push(chunk);
+  })();
+  await reading.catch((error: unknown) => expect(error).toBeInstanceOf(CorruptObject));
+  const passed = Buffer.concat(got);
+  expect(passed.equals(bytes.subarray(0, passed.length))).toBe(true);
+  await until('it is whole again', async () => (await readAll((await hot.open(id)).stream)).equals(bytes));
+});
+
+test('many readers of a cold copy cost the store one request', async () => {
+  const { hot } = await hotFiles();
+  const id = fresh();
+  await files.write(undefined, id, randomFile(MIB));
+  const before = gets();
+  const all = await Promise.all(Array.from({ length: 50 }, async () => readAll((await hot.open(id)).stream)));
+  expect(all.every((each) => each.length === MIB)).toBe(true);
+  expect(gets() - before).toBe(1);
+});
+
+test('what does not fit goes, longest unused first', async () => {
+  const { hot, dir } = await hotFiles({ maxBytes: 250_000 });
+  const made = [fresh(), fresh(), fresh()];
+  for (const id of made) {
+    await files.write(undefined, id, randomFile(100_000));
+    await readAll((await hot.open(id)).stream);
+  }
+  expect(await readdir(dir)).toHaveLength(2);
+  expect((await readAll((await hot.open(made[0] ?? '')).stream)).length).toBe(100_000);
+});
+
+test('a reloader that is killed is followed by a waiter, and explain shows it meanwhile; the swap is whole or not at all', async () => {
+  const own = await diskStore();
+  const dir = await folder();
+  const slow = createFiles(engine, { content: own.content, namespace: 'killed' });
+  onTestFinished(async () => {
+    await slow.stop();
+    await own.stop();
+  });
+  const bytes = randomFile(MIB);
+  await slow.write(undefined, 'doc', bytes);
+  const args = [database.url, own.content.where, dir, 'killed', 'doc'];
+  const child = spawnChild('files/hot.child.ts', args, { PAWL_FAULT: 'files.before_swap:stop' });
+  await until('it stands still', async () => child.stderr().includes('before_swap'));
+  const { reloads } = await slow.explain('doc');
+  expect(reloads).toMatchObject([{ pid: child.pid }]);
+  expect((await readdir(dir)).filter((name) => !name.startsWith('draft-'))).toEqual([]);
+  await expect(slow.hot({ dir, wait: 100 }).open('doc')).rejects.toThrow(TimedOut);
+  const hot = slow.hot({ dir });
+  const waiters = Array.from({ length: 50 }, async () => readAll((await hot.open('doc')).stream));
+  await child.kill();
+  for (const each of await Promise.all(waiters)) expect(each.equals(bytes)).toBe(true);
+  expect((await slow.explain('doc')).reloads).toEqual([]);
+});
+
+test('while the newest is fetched, and while the database is away, a copy that is fresh enough is read if that was asked for', async () => {
+  const proxy = await startProxy(database.url);
+  const far = postgres(proxy.url, { max: 2, connectTimeoutMs: 1000 });
+  onTestFinished(async () => {
+    await far.stop();
+    await proxy.stop();
+  });
+  const own = createFiles(far, { content: store.again() });
+  const id = fresh();
+  await files.write(undefined, id, 'one');
+  const hot = own.hot({ dir: await folder(), maxStale: '1m' });
+  const strict = own.hot({ dir: await folder() });
+  for (const each of [hot, strict]) await readAll((await each.open(id)).stream);
+  await files.write(undefined, id, 'two');
+  let goOn = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  onTestFinished(faults.arm('files.reloading', () => gate));
+  const stale = await hot.open(id);
+  expect((await readAll(stale.stream)).toString()).toBe('one');
+  expect(stale.staleMs).toBeGreaterThan(0);
+  goOn();
+  await until('the new one is there', async () => (await readAll((await hot.open(id)).stream)).toString() === 'two');
+  proxy.refuse();
+  expect((await readAll((await hot.open(id)).stream)).toString()).toBe('two');
+  await expect(strict.open(id)).rejects.toMatchObject({ code: 'connection_failed' });
+});
