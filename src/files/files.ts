@@ -2,7 +2,7 @@ import type { Duration } from '../base/duration.ts';
 import { NotFound, NotSupported } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
-import { checkOptions, duration, integer, optional, signal, text } from '../base/options.ts';
+import { bool, checkOptions, duration, integer, optional, signal, text } from '../base/options.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
 import { Depot } from './depot.ts';
@@ -20,6 +20,7 @@ import {
 } from './options.ts';
 import { PostgresFileStore } from './postgres.ts';
 import { type FileReading, Reader, type ReadOptions } from './reading.ts';
+import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { checkSource, type FileSource } from './source.ts';
 import type { Reload, Standing } from './store.ts';
 import { Collector, type CollectorState, type SweepReport } from './sweep.ts';
@@ -219,6 +220,16 @@ export class Files implements AsyncDisposable {
     const marker = await this.#depot.readMarker();
     const row = marker && (await this.#store.attach(marker.store, this.#options.content.kind));
     return { ...(await this.#store.due()), haltedBecause: row?.haltedBecause ?? undefined };
+  }
+
+  /**
+   * Compares the content store with the database: what lies there and belongs to nothing, and which versions have lost their
+   * bytes. Changes nothing, unless `dryRun: false` says that strangers are to be taken to quarantine, out of the way and not deleted.
+   * @throws CollectorHalted  without a dry run: the database and the store disagree about the past
+   */
+  async reconcile(options?: { dryRun?: boolean; signal?: AbortSignal }): Promise<ReconcileReport> {
+    const parsed = checkOptions('reconcile', options, { dryRun: bool({ default: true }), signal });
+    return reconcile(this.#store, this.#depot, this.#collector, parsed);
   }
 
   /**

@@ -14,6 +14,7 @@ export { createFiles, type FileExplanation, Files, type FilesEvents, type Remove
 export type { HotFiles, HotOptions, HotReading, HotReadOptions } from './hot.ts';
 export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions } from './options.ts';
 export type { FileReading, ReadOptions } from './reading.ts';
+export type { DamagedVersion, ReconcileReport } from './reconcile.ts';
 export { type S3Options, s3 } from './s3.ts';
 export type { FileSource } from './source.ts';
 export type { Reload, Standing, UploadFate } from './store.ts';

@@ -528,6 +528,48 @@ export function describeFiles(title: string, world: () => FilesWorld): void {
     });
   });
 
+  describe(`${title}: reconciling`, () => {
+    test('finds strangers and missing bytes; takes strangers to quarantine when told to, and nothing that is known', async () => {
+      const { files: own, store } = await alone();
+      const kept = await own.write(undefined, 'kept', 'kept');
+      await own.write(undefined, 'kept', 'two');
+      const lost = await own.write(undefined, 'lost', 'lost');
+      const short = await own.write(undefined, 'short', 'short');
+      const upload = await own.upload('pending', 'pending');
+      const stranger = kept.object.replace(/^..../, (start) => (start === '0000' ? '1111' : '0000'));
+      await store.put(stranger, Buffer.from('?'));
+      const foreign = `${kept.object.slice(0, 2)}-notes.txt`;
+      await store.put(foreign, Buffer.from('of somebody'));
+      await store.remove(lost.object);
+      await store.put(short.object, Buffer.from('x'));
+      const before = await store.names();
+      const found = await own.reconcile();
+      expect([...found.strangers].sort()).toEqual([stranger, foreign].sort());
+      expect(found.quarantined).toEqual([]);
+      expect(found.damaged.map(({ id, damage }) => [id, damage]).sort()).toEqual([
+        ['lost', 'missing'],
+        ['short', 'size'],
+      ]);
+      expect(await store.names()).toEqual(before);
+      const done = await own.reconcile({ dryRun: false });
+      expect([...done.quarantined].sort()).toEqual([stranger, foreign].sort());
+      expect(await store.names()).toEqual(before.filter((name) => name !== stranger && name !== foreign));
+      await upload.publish();
+      expect(await own.reconcile()).toMatchObject({ strangers: [], seen: 4 });
+    });
+
+    test('a database that went back in time moves nothing that it does not remember', async () => {
+      const { files: own, store, space } = await alone();
+      await own.sweep();
+      const { object } = await own.write(undefined, 'doc', 'then');
+      await engine.query(SET_PASS, [space, '0']);
+      await engine.query(FORGET, [space]);
+      expect(await own.reconcile()).toMatchObject({ strangers: [object], quarantined: [] });
+      await expect(own.reconcile({ dryRun: false })).rejects.toMatchObject({ code: 'collector_halted' });
+      expect(await store.names()).toEqual([object]);
+    });
+  });
+
   describe(`${title}: bad input`, () => {
     test('is refused with an error that says what, and nothing is left', async () => {
       const { files: own, store, space } = await alone();
@@ -626,5 +668,6 @@ const LEASE_OVER = statement(
   'update pawl.file_object set collect_at = clock_timestamp() where object = $1::uuid',
 );
 const PASS = statement('test.pass', 'select pass from pawl.file_store where space = $1');
+const FORGET = statement('test.forget_rows', 'delete from pawl.file_object where space = $1');
 const FORGET_HALT = statement('test.forget', 'update pawl.file_store set halted_because = null where space = $1');
 const SET_PASS = statement('test.set_pass', 'update pawl.file_store set pass = $2::bigint where space = $1');
