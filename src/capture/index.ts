@@ -1,11 +1,25 @@
+import { type Duration, parseDuration } from '../base/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { Change } from './change.ts';
 import type { CaptureOptions } from './definition.ts';
+import { Follower, type FollowOptions } from './follower.ts';
+import { type HistoryOptions, searchHistory } from './history.ts';
 import { type CapturePlan, Installer } from './installer.ts';
+import { keepMonths } from './postgres-change.ts';
 import type { Difference } from './postgres-plan.ts';
 import { Projection } from './projection.ts';
 import type { ProjectOptions } from './projection-options.ts';
 
+export type { Change } from './change.ts';
 export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './definition.ts';
+export {
+  type ChangeHandler,
+  Follower,
+  type FollowerEvents,
+  type FollowOptions,
+  type FollowRunOptions,
+} from './follower.ts';
+export type { HistoryOptions } from './history.ts';
 export type { CapturePlan } from './installer.ts';
 export type { ProjectionEvents } from './opened.ts';
 export type { Difference } from './postgres-plan.ts';
@@ -15,6 +29,7 @@ export type { Build, ProjectedRow, ProjectOptions, RunOptions } from './projecti
 export { ProjectionWorker } from './projection-worker.ts';
 export type { Failed } from './projector.ts';
 export type { Drift } from './reconcile.ts';
+export type { Found, FoundPage, SearchOptions } from './search.ts';
 export { Sql, sql } from './sql-text.ts';
 
 /**
@@ -72,6 +87,31 @@ export class Capture {
   /** Takes out the triggers, their functions and everything noted. Tables that projections wrote stay. */
   detach(): Promise<void> {
     return this.#installer.detach();
+  }
+
+  /**
+   * Who changed what, newest first, in the tables that have a history.
+   * @throws InvalidInput, NotFound
+   */
+  async history(options: HistoryOptions = {}): Promise<readonly Change[]> {
+    return searchHistory(this.#engine, await this.#installer.requireCapture(), options);
+  }
+
+  /**
+   * Looks after the log of changes: makes the months to come, and drops those that ended longer ago than `keep`, except
+   * where a follower has not had everything of them. Call it daily, or keep everything.
+   * @returns the partitions that were dropped
+   */
+  async prune({ keep }: { readonly keep?: Duration } = {}): Promise<readonly string[]> {
+    return keepMonths(this.#engine, keep === undefined ? undefined : parseDuration(keep, { field: 'keep' }));
+  }
+
+  /**
+   * Declares a consumer that is given every change once, in order. Call `apply()` after it; changes before that are not given.
+   * @throws InvalidInput
+   */
+  follow(options: FollowOptions): Follower {
+    return new Follower(this.#engine, this.#installer, options);
   }
 
   /**

@@ -97,11 +97,30 @@ export class Installer {
     return { capture: state.capture.id, line: row.id, definition };
   }
 
+  /** Installs a line that was declared after `apply()`. */
+  async install(name: string): Promise<{ capture: number; line: number; definition: Definition }> {
+    await this.apply();
+    return this.require(name);
+  }
+
+  /** @throws NotFound when it is not installed */
+  async requireCapture(): Promise<{ capture: number; definition: Definition }> {
+    const definition = await resolve(this.#engine, this.#declared);
+    const { capture } = await readState(this.#engine, definition);
+    if (capture !== undefined) return { capture: capture.id, definition: capture.definition };
+    throw this.#notInstalled();
+  }
+
   /** @throws NotFound when it is not installed */
   async require(name: string): Promise<{ capture: number; line: number; definition: Definition }> {
     const found = await this.find(name);
     if (found !== undefined) return found;
-    throw new NotFound(`the capture "${this.#declared.entity}" is not installed in this database; call apply() first`);
+    throw this.#notInstalled();
+  }
+
+  #notInstalled(): NotFound {
+    const { entity } = this.#declared;
+    return new NotFound(`the capture "${entity}" is not installed in this database; call apply() first`);
   }
 
   detach(): Promise<void> {

@@ -19,6 +19,7 @@ import {
 import { ProjectionWorker } from './projection-worker.ts';
 import { type Failed, Projector } from './projector.ts';
 import { type Drift, reconcile } from './reconcile.ts';
+import { type FoundPage, Searcher, type SearchOptions } from './search.ts';
 import { rootOf } from './source.ts';
 import { Sweep } from './sweep.ts';
 
@@ -48,6 +49,7 @@ export class Projection {
   readonly #installer: Installer;
   readonly #options: Projected;
   #opened: Promise<Opened> | undefined;
+  #searcher: Searcher | undefined;
 
   /** @internal */
   constructor(engine: PostgresEngine, installer: Installer, options: ProjectOptions) {
@@ -104,6 +106,17 @@ export class Projection {
     return reconcile(this.#engine, await this.open(), settings);
   }
 
+  /**
+   * Finds rows by words, `"phrases"` and `beginnings*`, all of which have to match; `-word` leaves rows out. The best come
+   * first; where very many match, the best of the first 500 in the projection's order.
+   * @throws InvalidInput  no word to look for, an unknown column, a tenant that is missing
+   */
+  async search(query: string, options: SearchOptions = {}): Promise<FoundPage> {
+    const { target } = await this.open();
+    this.#searcher ??= new Searcher(this.#engine, target, this.#options);
+    return this.#searcher.search(query, options);
+  }
+
   /** Waits until everything that was committed before this call is in the table, or has failed. A worker has to run. */
   async settled({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
     const { store, sweeps } = await this.open();
@@ -127,7 +140,7 @@ export class Projection {
   }
 
   async #open(): Promise<Opened> {
-    const found = (await this.#installer.find(this.name)) ?? (await this.#install());
+    const found = (await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name));
     const root = rootOf(found.definition);
     const target = await openTarget(this.#engine, this.#options);
     const statements = new TargetStatements(target, root);
@@ -138,12 +151,6 @@ export class Projection {
     const projector = new Projector({ store, statements, key: target.key, build, onFailed });
     const sweep = new Sweep(store, sweeps, projector);
     return { line: found.line, capture: found.capture, target, statements, store, sweeps, sweep, projector };
-  }
-
-  /** A projection that was declared after apply(). */
-  async #install(): ReturnType<Installer['require']> {
-    await this.#installer.apply();
-    return this.#installer.require(this.name);
   }
 }
 

@@ -1,0 +1,97 @@
+-- Every change once, in an order that no late commit upsets: batches between two snapshots. A batch has what is visible in the later
+-- one and was not in the earlier one, sorted by id. No transaction that is open somewhere keeps anything waiting, and what
+-- commits late comes in the batch after its commit. Of changes of one row the order is that of the row's own history, since
+-- the second writer had to wait for the first before its trigger drew a number.
+
+-- Says up to where the next batch goes. In a transaction of its own, which writes no change: a snapshot counts the transaction that
+-- takes it as done.
+create function pawl.capture_open_batch(p_line smallint) returns void
+language plpgsql as $$
+declare
+  v_line pawl.capture_line;
+begin
+  select l.* into v_line from pawl.capture_line l where l.id = p_line;
+  if pg_snapshot_xmax(v_line.seen) > pg_snapshot_xmax(pg_current_snapshot())
+    or exists (select from pawl.capture_change c where c.capture = v_line.capture and c.xid >= pg_snapshot_xmax(pg_current_snapshot())
+      order by c.xid desc limit 1) then
+    raise exception 'the log of "%" comes from a cluster that is ahead of this one: it was restored from a dump, and nobody can tell by transaction numbers what was delivered; run rebase()', v_line.name
+      using errcode = 'PW003';
+  end if;
+  if v_line.until is null then
+    update pawl.capture_line l set until = pg_current_snapshot(), after = 0 where l.id = p_line and l.until is null;
+  end if;
+end $$;
+
+-- The next changes of the batch that is open. The line is the caller's until the end of the transaction; nothing is given
+-- while it is somebody else's.
+create function pawl.capture_take_changes(p_line smallint, p_limit int, p_ms int, out mine boolean, out changes json)
+language plpgsql
+set enable_seqscan = off set jit = off as $$
+declare
+  v_line pawl.capture_line;
+begin
+  perform pawl.capture_limit(p_ms);
+  select l.* into v_line from pawl.capture_line l where l.id = p_line and l.until is not null for update skip locked;
+  mine := found;
+  if not found then
+    return;
+  end if;
+  select json_agg(x) into changes from (
+    select c.id::text as id, c.at, c.source, c.op, c.key, c.old_key as "oldKey", c.before, c.after, c.actor, c.reason, c.db_user as "dbUser"
+    from (
+      select c.* from pawl.capture_change c
+      where c.capture = v_line.capture and c.xid >= pg_snapshot_xmax(v_line.seen) and c.xid < pg_snapshot_xmax(v_line.until) and c.id > v_line.after
+      union all
+      select c.* from pg_snapshot_xip(v_line.seen) x (xid) join pawl.capture_change c on c.capture = v_line.capture and c.xid = x.xid
+      where c.id > v_line.after
+    ) c
+    where pg_visible_in_snapshot(c.xid, v_line.until)
+    order by c.id limit p_limit
+  ) x;
+end $$;
+
+-- Acknowledges, in the transaction that took them: the next changes come after p_after, or the batch is over.
+create function pawl.capture_advance(p_line smallint, p_after bigint) returns void
+language sql as $$
+  update pawl.capture_line l
+  set seen = case when p_after is null then l.until else l.seen end,
+    until = case when p_after is null then null else l.until end,
+    after = coalesce(p_after, 0)
+  where l.id = p_line
+$$;
+
+-- After a restore into a cluster whose transaction numbers are behind those of the log: what every line has had is stamped as
+-- long past, the rest as new. A line that was ahead of another is given again what that one had not had yet.
+create function pawl.capture_rebase(p_capture smallint) returns bigint
+language plpgsql as $$
+declare
+  v_own xid8 := pg_current_xact_id();
+  v_left bigint;
+begin
+  perform from pawl.capture_line l where l.capture = p_capture for update;
+  update pawl.capture_change c
+  set xid = case when exists (
+      select from pawl.capture_line l where l.capture = p_capture and l.guarantee = 'ordered'
+        and not pg_visible_in_snapshot(c.xid, l.seen)
+        and not (l.until is not null and pg_visible_in_snapshot(c.xid, l.until) and c.id <= l.after)) then v_own else '3'::xid8 end
+  where c.capture = p_capture;
+  select count(*) into v_left from pawl.capture_change c where c.capture = p_capture and c.xid = v_own;
+  update pawl.capture_line l set seen = format('%s:%s:', v_own, v_own)::pg_snapshot, until = null, after = 0 where l.capture = p_capture;
+  return v_left;
+end $$;
+
+-- What happened to an entity, newest first. p_before: the id of the last one that was seen.
+create function pawl.capture_history(
+  p_capture smallint, p_source smallint, p_key text, p_direct smallint[], p_since timestamptz, p_until timestamptz, p_actor text, p_like text,
+  p_before bigint, p_limit int
+) returns setof pawl.capture_change
+language sql stable
+set enable_seqscan = off set jit = off as $$
+  select c.* from pawl.capture_change c
+  where c.capture = p_capture and (p_source is null or c.source = p_source) and (p_direct is null or c.source = any (p_direct))
+    and (p_key is null or c.key = p_key or c.old_key = p_key)
+    and (p_since is null or c.at >= p_since) and (p_until is null or c.at < p_until) and (p_actor is null or c.actor = p_actor)
+    and (p_like is null or c.before::text ilike p_like or c.after::text ilike p_like)
+    and (p_before is null or c.id < p_before)
+  order by c.id desc limit p_limit
+$$;

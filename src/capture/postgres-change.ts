@@ -1,0 +1,117 @@
+import { type PostgresEngine, statement, type Transaction } from '../engine/postgres/index.ts';
+import type { Reader } from './postgres-catalog.ts';
+
+/** A change as the database gives it. */
+export interface ChangeRow {
+  readonly id: string;
+  readonly at: string;
+  readonly source: number;
+  readonly op: 'insert' | 'update' | 'delete' | 'truncate';
+  readonly key: string | null;
+  readonly oldKey: string | null;
+  readonly before: Readonly<Record<string, string | null>> | null;
+  readonly after: Readonly<Record<string, string | null>> | null;
+  readonly actor: string | null;
+  readonly reason: string | null;
+  readonly dbUser: string;
+}
+
+const OPEN_BATCH = statement('capture.open_batch', 'select pawl.capture_open_batch($1::smallint)');
+
+const TAKE = statement(
+  'capture.take_changes',
+  'select t.mine, t.changes from pawl.capture_take_changes($1::smallint, $2::int, $3::int) t',
+);
+
+const ADVANCE = statement('capture.advance', 'select pawl.capture_advance($1::smallint, $2::bigint)');
+
+const REBASE = statement('capture.rebase', 'select pawl.capture_rebase($1::smallint)::int as left');
+
+/** Batches of changes in order, for one line. */
+export class ChangeStore {
+  readonly #engine: PostgresEngine;
+  readonly #line: number;
+
+  constructor(engine: PostgresEngine, line: number) {
+    this.#engine = engine;
+    this.#line = line;
+  }
+
+  /**
+   * Hands the next changes to `fn`, and acknowledges them in the same transaction.
+   * @returns how many; undefined while somebody else has the line
+   */
+  async next(
+    limit: number,
+    timeoutMs: number,
+    fn: (rows: readonly ChangeRow[], tx: Transaction) => Promise<void>,
+  ): Promise<number | undefined> {
+    await this.#engine.query(OPEN_BATCH, [this.#line]);
+    return this.#engine.transaction(
+      async (tx) => {
+        const [taken] = await tx.query<{ mine: boolean; changes: ChangeRow[] | null }>(TAKE, [
+          this.#line,
+          limit,
+          timeoutMs,
+        ]);
+        if (taken?.mine !== true) return undefined;
+        const rows = taken.changes ?? [];
+        if (rows.length > 0) await fn(rows, tx);
+        const last = rows.length < limit ? null : (rows.at(-1)?.id ?? null);
+        await tx.query(ADVANCE, [this.#line, last]);
+        return rows.length;
+      },
+      { isolation: 'read committed', retries: 0 },
+    );
+  }
+
+  async rebase(capture: number): Promise<number> {
+    const [row] = await this.#engine.query<{ left: number }>(REBASE, [capture]);
+    return row?.left ?? 0;
+  }
+}
+
+const HISTORY = statement(
+  'capture.history',
+  `
+select h.id::text as id, h.at::text as at, h.source, h.op, h.key, h.old_key as "oldKey",
+  h.before, h.after, h.actor, h.reason, h.db_user::text as "dbUser"
+from pawl.capture_history($1::smallint, $2::smallint, $3::text, $4::smallint[], $5::timestamptz, $6::timestamptz, $7::text, $8::text, $9::bigint, $10::int) h`,
+);
+
+export interface HistoryQuery {
+  readonly source: number | undefined;
+  readonly key: string | undefined;
+  /** The sources in which a key is the entity's. */
+  readonly direct: readonly number[] | undefined;
+  readonly since: Date | undefined;
+  readonly until: Date | undefined;
+  readonly actor: string | undefined;
+  readonly words: string | undefined;
+  readonly before: string | undefined;
+  readonly limit: number;
+}
+
+export function readHistory(db: Reader, capture: number, query: HistoryQuery): Promise<ChangeRow[]> {
+  const like = query.words === undefined ? null : `%${query.words.replaceAll(/[\\%_]/g, '\\$&')}%`;
+  const { source, key, direct, since, until, actor, before, limit } = query;
+  const values = [capture, source, key, direct, since, until, actor, like, before, limit];
+  return db.query<ChangeRow>(
+    HISTORY,
+    values.map((value) => value ?? null),
+  );
+}
+
+const DROP_MONTHS = statement(
+  'capture.drop_months',
+  "select pawl.capture_drop_months($1::double precision * interval '1 millisecond') as names",
+);
+const MAKE_MONTHS = statement('capture.make_months', 'select pawl.capture_make_months(2)');
+
+/** Makes the months to come, and drops those that are older than `keepMs`. @returns what was dropped */
+export async function keepMonths(engine: PostgresEngine, keepMs: number | undefined): Promise<string[]> {
+  await engine.query(MAKE_MONTHS);
+  if (keepMs === undefined) return [];
+  const [row] = await engine.query<{ names: string[] }>(DROP_MONTHS, [keepMs]);
+  return row?.names ?? [];
+}

@@ -1,0 +1,214 @@
+import type { Duration } from '../base/duration.ts';
+import { InvalidInput } from '../base/errors.ts';
+import { checkOptions, custom, duration, integer, optional, suggest, text } from '../base/options.ts';
+import { refusal, type Place as Subject, show } from '../base/refusal.ts';
+import { isObject } from '../base/shape.ts';
+import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
+import { type Condition, type Place, SETTINGS, SearchStatements, toHtml } from './postgres-search.ts';
+import type { Target, TargetOptions } from './postgres-target.ts';
+import { parseSearch } from './search-query.ts';
+
+export interface SearchOptions {
+  /** Rows in a page, 1 to 500. Default 20. */
+  readonly limit?: number | undefined;
+  /** Only rows with these values in these columns. */
+  readonly filter?: Readonly<Record<string, string | number | bigint | boolean | null>> | undefined;
+  /** Whose rows. Needed where the projection has a tenant column. */
+  readonly tenant?: string | number | bigint | undefined;
+  /** `next` of the page before. */
+  readonly cursor?: string | undefined;
+  /** How long the database may take. Default 5 s. */
+  readonly timeout?: Duration | undefined;
+}
+
+export interface Found {
+  readonly row: Readonly<Record<string, unknown>>;
+  readonly rank: number;
+  /** Where the words are, as HTML: they are marked, and everything else is escaped. */
+  readonly snippet: string;
+}
+
+export interface FoundPage {
+  /** Best first. */
+  readonly rows: readonly Found[];
+  /**
+   * More rows match than were ranked: these are the best of the first 500 in the order of the projection, its highest values
+   * first. The pages that follow go on behind them.
+   */
+  readonly capped: boolean;
+  /** How many match: exact up to 3,000, and 3,000 where there are more. */
+  readonly matches: number;
+  /** Where the next page begins; undefined on the last one. */
+  readonly next: string | undefined;
+}
+
+/** Ranking reads every candidate: this many are read in a few milliseconds. */
+const CANDIDATES = 500;
+/** Up to here the index gives all matches at once; beyond, walking in order finds candidates sooner than sorting all of them. */
+const NARROW = 3000;
+/** Rows to walk over. With one match in 30 that gives all candidates. */
+const WALK = 20_000;
+
+/** Searches a projection. */
+export class Searcher {
+  readonly #engine: PostgresEngine;
+  readonly #target: Target;
+  readonly #options: TargetOptions;
+  readonly #statements: SearchStatements;
+
+  constructor(engine: PostgresEngine, target: Target, options: TargetOptions) {
+    this.#engine = engine;
+    this.#target = target;
+    this.#options = options;
+    this.#statements = new SearchStatements(target, options);
+  }
+
+  async search(query: string, options: SearchOptions): Promise<FoundPage> {
+    if (this.#options.text.length === 0) {
+      throw new InvalidInput('this projection has no text to search; declare the columns in text', { field: 'text' });
+    }
+    const { limit, filter, tenant, cursor, timeout } = checkOptions('search', options, shape);
+    const terms = parseSearch(checkOptions('search', { query }, { query: text() }).query);
+    const condition = this.#statements.condition(terms, this.#filters(filter, tenant));
+    return this.#engine.transaction(
+      async (tx) => {
+        await tx.query(SETTINGS, [String(timeout), tenant ?? '']);
+        const matches = await this.#count(tx, condition);
+        const page = await this.#page(tx, condition, cursor, { limit, isWide: matches >= NARROW });
+        return { ...page, matches };
+      },
+      { readOnly: true },
+    );
+  }
+
+  #filters(filter: Readonly<Record<string, string | null>>, tenant: string | undefined): [string, string | null][] {
+    const names = this.#target.columns.map(({ name }) => name);
+    for (const column of Object.keys(filter)) {
+      if (names.includes(column)) continue;
+      const near = suggest(column, names);
+      const advice = near === undefined ? `there are ${names.join(', ')}` : `did you mean "${near}"?`;
+      throw new InvalidInput(`there is no column "${column}" to filter by; ${advice}`, { field: `filter.${column}` });
+    }
+    if (this.#options.tenant === undefined) {
+      if (tenant !== undefined) throw new InvalidInput('this projection has no tenant column', { field: 'tenant' });
+      return Object.entries(filter);
+    }
+    if (tenant === undefined) {
+      throw new InvalidInput('this projection holds rows of several tenants; say whose to search in', {
+        field: 'tenant',
+      });
+    }
+    return [...Object.entries(filter), [this.#options.tenant, tenant]];
+  }
+
+  async #count(tx: Transaction, condition: Condition): Promise<number> {
+    const { statement, values } = this.#statements.count(condition, NARROW);
+    const [row] = await tx.query<{ words: number; matches: number }>(statement, values);
+    if (row === undefined || row.words === 0) {
+      throw new InvalidInput(
+        `a search needs at least one word to look for; those given are too common in this language`,
+        {
+          field: 'query',
+        },
+      );
+    }
+    return row.matches;
+  }
+
+  async #page(
+    tx: Transaction,
+    condition: Condition,
+    place: Place,
+    { limit, isWide }: { limit: number; isWide: boolean },
+  ): Promise<Omit<FoundPage, 'matches'>> {
+    let answer = isWide ? await this.#ranked(tx, condition, place, { limit, isWide }) : undefined;
+    // Matches are far apart in this order, so the walk met too few of them.
+    if (answer === undefined || answer.window.n < limit)
+      answer = await this.#ranked(tx, condition, place, { limit, isWide: false });
+    const { window, rows } = answer;
+    const capped = isWide || window.n >= CANDIDATES;
+    const page = rows.slice(0, limit);
+    const last = page.at(-1);
+    const isMore = rows.length > limit;
+    const next =
+      isMore && last !== undefined
+        ? toCursor({ ...place, row: [last.rank, last.order, last.key] })
+        : capped && window.key !== null && window.order !== null
+          ? toCursor({ window: [window.order, window.key] })
+          : undefined;
+    return {
+      rows: page.map(({ row, rank, snippet }) => ({ row, rank: Number(rank), snippet: toHtml(snippet) })),
+      capped,
+      next,
+    };
+  }
+
+  async #ranked(
+    tx: Transaction,
+    condition: Condition,
+    place: Place,
+    { limit, isWide }: { limit: number; isWide: boolean },
+  ): Promise<Answer> {
+    const candidates = isWide
+      ? this.#statements.wide(condition, place, CANDIDATES, WALK)
+      : this.#statements.narrow(condition, place, CANDIDATES);
+    const { statement, values } = this.#statements.page(candidates, condition.query, place, limit);
+    const [row] = await tx.query<{ window: Answer['window']; rows: Answer['rows'] | null }>(statement, values);
+    return { window: row?.window ?? { n: 0, order: null, key: null }, rows: row?.rows ?? [] };
+  }
+}
+
+interface Answer {
+  readonly window: { readonly n: number; readonly order: string | null; readonly key: string | null };
+  readonly rows: readonly {
+    readonly row: Record<string, unknown>;
+    readonly rank: string;
+    readonly order: string | null;
+    readonly key: string;
+    readonly snippet: string;
+  }[];
+}
+
+const shape = {
+  limit: integer({ min: 1, max: 500, default: 20 }),
+  filter: custom(
+    'an object of columns and values',
+    (value, place): Readonly<Record<string, string | null>> => {
+      if (!isObject(value)) throw refusal(place, value, 'an object of columns and values');
+      return Object.fromEntries(Object.entries(value).map(([column, each]) => [column, plain(each, place)]));
+    },
+    { default: {} },
+  ),
+  tenant: optional(custom('a string or a number', (value, place) => plain(value, place) ?? '')),
+  cursor: custom('next of the page before', fromCursor, { default: '' }),
+  timeout: duration({ min: 1, max: '1h', default: '5s' }),
+};
+
+function plain(value: unknown, place: Subject): string | null {
+  if (value === null) return null;
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean') return String(value);
+  throw refusal(place, value, 'a string, a number, true, false or null');
+}
+
+function toCursor(place: Place): string {
+  return Buffer.from(JSON.stringify(place)).toString('base64url');
+}
+
+function fromCursor(value: unknown): Place {
+  if (value === '') return {};
+  try {
+    const place: unknown = JSON.parse(Buffer.from(String(value), 'base64url').toString());
+    if (isObject(place)) return { ...pair(place, 'window', 2), ...pair(place, 'row', 3) };
+  } catch {
+    // The same answer.
+  }
+  throw new InvalidInput(`${show(value)} is no cursor; pass on next of the page before, as it is`, { field: 'cursor' });
+}
+
+function pair(place: Readonly<Record<string, unknown>>, name: 'window' | 'row', length: number): object {
+  const value = place[name];
+  if (value === undefined) return {};
+  if (!Array.isArray(value) || value.length !== length) throw new TypeError(name);
+  return { [name]: value };
+}

@@ -1,0 +1,250 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { Conflict } from '../../src/base/errors.ts';
+import { faults } from '../../src/base/fault.ts';
+import { type Capture, type Change, createCapture } from '../../src/capture/index.ts';
+import { until } from '../support/eventually.ts';
+import { openScene, type Scene, VIA } from './scene.ts';
+
+const CANARY = 'canary-4711-secret';
+
+/** A capture of its own with a history; the scene's has none. */
+async function withHistory(scene: Scene): Promise<Capture> {
+  await scene.client.query('alter table orders add column secret text');
+  const capture = createCapture(scene.engine, {
+    entity: 'audited',
+    root: 'orders',
+    via: { order_line: { column: 'order_id', nulls: 'ignore' }, note: { column: 'order_id', nulls: 'ignore' } },
+    history: {
+      orders: { rows: 'both', columns: ['status', 'customer_id'] },
+      order_line: { rows: 'after', columns: ['sku', 'qty'] },
+      note: 'keys',
+    },
+  });
+  await capture.apply();
+  return capture;
+}
+
+test('the history says who changed what of an entity, when and why', async () => {
+  const scene = await openScene();
+  const capture = await withHistory(scene);
+  await scene.client.query(`begin; select set_config('pawl.actor', 'anna', true), set_config('pawl.reason', 'paid', true);
+    update orders set status = 'paid' where id = 42; update order_line set qty = 7 where id = 41; commit`);
+  await scene.client.query(
+    'update order_line set order_id = 43 where id = 41; delete from note where order_id = 42; delete from order_line where id = 141',
+  );
+  const found = await capture.history({ key: 42 });
+  expect(found.map(({ table, op, key, oldKey }) => [table, op, key, oldKey])).toEqual([
+    ['order_line', 'delete', '42', null],
+    ['note', 'delete', '42', null],
+    ['order_line', 'update', '43', '42'],
+    ['order_line', 'update', '42', null],
+    ['orders', 'update', '42', null],
+  ]);
+  expect(found[4]).toMatchObject({
+    actor: 'anna',
+    reason: 'paid',
+    before: { status: 'new', customer_id: '3' },
+    after: { status: 'paid', customer_id: '3' },
+    dbUser: expect.any(String),
+  });
+  expect(found[0]).toMatchObject({ actor: null, before: { sku: 's2', qty: '1' }, after: null });
+  expect(found[1]).toMatchObject({ before: null, after: null });
+  expect(found.every(({ at }) => Math.abs(Date.now() - at.getTime()) < 60_000)).toBe(true);
+  expect((await capture.history({ words: 'paid' })).map(({ key }) => key)).toEqual(['42']);
+  expect((await capture.history({ actor: 'anna', table: 'order_line' })).length).toBe(1);
+  expect((await capture.history({ key: 42, before: found[1]?.id ?? '', limit: 2 })).map(({ id }) => id)).toEqual([
+    found[2]?.id,
+    found[3]?.id,
+  ]);
+  await expect(capture.history({ table: 'customer' })).rejects.toThrow(/not captured/);
+});
+
+test('a column that is not listed is kept nowhere: not in the log, nor in what is said of errors', async () => {
+  const scene = await openScene();
+  const capture = await withHistory(scene);
+  const { client, query } = scene;
+  await client.query('update orders set secret = $1, status = $2 where id < 10', [CANARY, 'x']);
+  await client.query('delete from orders where id = 5');
+  expect((await capture.history({ limit: 1000 })).length).toBeGreaterThan(9);
+  const tables = await query<{ name: string }>(
+    "select c.oid::regclass::text as name from pg_class c where c.relnamespace = 'pawl'::regnamespace and c.relkind in ('r', 'p')",
+  );
+  expect(tables.length).toBeGreaterThan(10);
+  for (const { name } of tables) {
+    expect(await query(`select 1 from ${name} t where t::text like '%${CANARY}%'`), name).toEqual([]);
+  }
+});
+
+test('months are made ahead, and dropped whole, but not what a follower has not had', async () => {
+  const scene = await openScene();
+  const capture = await withHistory(scene);
+  const { client, query } = scene;
+  const follower = capture.follow({ name: 'copy', handler: async () => {} });
+  await capture.apply();
+  await client.query(
+    `create table pawl.capture_change_202001 partition of pawl.capture_change for values from ('2020-01-01') to ('2020-02-01')`,
+  );
+  await client.query(`insert into pawl.capture_change (at, capture, source, op, key)
+    select '2020-01-15', d.id, 0, 'update', '1' from pawl.capture_definition d where d.entity = 'audited'`);
+  const there = "select 1 from pg_class where relname = 'capture_change_202001'";
+  expect(await capture.prune({ keep: '365d' })).toEqual([]);
+  expect((await query(there)).length).toBe(1);
+  while ((await follower.next()) > 0);
+  expect(await capture.prune({ keep: '365d' })).toEqual(['capture_change_202001']);
+  expect(await query(there)).toEqual([]);
+  const ahead = await query<{ n: number }>(
+    "select count(*)::int as n from pg_inherits where inhparent = 'pawl.capture_change'::regclass",
+  );
+  expect(ahead[0]?.n).toBe(4);
+});
+
+interface Followed {
+  readonly scene: Scene;
+  readonly seen: Change[];
+  readonly next: () => Promise<number>;
+  readonly capture: Capture;
+  readonly rebase: () => Promise<number>;
+}
+
+async function follow(): Promise<Followed> {
+  const scene = await openScene();
+  const seen: Change[] = [];
+  const capture = createCapture(scene.engine, {
+    entity: 'followed',
+    root: 'orders',
+    history: { orders: { rows: 'after', columns: ['status'] } },
+  });
+  const follower = capture.follow({ name: 'copy', handler: async (changes) => void seen.push(...changes) });
+  await capture.apply();
+  return { scene, seen, capture, next: () => follower.next({ batch: 3 }), rebase: () => follower.rebase() };
+}
+
+test('every change is given once, and those of a row in their order, whoever commits late', async () => {
+  const { scene, seen, next } = await follow();
+  const { client, connect } = scene;
+  const late = await connect();
+  await late.query("begin; update orders set status = 'late' where id = 1");
+  const rounds = process.env['PAWL_LONG'] === undefined ? 30 : 1000;
+  for (let n = 0; n < rounds; n += 1) {
+    await client.query(
+      'begin; update orders set status = $$a$$ where id = 2; savepoint s; update orders set status = $$never$$ where id = 3; rollback to s',
+    );
+    await client.query(`savepoint t; update orders set status = 'r${n}' where id = 4; release t; commit`);
+    await next();
+  }
+  // It waits for the late one, and has to come after it although it began, and got its transaction number, before.
+  const waiting = await connect();
+  await waiting.query("begin; update orders set status = 'first' where id = 50");
+  const blocked = waiting.query("update orders set status = 'after late' where id = 1");
+  await until(
+    'it waits',
+    async () =>
+      (
+        await scene.query(
+          "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+        )
+      ).length > 0,
+  );
+  await late.query('commit');
+  await blocked;
+  await waiting.query('commit');
+  while ((await next()) > 0);
+  expect(seen.length).toBe(2 * rounds + 3);
+  expect(new Set(seen.map(({ id }) => id)).size).toBe(seen.length);
+  expect(seen.filter(({ key }) => key === '4').map(({ after }) => after?.['status'])).toEqual(
+    Array.from({ length: rounds }, (_, n) => `r${n}`),
+  );
+  expect(seen.filter(({ key }) => key === '1').map(({ after }) => after?.['status'])).toEqual(['late', 'after late']);
+  expect(seen.some(({ key }) => key === '3')).toBe(false);
+});
+
+test('a transaction that stays open anywhere does not keep changes of others waiting', async () => {
+  const { scene, seen, next } = await follow();
+  const idle = await scene.connect();
+  await idle.query('begin; create table elsewhere (id int); insert into elsewhere values (1)');
+  await scene.client.query("update orders set status = 'now' where id = 9");
+  while ((await next()) > 0);
+  expect(seen.map(({ key }) => key)).toEqual(['9']);
+  await idle.query("update orders set status = 'then' where id = 10; commit");
+  while ((await next()) > 0);
+  expect(seen.map(({ key }) => key)).toEqual(['9', '10']);
+});
+
+test('a handler that fails is given the same changes again, and what it wrote is rolled back', async () => {
+  const scene = await openScene();
+  const capture = createCapture(scene.engine, { entity: 'followed', root: 'orders' });
+  const follower = capture.follow({
+    name: 'copy',
+    // It writes to a captured table, too: changes of its own come in the next batch.
+    handler: async (changes, tx) => {
+      const mine = changes.filter(({ key }) => Number(key) < 1000);
+      for (const { key } of mine) {
+        await tx.client.query({
+          text: 'insert into orders (id, customer_id) values ($1, 1)',
+          values: [Number(key) + 1000],
+        });
+      }
+    },
+  });
+  await capture.apply();
+  await scene.client.query("update orders set status = 'x' where id in (1, 2)");
+  onTestFinished(faults.arm('capture.after_handler', 'throw', { occurrence: 1 }));
+  await expect(follower.next()).rejects.toThrow('fault');
+  expect(await scene.query('select 1 from orders where id > 1000')).toEqual([]);
+  expect(await follower.next()).toBe(2);
+  expect(await follower.next()).toBe(2);
+  expect(await follower.next()).toBe(0);
+  expect((await scene.query('select 1 from orders where id > 1000')).length).toBe(2);
+});
+
+test('two processes share a follower: one at a time is given changes, and none is given twice', async () => {
+  const scene = await openScene();
+  const seen: string[] = [];
+  const make = (): Capture => createCapture(scene.engine, { entity: 'followed', root: 'orders' });
+  const handler = async (changes: readonly Change[]): Promise<void> => void seen.push(...changes.map(({ id }) => id));
+  const followers = [make(), make()].map((capture) => ({
+    capture,
+    follower: capture.follow({ name: 'copy', handler }),
+  }));
+  await followers[0]?.capture.apply();
+  const running = followers.map(({ follower }) => follower.run({ poll: '20ms', batch: 7 }));
+  onTestFinished(() => Promise.all(running.map((loop) => loop.stop())).then(() => {}));
+  for (let n = 0; n < 30; n += 1)
+    await scene.client.query('update orders set status = $1 where id % 10 = $2', [`s${n}`, n % 10]);
+  await until('all are there', () => seen.length >= 300);
+  expect(new Set(seen).size).toBe(300);
+  expect(seen.length).toBe(300);
+});
+
+test('a log that was restored into a younger cluster is refused, with the way out', async () => {
+  const { scene, seen, next, rebase } = await follow();
+  const { client } = scene;
+  await client.query("update orders set status = 'had' where id = 1");
+  while ((await next()) > 0);
+  await client.query("update orders set status = 'missed' where id = 2");
+  // As a dump of a cluster that has come further would have it.
+  await client.query(`update pawl.capture_change set xid = (xid::text::bigint + 1000000000)::text::xid8;
+    update pawl.capture_line set seen = format('%s:%s:', pg_snapshot_xmax(seen)::text::bigint - 1 + 1000000000, pg_snapshot_xmax(seen)::text::bigint - 1 + 1000000000)::pg_snapshot where guarantee = 'ordered'`);
+  await expect(next()).rejects.toThrow(Conflict);
+  await expect(next()).rejects.toThrow(/rebase/);
+  expect(await rebase()).toBe(1);
+  await client.query("update orders set status = 'new' where id = 3");
+  while ((await next()) > 0);
+  expect(seen.map(({ after }) => after?.['status'])).toEqual(['had', 'missed', 'new']);
+});
+
+test('a table with a history is captured on every path, as without', async () => {
+  const scene = await openScene();
+  const capture = createCapture(scene.engine, {
+    entity: 'order2',
+    root: 'orders',
+    via: VIA,
+    history: { order_line: 'keys' },
+  });
+  const projection = capture.project({ into: 'other', columns: {}, build: async () => [] });
+  await capture.apply();
+  await projection.backfill();
+  await scene.client.query('update order_line set order_id = 2 where id = 300; truncate note');
+  expect(await scene.dirty()).toEqual(['1', '2', 'whole']);
+  expect(await capture.verify()).toEqual([]);
+});
