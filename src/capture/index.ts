@@ -10,6 +10,7 @@ import type { Difference } from './postgres-plan.ts';
 import { Projection } from './projection.ts';
 import type { ProjectOptions } from './projection-options.ts';
 
+export { CaptureAdmin, type CaptureRecord, createCaptureAdmin } from './admin.ts';
 export type { Change } from './change.ts';
 export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './definition.ts';
 export {
@@ -22,6 +23,7 @@ export {
 export type { HistoryOptions } from './history.ts';
 export type { CapturePlan } from './installer.ts';
 export type { ProjectionEvents } from './opened.ts';
+export type { Culprit, LineStatus } from './postgres-admin.ts';
 export type { Difference } from './postgres-plan.ts';
 export type { Progress } from './progress.ts';
 export { type BackfillOptions, Projection, type ReconcileOptions } from './projection.ts';
@@ -49,12 +51,18 @@ export class Capture {
   readonly entity: string;
   readonly #engine: PostgresEngine;
   readonly #installer: Installer;
+  readonly #projections: Projection[] = [];
 
   /** @internal */
   constructor(engine: PostgresEngine, options: CaptureOptions) {
     this.#engine = engine;
     this.#installer = new Installer(engine, options);
     this.entity = options.entity;
+  }
+
+  /** Those declared so far. */
+  get projections(): readonly Projection[] {
+    return this.#projections;
   }
 
   /**
@@ -120,6 +128,8 @@ export class Capture {
    * @throws InvalidInput
    */
   project(options: ProjectOptions): Projection {
-    return new Projection(this.#engine, this.#installer, options);
+    const projection = new Projection(this.#engine, this.#installer, options);
+    this.#projections.push(projection);
+    return projection;
   }
 }

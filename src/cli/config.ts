@@ -6,7 +6,7 @@ import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { EXIT, Failure } from './failure.ts';
 
 const NAMES = ['pawl.config.js', 'pawl.config.mjs', 'pawl.config.json'];
-const KEYS = ['url', 'directUrl', 'prepare', 'engine', 'workers', 'actors', 'dispatcher'];
+const KEYS = ['url', 'directUrl', 'prepare', 'engine', 'workers', 'actors', 'dispatcher', 'captures'];
 
 /** What a config file may hold. A function as the default export is called with `{ engine }` by `pawl worker`. */
 export interface Config {
@@ -24,6 +24,8 @@ export interface Config {
   readonly actors: unknown;
   /** Options of `actors.run()`, for `pawl worker`: concurrency, types, channels of pages… */
   readonly dispatcher: unknown;
+  /** A list of what `createCapture()` made, for `pawl capture`. */
+  readonly captures: unknown;
 }
 
 /**
@@ -77,14 +79,24 @@ function read(file: string, value: unknown): Config {
     if (given === undefined || typeof given === 'string') return given;
     throw new Failure(`"${key}" in ${name} must be text`, { exit: EXIT.usage, next: `correct ${file}` });
   };
-  const { prepare, engine, workers, actors, dispatcher } = value;
+  const { prepare, engine, workers, actors, dispatcher, captures } = value;
   if (prepare !== undefined && typeof prepare !== 'boolean') {
     throw new Failure(`"prepare" in ${name} must be true or false`, { exit: EXIT.usage, next: `correct ${file}` });
   }
   if (engine !== undefined && !isEngine(engine)) {
     throw new Failure(`"engine" in ${name} must be made by postgres()`, { exit: EXIT.usage, next: `correct ${file}` });
   }
-  return { file, url: text('url'), directUrl: text('directUrl'), prepare, engine, workers, actors, dispatcher };
+  return {
+    file,
+    url: text('url'),
+    directUrl: text('directUrl'),
+    prepare,
+    engine,
+    workers,
+    actors,
+    dispatcher,
+    captures,
+  };
 }
 
 /** By shape, since the user's file may load another copy of this package. */

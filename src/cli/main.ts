@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { addActor } from './actor.ts';
 import { addBench } from './bench.ts';
+import { addCapture } from './capture.ts';
 import { addDev } from './dev.ts';
 import { addDoctor } from './doctor.ts';
 import { EXIT, exitCodeOf, messageOf, nextStepOf } from './failure.ts';
@@ -36,6 +37,7 @@ function makeProgram(): Command {
   addLock(program);
   addActor(program);
   addPage(program);
+  addCapture(program);
   addRepl(program);
   addBench(program);
   addVersion(program);

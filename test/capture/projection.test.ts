@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { faults } from '../../src/base/fault.ts';
-import type { Failed, Projection, RunOptions } from '../../src/capture/index.ts';
+import { createCaptureAdmin, type Failed, type Projection, type RunOptions } from '../../src/capture/index.ts';
 import { until } from '../support/eventually.ts';
 import { spawnChild } from '../support/process.ts';
 import { build, openScene } from './scene.ts';
@@ -257,4 +257,31 @@ test('a projection that is declared after apply installs itself; a second one ha
   await run(names);
   await names.settled();
   expect(await query("select count(*)::int as n from order_name where name = 'both'")).toEqual([{ n: 5 }]);
+});
+
+test('what is outstanding, failing and holding keys is told, with who does it', async () => {
+  const { engine, url, capture, projection, client } = await openScene();
+  await capture.apply();
+  const admin = createCaptureAdmin(engine);
+  await client.query("update orders set status = 'x' where id < 4");
+  const child = spawnChild('capture/worker.child.ts', [url], { PAWL_FAULT: 'capture.after_claim:stop' });
+  await until('it stands still', () => child.stderr().includes('reached'));
+  const [line] = await admin.status('order');
+  expect(line).toMatchObject({
+    name: 'order_search',
+    guarantee: 'latest',
+    outstanding: 3,
+    failing: 0,
+    sweepDone: null,
+  });
+  expect(line?.oldestMs).toBeGreaterThan(0);
+  const culprit = await until('it is told', async () =>
+    (await admin.culprits(100)).find(({ application }) => application === 'capture child'),
+  );
+  expect(culprit).toMatchObject({ holdsKeys: true, state: 'idle in transaction', pid: expect.any(Number) });
+  await expect(admin.status('ordr')).rejects.toThrow(/did you mean "order"/);
+  await child.kill();
+  await run(projection);
+  await projection.settled();
+  expect(await admin.status()).toMatchObject([{ outstanding: 0, oldestMs: null }]);
 });
