@@ -12,6 +12,8 @@ export interface SettlerOptions {
   readonly leaseMs: number;
   readonly onDone: (settled: Settled, error: unknown) => void;
   readonly onStale: (actors: readonly number[]) => void;
+  /** Whose turns are over without anybody knowing what became of them: written by a commit that was not answered, or not at all. */
+  readonly onUnknown: (actors: readonly number[]) => void;
   /** An actor is due in so many milliseconds. */
   readonly onDue: (ms: number) => void;
   readonly onError: (error: unknown) => void;
@@ -119,14 +121,14 @@ export class Settler {
       for (const one of batch) await this.#commit(worker, [one], life);
     } else if (first !== undefined && first.settled.kind !== 'failed') {
       await this.#commit(worker, [refused(first, error)], life);
-    }
+    } else this.#options.onUnknown(batch.map(({ settled }) => settled.id));
   }
 
   #committed(batch: readonly Finished[], { stale, refused: orphans, due }: Committed, isRepeated: boolean): void {
     if (probe.listening) probe.hit('actor.committed', { turns: batch.length, stale: stale.length });
     if (due !== undefined) this.#options.onDue(due);
     // After a lost answer nobody can tell whether it was us who had written them.
-    if (stale.length > 0 && !isRepeated) this.#options.onStale(stale);
+    if (stale.length > 0) (isRepeated ? this.#options.onUnknown : this.#options.onStale)(stale);
     for (const finished of batch) {
       const { settled, error } = orphans.includes(finished.settled.id) ? orphaning(finished) : finished;
       if (stale.length === 0 || !stale.includes(settled.id)) this.#options.onDone(settled, error);
@@ -155,9 +157,8 @@ export class Settler {
         return this.#committed([turn], answer, false);
       } catch (error) {
         if (error instanceof LeaseLost) {
-          // Our own commit may have come through, its answer lost: then there is nothing to tell.
-          if (tries === 1) this.#options.onStale([turn.settled.id]);
-          return;
+          // Our own commit may have come through, its answer lost.
+          return (tries > 1 ? this.#options.onUnknown : this.#options.onStale)([turn.settled.id]);
         }
         const isConnection = this.#options.store.engine.isTransient(error) || error instanceof ConnectionFailed;
         this.#options.onError(error);

@@ -105,6 +105,7 @@ export class ActorWorker implements Kept {
       leaseMs: parts.settings.leaseMs,
       onDone: (settled, error) => this.#done(settled, error),
       onStale: (actors) => this.#stale(actors),
+      onUnknown: (actors) => this.#forget(actors),
       onDue: (ms) => this.#alarm.in(ms),
       onError: (error) => this.onError(error),
     });
@@ -365,8 +366,16 @@ export class ActorWorker implements Kept {
     }
   }
 
+  /** Should the database still think that they run here, they are given back. */
+  #forget(actors: readonly number[]): void {
+    for (const actor of actors) this.#held.delete(actor);
+    this.#isUnsure = true;
+    this.wake();
+  }
+
   #stale(actors: readonly number[]): void {
     for (const actor of actors) this.#held.delete(actor);
+    this.wake();
     this.#parts.events.emit('stale', { actors: actors.map(String) });
   }
 

@@ -338,7 +338,7 @@ describe('a body', () => {
         }),
       }),
     });
-    const scene = await openScene([Waiter]);
+    const scene = await openScene([Waiter], { max: 2 });
     await scene
       .query(`select count(pawl.actor_create('{"type":"waiter"}')) from generate_series(1, 200)`)
       .catch(() => {});

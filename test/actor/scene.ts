@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
 import { type Actors, createActors, type Dispatcher, type RunOptions } from '../../src/actor/index.ts';
-import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../support/database.ts';
 
 export interface ActorScene {
@@ -14,17 +14,25 @@ export interface ActorScene {
   readonly query: <Row = Record<string, unknown>>(sql: string, values?: unknown[]) => Promise<Row[]>;
 }
 
+export interface SceneOptions extends PostgresOptions {
+  /** Another database than one of its own. */
+  readonly url?: string;
+}
+
 /** A database of its own with these types of actors; closed with the test. */
-export async function openScene(definitions: Parameters<typeof createActors>[1]): Promise<ActorScene> {
-  const database = await freshDatabase();
-  const { url } = database;
-  const engine = postgres(url, { max: 12 });
+export async function openScene(
+  definitions: Parameters<typeof createActors>[1],
+  { url: given, ...options }: SceneOptions = {},
+): Promise<ActorScene> {
+  const database = given === undefined ? await freshDatabase() : undefined;
+  const url = given ?? database?.url ?? '';
+  const engine = postgres(url, { max: 12, ...options });
   const actors = createActors(engine, definitions);
   const running: Dispatcher[] = [];
   onTestFinished(async () => {
     await Promise.all(running.map((dispatcher) => dispatcher.stop({ timeout: 0 })));
     await engine.stop();
-    await database.drop();
+    await database?.drop();
   });
   const query = <Row>(sql: string, values: unknown[] = []): Promise<Row[]> =>
     engine.query<Row>(statement('test', sql, { prepare: false }), values);

@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import { until } from '../support/eventually.ts';
 import { type Child, spawnChild } from '../support/process.ts';
-import { type ActorScene, openScene } from './scene.ts';
+import { type ActorScene, openScene, type SceneOptions } from './scene.ts';
 import { walker } from './walker.ts';
 
 const { Walker, Companion } = walker(async () => {});
@@ -16,8 +16,8 @@ export interface Walk extends ActorScene {
   readonly ids: string[];
 }
 
-export async function open(count: number): Promise<Walk> {
-  const scene = await openScene([Walker, Companion]);
+export async function open(count: number, options?: SceneOptions): Promise<Walk> {
+  const scene = await openScene([Walker, Companion], options);
   await scene.query(
     'create table test_turn (actor bigint, visit bigint, epoch bigint, pid int, at timestamptz default clock_timestamp())',
   );

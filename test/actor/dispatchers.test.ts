@@ -1,0 +1,73 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { type AnyActorDefinition, actor, createActors } from '../../src/actor/index.ts';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { until } from '../support/eventually.ts';
+import { openScene } from './scene.ts';
+
+/** Lease 1 s, a look for lost workers every 0.6 s at most, a back-off of 20 ms, a poll of 0.1 s; the rest is for a busy machine. */
+const BOUND_MS = 1000 + 625 + 20 + 100 + 8000;
+const TYPES = 8;
+const EACH = 12;
+
+/** Eight types of actors, which wait until they are let go, and note what was begun. */
+function types(begun: Set<string>, wait: Promise<void>): AnyActorDefinition[] {
+  return Array.from({ length: TYPES }, (_, n) =>
+    actor(`part${n}`, {
+      initial: 'only',
+      backoff: { min: 10, max: 20 },
+      states: (state) => ({
+        only: state({
+          run: async (a) => {
+            begun.add(a.id);
+            await wait;
+            return a.done();
+          },
+        }),
+      }),
+    }),
+  );
+}
+
+test('of seven dispatchers of eight types some die at once: what they ran, and what is due, begins within the bound', async () => {
+  const begun = new Set<string>();
+  let letGo = (): void => {};
+  const wait = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  const definitions = types(begun, wait);
+  const scene = await openScene(definitions);
+  await scene.actors.register();
+  for (const { name } of definitions) {
+    await scene.query(`select pawl.actor_create($1::jsonb) from generate_series(1, ${EACH})`, [
+      JSON.stringify({ type: name }),
+    ]);
+  }
+  const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+  const dispatchers = Array.from({ length: 7 }, () => {
+    const engine = postgres(scene.url, { max: 3, stopTimeoutMs: 0, logger: quiet });
+    const dispatcher = createActors(engine, definitions).run({ concurrency: 5, lease: '1s', poll: '100ms' });
+    onTestFinished(async () => {
+      await dispatcher.stop({ timeout: 0 });
+      await engine.stop();
+    });
+    return { engine, dispatcher };
+  });
+  const running = `select count(*)::int from pawl.actor where status = 'running'`;
+  await until('all are busy', async () => (await scene.one<number>(running)) >= 35);
+  // Three die with what they have, one more while it is just starting.
+  const late = postgres(scene.url, { max: 3, stopTimeoutMs: 0, logger: quiet });
+  const dying = [...dispatchers.slice(0, 3), { engine: late, dispatcher: createActors(late, definitions).run() }];
+  for (const { dispatcher } of dying) dispatcher.abandon();
+  const since = performance.now();
+  await Promise.all(dying.map(({ engine }) => engine.stop()));
+  letGo();
+  const left = `select count(*)::int from pawl.actor where status <> 'final'`;
+  await until('all are final', async () => (await scene.one(left)) === 0);
+  expect(performance.now() - since).toBeLessThan(BOUND_MS);
+  expect(begun.size).toBe(TYPES * EACH);
+  // Each ended once, and what the dead ones had was taken over.
+  expect(await scene.one(`select count(*)::int from pawl.actor_history where reason = 'done'`)).toBe(TYPES * EACH);
+  expect(
+    await scene.one(`select count(*)::int from pawl.actor_history where reason = 'worker lost'`),
+  ).toBeGreaterThanOrEqual(15);
+});
