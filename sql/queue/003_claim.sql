@@ -72,6 +72,21 @@ begin
   return null;
 end $$;
 
+-- A worker that was taken for dead must not claim any more: its jobs would be given back once more, while it runs them. The
+-- lock keeps its row, for a rescue to find, until the claim is committed; heartbeats do not wait for it. As a rescue steps over
+-- what is locked, a process that stands still before its COMMIT (above read committed claims have one) has its claim undone.
+create function pawl.queue_require_worker(p_worker bigint) returns void
+language plpgsql as $$
+declare
+  v_lease interval;
+begin
+  select w.lease into v_lease from pawl.queue_worker w where w.id = p_worker for key share;
+  if not found then
+    raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
+  end if;
+  perform set_config('idle_in_transaction_session_timeout', ceil(extract(epoch from v_lease) * 1000)::text, true);
+end $$;
+
 -- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once (jobs that have
 -- failed before are not prefetched, so that a crash does not charge them for a neighbour); p_rows: how many ready rows
 -- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
@@ -122,6 +137,7 @@ begin
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.n <= p_limit
     order by r.priority, r.id limit 1 for update skip locked;
     if found and (v_one.attempt = 0 or p_slots > 0) then
+      perform pawl.queue_require_worker(p_worker);
       delete from pawl.queue_ready r where r.ctid = v_one.tid;
       v_claim := nextval('pawl.queue_claim_id');
       v_process := gen_random_uuid();
@@ -174,6 +190,9 @@ begin
   into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_kkeys, v_kepochs
   from marked c;
 
+  if v_taken > 0 or v_keyed > 0 then
+    perform pawl.queue_require_worker(p_worker);
+  end if;
   if v_taken > 0 then
     delete from pawl.queue_ready r where r.ctid = any (array(
       select u.tid from unnest(v_tids, v_n, v_take) u (tid, n, take) where u.take = u.n));
