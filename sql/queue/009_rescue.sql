@@ -15,6 +15,9 @@ begin
     v_jobs := v_jobs + pawl.queue_lost(v_worker, null, true) + pawl.queue_suspect(v_worker);
     delete from pawl.queue_worker w where w.id = v_worker and w.holding = '{}';
   end loop;
+  delete from pawl.queue_offer o where o.ctid = any (array(
+    select o.ctid from pawl.queue_offer o
+    where o.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = o.worker) for update skip locked));
   for v_worker in
     select distinct r.worker from pawl.queue_running r where r.queue = p_queue
       and not exists (select 1 from pawl.queue_worker w where w.id = r.worker) order by 1

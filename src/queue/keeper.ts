@@ -95,6 +95,11 @@ export class Keeper {
     if (this.#workers.size === 0) this.#hangUp();
   }
 
+  /** Whether the leases are certainly not over yet, even if no timer could run. */
+  get holds(): boolean {
+    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+  }
+
   /** Beats now: cancellations are looked up with each beat. */
   async beatNow(): Promise<void> {
     await this.#beat();

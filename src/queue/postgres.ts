@@ -16,7 +16,10 @@ import type {
   Claimed,
   ClaimRequest,
   Failed,
+  HandedOver,
+  Offer,
   QueueStore,
+  Recalled,
   Registered,
   Settlement,
   WorkerRow,
@@ -40,15 +43,32 @@ const ADD_ONE = statement(
   'queue.add_one',
   `select pawl.queue_add_one($1::smallint, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
 );
+const ADD_ALONE = statement(
+  'queue.add_alone',
+  `select pawl.queue_add_alone($1::smallint, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
+);
 const ADD_JSON = 'select pawl.queue_add_json($1::json)::text as ids';
 const CLAIM = statement(
   'queue.claim',
   `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint) as answer`,
 );
+const CLAIM_OR_OFFER = statement(
+  'queue.claim_or_offer',
+  `select pawl.queue_claim_or_offer($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint, $10::bigint, $11::text) as answer`,
+);
 const SETTLE = statement(
   'queue.settle',
   `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[])::text as stale`,
 );
+/** With an offer: one round trip, and one commit for both. */
+const SETTLE_AND_OFFER = statement(
+  'queue.settle_and_offer',
+  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[])::text as stale,
+  pawl.queue_offer_add($1::smallint, $3::bigint, $10::bigint, $11::text)`,
+);
+const OFFER = statement('queue.offer', 'select pawl.queue_offer_add($1::smallint, $2::bigint, $3::bigint, $4::text)');
+const WITHDRAW = statement('queue.withdraw', 'select pawl.queue_withdraw($1::smallint, $2::bigint)::text as numbers');
+const WAKE = statement('queue.wake', 'select pawl.queue_wake($1::smallint)');
 const ADD_WORKER = statement(
   'queue.add_worker',
   `
@@ -58,15 +78,18 @@ returning id::text`,
 );
 const BEAT = statement('queue.beat', 'select pawl.queue_beat($1::json) as answer');
 const WANTS = statement('queue.wants', 'select pawl.queue_wants($1::bigint, $2::boolean)');
-const DISOWN = statement('queue.disown', 'select pawl.queue_lost($1::bigint, $2::bigint[], false) as jobs');
+const RECALL = statement('queue.recall', 'select pawl.queue_recall($1::smallint, $2::bigint, $3::bigint[]) as answer');
 const PROGRESS = statement('queue.progress', 'select pawl.queue_progress($1::json)');
 const GUARD = 'select pawl.queue_guard($1::json)';
+const LEAVE = statement('queue.leave', 'select pawl.queue_leave($1::smallint, $2::bigint, $3::bigint[])');
 const REMOVE_WORKER = statement('queue.remove_worker', 'delete from pawl.queue_worker where id = $1::bigint');
 const RESCUE = statement('queue.rescue', 'select pawl.queue_rescue($1::smallint) as jobs');
 const PRUNE = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2::int) as jobs');
 
 /** How many jobs one pruning takes away at most: a few milliseconds, so that it never stands in anybody's way. */
 const PRUNE_AT_ONCE = 5000;
+/** For so long no job is handed over after looking for somebody took long: old snapshots, which last for a while. */
+const SLOW_MS = 10_000;
 
 /** Every statement of the workers and producers. The functions they call are in sql/queue/. */
 export class PostgresQueueStore implements QueueStore {
@@ -79,6 +102,8 @@ export class PostgresQueueStore implements QueueStore {
    * read committed gives them: where the database's default is another, each gets a transaction of its own.
    */
   #keys: Runner;
+  #handsAgainAt = -Infinity;
+  #wasSlow = false;
 
   constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
     this.engine = engine;
@@ -147,8 +172,7 @@ export class PostgresQueueStore implements QueueStore {
         keys?.[0] ?? null,
         runAt?.[0] ?? null,
       ];
-      const [added] = await this.#runner.query<{ id: string }>(ADD_ONE, values);
-      return [Number(only(added).id)];
+      return [await this.#addOne(values)];
     }
     const [row] =
       tx === undefined
@@ -161,16 +185,48 @@ export class PostgresQueueStore implements QueueStore {
     return numbers(String(only(row).ids));
   }
 
-  async claim(request: ClaimRequest): Promise<Claimed> {
+  /** Handed to a sleeping worker, where there is one. */
+  async #addOne(values: unknown[]): Promise<number> {
+    const isTried = performance.now() >= this.#handsAgainAt;
+    const sql = isTried ? ADD_ALONE : ADD_ONE;
+    const [added] = await this.#runner.query<{ id: string }>(sql, values);
+    const id = Number(only(added).id);
+    // Once may be a busy machine.
+    if (id < 0 && this.#wasSlow) this.#handsAgainAt = performance.now() + SLOW_MS;
+    this.#wasSlow = id < 0;
+    return Math.abs(id);
+  }
+
+  async claim(request: ClaimRequest, offer?: Offer): Promise<Claimed> {
     const { queue, shard, worker, limit, slots, rows, chain, cursor } = request;
     const values = [queue, shard, worker, limit, slots, rows, chain, cursor.priority, cursor.id];
-    const [row] = await this.#keys.query<{ answer: string }>(CLAIM, values);
+    const [row] =
+      offer === undefined
+        ? await this.#keys.query<{ answer: string }>(CLAIM, values)
+        : await this.#keys.query<{ answer: string }>(CLAIM_OR_OFFER, [...values, offer.number, offer.channel]);
     return JSON.parse(only(row).answer) as Claimed;
   }
 
-  async settle(settlement: Settlement): Promise<number[]> {
-    const [row] = await this.#keys.query<{ stale: string }>(SETTLE, settleValues(settlement));
+  async settle(settlement: Settlement, offer?: Offer): Promise<number[]> {
+    const values = settleValues(settlement);
+    const [row] =
+      offer === undefined
+        ? await this.#keys.query<{ stale: string }>(SETTLE, values)
+        : await this.#keys.query<{ stale: string }>(SETTLE_AND_OFFER, [...values, offer.number, offer.channel]);
     return numbers(only(row).stale);
+  }
+
+  async offer({ queue, worker, number, channel }: Offer): Promise<void> {
+    await this.#runner.query(OFFER, [queue, worker, number, channel]);
+  }
+
+  async withdraw(queue: number, worker: number): Promise<number[]> {
+    const [row] = await this.#runner.query<{ numbers: string }>(WITHDRAW, [queue, worker]);
+    return numbers(only(row).numbers);
+  }
+
+  async wake(queue: number): Promise<void> {
+    await this.#runner.query(WAKE, [queue]);
   }
 
   /** Calls back when something was enqueued, or a running job of this process is to be cancelled. */
@@ -181,6 +237,15 @@ export class PostgresQueueStore implements QueueStore {
       else if (payload === `cancel ${own}`) handlers.cancel();
     };
     return this.engine.listen('pawl_queue', heard, { onReconnect: handlers.wake });
+  }
+
+  /** Calls back with each job that is handed over by way of this channel; says that somebody listens there. */
+  hear(
+    channel: string,
+    { heard, onReconnect }: { heard: (job: HandedOver) => void; onReconnect: () => void },
+  ): Promise<Subscription> {
+    const read = (payload: string): void => heard(JSON.parse(payload) as HandedOver);
+    return this.engine.listen(channel, read, { onReconnect, isSeen: true });
   }
 
   async addWorker(row: WorkerRow): Promise<number> {
@@ -194,9 +259,13 @@ export class PostgresQueueStore implements QueueStore {
     return only(row).answer;
   }
 
-  async disown(worker: number, known: readonly number[]): Promise<number> {
-    const [row] = await this.#keys.query<{ jobs: number }>(DISOWN, [worker, known]);
-    return only(row).jobs;
+  async recall(queue: number, worker: number, known: readonly number[]): Promise<Recalled> {
+    const [row] = await this.#keys.query<{ answer: Recalled }>(RECALL, [queue, worker, known]);
+    return only(row).answer;
+  }
+
+  async leave(queue: number, worker: number, known: readonly number[]): Promise<void> {
+    await this.#keys.query(LEAVE, [queue, worker, known]);
   }
 
   async progress(shard: number, claim: number | undefined, job: number, value: unknown): Promise<void> {

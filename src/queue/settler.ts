@@ -3,12 +3,14 @@ import { sleep } from '../base/clock.ts';
 import { faults } from '../base/fault.ts';
 import { probe } from '../base/probe.ts';
 import type { Outcome } from './attempt.ts';
-import type { Failed, Settlement } from './store.ts';
+import type { Failed, Offer, Settlement } from './store.ts';
 import type { Claim, Unit } from './unit.ts';
 
 export interface SettlerOptions {
   readonly queue: number;
-  readonly settle: (settlement: Settlement) => Promise<number[]>;
+  readonly settle: (settlement: Settlement, offer: Offer | undefined) => Promise<number[]>;
+  /** The offer that is to go along: asked once for each statement, and not again when that has to be repeated. */
+  readonly offer: () => Offer | undefined;
   /** Claims that were no longer the worker's: nothing was written for them. */
   readonly onStale: (claims: readonly number[]) => void;
   readonly onError: (error: unknown, failures: number) => void;
@@ -37,6 +39,8 @@ export class Settler {
   readonly #options: SettlerOptions;
   #pending = new Map<number, Pending>();
   #flushing: Promise<void> | undefined;
+  /** What is being written. */
+  #underWay: Pending[] = [];
   #worker = 0;
   #isDropped = false;
 
@@ -83,6 +87,16 @@ export class Settler {
     this.add(unit, { failed, complete: [], result: undefined, isLost: false, isRetried: true }, givesUp);
   }
 
+  /** Claims of which something is still to be written, as far as is known here. */
+  unwritten(): number[] {
+    const ids: number[] = [];
+    for (const { claims, failed } of [...this.#pending.values(), ...this.#underWay]) {
+      for (const claim of claims) ids.push(claim.id);
+      for (const { claim } of failed) ids.push(claim);
+    }
+    return ids;
+  }
+
   /** Resolves when everything taken so far is written, or dropped. */
   async flushed(): Promise<void> {
     while (this.#flushing !== undefined) await this.#flushing;
@@ -117,7 +131,9 @@ export class Settler {
     await new Promise<void>((resolve) => setImmediate(resolve));
     const pending = this.#pending;
     this.#pending = new Map();
+    this.#underWay = [...pending.values()];
     for (const [shard, part] of pending) await this.#write(this.#settlement(shard, part));
+    this.#underWay = [];
   }
 
   #settlement(shard: number, { claims, failed, results, keys }: Pending): Settlement {
@@ -138,7 +154,8 @@ export class Settler {
       if (this.#isDropped || settlement.worker !== this.#worker) return;
       try {
         if (faults.armed) await faults.reach('queue.before_settle');
-        const stale = await this.#options.settle(settlement);
+        const offer = failures === 0 ? this.#options.offer() : undefined;
+        const stale = await this.#options.settle(settlement, offer);
         if (faults.armed) await faults.reach('queue.after_settle');
         if (probe.listening) probe.hit('queue.settled', { ...settlement, stale });
         // After a lost answer the rows may be gone because it was us who settled them.

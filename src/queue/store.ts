@@ -81,6 +81,8 @@ export interface Claimed {
   readonly paused?: boolean;
   /** Nothing was claimed, though rows are there: somebody else holds them just now. */
   readonly busy?: boolean;
+  /** Nothing was claimed, and the offer that went along was left. */
+  readonly offered?: boolean;
   /** Milliseconds until the next delayed job is due. */
   readonly due?: number;
   /** hold 'transaction': commit, and ask again. */
@@ -115,6 +117,28 @@ export interface Settlement {
   readonly keys: readonly (readonly [key: string, epoch: number])[];
 }
 
+/** One job may be handed to this worker, by a notification on its channel. */
+export interface Offer {
+  readonly queue: number;
+  readonly worker: number;
+  readonly number: number;
+  readonly channel: string;
+}
+
+/** A job that an enqueue has claimed for a worker. */
+export interface HandedOver extends Claimed {
+  readonly worker: number;
+  /** Which of its offers was used. */
+  readonly offer: number;
+  readonly shard: number;
+}
+
+/** What a worker gave back that it did not know of, and which of its offers nobody has used yet. */
+export interface Recalled {
+  readonly jobs: number;
+  readonly offers: readonly number[];
+}
+
 export interface WorkerRow {
   readonly queue: number;
   readonly host: string;
@@ -144,14 +168,22 @@ export interface QueueStore {
   enqueue(request: object, tx: unknown): Promise<{ id: string; status: JobStatus; duplicate: boolean }>;
   /** Many jobs of kinds that are not unique. @returns their ids in order */
   add(queue: number, batch: Batch, tx: unknown): Promise<number[]>;
-  claim(request: ClaimRequest): Promise<Claimed>;
-  /** @returns claims that were no longer the worker's; nothing was written for them */
-  settle(settlement: Settlement): Promise<number[]>;
+  /** Leaves an offer when there is nothing to claim. */
+  claim(request: ClaimRequest, offer?: Offer): Promise<Claimed>;
+  /** Leaves an offer in the same commit, if there is one. @returns claims that were no longer the worker's; nothing was written for them */
+  settle(settlement: Settlement, offer?: Offer): Promise<number[]>;
+  offer(offer: Offer): Promise<void>;
+  /** Takes back the offers that nobody is just using. @returns their numbers */
+  withdraw(queue: number, worker: number): Promise<number[]>;
+  /** Has sleeping workers look for work. */
+  wake(queue: number): Promise<void>;
   addWorker(row: WorkerRow): Promise<number>;
   /** All workers of a process in one statement. */
   beat(beats: readonly Beat[]): Promise<BeatAnswer>;
-  /** Gives back, uncharged, what the worker holds beside these claims: a claim's answer was lost. @returns how many jobs */
-  disown(worker: number, known: readonly number[]): Promise<number>;
+  /** Gives back, uncharged, what the worker holds beside these claims: a claim's answer was lost, or a notification. */
+  recall(queue: number, worker: number, known: readonly number[]): Promise<Recalled>;
+  /** The same before a worker stops, once its offers are gone, used ones included. */
+  leave(queue: number, worker: number, known: readonly number[]): Promise<void>;
   /** Says whether an enqueue should wake this worker. */
   setWants(worker: number, wants: boolean): Promise<void>;
   /** @throws LeaseLost when the claim is no longer the worker's; without a claim the caller has other proof that it is */

@@ -10,10 +10,12 @@ import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './
 import { type Batch, hasJobs, readClaimed } from './claimed.ts';
 import type { Definition } from './definition.ts';
 import { Keeper, type Kept } from './keeper.ts';
+import { Offers } from './offers.ts';
+import { STOP_MS } from './patience.ts';
 import type { PostgresQueueStore } from './postgres.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
-import type { Beat, Claimed, Registered } from './store.ts';
+import type { Beat, Claimed, HandedOver, Registered } from './store.ts';
 import type { Claim, Job, Unit, UnitOwner } from './unit.ts';
 
 /** What a worker tells about its life; for logs, metrics and tests. */
@@ -68,6 +70,7 @@ export class LeaseWorker implements UnitOwner, Kept {
   readonly #parts: WorkerParts;
   readonly #settler: Settler;
   readonly #keeper: Keeper;
+  readonly #offers: Offers;
   readonly #scans: Scan[];
   readonly #chain: number;
   readonly #claims = new Set<Claim>();
@@ -90,11 +93,18 @@ export class LeaseWorker implements UnitOwner, Kept {
   #busySince: number | undefined;
   #busyTurns = 0;
   #isPumping = false;
+  /** The last look found nothing: until a notification or the next poll there is nothing to look for, whatever slot is free. */
+  #isAsleep = false;
+  /** A look is under way. What is handed over meanwhile waits for its end, since it may take the last slot. */
+  #isLooking = false;
+  #handed: HandedOver[] = [];
   /** A claim's answer was lost: there may be rows of ours we do not know of. */
   #isUnsure = false;
   /** Until when such a claim may still be committed: a server that was slow, and did not hear that it was cancelled. */
   #unsureUntil = -Infinity;
   #stopping: Promise<void> | undefined;
+  /** Others may be asleep, who could run it now. */
+  #hasHandedBack = false;
   #whenIdle: (() => void)[] = [];
 
   constructor(parts: WorkerParts) {
@@ -106,12 +116,22 @@ export class LeaseWorker implements UnitOwner, Kept {
     this.#scans = Array.from({ length: definition.shards }, (_, shard) => new Scan(shard));
     this.#settler = new Settler({
       queue: registered.queue,
-      settle: (settlement) => store.settle(settlement),
+      settle: (settlement, offer) => store.settle(settlement, offer),
+      // While it looks, the look brings work or makes the offer.
+      offer: () => (this.#isAsleep ? this.#offers.next() : undefined),
       onStale: (claims) => this.events.emit('stale', { claims }),
       onError: (error) => this.onError(error),
       onMore: () => this.#loop?.wake(),
     });
     this.#keeper = Keeper.for(store, settings.leaseMs);
+    this.#offers = new Offers({
+      store,
+      queue: registered.queue,
+      worker: () => this.#id,
+      isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
+      onHanded: (job) => this.#hear(job),
+      onError: (error) => this.onError(error),
+    });
   }
 
   get queueName(): string {
@@ -127,9 +147,13 @@ export class LeaseWorker implements UnitOwner, Kept {
     await this.#register();
     await this.#keeper.add(this);
     this.#subscription = await this.#parts.store.listen(this.queue, {
-      wake: () => this.wake(),
+      wake: () => {
+        this.#offers.noteHearing();
+        this.wake();
+      },
       cancel: () => void this.#keeper.beatNow().catch((error: unknown) => this.onError(error)),
     });
+    this.#offers.start(this.#subscription).catch((error: unknown) => this.onError(error));
     this.#loop = startLoop({
       name: 'queue.claim',
       run: () => this.#turn(),
@@ -177,6 +201,8 @@ export class LeaseWorker implements UnitOwner, Kept {
     this.#claims.clear();
     this.#held = 0;
     this.#lives += 1;
+    this.#offers.restart();
+    this.#handed = [];
     // What a handler does after this is nobody's outcome: the settler has dropped its claims.
     for (const [unit, fail] of running) {
       unit.abort(reason);
@@ -201,10 +227,22 @@ export class LeaseWorker implements UnitOwner, Kept {
 
   // The hot path.
 
-  /** Claim, post, say how long to sleep. */
+  /** One look, and what was handed over meanwhile. */
   async #turn(): Promise<number> {
+    this.#isAsleep = false;
+    this.#isLooking = true;
+    try {
+      return await this.#look();
+    } finally {
+      this.#isLooking = false;
+      for (const job of this.#handed.splice(0)) this.#accept(job);
+    }
+  }
+
+  /** Claim, post, say how long to sleep. */
+  async #look(): Promise<number> {
     const id = this.#id ?? (await this.#register());
-    if (this.#isUnsure || (this.#unsureUntil > 0 && performance.now() > this.#unsureUntil)) await this.#disown(id);
+    if (this.#isInDoubt()) await this.#recall(id);
     const limit = this.#room();
     if (limit <= 0) return Infinity;
     const scan = this.#scans[this.#at % this.#scans.length];
@@ -222,16 +260,12 @@ export class LeaseWorker implements UnitOwner, Kept {
     const { store } = this.#parts;
     const slots = Math.max(1, this.#parts.settings.concurrency - this.#running.size);
     const { shard, cursor, rows } = scan;
-    const answer = await store.claim({
-      queue: this.queue,
-      shard,
-      worker,
-      limit,
-      slots,
-      rows,
-      chain: this.#chain,
-      cursor,
-    });
+    const offer = this.#offers.next();
+    const answer = await store.claim(
+      { queue: this.queue, shard, worker, limit, slots, rows, chain: this.#chain, cursor },
+      offer,
+    );
+    if (offer !== undefined && answer.offered !== true) this.#offers.unsent(offer);
     if (faults.armed) await faults.reach('queue.after_claim');
     if (probe.listening) probe.hit('queue.claimed', { shard, worker, rows: answer.rows.length, seen: answer.seen });
     return answer;
@@ -293,7 +327,8 @@ export class LeaseWorker implements UnitOwner, Kept {
     }
     this.#waiting.splice(0, next);
     this.#isPumping = false;
-    if (this.#stopping === undefined && this.#room() > 0) this.#loop?.wake();
+    if (!this.#isFree()) this.#offers.withdraw();
+    if (this.#stopping === undefined && !this.#isAsleep && this.#room() > 0) this.#loop?.wake();
   }
 
   #begin(unit: Unit): void {
@@ -341,12 +376,56 @@ export class LeaseWorker implements UnitOwner, Kept {
     if (!this.#wants) return this.#wantNotify();
     if (verdict === 'busy') return Math.min(2 ** this.#busyTurns++, 100, pollMs);
     this.#busyTurns = 0;
+    this.#isAsleep = true;
     if (probe.listening) probe.hit('queue.idle', { worker: this.#id });
     const due = Math.min(...this.#scans.map((one) => one.due));
     return Math.min(pollMs * (0.75 + Math.random() / 2), due);
   }
 
+  /** A job that an enqueue has claimed for this worker. */
+  #hear(job: HandedOver): void {
+    if (faults.armed) void faults.reach('queue.after_handover').then(() => this.#take(job));
+    else this.#take(job);
+  }
+
+  #take(job: HandedOver): void {
+    if (this.#isLooking) this.#handed.push(job);
+    else this.#accept(job);
+  }
+
+  #accept(job: HandedOver): void {
+    const { shard, worker } = job;
+    // Taken for dead: the job is rescued, if not by now, then soon.
+    if (worker !== this.#id || !this.#keeper.holds) return;
+    const { definition, registered } = this.#parts;
+    const batch = readClaimed(job, { shard, definition, registered, owner: this });
+    if (this.#isFree() || this.#stopping !== undefined) {
+      this.#post(batch);
+      this.#offers.later();
+    } else this.#decline(batch);
+  }
+
   // The rest is what happens rarely.
+
+  #isFree(): boolean {
+    return this.#running.size + this.#following.length + this.#waiting.length < this.#parts.settings.concurrency;
+  }
+
+  /** Something else took the last slot, and a job must not wait here while others sleep. */
+  #decline(batch: Batch): void {
+    for (const claim of batch.claims) this.#claims.add(claim);
+    for (const unit of batch.units) this.#settler.release(unit, 'handed to a worker without a free slot', true);
+    this.#settler
+      .flushed()
+      .then(() => this.#parts.store.wake(this.queue))
+      .catch((error: unknown) => this.onError(error));
+  }
+
+  /** Whether there may be jobs of this worker's that it does not know of. */
+  #isInDoubt(): boolean {
+    if (this.#isUnsure || (this.#unsureUntil > 0 && performance.now() > this.#unsureUntil)) return true;
+    return this.#offers.isOverdue(this.#parts.settings.pollMs / 2);
+  }
 
   /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
   #noteBusy(): number {
@@ -388,16 +467,23 @@ export class LeaseWorker implements UnitOwner, Kept {
     return id;
   }
 
-  async #disown(id: number): Promise<void> {
-    await this.#settler.flushed();
-    this.#dropFinishedClaims();
-    const jobs = await this.#parts.store.disown(
-      id,
-      [...this.#claims].map((claim) => claim.id),
-    );
-    this.#isUnsure = false;
+  /** Gives back what it does not know of. */
+  async #recall(id: number): Promise<void> {
+    // What was handed over just now is not known of, either.
+    this.#handed = [];
+    this.#isUnsure = true;
+    const known = this.#known();
+    const isWhole = await this.#offers.recall(() => this.#parts.store.recall(this.queue, id, known));
+    this.#isUnsure = !isWhole;
+    if (this.#isUnsure) this.#loop?.wake();
     if (performance.now() > this.#unsureUntil) this.#unsureUntil = -Infinity;
-    probe.hit('queue.disowned', { worker: id, jobs });
+    probe.hit('queue.recalled', { worker: id });
+  }
+
+  /** The claims that it knows of, and whose rows may still be there. */
+  #known(): number[] {
+    this.#dropFinishedClaims();
+    return [...new Set([...[...this.#claims].map(({ id }) => id), ...this.#settler.unwritten()])];
   }
 
   #dropFinishedClaims(): void {
@@ -428,6 +514,7 @@ export class LeaseWorker implements UnitOwner, Kept {
 
   #handBack(): void {
     const units = [...this.#following.splice(0), ...this.#waiting.splice(0)];
+    this.#hasHandedBack ||= units.length > 0;
     for (const unit of units) this.#handBackChain(unit, 'worker stopped', true);
   }
 
@@ -445,6 +532,9 @@ export class LeaseWorker implements UnitOwner, Kept {
     // A claim on a connection that went dead is not answered for minutes; its jobs are rescued.
     if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
     this.#handBack();
+    if (this.#offers.close() || this.#isUnsure) {
+      await within(STOP_MS, this.#leave()).catch((error: unknown) => this.onError(error));
+    }
     await within(timeoutMs, this.#idle());
     const left = [...this.#running.keys()];
     if (left.length > 0) {
@@ -456,11 +546,21 @@ export class LeaseWorker implements UnitOwner, Kept {
     for (const fail of Array.from(this.#running.values())) fail?.(new Stopped('the worker was stopped'));
     await within(this.#parts.settings.leaseMs, this.#settler.flushed());
     this.#settler.drop();
+    if (this.#hasHandedBack) {
+      const woken = this.#parts.store.wake(this.queue).catch((error: unknown) => this.onError(error));
+      await within(STOP_MS, woken);
+    }
     await this.#subscription?.stop();
+    await this.#offers.stop();
     await this.#keeper.remove(this);
     const id = this.#id;
     this.#id = undefined;
     if (id !== undefined) await this.#parts.store.removeWorker(id).catch((error: unknown) => this.onError(error));
+  }
+
+  /** Takes the offers back, and gives back what was handed over and not heard of. */
+  async #leave(): Promise<void> {
+    if (this.#id !== undefined) await this.#parts.store.leave(this.queue, this.#id, this.#known());
   }
 
   #idle(): Promise<void> {

@@ -68,7 +68,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     const scene = await openScene();
     await scene.worker(hold, { poll: '300ms' });
     const kill = `select count(pg_terminate_backend(pid))::int from pg_stat_activity
-      where query ilike '%listen %' and pid <> pg_backend_pid() and datname = current_database()`;
+      where query ilike '%listen%' and pid <> pg_backend_pid() and datname = current_database()`;
     await until('the listening connection is killed', () => scene.one<number>(kill));
     const since = performance.now();
     await scene.enqueue(1);

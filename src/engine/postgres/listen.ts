@@ -25,6 +25,7 @@ interface Subscriber {
   readonly channel: string;
   readonly handler: (payload: string) => void;
   readonly onReconnect: (() => void) | undefined;
+  readonly isSeen: boolean;
 }
 
 /** All channels of one engine on one connection outside the pool, kept open as long as somebody subscribes. */
@@ -63,14 +64,15 @@ export class Listener {
         field: 'channel',
       });
     }
-    const subscriber: Subscriber = { channel, handler, onReconnect: options?.onReconnect };
+    const { onReconnect, isSeen = false } = options ?? {};
+    const subscriber: Subscriber = { channel, handler, onReconnect, isSeen };
     this.#subscribers.add(subscriber);
     if (!this.#given.enabled) {
       this.#decide(false);
       return this.#subscription(subscriber);
     }
     try {
-      await this.#ensureListening(channel);
+      await this.#ensureListening(channel, isSeen);
     } catch (error) {
       if (!isTransient(error) || this.#stopped) {
         this.#subscribers.delete(subscriber);
@@ -88,9 +90,9 @@ export class Listener {
     await this.#disconnect();
   }
 
-  async #ensureListening(channel: string): Promise<void> {
+  async #ensureListening(channel: string, isSeen: boolean): Promise<void> {
     if (this.#wire !== undefined && this.#connecting === undefined) {
-      await this.#wire.listen(channel);
+      await this.#wire.listen(channel, isSeen);
       return;
     }
     if (this.#retry !== undefined) {
@@ -101,7 +103,7 @@ export class Listener {
     });
     await this.#connecting;
     // Somebody else's connect may have begun before this channel was known.
-    await this.#wire?.listen(channel);
+    await this.#wire?.listen(channel, isSeen);
   }
 
   async #connect(): Promise<void> {
@@ -118,7 +120,8 @@ export class Listener {
       }
       this.#wire = wire;
       for (const channel of new Set([...this.#subscribers].map((subscriber) => subscriber.channel))) {
-        await wire.listen(channel);
+        const isSeen = [...this.#subscribers].some((one) => one.channel === channel && one.isSeen);
+        await wire.listen(channel, isSeen);
       }
     } catch (error) {
       const known = failure(error);

@@ -20,7 +20,8 @@ export interface WireTiming {
 
 /** One connection that listens, and knows when it is dead. */
 export interface Wire {
-  listen(channel: string): Promise<void>;
+  /** With `isSeen`, also holds the lock that shows that somebody does. Doing it again does nothing. */
+  listen(channel: string, isSeen?: boolean): Promise<void>;
   unlisten(channel: string): Promise<void>;
   /** Calls back on notifications of one channel until the returned function is called. */
   expect(channel: string, callback: () => void): () => void;
@@ -61,6 +62,8 @@ class ListeningClient implements Wire {
   readonly #timing: WireTiming;
   readonly #events: WireEvents;
   readonly #expected = new Map<string, () => void>();
+  /** Channels whose lock this connection holds. */
+  readonly #seen = new Set<string>();
   #queue: Promise<unknown> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
   #state: 'connecting' | 'open' | 'closed' = 'connecting';
@@ -92,12 +95,18 @@ class ListeningClient implements Wire {
     }
   }
 
-  listen(channel: string): Promise<void> {
-    return this.#send(`listen ${id(channel)}`);
+  async listen(channel: string, isSeen = false): Promise<void> {
+    await this.#send(`listen ${id(channel)}`);
+    if (!isSeen || this.#seen.has(channel)) return;
+    this.#seen.add(channel);
+    // It also takes the place of a secret channel's name in pg_stat_activity.
+    await this.#send('-- engine.listen_seen\nselect pg_advisory_lock_shared(hashtextextended($1, 0))', [channel]);
   }
 
-  unlisten(channel: string): Promise<void> {
-    return this.#send(`unlisten ${id(channel)}`);
+  async unlisten(channel: string): Promise<void> {
+    await this.#send(`unlisten ${id(channel)}`);
+    if (!this.#seen.delete(channel)) return;
+    await this.#send('-- engine.listen_unseen\nselect pg_advisory_unlock_shared(hashtextextended($1, 0))', [channel]);
   }
 
   expect(channel: string, callback: () => void): () => void {
@@ -118,7 +127,7 @@ class ListeningClient implements Wire {
   }
 
   /** One at a time: node-postgres warns about a query sent while another runs. */
-  #send(text: string): Promise<void> {
+  #send(text: string, values: string[] = []): Promise<void> {
     const sent = this.#queue.then(async () => {
       if (this.#state === 'closed') {
         throw new ConnectionFailed('the listening connection is closed', { outcome: 'nothing_written' });
@@ -129,7 +138,7 @@ class ListeningClient implements Wire {
         this.#lose(new ConnectionFailed(`the listening connection did not answer within ${checkTimeout} ms`)),
       );
       try {
-        await this.#client.query(text);
+        await this.#client.query(text, values);
       } catch (error) {
         throw failure(error);
       } finally {

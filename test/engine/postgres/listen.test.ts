@@ -120,6 +120,44 @@ describe('listening', () => {
   });
 });
 
+describe('a subscription that is to be seen', () => {
+  const SEEN = statement('test.seen', 'select not pg_try_advisory_xact_lock(hashtextextended($1, 0)) as seen');
+  const isSeen = async (channel: string): Promise<boolean | undefined> =>
+    (await engine.query<{ seen: boolean }>(SEEN, [channel]))[0]?.seen;
+
+  test('is seen for as long as its connection lives, and again on the next one', async () => {
+    const listener = startListener();
+    await listener.subscribe('others', () => {});
+    const subscription = await listener.subscribe('seen', () => {}, { isSeen: true });
+    // Twice on one connection is once.
+    const second = await listener.subscribe('seen', () => {}, { isSeen: true });
+    expect(await isSeen('seen')).toBe(true);
+    expect(await isSeen('others')).toBe(false);
+    proxy.refuse();
+    await eventually(async () => expect(await isSeen('seen')).toBe(false));
+    proxy.accept();
+    await eventually(async () => expect(await isSeen('seen')).toBe(true));
+    await second.stop();
+    expect(await isSeen('seen')).toBe(true);
+    await subscription.stop();
+    await eventually(async () => expect(await isSeen('seen')).toBe(false));
+    await listener.stop();
+  });
+
+  test('does not leave the name of its channel among the statements of its connection', async () => {
+    const name = 'listen in secret';
+    await using listening = postgres(database.url, { applicationName: name, logger: log });
+    const subscription = await listening.listen('secret', () => {}, { isSeen: true });
+    await subscription.tested;
+    const texts = await engine.query<{ query: string }>(
+      statement('test.texts', 'select query from pg_stat_activity where application_name = $1'),
+      [name],
+    );
+    expect(texts.length).toBeGreaterThan(0);
+    expect(JSON.stringify(texts)).not.toContain('secret"');
+  });
+});
+
 describe('a listening connection that is lost', () => {
   test('is renewed, subscribes again, and asks everybody to catch up', async () => {
     const listener = startListener();
