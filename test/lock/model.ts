@@ -1,5 +1,6 @@
 // A small explorer of protocols: every order in which a few clients can take their steps, each step one request to the
 // database, crashes and lost answers anywhere. Steps of ours decide by the very functions of the library.
+import { createHash } from 'node:crypto';
 import {
   EMPTY,
   granted,
@@ -23,6 +24,8 @@ export interface Protocol<S> {
   fault(state: S): string | undefined;
   /** Whether everybody who lives has got what he wanted. */
   isOver(state: S): boolean;
+  /** The same state for all that differ only in which client is which. */
+  canonical?(state: S): S;
 }
 
 export interface Explored {
@@ -33,41 +36,57 @@ export interface Explored {
   readonly stuck: readonly string[] | undefined;
 }
 
-/** Goes through all states, nearest first. @throws Error  when there are more than `most` */
+/**
+ * Goes through all states, nearest first. States that differ only in which client is which are one, if the protocol can tell
+ * them. A state is kept as a text until its turn has come, and then as a number.
+ * @throws Error  when there are more than `most`
+ */
 export function explore<S>(protocol: Protocol<S>, most: number): Explored {
-  const from = new Map<string, { readonly before: string | undefined; readonly what: string }>();
-  const into = new Map<string, string[]>();
-  const over: string[] = [];
-  const first = JSON.stringify(protocol.start);
-  const queue = [first];
-  from.set(first, { before: undefined, what: 'start' });
-  for (const key of queue) {
-    if (queue.length > most) throw new Error(`more than ${most} states`);
-    const state: S = JSON.parse(key);
+  const nameOf = (state: S): string => JSON.stringify(protocol.canonical?.(state) ?? state);
+  const numbers = new Map<string, number>();
+  const texts: string[] = [];
+  const from: { readonly before: number; readonly what: string }[] = [];
+  const into: number[][] = [];
+  const over: number[] = [];
+  const enter = (state: S, before: number, what: string): number => {
+    const text = nameOf(state);
+    const key = digest(text);
+    const known = numbers.get(key);
+    if (known !== undefined) return known;
+    if (texts.length >= most) throw new Error(`more than ${most} states`);
+    numbers.set(key, texts.length);
+    from.push({ before, what });
+    into.push([]);
+    return texts.push(text) - 1;
+  };
+  enter(protocol.start, -1, 'start');
+  for (let at = 0; at < texts.length; at++) {
+    const state: S = JSON.parse(texts[at] ?? '');
+    texts[at] = '';
     const fault = protocol.fault(state);
     if (fault !== undefined) {
-      return { states: queue.length, fault: { what: fault, trace: traceTo(from, key) }, stuck: undefined };
+      return { states: texts.length, fault: { what: fault, trace: traceTo(from, at) }, stuck: undefined };
     }
-    if (protocol.isOver(state)) over.push(key);
+    if (protocol.isOver(state)) over.push(at);
     for (const step of protocol.steps(state)) {
-      const next = JSON.stringify(step.state);
-      if (next === key) continue;
-      into.set(next, [...(into.get(next) ?? []), key]);
-      if (from.has(next)) continue;
-      from.set(next, { before: key, what: step.what });
-      queue.push(next);
+      const next = enter(step.state, at, step.what);
+      if (next !== at) into[next]?.push(at);
     }
   }
   const lucky = new Set(over);
-  for (const key of lucky) for (const before of into.get(key) ?? []) lucky.add(before);
-  const stuck = queue.find((key) => !lucky.has(key));
-  return { states: queue.length, fault: undefined, stuck: stuck === undefined ? undefined : traceTo(from, stuck) };
+  for (const each of lucky) for (const before of into[each] ?? []) lucky.add(before);
+  const stuck = from.findIndex((_, index) => !lucky.has(index));
+  return { states: texts.length, fault: undefined, stuck: stuck < 0 ? undefined : traceTo(from, stuck) };
 }
 
-function traceTo(from: ReadonlyMap<string, { before: string | undefined; what: string }>, key: string): string[] {
+/** Of 128 bits: that two of a million states share one has a chance of 1 in 10^26. */
+function digest(text: string): string {
+  return createHash('md5').update(text).digest('base64');
+}
+
+function traceTo(from: readonly { readonly before: number; readonly what: string }[], state: number): string[] {
   const trace: string[] = [];
-  for (let at: string | undefined = key; at !== undefined; at = from.get(at)?.before)
-    trace.unshift(from.get(at)?.what ?? '');
+  for (let at = state; at >= 0; at = from[at]?.before ?? -1) trace.unshift(from[at]?.what ?? '');
   return trace;
 }
 
@@ -152,6 +171,7 @@ export interface Ours {
   /** The greatest token that was ever granted. */
   readonly lastToken: string;
   readonly crashes: number;
+  readonly losses: number;
   readonly problem?: string;
 }
 
@@ -161,13 +181,15 @@ export interface OursOptions {
   readonly crashes: number;
   /** Also the living may be taken for dead. */
   readonly isSuspicious: boolean;
-  /** An answer may be lost after the request was carried out. */
-  readonly losesAnswers: boolean;
+  /** How many answers may be lost after the request was carried out. */
+  readonly losses: number;
   /** A planted fault, to show that it is found. */
   readonly planted?: 'a grant asks neither whose turn it is nor what was decided';
 }
 
 const MOST_TRIES = 2;
+/** Whose a place is that was marked before its row came. */
+const NOBODY = '';
 
 export function ourProtocol(options: OursOptions): Protocol<Ours> {
   const client: Client = {
@@ -186,7 +208,9 @@ export function ourProtocol(options: OursOptions): Protocol<Ours> {
       clients: Array.from({ length: options.clients }, () => client),
       lastToken: '0',
       crashes: 0,
+      losses: 0,
     },
+    canonical,
     steps: (state) =>
       state.clients.flatMap((each, index) =>
         each.isDead ? [] : [...stepsOf(state, index, options), ...crashOf(state, index, options)],
@@ -219,7 +243,7 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
   /** The request is carried out; its answer comes, or not. */
   const request = (what: string, done: Ours, answer: Partial<Client>): Step<Ours>[] => [
     { what: `${index} ${what}`, state: withClient(done, index, answer) },
-    ...(options.losesAnswers ? [{ what: `${index} ${what}, and does not hear of it`, state: done }] : []),
+    ...lost(options, done, `${index} ${what}`),
   ];
   switch (me.at) {
     case 'begin': {
@@ -231,18 +255,16 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
     }
     case 'ticket': {
       if (me.tries >= MOST_TRIES) return [];
-      const isKnown = head.taker === nonce;
-      const after = isKnown ? head : { ...head, last: head.last + 1, taker: nonce };
+      // As whom it takes this one: another name for each.
+      const taker = `${nonce}.${me.tries}`;
+      const after = head.taker === taker ? head : { ...head, last: head.last + 1, taker };
       const answer: Partial<Client> = { at: 'row', ticket: after.last, tries: me.tries + 1 };
       return request(`takes ticket ${after.last}`, { ...state, head: toPlain(after) }, answer);
     }
     case 'row': {
       const row = state.rows[me.ticket];
       if (row !== undefined && (row.isGone || row.nonce !== nonce)) {
-        const head_ = { ...state.head, taker: undefined };
-        return [
-          { what: `${index} comes too late`, state: withClient({ ...state, head: head_ }, index, { at: 'ticket' }) },
-        ];
+        return [{ what: `${index} comes too late`, state: withClient(state, index, { at: 'ticket' }) }];
       }
       const rows = { ...state.rows, [me.ticket]: { nonce, isGone: false } };
       return request(`puts row ${me.ticket}`, { ...state, rows }, { at: 'look' });
@@ -291,10 +313,7 @@ function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>
     const standing = isGrabbed ? 'free' : standingOf(seen, { nonce, capacity: 1, ticket: me.ticket }, stale);
     if (standing === 'held') found.push(mine(state, index, seen));
     else if (standing === 'lost') {
-      const next = withClient({ ...state, head: { ...state.head, taker: undefined } }, index, {
-        at: 'ticket',
-        seen: undefined,
-      });
+      const next = withClient(state, index, { at: 'ticket', seen: undefined });
       found.push({ what: `${index} has lost its place`, state: next });
     } else if (standing === 'waits') found.push(again('waits'));
     else {
@@ -315,12 +334,9 @@ function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>
           what: `${index} is granted token ${token}`,
           state: withClient(done, index, { at: 'holds', token: String(token), seen: undefined }),
         });
-        if (options.losesAnswers) {
-          found.push({
-            what: `${index} is granted it, and does not hear of it`,
-            state: withClient(done, index, { at: 'look', seen: undefined }),
-          });
-        }
+        found.push(
+          ...lost(options, withClient(done, index, { at: 'look', seen: undefined }), `${index} is granted it`),
+        );
       }
     }
   }
@@ -336,7 +352,7 @@ function passing(state: Ours, index: number, options: OursOptions): Step<Ours>[]
   const owner = state.clients.findIndex((each) => each.ticket === next && each.at !== 'done');
   const isDead = row?.isGone || owner < 0 || maySuspect(state, String(owner), options);
   if (!isDead) return [];
-  const rows = { ...state.rows, [next]: { nonce: row?.nonce ?? '', isGone: true } };
+  const rows = { ...state.rows, [next]: { nonce: row?.nonce ?? NOBODY, isGone: true } };
   const buried = { what: `${index} marks place ${next} as dead`, state: { ...state, rows } };
   if (!row?.isGone) return [buried];
   const after = passed(fromPlain(state.head), next + 1);
@@ -355,6 +371,66 @@ function mine(state: Ours, index: number, head: Head): Step<Ours> {
   const isHeld = state.head.holders.some((holder) => holder.token === token);
   const next: Partial<Client> = isHeld ? { at: 'holds', token, seen: undefined } : { at: 'look', seen: undefined };
   return { what: `${index} finds its own`, state: withClient(state, index, next) };
+}
+
+/** The same without its answer. */
+function lost({ losses }: OursOptions, done: Ours, what: string): Step<Ours>[] {
+  if (done.losses >= losses) return [];
+  return [{ what: `${what}, and does not hear of it`, state: { ...done, losses: done.losses + 1 } }];
+}
+
+const ORDERS: Readonly<Record<number, readonly (readonly number[])[]>> = {
+  2: [
+    [0, 1],
+    [1, 0],
+  ],
+  3: [
+    [0, 1, 2],
+    [0, 2, 1],
+    [1, 0, 2],
+    [1, 2, 0],
+    [2, 0, 1],
+    [2, 1, 0],
+  ],
+};
+
+/** Of the orders in which the clients are sorted by what they are about, the one that gives the first text. */
+function canonical(state: Ours): Ours {
+  const briefs = state.clients.map(({ at, ticket, token, isDead, hasBeaten, tries }) =>
+    [at, ticket, token, isDead, hasBeaten, tries].join(),
+  );
+  const orders = (ORDERS[state.clients.length] ?? []).filter((order) =>
+    order.every((each, place) => place === 0 || (briefs[order[place - 1] ?? 0] ?? '') <= (briefs[each] ?? '')),
+  );
+  const [only = []] = orders;
+  if (orders.length === 1) return inOrder(state, only);
+  const [first] = orders
+    .map((order) => inOrder(state, order))
+    .map((each) => ({ each, text: JSON.stringify(each) }))
+    .sort((a, b) => (a.text < b.text ? -1 : 1));
+  return first?.each ?? state;
+}
+
+/** With the clients in that order, and all that names them. */
+function inOrder(state: Ours, order: readonly number[]): Ours {
+  const name = (old: string): string => (old === NOBODY ? old : String(order.indexOf(Number(old))));
+  const inHead = (head: Plain): Plain => ({
+    ...head,
+    holders: head.holders.map((holder) => ({ ...holder, nonce: name(holder.nonce) })),
+    taker: head.taker?.replace(/^\d+/, name),
+  });
+  const rows = Object.entries(state.rows).map(([ticket, row]) => [ticket, { ...row, nonce: name(row.nonce) }]);
+  return {
+    ...state,
+    head: inHead(state.head),
+    rows: Object.fromEntries(rows),
+    clients: order
+      .flatMap((old) => state.clients[old] ?? [])
+      .map((client) => ({
+        ...client,
+        seen: client.seen && inHead(client.seen),
+      })),
+  };
 }
 
 function record(state: Ours, after: Head): Ours {
