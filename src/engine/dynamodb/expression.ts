@@ -13,19 +13,21 @@ export interface Written {
  * likes, and no value is read as text.
  */
 export class Expression {
-  readonly #names = new Map<string, string>();
+  readonly #places = new Map<string, string>();
+  readonly #names: Record<string, string> = {};
   readonly #values: Record<string, Attribute> = {};
-  readonly #set: string[] = [];
-  readonly #removed: string[] = [];
   readonly #conditions: string[] = [];
+  #set = '';
+  #removed = '';
   #count = 0;
 
   /** The placeholder of an attribute. */
   name(attribute: string): string {
-    const known = this.#names.get(attribute);
+    const known = this.#places.get(attribute);
     if (known !== undefined) return known;
-    const place = `#${this.#names.size}`;
-    this.#names.set(attribute, place);
+    const place = `#${this.#places.size}`;
+    this.#places.set(attribute, place);
+    this.#names[place] = attribute;
     return place;
   }
 
@@ -42,12 +44,12 @@ export class Expression {
 
   /** To what an expression gives: `if_not_exists(#0, :0) + :1`. */
   setTo(attribute: string, expression: string): this {
-    this.#set.push(`${this.name(attribute)} = ${expression}`);
+    this.#set += `${this.#set === '' ? 'SET' : ','} ${this.name(attribute)} = ${expression}`;
     return this;
   }
 
   remove(attribute: string): this {
-    this.#removed.push(this.name(attribute));
+    this.#removed += `${this.#removed === '' ? 'REMOVE' : ','} ${this.name(attribute)}`;
     return this;
   }
 
@@ -66,18 +68,12 @@ export class Expression {
   }
 
   write(): Written {
-    const clauses = [
-      ...(this.#set.length > 0 ? [`SET ${this.#set.join(', ')}`] : []),
-      ...(this.#removed.length > 0 ? [`REMOVE ${this.#removed.join(', ')}`] : []),
-    ];
-    const condition = this.#conditions.map((each) => (this.#conditions.length > 1 ? `(${each})` : each)).join(' AND ');
-    return {
-      ...(clauses.length > 0 && { UpdateExpression: clauses.join(' ') }),
-      ...(condition !== '' && { ConditionExpression: condition }),
-      ...(this.#names.size > 0 && {
-        ExpressionAttributeNames: Object.fromEntries([...this.#names].map(([name, place]) => [place, name])),
-      }),
-      ...(this.#count > 0 && { ExpressionAttributeValues: this.#values }),
-    };
+    const all = this.#conditions;
+    const written: { -readonly [K in keyof Written]: Written[K] } = {};
+    if (this.#set !== '' || this.#removed !== '') written.UpdateExpression = `${this.#set} ${this.#removed}`.trim();
+    if (all.length > 0) written.ConditionExpression = all.length > 1 ? `(${all.join(') AND (')})` : (all[0] ?? '');
+    if (this.#places.size > 0) written.ExpressionAttributeNames = this.#names;
+    if (this.#count > 0) written.ExpressionAttributeValues = this.#values;
+    return written;
   }
 }
