@@ -1,10 +1,36 @@
 -- Claiming for a transaction that stays open.
 
+-- The next job of a stretch: rows that a claim saw a moment ago, each one job without a key, from after (p_priority, p_after)
+-- up to (p_to_priority, p_to). A fraction of what queue_claim_one costs, which has to look at what is due, who has registered and
+-- which sort of row comes first. Whoever pauses the queue still counts from now on. Answers [claim, id, kind, attempt, enqueued at
+-- ms, priority, claimed at, process id, payload], or null: nothing is left there, it is held by others, or the queue is paused.
+create function pawl.queue_take(
+  p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
+) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_answer text;
+begin
+  delete from pawl.queue_ready r where r.ctid = (
+    select r.ctid from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
+      and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+    order by r.priority, r.id limit 1 for update skip locked)
+  returning (
+    select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
+      ',', j.priority, ',"', clock_timestamp(), '","', gen_random_uuid(), '",', j.payload::text, ']')
+    from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
+  into v_answer;
+  return v_answer;
+end $$;
+
 -- One unit, for a claim whose transaction stays open while its handler runs (hold: 'transaction'). The same answer as
 -- queue_claim. A run is first taken apart, so that its other jobs are not locked with it: "again" asks to commit that and
 -- come back, and so it does when there were due jobs to bring back. Nothing stays locked but what is claimed. A job without
 -- a key gets no row in queue_running, which nobody else could see: "claimedAt" says so, and whoever settles it writes the
--- receipt, or first that row.
+-- receipt, or first that row; "until": [priority, id, n] is how far jobs like it go, one a row, as far as p_rows shows: the
+-- stretch for queue_take.
 create function pawl.queue_claim_one(
   p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint
 ) returns text
@@ -22,6 +48,7 @@ declare
   v_priority smallint := p_priority;
   v_after bigint := p_after;
   v_answer text;
+  v_until text;
 begin
   -- The usual case in one statement: a job without a key comes first. Step by step it costs twice as much, most of it for
   -- opening the same tables again and again.
@@ -42,15 +69,27 @@ begin
   )
   select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
     ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-    j.priority, ',', j.id, '],"claimedAt":"', v_now, '"}')
-  into v_answer
+    j.priority, ',', j.id, '],"claimedAt":"', v_now, '"}'), m.priority, m.id
+  into v_answer, v_priority, v_after
   from mine m cross join lateral (
     select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
   cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c
   where m.n = 1;
   if v_answer is not null then
-    return v_answer;
+    with near as materialized (
+      select r.priority, r.id, r.key is null and r.n = 1 as plain from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (v_priority, v_after)
+      order by r.priority, r.id limit p_rows
+    ), other as materialized (
+      select n.priority, n.id from near n where not n.plain order by n.priority, n.id limit 1
+    )
+    select concat(n.priority, ',', n.id, ',', count(*) over ()) into v_until from near n left join other o on true
+    where ((n.priority, n.id) < (o.priority, o.id)) is not false
+    order by n.priority desc, n.id desc limit 1;
+    return concat(left(v_answer, -1), ',"until":[', v_until, ']}');
   end if;
+  v_priority := p_priority;
+  v_after := p_after;
 
   v_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
   if v_state = 'paused' then

@@ -357,7 +357,7 @@ export function settleText(settlement: Settlement): string {
 }
 
 /** A literal that means the same whatever standard_conforming_strings is. */
-function quoted(text: string): string {
+export function quoted(text: string): string {
   return `e'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 }
 

@@ -89,6 +89,8 @@ export interface Claimed {
   readonly again?: boolean;
   /** hold 'transaction', a job without a key: when it was claimed. There is no row in queue_running. */
   readonly claimedAt?: string;
+  /** hold 'transaction', a job without a key: up to here there are only jobs like it, and how many. Empty when there are none. */
+  readonly until?: readonly [priority: number, id: number, n: number] | readonly [];
 }
 
 /** One job that did not complete. `retry` spends the attempt, `release` does not. */

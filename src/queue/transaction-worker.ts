@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { within } from '../base/clock.ts';
-import { ConnectionFailed, LeaseLost, Stopped } from '../base/errors.ts';
+import { ConnectionFailed, DatabaseError, LeaseLost, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { probe } from '../base/probe.ts';
@@ -20,8 +20,10 @@ import { Keeper, type Kept } from './keeper.ts';
 import { LaneWatch } from './lane-watch.ts';
 import { patience, STOP_MS } from './patience.ts';
 import { claimOneText, receiptText, runningText, settleText } from './postgres.ts';
+import { executeReceiptText, executeTakeText, PREPARE_TAKES, readTaken, takeText } from './postgres-take.ts';
 import { Scan } from './scan.ts';
 import type { Beat, Claimed, Settlement } from './store.ts';
+import { Stretch } from './stretch.ts';
 import type { Job, Unit, UnitOwner } from './unit.ts';
 import type { WorkerEvents, WorkerParts } from './worker.ts';
 
@@ -29,6 +31,12 @@ import type { WorkerEvents, WorkerParts } from './worker.ts';
 interface Running {
   readonly since: number;
   fail: ((why: unknown) => void) | undefined;
+}
+
+/** Of the two functions that claim, whichever was called. */
+interface Answer {
+  readonly queue_claim_one?: string;
+  readonly queue_take?: string | null;
 }
 
 const BEGIN = 'begin isolation level read committed;';
@@ -56,6 +64,11 @@ export class TransactionWorker implements UnitOwner, Kept {
   readonly #sleepers = new Set<() => void>();
   /** With the process that serves each, where it is known. */
   readonly #sessions = new Map<Session, Backend | undefined>();
+  /** Connections that have the statements of every job prepared. */
+  readonly #prepared = new WeakSet<Session>();
+  #mayPrepare = true;
+  /** What the lanes take from, a shard each. */
+  readonly #stretches: readonly Stretch[];
   /** For what the worker sends itself; a handler's own statements may take as long as they like. */
   readonly #answer: AnswerOptions;
   #lanes: Promise<void>[] = [];
@@ -75,6 +88,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     this.events = parts.events;
     this.#keeper = Keeper.for(parts.store, parts.settings.leaseMs);
     this.#answer = { deadlineMs: patience(parts.settings.leaseMs) };
+    this.#stretches = Array.from({ length: parts.definition.shards }, () => new Stretch(parts.settings.concurrency));
   }
 
   get queueName(): string {
@@ -155,6 +169,8 @@ export class TransactionWorker implements UnitOwner, Kept {
         failures += 1;
         this.onError(error);
         if (error instanceof LeaseLost) this.#id = undefined;
+        // A handler had everything deallocated, and might do so again.
+        if (error instanceof DatabaseError && error.sqlState === '26000') this.#mayPrepare = false;
         await this.#giveUp(session);
         session = undefined;
         await this.#pause(Math.min(100 * 2 ** failures, 5000));
@@ -177,10 +193,12 @@ export class TransactionWorker implements UnitOwner, Kept {
       }
       const wakes = this.#wakes;
       const scan = scans[at % scans.length];
-      if (scan === undefined) return;
+      const stretch = this.#stretches[at % scans.length];
+      if (scan === undefined || stretch === undefined) return;
       const worker = this.#id ?? (await this.#register());
-      const answer = await this.#claim(session, done, worker, scan);
+      const answer = await this.#claim(session, done, worker, scan, stretch);
       done = '';
+      if (answer === undefined) continue;
       const verdict = answer.again === true ? 'again' : scan.read(answer, 1);
       if (hasJobs(answer)) {
         backoff = 0;
@@ -199,20 +217,60 @@ export class TransactionWorker implements UnitOwner, Kept {
     }
   }
 
-  async #claim(session: Session, before: string | undefined, worker: number, scan: Scan): Promise<Claimed> {
-    const { shard, cursor, rows } = scan;
-    const request = { queue: this.queue, shard, worker, rows, cursor };
+  /** @returns undefined when there was nothing left to take where a look had shown something */
+  async #claim(
+    session: Session,
+    before: string | undefined,
+    worker: number,
+    scan: Scan,
+    stretch: Stretch,
+  ): Promise<Claimed | undefined> {
     const opening = before === undefined ? BEGIN : before + COMMIT_AND_BEGIN;
-    const results = await session.run<Record<string, string>>(
-      `${opening}${claimOneText(request)};${SAVEPOINT}`,
-      this.#answer,
-    );
+    const answer = await (stretch.hasMore
+      ? this.#take(session, opening, scan.shard, stretch)
+      : this.#look(session, opening, worker, scan, stretch));
     // The outcome of the unit before was committed by the same message.
     if (faults.armed && before !== undefined && before !== '') await faults.reach('queue.after_settle');
     if (faults.armed) await faults.reach('queue.after_claim');
-    const answer = results.at(-2)?.rows[0]?.queue_claim_one;
-    if (answer === undefined) throw new ConnectionFailed('the claim was not answered');
-    return JSON.parse(answer) as Claimed;
+    return answer;
+  }
+
+  async #look(session: Session, opening: string, worker: number, scan: Scan, stretch: Stretch): Promise<Claimed> {
+    const { isOld } = stretch;
+    const rows = stretch.look();
+    // One pass from the start is enough for all lanes.
+    if (rows > 0 && isOld) scan.restart();
+    const { shard, cursor } = scan;
+    const call = claimOneText({ queue: this.queue, shard, worker, rows: Math.max(rows, scan.rows), cursor });
+    let answer: Claimed | undefined;
+    try {
+      const { queue_claim_one: text } = await this.#ask(session, opening, call);
+      answer = JSON.parse(text ?? '') as Claimed;
+      return answer;
+    } finally {
+      if (rows > 0) stretch.see(answer);
+    }
+  }
+
+  async #take(session: Session, opening: string, shard: number, stretch: Stretch): Promise<Claimed | undefined> {
+    const request = { queue: this.queue, shard, from: stretch.from, to: stretch.to };
+    const call = this.#prepared.has(session) ? executeTakeText(request) : takeText(request);
+    let answer: Claimed | undefined;
+    stretch.take();
+    try {
+      const { queue_take: text } = await this.#ask(session, opening, call);
+      if (typeof text === 'string') answer = readTaken(text);
+      return answer;
+    } finally {
+      stretch.took(answer);
+    }
+  }
+
+  async #ask(session: Session, opening: string, call: string): Promise<Answer> {
+    const results = await session.run<Answer>(`${opening}${call};${SAVEPOINT}`, this.#answer);
+    const row = results.at(-2)?.rows[0];
+    if (row === undefined) throw new ConnectionFailed('the claim was not answered');
+    return row;
   }
 
   /** Runs the unit. @returns what to send to settle it, before its COMMIT */
@@ -238,7 +296,9 @@ export class TransactionWorker implements UnitOwner, Kept {
     const { id: claimId, processId } = claim;
     const { claimedAt } = answer;
     const open = { queue: this.queue, shard, worker, claim: claimId, claimedAt, processId, attempt, id: number };
-    if (outcome.failed.length === 0 && outcome.result === undefined) return `${receiptText(open)};`;
+    if (outcome.failed.length === 0 && outcome.result === undefined) {
+      return `${this.#prepared.has(session) ? executeReceiptText(open) : receiptText(open)};`;
+    }
     return `${undo}${runningText(open)};${settleText(settlement)};`;
   }
 
@@ -334,7 +394,13 @@ export class TransactionWorker implements UnitOwner, Kept {
   async #connect(): Promise<Session> {
     const session = await this.#parts.store.connect();
     try {
-      this.#sessions.set(session, await watchOver(session, this.#parts.settings.leaseMs, this.#answer));
+      const backend = await watchOver(session, this.#parts.settings.leaseMs, this.#answer);
+      this.#sessions.set(session, backend);
+      // Behind a pooler the next transaction may be another server process's.
+      if (backend !== undefined && session.mayPrepare && this.#mayPrepare) {
+        await session.run(PREPARE_TAKES, this.#answer);
+        this.#prepared.add(session);
+      }
       return session;
     } catch (error) {
       session.release(true);

@@ -95,6 +95,12 @@ function claimOne({ queue, worker }: { queue: number; worker: number }): Promise
   return pages(`select pawl.queue_claim_one(${queue}::smallint, 0::smallint, ${worker}, 16, (-32768)::smallint, 0)`);
 }
 
+function take({ queue }: { queue: number }): Promise<number> {
+  return pages(
+    `select pawl.queue_take(${queue}::smallint, 0::smallint, (-32768)::smallint, 0, 32767::smallint, 9000000000000000000)`,
+  );
+}
+
 /** A B-tree of a million rows is one level higher than one of a thousand: a few pages more for each index that is searched. */
 const HIGHER = 1.6;
 
@@ -111,6 +117,7 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
       await settle();
       for (const limit of [1, 20]) expect(await claim(large, limit)).toBeLessThan((await claim(small, limit)) * HIGHER);
       expect(await claimOne(large)).toBeLessThan((await claimOne(small)) * HIGHER);
+      if (key === NONE) expect(await take(large)).toBeLessThan((await take(small)) * HIGHER);
     }, 300_000);
   }
 

@@ -44,6 +44,11 @@ export class Session {
     return this.#state === 'broken';
   }
 
+  /** Whether statements may be prepared on this connection. */
+  get mayPrepare(): boolean {
+    return this.#prepare;
+  }
+
   /** True while a statement is under way, also one that was sent through `client`. */
   get isBusy(): boolean {
     return Reflect.get(this.client, 'readyForQuery') === false;

@@ -1,0 +1,85 @@
+import type { Claimed, Cursor } from './store.ts';
+
+/**
+ * After so long somebody looks again from the start, like a pass: what came due since, goes first, or was committed late, with
+ * a lower id or as the job of a key, waits no longer than this.
+ */
+const PASS_MS = 100;
+
+/** How many rows a look may show: it costs 1 µs for each. */
+const ROWS = { min: 16, max: 512 } as const;
+
+/**
+ * Jobs without a key that stood in a row when a lane last looked, and which all lanes of a worker take one after another
+ * without looking any further. Each begins behind what the others took, instead of stepping over the rows they hold. One
+ * lane looks again before the others have taken everything.
+ */
+export class Stretch {
+  /** Everything up to here was taken by a lane, or was passed over. */
+  from: Cursor = { priority: 0, id: 0 };
+  to: Cursor = { priority: 0, id: 0 };
+  readonly #lanes: number;
+  #left = 0;
+  /** Takes that are not answered yet. */
+  #open = 0;
+  #taken = 0;
+  #rows: number = ROWS.min;
+  #isLookedAt = false;
+  #passAt = -Infinity;
+
+  constructor(lanes: number) {
+    this.#lanes = lanes;
+  }
+
+  /** Whether to take from here. If not, it is for the caller to look. */
+  get hasMore(): boolean {
+    return this.#left > 0 && (this.#isLookedAt || (this.#left >= this.#lanes && !this.isOld));
+  }
+
+  /** Whether the next look should be one from the start. */
+  get isOld(): boolean {
+    return performance.now() - this.#passAt > PASS_MS;
+  }
+
+  /** Begins a look. @returns how many rows it should show; 0: another lane is at it */
+  look(): number {
+    if (this.#isLookedAt) return 0;
+    const { isOld } = this;
+    this.#rows = Math.max(ROWS.min, Math.min(ROWS.max, isOld ? this.#taken * 2 : this.#rows * 2));
+    this.#isLookedAt = true;
+    if (isOld) this.#passAt = performance.now();
+    this.#taken = 0;
+    return this.#rows;
+  }
+
+  /** Ends a look, with what it showed, if anything. */
+  see(answer: Claimed | undefined): void {
+    const [priority, id, n] = answer?.until ?? [];
+    const last = answer?.last;
+    this.#isLookedAt = false;
+    this.#left = 0;
+    if (last === undefined || priority === undefined || id === undefined || n === undefined) return;
+    this.from = { priority: last[0], id: last[1] };
+    this.to = { priority, id };
+    this.#left = n - this.#open;
+  }
+
+  take(): void {
+    this.#left -= 1;
+    this.#open += 1;
+  }
+
+  /** Ends a take. Without an answer: nothing can be had here any more. */
+  took(answer: Claimed | undefined): void {
+    this.#open -= 1;
+    if (answer?.last === undefined) {
+      this.#left = 0;
+      return;
+    }
+    this.#taken += 1;
+    const [priority, id] = answer.last;
+    if (priority > this.from.priority || (priority === this.from.priority && id > this.from.id)) {
+      this.from = { priority, id };
+    }
+  }
+}

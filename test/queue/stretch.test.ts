@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createQueue, type WorkOptions } from '../../src/queue/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
+import { SqlSession } from './sql-session.ts';
+
+let database: FreshDatabase;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+});
+
+afterAll(() => database.drop());
+
+function connect(options: PostgresOptions = {}): PostgresEngine {
+  const engine = postgres(database.url, { max: 10, logger: recordLog(), ...options });
+  onTestFinished(() => engine.stop());
+  return engine;
+}
+
+const LANE: WorkOptions = { hold: 'transaction', concurrency: 1 };
+
+test.each([true, false])(
+  'one lane starts jobs with and without keys in their order (prepared statements: %s)',
+  async (prepare) => {
+    const queue = createQueue(connect({ prepare }), `order ${prepare}`, { kinds: { job: {} } });
+    const jobs = Array.from({ length: 120 }, (_, n) => ({
+      kind: 'job' as const,
+      payload: n,
+      ...(n % 40 === 20 ? { key: `k${n}` } : {}),
+      ...(n < 60 ? {} : { priority: 1 }),
+    }));
+    await queue.enqueueMany(jobs);
+    const seen: unknown[] = [];
+    const worker = queue.work({ job: ({ payload }) => void seen.push(payload) }, LANE);
+    await queue.drain({ timeout: '30s' });
+    await worker.stop();
+    expect(seen).toEqual(jobs.map(({ payload }) => payload));
+  },
+);
+
+test('what comes due, comes first, or has a key is not kept waiting by the jobs in front of busy lanes', async () => {
+  const queue = createQueue(connect(), 'late', { kinds: { job: {} } });
+  const many = Array.from({ length: 1500 }, (_, n) => ({ kind: 'job' as const, payload: n, priority: 5 }));
+  await queue.enqueueMany(many);
+  const seen: unknown[] = [];
+  const handler = async ({ payload }: { payload: unknown }): Promise<void> => {
+    seen.push(payload);
+    if (seen.length === 20) {
+      await queue.enqueue('job', 'first', { priority: 1 });
+      await queue.enqueue('job', 'due', { priority: 1, runAt: new Date(Date.now() - 1000) });
+      await queue.enqueue('job', 'key', { priority: 1, key: 'k' });
+    }
+  };
+  const worker = queue.work({ job: handler }, { ...LANE, concurrency: 2 });
+  await queue.drain({ timeout: '60s' });
+  await worker.stop();
+  expect(seen).toHaveLength(1503);
+  for (const late of ['first', 'due', 'key']) expect(seen.indexOf(late)).toBeLessThan(1400);
+});
+
+test('a handler that deallocates every prepared statement costs no job, and none is done twice', async () => {
+  const engine = connect();
+  await engine.query(statement('done.create', 'create table done (n int)'));
+  const queue = createQueue(engine, 'deallocated', { kinds: { job: {} } });
+  await queue.enqueueMany(Array.from({ length: 60 }, (_, n) => ({ kind: 'job', payload: n })));
+  const handler = async ({ tx, payload }: { tx: { client: PgClient }; payload: unknown }): Promise<void> => {
+    await tx.client.query({ text: `insert into done values (${Number(payload)})` });
+    if (Number(payload) % 10 === 5) await tx.client.query({ text: 'deallocate all' });
+  };
+  const worker = queue.work({ job: handler }, { ...LANE, concurrency: 3 });
+  onTestFinished(() => worker.stop());
+  const count = statement('done.count', 'select count(*)::int as n, count(distinct n)::int as d from done');
+  await until('all are done', async () => (await queue.stats()).new === 0, 30_000);
+  expect(await engine.query(count)).toEqual([{ n: 60, d: 60 }]);
+});
+
+interface PgClient {
+  query(config: { text: string }): Promise<unknown>;
+}
+
+test('nothing is taken of a paused queue, of a run, of a key, or past the end of the stretch', async () => {
+  const session = await SqlSession.open(database.url);
+  onTestFinished(() => session.end());
+  const { queue, kinds } = await session.register('takes', [{ name: 'job' }]);
+  const kind = kinds['job'] ?? -1;
+  const worker = await session.addWorker(queue);
+  const one = async (): Promise<number> => (await session.add(queue, [{ kind }]))[0] ?? -1;
+  const take = async (to: number): Promise<unknown> => {
+    const text = await session.one<string | null>(
+      `select pawl.queue_take(${queue}::smallint, 0::smallint, (-32768)::smallint, 0, 0::smallint, ${to})`,
+    );
+    return text === null ? null : (JSON.parse(text) as unknown[])[1];
+  };
+  const look = async (): Promise<{ rows: unknown[]; until: unknown[] }> =>
+    JSON.parse(
+      await session.one<string>(
+        `select pawl.queue_claim_one(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`,
+      ),
+    ) as { rows: unknown[]; until: unknown[] };
+  const [, second, third] = [await one(), await one(), await one()];
+  const [key] = await session.add(queue, [{ kind, key: 'k' }]);
+  const [run] = await session.add(queue, [{ kind }, { kind }]);
+  const seen = await look();
+  expect([seen.rows.length, seen.until]).toEqual([1, [0, third, 2]]);
+  await session.client.query(`update pawl.queue_definition set paused_at = now() where id = ${queue}`);
+  expect(await take(third)).toBe(null);
+  await session.client.query(`update pawl.queue_definition set paused_at = null where id = ${queue}`);
+  expect(await take(second - 1)).toBe(null);
+  expect(await take(second)).toBe(second);
+  expect(await take((run ?? 0) + 1)).toBe(third);
+  expect(await take((run ?? 0) + 1)).toBe(null);
+  const left = await session.client.query<{ id: string; n: number }>(
+    `select id, n from pawl.queue_ready where queue = ${queue} order by id`,
+  );
+  expect(left.rows.map(({ id, n }) => [Number(id), n])).toEqual([
+    [key, 1],
+    [run, 2],
+  ]);
+});
