@@ -13,7 +13,7 @@ export interface SettlerOptions {
   readonly onDone: (settled: Settled, error: unknown) => void;
   readonly onStale: (actors: readonly number[]) => void;
   /** Whose turns are over without anybody knowing what became of them: written by a commit that was not answered, or not at all. */
-  readonly onUnknown: (actors: readonly number[]) => void;
+  readonly onUnknown: (turns: readonly Settled[]) => void;
   /** An actor is due in so many milliseconds. */
   readonly onDue: (ms: number) => void;
   readonly onError: (error: unknown) => void;
@@ -60,7 +60,7 @@ export class Settler {
       if (!this.#isWriting) {
         this.#isWriting = true;
         // What else finishes in this turn of the event loop goes along.
-        queueMicrotask(() => void this.#write());
+        queueMicrotask(() => void this.#write(worker, this.#life.signal));
       }
     } else {
       this.#rich.push({ ...finished, worker });
@@ -68,11 +68,16 @@ export class Settler {
     }
   }
 
-  /** Everything that was not written is nobody's business any more: the lease is lost. */
+  /**
+   * Everything that was not written is nobody's business any more: the lease is lost. A commit that is under way may hang for
+   * long, on a connection that says nothing; what comes next does not wait for it.
+   */
   drop(): void {
     this.#worker = undefined;
     this.#plain = [];
     this.#rich = [];
+    this.#isWriting = false;
+    this.#richUnderWay = 0;
     this.#life.abort();
     this.#life = new AbortController();
     this.#tellIfFlushed();
@@ -83,12 +88,9 @@ export class Settler {
     return this.#isFlushed() ? Promise.resolve() : new Promise((resolve) => this.#whenFlushed.push(resolve));
   }
 
-  async #write(): Promise<void> {
-    const life = this.#life.signal;
-    while (this.#plain.length > 0 && this.#worker !== undefined) {
-      const batch = this.#plain.splice(0, BATCH);
-      await this.#commit(this.#worker, batch, life);
-    }
+  async #write(worker: number, life: AbortSignal): Promise<void> {
+    while (this.#plain.length > 0 && !life.aborted) await this.#commit(worker, this.#plain.splice(0, BATCH), life);
+    if (life.aborted) return;
     this.#isWriting = false;
     this.#tellIfFlushed();
   }
@@ -103,9 +105,11 @@ export class Settler {
           batch.map(({ settled }) => settled),
         );
         if (faults.armed) await faults.reach('actor.after_commit');
+        if (life.aborted) return;
         return this.#committed(batch, answer, tries > 1);
       } catch (error) {
         this.#options.onError(error);
+        if (life.aborted) return;
         if (!this.#options.store.engine.isTransient(error) && !(error instanceof ConnectionFailed)) {
           return this.#isolate(worker, batch, error, life);
         }
@@ -121,14 +125,16 @@ export class Settler {
       for (const one of batch) await this.#commit(worker, [one], life);
     } else if (first !== undefined && first.settled.kind !== 'failed') {
       await this.#commit(worker, [refused(first, error)], life);
-    } else this.#options.onUnknown(batch.map(({ settled }) => settled.id));
+    } else this.#options.onUnknown(batch.map(({ settled }) => settled));
   }
 
   #committed(batch: readonly Finished[], { stale, refused: orphans, due }: Committed, isRepeated: boolean): void {
     if (probe.listening) probe.hit('actor.committed', { turns: batch.length, stale: stale.length });
     if (due !== undefined) this.#options.onDue(due);
     // After a lost answer nobody can tell whether it was us who had written them.
-    if (stale.length > 0) (isRepeated ? this.#options.onUnknown : this.#options.onStale)(stale);
+    if (stale.length > 0 && !isRepeated) this.#options.onStale(stale);
+    else if (stale.length > 0)
+      this.#options.onUnknown(batch.map(({ settled }) => settled).filter(({ id }) => stale.includes(id)));
     for (const finished of batch) {
       const { settled, error } = orphans.includes(finished.settled.id) ? orphaning(finished) : finished;
       if (stale.length === 0 || !stale.includes(settled.id)) this.#options.onDone(settled, error);
@@ -140,7 +146,9 @@ export class Settler {
       const next = this.#rich.shift();
       if (next === undefined) return;
       this.#richUnderWay += 1;
-      void this.#commitRich(next, this.#life.signal).finally(() => {
+      const life = this.#life.signal;
+      void this.#commitRich(next, life).finally(() => {
+        if (life.aborted) return;
         this.#richUnderWay -= 1;
         this.#pumpRich();
         this.#tellIfFlushed();
@@ -154,11 +162,15 @@ export class Settler {
         const answer = await commitWithEffects(this.#options.store, turn.worker, turn, {
           idleMs: this.#options.leaseMs,
         });
+        if (life.aborted) return;
         return this.#committed([turn], answer, false);
       } catch (error) {
+        if (life.aborted) return;
         if (error instanceof LeaseLost) {
           // Our own commit may have come through, its answer lost.
-          return (tries > 1 ? this.#options.onUnknown : this.#options.onStale)([turn.settled.id]);
+          if (tries > 1) this.#options.onUnknown([turn.settled]);
+          else this.#options.onStale([turn.settled.id]);
+          return;
         }
         const isConnection = this.#options.store.engine.isTransient(error) || error instanceof ConnectionFailed;
         this.#options.onError(error);

@@ -105,7 +105,7 @@ export class ActorWorker implements Kept {
       leaseMs: parts.settings.leaseMs,
       onDone: (settled, error) => this.#done(settled, error),
       onStale: (actors) => this.#stale(actors),
-      onUnknown: (actors) => this.#forget(actors),
+      onUnknown: (turns) => this.#forget(turns),
       onDue: (ms) => this.#alarm.in(ms),
       onError: (error) => this.onError(error),
     });
@@ -187,7 +187,11 @@ export class ActorWorker implements Kept {
     const id = this.#id ?? (await this.#register());
     if (this.#isUnsure) await this.#disown(id);
     const limit = this.#room();
-    if (limit <= 0) return Infinity;
+    if (limit <= 0) {
+      // Until a slot is free, which has to look then: for what woke this in vain, and for all that the poll would have found.
+      this.#hasMore = true;
+      return Infinity;
+    }
     const answer = await store.claim(id, [...types.keys()], limit);
     if (faults.armed) await faults.reach('actor.after_claim');
     if (probe.listening) probe.hit('actor.claimed', { worker: id, actors: answer.rows.length });
@@ -367,8 +371,9 @@ export class ActorWorker implements Kept {
   }
 
   /** Should the database still think that they run here, they are given back. */
-  #forget(actors: readonly number[]): void {
-    for (const actor of actors) this.#held.delete(actor);
+  #forget(turns: readonly Settled[]): void {
+    // It may have been claimed again by now.
+    for (const { id, epoch } of turns) if (this.#held.get(id) === epoch) this.#held.delete(id);
     this.#isUnsure = true;
     this.wake();
   }

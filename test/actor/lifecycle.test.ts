@@ -60,6 +60,55 @@ describe('a dispatcher', () => {
     expect((await scene.actors.waitFor(one)).result).toBe(2);
   });
 
+  test('that lost its lease while a commit hangs commits the next turns all the same', async () => {
+    const { Gate, open } = gated();
+    open();
+    const scene = await openScene([Gate]);
+    let letGo = (): void => {};
+    const hangs = new Promise<void>((resolve) => {
+      letGo = resolve;
+    });
+    let isReached = false;
+    const disarm = faults.arm(
+      'actor.before_commit',
+      () => {
+        isReached = true;
+        return hangs;
+      },
+      { occurrence: 1 },
+    );
+    onTestFinished(disarm);
+    const one = await scene.actors.create(Gate, {});
+    const dispatcher = await scene.run({ lease: '1s', concurrency: 1 });
+    let isLost = false;
+    dispatcher.events.on('lost', () => {
+      isLost = true;
+    });
+    await until('its commit hangs', () => isReached);
+    await until('it was taken for dead', async () => {
+      await scene.query(`update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`);
+      await scene.query('select pawl.actor_rescue()');
+      return isLost;
+    });
+    expect((await scene.actors.waitFor(one)).status).toBe('final');
+    letGo();
+    expect((await scene.actors.waitFor(await scene.actors.create(Gate, {}))).status).toBe('final');
+  });
+
+  test('that is woken while it is full looks as soon as it is not: no poll has to find what it was woken for', async () => {
+    const { Gate, open } = gated();
+    const scene = await openScene([Gate]);
+    const one = await scene.actors.create(Gate, {});
+    const dispatcher = await scene.run({ concurrency: 1, poll: '1h' });
+    await until('it runs', async () => (await scene.one(running)) === 1);
+    const two = await scene.actors.create(Gate, {});
+    dispatcher.wake();
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    open();
+    await scene.actors.waitFor(one);
+    await scene.actors.waitFor(two);
+  });
+
   test('that is stopped lets bodies end, and gives back untried what has not begun', async () => {
     const { Gate, open } = gated();
     const scene = await openScene([Gate]);

@@ -13,7 +13,9 @@ export interface Walk extends ActorScene {
   readonly child: (env?: NodeJS.ProcessEnv) => Promise<Child>;
   /** Whether all have walked to their end. */
   readonly isOver: () => Promise<boolean>;
-  readonly ids: string[];
+  readonly ids: readonly string[];
+  /** So many more. */
+  readonly create: (more: number) => Promise<void>;
 }
 
 export async function open(count: number, options?: SceneOptions): Promise<Walk> {
@@ -23,7 +25,10 @@ export async function open(count: number, options?: SceneOptions): Promise<Walk>
   );
   await scene.query('create table test_effect (actor bigint, visit bigint)');
   const ids: string[] = [];
-  for (let n = 0; n < count; n += 1) ids.push((await scene.actors.create(Walker, {})).id);
+  const create = async (more: number): Promise<void> => {
+    for (let n = 0; n < more; n += 1) ids.push((await scene.actors.create(Walker, {})).id);
+  };
+  await create(count);
   const spawn = (env: NodeJS.ProcessEnv = {}): Child =>
     spawnChild('actor/worker.child.ts', [], { URL: scene.url, ...env });
   const child = async (env?: NodeJS.ProcessEnv): Promise<Child> => {
@@ -32,7 +37,7 @@ export async function open(count: number, options?: SceneOptions): Promise<Walk>
     return started;
   };
   const isOver = (): Promise<boolean> => scene.one(`select count(*)::int = 0 from pawl.actor where status <> 'final'`);
-  return { ...scene, ids, spawn, child, isOver };
+  return { ...scene, ids, create, spawn, child, isOver };
 }
 
 /** All have walked to their end, exactly once each step that counts; nothing is left of the way. */
