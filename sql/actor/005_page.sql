@@ -121,7 +121,7 @@ begin
     where n.id = any (v_ids) and n.done_at is null
     returning n.id, n.page, n.kind, n.severity, n.attempt, n.delivered, n.created_at
   )
-  select coalesce(json_agg(json_build_object('id', m.id::text, 'kind', m.kind, 'severity', m.severity, 'attempt', m.attempt,
+  select coalesce(json_agg(json_build_object('id', m.id::text, 'kind', m.kind, 'severity', (array['info', 'warning', 'error', 'critical'])[m.severity], 'attempt', m.attempt,
     'delivered', to_json(m.delivered), 'at', m.created_at, 'page', m.page::text, 'tag', p.tag, 'root', p.root, 'summary', p.summary,
     'details', p.details, 'actor', p.actor::text, 'openedAt', p.opened_at, 'count', p.count,
     'suppresses', (

@@ -84,7 +84,7 @@ export class Actors extends ActorAdmin {
   readonly #engine: PostgresEngine;
   readonly #definitions: ReadonlyMap<string, ActorDefinition>;
   readonly #owner: TurnOwner;
-  #registered: Promise<ReadonlyMap<string, number>> | undefined;
+  #registered: Promise<ReadonlyMap<number, ActorDefinition>> | undefined;
   #handKeeper: Keeper | undefined;
 
   /** @internal */
@@ -158,13 +158,13 @@ export class Actors extends ActorAdmin {
    * @throws NotFound, Conflict  it is final
    */
   async work(target: ActorTarget<never>): Promise<WorkedTurn | undefined> {
-    const ids = await this.#register();
+    const types = await this.#types(undefined);
     this.#handKeeper ??= new Keeper(this.store, 20_000);
     return runByHand({
       store: this.store,
       keeper: this.#handKeeper,
       owner: this.#owner,
-      types: this.#byId(ids, undefined),
+      types,
       actor: idOf(target),
       show: () => this.reader.show(idOf(target)),
     });
@@ -181,7 +181,7 @@ export class Actors extends ActorAdmin {
       store: this.store,
       reader: this.reader,
       owner: this.#owner,
-      register: async () => this.#byId(await this.#register(), types),
+      register: () => this.#types(types),
       settings: { concurrency: roomFor(concurrency, holds, this.#engine.connections), leaseMs: lease, pollMs: poll },
       channels,
       logger: this.#engine.options.logger,
@@ -206,16 +206,12 @@ export class Actors extends ActorAdmin {
     return { type: known.name, version: known.version, fields: toJson(valid, 'fields') };
   }
 
-  #byId(ids: ReadonlyMap<string, number>, only: readonly string[] | undefined): ReadonlyMap<number, ActorDefinition> {
-    const types = new Map<number, ActorDefinition>();
-    for (const [name, definition] of this.#definitions) {
-      const id = ids.get(name);
-      if (id !== undefined && (only === undefined || only.includes(name))) types.set(id, definition);
-    }
-    return types;
+  async #types(only: readonly string[] | undefined): Promise<ReadonlyMap<number, ActorDefinition>> {
+    const all = await this.#register();
+    return new Map([...all].filter(([, { name }]) => only?.includes(name) ?? true));
   }
 
-  #register(): Promise<ReadonlyMap<string, number>> {
+  #register(): Promise<ReadonlyMap<number, ActorDefinition>> {
     this.#registered ??= this.store.register([...this.#definitions.values()]).catch((error: unknown) => {
       this.#registered = undefined;
       throw error;
@@ -236,7 +232,7 @@ function roomFor(concurrency: number | undefined, holds: readonly string[], conn
   if (chosen <= most) return chosen;
   throw new InvalidInput(
     `concurrency ${chosen} needs ${chosen + 2} connections, since state ${holds.join(', ')} has hold: 'transaction', but the pool ` +
-      `has ${connections}; ${connections > 2 ? 'lower concurrency, or ' : ''}give postgres() a larger max`,
+      `has ${connections}; lower concurrency, or give postgres() a larger max`,
     { field: 'concurrency' },
   );
 }

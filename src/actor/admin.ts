@@ -128,16 +128,16 @@ export class ActorAdmin {
    */
   async waitFor(target: ActorTarget<never>, options: WaitOptions = {}): Promise<ActorRecord> {
     const { state, status, timeout, signal: stop } = checkOptions('waitFor', options, waitShape);
+    const wanted = state === undefined ? (status ?? 'final') : status;
     const begun = moment();
     for (;;) {
       stop?.throwIfAborted();
       const record = await this.get(target);
-      const wanted = state === undefined && status === undefined ? 'final' : status;
       if ((state ?? record.state) === record.state && (wanted ?? record.status) === record.status) return record;
       if (elapsedSince(begun) > timeout) {
         const where = `it is ${record.status} in "${record.state}"`;
         throw new TimedOut(
-          `waited ${formatDuration(timeout)} in vain for ${record.type} ${record.id} to be ${state ?? wanted ?? ''}; ${where}`,
+          `waited ${formatDuration(timeout)} in vain for ${record.type} ${record.id} to be ${[wanted, state].filter(Boolean).join(' in ')}; ${where}`,
         );
       }
       await sleep(WAIT_MS, stop);
@@ -254,7 +254,7 @@ export class ActorAdmin {
   }
 
   async #diagnose(id: number | undefined, page: PageRecord | undefined): Promise<string> {
-    const actor = id === undefined ? undefined : await this.reader.show(id).catch(unlessGone);
+    const actor = id === undefined ? undefined : await this.reader.look(id);
     const [history, children] =
       actor === undefined
         ? [[], []]
@@ -300,9 +300,4 @@ function pageId(id: string): number {
   if (!/^[1-9]\d{0,14}$/.test(id))
     throw new InvalidInput(`a page is named by its id, such as "42", but was ${JSON.stringify(id)}`, { field: 'id' });
   return Number(id);
-}
-
-function unlessGone(error: unknown): undefined {
-  if (error instanceof NotFound) return undefined;
-  throw error;
 }

@@ -106,7 +106,6 @@ class Attempt implements RunningTurn {
   }
 
   abort(reason: unknown): void {
-    if (this.#isOver) return;
     this.turn?.abort(reason);
     this.#cancelTimer?.();
     this.#cancelTimer = after(GRACE_MS, () => this.fail(reason), { unref: true });
@@ -224,7 +223,7 @@ class Attempt implements RunningTurn {
     switch (kind) {
       case 'to':
         return finished(
-          this.#settled('to', { ...common, to, waitMs: 0, deadlineMs: definition.states.get(to ?? '')?.deadlineMs }),
+          this.#settled('to', { ...common, to, waitMs: 0, deadlineMs: definition.states.get(String(to))?.deadlineMs }),
         );
       case 'done':
         if (common.children !== undefined) {
@@ -298,8 +297,7 @@ function asFields(value: unknown): LooseFields {
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if (value instanceof Promise) return true;
-  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
+  return value instanceof Promise || (isObject(value) && typeof value['then'] === 'function');
 }
 
 /** A turn whose commit was refused: it has failed, and is written as that. */

@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { SEVERITIES, type Severity } from './page.ts';
+import type { Severity } from './page.ts';
 
 /** A notification of a page, as a channel gets it. */
 export interface PageNotice {
@@ -56,8 +56,4 @@ export function consoleChannel(
       write(`page ${page} ${kind}, ${severity}: ${summary} [${tag}]${others}`);
     },
   };
-}
-
-export function severityOf(number: number): Severity {
-  return SEVERITIES[number - 1] ?? 'critical';
 }

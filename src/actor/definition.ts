@@ -185,12 +185,7 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
   const names = Object.keys(raw);
   const states = new Map<string, StateDefinition>();
   for (const [stateKey, value] of Object.entries(raw)) {
-    const { [stateKey]: read } = checkOptions(
-      `${what} "${name}"`,
-      { [stateKey]: value },
-      { [stateKey]: object(stateShape) },
-    );
-    if (read === undefined) continue;
+    const read = object(stateShape).given(value, { field: stateKey, what: `${what} "${name}"` });
     stateName.given(stateKey, { field: `states.${stateKey}`, what });
     for (const target of read.to) requireState(target, names, `states.${stateKey}.to`);
     states.set(

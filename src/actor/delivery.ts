@@ -1,6 +1,6 @@
 import { type Backoff, delay } from '../base/backoff.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
-import { type PageChannel, type PageNotice, severityOf } from './channel.ts';
+import type { PageChannel } from './channel.ts';
 import type { Notice, PostgresActorReader } from './postgres-read.ts';
 
 const POLL_MS = 5000;
@@ -36,8 +36,7 @@ export class Delivery {
   }
 
   async #deliver(notice: Notice, stop: AbortSignal): Promise<void> {
-    const { delivered, attempt, severity, ...rest } = notice;
-    const told: PageNotice = { ...rest, severity: severityOf(severity) };
+    const { delivered, attempt, ...told } = notice;
     const took = new Set(delivered);
     const errors: string[] = [];
     for (const channel of this.#channels) {

@@ -70,7 +70,7 @@ function actorParts(
         .toReversed()
         .map(({ at, from, to, reason, error }) => [
           at,
-          `${from === null ? '' : `${from} → `}${to}: ${reason}${error === null ? '' : `: ${error.split('\n')[0] ?? ''}`}`,
+          `${from === null ? '' : `${from} → `}${to}: ${reason}${error === null ? '' : `: ${error.replace(/\n[^]*/, '')}`}`,
         ]),
     ),
   ];
@@ -98,5 +98,5 @@ function list(lines: readonly string[]): string {
 }
 
 function json(value: unknown): string {
-  return JSON.stringify(value, null, 2) ?? 'null';
+  return JSON.stringify(value, null, 2);
 }

@@ -9,7 +9,7 @@ export interface DiagramOptions {
 }
 
 /** The machine as a Mermaid state diagram: GitHub, GitLab and many editors draw it. */
-export function mermaid({ initial, always, states }: Machine, { counts, current }: DiagramOptions = {}): string {
+export function mermaid({ initial, always, states }: Machine, { counts }: DiagramOptions = {}): string {
   const lines = ['stateDiagram-v2', `  [*] --> ${safe(initial)}`];
   for (const name of Object.keys(states)) {
     const n = counts?.[name];
@@ -22,13 +22,11 @@ export function mermaid({ initial, always, states }: Machine, { counts, current 
       if (target !== name) lines.push(`  ${safe(name)} --> ${safe(target)} : ${semaphore}`);
     }
   }
-  if (current !== undefined)
-    lines.push('  classDef current fill:#ffd866,color:#000', `  class ${safe(current)} current`);
   return `${lines.join('\n')}\n`;
 }
 
 function safe(name: string): string {
-  return name.replace(/\W/g, (letter) => `_${letter.codePointAt(0)?.toString(16)}_`);
+  return name.replace(/\W/g, (letter) => `_${letter.charCodeAt(0).toString(16)}_`);
 }
 
 const BOX = { width: 150, height: 40, gapX: 40, gapY: 54, pad: 24 } as const;
@@ -53,10 +51,14 @@ export function svg(machine: Machine, { counts, current }: DiagramOptions = {}):
       places.set(name, { x, y: BOX.pad + index * (BOX.height + BOX.gapY), row: index });
     }
   }
+  const named = (names: readonly string[]): Place[] =>
+    [...places].filter(([name]) => names.includes(name)).map(([, place]) => place);
   const edges = Object.entries(machine.states).flatMap(([name, { to }]) =>
-    to.map((target) => edge(places, name, target, '')),
+    named([name]).flatMap((from) => named(to).map((target) => edge(from, target))),
   );
-  const forced = Object.entries(machine.always).map(([semaphore, target]) => note(places.get(target), semaphore));
+  const forced = Object.entries(machine.always).flatMap(([semaphore, target]) =>
+    named([target]).map((place) => note(place, semaphore)),
+  );
   const boxes = [...places].map(([name, place]) =>
     box(name, place, counts?.[name], name === current, name === machine.initial),
   );
@@ -76,15 +78,10 @@ function rowsOf({ initial, states }: Machine): string[][] {
   const seen = new Set([initial]);
   for (let row = [initial]; row.length > 0; ) {
     rows.push(row);
-    const next: string[] = [];
-    for (const name of row) {
-      for (const target of states[name]?.to ?? []) {
-        if (seen.has(target)) continue;
-        seen.add(target);
-        next.push(target);
-      }
-    }
-    row = next;
+    const from = new Set(row);
+    const targets = Object.entries(states).flatMap(([name, { to }]) => (from.has(name) ? to : []));
+    row = [...new Set(targets)].filter((name) => !seen.has(name));
+    for (const name of row) seen.add(name);
   }
   const rest = Object.keys(states).filter((name) => !seen.has(name));
   for (let at = 0; at < rest.length; at += 4) rows.push(rest.slice(at, at + 4));
@@ -102,11 +99,9 @@ function box(name: string, { x, y }: Place, count: number | undefined, isCurrent
   return `<g><rect x="${x}" y="${y}" width="${BOX.width}" height="${BOX.height}" rx="8" fill="${fill}" stroke="#667"/>${start}<text x="${x + BOX.width / 2}" y="${y + BOX.height / 2 + 5}" text-anchor="middle">${label}</text>${badge}</g>`;
 }
 
-function edge(places: ReadonlyMap<string, Place>, from: string, to: string, label: string): string {
-  const [a, b] = [places.get(from), places.get(to)];
-  if (a === undefined || b === undefined) return label;
+function edge(a: Place, b: Place): string {
   const middle = BOX.width / 2;
-  if (from === to) {
+  if (a === b) {
     const [x, y] = [a.x + BOX.width, a.y + BOX.height / 2];
     return path(`M${x} ${y - 8} C${x + 30} ${y - 14} ${x + 30} ${y + 14} ${x} ${y + 8}`);
   }
@@ -131,8 +126,7 @@ function path(d: string): string {
   return `<path d="${d}" fill="none" stroke="#667" marker-end="url(#arrow)"/>`;
 }
 
-function note(place: Place | undefined, semaphore: string): string {
-  if (place === undefined) return '';
+function note(place: Place, semaphore: string): string {
   return `<text x="${place.x + BOX.width / 2}" y="${place.y - 8}" text-anchor="middle" font-size="11" fill="#a33">always: ${escapeHtml(semaphore)}</text>`;
 }
 

@@ -106,7 +106,7 @@ export class Dispatcher implements AsyncDisposable {
     const keeper = new Keeper(store, settings.leaseMs);
     const worker = new ActorWorker({ store, keeper, owner, types, events: this.events, settings });
     if (channels.length > 0) {
-      this.#delivery ??= new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
+      this.#delivery = new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
     }
     await worker.start(() => this.#delivery?.wake());
     this.#worker = worker;

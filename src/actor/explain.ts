@@ -58,8 +58,8 @@ const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
   ({ attempt, error, dueInMs, finishedAt, worker }) => {
     if (attempt === 0 || finishedAt !== null || worker !== null) return undefined;
     const when = dueInMs !== null && dueInMs > 0 ? `; it is tried again in ${formatDuration(dueInMs)}` : '';
-    const [first = ''] = (error ?? '').split('\n');
-    return [[`its last ${attempt === 1 ? 'turn' : `${attempt} turns`} failed${when}: ${first}`]];
+    const why = error ?? 'its process died while it ran';
+    return [[`its last ${attempt === 1 ? 'turn' : `${attempt} turns`} failed${when}: ${why.replace(/\n[^]*/, '')}`]];
   },
   ({ attempt, dueInMs, finishedAt, worker }) =>
     attempt > 0 || dueInMs === null || dueInMs <= 0 || finishedAt !== null || worker !== null

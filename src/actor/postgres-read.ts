@@ -1,5 +1,6 @@
 import { NotFound } from '../base/errors.ts';
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { only, type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import type { PageNotice } from './channel.ts';
 import type { Machine } from './machine.ts';
 import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from './record.ts';
 
@@ -128,22 +129,9 @@ export interface ActorFilter {
 }
 
 /** A notification that this process has taken upon itself to deliver. */
-export interface Notice {
-  readonly id: string;
-  readonly kind: 'opened' | 'escalated' | 'resolved';
-  readonly severity: number;
+export interface Notice extends PageNotice {
   readonly attempt: number;
   readonly delivered: readonly string[];
-  readonly at: string;
-  readonly page: string;
-  readonly tag: string;
-  readonly root: string | null;
-  readonly summary: string;
-  readonly details: unknown;
-  readonly actor: string | null;
-  readonly openedAt: string;
-  readonly count: number;
-  readonly suppresses: number;
 }
 
 /** What people ask, and what operators do. */
@@ -155,16 +143,21 @@ export class PostgresActorReader {
   }
 
   async health(): Promise<ActorHealth> {
-    const [row] = await this.engine.query<{ health: ActorHealth }>(HEALTH);
-    if (row === undefined) throw new Error('the database answered no row where one always comes');
-    return row.health;
+    const rows = await this.engine.query<{ health: ActorHealth }>(HEALTH);
+    return only(rows).health;
   }
 
   /** @throws NotFound */
   async show(actor: number): Promise<ActorRecord> {
-    const [row] = await this.engine.query<{ answer: ActorRecord | null }>(SHOW, [actor]);
-    if (row?.answer === null || row === undefined) throw new NotFound(`there is no actor ${actor}`);
-    return row.answer;
+    const found = await this.look(actor);
+    if (found === undefined) throw new NotFound(`there is no actor ${actor}`);
+    return found;
+  }
+
+  /** @returns undefined when it is no more */
+  async look(actor: number): Promise<ActorRecord | undefined> {
+    const rows = await this.engine.query<{ answer: ActorRecord | null }>(SHOW, [actor]);
+    return only(rows).answer ?? undefined;
   }
 
   async find(type: string, key: string): Promise<string | undefined> {
@@ -189,13 +182,13 @@ export class PostgresActorReader {
   }
 
   async counts(type: number, limit: number): Promise<Readonly<Record<string, number>>> {
-    const [row] = await this.engine.query<{ answer: Record<string, number> }>(COUNTS, [type, limit]);
-    return row?.answer ?? {};
+    const rows = await this.engine.query<{ answer: Record<string, number> }>(COUNTS, [type, limit]);
+    return only(rows).answer;
   }
 
   async pause(what: object): Promise<boolean> {
-    const [row] = await this.engine.query<{ answer: boolean }>(PAUSE, [JSON.stringify(what)]);
-    return row?.answer === true;
+    const rows = await this.engine.query<{ answer: boolean }>(PAUSE, [JSON.stringify(what)]);
+    return only(rows).answer;
   }
 
   async pages(resolved: boolean, actor: number | undefined, limit: number): Promise<PageRecord[]> {
@@ -216,8 +209,8 @@ export class PostgresActorReader {
   }
 
   async takeNotices(limit: number): Promise<Notice[]> {
-    const [row] = await this.engine.query<{ answer: Notice[] }>(TAKE_NOTICES, [limit]);
-    return row?.answer ?? [];
+    const rows = await this.engine.query<{ answer: Notice[] }>(TAKE_NOTICES, [limit]);
+    return only(rows).answer;
   }
 
   async noteDelivery(note: {

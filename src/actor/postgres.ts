@@ -1,5 +1,6 @@
 import {
   callInTransaction,
+  only,
   type PostgresEngine,
   type Session,
   type Statement,
@@ -105,8 +106,8 @@ export class PostgresActorStore {
     this.#rows = engine;
   }
 
-  /** @returns the types' ids by name */
-  async register(definitions: readonly ActorDefinition[]): Promise<ReadonlyMap<string, number>> {
+  /** @returns the definitions by the ids of their types */
+  async register(definitions: readonly ActorDefinition[]): Promise<ReadonlyMap<number, ActorDefinition>> {
     const declared = definitions.map((definition) => ({
       name: definition.name,
       semaphores: definition.semaphores,
@@ -116,12 +117,12 @@ export class PostgresActorStore {
       history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
       backoff: backoffNumbers(definition),
     }));
-    const [row] = await this.engine.query<{ ids: Record<string, number>; isolation: string }>(REGISTER, [
+    const rows = await this.engine.query<{ ids: Record<string, number>; isolation: string }>(REGISTER, [
       JSON.stringify(declared),
     ]);
-    const { ids, isolation } = only(row);
+    const { ids, isolation } = only(rows);
     if (isolation !== 'read committed') this.#rows = alone(this.engine);
-    return new Map(Object.entries(ids));
+    return new Map(definitions.map((definition) => [Number(ids[definition.name]), definition]));
   }
 
   async letGo(type: number, definition: ActorDefinition): Promise<void> {
@@ -144,18 +145,18 @@ export class PostgresActorStore {
   }
 
   async claim(worker: number, types: readonly number[], limit: number): Promise<Claimed> {
-    const [row] = await this.#rows.query<{ answer: string }>(CLAIM, [worker, types, limit]);
-    return JSON.parse(only(row).answer) as Claimed;
+    const rows = await this.#rows.query<{ answer: string }>(CLAIM, [worker, types, limit]);
+    return JSON.parse(only(rows).answer) as Claimed;
   }
 
   async claimOne(worker: number, actor: number): Promise<Claimed> {
-    const [row] = await this.#rows.query<{ answer: string }>(CLAIM_ONE, [worker, actor]);
-    return JSON.parse(only(row).answer) as Claimed;
+    const rows = await this.#rows.query<{ answer: string }>(CLAIM_ONE, [worker, actor]);
+    return JSON.parse(only(rows).answer) as Claimed;
   }
 
   async commit(worker: number, turns: readonly Settled[], runner: Runner = this.#rows): Promise<Committed> {
-    const [row] = await runner.query<{ answer: string }>(COMMIT, commitValues(worker, turns));
-    return JSON.parse(only(row).answer) as Committed;
+    const rows = await runner.query<{ answer: string }>(COMMIT, commitValues(worker, turns));
+    return JSON.parse(only(rows).answer) as Committed;
   }
 
   /**
@@ -193,8 +194,8 @@ export class PostgresActorStore {
   /** @returns whether the actor is held now: no living worker can run it */
   async unknown(token: TurnToken, type: number, state: string, version: number, reason: string): Promise<boolean> {
     const value = JSON.stringify({ ...token, type, state, version, reason });
-    const [row] = await this.#rows.query<{ held: boolean }>(UNKNOWN, [value]);
-    return only(row).held;
+    const rows = await this.#rows.query<{ held: boolean }>(UNKNOWN, [value]);
+    return only(rows).held;
   }
 
   /** @throws LeaseLost  the turn is somebody else's by now @throws LockNotAvailable  with `nowait` */
@@ -218,7 +219,7 @@ export class PostgresActorStore {
       const rows = await this.engine.query<{ id: string }>(ALLOCATE, [50]);
       this.#ids.push(...rows.map(({ id }) => Number(id)));
     }
-    return this.#ids.shift() ?? this.allocate();
+    return Number(this.#ids.shift());
   }
 
   messages(actor: number): Promise<Message[]> {
@@ -258,15 +259,15 @@ export class PostgresActorStore {
       JSON.stringify(row.knows),
       row.wantsNotify,
     ];
-    const [added] = await this.engine.query<{ id: string }>(ADD_WORKER, values);
+    const added = await this.engine.query<{ id: string }>(ADD_WORKER, values);
     return Number(only(added).id);
   }
 
   /** All workers of a process in one statement. @returns those that are still alive */
   async beat(workers: readonly { id: number; wants: boolean }[], session: Session): Promise<ReadonlySet<number>> {
     const values = [workers.map(({ id }) => id), workers.map(({ wants }) => wants)];
-    const [row] = await session.query<{ alive: string[] }>(BEAT, values);
-    return new Set(only(row).alive.map(Number));
+    const rows = await session.query<{ alive: string[] }>(BEAT, values);
+    return new Set(only(rows).alive.map(Number));
   }
 
   async setWants(worker: number, wants: boolean): Promise<void> {
@@ -279,24 +280,24 @@ export class PostgresActorStore {
   }
 
   async rescue(): Promise<number> {
-    const [row] = await this.#rows.query<{ actors: number }>(RESCUE);
-    return only(row).actors;
+    const rows = await this.#rows.query<{ actors: number }>(RESCUE);
+    return only(rows).actors;
   }
 
   async disown(worker: number, known: readonly number[]): Promise<number> {
-    const [row] = await this.#rows.query<{ actors: number }>(DISOWN, [worker, known]);
-    return only(row).actors;
+    const rows = await this.#rows.query<{ actors: number }>(DISOWN, [worker, known]);
+    return only(rows).actors;
   }
 
   /** @returns milliseconds until the next one; Infinity when there is none */
   async deadlines(): Promise<number> {
-    const [row] = await this.#rows.query<{ wait: number | null }>(DEADLINES);
-    return only(row).wait ?? Infinity;
+    const rows = await this.#rows.query<{ wait: number | null }>(DEADLINES);
+    return only(rows).wait ?? Infinity;
   }
 
   async prune(): Promise<number> {
-    const [row] = await this.#rows.query<{ rows: number }>(PRUNE, [PRUNE_AT_ONCE]);
-    return only(row).rows;
+    const rows = await this.#rows.query<{ rows: number }>(PRUNE, [PRUNE_AT_ONCE]);
+    return only(rows).rows;
   }
 
   /** Calls back when something came for actors of these types, or there is a page to deliver. */
@@ -312,12 +313,12 @@ export class PostgresActorStore {
     return this.engine.listen('pawl_actor', heard, { onReconnect });
   }
 
-  async #in(sql: Statement, value: string, tx: unknown): Promise<{ answer?: unknown } | undefined> {
-    const [row] =
+  async #in(sql: Statement, value: string, tx: unknown): Promise<{ answer?: unknown }> {
+    const rows =
       tx === undefined
         ? await this.engine.query<{ answer?: unknown }>(sql, [value])
         : await callInTransaction(tx, sql.text, value);
-    return row;
+    return only(rows);
   }
 }
 
@@ -361,13 +362,8 @@ function alone(engine: PostgresEngine): Runner {
   };
 }
 
-function only<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('the database answered no row where one always comes');
-  return row;
-}
-
 /** A json column that some drivers parse and some do not. */
-function answerOf(row: { answer?: unknown } | undefined): unknown {
-  const { answer } = only(row);
+function answerOf(row: { answer?: unknown }): unknown {
+  const { answer } = row;
   return typeof answer === 'string' ? JSON.parse(answer) : answer;
 }

@@ -366,7 +366,6 @@ export function toJson(value: unknown, what: string): string {
   try {
     return JSON.stringify(value) ?? 'null';
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new InvalidInput(`${what} cannot be written as JSON: ${why}`, { cause });
+    throw new InvalidInput(`${what} cannot be written as JSON: ${String(cause)}`, { cause });
   }
 }

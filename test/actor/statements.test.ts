@@ -6,7 +6,7 @@ import { allFinal, check, open, type Walk } from './walk.ts';
 
 const LONG = process.env['PAWL_LONG'] !== undefined;
 /** Of the statements of a walk, so many are killed at; PAWL_LONG kills at every one. */
-const SAMPLE = 6;
+const SAMPLE = 5;
 
 /** What a process sends: a statement, or a step of a transaction. Not what opens a connection. */
 const STATEMENT = /pawl:actor\.|insert into test_|savepoint|begin|commit\0|rollback/;

@@ -20,7 +20,7 @@ export { isTransient } from './failure.ts';
 export type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate.ts';
 export type { PostgresOptions } from './options.ts';
 export type { AnswerOptions, Session } from './session.ts';
-export { id, type Statement, statement } from './sql.ts';
+export { id, only, type Statement, statement } from './sql.ts';
 export type { SubscribeOptions, Subscription } from './subscription.ts';
 export type { TransactionOptions } from './transaction.ts';
 export { Transaction } from './transaction.ts';

@@ -18,3 +18,10 @@ export function statement(name: string, text: string, options?: { prepare?: bool
 export function id(...parts: string[]): string {
   return parts.map((part) => `"${part.replaceAll('"', '""')}"`).join('.');
 }
+
+/** The row of a statement that always answers one. */
+export function only<Row>(rows: readonly Row[]): Row {
+  const [row] = rows;
+  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  return row;
+}
