@@ -9,7 +9,11 @@ import {
   PawlError,
   SchemaMismatch,
   StatementTimeout,
+  StoreRefused,
+  StoreUnavailable,
   TimedOut,
+  UploadExpired,
+  VersionConflict,
 } from '../base/errors.ts';
 
 /** What the exit codes mean; docs/cli.md has the same table. */
@@ -53,6 +57,8 @@ export function exitCodeOf(error: unknown): number {
   if (error instanceof Failure) return error.exit;
   if (error instanceof InvalidInput) return EXIT.usage;
   if (error instanceof ConnectionFailed || isLoginRefused(error)) return EXIT.unreachable;
+  if (error instanceof StoreUnavailable || error instanceof StoreRefused) return EXIT.unreachable;
+  if (error instanceof VersionConflict || error instanceof UploadExpired) return EXIT.conflict;
   if (error instanceof NotFound) return EXIT.notFound;
   if (error instanceof Conflict || error instanceof LockNotAvailable || error instanceof DuplicateKey)
     return EXIT.conflict;

@@ -6,6 +6,7 @@ import { addCapture } from './capture.ts';
 import { addDev } from './dev.ts';
 import { addDoctor } from './doctor.ts';
 import { EXIT, exitCodeOf, messageOf, nextStepOf } from './failure.ts';
+import { addFile } from './file.ts';
 import { addGlobals, DEFAULTS } from './globals.ts';
 import { examples } from './help.ts';
 import { addJob } from './job.ts';
@@ -38,6 +39,7 @@ function makeProgram(): Command {
   addActor(program);
   addPage(program);
   addCapture(program);
+  addFile(program);
   addRepl(program);
   addBench(program);
   addVersion(program);
