@@ -20,6 +20,22 @@ export interface DevContext {
   readonly seed?: number | undefined;
   /** A line for people. */
   log(line: string): void;
+  /** A button on the dashboard, where there is one. */
+  offer?(control: DevControl): void;
+}
+
+/** Something that can be made to happen, so that one sees what follows. */
+export interface DevControl {
+  readonly id: string;
+  readonly title: string;
+  readonly about: string;
+  /** The page of the dashboard where it can be seen. */
+  readonly look: string;
+  /** What the button says when it is on. */
+  readonly undo?: string;
+  isOn?(): boolean;
+  /** @returns what was done, in a sentence */
+  run(): Promise<string>;
 }
 
 /** What an example did. */

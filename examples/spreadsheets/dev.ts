@@ -7,6 +7,7 @@ import { statement } from 'pawl/postgres';
 import { Child } from '../child.ts';
 import type { DevContext, DevExample, Figures } from '../dev-example.ts';
 import { Random } from '../random.ts';
+import { Accidents } from './accidents.ts';
 import { Client } from './client.ts';
 import { Feed } from './feed.ts';
 import type { Written } from './handlers.ts';
@@ -48,6 +49,7 @@ export class SpreadsheetsDev implements DevExample {
   #staff: Staff | undefined;
   #running: Running | undefined;
   #files = 0;
+  #accidents: Accidents | undefined;
 
   constructor(context: DevContext) {
     this.#context = context;
@@ -92,6 +94,8 @@ export class SpreadsheetsDev implements DevExample {
       log: (line) => this.#log(line),
     });
     this.#running = { frontEnd: this.#frontEnd, staff: this.#staff, client, feed };
+    this.#accidents = new Accidents(engine, this.#staff);
+    this.#accidents.offer(this.#context);
     this.#welcome(address, await signToken(secret, 'you'));
   }
 
@@ -108,6 +112,7 @@ export class SpreadsheetsDev implements DevExample {
 
   async finish(): Promise<Figures> {
     const { client, feed, staff } = this.#isRunning();
+    await this.#accidents?.undo();
     this.#log(`no more requests; ${this.#ledger.outstanding} are still to be done`);
     await this.#drain();
     const wrong = await inspect(client, feed.expected);

@@ -44,12 +44,18 @@ export class Staff {
     for (let wait = KILL_MS / 2; ; wait = KILL_MS * (0.75 + random.next() / 2)) {
       await sleep(wait, undefined, { signal }).catch(() => {});
       if (signal.aborted) return;
-      const victim = random.pick([...this.#children]);
-      if (victim === undefined) continue;
-      this.#told.add(victim);
-      this.#killed += 1;
-      await victim.kill();
+      await this.killOne();
     }
+  }
+
+  /** Kills one that is at work. @returns its process id; undefined when there is none just now */
+  async killOne(): Promise<number | undefined> {
+    const victim = this.#parts.random.pick([...this.#children]);
+    if (victim === undefined) return undefined;
+    this.#told.add(victim);
+    this.#killed += 1;
+    await victim.kill();
+    return victim.pid;
   }
 
   async stop(): Promise<void> {

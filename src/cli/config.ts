@@ -6,7 +6,7 @@ import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { EXIT, Failure } from './failure.ts';
 
 const NAMES = ['pawl.config.js', 'pawl.config.mjs', 'pawl.config.json'];
-const KEYS = ['url', 'directUrl', 'prepare', 'engine', 'workers', 'actors', 'dispatcher', 'captures'];
+const KEYS = ['url', 'directUrl', 'prepare', 'engine', 'workers', 'actors', 'dispatcher', 'captures', 'http'];
 
 /** What a config file may hold. A function as the default export is called with `{ engine }` by `pawl worker`. */
 export interface Config {
@@ -26,6 +26,8 @@ export interface Config {
   readonly dispatcher: unknown;
   /** A list of what `createCapture()` made, for `pawl capture`. */
   readonly captures: unknown;
+  /** Options of `createHttp()`, for `pawl dashboard`. */
+  readonly http: unknown;
 }
 
 /**
@@ -79,7 +81,7 @@ function read(file: string, value: unknown): Config {
     if (given === undefined || typeof given === 'string') return given;
     throw new Failure(`"${key}" in ${name} must be text`, { exit: EXIT.usage, next: `correct ${file}` });
   };
-  const { prepare, engine, workers, actors, dispatcher, captures } = value;
+  const { prepare, engine, workers, actors, dispatcher, captures, http } = value;
   if (prepare !== undefined && typeof prepare !== 'boolean') {
     throw new Failure(`"prepare" in ${name} must be true or false`, { exit: EXIT.usage, next: `correct ${file}` });
   }
@@ -96,6 +98,7 @@ function read(file: string, value: unknown): Config {
     actors,
     dispatcher,
     captures,
+    http,
   };
 }
 

@@ -5,7 +5,9 @@ import type { Command } from 'commander';
 import { formatDuration } from '../base/duration.ts';
 import { TimedOut } from '../base/errors.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { DevControl } from '../http/index.ts';
 import { isRecord } from './config.ts';
+import { LockAccident } from './dev-lock.ts';
 import { EXIT, Failure } from './failure.ts';
 import { durationArgument, wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
@@ -33,6 +35,8 @@ export interface DevContext {
   readonly seed: number | undefined;
   /** A line for people, on stderr. */
   log(line: string): void;
+  /** A button on the dashboard. */
+  offer(control: DevControl): void;
 }
 
 /** What the examples did. Everything but `ok` is theirs to name; this is what `examples/spreadsheets` reports. */
@@ -56,6 +60,7 @@ interface DevFlags {
   readonly data?: string;
   readonly seed?: number;
   readonly bare?: boolean;
+  readonly dashboardPort?: number;
 }
 
 interface Database {
@@ -76,6 +81,7 @@ export function addDev(program: Command): void {
     .option('--exit-after <duration>', 'end by itself, e.g. 20s, and exit 1 unless all was well', durationArgument)
     .option('--json', 'end with one line of JSON on stdout')
     .option('--port <port>', 'port of the front end (default: any free one)', wholeNumber(0, 65_535))
+    .option('--dashboard-port <port>', 'port of the dashboard (default: any free one)', wholeNumber(0, 65_535))
     .option('--data <dir>', 'keep the data in this folder (default: temporary)')
     .option('--seed <n>', 'make what is random repeatable', wholeNumber(0, 2 ** 31 - 1))
     .option('--bare', 'the database alone, without the examples');
@@ -104,8 +110,12 @@ async function dev(cli: Cli, flags: DevFlags): Promise<number> {
     { max: 20 },
   );
   await engine.migrate();
-  welcome(cli, database);
-  const summary = flags.bare === true ? await idle(cli, flags) : await runExamples(cli, flags, { engine, ...database });
+  const controls: DevControl[] = [];
+  const dashboard = await openDashboard(cli, engine, controls, flags.dashboardPort);
+  welcome(cli, database, dashboard);
+  const offer = (control: DevControl): void => void controls.push(control);
+  const given = { engine, offer, ...database };
+  const summary = flags.bare === true ? await idle(cli, flags) : await runExamples(cli, flags, given);
   finish(cli, flags, summary);
   if (!summary.ok) return EXIT.failed;
   // Without --exit-after, Ctrl-C is how it ends; with it, the run was cut short.
@@ -129,10 +139,29 @@ async function openDatabase(cli: Cli, { data }: DevFlags): Promise<Database | un
   return { url: server.url, embedded: { dataDir: server.dataDir, temporary: server.temporary } };
 }
 
-function welcome({ talk }: Cli, { url, embedded }: Database): void {
+/** @returns its address */
+async function openDashboard(
+  cli: Cli,
+  engine: PostgresEngine,
+  controls: DevControl[],
+  port: number | undefined,
+): Promise<string> {
+  const { createHttp, serve } = await import('../http/index.ts');
+  const accident = new LockAccident(engine);
+  controls.push(accident);
+  const served = await serve(createHttp(engine, { title: 'pawl dev', dev: () => controls }), { port });
+  cli.atEnd(async () => {
+    await served.stop();
+    await accident.stop();
+  });
+  return served.url;
+}
+
+function welcome({ talk }: Cli, { url, embedded }: Database, dashboard: string): void {
   const pawl = commandName();
   const line = (title: string, text: string): void => talk.say(`  ${talk.paint('dim', title.padEnd(9))} ${text}`);
   talk.say(talk.paint('bold', 'pawl dev'));
+  line('dashboard', talk.paint('bold', dashboard));
   // The password of our own database is made for this folder; of another one it is not ours to show.
   line('database', embedded === undefined ? maskUrl(url) : url);
   if (embedded?.temporary === true)
@@ -155,7 +184,7 @@ function commandName(): string {
 async function runExamples(
   cli: Cli,
   { exitAfter, json: asJson, port, seed }: DevFlags,
-  given: Database & { engine: PostgresEngine },
+  given: Database & Pick<DevContext, 'engine' | 'offer'>,
 ): Promise<DevSummary> {
   const module: unknown = await import(EXAMPLES);
   if (!isExamples(module)) throw new Failure(`${EXAMPLES} exports no function runDev`, { next: 'npm run build' });

@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { addActor } from './actor.ts';
 import { addBench } from './bench.ts';
 import { addCapture } from './capture.ts';
+import { addDashboard } from './dashboard.ts';
 import { addDev } from './dev.ts';
 import { addDoctor } from './doctor.ts';
 import { EXIT, exitCodeOf, messageOf, nextStepOf } from './failure.ts';
@@ -32,6 +33,7 @@ function makeProgram(): Command {
   addDev(program);
   addMigrate(program);
   addDoctor(program);
+  addDashboard(program);
   addWorker(program);
   addQueue(program);
   addJob(program);

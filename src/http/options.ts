@@ -98,8 +98,8 @@ export interface HttpOptions {
   readonly rate?: { readonly burst?: number | undefined; readonly perSecond?: number | undefined } | undefined;
   /** How long the audit is kept. Default `'365d'`. */
   readonly audit?: Duration | undefined;
-  /** Accidents to cause, for `pawl dev`. */
-  readonly dev?: readonly DevControl[] | undefined;
+  /** Accidents to cause, for `pawl dev`: those that there are now. */
+  readonly dev?: (() => readonly DevControl[]) | undefined;
 }
 
 /** The options, checked and complete; durations in milliseconds. */
@@ -118,7 +118,7 @@ export interface HttpSettings {
   readonly bodyLimit: number;
   readonly rate: { readonly burst: number; readonly perSecond: number };
   readonly audit: number;
-  readonly dev: readonly DevControl[];
+  readonly dev: HttpOptions['dev'];
 }
 
 export interface AuthSettings {
@@ -168,13 +168,6 @@ const basePath = custom(
   { default: '' },
 );
 
-const control = custom<DevControl>('a control with id, title, about and run', (value, place) => {
-  if (typeof value !== 'object' || value === null || typeof Reflect.get(value, 'run') !== 'function') {
-    throw refusal(place, value, 'a control with id, title, about and run');
-  }
-  return value as DevControl;
-});
-
 const shape = {
   basePath,
   auth: optional(
@@ -211,7 +204,7 @@ const shape = {
     perSecond: integer({ min: 1, max: 1_000_000, default: 50 }),
   }),
   audit: duration({ min: '1d', default: '365d' }),
-  dev: list(control, { default: [] }),
+  dev: optional(func<NonNullable<HttpOptions['dev']>>()),
 };
 
 /** @throws InvalidInput  an option that cannot be, or ways to get in that contradict each other */

@@ -133,10 +133,10 @@ order by n.space, n.name`,
 const WAITS = statement(
   'http.waits',
   `
-select w.space as namespace, w.name, w.ticket::text as ticket, w.host, w.pid, w.enqueued_at as since,
+select w.space as namespace, w.name, left(md5(w.nonce::text), 12) as claim, w.ticket::text as ticket, w.host, w.pid, w.enqueued_at as since,
   (select coalesce(json_agg(json_build_object('token', g.token::text, 'host', g.host, 'pid', g.pid)), '[]') from (
     select g.* from pawl.lock_grant g where g.space = w.space and g.name = w.name and g.token is not null and g.expires_at > clock_timestamp() limit 20) g) as holders,
-  (select coalesce(json_agg(distinct g.name), '[]') from pawl.lock_grant g where g.space = w.space and g.token = any (w.holds) and g.expires_at > clock_timestamp()) as keeps
+  (select coalesce(json_agg(json_build_object('name', g.name, 'token', g.token::text)), '[]') from pawl.lock_grant g where g.space = w.space and g.token = any (w.holds) and g.expires_at > clock_timestamp()) as keeps
 from pawl.lock_waiter w
 where w.expires_at > clock_timestamp() and ($1::text is null or w.space = $1)
 order by w.space, w.name, w.ticket
@@ -401,7 +401,9 @@ export class HttpStore {
     return this.#reads.query(LOCKS, [...after, namespace ?? null, name ?? null, contended, limit]);
   }
 
-  waits(namespace: string | undefined): Promise<(Row & { namespace: string; name: string; keeps: string[] })[]> {
+  waits(
+    namespace: string | undefined,
+  ): Promise<(Row & { namespace: string; name: string; keeps: readonly object[] })[]> {
     return this.#reads.query(WAITS, [namespace ?? null]);
   }
 

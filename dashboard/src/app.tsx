@@ -1,0 +1,64 @@
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { loadMe, me } from './api.ts';
+import { Help } from './help.tsx';
+import { startLive } from './live.ts';
+import { Login } from './pages/login.tsx';
+import { pageOf } from './pages.tsx';
+import { Trouble } from './parts/card.tsx';
+import { Dialogs } from './parts/dialog.tsx';
+import { Icon } from './parts/icon.tsx';
+import { Toasts } from './parts/toast.tsx';
+import { path } from './router.ts';
+import { Side } from './side.tsx';
+import { Top } from './top.tsx';
+
+let isStarted = false;
+
+export function App(): JSX.Element {
+  const [error, setError] = useState<Error | undefined>();
+  const load = (): void => {
+    setError(undefined);
+    loadMe().catch(setError);
+  };
+  useEffect(load, []);
+  const visitor = me.value;
+  useEffect(() => {
+    if (visitor === null || visitor === undefined || isStarted) return;
+    isStarted = true;
+    startLive();
+  }, [visitor]);
+  if (error !== undefined) return <Trouble error={error} retry={load} />;
+  if (visitor === null) return <Login />;
+  if (visitor === undefined) return <p class="empty">Loading…</p>;
+  return (
+    <>
+      <a class="skip" href="#content" onClick={skip}>
+        Skip to the content
+      </a>
+      <div class="shell">
+        <Side />
+        <div class="main">
+          {visitor.readOnly && (
+            <p class="banner">
+              <Icon name="lock" size={14} /> Read-only mode: nothing can be changed here.
+            </p>
+          )}
+          <Top />
+          <main id="content" class="content" key={path.value}>
+            {pageOf(path.value)}
+          </main>
+        </div>
+      </div>
+      <Dialogs />
+      <Help />
+      <Toasts />
+    </>
+  );
+}
+
+/** The base of the page's addresses would make another page of "#content". */
+function skip(event: Event): void {
+  event.preventDefault();
+  document.querySelector<HTMLElement>('h1')?.focus();
+}

@@ -1,0 +1,60 @@
+import { signal } from '@preact/signals';
+import { togglePause } from './live.ts';
+import { go } from './router.ts';
+import { nextTheme } from './theme.ts';
+
+/** What the keys do, as the help shows it. */
+export const KEYS: readonly (readonly [keys: string, does: string])[] = [
+  ['/', 'search for jobs'],
+  ['g o', 'overview'],
+  ['g q', 'queues'],
+  ['g j', 'jobs'],
+  ['g l', 'locks'],
+  ['g a', 'actors'],
+  ['g h', 'history'],
+  ['g p', 'pages'],
+  ['g w', 'workers'],
+  ['p', 'stop and start live updates'],
+  ['t', 'system, light or dark colours'],
+  ['?', 'this help'],
+];
+
+const PLACES: Readonly<Record<string, string>> = {
+  o: '',
+  q: 'queues',
+  j: 'jobs',
+  l: 'locks',
+  a: 'actors',
+  h: 'history',
+  p: 'pages',
+  w: 'workers',
+  s: 'schedules',
+  d: 'admin',
+};
+
+export const isHelpOpen = signal(false);
+let before = '';
+let beforeAt = 0;
+
+/** Single keys, which never mean anything while somebody writes. */
+export function startKeys(): void {
+  document.addEventListener('keydown', (event) => {
+    const { target } = event;
+    const isWriting =
+      target instanceof HTMLElement && (target.matches('input, textarea, select') || target.isContentEditable);
+    if (isWriting || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]') !== null)
+      return;
+    const place = before === 'g' && Date.now() - beforeAt < 1500 ? PLACES[event.key] : undefined;
+    before = event.key;
+    beforeAt = Date.now();
+    if (place !== undefined) {
+      before = '';
+      go(place);
+    } else if (event.key === '/') {
+      event.preventDefault();
+      document.querySelector<HTMLInputElement>('#search')?.focus();
+    } else if (event.key === '?') isHelpOpen.value = true;
+    else if (event.key === 'p') togglePause();
+    else if (event.key === 't') nextTheme();
+  });
+}

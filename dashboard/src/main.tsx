@@ -1,0 +1,12 @@
+import { render } from 'preact';
+import '../style/index.css';
+import { App } from './app.tsx';
+import { startKeys } from './keys.ts';
+import { startRouter } from './router.ts';
+import { startTheme } from './theme.ts';
+
+startTheme();
+startRouter();
+startKeys();
+const root = document.getElementById('app');
+if (root !== null) render(<App />, root);

@@ -1,0 +1,197 @@
+import type { JSX } from 'preact';
+import { can, send } from '../api.ts';
+import { ago, exact } from '../format.ts';
+import { refresh } from '../live.ts';
+import { Badge } from '../parts/badge.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs } from '../parts/copy.tsx';
+import { confirm } from '../parts/dialog.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { Json } from '../parts/json.tsx';
+import { MachineGraph } from '../parts/machine.tsx';
+import { Time } from '../parts/time.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { useResource } from '../resource.ts';
+import { urlOf } from '../router.ts';
+import type { ActorDetail } from '../types.ts';
+import { History } from './job.tsx';
+
+/** One actor: where it is in its machine, what it has, what wakes it. */
+export function ActorPage({ id }: { readonly id: string }): JSX.Element {
+  const actor = useResource<ActorDetail>(`actors/${id}`);
+  return (
+    <>
+      <Head
+        title={actor.data === undefined ? `Actor ${id}` : `${actor.data.type} ${id}`}
+        about={
+          actor.data && (
+            <>
+              <Badge status={actor.data.status} /> in <strong>{actor.data.state}</strong>, entered{' '}
+              <Time at={actor.data.enteredAt} />
+            </>
+          )
+        }
+        actions={actor.data && <Actions of={actor.data} />}
+      />
+      <Loaded of={actor}>
+        {(data) => (
+          <>
+            <Card title="Its machine">
+              <MachineGraph machine={data.machine} current={data.state} history={data.history} />
+            </Card>
+            <div class="columns">
+              <Card title="Why it does (not) run">
+                <div class="body">
+                  <ul class="reasons">
+                    {[...data.explanation.reasons, ...data.explanation.advice].map((text) => (
+                      <li key={text}>
+                        <Icon name="info" />
+                        <span class="wrap">{text}</span>
+                      </li>
+                    ))}
+                  </ul>
+                  <Facts of={data} />
+                </div>
+              </Card>
+              <Card title="Semaphores">
+                <Semaphores of={data} />
+              </Card>
+            </div>
+            {data.error !== null && (
+              <Card title="Error of its last turn">
+                <div class="body">
+                  {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a place that scrolls must be reached by keyboard */}
+                  <pre class="trace" tabIndex={0} role="group" aria-label="Error">
+                    {data.error}
+                  </pre>
+                </div>
+              </Card>
+            )}
+            <div class="columns">
+              <Card title="Fields">
+                {data.payloadHidden ? (
+                  <Empty title="Hidden">This needs the permission payload:read.</Empty>
+                ) : (
+                  <div class="body">
+                    <Json text={JSON.stringify(data.fields)} label="Fields" />
+                  </div>
+                )}
+              </Card>
+              <Card title="History">
+                <History of={data.history} />
+              </Card>
+            </div>
+          </>
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+function Facts({ of }: { readonly of: ActorDetail }): JSX.Element {
+  const rows: (readonly [string, JSX.Element | string | number | null])[] = [
+    ['Key', of.key],
+    ['Parent', of.parent && <a href={`actors/${of.parent}`}>{of.parent}</a>],
+    ['Children', of.openChildren > 0 ? <a href={`actors?parent=${of.id}`}>{of.openChildren} are not final</a> : null],
+    ['Visit', of.visit],
+    ['Turns', of.epoch],
+    ['Failed in a row', of.attempt],
+    ['Messages', of.messages],
+    ['Wakes', of.wakeAt && `${ago(of.wakeAt)} (${exact(of.wakeAt)})`],
+    ['Deadline', of.deadlineAt && `${ago(of.deadlineAt)} (${exact(of.deadlineAt)})`],
+    ['Created', exact(of.createdAt)],
+    ['Final', of.finishedAt && exact(of.finishedAt)],
+    ['Worker', of.worker && of.worker.process],
+  ];
+  return (
+    <dl class="facts">
+      {rows
+        .filter(([, value]) => value !== null)
+        .map(([name, value]) => (
+          <>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </>
+        ))}
+    </dl>
+  );
+}
+
+function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
+  const raised = Object.entries(of.semaphores);
+  const names = [...new Set([...raised.map(([name]) => name), ...Object.keys(of.machine.always)])];
+  const raise = async (semaphore: string): Promise<void> => {
+    if (semaphore === 'destroy') return destroy(of.id);
+    await attempt(async () => {
+      const { raised: isRaised } = await send<{ raised: boolean }>('POST', `actors/${of.id}/incr`, { semaphore });
+      return isRaised ? `${semaphore} is raised` : 'it is final: nothing was raised';
+    });
+    refresh();
+  };
+  if (names.length === 0) return <Empty title="None is raised" />;
+  return (
+    <ul class="attention">
+      {names.map((name) => (
+        <li key={name}>
+          <strong>{name}</strong>
+          <span class={`count tone-${(of.semaphores[name] ?? 0) > 0 ? 'busy' : 'idle'}`}>
+            {of.semaphores[name] ?? 0}
+          </span>
+          {can('actor:signal') && of.finishedAt === null && (
+            <button type="button" onClick={() => void raise(name)}>
+              Raise
+            </button>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Actions({ of }: { readonly of: ActorDetail }): JSX.Element {
+  const isPaused = of.pausedAt !== null;
+  const change = async (): Promise<void> => {
+    await attempt(
+      async () => (await send<{ done: string }>('POST', `actors/${of.id}/${isPaused ? 'resume' : 'pause'}`)).done,
+    );
+    refresh();
+  };
+  return (
+    <>
+      <CopyAs
+        of={{
+          CLI: `pawl actor show ${of.id}`,
+          curl: `curl ${urlOf(`api/v1/actors/${of.id}`)}`,
+          TypeScript: `await createActorAdmin(engine).get(${JSON.stringify(of.id)})`,
+        }}
+      />
+      {can('actor:pause') && of.finishedAt === null && (
+        <button type="button" class={isPaused ? 'primary' : ''} onClick={() => void change()}>
+          <Icon name={isPaused ? 'play' : 'pause'} size={13} />
+          {isPaused ? 'Resume' : 'Pause'}
+        </button>
+      )}
+      {can('actor:destroy') && of.finishedAt === null && of.machine.always['destroy'] !== undefined && (
+        <button type="button" class="danger" onClick={() => void destroy(of.id)}>
+          Destroy
+        </button>
+      )}
+    </>
+  );
+}
+
+async function destroy(id: string): Promise<void> {
+  const answer = await confirm({
+    title: `Destroy actor ${id}`,
+    text: 'It is led to its end, from whatever state it is in. That cannot be taken back.',
+    verb: 'Destroy it',
+    isDanger: true,
+    typed: id,
+  });
+  if (answer === undefined) return;
+  await attempt(async () => {
+    await send('POST', `actors/${id}/destroy`);
+    return `actor ${id} is asked to end`;
+  });
+  refresh();
+}

@@ -1,0 +1,182 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { can, get, send } from '../api.ts';
+import { count } from '../format.ts';
+import { refresh } from '../live.ts';
+import { Badge } from '../parts/badge.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { MachineGraph } from '../parts/machine.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { useResource } from '../resource.ts';
+import { filter, query, urlOf } from '../router.ts';
+import type { Actor, ActorType, Page } from '../types.ts';
+
+const STATUSES = ['running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final'];
+
+/** Types with their machines, and the actors of one. */
+export function ActorsPage(): JSX.Element {
+  const types = useResource<Page<ActorType>>('actor-types');
+  const wanted = query.value.get('type') ?? '';
+  const type = types.data?.items.find(({ name }) => name === wanted) ?? types.data?.items[0];
+  return (
+    <>
+      <Head title="Actors" about="Things that have a state, and what may become of it." />
+      <Loaded of={types}>
+        {({ items }) =>
+          items.length === 0 ? (
+            <section class="card">
+              <Empty title="No type of actors is known yet">
+                A program makes its own known when it first uses them.
+              </Empty>
+            </section>
+          ) : (
+            <>
+              <div class="tabs" role="group" aria-label="Type">
+                {items.map(({ name, counts }) => (
+                  <button
+                    key={name}
+                    type="button"
+                    aria-pressed={name === type?.name}
+                    onClick={() => filter({ type: name, state: undefined })}
+                  >
+                    {name}
+                    <span class="count">{count(Object.values(counts).reduce((sum, n) => sum + n, 0))}</span>
+                  </button>
+                ))}
+              </div>
+              {type !== undefined && <Type of={type} />}
+            </>
+          )
+        }
+      </Loaded>
+      {type !== undefined && <Instances type={type} />}
+    </>
+  );
+}
+
+function Type({ of: type }: { readonly of: ActorType }): JSX.Element {
+  const change = async (verb: string): Promise<void> => {
+    await attempt(
+      async () => (await send<{ done: string }>('POST', `actor-types/${encodeURIComponent(type.name)}/${verb}`)).done,
+    );
+    refresh();
+  };
+  return (
+    <Card
+      title={type.name}
+      actions={
+        <>
+          {type.paused && <Badge status="paused" />}
+          <span class="muted">
+            {type.workers} {type.workers === 1 ? 'worker' : 'workers'}
+          </span>
+          <a
+            href={urlOf(`api/v1/actor-types/${encodeURIComponent(type.name)}/diagram?counts=true`)}
+            download={`${type.name}.mmd`}
+          >
+            Mermaid
+          </a>
+          {can('actor:pause') && (
+            <button
+              type="button"
+              class={type.paused ? 'primary' : ''}
+              onClick={() => void change(type.paused ? 'resume' : 'pause')}
+            >
+              <Icon name={type.paused ? 'play' : 'pause'} size={13} />
+              {type.paused ? 'Resume' : 'Pause'}
+            </button>
+          )}
+        </>
+      }
+    >
+      <MachineGraph machine={type.machine} counts={type.counts} paused={type.pausedStates} type={type.name} />
+    </Card>
+  );
+}
+
+function Instances({ type }: { readonly type: ActorType }): JSX.Element {
+  const given = query.value;
+  const [state, status] = [given.get('state') ?? '', given.get('status') ?? ''];
+  const isFinal = given.get('final') === 'true';
+  const asked = `actors?${new URLSearchParams({ type: type.name, ...(state === '' ? {} : { state }), ...(status === '' ? {} : { status }), final: String(isFinal) })}`;
+  const page = useResource<Page<Actor>>(asked);
+  const [more, setMore] = useState<{ asked: string; page: Page<Actor> } | undefined>();
+  const added = more?.asked === asked ? more.page : undefined;
+  const after = added === undefined ? page.data?.after : added.after;
+  const next = (): Promise<boolean> =>
+    attempt(async () => {
+      const got = await get<Page<Actor>>(`${asked}&after=${after}`);
+      setMore({ asked, page: { items: [...(added?.items ?? []), ...got.items], after: got.after } });
+      return undefined;
+    });
+  return (
+    <Card title={`Actors of type ${type.name}`}>
+      <div class="body filters">
+        <select aria-label="State" value={state} onChange={(event) => filter({ state: event.currentTarget.value })}>
+          <option value="">Any state</option>
+          {Object.keys(type.machine.states).map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+        <select aria-label="Status" value={status} onChange={(event) => filter({ status: event.currentTarget.value })}>
+          <option value="">Any status</option>
+          {STATUSES.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+        <button type="button" aria-pressed={isFinal} onClick={() => filter({ final: isFinal ? undefined : 'true' })}>
+          {isFinal ? 'Without those that are final' : 'Also those that are final'}
+        </button>
+      </div>
+      <Loaded of={page}>
+        {({ items }) => {
+          const rows = [...items, ...(added?.items ?? [])];
+          if (rows.length === 0) return <Empty title="There is none" />;
+          return (
+            <>
+              <Table
+                caption="Actors"
+                rows={rows}
+                keyOf={({ id }) => id}
+                columns={[
+                  { title: 'Actor', of: ({ id }) => <a href={`actors/${id}`}>{id}</a> },
+                  { title: 'State', of: (row) => <strong>{row.state}</strong> },
+                  { title: 'Status', of: (row) => <Badge status={row.status} /> },
+                  { title: 'Key', of: ({ key }) => key ?? <span class="muted">–</span> },
+                  {
+                    title: 'Parent',
+                    of: ({ parent }) =>
+                      parent === null ? <span class="muted">–</span> : <a href={`actors/${parent}`}>{parent}</a>,
+                  },
+                  { title: 'Entered', of: ({ enteredAt }) => <Time at={enteredAt} /> },
+                  { title: 'Wakes', of: ({ wakeAt }) => <Time at={wakeAt} /> },
+                  {
+                    title: 'Error',
+                    of: ({ error }) =>
+                      error === null ? (
+                        <span class="muted">–</span>
+                      ) : (
+                        <div class="cut" title={error}>
+                          {error.split('\n')[0]}
+                        </div>
+                      ),
+                  },
+                ]}
+              />
+              {typeof after === 'string' && (
+                <div class="bulk-bar">
+                  <button type="button" onClick={() => void next()}>
+                    Show more
+                  </button>
+                </div>
+              )}
+            </>
+          );
+        }}
+      </Loaded>
+    </Card>
+  );
+}

@@ -1,0 +1,176 @@
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { get } from '../api.ts';
+import { clock } from '../format.ts';
+import { Badge } from '../parts/badge.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Icon, type IconName } from '../parts/icon.tsx';
+import { Table } from '../parts/table.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { useResource } from '../resource.ts';
+import { filter, query } from '../router.ts';
+import type { HistoryEvent, Page } from '../types.ts';
+import { download } from './jobs.tsx';
+
+const PARTS: readonly (readonly [string, string, IconName])[] = [
+  ['', 'Everything', 'history'],
+  ['job', 'Jobs', 'job'],
+  ['lock', 'Locks', 'lock'],
+  ['actor', 'Actors', 'actor'],
+  ['page', 'Pages', 'bell'],
+  ['audit', 'People', 'admin'],
+];
+/** Before and after a moment. */
+const AROUND_MS = 30_000;
+
+/** One log of everything that happened, or of what happened around one moment. */
+export function HistoryPage(): JSX.Element {
+  const given = query.value;
+  const [part, of, q, around] = ['part', 'of', 'q', 'around'].map((name) => given.get(name) ?? '');
+  const moment = around === '' || around === undefined ? undefined : new Date(around).getTime();
+  const search = new URLSearchParams({
+    ...(part ? { part } : {}),
+    ...(of ? { of } : {}),
+    ...(q ? { q } : {}),
+    ...(moment === undefined ? {} : { since: iso(moment - AROUND_MS), until: iso(moment + AROUND_MS) }),
+  });
+  const asked = `history?${search}`;
+  const page = useResource<Page<HistoryEvent>>(asked, 3000);
+  const [more, setMore] = useState<{ asked: string; page: Page<HistoryEvent> } | undefined>();
+  useEffect(() => setMore(undefined), [asked]);
+  const after = more === undefined ? page.data?.after : more.page.after;
+  const rows = more?.asked === asked ? more.page.items : (page.data?.items ?? []);
+  const next = (): Promise<boolean> =>
+    attempt(async () => {
+      const got = await get<Page<HistoryEvent>>(`${asked}&after=${after}`);
+      setMore({ asked, page: { items: [...rows, ...got.items], after: got.after } });
+      return undefined;
+    });
+  return (
+    <>
+      <Head title="History" about="Jobs, locks, actors, pages and people on one axis." />
+      <Card
+        title={moment === undefined ? 'What happened' : `Around ${clock(moment)}`}
+        actions={
+          <button type="button" class="link" onClick={() => download('history.json', JSON.stringify(rows, null, 2))}>
+            As JSON
+          </button>
+        }
+      >
+        <div class="body filters">
+          <div class="tabs" role="group" aria-label="Part">
+            {PARTS.map(([value, title, icon]) => (
+              <button key={value} type="button" aria-pressed={part === value} onClick={() => filter({ part: value })}>
+                <Icon name={icon} size={14} />
+                {title}
+              </button>
+            ))}
+          </div>
+          <input
+            type="search"
+            aria-label="Search the history"
+            placeholder="an id, or a part of an error or name"
+            value={q}
+            onChange={(event) => filter({ q: event.currentTarget.value })}
+          />
+          {of && (
+            <button type="button" onClick={() => filter({ of: undefined })}>
+              {of} ×
+            </button>
+          )}
+          {moment !== undefined && (
+            <button type="button" onClick={() => filter({ around: undefined })}>
+              ± 30 s around {clock(moment)} ×
+            </button>
+          )}
+        </div>
+        <Loaded of={page}>
+          {() =>
+            rows.length === 0 ? (
+              <Empty title="Nothing of that kind happened" />
+            ) : (
+              <>
+                <Table
+                  caption="Events, newest first"
+                  rows={rows}
+                  keyOf={({ at, part: of, event, id }) => `${at} ${of} ${event} ${id}`}
+                  columns={[
+                    {
+                      title: 'When',
+                      of: ({ at }) => (
+                        <button
+                          type="button"
+                          class="link mono"
+                          title={`${at}: what else happened then`}
+                          onClick={() => filter({ around: at })}
+                        >
+                          {precise(at)}
+                        </button>
+                      ),
+                    },
+                    {
+                      title: 'Part',
+                      of: (event) => (
+                        <span class="badge">
+                          <Icon name={PARTS.find(([name]) => name === event.part)?.[2] ?? 'history'} size={13} />
+                          {event.part}
+                        </span>
+                      ),
+                    },
+                    {
+                      title: 'Event',
+                      of: ({ event }) => <Badge status={event}>{event === 'to' ? 'moved' : event}</Badge>,
+                    },
+                    { title: 'Of', of: (event) => <Subject of={event} /> },
+                    {
+                      title: 'Detail',
+                      of: ({ detail }) => (
+                        <div class="cut" title={detail ?? ''}>
+                          {detail?.split('\n')[0] ?? ''}
+                        </div>
+                      ),
+                    },
+                    {
+                      title: 'By',
+                      of: ({ process }) =>
+                        process === null ? (
+                          <span class="muted">–</span>
+                        ) : /^\d+$/.test(process) ? (
+                          `worker ${process}`
+                        ) : (
+                          process
+                        ),
+                    },
+                  ]}
+                />
+                {typeof after === 'string' && (
+                  <div class="bulk-bar">
+                    <button type="button" onClick={() => void next()}>
+                      Show more
+                    </button>
+                  </div>
+                )}
+              </>
+            )
+          }
+        </Loaded>
+      </Card>
+    </>
+  );
+}
+
+function Subject({ of: { part, subject, id } }: { readonly of: HistoryEvent }): JSX.Element {
+  if (part === 'job') return <a href={`jobs/${id}`}>{`${subject} #${id}`}</a>;
+  if (part === 'actor') return <a href={`actors/${id}`}>{`${subject} ${id}`}</a>;
+  if (part === 'lock') return <a href={`locks/one?name=${encodeURIComponent(subject)}`}>{subject}</a>;
+  return <span class="wrap">{subject}</span>;
+}
+
+function precise(at: string): string {
+  const date = new Date(at);
+  return `${clock(at)}.${String(date.getMilliseconds()).padStart(3, '0')}`;
+}
+
+function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}

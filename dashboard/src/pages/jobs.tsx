@@ -1,0 +1,238 @@
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { can, get } from '../api.ts';
+import { Badge } from '../parts/badge.tsx';
+import { BulkBar } from '../parts/bulk.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { useResource } from '../resource.ts';
+import { filter, query, urlOf } from '../router.ts';
+import type { Job, Page, Queue } from '../types.ts';
+
+const STATUSES = ['new', 'in-progress', 'complete', 'error', 'cancelled'];
+const LIMIT = 50;
+
+export function JobsPage(): JSX.Element {
+  return (
+    <>
+      <Head
+        title="Jobs"
+        about="One box finds them: an id, words of the payload or of an error, key:, kind:, status:, since:2h, until:."
+      />
+      <JobList queue={undefined} />
+    </>
+  );
+}
+
+/** Jobs that fit the filters of the address, newest first. */
+export function JobList({ queue }: { readonly queue: string | undefined }): JSX.Element {
+  const given = query.value;
+  const q = given.get('q') ?? '';
+  const of = queue ?? given.get('queue') ?? '';
+  const asked = `jobs?${new URLSearchParams({ ...(q === '' ? {} : { q }), ...(of === '' ? {} : { queue: of }), limit: String(LIMIT) })}`;
+  const page = useResource<Page<Job>>(asked);
+  const list = useStillList(asked, page.data);
+  return (
+    <Card title="Jobs" actions={list.newer > 0 && <NewPill n={list.newer} show={list.showNewer} />}>
+      <div class="body">
+        <Filters q={q} queue={of} hasQueue={queue !== undefined} />
+      </div>
+      {q !== '' && (can('job:bulk') ? <BulkBar query={q} queue={of} /> : null)}
+      <Loaded of={{ ...page, data: list.jobs }}>
+        {(jobs) =>
+          jobs.length === 0 && list.after === null ? (
+            <Empty title="No job fits">
+              {q === '' ? 'Nothing was enqueued yet.' : 'Words are whole words; quote a phrase.'}
+            </Empty>
+          ) : (
+            <>
+              <Table caption="Jobs" rows={jobs} keyOf={({ id }) => id} columns={COLUMNS} />
+              <div class="bulk-bar">
+                <span class="muted">
+                  {jobs.length} shown{list.after === null ? ', these are all' : ''}
+                </span>
+                {list.after !== null && (
+                  <button type="button" onClick={() => void list.more()}>
+                    Show more
+                  </button>
+                )}
+                <a class="small" download="jobs.json" href={urlOf(`api/v1/${asked}`)}>
+                  As JSON
+                </a>
+                <button type="button" class="link small" onClick={() => download('jobs.csv', toCsv(jobs))}>
+                  As CSV
+                </button>
+              </div>
+            </>
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
+
+interface StillList {
+  readonly jobs: readonly Job[] | undefined;
+  readonly after: string | null;
+  readonly newer: number;
+  readonly showNewer: () => void;
+  readonly more: () => Promise<void>;
+}
+
+/** A list that does not move under the reader: what he sees is kept up to date, and what is new waits to be asked for. */
+function useStillList(asked: string, latest: Page<Job> | undefined): StillList {
+  const [shown, setShown] = useState<{ asked: string; jobs: readonly Job[]; after: string | null } | undefined>();
+  useEffect(() => {
+    if (latest === undefined) return;
+    setShown((old) => {
+      if (old === undefined || old.asked !== asked) return { asked, jobs: latest.items, after: latest.after };
+      const fresh = new Map(latest.items.map((job) => [job.id, job]));
+      return { ...old, jobs: old.jobs.map((job) => fresh.get(job.id) ?? job) };
+    });
+  }, [asked, latest]);
+  const current = shown?.asked === asked ? shown : undefined;
+  const known = new Set(current?.jobs.map(({ id }) => id));
+  const newer =
+    latest === undefined || current === undefined ? 0 : latest.items.filter(({ id }) => !known.has(id)).length;
+  return {
+    jobs: current?.jobs,
+    after: current?.after ?? null,
+    newer,
+    showNewer: () => latest && setShown({ asked, jobs: latest.items, after: latest.after }),
+    more: async () => {
+      if (current === undefined || current.after === null) return;
+      const { after } = current;
+      await attempt(async () => {
+        const next = await get<Page<Job>>(`${asked}&after=${after}`);
+        setShown({ asked, jobs: [...current.jobs, ...next.items], after: next.after });
+        return undefined;
+      });
+    },
+  };
+}
+
+function NewPill({ n, show }: { readonly n: number; readonly show: () => void }): JSX.Element {
+  return (
+    <button type="button" class="pill" onClick={show}>
+      {n >= LIMIT ? `${LIMIT} or more` : n} new
+    </button>
+  );
+}
+
+function Filters({
+  q,
+  queue,
+  hasQueue,
+}: {
+  readonly q: string;
+  readonly queue: string;
+  readonly hasQueue: boolean;
+}): JSX.Element {
+  const queues = useResource<Page<Queue>>('queues', 30_000);
+  const [typed, setTyped] = useState(q);
+  useEffect(() => setTyped(q), [q]);
+  const status = /(?:^|\s)status:(\S+)/.exec(q)?.[1];
+  const withStatus = (wanted: string): string => {
+    const rest = q.replace(/(^|\s)status:\S+/, '').trim();
+    return wanted === status ? rest : `${rest} status:${wanted}`.trim();
+  };
+  return (
+    <form
+      class="filters"
+      role="search"
+      aria-label="Filter jobs"
+      onSubmit={(event) => {
+        event.preventDefault();
+        filter({ q: typed.trim() });
+      }}
+    >
+      <input
+        type="search"
+        aria-label="Search"
+        value={typed}
+        placeholder="words, key:ada, since:2h"
+        onInput={(event) => setTyped(event.currentTarget.value)}
+      />
+      {!hasQueue && (
+        <select aria-label="Queue" value={queue} onChange={(event) => filter({ queue: event.currentTarget.value })}>
+          <option value="">All queues</option>
+          {[...new Set([...(queue === '' ? [] : [queue]), ...(queues.data?.items ?? []).map(({ name }) => name)])].map(
+            (name) => (
+              <option key={name}>{name}</option>
+            ),
+          )}
+        </select>
+      )}
+      <div class="tabs" role="group" aria-label="Status">
+        {STATUSES.map((one) => (
+          <button key={one} type="button" aria-pressed={status === one} onClick={() => filter({ q: withStatus(one) })}>
+            {one}
+          </button>
+        ))}
+      </div>
+    </form>
+  );
+}
+
+const COLUMNS: readonly Column<Job>[] = [
+  {
+    title: 'Job',
+    of: ({ id }) => (
+      <a class="mono" href={`jobs/${id}`}>
+        {id}
+      </a>
+    ),
+  },
+  { title: 'Status', of: ({ status }) => <Badge status={status} /> },
+  { title: 'Queue', of: ({ queue }) => <a href={`queues/${encodeURIComponent(queue)}`}>{queue}</a> },
+  { title: 'Kind', of: ({ kind }) => kind },
+  {
+    title: 'Key',
+    of: ({ key }) =>
+      key === null ? <span class="muted">–</span> : <a href={`jobs?q=${encodeURIComponent(`key:"${key}"`)}`}>{key}</a>,
+  },
+  { title: 'Attempt', align: 'right', of: ({ attempt: n }) => n },
+  { title: 'Enqueued', of: ({ enqueuedAt }) => <Time at={enqueuedAt} /> },
+  { title: 'Settled', of: ({ settledAt }) => <Time at={settledAt} /> },
+  {
+    title: 'Error',
+    of: ({ error }) =>
+      error === null ? (
+        <span class="muted">–</span>
+      ) : (
+        <div class="cut" title={error}>
+          {error.split('\n')[0]}
+        </div>
+      ),
+  },
+];
+
+function toCsv(jobs: readonly Job[]): string {
+  const fields = [
+    'id',
+    'queue',
+    'kind',
+    'key',
+    'status',
+    'priority',
+    'attempt',
+    'enqueuedAt',
+    'claimedAt',
+    'settledAt',
+    'error',
+  ] as const;
+  // A cell that begins like a formula would be run by a spreadsheet.
+  const cell = (value: string | number | null): string =>
+    `"${`${value ?? ''}`.replaceAll('"', '""').replace(/^([=+\-@\t\r])/, "'$1")}"`;
+  return [fields.join(), ...jobs.map((job) => fields.map((field) => cell(job[field])).join())].join('\r\n');
+}
+
+export function download(name: string, text: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

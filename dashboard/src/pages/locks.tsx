@@ -1,0 +1,253 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { get } from '../api.ts';
+import { duration } from '../format.ts';
+import { Badge } from '../parts/badge.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import type { Edge, Node } from '../parts/graph.tsx';
+import { LazyGraph } from '../parts/lazy-graph.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { useResource } from '../resource.ts';
+import { filter, query } from '../router.ts';
+import type { HotLock, Lock, LockGraph, Page } from '../types.ts';
+
+export function lockUrl({ namespace, name }: { readonly namespace: string; readonly name: string }): string {
+  return `locks/one?${new URLSearchParams({ ...(namespace === '' ? {} : { namespace }), name })}`;
+}
+
+/** Who holds what, who waits for whom. */
+export function LocksPage(): JSX.Element {
+  const graph = useResource<LockGraph>('locks/graph', 2000);
+  const hottest = useResource<Page<HotLock>>('locks/hottest', 10_000);
+  return (
+    <>
+      <Head title="Locks" about="Who holds, who waits, and who stands in whose way." />
+      <Card
+        title="Who blocks whom"
+        actions={
+          graph.data &&
+          graph.data.cycles.length > 0 && <Badge status="critical">{`${graph.data.cycles.length} circles`}</Badge>
+        }
+      >
+        <Loaded of={graph}>{(data) => <Blocking of={data} />}</Loaded>
+      </Card>
+      <LockList />
+      <Card title="Held most often within the hour">
+        <Loaded of={hottest}>
+          {({ items }) =>
+            items.length === 0 ? (
+              <Empty title="Nothing was held within the hour" />
+            ) : (
+              <Table
+                caption="Locks held most often"
+                rows={items}
+                keyOf={({ namespace, name }) => `${namespace} ${name}`}
+                columns={[
+                  { title: 'Lock', of: (row) => <a href={lockUrl(row)}>{row.name}</a> },
+                  { title: 'Namespace', of: ({ namespace }) => namespace || <span class="muted">–</span> },
+                  { title: 'Times held', align: 'right', of: ({ holds }) => holds.toLocaleString('en') },
+                  { title: 'Mean', align: 'right', of: ({ meanMs }) => duration(meanMs) },
+                  { title: 'Longest', align: 'right', of: ({ maxMs }) => duration(maxMs) },
+                  { title: 'Expired or broken', align: 'right', of: ({ lost }) => lost },
+                ]}
+              />
+            )
+          }
+        </Loaded>
+      </Card>
+    </>
+  );
+}
+
+function Blocking({ of }: { readonly of: LockGraph }): JSX.Element {
+  const { waits, backends, cycles } = of;
+  if (waits.length === 0 && backends.length === 0)
+    return <Empty title="Nobody waits">Every lock was had at once.</Empty>;
+  const { nodes, edges } = draw(of);
+  const rows = [
+    ...waits.map(({ namespace, name, claim, host, pid, since, holders }) => ({
+      key: `${claim} ${name}`,
+      who: `${host}:${pid}`,
+      what: <a href={lockUrl({ namespace, name })}>{name}</a>,
+      by: holders.map((holder) => `${holder.host}:${holder.pid}`).join(', ') || 'those before it',
+      since,
+    })),
+    ...backends.map(({ pid, applicationName, blockedBy, query: sql }) => ({
+      key: `b${pid}`,
+      who: `backend ${pid} (${applicationName})`,
+      what: <code class="cut">{sql}</code>,
+      by: blockedBy.map((other) => `backend ${other}`).join(', '),
+      since: null,
+    })),
+  ];
+  return (
+    <>
+      <LazyGraph title="Who blocks whom" nodes={nodes} edges={edges} direction="LR" />
+      {cycles.map((cycle) => (
+        <p key={cycle.join()} class="error">
+          A circle: {[...cycle, cycle[0]].join(' → ')}
+        </p>
+      ))}
+      <Table
+        caption="Who waits for whom"
+        rows={rows}
+        keyOf={({ key }) => key}
+        columns={[
+          { title: 'Waits', of: ({ who }) => who },
+          { title: 'For', of: ({ what }) => what },
+          { title: 'Held by', of: ({ by }) => by },
+          { title: 'Since', of: ({ since }) => <Time at={since} /> },
+        ]}
+      />
+    </>
+  );
+}
+
+/** Waiters point at what they want, and that at who holds it; who waits and holds something himself is one box. */
+function draw({ waits, backends, cycles }: LockGraph): { nodes: Node[]; edges: Edge[] } {
+  const nodes = new Map<string, Node>();
+  const edges = new Map<string, Edge>();
+  const circles = new Set(cycles.flat());
+  const shown = waits.slice(0, 60);
+  const lock = (namespace: string, name: string): string => {
+    const id = `lock ${namespace} ${name}`;
+    const tone = circles.has(name) ? 'bad' : 'wait';
+    nodes.set(id, { id, title: name, under: namespace || 'lock', tone, href: lockUrl({ namespace, name }) });
+    return id;
+  };
+  const waiterOf = new Map(shown.flatMap(({ claim, keeps }) => keeps.map(({ token }) => [token, `waiter ${claim}`])));
+  for (const { namespace, name, claim, ticket, host, pid, holders, keeps } of shown) {
+    const waiter = `waiter ${claim}`;
+    const kept = keeps.map((one) => one.name).join(', ');
+    const under = kept === '' ? `waits, place ${ticket}` : `has ${kept}, waits`;
+    nodes.set(waiter, { id: waiter, title: `${host}:${pid}`, under });
+    const wanted = lock(namespace, name);
+    const isHot = circles.has(name) && keeps.some((one) => circles.has(one.name));
+    const look = isHot ? { look: 'hot' as const } : {};
+    edges.set(`${waiter} ${wanted}`, { from: waiter, to: wanted, label: 'waits for', ...look });
+    for (const { token, host: at, pid: of } of holders) {
+      const holder = waiterOf.get(token) ?? `holder ${token}`;
+      if (holder.startsWith('holder')) {
+        nodes.set(holder, { id: holder, title: `${at}:${of}`, under: `holds, token ${token}`, tone: 'busy' });
+      }
+      edges.set(`${wanted} ${holder}`, { from: wanted, to: holder, label: 'held by', ...look });
+    }
+  }
+  for (const { pid, applicationName, blockedBy } of backends.slice(0, 60)) {
+    const add = (of: number, name: string): string => {
+      const id = `backend ${of}`;
+      const known = nodes.get(id);
+      nodes.set(id, {
+        id,
+        title: id,
+        under: name || known?.under || 'another',
+        ...(circles.has(String(of)) ? { tone: 'bad' } : {}),
+      });
+      return id;
+    };
+    const from = add(pid, applicationName);
+    for (const other of blockedBy) {
+      const isHot = circles.has(String(pid)) && circles.has(String(other));
+      edges.set(`${pid} ${other}`, { from, to: add(other, ''), label: 'waits for', ...(isHot ? { look: 'hot' } : {}) });
+    }
+  }
+  return { nodes: [...nodes.values()], edges: [...edges.values()] };
+}
+
+function LockList(): JSX.Element {
+  const given = query.value;
+  const [name, contended] = [given.get('name') ?? '', given.get('contended') === 'true'];
+  const asked = `locks?${new URLSearchParams({ ...(name === '' ? {} : { name }), contended: String(contended) })}`;
+  const page = useResource<Page<Lock>>(asked);
+  const [more, setMore] = useState<{ asked: string; page: Page<Lock> } | undefined>();
+  const added = more?.asked === asked ? more.page : undefined;
+  const rows = [...(page.data?.items ?? []), ...(added?.items ?? [])];
+  const after = added === undefined ? page.data?.after : added.after;
+  const next = (): Promise<boolean> =>
+    attempt(async () => {
+      const got = await get<Page<Lock>>(`${asked}&after=${after}`);
+      setMore({ asked, page: { items: [...(added?.items ?? []), ...got.items], after: got.after } });
+      return undefined;
+    });
+  return (
+    <Card title="Held and waited for">
+      <div class="body filters">
+        <input
+          type="search"
+          aria-label="Part of the name"
+          placeholder="Part of the name"
+          value={name}
+          onChange={(event) => filter({ name: event.currentTarget.value })}
+        />
+        <div class="tabs" role="group" aria-label="Which">
+          <button type="button" aria-pressed={!contended} onClick={() => filter({ contended: undefined })}>
+            All
+          </button>
+          <button type="button" aria-pressed={contended} onClick={() => filter({ contended: 'true' })}>
+            Waited for
+          </button>
+        </div>
+      </div>
+      <Loaded of={page}>
+        {() =>
+          rows.length === 0 ? (
+            <Empty title={contended ? 'Nobody waits' : 'Nothing is held'} />
+          ) : (
+            <>
+              <Table
+                caption="Locks"
+                rows={rows}
+                keyOf={({ namespace, name: of }) => `${namespace} ${of}`}
+                columns={[
+                  {
+                    title: 'Lock',
+                    of: (row) => (
+                      <a href={lockUrl(row)}>
+                        <strong class="wrap">{row.name}</strong>
+                      </a>
+                    ),
+                  },
+                  { title: 'Namespace', of: ({ namespace }) => namespace || <span class="muted">–</span> },
+                  {
+                    title: 'Mode',
+                    of: ({ mode }) => (mode === null ? <span class="muted">free</span> : <Badge status={mode} />),
+                  },
+                  {
+                    title: 'Holder',
+                    of: ({ host, pid, holders }) =>
+                      host === null ? (
+                        <span class="muted">–</span>
+                      ) : (
+                        `${host}:${pid}${holders > 1 ? ` and ${holders - 1} more` : ''}`
+                      ),
+                  },
+                  { title: 'Since', of: ({ since }) => <Time at={since} /> },
+                  {
+                    title: 'Lease until',
+                    of: ({ expiresAt, mode }) =>
+                      expiresAt === null && mode !== null ? 'released' : <Time at={expiresAt} />,
+                  },
+                  {
+                    title: 'Waiting',
+                    align: 'right',
+                    of: ({ waiters }) => (waiters > 0 ? <span class="count tone-wait">{waiters}</span> : 0),
+                  },
+                  { title: 'Longest wait', of: ({ waitingSince }) => <Time at={waitingSince} /> },
+                ]}
+              />
+              {typeof after === 'string' && (
+                <div class="bulk-bar">
+                  <button type="button" onClick={() => void next()}>
+                    Show more
+                  </button>
+                </div>
+              )}
+            </>
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}

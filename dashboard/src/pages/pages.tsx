@@ -1,0 +1,111 @@
+import type { JSX } from 'preact';
+import { can, send } from '../api.ts';
+import { refresh } from '../live.ts';
+import { Badge } from '../parts/badge.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { useResource } from '../resource.ts';
+import { filter, query } from '../router.ts';
+import type { Page, PageRecord } from '../types.ts';
+
+/** What a person has to look at. */
+export function PagesPage(): JSX.Element {
+  const status = query.value.get('status') ?? '';
+  const pages = useResource<Page<PageRecord>>(`pages${status === '' ? '' : `?status=${status}`}`);
+  const options = [
+    ['', 'Not resolved'],
+    ['open', 'Open'],
+    ['acked', 'Acknowledged'],
+    ['resolved', 'Resolved'],
+    ['all', 'All'],
+  ] as const;
+  return (
+    <>
+      <Head title="Pages" about="What needs a person. One is open for each tag, however often it is asked for." />
+      <Card
+        title="Pages"
+        actions={
+          <div class="tabs" role="group" aria-label="Status">
+            {options.map(([value, title]) => (
+              <button
+                key={value}
+                type="button"
+                aria-pressed={status === value}
+                onClick={() => filter({ status: value })}
+              >
+                {title}
+              </button>
+            ))}
+          </div>
+        }
+      >
+        <Loaded of={pages}>
+          {({ items }) =>
+            items.length === 0 ? (
+              <Empty title="No page">Nothing needs a person.</Empty>
+            ) : (
+              <Table
+                caption="Pages"
+                rows={items}
+                keyOf={({ id }) => id}
+                columns={[
+                  { title: 'Page', align: 'right', of: ({ id }) => id },
+                  { title: 'Severity', of: ({ severity }) => <Badge status={severity} /> },
+                  {
+                    title: 'Status',
+                    of: (page) => (
+                      <Badge status={page.status}>{page.suppressed ? `${page.status}, kept back` : page.status}</Badge>
+                    ),
+                  },
+                  {
+                    title: 'Summary',
+                    of: ({ summary, tag }) => (
+                      <>
+                        <strong class="wrap">{summary}</strong>
+                        <br />
+                        <code class="small muted">{tag}</code>
+                      </>
+                    ),
+                  },
+                  {
+                    title: 'Actor',
+                    of: ({ actor }) =>
+                      actor === null ? <span class="muted">–</span> : <a href={`actors/${actor}`}>{actor}</a>,
+                  },
+                  { title: 'Opened', of: ({ openedAt }) => <Time at={openedAt} /> },
+                  { title: 'Times', align: 'right', of: ({ count }) => count },
+                  { title: 'Looked at by', of: ({ ackedBy }) => ackedBy ?? <span class="muted">–</span> },
+                  { title: 'Action', of: (page) => <Actions of={page} /> },
+                ]}
+              />
+            )
+          }
+        </Loaded>
+      </Card>
+    </>
+  );
+}
+
+function Actions({ of: { id, status } }: { readonly of: PageRecord }): JSX.Element | null {
+  const change = async (verb: string): Promise<void> => {
+    await attempt(async () => (await send<{ done: string }>('POST', `pages/${id}/${verb}`)).done);
+    refresh();
+  };
+  if (status === 'resolved') return null;
+  return (
+    <div class="actions">
+      {status === 'open' && can('page:ack') && (
+        <button type="button" aria-label={`Acknowledge page ${id}`} onClick={() => void change('ack')}>
+          Acknowledge
+        </button>
+      )}
+      {can('page:resolve') && (
+        <button type="button" aria-label={`Resolve page ${id}`} onClick={() => void change('resolve')}>
+          Resolve
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,105 @@
+import type { JSX } from 'preact';
+import { can } from '../api.ts';
+import { count, duration, short } from '../format.ts';
+import { recent } from '../live.ts';
+import { Badge } from '../parts/badge.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { PauseQueue } from '../parts/pause-queue.tsx';
+import { Gauge, Spark } from '../parts/spark.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+import { useResource } from '../resource.ts';
+import type { Page, Queue } from '../types.ts';
+
+export function QueuesPage(): JSX.Element {
+  return (
+    <>
+      <Head title="Queues" about="What waits, what runs, and how fast it goes." />
+      <Card title="All queues">
+        <QueueTable />
+      </Card>
+    </>
+  );
+}
+
+export function linkOf(queue: string): string {
+  return `queues/${encodeURIComponent(queue)}`;
+}
+
+export function QueueTable(): JSX.Element {
+  const queues = useResource<Page<Queue>>('queues');
+  return (
+    <Loaded of={queues}>
+      {({ items }) =>
+        items.length === 0 ? (
+          <Empty title="No queue is known yet">A program makes its own known when it first uses it.</Empty>
+        ) : (
+          <Table
+            caption="Queues"
+            rows={items}
+            keyOf={({ name }) => name}
+            columns={can('queue:pause') ? [...COLUMNS, ACTION] : COLUMNS}
+          />
+        )
+      }
+    </Loaded>
+  );
+}
+
+const number = (title: string, of: (queue: Queue) => number, query: string): Column<Queue> => ({
+  title,
+  align: 'right',
+  of: (queue) => (
+    <a href={`jobs?queue=${encodeURIComponent(queue.name)}&q=${encodeURIComponent(query)}`}>{count(of(queue))}</a>
+  ),
+});
+
+const COLUMNS: readonly Column<Queue>[] = [
+  {
+    title: 'Queue',
+    of: ({ name, stats }) => (
+      <>
+        <a href={linkOf(name)}>
+          <strong class="wrap">{name}</strong>
+        </a>{' '}
+        <State stats={stats} />
+      </>
+    ),
+  },
+  number('Ready', ({ stats }) => stats.ready, 'status:new'),
+  number('In progress', ({ stats }) => stats.inProgress, 'status:in-progress'),
+  { title: 'Later', align: 'right', of: ({ stats }) => count(stats.delayed) },
+  { title: 'Behind a key', align: 'right', of: ({ stats }) => count(stats.parked) },
+  number('Error', ({ stats }) => stats.error, 'status:error'),
+  { title: 'Oldest', align: 'right', of: ({ stats }) => duration(stats.oldestReadyMs) },
+  {
+    title: 'Slots in use',
+    of: ({ name, stats }) => (
+      <>
+        <Gauge part={stats.inProgress} of={stats.slots} label={`Slots in use of ${name}`} />
+        <span class="small muted">
+          {count(stats.inProgress)} of {stats.slots}, {stats.workers} {stats.workers === 1 ? 'worker' : 'workers'}
+        </span>
+      </>
+    ),
+  },
+  { title: 'Done a minute', align: 'right', of: ({ stats }) => short(stats.completePerMinute) },
+  {
+    title: 'Lately',
+    of: ({ name }) => (
+      <Spark
+        values={recent.value.map(({ queues }) => queues.find((one) => one.name === name)?.stats.completePerMinute ?? 0)}
+      />
+    ),
+  },
+];
+
+const ACTION: Column<Queue> = {
+  title: 'Action',
+  of: (queue) => <PauseQueue name={queue.name} isPaused={queue.pausedAt !== null} />,
+};
+
+function State({ stats }: { readonly stats: Queue['stats'] }): JSX.Element | null {
+  if (stats.pausedAt !== null) return <Badge status="paused" />;
+  if (stats.workers === 0 && stats.ready > 0) return <Badge status="lost">no worker</Badge>;
+  return null;
+}

@@ -1,0 +1,110 @@
+import type { JSX } from 'preact';
+import { can, send } from '../api.ts';
+import { cronWords, exact } from '../format.ts';
+import { refresh } from '../live.ts';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { confirm } from '../parts/dialog.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { useResource } from '../resource.ts';
+import type { Page, Schedule } from '../types.ts';
+
+/** What is enqueued again and again. */
+export function SchedulesPage(): JSX.Element {
+  const schedules = useResource<Page<Schedule>>('schedules', 5000);
+  return (
+    <>
+      <Head title="Schedules" about="Jobs that are enqueued at the ticks of a pattern, each tick once." />
+      <Card title="All schedules">
+        <Loaded of={schedules}>
+          {({ items }) =>
+            items.length === 0 ? (
+              <Empty title="There is none">A program declares them: queue.schedule('nightly', …).</Empty>
+            ) : (
+              <Table
+                caption="Schedules"
+                rows={items}
+                keyOf={({ queue, name }) => `${queue} ${name}`}
+                columns={[
+                  { title: 'Schedule', of: ({ name }) => <strong class="wrap">{name}</strong> },
+                  { title: 'Queue', of: ({ queue }) => <a href={`queues/${encodeURIComponent(queue)}`}>{queue}</a> },
+                  { title: 'Kind', of: ({ kind }) => kind },
+                  {
+                    title: 'When',
+                    of: ({ cron, timezone }) => (
+                      <>
+                        {cronWords(cron)}
+                        <br />
+                        <span class="small muted">
+                          <code>{cron}</code> in {timezone}
+                        </span>
+                      </>
+                    ),
+                  },
+                  {
+                    title: 'Next',
+                    of: ({ next }) => (
+                      <>
+                        <Time at={next[0]} />
+                        <details>
+                          <summary>next {next.length}</summary>
+                          <ol class="small">
+                            {next.map((at) => (
+                              <li key={at}>{exact(at)}</li>
+                            ))}
+                          </ol>
+                        </details>
+                      </>
+                    ),
+                  },
+                  { title: 'Last', of: ({ lastAt }) => <Time at={lastAt} /> },
+                  {
+                    title: 'Missed ticks',
+                    of: ({ missed }) =>
+                      ({ skip: 'forgotten', one: 'one for all', all: 'one for each' })[missed] ?? missed,
+                  },
+                  { title: 'Action', of: (row) => <Actions of={row} /> },
+                ]}
+              />
+            )
+          }
+        </Loaded>
+      </Card>
+    </>
+  );
+}
+
+function Actions({ of: { queue, name } }: { readonly of: Schedule }): JSX.Element {
+  const at = `schedules/${encodeURIComponent(queue)}/${encodeURIComponent(name)}`;
+  const run = async (): Promise<void> => {
+    await attempt(async () => `job ${(await send<{ id: string }>('POST', `${at}/run`)).id} is enqueued`);
+    refresh();
+  };
+  const end = async (): Promise<void> => {
+    const answer = await confirm({
+      title: `End schedule ${name}`,
+      text: 'What it has enqueued stays. A program that declares it at its start makes it anew.',
+      verb: 'End it',
+      isDanger: true,
+      typed: name,
+    });
+    if (answer === undefined) return;
+    await attempt(async () => (await send<{ done: string }>('DELETE', at)).done);
+    refresh();
+  };
+  return (
+    <div class="actions">
+      {can('job:enqueue') && (
+        <button type="button" aria-label={`Run now: ${name}`} onClick={() => void run()}>
+          Run now
+        </button>
+      )}
+      {can('schedule:write') && (
+        <button type="button" class="danger" aria-label={`End ${name}`} onClick={() => void end()}>
+          End
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,75 @@
+import type { JSX } from 'preact';
+import { Badge } from '../parts/badge.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Gauge } from '../parts/spark.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { useResource } from '../resource.ts';
+import type { Workers } from '../types.ts';
+
+/** The processes that do the work. */
+export function WorkersPage(): JSX.Element {
+  const workers = useResource<Workers>('workers');
+  return (
+    <>
+      <Head title="Workers" about="Who works, on what, and when they were last heard of." />
+      <Card title="Of queues">
+        <Loaded of={workers}>
+          {({ queues }) =>
+            queues.length === 0 ? (
+              <Empty title="None is running" />
+            ) : (
+              <Table
+                caption="Workers of queues"
+                rows={queues}
+                keyOf={({ id }) => id}
+                columns={[
+                  { title: 'Process', of: ({ host, pid }) => <strong>{`${host}:${pid}`}</strong> },
+                  { title: 'State', of: ({ isLive }) => <Badge status={isLive ? 'live' : 'lost'} /> },
+                  { title: 'Queue', of: ({ queue }) => <a href={`queues/${encodeURIComponent(queue)}`}>{queue}</a> },
+                  { title: 'Holds jobs by', of: ({ hold }) => hold },
+                  {
+                    title: 'Slots in use',
+                    of: ({ inProgress, concurrency, host, pid }) => (
+                      <>
+                        <Gauge part={inProgress} of={concurrency} label={`Slots of ${host}:${pid}`} />
+                        <span class="small muted">
+                          {inProgress} of {concurrency}
+                        </span>
+                      </>
+                    ),
+                  },
+                  { title: 'Started', of: ({ startedAt }) => <Time at={startedAt} /> },
+                  { title: 'Last heard', of: ({ beatAt }) => <Time at={beatAt} /> },
+                ]}
+              />
+            )
+          }
+        </Loaded>
+      </Card>
+      <Card title="Of actors">
+        <Loaded of={workers}>
+          {({ actors }) =>
+            actors.length === 0 ? (
+              <Empty title="None is running" />
+            ) : (
+              <Table
+                caption="Workers of actors"
+                rows={actors}
+                keyOf={({ id }) => id}
+                columns={[
+                  { title: 'Process', of: ({ host, pid }) => <strong>{`${host}:${pid}`}</strong> },
+                  { title: 'State', of: ({ isLive }) => <Badge status={isLive ? 'live' : 'lost'} /> },
+                  { title: 'Types', of: ({ types }) => types.join(', ') },
+                  { title: 'At once', align: 'right', of: ({ concurrency }) => concurrency },
+                  { title: 'Started', of: ({ startedAt }) => <Time at={startedAt} /> },
+                  { title: 'Last heard', of: ({ beatAt }) => <Time at={beatAt} /> },
+                ]}
+              />
+            )
+          }
+        </Loaded>
+      </Card>
+    </>
+  );
+}

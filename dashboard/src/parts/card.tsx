@@ -1,0 +1,88 @@
+import type { ComponentChildren, JSX } from 'preact';
+import type { Resource } from '../resource.ts';
+import { Icon } from './icon.tsx';
+
+interface CardProps {
+  readonly title: string;
+  readonly actions?: ComponentChildren;
+  readonly children: ComponentChildren;
+  readonly class?: string;
+}
+
+export function Card({ title, actions, children, class: more = '' }: CardProps): JSX.Element {
+  return (
+    <section class={`card ${more}`} aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        {actions}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+/** The top of a page: what it is, and what can be done with it. */
+export function Head({
+  title,
+  about,
+  actions,
+}: {
+  title: string;
+  about?: ComponentChildren;
+  actions?: ComponentChildren;
+}): JSX.Element {
+  return (
+    <div class="head">
+      <div>
+        <h1 tabIndex={-1}>{title}</h1>
+        {about !== undefined && <div class="muted">{about}</div>}
+      </div>
+      {actions !== undefined && <div class="actions">{actions}</div>}
+    </div>
+  );
+}
+
+/** What is there, or why it is not. */
+export function Loaded<T>({
+  of,
+  children,
+}: {
+  readonly of: Resource<T>;
+  readonly children: (data: T) => ComponentChildren;
+}): JSX.Element {
+  return (
+    <>
+      {of.error !== undefined && <Trouble error={of.error} retry={of.reload} />}
+      {of.data !== undefined ? children(of.data) : of.error === undefined && <p class="empty">Loading…</p>}
+    </>
+  );
+}
+
+export function Trouble({ error, retry }: { readonly error: Error; readonly retry?: () => void }): JSX.Element {
+  return (
+    <p class="error" role="alert">
+      <Icon name="warn" />
+      <span class="wrap">{error.message}</span>
+      {retry !== undefined && (
+        <button type="button" onClick={retry}>
+          Try again
+        </button>
+      )}
+    </p>
+  );
+}
+
+export function Empty({
+  title,
+  children,
+}: {
+  readonly title: string;
+  readonly children?: ComponentChildren;
+}): JSX.Element {
+  return (
+    <p class="empty">
+      <strong>{title}</strong>
+      {children}
+    </p>
+  );
+}

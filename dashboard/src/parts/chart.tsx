@@ -1,0 +1,150 @@
+import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import { clock } from '../format.ts';
+import { repaint } from '../theme.ts';
+import type { Tone } from './badge.tsx';
+import { Table } from './table.tsx';
+
+export interface Line {
+  readonly title: string;
+  readonly tone: Tone;
+  readonly values: readonly (number | null)[];
+}
+
+interface ChartProps {
+  readonly title: string;
+  /** Milliseconds. */
+  readonly times: readonly number[];
+  readonly lines: readonly Line[];
+  readonly format: (value: number) => string;
+  /** Somebody marked a span with the mouse. */
+  readonly onZoom?: (from: number, to: number) => void;
+}
+
+const HEIGHT = 190;
+
+/** Lines over time, with the same as a table for whoever does not see them. */
+export function Chart({ title, times, lines, format, onZoom }: ChartProps): JSX.Element {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const zoom = useRef(onZoom);
+  zoom.current = onZoom;
+  const data = [times.map((at) => at / 1000), ...lines.map(({ values }) => values)] as uPlot.AlignedData;
+  const painted = repaint.value;
+  useEffect(() => {
+    const element = place.current;
+    if (element === null) return undefined;
+    const chart = new uPlot(
+      optionsOf(element, lines, format, (from, to) => zoom.current?.(from, to)),
+      data,
+      element,
+    );
+    plot.current = chart;
+    const watcher = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: HEIGHT }));
+    watcher.observe(element);
+    return () => {
+      watcher.disconnect();
+      chart.destroy();
+    };
+  }, [painted, lines.map((line) => line.title).join()]);
+  useEffect(() => plot.current?.setData(data), [data]);
+  return (
+    <figure aria-label={title}>
+      <div class="legend">
+        {lines.map(({ title: name, tone, values }) => (
+          <span key={name} class={`tone-${tone}`}>
+            <i />
+            {name}
+            <b>
+              {valueText(
+                values.findLast((value) => value !== null),
+                format,
+              )}
+            </b>
+          </span>
+        ))}
+      </div>
+      <div class="chart" ref={place} aria-hidden="true" />
+      <details class="twin">
+        <summary>As a table</summary>
+        <Table
+          caption={title}
+          rows={times.map((at, index) => ({ at, index })).reverse()}
+          keyOf={({ at }) => String(at)}
+          columns={[
+            { title: 'Time', of: ({ at }) => clock(at) },
+            ...lines.map(({ title: name, values }) => ({
+              title: name,
+              align: 'right' as const,
+              of: ({ index }: { index: number }) => valueText(values[index], format),
+            })),
+          ]}
+        />
+      </details>
+    </figure>
+  );
+}
+
+/** The hour; the day instead where it changes, or where days are what is shown. */
+function times(ticks: readonly number[]): string[] {
+  const step = ((ticks[1] ?? 0) - (ticks[0] ?? 0)) * 1000;
+  return ticks.map((tick) => {
+    const at = new Date(tick * 1000);
+    const day = at.toLocaleDateString('en-GB', { day: 'numeric', month: 'short' });
+    if (step >= 86_400_000 || (at.getHours() === 0 && at.getMinutes() === 0)) return day;
+    return at.toLocaleTimeString('en-GB', step < 60_000 ? {} : { hour: '2-digit', minute: '2-digit' });
+  });
+}
+
+function valueText(value: number | null | undefined, format: (value: number) => string): string {
+  return value === null || value === undefined ? '–' : format(value);
+}
+
+function optionsOf(
+  element: HTMLElement,
+  lines: readonly Line[],
+  format: (value: number) => string,
+  onZoom: (from: number, to: number) => void,
+): uPlot.Options {
+  const style = getComputedStyle(element);
+  const colour = (name: string): string => style.getPropertyValue(`--${name}`).trim();
+  const axis = {
+    stroke: colour('muted'),
+    font: '11px system-ui, sans-serif',
+    grid: { stroke: colour('line'), width: 1 },
+    ticks: { show: false },
+  };
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+    scales: { y: { range: (_plot, _min, max) => [0, Math.max(max ?? 0, 1) * 1.08] } },
+    axes: [
+      { ...axis, values: (_plot, ticks) => times(ticks) },
+      { ...axis, size: 58, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
+    ],
+    hooks: {
+      setSelect: [
+        (chart) => {
+          const { left, width } = chart.select;
+          if (width < 8) return;
+          onZoom(chart.posToVal(left, 'x') * 1000, chart.posToVal(left + width, 'x') * 1000);
+          chart.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+        },
+      ],
+    },
+    series: [
+      {},
+      ...lines.map(({ title, tone }, index) => ({
+        label: title,
+        stroke: colour(tone),
+        width: 1.8,
+        points: { show: false },
+        ...(index === 0 ? { fill: `${colour(tone)}22` } : {}),
+      })),
+    ],
+  };
+}

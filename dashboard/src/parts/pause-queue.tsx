@@ -1,0 +1,27 @@
+import type { JSX } from 'preact';
+import { send } from '../api.ts';
+import { refresh } from '../live.ts';
+import { Icon } from './icon.tsx';
+import { attempt } from './toast.tsx';
+
+/** Keeps workers from claiming, or lets them again. */
+export function PauseQueue({ name, isPaused }: { readonly name: string; readonly isPaused: boolean }): JSX.Element {
+  const change = async (): Promise<void> => {
+    const verb = isPaused ? 'resume' : 'pause';
+    await attempt(
+      async () => (await send<{ done: string }>('POST', `queues/${encodeURIComponent(name)}/${verb}`)).done,
+    );
+    refresh();
+  };
+  return (
+    <button
+      type="button"
+      class={isPaused ? 'primary' : ''}
+      aria-label={`${isPaused ? 'Resume' : 'Pause'} ${name}`}
+      onClick={() => void change()}
+    >
+      <Icon name={isPaused ? 'play' : 'pause'} size={13} />
+      {isPaused ? 'Resume' : 'Pause'}
+    </button>
+  );
+}

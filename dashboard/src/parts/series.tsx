@@ -1,0 +1,107 @@
+import { signal } from '@preact/signals';
+import type { JSX } from 'preact';
+import { clock, duration, short } from '../format.ts';
+import { tick } from '../live.ts';
+import { useResource } from '../resource.ts';
+import { filter, query } from '../router.ts';
+import type { Point } from '../types.ts';
+import { Card, Loaded } from './card.tsx';
+import { Chart } from './chart.tsx';
+
+const RANGES = [
+  ['15m', 900_000],
+  ['1h', 3_600_000],
+  ['6h', 21_600_000],
+  ['1d', 86_400_000],
+  ['7d', 604_800_000],
+  ['30d', 2_592_000_000],
+] as const;
+
+interface Series {
+  readonly stepMs: number;
+  readonly points: readonly Point[];
+}
+
+const MINUTE = 60_000;
+
+/** Throughput and times, over a range that stands in the address. A span marked with the mouse is looked at closely. */
+export function SeriesCharts({ path }: { readonly path: string }): JSX.Element {
+  const given = query.value;
+  const range = RANGES.find(([name]) => name === given.get('range')) ?? RANGES[0];
+  const [from, to] = [given.get('from'), given.get('to')];
+  const isZoomed = from !== null && to !== null;
+  // The end moves on in steps, so that a wall of dashboards asks for the same.
+  const step = Math.max(2000, range[1] / 120);
+  void tick.value;
+  const until = isZoomed ? Number(to) : Math.ceil(Date.now() / step) * step;
+  const since = isZoomed ? Number(from) : until - range[1];
+  const asked = `${path}?since=${new Date(since).toISOString()}&until=${new Date(until).toISOString()}&points=60`;
+  const series = useResource<Series>(asked, 10_000);
+  const last = shown.value[path];
+  if (series.data !== undefined && series.data !== last) shown.value = { ...shown.peek(), [path]: series.data };
+  // While the next one is on its way the one before stays.
+  const kept = { ...series, data: series.data ?? last };
+  return (
+    <Card
+      title="Over time"
+      actions={
+        <div class="tabs" role="group" aria-label="Range">
+          {isZoomed && (
+            <button type="button" aria-pressed="true" onClick={() => filter({ from: undefined, to: undefined })}>
+              {clock(since)} – {clock(until, false)} ×
+            </button>
+          )}
+          {RANGES.map(([name]) => (
+            <button
+              key={name}
+              type="button"
+              aria-pressed={!isZoomed && name === range[0]}
+              onClick={() => filter({ range: name, from: undefined, to: undefined })}
+            >
+              {name}
+            </button>
+          ))}
+        </div>
+      }
+    >
+      <div class="body columns">
+        <Loaded of={kept}>{({ points, stepMs }) => <Charts points={points} stepMs={stepMs} />}</Loaded>
+      </div>
+    </Card>
+  );
+}
+
+const shown = signal<Readonly<Record<string, Series>>>({});
+
+function Charts({ points, stepMs }: Series): JSX.Element {
+  const times = points.map(({ at }) => at);
+  const perMinute = (value: number): number => (value * MINUTE) / stepMs;
+  const zoom = (from: number, to: number): void =>
+    filter({ from: String(Math.round(from)), to: String(Math.round(to)) });
+  return (
+    <>
+      <Chart
+        title="Jobs a minute"
+        times={times}
+        format={short}
+        onZoom={zoom}
+        lines={[
+          { title: 'Completed a minute', tone: 'accent', values: points.map(({ complete }) => perMinute(complete)) },
+          { title: 'Tried again', tone: 'warn', values: points.map(({ retries }) => perMinute(retries)) },
+          { title: 'Ended in error', tone: 'bad', values: points.map(({ errors }) => perMinute(errors)) },
+        ]}
+      />
+      <Chart
+        title="Times"
+        times={times}
+        format={duration}
+        onZoom={zoom}
+        lines={[
+          { title: 'Run, p95', tone: 'busy', values: points.map(({ runP95Ms }) => runP95Ms) },
+          { title: 'Run, median', tone: 'accent', values: points.map(({ runP50Ms }) => runP50Ms) },
+          { title: 'Wait, p95', tone: 'wait', values: points.map(({ waitP95Ms }) => waitP95Ms) },
+        ]}
+      />
+    </>
+  );
+}

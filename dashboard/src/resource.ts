@@ -1,0 +1,53 @@
+import { useSignalEffect } from '@preact/signals';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { type ApiError, get } from './api.ts';
+import { isPaused, tick } from './live.ts';
+
+export interface Resource<T> {
+  readonly data: T | undefined;
+  readonly error: ApiError | undefined;
+  readonly isLoading: boolean;
+  readonly reload: () => void;
+}
+
+/**
+ * What is at a path of the API, kept fresh: asked for again when the live picture changes, at most every `everyMs`. Undefined asks
+ * for nothing. What was shown stays until there is something newer.
+ */
+export function useResource<T>(path: string | undefined, everyMs = 2000): Resource<T> {
+  const [state, setState] = useState<{ path?: string | undefined; data?: T; error?: ApiError | undefined }>({});
+  const [isLoading, setLoading] = useState(false);
+  const asked = useRef({ at: 0, abort: new AbortController() });
+  const load = (): void => {
+    if (path === undefined) return;
+    asked.current.abort.abort();
+    const abort = new AbortController();
+    asked.current = { at: performance.now(), abort };
+    setLoading(true);
+    get<T>(path, abort.signal).then(
+      (data) => {
+        if (abort.signal.aborted) return;
+        setState({ path, data });
+        setLoading(false);
+      },
+      (error: ApiError) => {
+        if (abort.signal.aborted) return;
+        setState((old) => ({ ...old, path, error }));
+        setLoading(false);
+      },
+    );
+  };
+  useEffect(() => {
+    setState((old) => (old.path === path ? old : {}));
+    load();
+    return () => asked.current.abort.abort();
+  }, [path]);
+  const latest = useRef(load);
+  latest.current = load;
+  useSignalEffect(() => {
+    void tick.value;
+    const isDue = performance.now() - asked.current.at >= everyMs;
+    if (asked.current.at > 0 && isDue && !isPaused.peek() && !document.hidden) latest.current();
+  });
+  return { data: state.data, error: state.error, isLoading, reload: load };
+}

@@ -1,0 +1,54 @@
+import { computed, signal } from '@preact/signals';
+
+/** Where the dashboard is mounted, which the server writes into the page. */
+const base = new URL('.', document.baseURI);
+
+const current = signal(new URL(location.href));
+
+/** Below the base, without a slash in front: `queues/mail`. */
+export const path = computed(() => decodeURI(current.value.pathname.slice(base.pathname.length)).replace(/\/$/, ''));
+/** The filters of the page. They are in the address, so that it can be passed on. */
+export const query = computed(() => current.value.searchParams);
+
+export function urlOf(to: string): string {
+  return new URL(to, base).href;
+}
+
+export function go(to: string, { replace = false }: { replace?: boolean } = {}): void {
+  const url = new URL(to, base);
+  if (url.href === current.value.href) return;
+  history[replace ? 'replaceState' : 'pushState'](null, '', url);
+  const isOtherPage = url.pathname !== current.value.pathname;
+  current.value = url;
+  if (isOtherPage) {
+    scrollTo(0, 0);
+    // Whoever does not see the page hears that it is another one.
+    requestAnimationFrame(() => document.querySelector<HTMLElement>('h1')?.focus());
+  }
+}
+
+/** Changes filters of this page; what is undefined or empty goes. */
+export function filter(values: Readonly<Record<string, string | undefined>>): void {
+  const url = new URL(current.value);
+  for (const [name, value] of Object.entries(values)) {
+    if (value === undefined || value === '') url.searchParams.delete(name);
+    else url.searchParams.set(name, value);
+  }
+  go(url.href, { replace: true });
+}
+
+export function startRouter(): void {
+  addEventListener('popstate', () => {
+    current.value = new URL(location.href);
+  });
+  document.addEventListener('click', (event) => {
+    const link = event.target instanceof Element ? event.target.closest('a') : null;
+    if (link === null || event.defaultPrevented || event.button !== 0) return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (link.target !== '' || link.hasAttribute('download') || !link.href.startsWith(base.href)) return;
+    // Answers of the API are for the browser itself.
+    if (new URL(link.href).pathname.startsWith(`${base.pathname}api/`)) return;
+    event.preventDefault();
+    go(link.href);
+  });
+}

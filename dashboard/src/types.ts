@@ -1,0 +1,379 @@
+/** What the API answers, as this app uses it. The whole is in its OpenAPI document. */
+
+export interface Me {
+  readonly name: string;
+  readonly role: string | null;
+  readonly permissions: readonly string[];
+  readonly by: string;
+  readonly readOnly: boolean;
+  readonly title: string | null;
+  readonly version: string;
+  readonly parts: Readonly<Record<string, boolean>>;
+}
+
+export interface Page<T> {
+  readonly items: readonly T[];
+  readonly after: string | null;
+}
+
+export interface Stats {
+  readonly ready: number;
+  readonly delayed: number;
+  readonly parked: number;
+  readonly inProgress: number;
+  readonly error: number;
+  readonly cancelled: number;
+  readonly completePerMinute: number;
+  readonly oldestReadyMs: number | null;
+  readonly pausedAt: string | null;
+  readonly workers: number;
+  readonly slots: number;
+}
+
+export interface Queue {
+  readonly name: string;
+  readonly shards: number;
+  readonly keyed: boolean;
+  readonly attempts: number;
+  readonly historyMs: number | null;
+  readonly pausedAt: string | null;
+  readonly createdAt: string;
+  readonly kinds: readonly string[];
+  readonly stats: Stats;
+}
+
+export interface Live {
+  readonly at: string;
+  readonly queues: readonly { readonly name: string; readonly stats: Stats }[];
+  readonly locks: { readonly held: number; readonly waiting: number };
+  readonly actors: readonly ActorCount[];
+  readonly pages: { readonly open: number; readonly acked: number; readonly worst: string | null };
+  readonly oldestTransactionMs: number | null;
+  readonly connections: number;
+  readonly maxConnections: number;
+}
+
+export interface ActorCount {
+  readonly type: string;
+  readonly paused: boolean;
+  readonly states: Readonly<Record<string, number>>;
+  readonly workers: number;
+}
+
+export interface Point {
+  readonly at: number;
+  readonly complete: number;
+  readonly errors: number;
+  readonly retries: number;
+  readonly runP50Ms: number | null;
+  readonly runP95Ms: number | null;
+  readonly waitP50Ms: number | null;
+  readonly waitP95Ms: number | null;
+}
+
+export type JobStatus = 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
+
+export interface Job {
+  readonly id: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly key: string | null;
+  readonly status: JobStatus;
+  readonly priority: number;
+  readonly attempt: number;
+  readonly enqueuedAt: string;
+  readonly runAt: string | null;
+  readonly claimedAt: string | null;
+  readonly settledAt: string | null;
+  readonly processId: string | null;
+  readonly error: string | null;
+}
+
+export interface Move {
+  readonly at: string;
+  readonly from: string | null;
+  readonly to: string;
+  readonly attempt: number;
+  readonly worker?: string | null;
+  readonly reason: string;
+  readonly error: string | null;
+}
+
+export interface JobDetail extends Job {
+  readonly progress: unknown;
+  readonly payloadHidden: boolean;
+  readonly explanation: {
+    readonly reasons: readonly { readonly code: string; readonly text: string; readonly job?: string }[];
+  };
+  readonly history: readonly Move[];
+  readonly unit: readonly string[];
+}
+
+export interface Lock {
+  readonly namespace: string;
+  readonly name: string;
+  readonly holders: number;
+  readonly waiters: number;
+  readonly mode: string | null;
+  readonly permits: number | null;
+  readonly token: string | null;
+  readonly host: string | null;
+  readonly pid: number | null;
+  readonly since: string | null;
+  readonly expiresAt: string | null;
+  readonly waitingSince: string | null;
+}
+
+export interface LockDetail {
+  readonly namespace: string;
+  readonly name: string;
+  readonly holders: readonly {
+    readonly mode: string;
+    readonly token: string;
+    readonly host: string;
+    readonly pid: number;
+    readonly since: string;
+    readonly expiresAt?: string;
+    readonly lastHeartbeatAt?: string;
+  }[];
+  readonly waiters: readonly {
+    readonly mode: string;
+    readonly ticket: string;
+    readonly host: string;
+    readonly pid: number;
+    readonly since: string;
+  }[];
+  readonly guardedBy: readonly number[];
+  readonly blocking: readonly string[];
+}
+
+export interface Backend {
+  readonly pid: number;
+  readonly applicationName: string;
+  readonly query: string;
+  readonly blockedBy: readonly number[];
+}
+
+export interface LockGraph {
+  readonly waits: readonly {
+    readonly namespace: string;
+    readonly name: string;
+    /** The same for all names that are wanted together. */
+    readonly claim: string;
+    readonly ticket: string;
+    readonly host: string;
+    readonly pid: number;
+    readonly since: string;
+    readonly holders: readonly { readonly token: string; readonly host: string; readonly pid: number }[];
+    readonly keeps: readonly { readonly name: string; readonly token: string }[];
+  }[];
+  readonly backends: readonly Backend[];
+  readonly cycles: readonly (readonly string[])[];
+}
+
+export interface LockPast {
+  readonly token: string;
+  readonly mode: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly grantedAt: string;
+  readonly endedAt: string;
+  readonly outcome: string;
+  readonly reason: string | null;
+}
+
+export interface HotLock {
+  readonly namespace: string;
+  readonly name: string;
+  readonly holds: number;
+  readonly meanMs: number;
+  readonly maxMs: number;
+  readonly lost: number;
+}
+
+export interface Machine {
+  readonly initial: string;
+  readonly always: Readonly<Record<string, string>>;
+  readonly states: Readonly<
+    Record<
+      string,
+      {
+        readonly to: readonly string[];
+        readonly everyMs?: number;
+        readonly timeoutMs?: number;
+        readonly deadlineMs?: number;
+      }
+    >
+  >;
+}
+
+export interface ActorType {
+  readonly name: string;
+  readonly machine: Machine;
+  readonly semaphores: readonly string[];
+  readonly paused: boolean;
+  readonly pausedStates: readonly string[];
+  readonly counts: Readonly<Record<string, number>>;
+  readonly workers: number;
+}
+
+export interface Actor {
+  readonly id: string;
+  readonly type: string;
+  readonly state: string;
+  readonly status: string;
+  readonly key: string | null;
+  readonly parent: string | null;
+  readonly attempt: number;
+  readonly error: string | null;
+  readonly enteredAt: string;
+  readonly wakeAt: string | null;
+  readonly createdAt: string;
+}
+
+export interface ActorDetail extends Actor {
+  readonly fields?: unknown;
+  readonly result?: unknown;
+  readonly payloadHidden: boolean;
+  readonly visit: number;
+  readonly epoch: number;
+  readonly openChildren: number;
+  readonly semaphores: Readonly<Record<string, number>>;
+  readonly messages: number;
+  readonly deadlineAt: string | null;
+  readonly finishedAt: string | null;
+  readonly pausedAt: string | null;
+  readonly held: string | null;
+  readonly worker: { readonly process: string; readonly claimedAt: string } | null;
+  readonly machine: Machine;
+  readonly explanation: { readonly reasons: readonly string[]; readonly advice: readonly string[] };
+  readonly history: readonly Move[];
+}
+
+export interface Schedule {
+  readonly queue: string;
+  readonly name: string;
+  readonly cron: string;
+  readonly timezone: string;
+  readonly kind: string;
+  readonly key: string | null;
+  readonly missed: string;
+  readonly nextAt: string | null;
+  readonly lastAt: string | null;
+  readonly next: readonly string[];
+}
+
+export interface PageRecord {
+  readonly id: string;
+  readonly tag: string;
+  readonly severity: string;
+  readonly status: string;
+  readonly summary: string;
+  readonly actor: string | null;
+  readonly suppressed: boolean;
+  readonly count: number;
+  readonly openedAt: string;
+  readonly seenAt: string;
+  readonly ackedBy: string | null;
+  readonly resolvedAt: string | null;
+}
+
+export interface HistoryEvent {
+  readonly at: string;
+  readonly part: string;
+  readonly event: string;
+  readonly subject: string;
+  readonly id: string;
+  readonly detail: string | null;
+  readonly process: string | null;
+}
+
+export interface Workers {
+  readonly queues: readonly {
+    readonly id: string;
+    readonly queue: string;
+    readonly host: string;
+    readonly pid: number;
+    readonly hold: string;
+    readonly concurrency: number;
+    readonly inProgress: number;
+    readonly startedAt: string;
+    readonly beatAt: string;
+    readonly isLive: boolean;
+  }[];
+  readonly actors: readonly {
+    readonly id: string;
+    readonly host: string;
+    readonly pid: number;
+    readonly concurrency: number;
+    readonly startedAt: string;
+    readonly beatAt: string;
+    readonly isLive: boolean;
+    readonly types: readonly string[];
+  }[];
+}
+
+export interface Bulk {
+  readonly id: string;
+  readonly action: string;
+  readonly query: string;
+  readonly status: string;
+  readonly found: number;
+  readonly done: number;
+  readonly refused: number;
+  readonly error: string | null;
+  readonly results?: readonly { readonly job: string; readonly outcome: string; readonly detail: string }[];
+}
+
+export interface Admin {
+  readonly server: {
+    readonly version: string;
+    readonly database: string;
+    readonly user: string;
+    readonly roundTripMs: number;
+    readonly clockAheadMs: number;
+    readonly hasPooler: boolean;
+    readonly isReadOnly: boolean;
+    readonly connections: number;
+    readonly maxConnections: number;
+    readonly oldestTransaction: { readonly pid: number; readonly application: string; readonly ageMs: number } | null;
+  };
+  readonly migrations: {
+    readonly state: string;
+    readonly problem: string | null;
+    readonly applied: readonly {
+      readonly line: string;
+      readonly number: number;
+      readonly name: string;
+      readonly appliedAt: string;
+    }[];
+    readonly pending: readonly { readonly line: string; readonly number: number; readonly name: string }[];
+  };
+  readonly tables: readonly {
+    readonly name: string;
+    readonly bytes: number;
+    readonly rows: number;
+    readonly deadRows: number;
+    readonly vacuumedAt: string | null;
+  }[];
+  readonly process: {
+    readonly pid: number;
+    readonly node: string;
+    readonly version: string;
+    readonly startedAt: string;
+    readonly watchers: number;
+    readonly rssBytes: number;
+  };
+}
+
+export interface Audit {
+  readonly id: string;
+  readonly at: string;
+  readonly who: string;
+  readonly remote: string | null;
+  readonly action: string;
+  readonly target: string;
+  readonly details: unknown;
+  readonly outcome: string;
+  readonly error: string | null;
+}
