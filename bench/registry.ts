@@ -1,4 +1,5 @@
 import { actor } from './actor.ts';
+import { capture } from './capture.ts';
 import type { Bench } from './harness/context.ts';
 import { lock } from './lock.ts';
 import { lockDynamodb } from './lock-dynamodb.ts';
@@ -10,6 +11,7 @@ import { queueWal } from './queue-wal.ts';
 /** Every bench by the name it is run with. */
 export const benches: Readonly<Record<string, Bench>> = {
   actor,
+  capture,
   queue,
   'queue-keys': queueKeys,
   'queue-depth': queueDepth,

@@ -13,6 +13,7 @@ const EXAMPLES: readonly ((context: DevContext) => Promise<DevExample>)[] = [
   async (context) => new (await import('./ledger/dev.ts')).LedgerDev(context),
   async (context) => new (await import('./cloud/dev.ts')).CloudDev(context),
   async (context) => new (await import('./documents/dev.ts')).DocumentsDev(context),
+  async (context) => new (await import('./orders/dev.ts')).OrdersDev(context),
 ];
 
 /**

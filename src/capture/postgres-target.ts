@@ -189,15 +189,18 @@ export async function openTarget(db: Reader, options: TargetOptions): Promise<Ta
 export class TargetStatements {
   readonly upsert: Statement;
   readonly remove: Statement;
+  /** Makes the rows, writes them and removes those of keys without one, all in the database; only where a query makes them. */
+  readonly project: Statement | undefined;
   readonly differing: Statement;
   readonly strays: Statement;
 
-  constructor(target: Target, root: { schema: string; name: string; column: string; type: string }) {
+  /** @param query  what makes the rows of the keys in `$1`; undefined where the program makes them */
+  constructor(target: Target, root: { schema: string; name: string; column: string; type: string }, query?: string) {
     const { key, keyType, columns } = target;
     const on = id(target.schema, target.name);
     const names = columns.map(({ name }) => id(name)).join(', ');
     const rest = columns.filter(({ name }) => name !== key);
-    const rows = `json_populate_recordset(null::${on}, $1::json) n`;
+    const rows = query === undefined ? `json_populate_recordset(null::${on}, $1::json) n` : `(\n${query}\n) n`;
     // Some types cannot be compared, json among them; their texts can.
     const differsFrom = (row: string): string => rest.map(({ name, type }) => comparable(name, type, row)).join(' or ');
     const differs = differsFrom('n');
@@ -206,9 +209,24 @@ export class TargetStatements {
     const name = `${target.schema}.${target.name}`;
     this.upsert = statement(
       `capture.upsert ${name}`,
-      `insert into ${on} as t (${names}) select ${columns.map((c) => `n.${id(c.name)}`).join(', ')} from ${rows} on conflict (${id(key)}) do ${conflict}`,
+      `insert into ${on} as t (${names}) select ${columns.map((c) => `n.${id(c.name)}`).join(', ')} from json_populate_recordset(null::${on}, $1::json) n on conflict (${id(key)}) do ${conflict}`,
       { prepare: false },
     );
+    this.project =
+      query === undefined
+        ? undefined
+        : statement(
+            `capture.project ${name}`,
+            `
+with made as materialized (
+${query}
+), written as (
+  insert into ${on} as t (${names}) select ${columns.map((c) => `m.${id(c.name)}`).join(', ')} from made m
+  where m.${id(key)}::text = any ($1::text[]) on conflict (${id(key)}) do ${conflict}
+)
+delete from ${on} t where t.${id(key)} = any ($1::text[]::${keyType}[]) and not exists (select from made m where m.${id(key)} = t.${id(key)})`,
+            { prepare: false },
+          );
     this.remove = statement(
       `capture.remove ${name}`,
       `delete from ${on} t where t.${id(key)} = any ($1::text[]::${keyType}[])`,
@@ -218,7 +236,7 @@ export class TargetStatements {
       `capture.differing ${name}`,
       `
 select coalesce(n.${id(key)}, t.${id(key)})::text as key
-from ${rows} full join (select * from ${on} t where t.${id(key)} = any ($2::text[]::${keyType}[])) t on t.${id(key)} = n.${id(key)}
+from ${rows} full join (select * from ${on} t where t.${id(key)} = any (${query === undefined ? '$2' : '$1'}::text[]::${keyType}[])) t on t.${id(key)} = n.${id(key)}
 where n.${id(key)} is null or t.${id(key)} is null${differs === '' ? '' : ` or ${differs}`}`,
       { prepare: false },
     );

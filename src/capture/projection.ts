@@ -57,7 +57,7 @@ export class Projection {
     this.#installer = installer;
     this.#options = readProjectOptions(options);
     this.name = this.#options.name;
-    const { build: _build, name, ...definition } = this.#options;
+    const { build: _build, query: _query, name, ...definition } = this.#options;
     installer.add({
       name,
       guarantee: 'latest',
@@ -143,7 +143,7 @@ export class Projection {
     const found = (await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name));
     const root = rootOf(found.definition);
     const target = await openTarget(this.#engine, this.#options);
-    const statements = new TargetStatements(target, root);
+    const statements = new TargetStatements(target, root, this.#options.query);
     const store = new CaptureStore(this.#engine, found.line, found.definition);
     const sweeps = new SweepStore(this.#engine, found.line, root, statements);
     const { build } = this.#options;

@@ -28,7 +28,8 @@ export interface ProjectorParts {
   readonly store: CaptureStore;
   readonly statements: TargetStatements;
   readonly key: string;
-  readonly build: Build;
+  /** Undefined where a query makes the rows. */
+  readonly build: Build | undefined;
   readonly onFailed: (failed: Failed) => void;
 }
 
@@ -131,22 +132,32 @@ export class Projector {
 
   /** Writes what the entities are now. The caller has their locks. */
   async write(tx: Transaction, keys: readonly string[]): Promise<void> {
+    const { statements, build } = this.#parts;
     if (keys.length === 0) return;
-    const { rows, found } = await this.build(tx, keys);
-    await writeRows(
-      tx,
-      this.#parts.statements,
-      toJson(rows),
-      keys.filter((key) => !found.has(key)),
-    );
+    if (build === undefined) {
+      if (statements.project !== undefined) await tx.query(statements.project, [keys]);
+      return;
+    }
+    const { rows, found } = await this.#build(build, tx, keys);
+    const gone = keys.filter((key) => !found.has(key));
+    await writeRows(tx, statements, toJson(rows), gone);
+  }
+
+  /** Of the keys those whose row is not what it would be now. */
+  async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {
+    const { statements, build } = this.#parts;
+    const values = build === undefined ? [keys] : [toJson((await this.#build(build, tx, keys)).rows), keys];
+    const rows = await tx.query<{ key: string }>(statements.differing, values);
+    return rows.map(({ key }) => key);
   }
 
   /** What `build` gives, checked: it may give a row for each key that it was asked for, and for no other. */
-  async build(
+  async #build(
+    build: Build,
     tx: Transaction,
     keys: readonly string[],
   ): Promise<{ rows: readonly ProjectedRow[]; found: ReadonlySet<string> }> {
-    const rows = await this.#parts.build(keys, tx);
+    const rows = await build(keys, tx);
     const asked = new Set(keys);
     const found = new Set<string>();
     for (const row of rows) {
@@ -166,7 +177,7 @@ export class Projector {
 }
 
 /** As the database reads it into the columns' own types. */
-export function toJson(rows: readonly ProjectedRow[]): string {
+function toJson(rows: readonly ProjectedRow[]): string {
   return JSON.stringify(rows, (_key, value: unknown) => {
     if (typeof value === 'bigint') return value.toString();
     if (typeof value === 'number' && !Number.isFinite(value)) return String(value);

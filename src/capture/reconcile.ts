@@ -1,9 +1,8 @@
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { CaptureStore } from './postgres.ts';
 import type { Page, SweepStore } from './postgres-sweep.ts';
-import type { TargetStatements } from './postgres-target.ts';
 import type { Progress } from './progress.ts';
-import { type Projector, toJson } from './projector.ts';
+import type { Projector } from './projector.ts';
 
 /** What comparing found. */
 export interface Drift {
@@ -18,7 +17,6 @@ export interface Drift {
 interface Parts {
   readonly store: CaptureStore;
   readonly sweeps: SweepStore;
-  readonly statements: TargetStatements;
   readonly projector: Projector;
 }
 
@@ -62,7 +60,7 @@ export async function reconcile(engine: PostgresEngine, parts: Parts, settings: 
 
 function comparePage(
   engine: PostgresEngine,
-  { store, sweeps, statements, projector }: Parts,
+  { store, sweeps, projector }: Parts,
   place: { phase: 'root' | 'target'; after: string | null },
   size: number,
 ): Promise<{ page: Page; drift: readonly string[] }> {
@@ -70,16 +68,9 @@ function comparePage(
     async (tx) => {
       const page = await sweeps.page(tx, place, size);
       if (page.keys.length === 0) return { page, drift: [] };
-      const { rows } = await projector.build(tx, page.keys);
-      const differing = await tx.query<{ key: string }>(statements.differing, [toJson(rows), page.keys]);
-      const dirty =
-        differing.length === 0
-          ? new Set<string>()
-          : await store.dirtyAmong(
-              tx,
-              differing.map(({ key }) => key),
-            );
-      return { page, drift: differing.map(({ key }) => key).filter((key) => !dirty.has(key)) };
+      const differing = await projector.differing(tx, page.keys);
+      const dirty = differing.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, differing);
+      return { page, drift: differing.filter((key) => !dirty.has(key)) };
     },
     { isolation: 'repeatable read' },
   );

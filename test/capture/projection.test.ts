@@ -1,10 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { faults } from '../../src/base/fault.ts';
-import { createCaptureAdmin, type Failed, type Projection, type RunOptions } from '../../src/capture/index.ts';
+import {
+  createCaptureAdmin,
+  type Failed,
+  type Projection,
+  type RunOptions,
+  Sql,
+  sql,
+} from '../../src/capture/index.ts';
 import { until } from '../support/eventually.ts';
 import { spawnChild } from '../support/process.ts';
-import { build, openScene } from './scene.ts';
+import { build, EXPECTED, openScene } from './scene.ts';
 
 async function run(projection: Projection, options: RunOptions = {}): Promise<void> {
   const worker = projection.run({ poll: '50ms', ...options });
@@ -284,4 +291,29 @@ test('what is outstanding, failing and holding keys is told, with who does it', 
   await run(projection);
   await projection.settled();
   expect(await admin.status()).toMatchObject([{ outstanding: 0, oldestMs: null }]);
+});
+
+test('a query makes the rows in the database: to the letter, set by set, with the same promises', async () => {
+  const { capture, client, diff, query, projection } = await openScene({
+    build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,
+  });
+  await capture.apply();
+  await projection.backfill();
+  expect(await diff()).toBe(0);
+  await client.query(
+    "update customer set name = 'Ümit' where id = 3; delete from orders where id = 50; update order_search set status = 'forged' where id = 60",
+  );
+  await run(projection);
+  await projection.settled();
+  expect(await diff()).toBe(1);
+  expect(await projection.reconcile()).toEqual({ checked: 99, drifted: 1, keys: ['60'] });
+  await projection.settled();
+  expect(await diff()).toBe(0);
+  // An entity for which the query fails is set aside by itself.
+  await client.query(
+    "alter table order_search add check (status <> 'poison'); update orders set status = case when id = 7 then 'poison' else 'fine' end where id < 20",
+  );
+  await projection.settled();
+  expect(await diff()).toBe(1);
+  expect((await query('select key from pawl.capture_retry')).length).toBe(1);
 });

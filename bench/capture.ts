@@ -1,0 +1,302 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import type { Bench, Context } from './harness/context.ts';
+import { atLeast, atMost, type Figure, figure, median, percentile, ratio } from './harness/figures.ts';
+import { type BenchProjection, loadCapture, type Sql } from './harness/pawl-capture.ts';
+
+/**
+ * What a capture costs whoever writes, and what it gives: how soon a change can be found, how fast entities are projected,
+ * and how long a search takes in many of them.
+ */
+export const capture: Bench = async (context) => {
+  const figures: Record<string, Figure> = {};
+  const writer = await writerCost(context);
+  Object.assign(figures, writer.figures);
+  const fresh = await freshness(context);
+  Object.assign(figures, fresh.figures);
+  const sizes = context.quick ? [20_000] : [100_000, 1_000_000];
+  const searched = await searching(context, sizes);
+  Object.assign(figures, searched.figures);
+  return {
+    figures,
+    bars: {
+      bulk_time: atMost(1.1, writer.bulkTime),
+      bulk_wal: atMost(1.1, writer.bulkWal),
+      single_row: atMost(1.1, writer.singleRow),
+      freshness_p50: atMost(50, fresh.p50),
+      freshness_p99: atMost(500, fresh.p99),
+      projection: atLeast(5000, searched.projection),
+      search_narrow: atMost(50, searched.narrow),
+      search_wide: atMost(150, searched.wide),
+    },
+  };
+};
+
+const LINES_OF_ORDER = 50;
+
+/** Two tables that are alike, of which one is captured: 100,000 rows of 2,000 entities are changed by one statement. */
+async function writerCost(context: Context): Promise<{
+  figures: Record<string, Figure>;
+  bulkTime: number;
+  bulkWal: number;
+  singleRow: number;
+}> {
+  const { server, quick, say } = context;
+  const { postgres, createCapture } = await loadCapture();
+  const orders = quick ? 400 : 2000;
+  const times: Record<'plain' | 'captured', number[]> = { plain: [], captured: [] };
+  const wal: Record<'plain' | 'captured', number[]> = { plain: [], captured: [] };
+  const single: Record<'plain' | 'captured', number[]> = { plain: [], captured: [] };
+  await server.withDatabase(async (url) => {
+    const engine = postgres(url, { max: 4 });
+    const client = new pg.Client(url);
+    await client.connect();
+    try {
+      await engine.migrate();
+      for (const name of ['plain', 'captured']) {
+        await client.query(`create table ${name}_order (id bigint primary key, customer text not null);
+          insert into ${name}_order select i, 'customer ' || i from generate_series(1, ${orders}) i;
+          create table ${name}_line (id bigint primary key, order_id bigint not null references ${name}_order (id), sku text not null,
+            qty int not null, price numeric(12, 2) not null, updated_at timestamptz not null default now(), description text not null);
+          insert into ${name}_line select i, 1 + i % ${orders}, 'sku-' || i % 500, 1, 9.95, now(), repeat('d', 240)
+            from generate_series(1, ${orders * LINES_OF_ORDER}) i;
+          create index on ${name}_line (order_id); create index on ${name}_line (sku)`);
+        await client.query(`vacuum analyze ${name}_line`);
+      }
+      const captured = createCapture(engine, {
+        entity: 'bench',
+        root: 'captured_order',
+        via: { captured_line: 'order_id' },
+      });
+      captured.project({ into: 'bench_search', columns: { customer: 'text' }, build: async () => [] });
+      await captured.apply();
+      const names = ['plain', 'captured'] as const;
+      for (let round = 0; round < Math.max(3, context.rounds); round++) {
+        for (const name of round % 2 === 0 ? names : [...names].reverse()) {
+          await client.query(`vacuum ${name}_line; `);
+          await server.checkpoint();
+          // Once, so that both write full pages no more.
+          await client.query(`update ${name}_line set qty = qty`);
+          await client.query(`vacuum ${name}_line`);
+          const before = await server.walBytes();
+          const since = performance.now();
+          await client.query(`update ${name}_line set qty = qty + 1, updated_at = now()`);
+          times[name].push(performance.now() - since);
+          wal[name].push((await server.walBytes()) - before);
+        }
+        for (const name of round % 2 === 0 ? names : [...names].reverse()) {
+          const count = quick ? 300 : 1500;
+          const since = performance.now();
+          for (let i = 0; i < count; i++) {
+            const id = 1 + ((i * 37) % (orders * LINES_OF_ORDER));
+            await client.query({ name, text: `update ${name}_line set qty = qty + 1 where id = $1`, values: [id] });
+          }
+          single[name].push((performance.now() - since) / count);
+        }
+        say(
+          `writer ${round + 1}: bulk ${times.plain.at(-1)?.toFixed(0)} and ${times.captured.at(-1)?.toFixed(0)} ms, one row ${single.plain.at(-1)?.toFixed(2)} and ${single.captured.at(-1)?.toFixed(2)} ms`,
+        );
+      }
+    } finally {
+      await client.end();
+      await engine.stop();
+    }
+  });
+  return {
+    figures: {
+      'bulk/plain': figure('ms', times.plain),
+      'bulk/captured': figure('ms', times.captured),
+      'bulk_wal/plain': figure('bytes', wal.plain),
+      'bulk_wal/captured': figure('bytes', wal.captured),
+      'single/plain': figure('ms', single.plain),
+      'single/captured': figure('ms', single.captured),
+    },
+    bulkTime: ratio(times.captured, times.plain),
+    bulkWal: ratio(wal.captured, wal.plain),
+    singleRow: ratio(single.captured, single.plain),
+  };
+}
+
+const ORDERS = `
+create table customer (id bigint primary key, name text not null);
+create table orders (id bigint primary key, customer_id bigint not null, placed_at timestamptz not null, note text not null);
+create table order_item (id bigint primary key, order_id bigint not null, title text not null);
+insert into customer select i, (array['smith','jones','garcia','chen','patel','muller','rossi','silva','kim','novak'])[1 + i % 10] || ' ' || md5(i::text)
+from generate_series(1, 20000) i`;
+
+/** A tenth of all orders has the word `warranty`; each has some that few others have. */
+function moreOrders(from: number, to: number): string {
+  return `insert into orders select i, 1 + (i * 7919) % 20000, '2020-01-01'::timestamptz + i * interval '1 minute',
+      case when i % 10 = 3 then 'warranty' else 'regular' end || ' ' || substr(md5(i::text), 1, 6) from generate_series(${from}, ${to}) i;
+    insert into order_item select i, (i + 1) / 2, (array['pump','valve','motor','filter','hose','gauge','drum','lamp'])[1 + (i * 31) % 8] || ' model ' || (i * 17) % 5000
+    from generate_series(${from * 2 - 1}, ${to * 2}) i`;
+}
+
+const BUILD = `
+select o.id, c.name as customer, o.placed_at, o.note, i.items
+from orders o join customer c on c.id = o.customer_id
+left join (select l.order_id, string_agg(l.title, ', ') as items from order_item l where l.order_id = any ($1::bigint[]) group by 1) i on i.order_id = o.id
+where o.id = any ($1::bigint[])`;
+
+const projectionOf = (sql: Sql): object => ({
+  into: 'order_search',
+  columns: { customer: 'text', placed_at: 'timestamptz', note: 'text', items: 'text' },
+  text: ['customer', 'note', 'items'],
+  order: 'placed_at',
+  build: sql([BUILD]),
+});
+
+const CAPTURE = {
+  entity: 'bench',
+  root: 'orders',
+  via: { order_item: 'order_id', customer: { column: 'id', to: 'orders.customer_id' } },
+};
+
+async function withOrders<T>(
+  { server }: Context,
+  fn: (parts: { client: pg.Client; url: string; projection: BenchProjection }) => Promise<T>,
+): Promise<T> {
+  const { postgres, createCapture, sql } = await loadCapture();
+  return server.withDatabase(async (url) => {
+    const engine = postgres(url, { max: 8 });
+    const client = new pg.Client(url);
+    await client.connect();
+    try {
+      await engine.migrate();
+      await client.query(
+        `${ORDERS}; ${moreOrders(1, 20_000)}; create index on orders (customer_id); create index on order_item (order_id)`,
+      );
+      await client.query('vacuum analyze');
+      const captured = createCapture(engine, CAPTURE);
+      const projection = captured.project(projectionOf(sql));
+      await captured.apply();
+      return await fn({ client, url, projection });
+    } finally {
+      await client.end();
+      await engine.stop();
+    }
+  });
+}
+
+/** 500 single-row writes a second by an application of its own; each puts in a word that only it has. */
+async function freshness(context: Context): Promise<{ figures: Record<string, Figure>; p50: number; p99: number }> {
+  const seconds = context.quick ? 4 : 15;
+  const rate = 500;
+  const waits = await withOrders(context, async ({ client, url, projection }) => {
+    await projection.backfill({ batch: 2000 });
+    const worker = projection.run();
+    await worker.started;
+    const reader = new pg.Client(url);
+    await reader.connect();
+    const written = new Map<string, number>();
+    const found: number[] = [];
+    let isOver = false;
+    // What is searchable is asked every few milliseconds, so the waits are a little longer here than they were.
+    const reading = (async () => {
+      while (!isOver || written.size > 0) {
+        const { rows } = await reader.query<{ note: string }>(
+          'select s.note from order_search s where s.note = any ($1)',
+          [[...written.keys()]],
+        );
+        const at = performance.now();
+        for (const { note } of rows) {
+          found.push(at - (written.get(note) ?? at));
+          written.delete(note);
+        }
+        await sleep(2);
+      }
+    })();
+    const start = performance.now();
+    for (let i = 0; i < seconds * rate; i++) {
+      const wait = start + (i * 1000) / rate - performance.now();
+      if (wait > 1) await sleep(wait);
+      const note = `fresh${i}`;
+      await client.query({
+        name: 'write',
+        text: 'update orders set note = $2 where id = $1',
+        values: [1 + ((i * 7919) % 20_000), note],
+      });
+      written.set(note, performance.now());
+    }
+    const took = (performance.now() - start) / 1000;
+    context.say(`freshness: ${Math.round((seconds * rate) / took)} writes a second`);
+    await projection.settled();
+    // A word that was overwritten before it was seen never comes.
+    await sleep(100);
+    isOver = true;
+    written.clear();
+    await reading;
+    await reader.end();
+    await worker.stop();
+    return found;
+  });
+  const [p50, p99] = [percentile(waits, 50), percentile(waits, 99)];
+  return { figures: { freshness_p50: figure('ms', [p50]), freshness_p99: figure('ms', [p99]) }, p50, p99 };
+}
+
+async function searching(
+  context: Context,
+  sizes: readonly number[],
+): Promise<{ figures: Record<string, Figure>; projection: number; narrow: number; wide: number }> {
+  const figures: Record<string, Figure> = {};
+  const rates: number[] = [];
+  let [narrow, wide] = [Number.NaN, Number.NaN];
+  await withOrders(context, async ({ client, projection }) => {
+    let have = 20_000;
+    await projection.backfill({ batch: 2000, again: true });
+    for (const size of sizes) {
+      while (have < size) {
+        const next = Math.min(have + 50_000, size);
+        await client.query(moreOrders(have + 1, next));
+        const before = performance.now();
+        const workers = [projection.run(), projection.run()];
+        await projection.settled();
+        await Promise.all(workers.map((worker) => worker.stop()));
+        rates.push(((next - have) * 1000) / (performance.now() - before));
+        context.say(`projection: ${next} orders, ${Math.round(rates.at(-1) ?? 0)} entities/s`);
+        have = next;
+      }
+      await client.query('vacuum analyze order_search');
+      narrow = percentile(await measure(projection, 60, (i) => `${NAMES[i % 10]} ${(i * 17) % 5000}`), 95);
+      wide = percentile(await measure(projection, 60, (i) => (i % 2 === 0 ? 'warranty' : (NAMES[i % 10] ?? ''))), 95);
+      figures[`search_narrow/${size}`] = figure('ms', [narrow]);
+      figures[`search_wide/${size}`] = figure('ms', [wide]);
+      context.say(`search in ${size}: narrow p95 ${narrow.toFixed(1)} ms, wide p95 ${wide.toFixed(1)} ms`);
+    }
+    if (rates.length === 0) rates.push(await again(client, projection));
+  });
+  const [small, large] = [sizes[0] ?? 0, sizes.at(-1) ?? 0];
+  if (large > small) {
+    for (const kind of ['search_narrow', 'search_wide']) {
+      const growth = (figures[`${kind}/${large}`]?.median ?? 0) / (figures[`${kind}/${small}`]?.median ?? 1);
+      figures[`${kind}_growth`] = figure('times', [growth]);
+    }
+  }
+  figures['projection'] = figure('entities/s', rates);
+  return { figures, projection: median(rates), narrow, wide };
+}
+
+const NAMES = ['smith', 'jones', 'garcia', 'chen', 'patel', 'muller', 'rossi', 'silva', 'kim', 'novak'];
+
+/** Everything once more, by the usual way. */
+async function again(client: pg.Client, projection: BenchProjection): Promise<number> {
+  await client.query("update orders set note = note || ' again'");
+  const since = performance.now();
+  const workers = [projection.run(), projection.run()];
+  await projection.settled();
+  await Promise.all(workers.map((worker) => worker.stop()));
+  return (20_000 * 1000) / (performance.now() - since);
+}
+
+async function measure(projection: BenchProjection, count: number, query: (i: number) => string): Promise<number[]> {
+  const took: number[] = [];
+  let found = 0;
+  for (let i = 0; i < count; i++) {
+    const since = performance.now();
+    const { rows } = await projection.search(query(i), { limit: 20 });
+    took.push(performance.now() - since);
+    found += rows.length;
+  }
+  if (found === 0) throw new Error(`nothing was found for ${query(0)} and others`);
+  return took.slice(Math.floor(count / 10));
+}

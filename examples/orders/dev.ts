@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'pawl/capture';
+import { statement } from 'pawl/postgres';
+import { Child } from '../child.ts';
+import type { DevContext, DevExample, Figures } from '../dev-example.ts';
+import { declareOrders, orderRows } from './orders.ts';
+import { SCHEMA, seedText } from './schema.ts';
+
+const ORDERS = 20_000;
+
+/**
+ * 17 tables of a warranty business, two applications that change them, two processes that keep a search table, one of which is
+ * killed; and somebody who searches all the time.
+ */
+export class OrdersDev implements DevExample {
+  readonly name = 'orders';
+  readonly #context: DevContext;
+  readonly #took: number[] = [];
+  #workers: Child[] = [];
+  #writers: Child[] = [];
+  #declared: ReturnType<typeof declareOrders> | undefined;
+
+  constructor(context: DevContext) {
+    this.#context = context;
+  }
+
+  async start(): Promise<void> {
+    const { engine, signal } = this.#context;
+    if (signal.aborted) return;
+    await engine.session(async (session) => {
+      await session.run(`drop schema if exists shop cascade; ${SCHEMA}; ${seedText(ORDERS)}`);
+      await session.run('analyze');
+    });
+    this.#declared = declareOrders(engine);
+    await this.#declared.capture.apply();
+    this.#workers = [this.#start('worker.ts'), this.#start('worker.ts')];
+    this.#writers = [this.#start('writer.ts', '1'), this.#start('writer.ts', '2')];
+    await Promise.all([...this.#workers, ...this.#writers].map(({ ready }) => ready));
+    this.#context.log(
+      `orders: ${ORDERS} orders in 17 tables; two applications change them, two workers keep them searchable`,
+    );
+  }
+
+  async feed(ending: AbortSignal): Promise<void> {
+    if (this.#declared === undefined) return;
+    const { projection } = this.#declared;
+    const filling = projection.backfill({ signal: ending }).catch(ignoreAbort);
+    const killing = this.#killOne(ending);
+    while (!ending.aborted) {
+      await this.#search(
+        ['warranty smith', 'warranty card', 'pump porto', '"call before delivery"', 'overheats'][
+          this.#took.length % 5
+        ] ?? '',
+      );
+      await sleep(100, undefined, { signal: ending }).catch(() => {});
+    }
+    await Promise.all([filling, killing]);
+  }
+
+  async finish(): Promise<Figures> {
+    if (this.#declared === undefined) return { ok: true, rows: 0, diff: 0 };
+    const { engine } = this.#context;
+    const { projection } = this.#declared;
+    await Promise.all(this.#writers.map((writer) => writer.stop()));
+    await projection.backfill();
+    await projection.settled();
+    for (let i = 0; i < 20; i += 1) await this.#search('warranty card');
+    const [found] = await engine.query<{ rows: number; diff: number }>(DIFFERENCE);
+    const sorted = this.#took.toSorted((a, b) => a - b);
+    const searchP95Ms = Math.round(sorted[Math.floor(sorted.length * 0.95)] ?? 0);
+    const { rows = 0, diff = -1 } = found ?? {};
+    this.#context.log(`orders: ${rows} rows, ${diff} of them wrong; 95 % of searches within ${searchP95Ms} ms`);
+    return { ok: diff === 0 && rows > 0, rows, diff, searchP95Ms };
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#workers, ...this.#writers].map((child) => child.stop()));
+  }
+
+  #start(script: string, seed = '1'): Child {
+    const env = { DATABASE_URL: this.#context.url, ORDERS: String(ORDERS), SEED: seed };
+    return new Child(new URL(`./${script.replace('.ts', EXTENSION)}`, import.meta.url), { env });
+  }
+
+  /** In the middle, one worker gets no chance to tidy up. */
+  async #killOne(ending: AbortSignal): Promise<void> {
+    await sleep(2000, undefined, { signal: ending }).catch(() => {});
+    const [victim, ...others] = this.#workers;
+    if (victim === undefined) return;
+    await victim.kill();
+    const heir = this.#start('worker.ts');
+    this.#workers = [heir, ...others];
+    await heir.ready;
+    this.#context.log(`orders: worker ${victim.pid} was killed, ${heir.pid} goes on`);
+  }
+
+  async #search(query: string): Promise<void> {
+    const since = performance.now();
+    await this.#declared?.projection.search(query);
+    this.#took.push(performance.now() - since);
+  }
+}
+
+/** As this file was compiled, or not. */
+const EXTENSION = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
+
+/** Every row of the search table beside what it should be, made anew from all tables. */
+const DIFFERENCE = statement(
+  'orders.difference',
+  `
+with want as (${orderRows(sql``).text}), have as (
+  select s.id, s.customer, s.placed_at, s.status, s.contact, s.items, s.notes, s.shipments, s.paid from shop.order_search s)
+select (select count(*)::int from have) as rows, (
+  select count(*)::int from want w full join have h on h.id = w.id
+  where (w.id, w.customer, w.placed_at, w.status, w.contact, w.items, w.notes, w.shipments, w.paid)
+    is distinct from (h.id, h.customer, h.placed_at, h.status, h.contact, h.items, h.notes, h.shipments, h.paid)) as diff`,
+);
+
+function ignoreAbort(error: unknown): void {
+  if (!(error instanceof Error && error.name === 'AbortError')) throw error;
+}
