@@ -43,7 +43,7 @@ async function work(): Promise<void> {
   while (!isOver) {
     const change = CHANGES[Math.floor(random.next() * CHANGES.length)];
     await change?.();
-    await new Promise((resolve) => setTimeout(resolve, 2));
+    await new Promise((resolve) => setTimeout(resolve, 10));
   }
   await client.end();
 }

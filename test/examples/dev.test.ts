@@ -31,7 +31,14 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
       seed: 7,
       log: (line) => lines.push(line),
     });
-    const { enqueued, workersKilled, filesChecked, cloud, ...rest } = summary;
+    const { enqueued, workersKilled, filesChecked, cloud, orders, ...rest } = summary;
+    expect(orders, lines.join('\n')).toMatchObject({
+      ok: true,
+      diff: 0,
+      rows: expect.any(Number),
+      searchP95Ms: expect.any(Number),
+    });
+    expect(lines.some((line) => /orders: worker \d+ was killed/.test(line))).toBe(true);
     expect(cloud, lines.join('\n')).toMatchObject({ ok: true, orphans: 0 });
     expect(rest, lines.join('\n')).toMatchObject({ ok: true, complete: enqueued, error: 0, lost: 0, doubleRuns: 0 });
     expect(enqueued).toBeGreaterThan(30);
@@ -45,7 +52,7 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
     await rm(folder, { recursive: true, force: true });
     await database.drop();
   }
-}, 60_000);
+}, 120_000);
 
 test('pawl dev ends at once, and well, when it is told to before it has begun', async () => {
   const database = await freshDatabase();
