@@ -579,7 +579,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       // On DynamoDB its place is there a moment before what it keeps meanwhile says so.
       const [why] = await until('it is told', async () => {
         const { blocking } = await b.explain(x);
-        return blocking.length > 0 && blocking;
+        return blocking.length > 0 ? blocking : undefined;
       });
       expect(why).toMatch(new RegExp(`"${x}" is held by .* waits for "${y}"`));
       await lock.release();
