@@ -267,7 +267,9 @@ export class ActorWorker implements Kept {
       },
       (turn, body) => holdTransaction(this.#parts.store, turn, body, state.timeoutMs),
     );
-    if (!isOver) this.#running.set(actor, running);
+    // The body itself may have ended this life before it came back.
+    if (!isOver && life !== this.#lives) running.fail(new LeaseLost('the lease was lost while the turn began'));
+    else if (!isOver) this.#running.set(actor, running);
   }
 
   #finish(finished: Finished): void {
