@@ -1,5 +1,6 @@
 import { actor } from './actor.ts';
 import { capture } from './capture.ts';
+import { files } from './files.ts';
 import type { Bench } from './harness/context.ts';
 import { lock } from './lock.ts';
 import { lockDynamodb } from './lock-dynamodb.ts';
@@ -16,6 +17,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   'queue-keys': queueKeys,
   'queue-depth': queueDepth,
   'queue-wal': queueWal,
+  files,
   lock,
   'lock-dynamodb': lockDynamodb,
 };

@@ -14,8 +14,8 @@ export interface Fingerprint {
 }
 
 /**
- * Takes bytes in and tells their fingerprint in the end. The SHA-256 is what a version is known by. The CRCs cost a
- * fiftieth of it, and let each block be looked at before it is passed on, also where the rest is not read.
+ * Takes bytes in and tells their fingerprint in the end. The SHA-256 is what a version is known by. The CRCs cost
+ * half of that, and let each block be looked at before it is passed on, also where the rest is not read.
  */
 export class Digest {
   readonly #hash: Hash = createHash('sha256');

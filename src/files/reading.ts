@@ -207,7 +207,8 @@ class CheckedStream extends Stream {
     watch: Watch,
     name: (error: unknown) => unknown,
   ) {
-    super({ highWaterMark: 256 * 1024 });
+    // One piece at a time: several that wait would be copied together.
+    super({ highWaterMark: 1 });
     this.#parts = parts;
     this.#body = body;
     this.#watch = watch;

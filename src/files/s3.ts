@@ -41,7 +41,7 @@ export function s3(options: S3Options): Content {
 }
 
 function parse(options: S3Options) {
-  return checkOptions('s3', options, {
+  return checkOptions('s3', withoutMarks(options), {
     bucket: text({ min: 3, max: 255, pattern: [/^[\w.:/-]+$/, 'the name of a bucket'] }),
     prefix: text({ max: 512, pattern: [/^[^/]?$|^[^/].*[^/]$/, 'a prefix without a slash at its ends'], default: '' }),
     endpoint: optional(text({ pattern: [/^https?:\/\//, 'a URL such as https://s3.example.org'] })),
@@ -130,6 +130,13 @@ class SdkApi implements S3Api {
     });
     return { sdk, client };
   }
+}
+
+/** The SDK writes marks such as `$source` into credentials that it was given before. */
+function withoutMarks(options: S3Options): unknown {
+  if (!isObject(options) || !isObject(options.credentials)) return options;
+  const own = Object.entries(options.credentials).filter(([name]) => !name.startsWith('$'));
+  return { ...options, credentials: Object.fromEntries(own) };
 }
 
 function keysOf({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<Checked['credentials']>): {

@@ -1,0 +1,244 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import type * as Postgres from '../src/engine/postgres/index.ts';
+import type * as Files from '../src/files/index.ts';
+import { type Bench, type Context, interleave, type Measure } from './harness/context.ts';
+import { atMost, median, ratio } from './harness/figures.ts';
+
+const MIB = 1 << 20;
+const FULL = { writes: 30, streamMiB: 2048, reads: 200, documents: 1000, versions: 10, more: 10_000 };
+const QUICK = { writes: 8, streamMiB: 512, reads: 50, documents: 200, versions: 10, more: 2000 };
+type Size = typeof FULL;
+
+/** The built library, as it is published. */
+const built = async <Module>(path: string): Promise<Module> =>
+  (await import(new URL(`../dist/${path}`, import.meta.url).href)) as Module;
+
+interface World {
+  readonly engine: Postgres.PostgresEngine;
+  readonly library: typeof Files;
+  readonly statement: typeof Postgres.statement;
+  readonly dir: string;
+  readonly size: Size;
+}
+
+/** Files: what a write costs beside plain writes of the same bytes, memory, hot reads, and what a sweep's cost follows. */
+export const files: Bench = async (context) => {
+  if (context.peersOnly) return { figures: {}, bars: {} };
+  const size = context.quick ? QUICK : FULL;
+  return context.server.withDatabase(async (url) => {
+    const { postgres, statement } = await built<typeof Postgres>('engine/postgres/index.js');
+    const library = await built<typeof Files>('files/index.js');
+    const engine = postgres(url, { max: 4 });
+    const dir = await mkdtemp(join(tmpdir(), 'pawl-bench-files-'));
+    try {
+      await engine.migrate();
+      return await measure(context, { engine, library, statement, dir, size });
+    } finally {
+      await engine.stop();
+      await rm(dir, { recursive: true, force: true });
+    }
+  });
+};
+
+async function measure(context: Context, world: World): ReturnType<Bench> {
+  const s3 = await startS3();
+  try {
+    const series = await interleave(context, context.rounds, 'files', {
+      write_disk: writeDisk(world),
+      write_s3: writeS3(world, s3.connection),
+      hot_read: hotRead(world),
+    });
+    const once_ = await interleave(context, 1, 'files', { memory: memory(world), sweep: sweep(world, context) });
+    const of = (what: string, who: string): readonly number[] => series.of(who, what);
+    return {
+      figures: {
+        ...series.figures({ ours: 'ms', plain: 'ms', round_trip: 'ms', local: 'ms' }),
+        ...once_.figures({ grown: 'MiB', pass: 's', pass_more: 's' }),
+      },
+      bars: {
+        write_disk: atMost(1.25, ratio(of('ours', 'write_disk'), of('plain', 'write_disk'))),
+        write_s3: atMost(1.15, ratio(of('ours', 'write_s3'), of('plain', 'write_s3'))),
+        memory: atMost(64, median(once_.of('memory', 'grown'))),
+        hot_read: atMost(
+          1.1,
+          median(
+            of('ours', 'hot_read').map(
+              (ours, i) => (ours - (of('round_trip', 'hot_read')[i] ?? 0)) / (of('local', 'hot_read')[i] ?? Number.NaN),
+            ),
+          ),
+        ),
+        sweep: atMost(2, median(once_.of('sweep', 'pass'))),
+        sweep_follows: atMost(1.3, median(once_.of('sweep', 'pass_more')) / median(once_.of('sweep', 'pass'))),
+      },
+    };
+  } finally {
+    s3.stop();
+  }
+}
+
+/** Milliseconds of a call, the median of many that take turns with those of another one. */
+async function inTurns(
+  count: number,
+  calls: Readonly<Record<string, () => Promise<unknown>>>,
+): Promise<Record<string, number>> {
+  const times = new Map<string, number[]>(Object.keys(calls).map((name) => [name, []]));
+  for (let turn = -2; turn < count; turn++) {
+    for (const [name, call] of Object.entries(calls)) {
+      const start = performance.now();
+      await call();
+      if (turn >= 0) times.get(name)?.push(performance.now() - start);
+    }
+  }
+  return Object.fromEntries([...times].map(([name, all]) => [name, median(all)]));
+}
+
+/** 8 MiB to the disk store, and hashed, written and fsynced by plain Node. */
+function writeDisk({ library, engine, dir, size }: World): Measure {
+  return async () => {
+    const bytes = randomBytes(8 * MIB);
+    const files = library.createFiles(engine, { content: library.disk(join(dir, 'disk')), namespace: 'disk' });
+    return inTurns(size.writes, {
+      ours: () => files.write(undefined, 'doc', bytes),
+      plain: async () => {
+        createHash('sha256').update(bytes).digest('hex');
+        const file = await open(join(dir, `plain-${crypto.randomUUID()}`), 'wx');
+        await file.writeFile(bytes);
+        await file.sync();
+        await file.close();
+      },
+    });
+  };
+}
+
+/** 8 MiB to a store that speaks S3 in a process of its own, and by a plain PutObject of the same SDK. */
+function writeS3({ library, engine, size }: World, connection: Files.S3Options): Measure {
+  return async () => {
+    const bytes = randomBytes(8 * MIB);
+    const { S3Client, PutObjectCommand } = createRequire(import.meta.url)('@aws-sdk/client-s3');
+    const { endpoint, region, credentials, bucket } = connection;
+    const client = new S3Client({ endpoint, region, credentials: { ...credentials }, forcePathStyle: true });
+    const files = library.createFiles(engine, {
+      content: library.s3({ ...connection, prefix: 'bench' }),
+      namespace: 's3',
+    });
+    const Key = 'plain';
+    const times = await inTurns(size.writes, {
+      ours: () => files.write(undefined, 'doc', bytes),
+      plain: () => client.send(new PutObjectCommand({ Bucket: bucket, Key, Body: bytes })),
+    });
+    client.destroy();
+    await files.stop();
+    return times;
+  };
+}
+
+/** A hot read of 1 MiB, and what it is made of: a round trip, and the reading of a local file. */
+function hotRead({ library, engine, dir, size, statement }: World): Measure {
+  return async () => {
+    const files = library.createFiles(engine, { content: library.disk(join(dir, 'disk')), namespace: 'disk' });
+    const { sha256 } = await files.write(undefined, 'hot', randomBytes(8 * MIB));
+    const hot = files.hot({ dir: join(dir, 'hot') });
+    const read = async (): Promise<void> => {
+      const { stream } = await hot.open('hot');
+      for await (const _ of stream);
+    };
+    const one = statement('bench.one', 'select 1');
+    await read();
+    const path = join(dir, 'hot', sha256);
+    return {
+      ...(await inTurns(size.reads, { ours: read, round_trip: () => engine.query(one), local: () => readFile(path) })),
+    };
+  };
+}
+
+/** How much the process grows while a long stream is written to the disk store. */
+function memory({ library, engine, dir, size }: World): Measure {
+  return async () => {
+    const files = library.createFiles(engine, { content: library.disk(join(dir, 'disk')), namespace: 'disk' });
+    const chunk = randomBytes(64 * 1024);
+    async function* stream(): AsyncGenerator<Buffer, void> {
+      for (let sent = 0; sent < size.streamMiB * MIB; sent += chunk.length) yield chunk;
+    }
+    await files.write(undefined, 'warm', chunk);
+    const idle = process.memoryUsage().rss;
+    let most = idle;
+    const watch = setInterval(() => {
+      most = Math.max(most, process.memoryUsage().rss);
+    }, 20);
+    await files.write(undefined, 'long', stream());
+    clearInterval(watch);
+    return { grown: (most - idle) / MIB };
+  };
+}
+
+/** A sweep of all old versions, and one of as many beside ten times the live documents. */
+function sweep(world: World, { say }: Context): Measure {
+  return async () => {
+    const pass = await sweepOf(world, 'few', 0, say);
+    const more = await sweepOf(world, 'many', world.size.more, say);
+    return { pass, pass_more: more };
+  };
+}
+
+async function sweepOf(
+  { library, engine, dir, size, statement }: World,
+  name: string,
+  more: number,
+  say: Context['say'],
+): Promise<number> {
+  const files = library.createFiles(engine, {
+    content: library.disk(join(dir, name)),
+    namespace: name,
+    retain: 0,
+    limits: { total: 1000 },
+    pending: 60_000,
+  });
+  await files.probe();
+  const write = async (ids: readonly string[]): Promise<void> => {
+    const rest = [...ids];
+    const lane = async (): Promise<void> => {
+      for (let id = rest.pop(); id !== undefined; id = rest.pop()) await files.write(undefined, id, id, {});
+    };
+    await Promise.all([lane(), lane(), lane(), lane()]);
+  };
+  say(`files: filling the store "${name}"`);
+  const ids = Array.from({ length: size.documents }, (_, index) => `doc-${index}`);
+  for (let version = 0; version < size.versions; version++) await write(ids);
+  await write(Array.from({ length: more }, (_, index) => `other-${index}`));
+  await engine.query(statement('bench.analyze', 'analyze pawl.file_object'));
+  const start = performance.now();
+  await files.sweep();
+  const condemned = performance.now() - start;
+  await new Promise((resolve) => setTimeout(resolve, 1100));
+  const again = performance.now();
+  const { deleted } = await files.sweep();
+  const seconds = (condemned + performance.now() - again) / 1000;
+  if (deleted !== size.documents * (size.versions - 1)) throw new Error(`the sweep deleted ${deleted}`);
+  return seconds;
+}
+
+interface RunningS3 {
+  readonly connection: Files.S3Options;
+  stop(): void;
+}
+
+async function startS3(): Promise<RunningS3> {
+  const child: ChildProcess = spawn(
+    process.execPath,
+    [fileURLToPath(new URL('./sides/s3-store.mjs', import.meta.url))],
+    {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    },
+  );
+  if (child.stdout === null) throw new Error('the store has no output');
+  const [line] = await once(createInterface({ input: child.stdout }), 'line');
+  return { connection: JSON.parse(String(line)) as Files.S3Options, stop: () => void child.kill() };
+}
