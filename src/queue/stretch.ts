@@ -25,6 +25,8 @@ export class Stretch {
   #taken = 0;
   #rows: number = ROWS.min;
   #isLookedAt = false;
+  /** The last look showed where it ends: another one would show no more of it. */
+  #isWhole = false;
   #passAt = -Infinity;
 
   constructor(lanes: number) {
@@ -33,7 +35,8 @@ export class Stretch {
 
   /** Whether to take from here. If not, it is for the caller to look. */
   get hasMore(): boolean {
-    return this.#left > 0 && (this.#isLookedAt || (this.#left >= this.#lanes && !this.isOld));
+    if (this.#left <= 0) return false;
+    return this.#isLookedAt || ((this.#left >= 2 * this.#lanes || this.#isWhole) && !this.isOld);
   }
 
   /** Whether the next look should be one from the start. */
@@ -45,7 +48,7 @@ export class Stretch {
   look(): number {
     if (this.#isLookedAt) return 0;
     const { isOld } = this;
-    this.#rows = Math.max(ROWS.min, Math.min(ROWS.max, isOld ? this.#taken * 2 : this.#rows * 2));
+    this.#rows = Math.max(ROWS.min, Math.min(ROWS.max, isOld ? this.#taken * 3 : this.#rows * 2));
     this.#isLookedAt = true;
     if (isOld) this.#passAt = performance.now();
     this.#taken = 0;
@@ -62,6 +65,7 @@ export class Stretch {
     this.from = { priority: last[0], id: last[1] };
     this.to = { priority, id };
     this.#left = n - this.#open;
+    this.#isWhole = n < this.#rows;
   }
 
   take(): void {
