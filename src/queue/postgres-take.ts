@@ -16,8 +16,8 @@ const RECEIPT =
 
 /**
  * Prepares what a lane sends for every job, unless the connection has it already. By SQL and not by the protocol, so that it
- * can go in one message with COMMIT and BEGIN: parsed and planned each time, these two took 40 µs of a job's 500. Both plans
- * have no choice in them that could become a bad one.
+ * can go in one message with COMMIT and BEGIN: parsed and planned each time, a job's message takes 360 µs of the server
+ * instead of 260. Both plans have no choice in them that could become a bad one.
  */
 export const PREPARE_TAKES: string = `do $pawl$ begin
   if not exists (select from pg_prepared_statements p where p.name = 'pawl.take') then
