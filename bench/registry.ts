@@ -2,6 +2,7 @@ import { actor } from './actor.ts';
 import { capture } from './capture.ts';
 import { files } from './files.ts';
 import type { Bench } from './harness/context.ts';
+import { http } from './http.ts';
 import { lock } from './lock.ts';
 import { lockDynamodb } from './lock-dynamodb.ts';
 import { queue } from './queue.ts';
@@ -20,6 +21,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   files,
   lock,
   'lock-dynamodb': lockDynamodb,
+  http,
 };
 
 /** Those that need no Postgres. */

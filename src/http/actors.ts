@@ -18,7 +18,7 @@ export const actorRoutes: readonly AnyRoute[] = [
       'The types that the database knows, with their machines and how many actors are in each state; counts stop at 1,000.',
     permission: 'view',
     answers: 'ActorTypeList',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ services: { actors, live } }) => {
       const [types, { actors: counted }] = await Promise.all([actors.reads.types(), live.snapshot()]);
       return {
@@ -65,7 +65,7 @@ export const actorRoutes: readonly AnyRoute[] = [
       after: maybe(text({ about: AFTER })),
     },
     answers: 'ActorPage',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ query: { limit, after, ...filter }, services: { actors } }) => {
       const before = after === undefined ? undefined : readIdCursor(after);
       if (before !== undefined && !Number.isSafeInteger(Number(before)))

@@ -145,7 +145,7 @@ export class HttpApp {
         },
       );
       this.#shared.clear();
-      this.#services.live.expire();
+      this.#services.expire();
       return this.#answer(route, done);
     });
   }
@@ -212,7 +212,7 @@ export class HttpApp {
 
   #look(route: AnyRoute, call: Call): Promise<unknown> {
     const ask = async (): Promise<unknown> => route.run(call);
-    return route.isShared === true ? this.#shared.get(call.request.url, ask) : ask();
+    return route.sharedMs === undefined ? ask() : this.#shared.get(call.request.url, route.sharedMs, ask);
   }
 
   #answer({ status = 200 }: AnyRoute, value: unknown): Response {

@@ -24,7 +24,7 @@ export const jobRoutes: readonly AnyRoute[] = [
       after: maybe(text({ about: AFTER })),
     },
     answers: 'JobPage',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ query: { q = '', queue, limit, after }, services: { queues } }) => {
       const named = /^\s*#?([1-9]\d{0,18})\s*$/.exec(q)?.[1];
       if (named !== undefined && after === undefined) {

@@ -27,7 +27,7 @@ export const lockRoutes: readonly AnyRoute[] = [
       after,
     },
     answers: 'LockPage',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ query, services: { store } }) => {
       const [space = '', last = ''] = readCursor(query.after, 2) ?? [];
       const rows = await store.locks([space, last], { ...query, limit: query.limit + 1 });
@@ -44,7 +44,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     permission: 'view',
     query: { namespace: anyNamespace },
     answers: 'LockGraph',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ query, services }) => {
       const waits = await services.store.waits(query.namespace);
       const keeping = waits.find(({ keeps }) => keeps.length > 0) ?? waits[0];
@@ -63,7 +63,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     permission: 'view',
     query: { namespace: anyNamespace },
     answers: 'HotLocks',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ query, services: { store } }) => ({ items: await store.hottest(query.namespace) }),
   }),
   route({

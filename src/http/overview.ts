@@ -32,7 +32,7 @@ export const overviewRoutes: readonly AnyRoute[] = [
     summary: 'What needs somebody now, the worst first.',
     permission: 'view',
     answers: 'Attention',
-    isShared: true,
+    sharedMs: 5000,
     run: async ({ services }) => ({ items: await needsAttention(services) }),
   }),
   route({
@@ -43,7 +43,7 @@ export const overviewRoutes: readonly AnyRoute[] = [
     summary: 'The processes that work: of queues, and of actors.',
     permission: 'view',
     answers: 'Workers',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ services: { queues, store } }) => {
       const [ofQueues, actors] = await Promise.all([queues.reads.workers(), store.actorWorkers()]);
       return { queues: ofQueues, actors };
@@ -57,7 +57,7 @@ export const overviewRoutes: readonly AnyRoute[] = [
     summary: 'The server, the migrations, the sizes of the tables, this process.',
     permission: 'view',
     answers: 'Admin',
-    isShared: true,
+    sharedMs: 1000,
     run: readAdmin,
   }),
   route({

@@ -21,7 +21,7 @@ export const pageRoutes: readonly AnyRoute[] = [
       after: maybe(text({ about: AFTER })),
     },
     answers: 'PagePage',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ query: { status, severity, limit, after }, services: { store } }) => {
       const rows = await store.pages(readIdCursor(after), status, severity, limit + 1);
       return pageOf(rows, limit, (row) => writeCursor(row.id));

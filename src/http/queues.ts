@@ -16,19 +16,19 @@ export const queueRoutes: readonly AnyRoute[] = [
     summary: 'Every queue, with how many jobs are where. Counts stop at 10,000, which means that many or more.',
     permission: 'view',
     answers: 'QueueList',
-    isShared: true,
-    run: async ({ services: { queues, live } }) => {
-      const [records, { queues: stats }] = await Promise.all([queues.reads.list(), live.snapshot()]);
-      const byName = new Map(stats.map((one) => [one.name, one.stats]));
-      const missing = records.filter(({ name }) => !byName.has(name));
-      const asked = await Promise.all(missing.map(async ({ name }) => [name, await queues.reads.stats(name)] as const));
-      const late = new Map(asked);
-      return {
-        items: records.map((record) => ({
-          ...record,
-          stats: late.get(record.name) ?? { ...byName.get(record.name), paused: record.pausedAt !== null },
-        })),
-      };
+    sharedMs: 1000,
+    run: async ({ services }) => {
+      const { queues, live } = services;
+      const { queues: pictured } = await live.snapshot();
+      const records = await services.records(pictured.map(({ name }) => name));
+      const statsOf = new Map(pictured.map(({ name, stats }) => [name, stats]));
+      const items = records.map(async (record) => {
+        // The picture has the first two hundred.
+        const stats = statsOf.get(record.name) ?? (await queues.reads.stats(record.name));
+        const pausedAt = stats.pausedAt ?? null;
+        return { ...record, pausedAt, stats: { ...stats, paused: pausedAt !== null } };
+      });
+      return { items: await Promise.all(items) };
     },
   }),
   route({
@@ -40,7 +40,7 @@ export const queueRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: queue,
     answers: 'Queue',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ params, services: { queues } }) => {
       const [stats, records] = await Promise.all([queues.reads.stats(params.queue), queues.reads.list()]);
       return { ...find(records, params.queue), stats };
@@ -55,7 +55,7 @@ export const queueRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: queue,
     answers: 'Diagnosis',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ params, services: { queues } }) => {
       const stats = await queues.reads.stats(params.queue);
       const [oldest] = (await queues.reads.search('status:new', { queue: params.queue, limit: 1 })).jobs;

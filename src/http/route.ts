@@ -36,8 +36,8 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
   readonly status?: number;
   /** What it was done to, for the audit; what changes something has it. */
   readonly target?: (call: { readonly params: Values<P>; readonly body: Values<B> }) => string;
-  /** Asked by many at the same moment, the database is asked once. Only for what is the same for all who may see it. */
-  readonly isShared?: boolean;
+  /** Asked by many within so long, the database is asked once. Only for what is the same for all who may see it. */
+  readonly sharedMs?: number;
   readonly run: (call: Call<P, Q, B>) => unknown;
 }
 

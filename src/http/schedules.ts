@@ -17,7 +17,7 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     permission: 'view',
     query: { queue: maybe(text({ max: 100 })) },
     answers: 'ScheduleList',
-    isShared: true,
+    sharedMs: 1000,
     run: async ({ query, services: { queues } }) => ({ items: (await queues.reads.schedules(query.queue)).map(shown) }),
   }),
   route({

@@ -41,7 +41,7 @@ export function seriesRoute(path: string, params: Fields): AnyRoute {
       ...(path === '/series' ? { queue: maybe(text({ max: 100 })) } : {}),
     },
     answers: 'Series',
-    isShared: true,
+    sharedMs: 1000,
     run: readSeries,
   });
 }

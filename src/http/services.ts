@@ -1,7 +1,7 @@
 import { type ActorAdmin, createActorAdmin } from '../actor/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { createLocks, type Locks } from '../lock/index.ts';
-import { createQueueAdmin, type QueueAdmin } from '../queue/index.ts';
+import { createQueueAdmin, type QueueAdmin, type QueueRecord } from '../queue/index.ts';
 import { Authenticator } from './auth.ts';
 import { BulkActions } from './bulk.ts';
 import { Live } from './live.ts';
@@ -10,6 +10,9 @@ import type { HttpSettings } from './options.ts';
 import { HttpStore } from './postgres.ts';
 import { BoundedEngine } from './postgres-bounded.ts';
 import { Redaction } from './redact.ts';
+
+/** How queues are declared changes with deployments; what is in them is in the live picture. */
+const RECORDS_MS = 5000;
 
 /** Everything the routes work with. What only reads goes through an engine that limits every statement. */
 export class Services {
@@ -25,6 +28,7 @@ export class Services {
   readonly redaction: Redaction;
   readonly metrics: Metrics = new Metrics();
   readonly startedAt: Date = new Date();
+  #records: { readonly at: number; readonly list: Promise<QueueRecord[]> } | undefined;
 
   constructor(engine: PostgresEngine, settings: HttpSettings) {
     this.settings = settings;
@@ -37,6 +41,22 @@ export class Services {
     this.live = new Live(() => this.store.snapshot(), settings.live, engine.options.logger);
     this.redaction = new Redaction(settings.redact);
     this.bulk = new BulkActions(this.queues.writes);
+  }
+
+  /** The queues as they are declared, of a moment ago unless one of these names is missing there. */
+  async records(names: readonly string[]): Promise<QueueRecord[]> {
+    if (this.#records !== undefined && performance.now() - this.#records.at < RECORDS_MS) {
+      const known = new Set((await this.#records.list.catch(() => [])).map(({ name }) => name));
+      if (names.every((name) => known.has(name))) return this.#records.list;
+    }
+    this.#records = { at: performance.now(), list: this.queues.reads.list() };
+    return this.#records.list;
+  }
+
+  /** Something was changed here: whoever looks next sees it. */
+  expire(): void {
+    this.#records = undefined;
+    this.live.expire();
   }
 
   /** The locks of a namespace, to look at. */

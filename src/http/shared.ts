@@ -1,5 +1,3 @@
-/** For as long answers are passed on: a wall of dashboards asks as often as one. */
-const FRESH_MS = 1000;
 const MOST = 200;
 
 interface Kept {
@@ -7,15 +5,15 @@ interface Kept {
   readonly until: number;
 }
 
-/** Answers of a moment ago, for whoever asks the same. A change through this API makes all of them old. */
+/** Answers of a moment ago, for whoever asks the same: a wall of dashboards asks as often as one. A change through this API makes all of them old. */
 export class SharedAnswers {
   readonly #kept = new Map<string, Kept>();
 
-  get(key: string, ask: () => Promise<unknown>): Promise<unknown> {
+  get(key: string, freshMs: number, ask: () => Promise<unknown>): Promise<unknown> {
     const old = this.#kept.get(key);
     if (old !== undefined && old.until > performance.now()) return old.answer;
     const answer = ask();
-    const kept = { answer, until: performance.now() + FRESH_MS };
+    const kept = { answer, until: performance.now() + freshMs };
     this.#kept.delete(key);
     this.#kept.set(key, kept);
     if (this.#kept.size > MOST) this.#kept.delete(this.#kept.keys().next().value ?? '');

@@ -255,11 +255,11 @@ describe('who may what', () => {
 test('tabs of one browser share one stream', async () => {
   const { page, context } = await scene.visit(base);
   await page.getByText('Needs attention').waitFor();
+  const other = await context.newPage();
   let streams = 0;
-  context.on('request', (request) => {
+  other.on('request', (request) => {
     if (request.url().includes('/events')) streams += 1;
   });
-  const other = await context.newPage();
   await other.goto(new URL('queues', base).href);
   await other.getByRole('button', { name: 'Pause mail' }).click();
   await other.getByRole('button', { name: 'Resume mail' }).click();

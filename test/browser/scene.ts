@@ -123,7 +123,7 @@ async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)
     {
       welcome: async () => ({ sent: true, by: 'smtp-2' }),
       receipt: async ({ payload }) => {
-        throw new Error(`550 5.1.1 mailbox unavailable: ${JSON.stringify(payload)}`);
+        throw failing(`550 5.1.1 mailbox unavailable: ${JSON.stringify(payload)}`);
       },
     },
     { concurrency: 20 },
@@ -142,6 +142,13 @@ async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)
   );
   await lineUp(engine, closers);
   return { complete, failed, waiting, server: await build(engine, closers) };
+}
+
+/** With the trace of a shop's own code: pictures are to be the same wherever they are taken. */
+function failing(message: string): Error {
+  const error = new Error(message);
+  error.stack = `Error: ${message}\n    at deliver (/srv/shop/mail/smtp.ts:88:11)\n    at receipt (/srv/shop/mail/handlers.ts:23:5)`;
+  return error;
 }
 
 /** Until the end of the tests, or until it is told to stop. */

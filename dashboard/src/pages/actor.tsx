@@ -13,7 +13,7 @@ import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { useResource } from '../resource.ts';
 import { urlOf } from '../router.ts';
-import type { ActorDetail } from '../types.ts';
+import type { ActorDetail, ActorType, Page } from '../types.ts';
 import { History } from './job.tsx';
 
 /** One actor: where it is in its machine, what it has, what wakes it. */
@@ -118,8 +118,9 @@ function Facts({ of }: { readonly of: ActorDetail }): JSX.Element {
 }
 
 function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
-  const raised = Object.entries(of.semaphores);
-  const names = [...new Set([...raised.map(([name]) => name), ...Object.keys(of.machine.always)])];
+  const types = useResource<Page<ActorType>>('actor-types', 60_000);
+  const declared = types.data?.items.find(({ name }) => name === of.type)?.semaphores ?? [];
+  const names = [...new Set([...declared, ...Object.keys(of.semaphores)])];
   const raise = async (semaphore: string): Promise<void> => {
     if (semaphore === 'destroy') return destroy(of.id);
     await attempt(async () => {

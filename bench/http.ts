@@ -1,0 +1,203 @@
+import pg from 'pg';
+import type { Bench, Context } from './harness/context.ts';
+import { atMost, figure, percentile } from './harness/figures.ts';
+import { vacuum } from './harness/server.ts';
+
+const FULL = { jobs: 1_000_000, requests: 40, watchMs: 30_000 };
+const QUICK = { jobs: 200_000, requests: 20, watchMs: 15_000 };
+const WATCHERS = 100;
+/** What a dashboard asks for while its first page is open, beside the stream: see dashboard/src. */
+const REFRESHED = [
+  ['queues', 2000],
+  ['attention', 4000],
+  ['series', 10_000],
+] as const;
+/** Of a statement that reads: begin and the timeout in one message, itself, commit. */
+const STATEMENTS_EACH = 4;
+
+/** The HTTP API over many jobs: how long the lists take, and what watchers cost the database. */
+export const http: Bench = async (context) => {
+  if (context.peersOnly) return { figures: {}, bars: {} };
+  const size = context.quick ? QUICK : FULL;
+  const url = await context.server.createDatabase();
+  const { postgres, createQueue, createHttp } = await load();
+  const engine = postgres(url, { max: 10 });
+  await engine.migrate();
+  await fill(context, createQueue(engine, 'mail', { kinds: { send: {}, fail: { attempts: 1 } } }), size.jobs);
+  await vacuum(url);
+  await context.server.checkpoint();
+  const open = (): Handler => createHttp(engine, { rate: { burst: 1e6, perSecond: 1e6 } });
+  const lists = await measureLists(context, open(), size.requests);
+  const cost = await measureWatchers(context, open(), url, size.watchMs);
+  await engine.stop();
+  await context.server.dropDatabase(url);
+  const slowest = Math.max(...Object.values(lists).map((ms) => percentile(ms, 95)));
+  return {
+    figures: {
+      ...Object.fromEntries(
+        Object.entries(lists).map(([path, ms]) => [`p95 ${path}`, figure('ms', [percentile(ms, 95)])]),
+      ),
+      watchers: figure('statements/s', [cost]),
+    },
+    bars: { lists: atMost(100, slowest), watchers: atMost(5, cost) },
+  };
+};
+
+type Handler = ((request: Request, peer: { remoteAddress: string }) => Promise<Response>) & { stop(): Promise<void> };
+
+interface Queue {
+  enqueueMany(jobs: readonly object[]): Promise<unknown>;
+  work(handlers: object, options: object): { stop(): Promise<void> };
+  drain(options: object): Promise<void>;
+}
+
+interface Engine {
+  migrate(): Promise<unknown>;
+  stop(): Promise<void>;
+}
+
+interface Library {
+  postgres(url: string, options: object): Engine;
+  createQueue(engine: Engine, name: string, options: object): Queue;
+  createHttp(engine: Engine, options: object): Handler;
+}
+
+/** From the build, as a user of the package gets it. */
+async function load(): Promise<Library> {
+  const built = (part: string): Promise<object> => import(new URL(`../dist/${part}/index.js`, import.meta.url).href);
+  return Object.assign({}, await built('engine/postgres'), await built('queue'), await built('http')) as Library;
+}
+
+/** Half complete, a hundredth in error, the rest ready or for later; with keys and words to find. */
+async function fill({ say }: Context, queue: Queue, jobs: number): Promise<void> {
+  const add = async (from: number, to: number, make: (n: number) => object): Promise<void> => {
+    for (let n = from; n < to; n += 5000) {
+      await queue.enqueueMany(Array.from({ length: Math.min(5000, to - n) }, (_, index) => make(n + index)));
+    }
+  };
+  const payload = (n: number): object => ({
+    to: `customer-${n % 50_000}@example.org`,
+    order: n,
+    note: n % 1000 === 0 ? 'rareword' : 'plain',
+  });
+  say(`loading ${jobs} jobs`);
+  await add(0, jobs * 0.49, (n) => ({ kind: 'send', payload: payload(n) }));
+  await add(jobs * 0.49, jobs * 0.5, (n) => ({ kind: 'fail', payload: payload(n) }));
+  const handlers = {
+    send: async () => {},
+    fail: async () => {
+      throw new Error('mailbox unavailable');
+    },
+  };
+  const worker = queue.work(handlers, { concurrency: 500 });
+  await queue.drain({ timeout: '20m' });
+  await worker.stop();
+  await add(jobs * 0.5, jobs * 0.9, (n) => ({ kind: 'send', payload: payload(n) }));
+  await add(jobs * 0.9, jobs * 0.95, (n) => ({ kind: 'send', payload: payload(n), key: `key-${n % 5000}` }));
+  const later = new Date(Date.now() + 86_400_000);
+  await add(jobs * 0.95, jobs, (n) => ({ kind: 'send', payload: payload(n), runAt: later }));
+}
+
+const LISTS = [
+  'queues',
+  'queues/mail',
+  'queues/mail/diagnosis',
+  'jobs',
+  'jobs?q=status:error',
+  'jobs?q=status:new',
+  'jobs?q=status:complete',
+  'jobs?q=key:key-17',
+  'jobs?q=rareword',
+  'jobs?q=plain',
+  'jobs?q=unavailable',
+  'jobs/77',
+  'series?points=60',
+  'history',
+  'locks',
+  'locks/graph',
+  'actors',
+  'pages',
+  'schedules',
+  'workers',
+  'attention',
+  'audit',
+  'admin',
+];
+
+async function measureLists({ say }: Context, handler: Handler, requests: number): Promise<Record<string, number[]>> {
+  const all: Record<string, number[]> = {};
+  for (const path of LISTS) {
+    const taken: number[] = [];
+    let after = '';
+    for (let n = 0; n < requests; n += 1) {
+      // A name of its own, so that no answer is shared; and page after page, where there are pages.
+      const begin = performance.now();
+      const response = await ask(handler, `${path}${after}`, n);
+      const body: unknown = await response.json();
+      taken.push(performance.now() - begin);
+      if (!response.ok) throw new Error(`${path}: ${JSON.stringify(body)}`);
+      const next: unknown = Reflect.get(Object(body), 'after');
+      after = typeof next === 'string' ? `${path.includes('?') ? '&' : '?'}after=${next}` : '';
+    }
+    all[path] = taken;
+    say(`${path}: p50 ${percentile(taken, 50).toFixed(1)} ms, p95 ${percentile(taken, 95).toFixed(1)} ms`);
+  }
+  await handler.stop();
+  return all;
+}
+
+function ask(handler: Handler, path: string, n: number): Promise<Response> {
+  const request = new Request(`http://${n}.localhost/api/v1/${path}`);
+  return handler(request, { remoteAddress: '127.0.0.1' });
+}
+
+/** What open dashboards add to the statements of an idle database: streams, and what their pages ask for when they are told. */
+async function measureWatchers({ say }: Context, handler: Handler, url: string, forMs: number): Promise<number> {
+  const idle = await statementsWithin(url, forMs / 2);
+  const ending = new AbortController();
+  let told = 0;
+  const watch = async (): Promise<void> => {
+    const request = new Request('http://localhost/api/v1/events', { signal: ending.signal });
+    const response = await handler(request, { remoteAddress: '127.0.0.1' });
+    const asked = new Map<string, number>();
+    for await (const chunk of response.body ?? []) {
+      if (!new TextDecoder().decode(chunk).includes('event: snapshot')) continue;
+      told += 1;
+      for (const [path, everyMs] of REFRESHED) {
+        if (performance.now() - (asked.get(path) ?? -Infinity) < everyMs) continue;
+        asked.set(path, performance.now());
+        await (await handler(new Request(`http://localhost/api/v1/${path}`), { remoteAddress: '127.0.0.1' })).text();
+      }
+    }
+  };
+  const watchers = Array.from({ length: WATCHERS }, () => watch().catch(() => {}));
+  const busy = await statementsWithin(url, forMs);
+  ending.abort();
+  await handler.stop();
+  await Promise.all(watchers);
+  say(
+    `${WATCHERS} watchers were told ${told} times; ${busy.toFixed(2)} statements/s with them, ${idle.toFixed(2)} without`,
+  );
+  return Math.max(0, busy - idle);
+}
+
+/** By the transactions that the server counted, each with all its statements. */
+async function statementsWithin(url: string, ms: number): Promise<number> {
+  const client = new pg.Client(url);
+  await client.connect();
+  const count = async (): Promise<number> => {
+    // A session tells what it did when it has been idle for a second.
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    await client.query('select pg_stat_clear_snapshot()');
+    const { rows } = await client.query<{ n: string }>(
+      'select xact_commit + xact_rollback as n from pg_stat_database where datname = current_database()',
+    );
+    return Number(rows[0]?.n);
+  };
+  const before = await count();
+  const begin = performance.now();
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  const after = await count();
+  await client.end();
+  return ((after - before) * STATEMENTS_EACH * 1000) / (performance.now() - begin);
+}
