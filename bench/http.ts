@@ -57,9 +57,9 @@ interface Engine {
 }
 
 interface Library {
-  postgres(url: string, options: object): Engine;
-  createQueue(engine: Engine, name: string, options: object): Queue;
-  createHttp(engine: Engine, options: object): Handler;
+  readonly postgres: (url: string, options: object) => Engine;
+  readonly createQueue: (engine: Engine, name: string, options: object) => Queue;
+  readonly createHttp: (engine: Engine, options: object) => Handler;
 }
 
 /** From the build, as a user of the package gets it. */

@@ -36,7 +36,7 @@ const PLACES: readonly Place[] = [
   { name: 'lock', path: () => 'locks/one?namespace=shop&name=invoice:2041', shows: /Place/ },
   { name: 'actors', path: () => 'actors', shows: /web-3/, isShot: true },
   { name: 'actor', path: () => `actors/${scene.ids.server}`, shows: /it is here/, isShot: true },
-  { name: 'captures', path: () => 'captures', shows: /shows nothing here yet/ },
+  { name: 'captures', path: () => 'captures', shows: /no change can go unnoticed/, isShot: true },
   { name: 'files', path: () => 'files', shows: /shows nothing here yet/ },
   { name: 'history', path: () => 'history', shows: /granted/, isShot: true },
   { name: 'pages', path: () => 'pages', shows: /The certificate ends/ },
