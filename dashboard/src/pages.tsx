@@ -3,6 +3,7 @@ import { AbsentPage } from './pages/absent.tsx';
 import { ActorPage } from './pages/actor.tsx';
 import { ActorsPage } from './pages/actors.tsx';
 import { AdminPage } from './pages/admin.tsx';
+import { CapturesPage } from './pages/captures.tsx';
 import { HistoryPage } from './pages/history.tsx';
 import { JobPage } from './pages/job.tsx';
 import { JobsPage } from './pages/jobs.tsx';
@@ -24,7 +25,7 @@ const PAGES: Readonly<Record<string, () => JSX.Element>> = {
   locks: LocksPage,
   'locks/one': LockPage,
   actors: ActorsPage,
-  captures: () => <AbsentPage part="captures" />,
+  captures: CapturesPage,
   files: () => <AbsentPage part="files" />,
   history: HistoryPage,
   pages: PagesPage,

@@ -377,3 +377,46 @@ export interface Audit {
   readonly outcome: string;
   readonly error: string | null;
 }
+
+export interface Capture {
+  readonly entity: string;
+  readonly root: string;
+  readonly tables: readonly string[];
+  readonly consumers: readonly {
+    readonly name: string;
+    readonly guarantee: string;
+    readonly outstanding: number;
+    readonly oldestMs: number | null;
+    readonly failing: number;
+    readonly error: string | null;
+    readonly sweepDone: number | null;
+    readonly sweepTotal: number | null;
+  }[];
+}
+
+export interface Captures {
+  readonly items: readonly Capture[];
+  readonly culprits: readonly {
+    readonly pid: number | null;
+    readonly user: string | null;
+    readonly application: string | null;
+    readonly state: string;
+    readonly ageMs: number;
+  }[];
+}
+
+export interface CaptureDetail extends Capture {
+  readonly differences: readonly { readonly kind: string; readonly object: string; readonly problem: string }[];
+}
+
+export interface Change {
+  readonly id: string;
+  readonly at: string;
+  readonly table: string;
+  readonly op: string;
+  readonly key: string | null;
+  readonly before: Readonly<Record<string, string | null>> | null;
+  readonly after: Readonly<Record<string, string | null>> | null;
+  readonly actor: string | null;
+  readonly dbUser: string;
+}

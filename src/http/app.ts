@@ -5,6 +5,7 @@ import { isObject } from '../base/shape.ts';
 import { actorRoutes } from './actors.ts';
 import { Assets } from './assets.ts';
 import { Audit } from './audit.ts';
+import { captureRoutes } from './captures.ts';
 import { failureOf, HttpRefusal, newRequestId } from './failure.ts';
 import { readFields, text } from './field.ts';
 import { withHeaders } from './headers.ts';
@@ -38,6 +39,7 @@ export const ROUTES: readonly AnyRoute[] = [
   ...scheduleRoutes,
   ...pageRoutes,
   ...historyRoutes,
+  ...captureRoutes,
   ...absentRoutes,
 ];
 

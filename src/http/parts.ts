@@ -3,10 +3,10 @@ import { text } from './field.ts';
 import { type AnyRoute, route } from './route.ts';
 
 /** Parts that have a place here already. Their routes replace these when they come. */
-export const PARTS = { queues: true, locks: true, actors: true, captures: false, files: false } as const;
+export const PARTS = { queues: true, locks: true, actors: true, captures: true, files: false } as const;
 
 /** What is not there says so, with a code of its own, instead of looking like a wrong address. */
-export const absentRoutes: readonly AnyRoute[] = (['captures', 'files'] as const).flatMap((part) => {
+export const absentRoutes: readonly AnyRoute[] = (['files'] as const).flatMap((part) => {
   const common = { method: 'GET', tag: part, permission: 'view', answers: 'Json' } as const;
   const run = (): never => {
     throw new HttpRefusal(
@@ -15,9 +15,8 @@ export const absentRoutes: readonly AnyRoute[] = (['captures', 'files'] as const
     );
   };
   const summary = `Not there yet: answers 501 not_supported.`;
-  const one = part === 'captures' ? 'getCapture' : 'getFile';
   return [
     route({ ...common, path: `/${part}`, id: `list${part[0]?.toUpperCase()}${part.slice(1)}`, summary, run }),
-    route({ ...common, path: `/${part}/{name}`, id: one, summary, params: { name: text() }, run }),
+    route({ ...common, path: `/${part}/{name}`, id: 'getFile', summary, params: { name: text() }, run }),
   ];
 });

@@ -128,6 +128,21 @@ const pageOfActors = {
   resolvedAt: orNull(time),
 };
 
+const consumer = object({
+  entity: text,
+  name: text,
+  guarantee: one('latest', 'ordered'),
+  outstanding: whole,
+  oldestMs: orNull(number),
+  failing: whole,
+  error: orNull(text),
+  sweepDone: orNull(whole),
+  sweepTotal: orNull(whole),
+});
+
+const capture = { entity: text, root: text, tables: list(text), consumers: list(consumer) };
+const values = orNull(map(orNull(text)));
+
 /** What the routes answer, by name. */
 export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   Error: ERROR_SCHEMA,
@@ -452,5 +467,34 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   DevControls: object({
     items: list(object({ id: text, title: text, about: text, look: text, isOn: yes })),
   }),
+  CaptureList: object({
+    items: list(object(capture)),
+    culprits: list(
+      object({
+        pid: orNull(whole),
+        database: orNull(text),
+        user: orNull(text),
+        application: orNull(text),
+        state: text,
+        ageMs: number,
+        holdsKeys: yes,
+      }),
+    ),
+  }),
+  CaptureDetail: object({ ...capture, differences: list(object({ kind: text, object: text, problem: text })) }),
+  Change: object({
+    id: digits,
+    at: time,
+    table: text,
+    op: one('insert', 'update', 'delete', 'truncate'),
+    key: orNull(text),
+    oldKey: orNull(text),
+    before: values,
+    after: values,
+    actor: orNull(text),
+    reason: orNull(text),
+    dbUser: text,
+  }),
+  ChangePage: page(ref('Change')),
   Health: object({ status: text, 'checks?': map(text) }),
 };

@@ -1,4 +1,5 @@
 import { type ActorAdmin, createActorAdmin } from '../actor/index.ts';
+import { type CaptureAdmin, createCaptureAdmin } from '../capture/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { createLocks, type Locks } from '../lock/index.ts';
 import { createQueueAdmin, type QueueAdmin, type QueueRecord } from '../queue/index.ts';
@@ -22,6 +23,7 @@ export class Services {
   readonly store: HttpStore;
   readonly queues: { readonly reads: QueueAdmin; readonly writes: QueueAdmin };
   readonly actors: { readonly reads: ActorAdmin; readonly writes: ActorAdmin };
+  readonly captures: CaptureAdmin;
   readonly auth: Authenticator;
   readonly live: Live;
   readonly bulk: BulkActions;
@@ -37,6 +39,7 @@ export class Services {
     this.store = new HttpStore(this.bounded, engine);
     this.queues = { reads: createQueueAdmin(this.bounded), writes: createQueueAdmin(engine) };
     this.actors = { reads: createActorAdmin(this.bounded), writes: createActorAdmin(engine) };
+    this.captures = createCaptureAdmin(this.bounded);
     this.auth = new Authenticator(settings);
     this.live = new Live(() => this.store.snapshot(), settings.live, engine.options.logger);
     this.redaction = new Redaction(settings.redact);

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { actor, createActors, state } from '../../src/actor/index.ts';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { createCapture } from '../../src/capture/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createHttp, type HttpOptions, serve } from '../../src/http/index.ts';
 import { createLocks } from '../../src/lock/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
@@ -141,6 +142,7 @@ async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)
     Array.from({ length: 140 }, (_, n) => ({ kind: 'make' as const, payload: { image: `img-${n}.jpg` } })),
   );
   await lineUp(engine, closers);
+  await captureCustomers(engine);
   return { complete, failed, waiting, server: await build(engine, closers) };
 }
 
@@ -171,6 +173,17 @@ async function lineUp(engine: PostgresEngine, closers: (() => Promise<unknown>)[
   void locks.acquire('ledger').catch(() => {});
   for (let n = 0; n < 8; n += 1) await locks.request(`customer:${n % 3}`, () => {});
   await until('all wait', async () => (await locks.query()).waiting.length === 4);
+}
+
+/** A table of the shop's own, whose changes are kept. */
+async function captureCustomers(engine: PostgresEngine): Promise<void> {
+  const run = (name: string, text: string): Promise<unknown> => engine.query(statement(`scene.${name}`, text));
+  await run('customer', 'create table customer (id bigint primary key, name text, city text)');
+  const history = { customer: { rows: 'both', columns: ['id', 'name', 'city'] } } as const;
+  await createCapture(engine, { entity: 'customer', root: 'customer', history }).apply();
+  await run('fill', "insert into customer select n, 'Customer ' || n, 'Berlin' from generate_series(1, 5) n");
+  await run('move', "update customer set city = 'Lisbon' where id < 4");
+  await run('leave', 'delete from customer where id = 5');
 }
 
 async function build(engine: PostgresEngine, closers: (() => Promise<unknown>)[]): Promise<string> {

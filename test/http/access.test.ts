@@ -149,7 +149,8 @@ describe('permissions are the server’s to enforce', () => {
 describe('payloads', () => {
   test('are shown without what is secret, everywhere', async () => {
     const visitor = house.open({ redact: { keys: ['Secret'] } });
-    const paths = [`/api/v1/jobs/${house.ids.complete}`, `/api/v1/jobs/${house.ids.complete}/payload`];
+    const job = `/api/v1/jobs/${house.ids.complete}`;
+    const paths = [job, `${job}/payload`, '/api/v1/captures/person/changes'];
     for (const path of paths) {
       const { text } = await visitor.ask(path);
       expect(text).toContain('[redacted]');

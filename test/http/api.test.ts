@@ -74,7 +74,8 @@ describe('every answer is what the OpenAPI document says', () => {
     listHistory: ['/history'],
     listAudit: ['/audit'],
     listCaptures: ['/captures'],
-    getCapture: ['/captures/orders'],
+    getCapture: ['/captures/person'],
+    listChanges: ['/captures/person/changes'],
     listFiles: ['/files'],
     getFile: ['/files/doc-1'],
   });
@@ -82,8 +83,6 @@ describe('every answer is what the OpenAPI document says', () => {
     runDevControl: 404,
     getBulk: 404,
     stopBulk: 404,
-    listCaptures: 501,
-    getCapture: 501,
     listFiles: 501,
     getFile: 501,
   };
@@ -158,7 +157,7 @@ test('errors have one shape, with a code and the field', async () => {
   expect((await post(`/jobs/${house.ids.complete}/retry`)).status).toBe(409);
   expect((await api('/jobs?limit=5000')).body.error).toMatchObject({ code: 'invalid_input', field: 'limit' });
   expect((await api('/queues', { method: 'PUT', body: {} })).body.error).toMatchObject({ code: 'method_not_allowed' });
-  expect((await api('/captures')).body.error).toMatchObject({ code: 'not_supported' });
+  expect((await api('/files')).body.error).toMatchObject({ code: 'not_supported' });
   expect((await api('/nothing')).status).toBe(404);
   const plain = await api('/bulk', { method: 'POST', body: '{}', headers: { 'content-type': 'text/plain' } });
   expect([plain.status, plain.body.error?.code]).toEqual([415, 'unsupported_media_type']);

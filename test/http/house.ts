@@ -2,7 +2,8 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { afterAll } from 'vitest';
 import { actor, createActors, state } from '../../src/actor/index.ts';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { createCapture } from '../../src/capture/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createHttp, type HttpHandler, type HttpOptions } from '../../src/http/index.ts';
 import { createLocks } from '../../src/lock/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
@@ -99,6 +100,13 @@ async function furnish(engine: PostgresEngine): Promise<House['ids']> {
   const actors = createActors(engine, [Server]);
   const { id: actorId } = await actors.create(Server, {});
   await actors.work(actorId);
+  await engine.query(statement('test.person', 'create table person (id bigint primary key, name text, secret text)'));
+  await createCapture(engine, {
+    entity: 'person',
+    root: 'person',
+    history: { person: { rows: 'both', columns: ['id', 'name', 'secret'] } },
+  }).apply();
+  await engine.query(statement('test.ada', "insert into person values (1, 'Ada', 's3')"));
   const { id: page } = await actors.page({ tag: 'disk', summary: 'the disk is full', severity: 'warning' });
   return { complete, failed, waiting, actor: actorId, page };
 }

@@ -2,10 +2,6 @@ import type { JSX } from 'preact';
 import { Empty, Head } from '../parts/card.tsx';
 
 const ABOUT = {
-  captures: [
-    'Capture',
-    'Changes of your tables, as they are caught and projected: lag, coverage, and the newest rows.',
-  ],
   files: ['Files', 'Versions of files outside the database: who refers to what, and what can be swept away.'],
 } as const;
 
