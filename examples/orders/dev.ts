@@ -19,6 +19,7 @@ export class OrdersDev implements DevExample {
   #workers: Child[] = [];
   #writers: Child[] = [];
   #declared: ReturnType<typeof declareOrders> | undefined;
+  #isFilled = false;
 
   constructor(context: DevContext) {
     this.#context = context;
@@ -36,6 +37,14 @@ export class OrdersDev implements DevExample {
     this.#workers = [this.#start('worker.ts'), this.#start('worker.ts')];
     this.#writers = [this.#start('writer.ts', '1'), this.#start('writer.ts', '2')];
     await Promise.all([...this.#workers, ...this.#writers].map(({ ready }) => ready));
+    const { projection } = this.#declared;
+    this.#isFilled = await projection.backfill({ batch: 1000, signal }).then(
+      () => true,
+      (error: unknown) => {
+        if (signal.aborted) return false; // broken off: finish() goes on with it
+        throw error;
+      },
+    );
     this.#context.log(
       `orders: ${ORDERS} orders in 17 tables; two applications change them, two workers keep them searchable`,
     );
@@ -43,8 +52,6 @@ export class OrdersDev implements DevExample {
 
   async feed(ending: AbortSignal): Promise<void> {
     if (this.#declared === undefined) return;
-    const { projection } = this.#declared;
-    const filling = projection.backfill({ signal: ending }).catch(ignoreAbort);
     const killing = this.#killOne(ending);
     while (!ending.aborted) {
       await this.#search(
@@ -54,7 +61,7 @@ export class OrdersDev implements DevExample {
       );
       await sleep(100, undefined, { signal: ending }).catch(() => {});
     }
-    await Promise.all([filling, killing]);
+    await killing;
   }
 
   async finish(): Promise<Figures> {
@@ -62,7 +69,7 @@ export class OrdersDev implements DevExample {
     const { engine } = this.#context;
     const { projection } = this.#declared;
     await Promise.all(this.#writers.map((writer) => writer.stop()));
-    await projection.backfill();
+    if (!this.#isFilled) await projection.backfill();
     await projection.settled();
     for (let i = 0; i < 20; i += 1) await this.#search('warranty card');
     const [found] = await engine.query<{ rows: number; diff: number }>(DIFFERENCE);
@@ -115,7 +122,3 @@ select (select count(*)::int from have) as rows, (
   where (w.id, w.customer, w.placed_at, w.status, w.contact, w.items, w.notes, w.shipments, w.paid)
     is distinct from (h.id, h.customer, h.placed_at, h.status, h.contact, h.items, h.notes, h.shipments, h.paid)) as diff`,
 );
-
-function ignoreAbort(error: unknown): void {
-  if (!(error instanceof Error && error.name === 'AbortError')) throw error;
-}

@@ -8,6 +8,8 @@ const orders = Number(ORDERS);
 const random = new Random(Number(SEED));
 const client = new pg.Client({ connectionString: url, application_name: 'orders writer' });
 await client.connect();
+/** One change may touch a hundred orders, and the machine has other things to do. */
+const PAUSE_MS = 40;
 let isOver = false;
 let next = orders + 1_000_000 * Number(SEED);
 
@@ -43,7 +45,7 @@ async function work(): Promise<void> {
   while (!isOver) {
     const change = CHANGES[Math.floor(random.next() * CHANGES.length)];
     await change?.();
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   }
   await client.end();
 }

@@ -52,7 +52,7 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
     await rm(folder, { recursive: true, force: true });
     await database.drop();
   }
-}, 120_000);
+}, 180_000);
 
 test('pawl dev ends at once, and well, when it is told to before it has begun', async () => {
   const database = await freshDatabase();
