@@ -68,6 +68,7 @@ export class OrdersDev implements DevExample {
     if (this.#declared === undefined) return { ok: true, rows: 0, diff: 0 };
     const { engine } = this.#context;
     const { projection } = this.#declared;
+    const working = this.#writers.every(({ isRunning }) => isRunning);
     await Promise.all(this.#writers.map((writer) => writer.stop()));
     if (!this.#isFilled) await projection.backfill();
     await projection.settled();
@@ -77,7 +78,7 @@ export class OrdersDev implements DevExample {
     const searchP95Ms = Math.round(sorted[Math.floor(sorted.length * 0.95)] ?? 0);
     const { rows = 0, diff = -1 } = found ?? {};
     this.#context.log(`orders: ${rows} rows, ${diff} of them wrong; 95 % of searches within ${searchP95Ms} ms`);
-    return { ok: diff === 0 && rows > 0, rows, diff, searchP95Ms };
+    return { ok: working && diff === 0 && rows > 0, rows, diff, searchP95Ms };
   }
 
   async stop(): Promise<void> {
