@@ -12,24 +12,24 @@ const REFRESHED = [
   ['attention', 4000],
   ['series', 10_000],
 ] as const;
-/** Of a statement that reads: begin and the timeout in one message, itself, commit. */
-const STATEMENTS_EACH = 4;
-
 /** The HTTP API over many jobs: how long the lists take, and what watchers cost the database. */
 export const http: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
   const url = await context.server.createDatabase();
   const { postgres, createQueue, createHttp } = await load();
-  const engine = postgres(url, { max: 10 });
+  const pool = new pg.Pool({ connectionString: url, max: 10 });
+  const statements = countStatements(pool);
+  const engine = postgres(pool, { max: 10 });
   await engine.migrate();
   await fill(context, createQueue(engine, 'mail', { kinds: { send: {}, fail: { attempts: 1 } } }), size.jobs);
   await vacuum(url);
   await context.server.checkpoint();
   const open = (): Handler => createHttp(engine, { rate: { burst: 1e6, perSecond: 1e6 } });
   const lists = await measureLists(context, open(), size.requests);
-  const cost = await measureWatchers(context, open(), url, size.watchMs);
+  const cost = await measureWatchers(context, open(), statements, size.watchMs);
   await engine.stop();
+  await pool.end();
   await context.server.dropDatabase(url);
   const slowest = Math.max(...Object.values(lists).map((ms) => percentile(ms, 95)));
   return {
@@ -57,7 +57,7 @@ interface Engine {
 }
 
 interface Library {
-  readonly postgres: (url: string, options: object) => Engine;
+  readonly postgres: (pool: pg.Pool, options: object) => Engine;
   readonly createQueue: (engine: Engine, name: string, options: object) => Queue;
   readonly createHttp: (engine: Engine, options: object) => Handler;
 }
@@ -151,11 +151,13 @@ function ask(handler: Handler, path: string, n: number): Promise<Response> {
   return handler(request, { remoteAddress: '127.0.0.1' });
 }
 
-/**
- * All statements of a database that only open dashboards use: streams, and what their pages ask for when they are told. What
- * the server does by itself counts, too.
- */
-async function measureWatchers({ say }: Context, handler: Handler, url: string, forMs: number): Promise<number> {
+/** All statements for open dashboards: streams, and what their pages ask for when they are told. */
+async function measureWatchers(
+  { say }: Context,
+  handler: Handler,
+  statements: () => number,
+  forMs: number,
+): Promise<number> {
   const ending = new AbortController();
   let told = 0;
   const watch = async (): Promise<void> => {
@@ -173,7 +175,9 @@ async function measureWatchers({ say }: Context, handler: Handler, url: string, 
     }
   };
   const watchers = Array.from({ length: WATCHERS }, () => watch().catch(() => {}));
-  const busy = await statementsWithin(url, forMs);
+  const [before, begin] = [statements(), performance.now()];
+  await new Promise((resolve) => setTimeout(resolve, forMs));
+  const busy = ((statements() - before) * 1000) / (performance.now() - begin);
   ending.abort();
   await handler.stop();
   await Promise.all(watchers);
@@ -181,23 +185,18 @@ async function measureWatchers({ say }: Context, handler: Handler, url: string, 
   return busy;
 }
 
-/** By the transactions that the server counted, each with all its statements. */
-async function statementsWithin(url: string, ms: number): Promise<number> {
-  const client = new pg.Client(url);
-  await client.connect();
-  const count = async (): Promise<number> => {
-    // A session tells what it did when it has been idle for a second.
-    await new Promise((resolve) => setTimeout(resolve, 1500));
-    await client.query('select pg_stat_clear_snapshot()');
-    const { rows } = await client.query<{ n: string }>(
-      'select xact_commit + xact_rollback as n from pg_stat_database where datname = current_database()',
-    );
-    return Number(rows[0]?.n);
-  };
-  const before = await count();
-  const begin = performance.now();
-  await new Promise((resolve) => setTimeout(resolve, ms));
-  const after = await count();
-  await client.end();
-  return ((after - before) * STATEMENTS_EACH * 1000) / (performance.now() - begin);
+/** Everything that is sent over this pool, begin and commit included. @returns how many so far */
+function countStatements(pool: pg.Pool): () => number {
+  let sent = 0;
+  pool.on('connect', (client) => {
+    const query: (...words: unknown[]) => unknown = client.query.bind(client);
+    const counting = (...words: unknown[]): unknown => {
+      const [first] = words;
+      const text = typeof first === 'string' ? first : String(Reflect.get(Object(first), 'text'));
+      sent += text.startsWith('begin') ? text.split(';').length : 1;
+      return query(...words);
+    };
+    Reflect.set(client, 'query', counting);
+  });
+  return () => sent;
 }

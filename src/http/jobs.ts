@@ -5,6 +5,8 @@ import { requirePayload } from './redact.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
 
 const job = { id: id('the id of a job') };
+/** A page that is short and has a next one is better than one that is waited for. */
+const PAGE_MS = 50;
 const reason = maybe(text({ max: 1000, about: 'kept with the job' }));
 
 /** Jobs: find, look at, add, retry and cancel them. */
@@ -32,7 +34,7 @@ export const jobRoutes: readonly AnyRoute[] = [
         if (found !== undefined && (queue === undefined || found.queue === queue))
           return { items: [summary(found)], after: null };
       }
-      const page = await queues.reads.search(q, { queue, limit, after });
+      const page = await queues.reads.search(q, { queue, limit, after, budget: PAGE_MS });
       return { items: page.jobs.map(summary), after: page.after };
     },
   }),

@@ -28,9 +28,8 @@ const drainShape = { timeout: duration({ default: '30s', infinite: true }), dela
 const searchShape = {
   limit: integer({ min: 1, max: 1000, default: 50 }),
   after: optional(custom('a cursor', (value) => readCursor(value))),
+  budget: duration({ min: 1, max: '1m', default: 120 }),
 };
-/** What one page of a search may take in the database, about; it then says where to go on. */
-const SEARCH_MS = 120;
 
 /** How long to go on trying while somebody is at the job: a claim takes milliseconds, one that stays open may take long. */
 const PATIENCE_MS = 5000;
@@ -80,13 +79,17 @@ export async function search(
   query: string,
   options: SearchOptions,
 ): Promise<SearchPage> {
-  const { limit, after } = checkOptions('search', { ...options, after: options.after ?? undefined }, searchShape);
+  const { limit, after, budget } = checkOptions(
+    'search',
+    { ...options, after: options.after ?? undefined },
+    searchShape,
+  );
   const { ids, next } = await reader.search({
     ...parseQuery(query),
     queue,
     before: after ?? null,
     limit,
-    budget: SEARCH_MS,
+    budget,
   });
   return { jobs: ids.length === 0 ? [] : await reader.jobs(ids), after: writeCursor(next) };
 }

@@ -1,4 +1,4 @@
-import { parseDuration } from '../base/duration.ts';
+import { type Duration, parseDuration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import { suggest } from '../base/options.ts';
 import { show } from '../base/refusal.ts';
@@ -9,6 +9,8 @@ export interface SearchOptions {
   readonly limit?: number | undefined;
   /** Where the page before ended: its `after`. */
   readonly after?: string | null | undefined;
+  /** What one page may take in the database, about; it then says where to go on. Default 120 ms. */
+  readonly budget?: Duration | undefined;
 }
 
 /** One page of what was found, newest first. */

@@ -3,7 +3,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { ROUTES } from '../../src/http/app.ts';
 import { type House, makeHouse, type Visitor } from './house.ts';
 
-const RUNS = process.env['PAWL_LONG'] === undefined ? 150 : 20_000;
+const RUNS = process.env['PAWL_LONG'] === undefined ? 400 : 20_000;
 
 let house: House;
 let visitor: Visitor;
