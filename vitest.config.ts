@@ -7,8 +7,8 @@ const config: ViteUserConfig = defineConfig({
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
     pool: 'forks',
-    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve three files at a time.
-    maxWorkers: 3,
+    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve four files at a time.
+    maxWorkers: 4,
     testTimeout: 60_000,
     hookTimeout: 30_000,
   },

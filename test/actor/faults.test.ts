@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { createActors } from '../../src/actor/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
+import { most } from '../support/long.ts';
 import type { Child } from '../support/process.ts';
 import { startProxy } from '../support/proxy.ts';
 import { allFinal, check, open } from './walk.ts';
@@ -21,20 +22,23 @@ const STEPS = [
 ];
 
 describe('a process is killed', () => {
-  test.for(STEPS)('at %s: its actors go on elsewhere, and no step is lost or taken twice', async (point) => {
-    const scene = await open(6);
-    const nth = point === 'actor.after_register' || point === 'actor.before_beat' ? '' : '#2';
-    const slow = point === 'actor.before_beat' ? '150' : '0';
-    const victim = await scene.child({ PAWL_FAULT: `${point}:kill${nth}`, SLOW: slow }).catch(() => undefined);
-    await victim?.exited;
-    await scene.run({ lease: '1s' });
-    expect(await allFinal(scene)).toBeLessThan(BOUND_MS);
-    await check(scene);
-    await until(
-      'the dead process is forgotten',
-      async () => (await scene.one('select count(*)::int from pawl.actor_worker')) === 1,
-    );
-  });
+  test.for(most(STEPS, 'actor.after_claim', 'actor.between_effects', 'actor.before_commit_sent', 'actor.before_beat'))(
+    'at %s: its actors go on elsewhere, and no step is lost or taken twice',
+    async (point) => {
+      const scene = await open(6);
+      const nth = point === 'actor.after_register' || point === 'actor.before_beat' ? '' : '#2';
+      const slow = point === 'actor.before_beat' ? '150' : '0';
+      const victim = await scene.child({ PAWL_FAULT: `${point}:kill${nth}`, SLOW: slow }).catch(() => undefined);
+      await victim?.exited;
+      await scene.run({ lease: '1s' });
+      expect(await allFinal(scene)).toBeLessThan(BOUND_MS);
+      await check(scene);
+      await until(
+        'the dead process is forgotten',
+        async () => (await scene.one('select count(*)::int from pawl.actor_worker')) === 1,
+      );
+    },
+  );
 
   test('while bodies run: they are run again, in the same visit', async () => {
     const scene = await open(3);

@@ -71,11 +71,12 @@ test('a claim reads as few pages beside many that hibernate or nap as beside few
     return least;
   };
   await fill(100, `clock_timestamp() - interval '1 s'`);
-  const few = await pages();
+  // Reading a plan's catalogs anew is some hundred pages; a scan of what hibernates would be thousands.
+  const few = (await pages()) + 400;
   await fill(MANY, 'null');
-  expect(await pages()).toBeLessThan(few * 1.5 + 20);
+  expect(await pages()).toBeLessThan(few);
   await fill(MANY / 2, `clock_timestamp() + interval '1 day'`);
-  expect(await pages()).toBeLessThan(few * 1.5 + 20);
+  expect(await pages()).toBeLessThan(few);
   await fill(MANY / 2, `clock_timestamp() - interval '1 s'`);
-  expect(await pages()).toBeLessThan(few * 1.5 + 40);
+  expect(await pages()).toBeLessThan(few);
 }, 120_000);

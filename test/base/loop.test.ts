@@ -232,7 +232,8 @@ describe('stop', () => {
     const { loop, turn } = start({ unref: true });
     (await turn(1)).end(HOUR_MS);
     await settled();
-    expect(timers()).toBe(before);
+    // Fewer, when one of somebody else's has ended meanwhile.
+    expect(timers()).toBeLessThanOrEqual(before);
     await loop.stop();
   });
 });

@@ -125,13 +125,15 @@ describe('help', () => {
   ];
 
   test('every command has help on stdout that begins with two examples of it', async () => {
-    const helps = await Promise.all(commands.map((command) => pawl([...command, '--help'])));
+    // A process each: all of them in a long run, every fourth otherwise.
+    const asked = commands.filter((_, index) => process.env['PAWL_LONG'] || index % 4 === 0);
+    const helps = await Promise.all(asked.map((command) => pawl([...command, '--help'])));
     for (const [index, { code, stdout, stderr }] of helps.entries()) {
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
       const [title, ...lines] = stdout.split('\n');
       expect(title).toBe('Examples:');
       for (const line of lines.slice(0, 2))
-        expect(line).toMatch(new RegExp(`^  \\$ .*pawl ${commands[index]?.join(' ')}`));
+        expect(line).toMatch(new RegExp(`^  \\$ .*pawl ${asked[index]?.join(' ')}`));
     }
   });
 

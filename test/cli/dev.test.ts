@@ -2,6 +2,7 @@ import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkS
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { rarely } from '../support/long.ts';
 import { MAIN, pawl, startPawl } from './pawl.ts';
 
 function urlIn(text: string): string {
@@ -78,14 +79,14 @@ test('dev says where the data is and how to reach it, and Ctrl-C leaves neither 
   expect((await pawl(['queue', 'list'], { url: urlIn(said) })).code).toBe(3);
 });
 
-test('--exit-after --json ends by itself, with one line of JSON on stdout', async () => {
+rarely('--exit-after --json ends by itself, with one line of JSON on stdout', async () => {
   const { code, stdout } = await pawl(['dev', '--bare', '--exit-after', '200ms', '--json'], {
     env: { DATABASE_URL: 'postgres://x/y' },
   });
   expect({ code, stdout }).toEqual({ code: 0, stdout: '{"ok":true}\n' });
 });
 
-test('--data keeps the data; a second dev on it is refused', async () => {
+rarely('--data keeps the data; a second dev on it is refused', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-cli-'));
   // Started by root, the server runs as somebody else, who has to get in.
   chmodSync(folder, 0o755);
@@ -100,7 +101,7 @@ test('--data keeps the data; a second dev on it is refused', async () => {
   expect(existsSync(join(data, 'PG_VERSION'))).toBe(true);
 });
 
-test('a run that is cut short is 130; --data with --url is a wrong usage', async () => {
+rarely('a run that is cut short is 130; --data with --url is a wrong usage', async () => {
   const dev = startPawl(['dev', '--bare', '--exit-after', '1h']);
   await dev.said(/Ctrl-C/);
   dev.signal('SIGINT');

@@ -1,6 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { runNightly } from '../../examples/nightly/nightly.ts';
 import { freshDatabase } from '../support/database.ts';
+import { rarely } from '../support/long.ts';
 
 test('four processes, one killed half-way, bill every team once', async () => {
   const database = await freshDatabase();
@@ -11,7 +12,7 @@ test('four processes, one killed half-way, bill every team once', async () => {
   expect(lines.filter((line) => line.endsWith('is killed'))).toHaveLength(1);
 });
 
-test('a night without accidents bills every team once, too', async () => {
+rarely('a night without accidents bills every team once, too', async () => {
   const database = await freshDatabase();
   onTestFinished(() => database.drop());
   const result = await runNightly(database.url, { processes: 2, kill: false, teams: 12 });

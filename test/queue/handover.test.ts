@@ -48,7 +48,7 @@ describe('a worker that sleeps', () => {
       expect((await scene.queue.history(id)).map(({ to }) => to)).toEqual(['new', 'in-progress', 'complete']);
       await offered(scene);
     }
-    expect(looks.hits).toEqual([]);
+    expect(looks.hits.filter(({ rows }) => Number(rows) > 0)).toEqual([]);
     expect(await scene.breaches()).toEqual([]);
     await worker.stop();
     expect(await scene.one(OFFERS)).toBe(0);

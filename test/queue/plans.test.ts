@@ -3,7 +3,7 @@ import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { type NewJob, type QueueRow, SqlSession } from './sql-session.ts';
 
 const LONG = process.env['PAWL_LONG'] !== undefined;
-const MANY = LONG ? 1_000_000 : 100_000;
+const MANY = LONG ? 1_000_000 : 40_000;
 const BLOCKED = LONG ? 100_000 : 20_000;
 const FEW = 1000;
 

@@ -22,8 +22,8 @@ test.skipIf(!hasPooler).for([
     const scene = await Scene.open(database.url);
     const log = recordLog();
     const behind = { url: pooler.url, prepare: false, logger: log };
-    await scene.worker(hold, {}, direct === 'with' ? { ...behind, directUrl: database.url } : behind);
-    await scene.worker(hold, {}, behind);
+    await scene.worker(hold, { lease: '20s' }, direct === 'with' ? { ...behind, directUrl: database.url } : behind);
+    await scene.worker(hold, { lease: '20s' }, behind);
     const producer = postgres(pooler.url, { prepare: false, logger: recordLog() });
     onTestFinished(() => producer.stop());
     const queue = createQueue(producer, 'faults', FAULTS);

@@ -4,11 +4,12 @@ import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { eventually, until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
+import { most } from '../support/long.ts';
 import { expectOneEffectEach, FAULTS, HOLDS, openScene, proxied } from './faults.ts';
 
 // Half-open connections: the other side is gone, and nobody said so.
 
-test.for(HOLDS)(
+test.for(most(HOLDS, 'transaction'))(
   'a worker whose connections all went dead, silently, works again within seconds (hold: %s)',
   async (hold) => {
     const scene = await openScene();
@@ -52,23 +53,26 @@ test.for(HOLDS)(
   },
 );
 
-test.for(HOLDS)('a worker and its engine stop though every connection is dead (hold: %s)', async (hold) => {
-  const scene = await openScene();
-  const { proxy, options } = await proxied(scene);
-  const engine = postgres(options.url, { max: 12, logger: recordLog(), stopTimeoutMs: 1_000 });
-  const worker = createQueue(engine, 'faults', FAULTS).work(
-    { job: () => {}, fragile: () => {} },
-    { hold, lease: '20s', poll: '200ms', concurrency: 4 },
-  );
-  await worker.started;
-  proxy.stall();
-  await scene.queue.enqueueMany(Array.from({ length: 20 }, () => ({ kind: 'job', payload: {} })));
-  const since = performance.now();
-  await worker.stop({ timeout: '1s' });
-  await engine.stop();
-  expect(performance.now() - since).toBeLessThan(25_000);
-  await eventually(() => expect(proxy.open).toBe(0));
-});
+test.for(most(HOLDS, 'lease'))(
+  'a worker and its engine stop though every connection is dead (hold: %s)',
+  async (hold) => {
+    const scene = await openScene();
+    const { proxy, options } = await proxied(scene);
+    const engine = postgres(options.url, { max: 12, logger: recordLog(), stopTimeoutMs: 1_000 });
+    const worker = createQueue(engine, 'faults', FAULTS).work(
+      { job: () => {}, fragile: () => {} },
+      { hold, lease: '20s', poll: '200ms', concurrency: 4 },
+    );
+    await worker.started;
+    proxy.stall();
+    await scene.queue.enqueueMany(Array.from({ length: 20 }, () => ({ kind: 'job', payload: {} })));
+    const since = performance.now();
+    await worker.stop({ timeout: '1s' });
+    await engine.stop();
+    expect(performance.now() - since).toBeLessThan(25_000);
+    await eventually(() => expect(proxy.open).toBe(0));
+  },
+);
 
 test('a worker that is stopped while it starts on a dead connection does not hang, and leaves nothing behind', async () => {
   const scene = await openScene();

@@ -73,6 +73,10 @@ function isAlive(pid: number): boolean {
   }
 }
 
+/** Each of these starts servers of its own, which takes seconds; what runs always covers the same code from another side. */
+const rarely = test.runIf(process.env['PAWL_LONG']);
+const isLong = process.env['PAWL_LONG'] !== undefined;
+
 test('a server starts, answers durably and in UTC, and only to its password', async () => {
   const server = await start();
   const settings = await ask(
@@ -86,7 +90,7 @@ test('a server starts, answers durably and in UTC, and only to its password', as
   await expect(stranger.connect()).rejects.toMatchObject({ code: '28P01' });
 });
 
-test('settings reach the server', async () => {
+rarely('settings reach the server', async () => {
   const server = await start({ settings: { fsync: 'off', work_mem: '7MB' } });
   expect(await ask(server, `select current_setting('fsync') as fsync, current_setting('work_mem') as mem`)).toEqual({
     fsync: 'off',
@@ -94,7 +98,7 @@ test('settings reach the server', async () => {
   });
 });
 
-test('each connection is a session of its own: locks hold and notifications arrive', async () => {
+rarely('each connection is a session of its own: locks hold and notifications arrive', async () => {
   const server = await start();
   const [one, two] = [await connect(server), await connect(server)];
   const heard = new Promise((resolve) => one.on('notification', (message) => resolve(message.payload)));
@@ -105,7 +109,7 @@ test('each connection is a session of its own: locks hold and notifications arri
   expect((await two.query('select pg_try_advisory_lock(1) as got')).rows).toEqual([{ got: false }]);
 });
 
-test('servers started at once do not collide', async () => {
+rarely('servers started at once do not collide', async () => {
   const servers = await Promise.all([start(), start(), start()]);
   expect(new Set(servers.map((server) => server.port)).size).toBe(3);
   for (const server of servers) {
@@ -154,7 +158,7 @@ test.runIf(isRoot && hasPackage)('binaries that the account cannot read are copi
   expect(await readdir(copies)).toEqual([copy]);
 });
 
-test.runIf(isRoot && hasPackage)('a copy that others can write is not run', async () => {
+test.runIf(isLong && isRoot && hasPackage)('a copy that others can write is not run', async () => {
   const { tree, copies } = await privateCheckout();
   const copy = await copyTree(tree, copies, async () => {});
   await chmod(copy, 0o777);
@@ -164,7 +168,7 @@ test.runIf(isRoot && hasPackage)('a copy that others can write is not run', asyn
   await expect(copyTree(tree, copies, async () => {})).rejects.toThrow(/belongs to uid 12345/);
 });
 
-test.runIf(hasPackage)('copies made at once end as one', async () => {
+test.runIf(isLong && hasPackage)('copies made at once end as one', async () => {
   const { tree, copies } = await privateCheckout();
   const made = await Promise.all([1, 2].map(() => copyTree(tree, copies, async () => {})));
   expect(await readdir(copies)).toEqual([basename(made[0] ?? '')]);
@@ -228,7 +232,7 @@ test('a pid file left by a killed server does not count when another program has
   expect(await ask(second, 'select 1 as one')).toEqual({ one: 1 });
 });
 
-test('a data folder in use is refused, and its server lives on', async () => {
+rarely('a data folder in use is refused, and its server lives on', async () => {
   const data = join(await folder('kept'), 'data');
   const server = await start({ data });
   const refused = startEmbedded({ data });
@@ -280,7 +284,7 @@ test('what cannot be is refused before anything starts', async () => {
   expect(await readdir(temp)).toEqual(before);
 });
 
-test('a taken port is refused', async () => {
+rarely('a taken port is refused', async () => {
   const holder = createServer();
   await new Promise<void>((resolve) => void holder.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => void holder.close());
@@ -301,7 +305,7 @@ test('a failed start shows the log and leaves nothing behind', async () => {
   expect(await readdir(temp)).toEqual(before);
 });
 
-test('the log callback gets what the server says', async () => {
+rarely('the log callback gets what the server says', async () => {
   const lines: string[] = [];
   const server = await start({ log: (line) => void lines.push(line) });
   await expect(ask(server, 'select from nowhere')).rejects.toThrow();
@@ -330,7 +334,7 @@ test('await using stops the server', async () => {
   expect(isAlive(pid)).toBe(false);
 });
 
-test.each(['fast', 'immediate'] as const)(
+test.each(isLong ? (['fast', 'immediate'] as const) : (['immediate'] as const))(
   'a %s restart comes back on the same port with what was committed',
   async (mode) => {
     const server = await start();
@@ -362,7 +366,7 @@ test('a server ends within seconds of its parent being killed, and takes its dat
   await until('its watchdog is gone', async () => (await processesOf(dirname(dataDir))).length === 0, 10_000);
 });
 
-test('a parent killed while initdb runs leaves nothing behind', async () => {
+rarely('a parent killed while initdb runs leaves nothing behind', async () => {
   const own = await folder('early');
   await chmod(own, 0o1777);
   const child = spawnChild('engine/postgres/embedded.child.ts', [], { TMPDIR: own });
@@ -375,7 +379,7 @@ test('a parent killed while initdb runs leaves nothing behind', async () => {
   expect(await processesOf(own)).toEqual([]);
 });
 
-test('kept data survives the kill of the parent', async () => {
+rarely('kept data survives the kill of the parent', async () => {
   const data = join(await folder('kept'), 'data');
   const child = spawnChild('engine/postgres/embedded.child.ts', [data]);
   const { pid } = await child.message<{ pid: number }>();

@@ -440,14 +440,15 @@ describe('the dead', () => {
     isDead = false;
   });
 
-  test('a hundred dead waiters are not watched one after another', async () => {
+  test('many dead waiters are not watched one after another', async () => {
     const name = fresh();
     let isDead = false;
     const dying = ours(() => (isDead ? 'drop request' : 'pass'));
     const locks = ours();
     const lock = await locks.acquire(name);
-    for (let i = 0; i < 100; i++) void dying.acquire(name, { wait: '25s' }).catch(() => {});
-    await until('they wait', async () => (await waitersOf(name)) === 100, 25_000);
+    const many = process.env['PAWL_LONG'] ? 100 : 30;
+    for (let i = 0; i < many; i++) void dying.acquire(name, { wait: '25s' }).catch(() => {});
+    await until('they wait', async () => (await waitersOf(name)) === many, 25_000);
     isDead = true;
     await lock.release();
     const start = performance.now();

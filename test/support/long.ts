@@ -1,0 +1,12 @@
+import { test } from 'vitest';
+
+/** `npm run test:long`: everything, and as much of it as is worth an hour. */
+export const LONG: boolean = process.env['PAWL_LONG'] !== undefined;
+
+/** For what another test, which always runs, covers from another side, and which takes seconds of the processor. */
+export const rarely: typeof test = (LONG ? test : test.skip) as typeof test;
+
+/** All of them in a long run, otherwise those that differ most. */
+export function most<T>(all: readonly T[], ...usual: readonly T[]): readonly T[] {
+  return LONG ? all : usual;
+}
