@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { actor } from '../../src/actor/index.ts';
 import { probe } from '../../src/base/probe.ts';
 import { until } from '../support/eventually.ts';
+import { LONG } from '../support/long.ts';
 import { openScene } from './scene.ts';
 
 const Thing = actor('thing', {
@@ -18,7 +19,7 @@ const Thing = actor('thing', {
   }),
 });
 
-const MANY = process.env['PAWL_LONG'] === undefined ? 100_000 : 1_000_000;
+const MANY = LONG ? 1_000_000 : 100_000;
 
 test('actors that hibernate cost no look: an idle dispatcher looks once a poll, however many there are', async () => {
   const scene = await openScene([Thing]);

@@ -2,8 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { interleave, interleavings, type Actor as Lane } from '../queue/interleaving.ts';
 import { SqlSession } from '../queue/sql-session.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
-
-const LONG = process.env['PAWL_LONG'] !== undefined;
+import { LONG } from '../support/long.ts';
 
 /** What the owner's turn comes to. */
 type Ending = 'hibernate' | 'ignore' | 'to' | 'failed';

@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlSession } from '../queue/sql-session.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
 import { Model, type Move } from './model.ts';
 
-const LONG = process.env['PAWL_LONG'] !== undefined;
 /** Fixed, so that a run that fails can be repeated; a long run draws its own and says which. */
 const SEED = 20_261_122;
 

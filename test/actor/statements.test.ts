@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/eventually.ts';
+import { LONG } from '../support/long.ts';
 import { allFinal, check, open, type Walk } from './walk.ts';
 
-const LONG = process.env['PAWL_LONG'] !== undefined;
 /** Of the statements of a walk, so many are killed at; PAWL_LONG kills at every one. */
 const SAMPLE = 5;
 

@@ -3,6 +3,7 @@ import { Conflict } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type Capture, type Change, createCapture } from '../../src/capture/index.ts';
 import { until } from '../support/eventually.ts';
+import { LONG } from '../support/long.ts';
 import { openScene, type Scene, VIA } from './scene.ts';
 
 const CANARY = 'canary-4711-secret';
@@ -124,7 +125,7 @@ test('every change is given once, and those of a row in their order, whoever com
   const { client, connect } = scene;
   const late = await connect();
   await late.query("begin; update orders set status = 'late' where id = 1");
-  const rounds = process.env['PAWL_LONG'] === undefined ? 30 : 1000;
+  const rounds = LONG ? 1000 : 30;
   for (let n = 0; n < rounds; n += 1) {
     await client.query(
       'begin; update orders set status = $$a$$ where id = 2; savepoint s; update orders set status = $$never$$ where id = 3; rollback to s',

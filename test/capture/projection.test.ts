@@ -10,6 +10,7 @@ import {
   sql,
 } from '../../src/capture/index.ts';
 import { until } from '../support/eventually.ts';
+import { LONG } from '../support/long.ts';
 import { spawnChild } from '../support/process.ts';
 import { build, EXPECTED, openScene } from './scene.ts';
 
@@ -99,7 +100,7 @@ test('a writer that commits late is not passed over, however many batches come b
   await late.query(
     "begin; update orders set status = 'late' where id = 1; update order_line set qty = 9 where order_id = 2",
   );
-  const rounds = process.env['PAWL_LONG'] === undefined ? 40 : 1000;
+  const rounds = LONG ? 1000 : 40;
   for (let n = 0; n < rounds; n += 1)
     await client.query('update orders set status = $1 where id = $2', [`r${n}`, 3 + (n % 90)]);
   await projection.settled();

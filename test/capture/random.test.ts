@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { Random } from '../../examples/random.ts';
+import { LONG } from '../support/long.ts';
 import { openScene, type Scene } from './scene.ts';
 
 /** One random statement of an application, on any table, in any of the ways in which one can write. */
@@ -56,8 +57,8 @@ async function workload(scene: Scene, seed: number, transactions: number): Promi
   );
 }
 
-const SEEDS = process.env['PAWL_LONG'] === undefined ? [1, 2] : Array.from({ length: 40 }, (_, seed) => seed + 1);
-const TRANSACTIONS = process.env['PAWL_LONG'] === undefined ? 60 : 400;
+const SEEDS = LONG ? Array.from({ length: 40 }, (_, seed) => seed + 1) : [1, 2];
+const TRANSACTIONS = LONG ? 400 : 60;
 
 test.each(SEEDS)(
   'whatever applications do at once, in the end every row is what the tables say (seed %i)',

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
 import { MAIN, pawl, silentServer, startPawl } from './pawl.ts';
 
 const NOWHERE = 'postgres://me:secret@127.0.0.1:1/app';
@@ -126,7 +127,7 @@ describe('help', () => {
 
   test('every command has help on stdout that begins with two examples of it', async () => {
     // A process each: all of them in a long run, every fourth otherwise.
-    const asked = commands.filter((_, index) => process.env['PAWL_LONG'] || index % 4 === 0);
+    const asked = commands.filter((_, index) => LONG || index % 4 === 0);
     const helps = await Promise.all(asked.map((command) => pawl([...command, '--help'])));
     for (const [index, { code, stdout, stderr }] of helps.entries()) {
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });

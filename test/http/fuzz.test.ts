@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { beforeAll, expect, test } from 'vitest';
 import { ROUTES } from '../../src/http/app.ts';
+import { LONG } from '../support/long.ts';
 import { type House, makeHouse, type Visitor } from './house.ts';
 
-const RUNS = process.env['PAWL_LONG'] === undefined ? 400 : 20_000;
+const RUNS = LONG ? 20_000 : 400;
 
 let house: House;
 let visitor: Visitor;

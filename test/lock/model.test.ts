@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { LONG } from '../support/long.ts';
 import { explore, type OursOptions, ourProtocol, publishedDesign } from './model.ts';
 
 const MOST = 6_000_000;
@@ -36,7 +37,7 @@ const LARGE: [string, OursOptions][] = [
   ['three clients, all of it at once', { ...QUIET, isSuspicious: true, losses: 1, crashes: 1 }],
 ];
 
-test.each(process.env['PAWL_LONG'] ? [...SMALL, ...LARGE] : SMALL)(
+test.each(LONG ? [...SMALL, ...LARGE] : SMALL)(
   'ours never has two holders, reuses no token, and never stands still: %s',
   (_, options) => {
     const { fault, stuck, states } = explore(ourProtocol(options), MOST);

@@ -3,10 +3,11 @@ import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { type Hold, violations, type Write } from '../support/history.ts';
+import { LONG } from '../support/long.ts';
 import { hasRead, type Party, PROTECTED, startParty } from './party.ts';
 import { type Faults, runSchedule, toWrites } from './schedules.ts';
 
-const SCHEDULES = process.env['PAWL_LONG'] ? 1000 : 12;
+const SCHEDULES = LONG ? 1000 : 12;
 const SEED = Number(process.env['PAWL_SEED'] ?? 7000);
 
 interface Arena {

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
 import { type Actor, interleave, interleavings } from './interleaving.ts';
 import { breaches, places } from './invariants.ts';
 import { SqlSession } from './sql-session.ts';
 
-const LONG = process.env['PAWL_LONG'] !== undefined;
 /** Every order in a long run, every n-th otherwise. */
 const EVERY = LONG ? 1 : 8;
 const CHANNEL = 'handover';

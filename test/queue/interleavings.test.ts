@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
 import { type Actor, interleave, interleavings } from './interleaving.ts';
 import { breaches, places } from './invariants.ts';
 import { type ClaimedJob, type KindRow, type NewJob, type QueueRow, SqlSession } from './sql-session.ts';
-
-const LONG = process.env['PAWL_LONG'] !== undefined;
 
 /** What becomes of the job that the owner of the key has when the others come. */
 type Ending = 'complete' | 'retry' | 'release' | 'error';

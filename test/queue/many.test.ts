@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
 import { Scene } from './faults.ts';
 
-const LONG = process.env['PAWL_LONG'] !== undefined;
 const { processes, jobs } = LONG ? { processes: 10, jobs: 100_000 } : { processes: 3, jobs: 5000 };
 
 test(`${processes} processes run ${jobs} jobs, none of them twice`, async () => {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
 import { type NewJob, type QueueRow, SqlSession } from './sql-session.ts';
 
-const LONG = process.env['PAWL_LONG'] !== undefined;
 const MANY = LONG ? 1_000_000 : 40_000;
 const BLOCKED = LONG ? 100_000 : 20_000;
 const FEW = 1000;

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
 import { Model, type Move } from './model.ts';
 import { SqlSession } from './sql-session.ts';
 
-const LONG = process.env['PAWL_LONG'] !== undefined;
 /** Fixed, so that a run that fails can be repeated; a long run draws its own and says which. */
 const SEED = 20_261_120;
 

@@ -1,7 +1,8 @@
-import { expect, test } from 'vitest';
+import { expect } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
+import { rarely } from '../support/long.ts';
 
 const JOBS = 1_000_000;
 
@@ -39,7 +40,7 @@ async function fill(engine: PostgresEngine, queue: string): Promise<void> {
   await engine.query(statement('test.analyze', 'analyze', { prepare: false }));
 }
 
-test.runIf(process.env['PAWL_LONG'])(
+rarely(
   'a page of any search over 1,000,000 finished jobs takes less than 200 ms, p95',
   async () => {
     const { url } = await freshDatabase();

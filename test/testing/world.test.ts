@@ -2,6 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { type AnyActorDefinition, actor } from '../../src/actor/index.ts';
 import { type Scene, stub, type World, type WorldOptions, world } from '../../src/testing/index.ts';
 import { freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
 
 async function open(options: Omit<WorldOptions, 'url'>): Promise<World> {
   const database = await freshDatabase();
@@ -13,7 +14,7 @@ async function open(options: Omit<WorldOptions, 'url'>): Promise<World> {
   return made;
 }
 
-const PARCELS = process.env['PAWL_LONG'] === undefined ? 1 : 3;
+const PARCELS = LONG ? 3 : 1;
 
 /** A shop: an order is charged once, packed by its children, and ends. `careful` says whether it uses its keys. */
 function shop(careful: boolean): {

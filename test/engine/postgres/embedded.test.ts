@@ -8,6 +8,7 @@ import { Conflict, ConnectionFailed, InvalidInput, NotSupported, Stopped } from 
 import { copyTree } from '../../../src/engine/postgres/binary-copy.ts';
 import { type Embedded, type EmbeddedOptions, startEmbedded } from '../../../src/engine/postgres/embedded.ts';
 import { until } from '../../support/eventually.ts';
+import { LONG, rarely } from '../../support/long.ts';
 import { memoryFolder } from '../../support/memory.ts';
 import { spawnChild } from '../../support/process.ts';
 
@@ -72,10 +73,6 @@ function isAlive(pid: number): boolean {
     return false;
   }
 }
-
-/** Each of these starts servers of its own, which takes seconds; what runs always covers the same code from another side. */
-const rarely = test.runIf(process.env['PAWL_LONG']);
-const isLong = process.env['PAWL_LONG'] !== undefined;
 
 test('a server starts, answers durably and in UTC, and only to its password', async () => {
   const server = await start();
@@ -158,7 +155,7 @@ test.runIf(isRoot && hasPackage)('binaries that the account cannot read are copi
   expect(await readdir(copies)).toEqual([copy]);
 });
 
-test.runIf(isLong && isRoot && hasPackage)('a copy that others can write is not run', async () => {
+test.runIf(LONG && isRoot && hasPackage)('a copy that others can write is not run', async () => {
   const { tree, copies } = await privateCheckout();
   const copy = await copyTree(tree, copies, async () => {});
   await chmod(copy, 0o777);
@@ -168,7 +165,7 @@ test.runIf(isLong && isRoot && hasPackage)('a copy that others can write is not 
   await expect(copyTree(tree, copies, async () => {})).rejects.toThrow(/belongs to uid 12345/);
 });
 
-test.runIf(isLong && hasPackage)('copies made at once end as one', async () => {
+test.runIf(LONG && hasPackage)('copies made at once end as one', async () => {
   const { tree, copies } = await privateCheckout();
   const made = await Promise.all([1, 2].map(() => copyTree(tree, copies, async () => {})));
   expect(await readdir(copies)).toEqual([basename(made[0] ?? '')]);
@@ -334,7 +331,7 @@ test('await using stops the server', async () => {
   expect(isAlive(pid)).toBe(false);
 });
 
-test.each(isLong ? (['fast', 'immediate'] as const) : (['immediate'] as const))(
+test.each(LONG ? (['fast', 'immediate'] as const) : (['immediate'] as const))(
   'a %s restart comes back on the same port with what was committed',
   async (mode) => {
     const server = await start();

@@ -9,6 +9,7 @@ import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { type Fault, faultyClient, type Request } from '../../support/dynamodb-faults.ts';
 import { until } from '../../support/eventually.ts';
+import { LONG } from '../../support/long.ts';
 
 const TABLE = 'hazards';
 const WAITER_MS = 1000;
@@ -446,7 +447,7 @@ describe('the dead', () => {
     const dying = ours(() => (isDead ? 'drop request' : 'pass'));
     const locks = ours();
     const lock = await locks.acquire(name);
-    const many = process.env['PAWL_LONG'] ? 100 : 30;
+    const many = LONG ? 100 : 30;
     for (let i = 0; i < many; i++) void dying.acquire(name, { wait: '25s' }).catch(() => {});
     await until('they wait', async () => (await waitersOf(name)) === many, 25_000);
     isDead = true;

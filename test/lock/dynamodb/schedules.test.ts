@@ -4,12 +4,13 @@ import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createLocks } from '../../../src/lock/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { type Hold, violations, type Write } from '../../support/history.ts';
+import { LONG } from '../../support/long.ts';
 import type { PartySettings } from '../ground.ts';
 import { type Party, startParty } from '../party.ts';
 import { type Faults, runSchedule } from '../schedules.ts';
 import { protectedKey, toWrites } from './ground.ts';
 
-const SCHEDULES = process.env['PAWL_LONG'] ? 1000 : 12;
+const SCHEDULES = LONG ? 1000 : 12;
 const SEED = Number(process.env['PAWL_SEED'] ?? 9000);
 
 const BAD_NETWORK: readonly PartySettings[] = [{}, { faults: SEED + 1 }, { faults: SEED + 2 }];
