@@ -20,12 +20,13 @@ interface Order {
 
 /** One hold of a script. */
 export interface Step {
-  readonly name: string;
+  /** Several are taken as a set. */
+  readonly names: readonly string[];
   readonly capacity: number;
   readonly lease: number;
   readonly wait: number;
   readonly holdMs: number;
-  /** Adds one to the value of the name, under the guard, with a pause between reading and writing. */
+  /** Adds one to the value of the first name, under the guard, with a pause between reading and writing. */
   readonly writes: boolean;
 }
 
@@ -50,14 +51,15 @@ locks.on('lost', ({ lock, error }) => say({ event: 'lost', name: lock.name, reas
 /** Works off the steps; tells what was held when, by what this process believed. */
 async function script(owner: string, steps: readonly Step[]): Promise<Hold[]> {
   const holds: Hold[] = [];
-  for (const { name, capacity, lease, wait, holdMs, writes } of steps) {
+  for (const { names, capacity, lease, wait, holdMs, writes } of steps) {
+    const [name = ''] = names;
     const asked = clock();
     const options: LockOptions = { lease, wait };
     const taking =
       capacity === 1
-        ? locks.acquire(name, options)
+        ? locks.acquire(names, options)
         : capacity === 2_147_483_647
-          ? locks.acquire(name, { ...options, mode: 'shared' })
+          ? locks.acquire(names, { ...options, mode: 'shared' })
           : locks.semaphore(name, { permits: capacity }).acquire(options);
     const lock = await taking.catch(() => undefined);
     if (lock === undefined) continue;
@@ -73,7 +75,8 @@ async function script(owner: string, steps: readonly Step[]): Promise<Hold[]> {
     else await sleep(holdMs);
     note();
     clearInterval(noting);
-    holds.push({ owner, name, capacity, token: String(lock.token), asked, from, until: believed });
+    const hold = { owner, capacity, token: String(lock.token), asked, from, until: believed };
+    holds.push(...names.map((each) => ({ ...hold, name: each })));
     await lock.release().catch(() => {});
   }
   return holds;

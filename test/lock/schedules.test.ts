@@ -7,7 +7,7 @@ import { LONG } from '../support/long.ts';
 import { hasRead, type Party, PROTECTED, startParty } from './party.ts';
 import { type Faults, runSchedule, toWrites } from './schedules.ts';
 
-const SCHEDULES = LONG ? 1000 : 12;
+const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 12));
 const SEED = Number(process.env['PAWL_SEED'] ?? 7000);
 
 interface Arena {
@@ -28,6 +28,7 @@ async function openArena(): Promise<Arena> {
     [{}, {}, { listen: false }].map((each) => startParty(url, { ...each, waiterMs: 500 })),
   );
   const faults: Faults = {
+    hasSets: true,
     breakLock: async (name) => {
       const { rows } = await client.query(`select token from pawl.lock_break('', $1, 'by the schedule')`, [name]);
       return rows.map((row) => String(row.token));
@@ -74,11 +75,32 @@ test(`${SCHEDULES} random schedules with pauses, breaks and broken connections g
   // Nothing was checked that did not happen.
   expect(holds.length).toBeGreaterThan(SCHEDULES * 2);
   expect(writes.length).toBeGreaterThan(SCHEDULES);
+  expect(setsIn(holds)).toBeGreaterThan(SCHEDULES / 4);
+  await until('nothing is held or waited for', async () => {
+    const { rows } = await arena.client.query('select count(*)::int as n from pawl.lock');
+    return rows[0].n === 0;
+  });
 });
+
+/** Holds of one owner that share a token: of a set. */
+function setsIn(holds: readonly Hold[]): number {
+  return holds.length - new Set(holds.map(({ owner, token }) => `${owner} ${token}`)).size;
+}
 
 test('a planted bug is found: who holds is not looked at', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_take', (source) => source.replace('and g.token is null and g.xmax = 0', ''));
+  expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits 1/);
+});
+
+test('a planted bug is found: of a set only the first name is looked at', async () => {
+  const arena = await openArena();
+  await plant(arena.client, 'pawl.lock_acquire', (source) =>
+    source.replace(
+      'foreach v_name in array p_names loop\n    loop',
+      'foreach v_name in array p_names[1:1] loop\n    loop',
+    ),
+  );
   expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits 1/);
 });
 

@@ -13,8 +13,10 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** What disturbs a schedule from outside. */
+/** What disturbs a schedule from outside, and what there is to disturb. */
 export interface Faults {
+  /** Now and then both names are taken as a set. */
+  readonly hasSets?: boolean;
   /** Takes a name away from its holders. Gives their tokens. */
   readonly breakLock: (name: string) => Promise<string[]>;
   /** Ends some database connections. */
@@ -38,7 +40,10 @@ export async function runSchedule(seed: number, parties: readonly Party[], fault
     // Readers have a writer among them now and then.
     const mine = capacity === SHARED && random() < 0.3 ? 1 : capacity;
     const writes = capacity === 1 && random() < 0.6;
-    return { name, capacity: mine, lease, wait: pick(0, 20, 200, 2000), holdMs: Math.floor(random() * 8), writes };
+    const isSet = mine !== 2 && faults.hasSets === true && random() < 0.3;
+    // In any order: which one is asked for first must not matter.
+    const names = isSet ? [name, ...kinds.map((kind) => kind.name).filter((other) => other !== name)] : [name];
+    return { names, capacity: mine, lease, wait: pick(0, 20, 200, 2000), holdMs: Math.floor(random() * 8), writes };
   };
   const working = parties.map((party, index) => {
     const steps = Array.from({ length: 3 + Math.floor(random() * 4) }, step);

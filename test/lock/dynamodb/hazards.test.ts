@@ -128,14 +128,18 @@ describe('who holds', () => {
     expect(order).toEqual(['a', 'b']);
   });
 
-  test('H1: one whose row never comes is passed over, and cannot come back into its place', async () => {
+  test('H1, H16: one whose row never comes is passed over, and comes back with neither its place nor an old token', async () => {
     const name = fresh();
     const { opened, open } = gate();
     const late = once(isPlace, { after: opened });
     const [a, b, holder] = [ours((request) => late.choose(request)), ours(), ours()];
     const lock = await holder.acquire(name);
     const alone = exclusive();
-    const first = a.acquire(name, { wait: '20s' }).then((got) => alone.enter(got));
+    const enter = async (got: Lock): Promise<bigint> => {
+      await alone.enter(got);
+      return got.token;
+    };
+    const first = a.acquire(name, { wait: '20s' }).then(enter);
     await until('the first has a ticket but no row', () => late.met);
     const second = b.acquire(name, { wait: '20s' });
     await until('the second waits', async () => (await waitersOf(name)) === 1);
@@ -144,8 +148,9 @@ describe('who holds', () => {
     open();
     await sleep(200);
     expect((await holder.explain(name)).holders.map((each) => each.token)).toEqual([got.token]);
-    await alone.enter(got);
-    await first;
+    expect(await enter(got)).toBeGreaterThan(lock.token);
+    // Its ticket was the lower one.
+    expect(await first).toBeGreaterThan(got.token);
   });
 
   test('H3: a takeover that meets a renewal removes nothing', async () => {
