@@ -138,11 +138,13 @@ class Acquisition {
 
   /**
    * Granted in the statement of whoever had it before, for as long as the place was kept: that is certain by our own clock,
-   * from before the place was renewed. When not much of it is left, the lock is asked for, which renews it.
+   * from before the place was renewed. When not much of it is left, the lock is asked for, which renews it; and so is one
+   * without a lease, as what was handed over has one.
    */
   #handedOver(token: bigint | undefined): Obtained | undefined {
     const place = this.#place;
     if (token === undefined || place === undefined || !this.#isSure) return undefined;
+    if (this.#wanted.leaseMs === Infinity) return undefined;
     if (place.ms - elapsedSince(place.since) < place.ms / 4) return undefined;
     const { space, names, nonce } = this.#claim;
     const waitedMs = elapsedSince(this.#startedAt);

@@ -25,6 +25,8 @@ import type {
 } from './store.ts';
 
 const OPERATOR: CallOptions = { timeoutMs: 30_000 };
+/** Of a lock without a lease until it is kept: longer than a call may take. */
+const UNKEPT_MS = 30_000;
 const NOBODY: ReadonlyMap<number, unknown> = new Map();
 
 /** Locks on Postgres: every decision is one call of a function in sql/lock. */
@@ -40,9 +42,26 @@ export class PostgresLockStore implements LockStore {
     this.#self = self;
   }
 
+  /**
+   * A lock without a lease is granted with one, and kept by a second statement: should the first one be carried out when
+   * nobody waits for it any more, what it granted ends by itself.
+   */
   async acquire(call: AcquireCall, options: CallOptions): Promise<Answer> {
+    if (call.leaseMs !== Infinity) return this.#take(call, Math.round(call.leaseMs), options);
+    let isAgain = call.isAgain;
+    for (;;) {
+      const answer = await this.#take({ ...call, isAgain }, UNKEPT_MS, options);
+      if (answer.kind !== 'granted') return answer;
+      const { space, names } = call;
+      const [row] = await this.#decide<{ kept: boolean }>(sql.KEEP, [space, names, String(answer.token)], options);
+      if (row?.kept === true) return answer;
+      // Broken, or run out, in between.
+      isAgain = true;
+    }
+  }
+
+  async #take(call: AcquireCall, leaseMs: number, options: CallOptions): Promise<Answer> {
     const { id, host, pid } = this.#self;
-    const leaseMs = call.leaseMs === Infinity ? null : Math.round(call.leaseMs);
     const [name = ''] = call.names;
     if (isPlain(call)) {
       const values = [call.space, name, call.nonce, leaseMs, id, host, pid, call.waiterMs ?? null];

@@ -18,6 +18,12 @@ from pawl.lock_acquire(
 ) a`,
 );
 
+/** What was granted becomes a lock without a lease. */
+export const KEEP: Statement = statement(
+  'lock.keep',
+  'select pawl.lock_keep($1::text, $2::text[], $3::bigint) as kept',
+);
+
 /** What TAKE took. One latch, one row freed, one row of history, one look for waiters. */
 export const FREE: Statement = statement(
   'lock.free',

@@ -120,6 +120,43 @@ describe('processes that die or stand still', () => {
     expect(await locks.tryAcquire(name)).toBeDefined();
   });
 
+  together('what is granted without a lease, and not heard of by anybody, ends by itself', async () => {
+    const [name, set] = [fresh(), [fresh(), fresh()]];
+    const locks = ours();
+    const proxy = await proxied();
+    // Whatever says that the grant was heard of does not come through, and nor does what cleans up.
+    proxy.loseRequest('lock.keep');
+    const party = await startParty(proxy.url);
+    void party.ask({ do: 'acquire', name, options: { lease: 'Infinity' } }).catch(() => {});
+    void party.ask({ do: 'acquire', name: set, options: { lease: 'Infinity' } }).catch(() => {});
+    await until(
+      'both were granted',
+      async () => (await rowsOf('lock_grant', name)) + (await rowsOf('lock_grant', set[1] ?? '')) === 2,
+    );
+    await party.child.kill();
+    expect(await locks.tryAcquire(name)).toBeUndefined();
+    const late = `update pawl.lock_grant set expires_at = expires_at - interval '31 seconds' where name = any ($1) and expires_at < 'infinity'`;
+    expect((await client.query(late, [[name, ...set]])).rowCount).toBe(3);
+    for (const free of [name, set])
+      expect((await locks.tryAcquire(free, { lease: Infinity }))?.remainingMs()).toBe(Infinity);
+  });
+
+  together('a lock without a lease is handed to whoever waits for it, and stays', async () => {
+    const name = fresh();
+    const locks = ours();
+    const lock = await locks.acquire(name);
+    const waiting = locks.acquire(name, { lease: Infinity });
+    await until('it waits', () => rowsOf('lock_waiter', name));
+    await lock.release();
+    const got = await waiting;
+    const lasts = await client.query(
+      `select expires_at = 'infinity' as ok, lease_ms from pawl.lock_grant where name = $1`,
+      [name],
+    );
+    expect(lasts.rows).toEqual([{ ok: true, lease_ms: null }]);
+    await got.release();
+  });
+
   together('a paused holder learns its loss, revives nothing, and what it writes late is refused', async () => {
     const name = fresh();
     const locks = ours();
