@@ -24,7 +24,7 @@ export const KEEP: Statement = statement(
   'select pawl.lock_keep($1::text, $2::text[], $3::bigint) as kept',
 );
 
-/** What TAKE took. One latch, one row freed, one row of history, one look for waiters. */
+/** What TAKE took. One latch, one row freed, one row of history, one look for waiters; flushed if there is one. */
 export const FREE: Statement = statement(
   'lock.free',
   'select pawl.lock_free($1::text, $2::text, $3::bigint, $4::text) as called',

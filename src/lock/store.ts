@@ -184,8 +184,9 @@ export interface NoticeStream {
 }
 
 /**
- * The port to a database. Every method is one atomic step there, made durable before it answers; when it throws, the step
- * may have happened or not. Nothing but the store's own clock decides about leases.
+ * The port to a database. Every method is one atomic step there; when it throws, the step may have happened or not. It is
+ * durable before it answers, but for what would only delay others by a lease if it were undone. Nothing but the store's own
+ * clock decides about leases.
  */
 export interface LockStore {
   /** How many permits a semaphore may have. */
