@@ -80,9 +80,14 @@ begin
   return v_called;
 end $$;
 
--- As in 005, but for the flush.
-create or replace function pawl.lock_release(
-  p_space text, p_names text[], p_token bigint, p_process text, p_finish boolean default null,
+-- Null in what an older process wrote.
+alter table pawl.lock_period add column period_ms bigint;
+
+-- As in 005, but for the flush, and for the period of the run that is counted: the longest one that was given says how long
+-- the row is kept.
+drop function pawl.lock_release(text, text[], bigint, text, boolean);
+create function pawl.lock_release(
+  p_space text, p_names text[], p_token bigint, p_process text, p_finish boolean default null, p_period_ms bigint default null,
   out released boolean, out called text[]
 )
 language plpgsql
@@ -96,12 +101,13 @@ declare
 begin
   perform pawl.lock_latch(p_space, p_names);
   if p_finish is not null then
-    insert into pawl.lock_period as p (space, name, started_at, token, failed)
-    select g.space, g.name, g.granted_at, g.token, not p_finish
+    insert into pawl.lock_period as p (space, name, started_at, token, failed, period_ms)
+    select g.space, g.name, g.granted_at, g.token, not p_finish, p_period_ms
     from pawl.lock_grant g
     where g.space = p_space and g.name = p_names[1] and g.token = p_token and g.outcome is null
     on conflict (space, name) do update
-    set started_at = excluded.started_at, token = excluded.token, failed = excluded.failed;
+    set started_at = excluded.started_at, token = excluded.token, failed = excluded.failed,
+      period_ms = greatest(p.period_ms, excluded.period_ms);
   end if;
   with mine as materialized (
     select g.ctid as tid from pawl.lock_grant g
@@ -131,4 +137,42 @@ begin
   if v_marked = 0 and not v_is_awaited and p_finish is null then
     perform pawl.lock_flush_unless_short(v_lease_ms);
   end if;
+end $$;
+
+-- As in 005, and what oncePer remembers of a name: for as long as the longest of its periods, and as the history after that.
+create or replace function pawl.lock_sweep(p_keep interval) returns int
+language plpgsql as $$
+declare
+  v_name record;
+  v_count int := 0;
+begin
+  for v_name in
+    select g.space, g.name from pawl.lock_grant g where g.expires_at < clock_timestamp() - interval '1 minute'
+    union
+    select w.space, w.name from pawl.lock_waiter w where w.expires_at < clock_timestamp() - interval '1 minute'
+    limit 100
+  loop
+    continue when not pg_try_advisory_xact_lock(hashtextextended(v_name.name, hashtextextended(v_name.space, 1885435756)));
+    perform pawl.lock_evict(v_name.space, v_name.name);
+    perform pawl.lock_call(v_name.space, v_name.name, '');
+    v_count := v_count + 1;
+  end loop;
+  -- Whoever acquires one of these meanwhile waits a moment, and makes it anew.
+  delete from pawl.lock_grant d
+  where d.ctid = any (array(
+    select g.ctid from pawl.lock_grant g
+    where g.token is null and g.granted_at < clock_timestamp() - interval '1 hour'
+    limit 10000 for update skip locked
+  ));
+  delete from pawl.lock_past p
+  where p.ctid = any (array(
+    select q.ctid from pawl.lock_past q where q.ended_at < clock_timestamp() - p_keep limit 10000 for update skip locked
+  ));
+  delete from pawl.lock_period p
+  where p.ctid = any (array(
+    select q.ctid from pawl.lock_period q
+    where q.started_at < clock_timestamp() - p_keep - q.period_ms * interval '1 ms'
+    limit 10000 for update skip locked
+  ));
+  return v_count;
 end $$;

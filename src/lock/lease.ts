@@ -5,7 +5,7 @@ import { tellReleased } from './acquisition.ts';
 import type { LockClient } from './client.ts';
 import { type Keeping, type KeepOptions, lossOf } from './keeper.ts';
 import { describe } from './name.ts';
-import type { Held, PastHolder } from './store.ts';
+import type { Finish, Held, PastHolder } from './store.ts';
 
 /** A lock, or a set of them, that is held until it is released or lost. */
 export interface Lock extends AsyncDisposable {
@@ -130,7 +130,7 @@ export class HeldLock implements Lock {
   }
 
   /** Releases it, and counts the run for `oncePer`. */
-  finish(finish: 'success' | 'failure' | undefined): Promise<void> {
+  finish(finish: Finish | undefined): Promise<void> {
     this.#released ??= this.#giveUp(finish);
     return this.#released;
   }
@@ -156,7 +156,7 @@ export class HeldLock implements Lock {
     }
   }
 
-  async #giveUp(finish: 'success' | 'failure' | undefined): Promise<void> {
+  async #giveUp(finish: Finish | undefined): Promise<void> {
     try {
       this.#refuseIfLost();
     } catch (error) {
@@ -178,7 +178,7 @@ export class HeldLock implements Lock {
   }
 
   /** @returns false when nobody knows what became of it */
-  async #tellOnce(finish: 'success' | 'failure' | undefined): Promise<boolean> {
+  async #tellOnce(finish: Finish | undefined): Promise<boolean> {
     try {
       if (!(await this.#send(finish))) throw await this.#whyLost();
       return true;
@@ -190,7 +190,7 @@ export class HeldLock implements Lock {
   }
 
   /** Again until the store has answered, or the lease is over and there is nothing to release. */
-  async #tell(finish: 'success' | 'failure' | undefined, start: Moment, leaseMs: number): Promise<void> {
+  async #tell(finish: Finish | undefined, start: Moment, leaseMs: number): Promise<void> {
     for (let tries = 0; ; tries++) {
       await sleep(Math.min(20 * 2 ** tries, 1000), undefined, { unref: true });
       try {
@@ -214,14 +214,14 @@ export class HeldLock implements Lock {
   }
 
   /** After a lost answer, not to be held any more is what was wanted, unless it is known, or matters, how that came. */
-  async #acknowledge(finish: 'success' | 'failure' | undefined): Promise<void> {
+  async #acknowledge(finish: Finish | undefined): Promise<void> {
     const past = await this.#client.store.fate(this.held, { timeoutMs: ANSWER_MS });
     if (past === undefined ? finish !== undefined : past.outcome !== 'released') throw this.#lossOf(past);
     this.#report('released', { lock: this, heldMs: elapsedSince(this.#since) });
   }
 
   /** @returns false when it was not held any more */
-  async #send(finish: 'success' | 'failure' | undefined): Promise<boolean> {
+  async #send(finish: Finish | undefined): Promise<boolean> {
     const { isReleased, called } = await this.#client.store.release(this.held, finish, { timeoutMs: ANSWER_MS });
     this.#client.callTurns(called);
     tellReleased(this.#client, this.held);

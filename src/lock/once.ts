@@ -38,11 +38,11 @@ export async function oncePer<T>(
   try {
     value = await runHolding(lock, async () => fn(lock));
   } catch (error) {
-    await lock.finish(checked.onError === 'keep' ? 'failure' : undefined).catch(() => {});
+    await lock.finish(checked.onError === 'keep' ? { outcome: 'failure', periodMs } : undefined).catch(() => {});
     throw error;
   }
   // Unlike after a request, the outcome matters: a run that was not counted will be had again.
-  await lock.finish('success');
+  await lock.finish({ outcome: 'success', periodMs });
   return { ran: true, value };
 }
 

@@ -13,6 +13,7 @@ import type {
   CallOptions,
   Claim,
   Explanation,
+  Finish,
   Held,
   Holder,
   Left,
@@ -91,15 +92,16 @@ export class PostgresLockStore implements LockStore {
     return { kept: new Set([...held.keys()].filter((index) => !lost.has(index))), unknown: NOBODY };
   }
 
-  async release(held: Held, finish: 'success' | 'failure' | undefined, options: CallOptions): Promise<Left> {
+  async release(held: Held, finish: Finish | undefined, options: CallOptions): Promise<Left> {
     const { space, names, token } = held;
     const [name = ''] = names;
     if (finish === undefined && names.length === 1) {
       const [row] = await this.#decide<CalledRow>(sql.FREE, [space, name, String(token), this.#self.id], options);
       return { isReleased: typeof row?.called === 'string', called: toCalls(row?.called) };
     }
-    const isCounted = finish === undefined ? null : finish === 'success';
-    const values = [space, names, String(token), this.#self.id, isCounted];
+    const isCounted = finish === undefined ? null : finish.outcome === 'success';
+    const periodMs = finish === undefined ? null : Math.ceil(finish.periodMs);
+    const values = [space, names, String(token), this.#self.id, isCounted, periodMs];
     const [row] = await this.#decide<CalledRow & { released: boolean }>(sql.RELEASE, values, options);
     return { isReleased: row?.released === true, called: toCalls(row?.called) };
   }

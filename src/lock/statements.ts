@@ -34,7 +34,7 @@ export const RELEASE: Statement = statement(
   'lock.release',
   `
 select released, array_to_string(called, ',') as called
-from pawl.lock_release($1::text, $2::text[], $3::bigint, $4::text, $5::boolean)`,
+from pawl.lock_release($1::text, $2::text[], $3::bigint, $4::text, $5::boolean, $6::bigint)`,
 );
 
 export const LEAVE: Statement = statement(

@@ -62,6 +62,13 @@ export type Answer =
   | { readonly kind: 'done'; readonly retryMs: number }
   | { readonly kind: 'cycle'; readonly cycle: readonly DeadlockStep[] };
 
+/** A run of `oncePer` that is counted when its lock is released. */
+export interface Finish {
+  readonly outcome: 'success' | 'failure';
+  /** How long it keeps others from running. */
+  readonly periodMs: number;
+}
+
 /** What giving up a lock or a place came to. */
 export interface Left {
   /** False when it was not held any more, or not in all of its names. */
@@ -198,7 +205,7 @@ export interface LockStore {
   /** Renews what is still held. */
   beat(held: readonly Held[], options: CallOptions): Promise<Beaten>;
   /** Gives up those of the names that are held with the token; changes nothing about others. `finish` counts the run for `periodMs`. */
-  release(held: Held, finish: 'success' | 'failure' | undefined, options: CallOptions): Promise<Left>;
+  release(held: Held, finish: Finish | undefined, options: CallOptions): Promise<Left>;
   /** How a lock ended that is no longer held: by whom it was broken and why, or undefined when it just ran out. */
   fate(held: Held, options: CallOptions): Promise<PastHolder | undefined>;
   /** In the caller's transaction: fails unless the token is the current one, and keeps it so until that ends. */

@@ -645,6 +645,24 @@ describe('connections', () => {
     await after.release();
   });
 
+  test('what oncePer remembers goes when its longest period and the history after it are over', async () => {
+    const name = fresh();
+    const locks = ours();
+    await locks.oncePer(name, '2h', () => {});
+    const moveBack = `update pawl.lock_period set started_at = started_at - $2::interval where name = $1`;
+    await client.query(moveBack, [name, '2 hours']);
+    await locks.oncePer(name, '1h', () => {});
+    const isKept = async (): Promise<boolean> => {
+      await client.query(`select pawl.lock_sweep('1 hour')`);
+      return (await client.query('select from pawl.lock_period where name = $1', [name])).rowCount === 1;
+    };
+    await client.query(moveBack, [name, '170 minutes']);
+    expect(await isKept()).toBe(true);
+    await client.query(moveBack, [name, '20 minutes']);
+    expect(await isKept()).toBe(false);
+    expect(await locks.oncePer(name, '2h', () => 'again')).toMatchObject({ ran: true });
+  });
+
   together('a tiny lock_timeout of the database only delays, and leaks nothing', async () => {
     const name = fresh();
     const url = new URL(database.url);

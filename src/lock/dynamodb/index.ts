@@ -10,6 +10,7 @@ import type {
   CallOptions,
   Claim,
   Explanation,
+  Finish,
   Held,
   Left,
   LockStore,
@@ -114,7 +115,7 @@ export class DynamoLockStore implements LockStore {
     return { kept, unknown };
   }
 
-  async release(held: Held, finish: 'success' | 'failure' | undefined, options: CallOptions): Promise<Left> {
+  async release(held: Held, finish: Finish | undefined, options: CallOptions): Promise<Left> {
     const isReleased = await this.#parts.grants.release(held, finish !== undefined, options);
     // Those of this process who wait were called when the head came by.
     return { isReleased, called: [] };
