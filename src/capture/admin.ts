@@ -1,9 +1,10 @@
 import { sleep } from '../base/clock.ts';
 import { NotFound } from '../base/errors.ts';
 import { suggest } from '../base/options.ts';
-import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { id, type PostgresEngine } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
 import { type HistoryOptions, searchHistory } from './history.ts';
+import type { CapturePlan } from './installer.ts';
 import {
   type Culprit,
   type LineStatus,
@@ -12,9 +13,10 @@ import {
   readSnapshot,
   readStatus,
 } from './postgres-admin.ts';
-import { detach } from './postgres-install.ts';
+import { detach, mend } from './postgres-install.ts';
 import { compare, type Difference } from './postgres-plan.ts';
 import { readDefinitions, readState, type State } from './postgres-state.ts';
+import { startSweep } from './postgres-sweep.ts';
 import { type Definition, rootOf, showTable } from './source.ts';
 
 /** A capture that the database knows. */
@@ -61,6 +63,36 @@ export class CaptureAdmin {
   async verify(entity: string): Promise<readonly Difference[]> {
     const { state, definition } = await this.#find(entity);
     return compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
+  }
+
+  /** As `capture.plan()`, with the declaration that was installed: what has to be mended, and by which SQL. @throws NotFound */
+  async plan(entity: string): Promise<CapturePlan> {
+    const { state, definition } = await this.#find(entity);
+    const differences = compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
+    const statements = differences.flatMap(({ sql }) => sql);
+    return { differences, sql: mend(definition, statements) };
+  }
+
+  /**
+   * Begins to project all entities once, beside the changes that go on: a worker of the projection, which has to run somewhere,
+   * goes through them, and `status()` says how far it is. One that is under way goes on, unless `again`.
+   * @returns the projections it was begun for: the named one, or all
+   * @throws NotFound
+   */
+  async replay(
+    entity: string,
+    { into, again = false }: { readonly into?: string | undefined; readonly again?: boolean } = {},
+  ): Promise<string[]> {
+    const { state, definition } = await this.#find(entity);
+    const lines = state.lines.filter(({ guarantee, name }) => guarantee === 'latest' && (into ?? name) === name);
+    if (lines.length === 0) {
+      const what = into === undefined ? 'no projection' : `no projection "${into}"`;
+      throw new NotFound(`the capture "${entity}" has ${what} that could be filled anew`);
+    }
+    const { schema, name: table } = rootOf(definition);
+    for (const { id: line } of lines)
+      await this.#engine.transaction((tx) => startSweep(tx, line, id(schema, table), again));
+    return lines.map(({ name }) => name);
   }
 
   /** @throws NotFound, InvalidInput */

@@ -84,9 +84,8 @@ where $1::text is null or ${key} > $1::text::${root.type} order by 1 limit $2::i
   }
 
   /** @param again  begin from the start although it is under way */
-  async start(tx: Pick<Transaction, 'query'>, again: boolean): Promise<void> {
-    const [row] = await tx.query<{ rows: string }>(ESTIMATE, [this.#root]);
-    await tx.query(START, [this.#line, row?.rows ?? '0', again]);
+  start(tx: Pick<Transaction, 'query'>, again: boolean): Promise<void> {
+    return startSweep(tx, this.#line, this.#root, again);
   }
 
   async look(): Promise<Progress | undefined> {
@@ -118,4 +117,15 @@ where $1::text is null or ${key} > $1::text::${root.type} order by 1 limit $2::i
     const [row] = await tx.query<Progress>(MOVE, [this.#line, next, last, counted]);
     return row;
   }
+}
+
+/** Begins a sweep, which any worker goes on with. @param root  the table, quoted; @param again  although one is under way */
+export async function startSweep(
+  tx: Pick<Transaction, 'query'>,
+  line: number,
+  root: string,
+  again: boolean,
+): Promise<void> {
+  const [row] = await tx.query<{ rows: string }>(ESTIMATE, [root]);
+  await tx.query(START, [line, row?.rows ?? '0', again]);
 }

@@ -1,10 +1,12 @@
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
+import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { HttpOptions } from '../http/index.ts';
 import { isRecord, loadConfig } from './config.ts';
 import { EXIT, Failure } from './failure.ts';
 import { wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
+import { openContent } from './open-files.ts';
 import { type Cli, run } from './run.ts';
 import { needTarget } from './target.ts';
 
@@ -14,6 +16,8 @@ interface Flags {
   readonly basePath?: string;
   readonly title?: string;
   readonly token?: string;
+  readonly store?: string;
+  readonly endpoint?: string;
 }
 
 /** `pawl dashboard [hash]`. */
@@ -25,7 +29,9 @@ export function addDashboard(program: Command): void {
     .option('--host <host>', 'on which interface; others than this machine need auth', '127.0.0.1')
     .option('--base-path <path>', 'below which path, such as /pawl')
     .option('--title <text>', 'shown on every page, such as "production"')
-    .option('--token <token>', 'an administrator’s token; else PAWL_TOKEN, or http.auth in the config file');
+    .option('--token <token>', 'an administrator’s token; else PAWL_TOKEN, or http.auth in the config file')
+    .option('--store <place>', 'the bytes of files: a folder, or s3://bucket/prefix; else PAWL_FILES')
+    .option('--endpoint <url>', 'of a store that speaks S3 and is not Amazon’s; else PAWL_FILES_ENDPOINT');
   examples(command, ['pawl dashboard --url postgres://localhost/app', 'pawl dashboard --read-only --title production']);
   command.action((flags: Flags, self: Command) => run(self, (cli) => serveIt(cli, flags), { endsBySignal: true }));
   const hash = command.command('hash').description('make what to keep instead of a password, which is read from stdin');
@@ -47,7 +53,11 @@ async function serveIt(cli: Cli, flags: Flags): Promise<number> {
   // What cannot be reached is said now, and not by every page.
   const { serverVersion } = await engine.describe();
   const { createHttp, serve } = await import('../http/index.ts');
-  const served = await serve(createHttp(engine, options), { port: flags.port, host: flags.host }).catch(inUse);
+  const files = await filesOf(cli, flags, engine, options);
+  const served = await serve(createHttp(engine, { ...options, ...files }), {
+    port: flags.port,
+    host: flags.host,
+  }).catch(inUse);
   cli.atEnd(() => served.stop());
   talk.say(`dashboard of Postgres ${serverVersion}: ${served.url}`);
   await new Promise<void>((resolve) => {
@@ -74,6 +84,22 @@ function optionsOf({ basePath, title, token }: Flags, config: unknown, readOnly:
     ...(readOnly ? { readOnly } : {}),
     ...(tokens.length > 0 ? { auth: { loopback: 'admin', ...given.auth, tokens } } : {}),
   };
+}
+
+/** Those outside of namespaces; others are for the config file to give. */
+async function filesOf(
+  cli: Cli,
+  flags: Flags,
+  engine: PostgresEngine,
+  { files: given }: HttpOptions,
+): Promise<Pick<HttpOptions, 'files'>> {
+  const place = flags.store ?? process.env['PAWL_FILES'] ?? '';
+  if (given !== undefined || place === '') return {};
+  const { createFiles } = await import('../files/index.ts');
+  const content = await openContent(place, flags.endpoint ?? process.env['PAWL_FILES_ENDPOINT']);
+  const files = createFiles(engine, { content });
+  cli.atEnd(() => files.stop());
+  return { files };
 }
 
 /** Nobody but this machine would get in, which is not what whoever names another interface wants. */

@@ -35,7 +35,8 @@ export async function openFiles(cli: Cli, { store, endpoint, namespace }: StoreF
   return files;
 }
 
-async function openContent(place: string, endpoint: string | undefined): Promise<Content> {
+/** @param place  a folder, or s3://bucket/prefix */
+export async function openContent(place: string, endpoint: string | undefined): Promise<Content> {
   const { disk, s3 } = await import('../files/index.ts');
   if (!place.startsWith('s3://')) return disk(place);
   const [bucket = '', ...prefix] = place.slice('s3://'.length).replace(/\/$/, '').split('/');

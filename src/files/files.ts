@@ -6,6 +6,7 @@ import { bool, checkOptions, duration, integer, optional, signal, text } from '.
 import { PostgresEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
 import { Depot } from './depot.ts';
+import { explainFile, type FileExplanation, withoutChecks } from './explain.ts';
 import { HotFiles, type HotOptions } from './hot.ts';
 import {
   type ChangeOptions,
@@ -22,11 +23,10 @@ import { PostgresFileStore } from './postgres.ts';
 import { type FileReading, Reader, type ReadOptions } from './reading.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { checkSource, type FileSource } from './source.ts';
-import type { Reload, Standing } from './store.ts';
 import { Collector, type CollectorState, type SweepReport } from './sweep.ts';
 import { beginCopy, beginUpload, conflict, type Upload, type Writing, type Written } from './upload.ts';
 import { verified } from './verify.ts';
-import type { FileVersion, PastVersion, Readable } from './version.ts';
+import type { FileVersion, PastVersion } from './version.ts';
 
 /** What is told about the files of this process. */
 export interface FilesEvents {
@@ -37,19 +37,6 @@ export interface FilesEvents {
 
 /** Of {@link Files.remove}. */
 export type RemoveOptions = Pick<WriteOptions, 'ifVersion'>;
-
-/** What stands between a document and its next version. */
-export interface FileExplanation {
-  readonly id: string;
-  /** Undefined when there is no such document. */
-  readonly version: FileVersion | undefined;
-  /** Transactions that hold the document: readers that share it, or one that changes it. */
-  readonly holders: readonly Standing[];
-  /** In the order in which they will have it. */
-  readonly waiters: readonly Standing[];
-  /** Who fetches the live version for hot copies now. They hold nothing that others wait for. */
-  readonly reloads: readonly Reload[];
-}
 
 /**
  * Versioned files whose bytes are in a content store and whose truth is in the database. Every method checks what it is given
@@ -253,17 +240,14 @@ export class Files implements AsyncDisposable {
     return this.#depot.attach();
   }
 
+  /** As given to {@link createFiles}; `''` outside of namespaces. */
+  get namespace(): string {
+    return this.#options.namespace;
+  }
+
   /** Who holds a document and who waits for it. For people. */
   async explain(id: string): Promise<FileExplanation> {
-    const name = parseId('explain', id);
-    const [version, standing] = [await this.#store.current(name, undefined), await this.#store.standing(name)];
-    return {
-      id: name,
-      version: version === undefined ? undefined : withoutChecks(version),
-      holders: standing.filter((each) => each.holds),
-      waiters: standing.filter((each) => !each.holds),
-      reloads: version === undefined ? [] : await this.#store.reloads(version.sha256),
-    };
+    return explainFile(this.#store, parseId('explain', id));
   }
 
   /** Hears what happens to these files. @returns ends that */
@@ -310,9 +294,4 @@ export class Files implements AsyncDisposable {
     );
     return upload.publish(tx instanceof PostgresEngine ? undefined : tx);
   }
-}
-
-function withoutChecks(version: Readable): PastVersion {
-  const { checks: _, ...rest } = version;
-  return rest;
 }

@@ -8,11 +8,14 @@ export {
   UploadExpired,
   VersionConflict,
 } from '../base/errors.ts';
+export { createFileAdmin, type FileAdmin } from './admin.ts';
 export type { Budget, Content, ContentCall, DeleteCall, Listed, PutCall, Range, StoreProbe } from './content.ts';
 export { disk } from './disk.ts';
-export { createFiles, type FileExplanation, Files, type FilesEvents, type RemoveOptions } from './files.ts';
+export type { FileExplanation } from './explain.ts';
+export { createFiles, Files, type FilesEvents, type RemoveOptions } from './files.ts';
 export type { HotFiles, HotOptions, HotReading, HotReadOptions } from './hot.ts';
 export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions } from './options.ts';
+export type { FileStoreRecord, ReloadRecord } from './postgres-admin.ts';
 export type { FileReading, ReadOptions } from './reading.ts';
 export type { DamagedVersion, ReconcileReport } from './reconcile.ts';
 export { type S3Options, s3 } from './s3.ts';

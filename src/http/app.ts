@@ -1,4 +1,4 @@
-import { Hono } from 'hono';
+import { type Handler, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import { InvalidInput } from '../base/errors.ts';
 import { isObject } from '../base/shape.ts';
@@ -8,6 +8,7 @@ import { Audit } from './audit.ts';
 import { captureRoutes } from './captures.ts';
 import { failureOf, HttpRefusal, newRequestId } from './failure.ts';
 import { readFields, text } from './field.ts';
+import { fileRoutes } from './files.ts';
 import { withHeaders } from './headers.ts';
 import { historyRoutes } from './history.ts';
 import { jobRoutes } from './jobs.ts';
@@ -15,7 +16,6 @@ import { lockRoutes } from './locks.ts';
 import { describeApi } from './openapi.ts';
 import { overviewRoutes } from './overview.ts';
 import { pageRoutes } from './pages.ts';
-import { absentRoutes } from './parts.ts';
 import { type Peer, refuseOtherSites } from './peer.ts';
 import { changes, type Permission, type Principal } from './permission.ts';
 import { queueRoutes } from './queues.ts';
@@ -40,7 +40,7 @@ export const ROUTES: readonly AnyRoute[] = [
   ...pageRoutes,
   ...historyRoutes,
   ...captureRoutes,
-  ...absentRoutes,
+  ...fileRoutes,
 ];
 
 /** Guessing a password: ten at once, then one each six seconds. */
@@ -79,14 +79,12 @@ export class HttpApp {
   #build(): Hono<Env> {
     const { basePath, bodyLimit: maxSize, dashboard } = this.#services.settings;
     const app = new Hono<Env>().basePath(basePath === '' ? '/' : basePath);
-    app.use(
-      bodyLimit({
-        maxSize,
-        onError: () => {
-          throw new HttpRefusal('body_too_large', `the body is longer than ${maxSize} bytes`);
-        },
-      }),
-    );
+    const limited = bodyLimit({
+      maxSize,
+      onError: () => {
+        throw new HttpRefusal('body_too_large', `the body is longer than ${maxSize} bytes`);
+      },
+    });
     app.get('/healthz', () => Response.json({ status: 'ok' }));
     app.get('/readyz', () => this.#ready());
     app.get('/metrics', (c) => this.#guarded(c.req.raw, c.env, 'metrics:read', '/metrics', () => this.#metrics()));
@@ -98,11 +96,13 @@ export class HttpApp {
     app.get('/api/v1/events', (c) =>
       this.#guarded(c.req.raw, c.env, 'view', '/events', async () => streamLive(this.#services.live, c.req.raw)),
     );
-    app.post('/api/v1/login', (c) => this.#logIn(c.req.raw, c.env.peer));
+    app.post('/api/v1/login', limited, (c) => this.#logIn(c.req.raw, c.env.peer));
     app.post('/api/v1/logout', (c) => this.#logOut(c.req.raw));
     for (const route of ROUTES) {
       const path = `/api/v1${route.path.replaceAll(/\{(\w+)\}/g, ':$1')}`;
-      app.on(route.method, path, (c) => this.#run(route, c.req.raw, c.env, c.req.param()));
+      const run: Handler<Env> = (c) => this.#run(route, c.req.raw, c.env, c.req.param());
+      if (route.takesBytes) app.on(route.method, path, run);
+      else app.on(route.method, path, limited, run);
     }
     this.#refuseOtherMethods(app);
     app.get('*', (c) => {
@@ -199,7 +199,7 @@ export class HttpApp {
       if (name in query) throw new InvalidInput(`the parameter "${name}" is given twice`, { field: name });
       query[name] = value;
     }
-    const { given, text: raw } = await readBody(request, route.body !== undefined);
+    const { given, text: raw } = route.takesBytes ? NO_BODY : await readBody(request, route.body !== undefined);
     const what = `${route.method} ${route.path}`;
     return {
       params: readFields(what, decoded(params), route.params ?? {}, true),
@@ -222,8 +222,8 @@ export class HttpApp {
   }
 
   #action(route: AnyRoute, call: Call, { remoteAddress: remote }: Peer): Parameters<Audit['record']>[0] {
-    const { who, request, body, params, services } = call;
-    const { payload, ...rest } = body as Record<string, unknown>;
+    const { who, request, body, params, query, services } = call;
+    const { payload, ...rest } = { ...query, ...body } as Record<string, unknown>;
     const shown =
       payload === undefined || payload === null ? {} : { payload: services.redaction.show(payload, who, NO_KIND) };
     return {
@@ -231,7 +231,7 @@ export class HttpApp {
       remote,
       userAgent: request.headers.get('user-agent') ?? undefined,
       permission: route.permission ?? 'view',
-      target: route.target?.({ params, body }) ?? '',
+      target: route.target?.({ params, query, body }) ?? '',
       body: { ...rest, ...shown },
     };
   }
@@ -280,6 +280,7 @@ export class HttpApp {
   }
 }
 
+const NO_BODY = { given: {}, text: '' } as const;
 const NO_KIND = { queue: '', kind: '' } as const;
 
 /** Names in a path may hold anything. @throws InvalidInput  what is no UTF-8 */

@@ -1,8 +1,10 @@
-import type { Change } from '../capture/index.ts';
-import { id, integer, maybe, text } from './field.ts';
+import { InvalidInput, NotFound } from '../base/errors.ts';
+import type { Capture, Change, Difference, Projection } from '../capture/index.ts';
+import { flag, id, integer, maybe, text } from './field.ts';
 import type { Principal } from './permission.ts';
 import type { Redaction } from './redact.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
+import { COMPARE_MS, within } from './within.ts';
 
 const entity = { entity: text({ max: 100, about: 'the entity of a capture' }) };
 /** Whatever has been open for longer keeps consumers, and vacuum, behind. */
@@ -20,7 +22,11 @@ export const captureRoutes: readonly AnyRoute[] = [
     permission: 'view',
     answers: 'CaptureList',
     sharedMs: 2000,
-    run: async ({ services: { captures } }) => {
+    run: async ({
+      services: {
+        captures: { reads: captures },
+      },
+    }) => {
       const [records, status, culprits] = await Promise.all([
         captures.list(),
         captures.status(),
@@ -43,7 +49,8 @@ export const captureRoutes: readonly AnyRoute[] = [
     params: entity,
     answers: 'CaptureDetail',
     sharedMs: 2000,
-    run: async ({ params, services: { captures } }) => {
+    run: async ({ params, services }) => {
+      const captures = services.captures.reads;
       const [records, consumers, differences] = await Promise.all([
         captures.list(),
         captures.status(params.entity),
@@ -53,7 +60,8 @@ export const captureRoutes: readonly AnyRoute[] = [
       return {
         ...record,
         consumers,
-        differences: differences.map(({ kind, object, problem }) => ({ kind, object, problem })),
+        differences: told(differences),
+        isDeclared: services.declared(params.entity) !== undefined,
       };
     },
   }),
@@ -73,9 +81,105 @@ export const captureRoutes: readonly AnyRoute[] = [
     },
     answers: 'ChangePage',
     run: async ({ params, query: { key, words, limit, after }, who, services: { captures, redaction } }) => {
-      const rows = await captures.history(params.entity, { key, words, limit: limit + 1, before: after });
+      const rows = await captures.reads.history(params.entity, { key, words, limit: limit + 1, before: after });
       const items = rows.slice(0, limit).map((change) => shown(change, who, redaction));
       return { items, after: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/captures/{entity}/plan',
+    id: 'planCapture',
+    tag: 'captures',
+    summary:
+      'What is not as it should be, and the SQL that would mend it: as the program declares it where this server was given that, else as it was installed.',
+    permission: 'view',
+    params: entity,
+    answers: 'CapturePlan',
+    run: async ({ params, services }) => {
+      const declared = services.declared(params.entity);
+      const plan = await (declared ?? { plan: () => services.captures.reads.plan(params.entity) }).plan();
+      return {
+        by: declared === undefined ? 'installed' : 'declared',
+        sql: plan.sql,
+        differences: told(plan.differences),
+      };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/captures/{entity}/verify',
+    id: 'verifyCapture',
+    tag: 'captures',
+    summary: 'Proves from the catalogs that no change can go unnoticed, or says what is not so. Asked anew each time.',
+    permission: 'view',
+    params: entity,
+    answers: 'CaptureVerified',
+    run: async ({ params, services: { captures } }) => {
+      const differences = told(await captures.reads.verify(params.entity));
+      return { isWhole: differences.length === 0, differences };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/captures/{entity}/replay',
+    id: 'replayCapture',
+    tag: 'captures',
+    summary:
+      'Begins to project all entities once, beside the changes that go on. The workers of the projection do it, and its consumer says how far it is.',
+    permission: 'capture:repair',
+    params: entity,
+    body: { into: maybe(text({ max: 200, about: 'only this projection' })), again: flag('although one is under way') },
+    status: 202,
+    answers: 'CaptureReplayed',
+    target: ({ params }) => `capture ${params.entity}`,
+    run: async ({ params, body, services: { captures } }) => {
+      const begun = await captures.writes.replay(params.entity, body);
+      return { begun, consumers: await captures.reads.status(params.entity) };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/captures/{entity}/reconcile',
+    id: 'reconcileCapture',
+    tag: 'captures',
+    summary:
+      'Compares every entity with its row, and marks what differs as changed unless told only to look. Within a minute; larger ones are for `pawl capture reconcile`. Needs the declaration.',
+    permission: 'capture:repair',
+    params: entity,
+    body: { into: maybe(text({ max: 200, about: 'only this projection' })), dryRun: flag('only look') },
+    answers: 'CaptureReconciled',
+    target: ({ params }) => `capture ${params.entity}`,
+    run: async ({ params, body, services }) => {
+      const projections = projectionsOf(services.needDeclared(params.entity), body.into);
+      const late = 'there are more entities than can be compared in a minute: use pawl capture reconcile';
+      const items = await within(COMPARE_MS, late, async (signal) => {
+        const found = [];
+        for (const projection of projections)
+          found.push({ name: projection.name, ...(await projection.reconcile({ repair: !body.dryRun, signal })) });
+        return found;
+      });
+      return { items };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/captures/{entity}/detach',
+    id: 'detachCapture',
+    tag: 'captures',
+    summary: 'Takes out the triggers, and everything noted. Tables that projections wrote are left.',
+    permission: 'capture:detach',
+    params: entity,
+    body: { confirm: text({ max: 100, about: 'the name of the entity once more' }) },
+    answers: 'CaptureDetached',
+    target: ({ params }) => `capture ${params.entity}`,
+    run: async ({ params, body, services: { captures } }) => {
+      if (body.confirm !== params.entity)
+        throw new InvalidInput(`confirm says "${body.confirm}", not "${params.entity}"; nothing was done`, {
+          field: 'confirm',
+        });
+      await captures.writes.detach(params.entity);
+      return { entity: params.entity, detached: true };
     },
   }),
 ];
@@ -84,4 +188,17 @@ function shown({ before, after, ...change }: Change, who: Principal, redaction: 
   const show = (values: Change['before']): Change['before'] =>
     (redaction.show(values, who, { queue: 'capture', kind: change.table }) ?? null) as Change['before'];
   return { ...change, before: show(before), after: show(after) };
+}
+
+function told(differences: readonly Difference[]): object[] {
+  return differences.map(({ kind, object, problem }) => ({ kind, object, problem }));
+}
+
+/** @throws NotFound */
+function projectionsOf({ entity: of, projections }: Capture, into: string | undefined): readonly Projection[] {
+  const chosen = projections.filter(({ name }) => (into ?? name) === name);
+  if (chosen.length > 0) return chosen;
+  throw new NotFound(
+    `the capture "${of}" declares ${into === undefined ? 'no projection' : `no projection "${into}"`}`,
+  );
 }

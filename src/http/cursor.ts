@@ -1,5 +1,6 @@
 import { InvalidInput } from '../base/errors.ts';
 import { show } from '../base/refusal.ts';
+import { isId } from './field.ts';
 
 /** Where the next page begins, as its user sees it: to be passed on, not to be understood. */
 export function writeCursor(...parts: readonly string[]): string {
@@ -7,13 +8,15 @@ export function writeCursor(...parts: readonly string[]): string {
 }
 
 /** @throws InvalidInput  it is none of ours, or one of another list */
-export function readCursor(after: string | undefined, length: number, fits: RegExp = /[^]*/): string[] | undefined {
+export function readCursor(
+  after: string | undefined,
+  length: number,
+  fits: (part: string) => boolean = () => true,
+): string[] | undefined {
   if (after === undefined) return undefined;
   try {
     const [version, ...parts]: unknown[] = JSON.parse(Buffer.from(after, 'base64url').toString());
-    const texts = parts.filter(
-      (part) => typeof part === 'string' && fits.test(part) && !/[\0\p{Surrogate}]/u.test(part),
-    );
+    const texts = parts.filter((part) => typeof part === 'string' && fits(part) && !/[\0\p{Surrogate}]/u.test(part));
     if (version === 1 && parts.length === length && texts.length === length) return texts as string[];
   } catch {
     // The same refusal.
@@ -27,7 +30,7 @@ const LAST_ID = '9223372036854775807';
 
 /** Of a list by falling id. */
 export function readIdCursor(after: string | undefined): string {
-  return readCursor(after, 1, /^[1-9]\d{0,18}$/)?.[0] ?? LAST_ID;
+  return readCursor(after, 1, isId)?.[0] ?? LAST_ID;
 }
 
 /** One more row than asked for tells whether there is a next page. */

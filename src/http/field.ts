@@ -35,8 +35,19 @@ export function text({ min = 1, max = 1000, about, pattern }: TextField = {}): F
 
 /** A name of digits, as jobs, actors and pages have them; a string, since it may go beyond 2^53. */
 export function id(about: string): Field<string> {
-  const pattern = /^[1-9]\d{0,18}$/;
-  return text({ max: 19, pattern: [pattern, 'an id, such as "42"'], about });
+  const words = 'an id, such as "42"';
+  const check = kinds.custom(words, (value, place) => {
+    if (typeof value !== 'string' || !isId(value)) throw refusal(place, value, words);
+    return value;
+  });
+  return fieldOf(check, { type: 'string', maxLength: 19, pattern: ID.source }, about);
+}
+
+const ID = /^[1-9]\d{0,18}$/;
+
+/** Whether it is a number that the database can have given to something. */
+export function isId(value: string): boolean {
+  return ID.test(value) && BigInt(value) < 2n ** 63n;
 }
 
 export function integer(range: { min: number; max: number; default?: number; about?: string }): Field<number> {

@@ -4,7 +4,6 @@ import { choice, integer, maybe, text, time } from './field.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 
 const DAY_MS = 86_400_000;
-const MOMENT = /^[^]*$/;
 
 /** One log of everything that happened. */
 export const historyRoutes: readonly AnyRoute[] = [
@@ -32,7 +31,7 @@ export const historyRoutes: readonly AnyRoute[] = [
       const until = query.until ?? new Date();
       const since = query.since ?? new Date(until.getTime() - DAY_MS);
       const { part, of: subject, q: word, limit } = query;
-      const cursor = readCursor(query.after, 4, MOMENT) as [string, string, string, string] | undefined;
+      const cursor = readCursor(query.after, 4) as [string, string, string, string] | undefined;
       const after = cursor === undefined ? undefined : checked(cursor);
       const events = await store.history({ since, until, part, subject, word, withAudit, after, limit: limit + 1 });
       return pageOf(events, limit, ({ at, part: of, event, id }) => writeCursor(at, of, event, id));
@@ -40,8 +39,11 @@ export const historyRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-/** The time in it goes into a statement. */
+/** As the database writes it, to the microsecond. */
+const AT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d(:\d\d)?$/;
+
+/** The time in it goes into a statement. @throws InvalidInput */
 function checked(cursor: [string, string, string, string]): [string, string, string, string] {
-  if (Number.isNaN(Date.parse(cursor[0]))) readCursor('', 1);
+  if (!AT.test(cursor[0]) || Number.isNaN(Date.parse(cursor[0]))) readCursor('', 1);
   return cursor;
 }

@@ -1,6 +1,6 @@
 import { InvalidInput, NotFound } from '../base/errors.ts';
 import type { JobRecord } from '../queue/index.ts';
-import { anything, choice, flag, id, integer, maybe, text, time } from './field.ts';
+import { anything, choice, flag, id, integer, isId, maybe, text, time } from './field.ts';
 import { requirePayload } from './redact.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
 
@@ -29,7 +29,7 @@ export const jobRoutes: readonly AnyRoute[] = [
     sharedMs: 1000,
     run: async ({ query: { q = '', queue, limit, after }, services: { queues } }) => {
       const named = /^\s*#?([1-9]\d{0,18})\s*$/.exec(q)?.[1];
-      if (named !== undefined && after === undefined) {
+      if (named !== undefined && isId(named) && after === undefined) {
         const found = await queues.reads.get(named).catch(unlessMissing);
         if (found !== undefined && (queue === undefined || found.queue === queue))
           return { items: [summary(found)], after: null };

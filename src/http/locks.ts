@@ -1,6 +1,6 @@
 import { NotFound } from '../base/errors.ts';
 import type { Holder, Waiter } from '../lock/index.ts';
-import { pageOf, readCursor, writeCursor } from './cursor.ts';
+import { pageOf, readCursor, readIdCursor, writeCursor } from './cursor.ts';
 import { flag, integer, maybe, text } from './field.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 
@@ -91,7 +91,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     query: { namespace, name, limit, after },
     answers: 'LockPastPage',
     run: async ({ query: { namespace: space = '', name: of, limit: most, after: from }, services: { store } }) => {
-      const before = readCursor(from, 1, /^[1-9]\d{0,18}$/)?.[0] ?? '9223372036854775807';
+      const before = readIdCursor(from);
       const rows = await store.lockHistory(space, of, before, most + 1);
       return pageOf(rows, most, (row) => writeCursor(row.token));
     },

@@ -15,7 +15,7 @@ export function describeApi(routes: readonly AnyRoute[], basePath: string): Reco
       title: 'Pawl',
       version: packageVersion(),
       description:
-        'Queues, locks and actors. Lists come in pages: pass `after` on. Counts stop at 10,000, which means that many or more. Ids and tokens are strings of digits. Every error has one shape, with a stable code.',
+        'Queues, locks, actors, captures and files. Lists come in pages: pass `after` on. Counts stop at 10,000, which means that many or more. Ids and tokens are strings of digits. Every error has one shape, with a stable code.',
     },
     servers: [{ url: `${basePath}/api/v1` }],
     security: [{ bearer: [] }, { session: [] }],
@@ -34,28 +34,33 @@ export function describeApi(routes: readonly AnyRoute[], basePath: string): Reco
 }
 
 function operation(route: AnyRoute): Record<string, unknown> {
-  const { id, tag, summary, permission, params = {}, query = {}, body, answers, status = 200 } = route;
+  const { id, tag, summary, permission, params = {}, query = {}, status = 200 } = route;
   const parameters = [...parametersOf(params, 'path'), ...parametersOf(query, 'query')];
-  const schema = answerOf(answers);
   return {
     operationId: id,
     tags: [tag],
     summary,
     ...(permission === undefined ? { security: [] } : { 'x-permission': permission }),
     ...(parameters.length > 0 ? { parameters } : {}),
-    ...(body === undefined
-      ? {}
-      : {
-          requestBody: {
-            required: Object.values(body).some(({ isRequired }) => isRequired),
-            content: { 'application/json': { schema: schemaOf(body) } },
-          },
-        }),
+    ...requestBodyOf(route),
     responses: {
-      [status]: { description: 'Done', content: { 'application/json': { schema } } },
+      [status]: { description: 'Done', content: contentOf(route) },
       default: { $ref: '#/components/responses/Error' },
     },
   };
+}
+
+const BYTES = { type: 'string', format: 'binary' } as const;
+
+function requestBodyOf({ body, takesBytes }: AnyRoute): object {
+  if (takesBytes) return { requestBody: { required: true, content: { '*/*': { schema: BYTES } } } };
+  if (body === undefined) return {};
+  const required = Object.values(body).some(({ isRequired }) => isRequired);
+  return { requestBody: { required, content: { 'application/json': { schema: schemaOf(body) } } } };
+}
+
+function contentOf({ answers, givesBytes }: AnyRoute): object {
+  return givesBytes ? { '*/*': { schema: BYTES } } : { 'application/json': { schema: answerOf(answers) } };
 }
 
 function parametersOf(fields: Fields, place: 'path' | 'query'): object[] {

@@ -15,6 +15,9 @@ import {
   text,
 } from '../base/options.ts';
 import { type Place, refusal } from '../base/refusal.ts';
+import { isObject } from '../base/shape.ts';
+import type { Capture } from '../capture/index.ts';
+import type { Files } from '../files/index.ts';
 import type { DevControl } from './dev.ts';
 import { isPasswordHash } from './password.ts';
 import { type Grant, isPermission, type Permission, ROLES, type Role } from './permission.ts';
@@ -94,6 +97,15 @@ export interface HttpOptions {
   readonly live?: Duration | undefined;
   /** The longest body. Default 1 MiB. */
   readonly bodyLimit?: number | undefined;
+  /**
+   * What `createFiles()` made, one for each namespace whose bytes can be read, written and swept here. Without it versions are
+   * shown from the database alone.
+   */
+  readonly files?: Files | readonly Files[] | undefined;
+  /** What `createCapture()` made, with its projections: so that they can be planned and reconciled here. */
+  readonly captures?: readonly Capture[] | undefined;
+  /** The longest file that can be sent here. Default 1 GiB. */
+  readonly uploadLimit?: number | undefined;
   /** Requests of one caller: 200 at once and 50 each second by default. */
   readonly rate?: { readonly burst?: number | undefined; readonly perSecond?: number | undefined } | undefined;
   /** How long the audit is kept. Default `'365d'`. */
@@ -116,6 +128,9 @@ export interface HttpSettings {
   readonly statementTimeout: number;
   readonly live: number;
   readonly bodyLimit: number;
+  readonly files: readonly Files[];
+  readonly captures: readonly Capture[];
+  readonly uploadLimit: number;
   readonly rate: { readonly burst: number; readonly perSecond: number };
   readonly audit: number;
   readonly dev: HttpOptions['dev'];
@@ -168,6 +183,33 @@ const basePath = custom(
   { default: '' },
 );
 
+const files = custom<readonly Files[]>(
+  'what createFiles() made, or a list of such',
+  (value, place) => {
+    const all: unknown[] = Array.isArray(value) ? value : [value];
+    const ours = all.filter(isFiles);
+    if (ours.length < all.length) throw refusal(place, value, 'what createFiles() made, or a list of such');
+    const twice = ours.find(({ namespace }, index) => ours.findIndex((one) => one.namespace === namespace) !== index);
+    if (twice === undefined) return ours;
+    throw new InvalidInput(`files of the namespace "${twice.namespace}" are given twice`, { field: place.field });
+  },
+  { default: [] },
+);
+
+function isCapture(value: unknown): value is Capture {
+  return isObject(value) && typeof value['entity'] === 'string' && typeof value['plan'] === 'function';
+}
+
+/** By shape, since a config file may load another copy of this package. */
+function isFiles(value: unknown): value is Files {
+  const methods = ['read', 'write', 'restore', 'remove', 'sweep', 'reconcile'];
+  return (
+    isObject(value) &&
+    typeof value['namespace'] === 'string' &&
+    methods.every((method) => typeof value[method] === 'function')
+  );
+}
+
 const shape = {
   basePath,
   auth: optional(
@@ -199,6 +241,15 @@ const shape = {
   statementTimeout: duration({ min: '100ms', max: '5m', default: '5s' }),
   live: duration({ min: '250ms', max: '1m', default: '2s' }),
   bodyLimit: integer({ min: 1024, max: 64 * 1024 * 1024, default: 1024 * 1024 }),
+  files,
+  captures: list(
+    custom('what createCapture() made', (value, place) => {
+      if (isCapture(value)) return value;
+      throw refusal(place, value, 'what createCapture() made');
+    }),
+    { default: [] },
+  ),
+  uploadLimit: integer({ min: 0, max: 64 * 1024 ** 3, default: 1024 ** 3 }),
   rate: object({
     burst: integer({ min: 1, max: 1_000_000, default: 200 }),
     perSecond: integer({ min: 1, max: 1_000_000, default: 50 }),

@@ -2,6 +2,7 @@
 export const PERMISSIONS = [
   'view',
   'payload:read',
+  'file:read',
   'metrics:read',
   'audit:read',
   'queue:pause',
@@ -16,6 +17,11 @@ export const PERMISSIONS = [
   'actor:destroy',
   'page:ack',
   'page:resolve',
+  'capture:repair',
+  'capture:detach',
+  'file:write',
+  'file:sweep',
+  'file:remove',
   'dev',
 ] as const;
 
@@ -26,13 +32,14 @@ export const ROLES = ['viewer', 'operator', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
 /** What only looks: all that is left in read-only mode. */
-const LOOKING: readonly Permission[] = ['view', 'payload:read', 'metrics:read', 'audit:read'];
+const LOOKING: readonly Permission[] = ['view', 'payload:read', 'file:read', 'metrics:read', 'audit:read'];
 
 const OF_ROLE: Readonly<Record<Role, readonly Permission[]>> = {
-  viewer: ['view', 'payload:read', 'metrics:read'],
+  viewer: ['view', 'payload:read', 'file:read', 'metrics:read'],
   operator: [
     'view',
     'payload:read',
+    'file:read',
     'metrics:read',
     'queue:pause',
     'job:enqueue',
@@ -43,6 +50,9 @@ const OF_ROLE: Readonly<Record<Role, readonly Permission[]>> = {
     'actor:pause',
     'page:ack',
     'page:resolve',
+    'capture:repair',
+    'file:write',
+    'file:sweep',
   ],
   admin: PERMISSIONS,
 };

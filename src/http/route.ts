@@ -30,12 +30,19 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;
-  /** What comes back, as a JSON Schema or the name of one in schemas.ts. */
+  /** The body is bytes, which the route reads itself, as they come and as far as it lets them. */
+  readonly takesBytes?: true;
+  /** What comes back, as a JSON Schema or the name of one in schemas.ts; or bytes. */
   readonly answers: string | JsonSchema;
+  readonly givesBytes?: true;
   /** 200 unless it says else. */
   readonly status?: number;
   /** What it was done to, for the audit; what changes something has it. */
-  readonly target?: (call: { readonly params: Values<P>; readonly body: Values<B> }) => string;
+  readonly target?: (call: {
+    readonly params: Values<P>;
+    readonly query: Values<Q>;
+    readonly body: Values<B>;
+  }) => string;
   /** Asked by many within so long, the database is asked once. Only for what is the same for all who may see it. */
   readonly sharedMs?: number;
   readonly run: (call: Call<P, Q, B>) => unknown;

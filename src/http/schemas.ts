@@ -141,7 +141,32 @@ const consumer = object({
 });
 
 const capture = { entity: text, root: text, tables: list(text), consumers: list(consumer) };
+const differences = list(object({ kind: text, object: text, problem: text }));
 const values = orNull(map(orNull(text)));
+
+const file = {
+  namespace: text,
+  id: text,
+  version: whole,
+  state: one('live', 'retired', 'deleting', 'deleted'),
+  size: whole,
+  sha256: text,
+  contentType: orNull(text),
+  author: orNull(text),
+  writtenAt: time,
+  retiredAt: orNull(time),
+  keptUntil: orNull(time),
+};
+
+const standing = object({
+  pid: whole,
+  mode: one('share', 'exclusive'),
+  since: orNull(time),
+  application: orNull(text),
+  blockedBy: list(whole),
+});
+
+const reload = { scope: text, host: text, pid: whole, since: time, expiresAt: time };
 
 /** What the routes answer, by name. */
 export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
@@ -481,7 +506,14 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
       }),
     ),
   }),
-  CaptureDetail: object({ ...capture, differences: list(object({ kind: text, object: text, problem: text })) }),
+  CaptureDetail: object({ ...capture, differences, isDeclared: yes }),
+  CapturePlan: object({ by: one('installed', 'declared'), sql: text, differences }),
+  CaptureVerified: object({ isWhole: yes, differences }),
+  CaptureReplayed: object({ begun: list(text), consumers: list(consumer) }),
+  CaptureReconciled: object({
+    items: list(object({ name: text, checked: whole, drifted: whole, keys: list(text) })),
+  }),
+  CaptureDetached: object({ entity: text, detached: yes }),
   Change: object({
     id: digits,
     at: time,
@@ -496,5 +528,47 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     dbUser: text,
   }),
   ChangePage: page(ref('Change')),
+  File: object(file),
+  FilePage: page(ref('File')),
+  FileDetail: object({
+    ...file,
+    meta: map(text),
+    object: text,
+    live: orNull(whole),
+    isOpen: yes,
+    holders: list(standing),
+    waiters: list(standing),
+    reloads: list(object(reload)),
+  }),
+  FileWritten: object({ id: text, version: whole, previous: orNull(whole), size: whole, sha256: text }),
+  FileRemoved: object({ id: text, removed: yes }),
+  FileStores: object({
+    items: list(
+      object({
+        namespace: text,
+        kind: text,
+        store: text,
+        attachedAt: time,
+        pass: number,
+        probe: orNull(map(yes)),
+        haltedAt: orNull(time),
+        haltedBecause: orNull(text),
+        pending: whole,
+        retired: whole,
+        deleting: whole,
+        deleted: whole,
+        due: whole,
+        isOpen: yes,
+      }),
+    ),
+  }),
+  FileReloads: object({ items: list(object({ sha256: text, ...reload })) }),
+  Swept: object({ condemned: whole, deleted: whole, deletedAgain: whole, failed: whole }),
+  Reconciled: object({
+    seen: whole,
+    strangers: list(text),
+    quarantined: list(text),
+    damaged: list(object({ id: text, version: whole, object: text, damage: one('missing', 'size') })),
+  }),
   Health: object({ status: text, 'checks?': map(text) }),
 };

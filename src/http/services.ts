@@ -1,10 +1,12 @@
 import { type ActorAdmin, createActorAdmin } from '../actor/index.ts';
-import { type CaptureAdmin, createCaptureAdmin } from '../capture/index.ts';
+import { type Capture, type CaptureAdmin, createCaptureAdmin } from '../capture/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { createFileAdmin, type FileAdmin, type Files } from '../files/index.ts';
 import { createLocks, type Locks } from '../lock/index.ts';
 import { createQueueAdmin, type QueueAdmin, type QueueRecord } from '../queue/index.ts';
 import { Authenticator } from './auth.ts';
 import { BulkActions } from './bulk.ts';
+import { HttpRefusal } from './failure.ts';
 import { Live } from './live.ts';
 import { Metrics } from './metrics.ts';
 import type { HttpSettings } from './options.ts';
@@ -23,7 +25,8 @@ export class Services {
   readonly store: HttpStore;
   readonly queues: { readonly reads: QueueAdmin; readonly writes: QueueAdmin };
   readonly actors: { readonly reads: ActorAdmin; readonly writes: ActorAdmin };
-  readonly captures: CaptureAdmin;
+  readonly captures: { readonly reads: CaptureAdmin; readonly writes: CaptureAdmin };
+  readonly files: FileAdmin;
   readonly auth: Authenticator;
   readonly live: Live;
   readonly bulk: BulkActions;
@@ -39,7 +42,8 @@ export class Services {
     this.store = new HttpStore(this.bounded, engine);
     this.queues = { reads: createQueueAdmin(this.bounded), writes: createQueueAdmin(engine) };
     this.actors = { reads: createActorAdmin(this.bounded), writes: createActorAdmin(engine) };
-    this.captures = createCaptureAdmin(this.bounded);
+    this.captures = { reads: createCaptureAdmin(this.bounded), writes: createCaptureAdmin(engine) };
+    this.files = createFileAdmin(this.bounded);
     this.auth = new Authenticator(settings);
     this.live = new Live(() => this.store.snapshot(), settings.live, engine.options.logger);
     this.redaction = new Redaction(settings.redact);
@@ -70,5 +74,28 @@ export class Services {
   /** The locks of a namespace, to break. */
   locksToChange(namespace: string): Locks {
     return createLocks(this.engine, { namespace });
+  }
+
+  /** The files of a namespace, with their bytes. @throws HttpRefusal  not_supported: nobody gave its store to this server */
+  openFiles(namespace: string): Files {
+    const found = this.settings.files.find((one) => one.namespace === namespace);
+    if (found !== undefined) return found;
+    const of = namespace === '' ? 'files outside of namespaces' : `files of the namespace "${namespace}"`;
+    throw new HttpRefusal('not_supported', `this server was given no content store for ${of}: createHttp({ files })`);
+  }
+
+  /** A capture as the program declares it, where that was given to this server. */
+  declared(entity: string): Capture | undefined {
+    return this.settings.captures.find((one) => one.entity === entity);
+  }
+
+  /** @throws HttpRefusal  not_supported */
+  needDeclared(entity: string): Capture {
+    const found = this.declared(entity);
+    if (found !== undefined) return found;
+    throw new HttpRefusal(
+      'not_supported',
+      `this server was not given the declaration of the capture "${entity}": createHttp({ captures })`,
+    );
   }
 }

@@ -1,4 +1,7 @@
-import { expect, test } from 'vitest';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { pawl, startPawl } from './pawl.ts';
@@ -7,7 +10,10 @@ const ADDRESS = /http:\/\/\S+\//;
 
 test('dashboard serves the API and the app, and ends with Ctrl-C', async () => {
   const { url } = await freshDatabase();
-  const dashboard = startPawl(['dashboard', '--port', '0', '--base-path', '/pawl', '--title', 'a test'], { url });
+  const store = await mkdtemp(join(tmpdir(), 'pawl-test-dashboard-'));
+  onTestFinished(() => rm(store, { recursive: true, force: true }));
+  const args = ['--port', '0', '--base-path', '/pawl', '--title', 'a test', '--store', store];
+  const dashboard = startPawl(['dashboard', ...args], { url });
   await dashboard.said(ADDRESS);
   const base = ADDRESS.exec(dashboard.stderr())?.[0] ?? '';
   expect(base).toMatch(/\/pawl\/$/);
@@ -20,6 +26,9 @@ test('dashboard serves the API and the app, and ends with Ctrl-C', async () => {
   const script = /src="([^"]+)"/.exec(html)?.[1] ?? '';
   const loaded = await fetch(new URL(script, base));
   expect([loaded.status, loaded.headers.get('cache-control')]).toEqual([200, 'public, max-age=31536000, immutable']);
+  const file = `${base}api/v1/files/one/content?id=doc-1`;
+  expect((await fetch(file, { method: 'PUT', body: 'the bytes' })).status).toBe(201);
+  expect(await (await fetch(file)).text()).toBe('the bytes');
   // A stream that is open must not keep it from ending.
   const stream = await fetch(`${base}api/v1/events`);
   dashboard.signal('SIGINT');

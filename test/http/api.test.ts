@@ -76,15 +76,28 @@ describe('every answer is what the OpenAPI document says', () => {
     listCaptures: ['/captures'],
     getCapture: ['/captures/person'],
     listChanges: ['/captures/person/changes'],
-    listFiles: ['/files'],
-    getFile: ['/files/doc-1'],
+    planCapture: ['/captures/person/plan'],
+    verifyCapture: ['/captures/person/verify'],
+    replayCapture: ['/captures/person/replay', { into: 'badge' }],
+    reconcileCapture: ['/captures/person/reconcile', { dryRun: true }],
+    detachCapture: ['/captures/person/detach', { confirm: 'another' }],
+    listFiles: ['/files?prefix=doc'],
+    listFileStores: ['/files/stores'],
+    listFileReloads: ['/files/reloads'],
+    getFile: ['/files/one?id=doc/1'],
+    fileHistory: ['/files/one/history?id=doc/1'],
+    readFile: ['/files/one/content?id=doc/1'],
+    writeFile: ['/files/one/content?id=doc/2', { any: 'bytes' }],
+    restoreFile: ['/files/restore', { id: 'doc/1', version: 1, ifVersion: 2 }],
+    removeFile: ['/files/remove', { id: 'doc/2' }],
+    sweepFiles: ['/files/sweep', {}],
+    reconcileFiles: ['/files/reconcile', {}],
   });
   const REFUSED: Readonly<Record<string, number>> = {
     runDevControl: 404,
     getBulk: 404,
     stopBulk: 404,
-    listFiles: 501,
-    getFile: 501,
+    detachCapture: 400,
   };
 
   test('of each operation there is', async () => {
@@ -98,7 +111,7 @@ describe('every answer is what the OpenAPI document says', () => {
       const operation = operations.find((one) => one.operationId === operationId);
       const [path = '', body] = asked[operationId] ?? [];
       const method = operation?.method ?? '';
-      const answer = await api(path, { method, ...(method === 'POST' ? { body } : {}) });
+      const answer = await api(path, { method, ...(method === 'POST' || method === 'PUT' ? { body } : {}) });
       const wanted = REFUSED[operationId];
       const what = `${operationId}: ${answer.text.slice(0, 300)}`;
       if (wanted === undefined) expect(answer.status, what).toBeLessThan(300);
@@ -157,7 +170,9 @@ test('errors have one shape, with a code and the field', async () => {
   expect((await post(`/jobs/${house.ids.complete}/retry`)).status).toBe(409);
   expect((await api('/jobs?limit=5000')).body.error).toMatchObject({ code: 'invalid_input', field: 'limit' });
   expect((await api('/queues', { method: 'PUT', body: {} })).body.error).toMatchObject({ code: 'method_not_allowed' });
-  expect((await api('/files')).body.error).toMatchObject({ code: 'not_supported' });
+  expect((await house.open({ files: [] }).ask('/api/v1/files/one/content?id=doc/1')).body.error).toMatchObject({
+    code: 'not_supported',
+  });
   expect((await api('/nothing')).status).toBe(404);
   const plain = await api('/bulk', { method: 'POST', body: '{}', headers: { 'content-type': 'text/plain' } });
   expect([plain.status, plain.body.error?.code]).toEqual([415, 'unsupported_media_type']);
@@ -179,6 +194,41 @@ test('a bulk action works through what a search finds, and says what became of e
   const again = await post('/bulk', { action: 'cancel', query: 'bulkword status:complete' });
   expect(again.status).toBe(202);
   expect((await post('/bulk', { action: 'cancel', query: 'status:nonsense' })).status).toBe(400);
+});
+
+test('a capture is planned, filled anew, compared and taken out', async () => {
+  const plan = async (): Promise<unknown> => (await api('/captures/person/plan')).body;
+  expect(await plan()).toEqual({ by: 'declared', sql: '', differences: [] });
+  await house.engine.query(statement('test.disable', 'alter table person disable trigger all'));
+  expect(await plan()).toMatchObject({ sql: expect.stringContaining('enable always'), differences: expect.anything() });
+  const undeclared = house.open({ captures: [] });
+  expect((await undeclared.ask('/api/v1/captures/person/plan')).body).toMatchObject({
+    by: 'installed',
+    sql: expect.stringContaining('enable always'),
+  });
+  expect((await api('/captures/person/verify')).body).toMatchObject({ isWhole: false });
+  await house.capture.apply();
+  expect((await api('/captures/person/verify')).body).toEqual({ isWhole: true, differences: [] });
+
+  const again = await post('/captures/person/replay', { again: true });
+  expect(again.body).toMatchObject({ begun: ['badge'], consumers: [{ name: 'badge', sweepDone: 0 }] });
+  expect((await post('/captures/person/replay', { into: 'none' })).status).toBe(404);
+  const worker = house.capture.projections[0]?.run();
+  await until('the worker has filled it', async () => {
+    const [row] = await house.engine.query<{ n: number }>(statement('test.n', 'select count(*)::int as n from badge'));
+    return row?.n === 1;
+  });
+  await house.capture.projections[0]?.settled();
+  await worker?.stop();
+  await house.engine.query(statement('test.drift', "update badge set name = 'wrong'"));
+  const compared = await post('/captures/person/reconcile');
+  expect(compared.body.items).toEqual([{ name: 'badge', checked: 1, drifted: 1, keys: ['1'] }]);
+  const blind = await undeclared.ask('/api/v1/captures/person/reconcile', { method: 'POST', body: {} });
+  expect([blind.status, blind.body.error?.code]).toEqual([501, 'not_supported']);
+
+  expect((await post('/captures/person/detach', { confirm: 'persons' })).body.error?.field).toBe('confirm');
+  expect((await post('/captures/person/detach', { confirm: 'person' })).body).toMatchObject({ detached: true });
+  expect((await api('/captures/person')).status).toBe(404);
 });
 
 test('a statement that takes too long is broken off as 504, and the connection is used on', async () => {

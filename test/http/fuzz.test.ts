@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { beforeAll, expect, test } from 'vitest';
 import { ROUTES } from '../../src/http/app.ts';
+import { writeCursor } from '../../src/http/cursor.ts';
 import { LONG } from '../support/long.ts';
 import { type House, makeHouse, type Visitor } from './house.ts';
 
@@ -42,6 +43,13 @@ const nasty = fc.oneof(
     '*',
     '\\',
     'WyIxIl0',
+    writeCursor('9223372036854775808'),
+    writeCursor('a', 'b'),
+    '1:9223372036854775808',
+    writeCursor('1', 'job', 'x', '1'),
+    writeCursor('2026-11-22T00:00:00+00:00', 'job', 'x', '1'),
+    '0000-01-01',
+    '9999-12-31',
   ),
   fc.integer().map(String),
 );

@@ -1,9 +1,13 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { afterAll } from 'vitest';
 import { actor, createActors, state } from '../../src/actor/index.ts';
-import { createCapture } from '../../src/capture/index.ts';
+import { type Capture, createCapture, sql } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createFiles, disk, type Files } from '../../src/files/index.ts';
 import { createHttp, type HttpHandler, type HttpOptions } from '../../src/http/index.ts';
 import { createLocks } from '../../src/lock/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
@@ -13,6 +17,10 @@ import { until } from '../support/eventually.ts';
 /** A database with something of everything in it, and ids to ask for. */
 export interface House {
   readonly engine: PostgresEngine;
+  /** With one document, "doc/1", of two versions; every handler has them. */
+  readonly files: Files;
+  /** Of the table person, with a projection badge; declared to every handler. */
+  readonly capture: Capture;
   readonly ids: Readonly<Record<'complete' | 'failed' | 'waiting' | 'actor' | 'page', string>>;
   readonly open: (options?: HttpOptions) => Visitor;
   stop(): Promise<void>;
@@ -30,6 +38,7 @@ export interface Answer {
 
 export interface Asked {
   readonly method?: string;
+  /** An object is sent as JSON, anything else as it is. */
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   /** Where the connection comes from; null: nobody says. */
@@ -49,29 +58,37 @@ export async function makeHouse(): Promise<House> {
   const engine = postgres(url, { max: 8 });
   const handlers: HttpHandler[] = [];
   const locks = createLocks(engine);
+  const objects = await mkdtemp(join(tmpdir(), 'pawl-test-http-'));
+  const files = createFiles(engine, { content: disk(objects) });
   const stop = async (): Promise<void> => {
     await Promise.all(handlers.map((handler) => handler.stop()));
+    await files.stop();
+    await rm(objects, { recursive: true, force: true });
     await locks.stop();
     await engine.stop();
   };
   afterAll(stop);
-  const ids = await furnish(engine);
+  const { ids, capture } = await furnish(engine);
+  for (const text of ['the first', 'the second'])
+    await files.write(undefined, 'doc/1', text, { author: 'ada', contentType: 'text/plain', meta: { kind: 'letter' } });
   await locks.acquire('invoice:42', { lease: '10m' });
   void locks.acquire('invoice:42', { wait: '10m' }).catch(() => {});
   await until('somebody waits', async () => (await locks.query()).waiting.length === 1);
   return {
     engine,
+    files,
+    capture,
     ids,
     stop,
     open: (options = {}) => {
-      const handler = createHttp(engine, { rate: { burst: 100_000 }, ...options });
+      const handler = createHttp(engine, { rate: { burst: 100_000 }, files, captures: [capture], ...options });
       handlers.push(handler);
       return { handler, ask: (path, asked) => ask(handler, path, asked) };
     },
   };
 }
 
-async function furnish(engine: PostgresEngine): Promise<House['ids']> {
+async function furnish(engine: PostgresEngine): Promise<Pick<House, 'ids' | 'capture'>> {
   const mail = createQueue(engine, 'mail', { kinds: { send: {}, fail: { attempts: 1 } } });
   const later = createQueue(engine, 'later', { kinds: { one: {} }, shards: 2 });
   await later.enqueue('one', { n: 1 }, { key: 'k', runAt: new Date('2100-01-01') });
@@ -101,14 +118,20 @@ async function furnish(engine: PostgresEngine): Promise<House['ids']> {
   const { id: actorId } = await actors.create(Server, {});
   await actors.work(actorId);
   await engine.query(statement('test.person', 'create table person (id bigint primary key, name text, secret text)'));
-  await createCapture(engine, {
+  const capture = createCapture(engine, {
     entity: 'person',
     root: 'person',
     history: { person: { rows: 'both', columns: ['id', 'name', 'secret'] } },
-  }).apply();
+  });
+  capture.project({
+    into: 'badge',
+    columns: { name: 'text' },
+    build: sql`select p.id, p.name from person p where p.id = any ($1::bigint[])`,
+  });
+  await capture.apply();
   await engine.query(statement('test.ada', "insert into person values (1, 'Ada', 's3')"));
   const { id: page } = await actors.page({ tag: 'disk', summary: 'the disk is full', severity: 'warning' });
-  return { complete, failed, waiting, actor: actorId, page };
+  return { ids: { complete, failed, waiting, actor: actorId, page }, capture };
 }
 
 async function ask(

@@ -1,0 +1,225 @@
+import type { PastVersion, Standing, Written } from '../files/index.ts';
+import { pageOf, readCursor, writeCursor } from './cursor.ts';
+import { integer, maybe, text } from './field.ts';
+import { readFileBytes, writeFileBytes } from './file-bytes.ts';
+import { AFTER, type AnyRoute, route } from './route.ts';
+import { COMPARE_MS, within } from './within.ts';
+
+const namespace = maybe(text({ min: 0, max: 255, about: 'as given to createFiles; default: outside of namespaces' }));
+const id = text({ max: 512, about: 'of a document; at most 512 bytes' });
+const version = integer({ min: 1, max: Number.MAX_SAFE_INTEGER });
+const ifVersion = maybe(
+  integer({ min: 0, max: Number.MAX_SAFE_INTEGER, about: 'the version it is to replace; 0: there must be none' }),
+);
+const limit = integer({ min: 1, max: 200, default: 50 });
+const after = maybe(text({ about: AFTER }));
+
+/** Files: documents, their versions and bytes, and what there is to collect. */
+export const fileRoutes: readonly AnyRoute[] = [
+  route({
+    method: 'GET',
+    path: '/files',
+    id: 'listFiles',
+    tag: 'files',
+    summary: 'Documents in the byte order of their ids, each with its live version.',
+    permission: 'view',
+    query: { namespace, prefix: maybe(text({ min: 0, max: 512, about: 'what their ids begin with' })), limit, after },
+    answers: 'FilePage',
+    sharedMs: 1000,
+    run: async ({ query: { namespace: space = '', prefix = '', limit: most, after: from }, services: { files } }) => {
+      const rows = await files.list(space, prefix, readCursor(from, 1)?.[0], most + 1);
+      const { items, after: next } = pageOf(rows, most, (row) => writeCursor(row.id));
+      return { items: items.map((row) => shown(space, row)), after: next };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/files/stores',
+    id: 'listFileStores',
+    tag: 'files',
+    summary:
+      'The namespaces with a content store: what there is to collect, whether the collector has stopped itself, and whether this server can reach the bytes. Counts stop at 10,000.',
+    permission: 'view',
+    answers: 'FileStores',
+    sharedMs: 2000,
+    run: async ({ services: { files, settings } }) => {
+      const isOpen = (of: string): boolean => settings.files.some((one) => one.namespace === of);
+      return { items: (await files.stores()).map((store) => ({ ...store, isOpen: isOpen(store.namespace) })) };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/files/reloads',
+    id: 'listFileReloads',
+    tag: 'files',
+    summary: 'Who fetches which bytes for hot copies now; at most 200.',
+    permission: 'view',
+    query: { namespace },
+    answers: 'FileReloads',
+    sharedMs: 1000,
+    run: async ({ query, services: { files } }) => ({ items: await files.reloads(query.namespace ?? '') }),
+  }),
+  route({
+    method: 'GET',
+    path: '/files/one',
+    id: 'getFile',
+    tag: 'files',
+    summary:
+      'One version of a document, by default the live one; and of the document: who holds it, who waits for it, and who fetches it for hot copies.',
+    permission: 'view',
+    query: { namespace, id, version: maybe(version) },
+    answers: 'FileDetail',
+    run: async ({ query: { namespace: space = '', id: of, version: wanted }, services: { files, settings } }) => {
+      const [found, explained] = await Promise.all([files.stat(space, of, wanted), files.explain(space, of)]);
+      return {
+        ...shown(space, found),
+        meta: found.meta,
+        object: found.object,
+        live: explained.version?.version ?? null,
+        isOpen: settings.files.some((one) => one.namespace === space),
+        holders: explained.holders.map(standing),
+        waiters: explained.waiters.map(standing),
+        reloads: explained.reloads,
+      };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/files/one/history',
+    id: 'fileHistory',
+    tag: 'files',
+    summary: 'The versions of a document, newest first: who, when, how large, and whether it can still be read.',
+    permission: 'view',
+    query: { namespace, id, limit, after },
+    answers: 'FilePage',
+    run: async ({ query: { namespace: space = '', id: of, limit: most, after: from }, services: { files } }) => {
+      const before = readCursor(from, 1, (part) => /^[1-9]\d{0,14}$/.test(part))?.[0];
+      const rows = await files.history(space, of, before === undefined ? undefined : Number(before), most + 1);
+      const { items, after: next } = pageOf(rows, most, (row) => writeCursor(String(row.version)));
+      return { items: items.map((row) => shown(space, row)), after: next };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/files/one/content',
+    id: 'readFile',
+    tag: 'files',
+    summary:
+      'The bytes of a version, by default the live one, each block checked before it is passed on. Takes Range, If-Range and If-None-Match; the ETag is the SHA-256.',
+    permission: 'file:read',
+    query: { namespace, id, version: maybe(version) },
+    answers: 'Json',
+    givesBytes: true,
+    run: readFileBytes,
+  }),
+  route({
+    method: 'PUT',
+    path: '/files/one/content',
+    id: 'writeFile',
+    tag: 'files',
+    summary:
+      'Writes the body as the next version of a document. Its Content-Type is kept, its author is the caller. Nothing is changed unless all of it came.',
+    permission: 'file:write',
+    query: {
+      namespace,
+      id,
+      ifVersion,
+      sha256: maybe(text({ pattern: [/^[0-9a-f]{64}$/, 'a SHA-256 in 64 lower-case hex digits'] })),
+    },
+    takesBytes: true,
+    status: 201,
+    answers: 'FileWritten',
+    target: ({ query }) => named(query.id, query.namespace),
+    run: async (call) => written(await writeFileBytes(call)),
+  }),
+  route({
+    method: 'POST',
+    path: '/files/restore',
+    id: 'restoreFile',
+    tag: 'files',
+    summary: 'Makes an earlier version the next one.',
+    permission: 'file:write',
+    body: { namespace, id, version, ifVersion },
+    answers: 'FileWritten',
+    target: ({ body }) => named(body.id, body.namespace),
+    run: async ({ body: { namespace: space = '', id: of, version: from, ifVersion: over }, who, services }) =>
+      written(await services.openFiles(space).restore(undefined, of, from, { author: who.name, ...expected(over) })),
+  }),
+  route({
+    method: 'POST',
+    path: '/files/remove',
+    id: 'removeFile',
+    tag: 'files',
+    summary: 'Removes a document. Its versions can be restored as long as they are kept.',
+    permission: 'file:remove',
+    body: { namespace, id, ifVersion },
+    answers: 'FileRemoved',
+    target: ({ body }) => named(body.id, body.namespace),
+    run: async ({ body: { namespace: space = '', id: of, ifVersion: over }, services }) => {
+      await services.openFiles(space).remove(undefined, of, expected(over));
+      return { id: of, removed: true };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/files/sweep',
+    id: 'sweepFiles',
+    tag: 'files',
+    summary: 'Deletes in the content store what nobody needs any more, up to so many objects.',
+    permission: 'file:sweep',
+    body: { namespace, limit: integer({ min: 1, max: 5000, default: 500 }) },
+    answers: 'Swept',
+    target: ({ body }) => named(undefined, body.namespace),
+    run: ({ body, services }) => services.openFiles(body.namespace ?? '').sweep({ limit: body.limit }),
+  }),
+  route({
+    method: 'POST',
+    path: '/files/reconcile',
+    id: 'reconcileFiles',
+    tag: 'files',
+    summary:
+      'Compares the content store with the database, and changes nothing: what lies there and belongs to nothing, and which versions have lost their bytes. Within a minute; larger stores are for `pawl file reconcile`.',
+    permission: 'file:sweep',
+    body: { namespace },
+    answers: 'Reconciled',
+    target: ({ body }) => named(undefined, body.namespace),
+    run: ({ body, services }) => {
+      const late = 'the store has more than can be compared in a minute: use pawl file reconcile';
+      return within(COMPARE_MS, late, (signal) => services.openFiles(body.namespace ?? '').reconcile({ signal }));
+    },
+  }),
+];
+
+function shown(space: string, row: PastVersion): object {
+  const { id: of, version: number, state, size, sha256, contentType, author, writtenAt, retiredAt, keptUntil } = row;
+  return {
+    namespace: space,
+    id: of,
+    version: number,
+    state,
+    size,
+    sha256,
+    contentType: contentType ?? null,
+    author: author ?? null,
+    writtenAt,
+    retiredAt: retiredAt ?? null,
+    keptUntil: keptUntil ?? null,
+  };
+}
+
+function standing({ pid, mode, since, applicationName, blockedBy }: Standing): object {
+  return { pid, mode, since: since ?? null, application: applicationName, blockedBy };
+}
+
+function written({ id: of, version: number, previous, size, sha256 }: Written): object {
+  return { id: of, version: number, previous: previous ?? null, size, sha256 };
+}
+
+function expected(given: number | undefined): { readonly ifVersion?: number } {
+  return given === undefined ? {} : { ifVersion: given };
+}
+
+/** As the audit has it. */
+function named(document: string | undefined, space: string | undefined): string {
+  return `${document === undefined ? 'files' : `file ${document}`}${space ? ` of ${space}` : ''}`;
+}
