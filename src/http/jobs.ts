@@ -1,6 +1,7 @@
 import { InvalidInput, NotFound } from '../base/errors.ts';
 import type { JobRecord } from '../queue/index.ts';
 import { anything, choice, flag, id, integer, isId, maybe, text, time } from './field.ts';
+import { readJobLocks } from './postgres-job-locks.ts';
 import { requirePayload } from './redact.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
 
@@ -48,12 +49,14 @@ export const jobRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: job,
     answers: 'JobDetail',
-    run: async ({ params, who, services: { queues, redaction, store } }) => {
+    run: async ({ params, who, services: { queues, redaction, store, bounded } }) => {
       const record = await queues.reads.get(params.id);
-      const [explanation, history, siblings] = await Promise.all([
+      const hasRun = record.claimedAt !== null;
+      const [explanation, history, siblings, locks] = await Promise.all([
         queues.reads.explain(params.id),
         queues.reads.history(params.id),
         record.processId === null ? [] : store.siblings(params.id),
+        hasRun ? readJobLocks(bounded, params.id) : undefined,
       ]);
       const { progress, result, payload } = record;
       const show = (value: unknown): unknown => redaction.show(value, who, record);
@@ -67,6 +70,7 @@ export const jobRoutes: readonly AnyRoute[] = [
         explanation,
         history,
         unit,
+        locks: locks ?? null,
       };
     },
   }),

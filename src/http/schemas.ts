@@ -210,6 +210,24 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     explanation: ref('JobExplanation'),
     history: list(ref('JobTransition')),
     unit: list(digits),
+    locks: orNull(ref('JobLocks')),
+  }),
+  JobLocks: object({
+    host: text,
+    pid: whole,
+    running: whole,
+    items: list(
+      object({
+        namespace: text,
+        name: text,
+        mode: lockMode,
+        permits: orNull(whole),
+        token: digits,
+        since: text,
+        endedAt: orNull(text),
+        sinceJobBegan: yes,
+      }),
+    ),
   }),
   JobExplanation: object({
     status: jobStatus,

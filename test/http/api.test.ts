@@ -1,5 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { statement } from '../../src/engine/postgres/index.ts';
+import { createLocks } from '../../src/lock/index.ts';
+import { createQueue } from '../../src/queue/index.ts';
 import { until } from '../support/eventually.ts';
 import { type Answer, answersOf, type House, makeHouse, type Visitor } from './house.ts';
 
@@ -194,6 +196,36 @@ test('a bulk action works through what a search finds, and says what became of e
   const again = await post('/bulk', { action: 'cancel', query: 'bulkword status:complete' });
   expect(again.status).toBe(202);
   expect((await post('/bulk', { action: 'cancel', query: 'status:nonsense' })).status).toBe(400);
+});
+
+test('a job shows the locks of the process it runs in, and those that were taken there meanwhile', async () => {
+  const queue = createQueue(house.engine, 'locking', { kinds: { lock: {} } });
+  const locks = createLocks(house.engine);
+  let during: unknown;
+  const { id } = await queue.enqueue('lock', {});
+  const worker = queue.work({
+    lock: async () => {
+      await locks.request('taken and given back', async () => {});
+      await locks.request('stock', async () => {
+        during = (await api(`/jobs/${id}`)).body['locks'];
+      });
+    },
+  });
+  await queue.drain();
+  expect(during).toMatchObject({
+    pid: process.pid,
+    running: 1,
+    items: expect.arrayContaining([
+      expect.objectContaining({ name: 'stock', endedAt: null, sinceJobBegan: true }),
+      expect.objectContaining({ name: 'taken and given back', endedAt: expect.any(String) }),
+    ]),
+  });
+  const after = (await api(`/jobs/${id}`)).body['locks'];
+  expect(after).toMatchObject({ running: 0, items: [{ name: 'stock' }, { name: 'taken and given back' }] });
+  await worker.stop();
+  await locks.stop();
+  const none = (await api(`/jobs/${house.ids.waiting}`)).body;
+  expect(none['locks']).toBeNull();
 });
 
 test('a capture is planned, filled anew, compared and taken out', async () => {
