@@ -14,6 +14,11 @@ import { literal } from './sql-text.ts';
  * A statement on 100,000 rows pays for their copies in the transition table: of the new ones only, since copying the old ones,
  * too, costs as much again (27 % more processor time of a bulk update instead of 14 %). What a row's key was before is noted by a
  * row trigger whose condition holds only where it changed; testing it costs next to nothing.
+ *
+ * A statement on one row pays for every query that a function runs. So a statement trigger runs one: whether its column is
+ * still there is found out by the way in which SQL looks up names. A name without a table means the column of the innermost
+ * table that has one, so `order_id` is that of the changed rows or, when they have none, the one of a value that stands around
+ * them, of a type that no key has.
  */
 
 export const OPERATIONS = ['insert', 'update', 'move', 'delete', 'truncate'] as const;
@@ -57,8 +62,9 @@ export function functionBody(source: Source, operation: Operation, readers: Read
     ...(changes ? [noteChange(source, operation, readers)] : []),
   ];
   const columns = [source.column, ...(changes ? (source.history?.columns ?? []).map(({ name }) => name) : [])];
-  const guard = operation === 'truncate' || parts.length === 0 ? '' : refuseGone(columns, latest);
-  return `\nbegin\n${guard}${parts.join('\n')}\n  return null;\nend `;
+  const isGuarded = each(source, operation, readers) === 'row' && parts.length > 0;
+  const guard = isGuarded ? refuseGone(columns, latest) : '';
+  return `\n#variable_conflict use_column\nbegin\n${guard}${parts.join('\n')}\n  return null;\nend `;
 }
 
 export function triggerText(
@@ -72,9 +78,8 @@ export function triggerText(
   const run = `execute function pawl.${functionName(entity, source, operation)}()`;
   const event = operation === 'move' ? 'update' : operation;
   const column = id(source.column);
-  // citext takes A and a for the same, and they are two keys.
-  const text = source.type === 'citext' ? '::text' : '';
-  const when = operation === 'move' ? ` when (old.${column}${text} is distinct from new.${column}${text})` : '';
+  const moved = `${exact(source, `old.${column}`)} is distinct from ${exact(source, `new.${column}`)}`;
+  const when = operation === 'move' ? ` when (${moved})` : '';
   const [before, after] = transitionNames(source, operation, readers);
   const copies = [
     ...(before === null ? [] : [` referencing old table as ${before}`]),
@@ -126,16 +131,28 @@ function noteDirty(source: Source, operation: Operation, readers: Readers): stri
     const before = noteRow(number, 'old', column, latest);
     if (operation === 'delete') return before;
     return `${noteRow(number, 'new', column, latest)}
-  if old.${column} is distinct from new.${column} then
+  if ${exact(source, `old.${column}`)} is distinct from ${exact(source, `new.${column}`)} then
   ${before}
   end if;`;
   }
   const table = operation === 'delete' ? 'pawl_old' : 'pawl_new';
   const [line, more] = latest.length === 1 ? [latest[0], ''] : ['l', ` cross join ${lines(latest)} l`];
+  const key = exact(source, 'r.key');
+  const [keys, type] =
+    key === 'r.key' ? [key, 'pg_typeof(k.key)'] : [`${key} as key, pg_typeof(r.key) as type`, 'k.type'];
+  const gone = `${type} = 'tid'::regtype`;
   // Distinct as values of their own type, which is cheaper than as texts; sorted, so that all write in one order.
   return `  insert into pawl.capture_dirty (line, source, key)
-  select ${line}, ${number}, k.key::text from (select r.${column} as key from ${table} r group by 1) k${more}
+  select ${line}, case when ${gone} then -1 else ${number} end, case when ${gone} then '' else k.key::text end
+  from (
+    select distinct ${keys} from (select tid '(0,0)' as ${column}) gone cross join lateral (select ${column} as key from ${table}) r
+  ) k${more}
   where k.key is not null order by k.key;`;
+}
+
+/** Texts are compared by their bytes: where a collation or citext takes two for the same, they are two keys. */
+function exact({ type }: Source, value: string): string {
+  return ['smallint', 'integer', 'bigint', 'uuid'].includes(type) ? value : `${value}::text collate pg_catalog."C"`;
 }
 
 function noteRow(number: number, row: 'old' | 'new', column: string, latest: readonly number[]): string {
@@ -168,7 +185,8 @@ function noteChange(source: Source, operation: Operation, { capture }: Readers):
   }
   const column = id(source.column);
   const key = operation === 'delete' ? `old.${column}::text` : `new.${column}::text`;
-  const oldKey = operation === 'update' ? `nullif(old.${column}::text, new.${column}::text)` : 'null';
+  const oldKey =
+    operation === 'update' ? `nullif(old.${column}::text collate pg_catalog."C", new.${column}::text)` : 'null';
   const rows = source.history?.rows ?? 'keys';
   const before =
     operation !== 'insert' && (rows === 'both' || (rows === 'after' && operation === 'delete'))
@@ -194,8 +212,9 @@ function image(source: Source, row: 'old' | 'new'): string {
   return `json_object(array[${names}]::text[], array[${values.join(', ')}]::text[])`;
 }
 
+/** The same text for the same body, always: a plan is looked at before it is run, and kept. */
 function dollar(body: string): string {
   let tag = '$pawl$';
-  while (body.includes(tag)) tag = `$pawl${Math.random().toString(36).slice(2)}$`;
+  for (let n = 1; body.includes(tag); n += 1) tag = `$pawl${n}$`;
   return tag + body + tag;
 }

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { createCapture } from '../../src/capture/index.ts';
 import { spawnChild } from '../support/process.ts';
@@ -175,6 +176,52 @@ test('tables and columns may be renamed, added and changed under load, and no wr
   await client.query('alter table note rename column order_id to order_ref; update note set body = $$b$$ where id = 1');
   expect(await dirty()).toEqual(['whole']);
   expect((await capture.verify()).length).toBeGreaterThan(0);
+});
+
+test('columns may have the names of what stands in a trigger, and still be renamed', async () => {
+  const { engine, client, dirty } = await openScene();
+  const names = ['found', 'tg_op', 'new', 'key', 'gone', 'r', 'k', 'pawl_new', 'order', 'Odd "one"'];
+  const via: Record<string, { column: string; nulls: 'ignore' }> = {};
+  for (const [index, name] of names.entries()) {
+    await client.query(`create table named_${index} (${pg.escapeIdentifier(name)} bigint, n int default 0)`);
+    via[`named_${index}`] = { column: name, nulls: 'ignore' };
+  }
+  const capture = createCapture(engine, { entity: 'named', root: 'orders', via });
+  capture.project({ into: 'named', build: async () => [], columns: {} });
+  capture.project({ into: 'named_too', build: async () => [], columns: {} });
+  await capture.apply();
+  for (const [index, name] of names.entries()) {
+    const column = pg.escapeIdentifier(name);
+    await client.query(
+      `insert into named_${index} values (1), (2), (2), (null); update named_${index} set n = 1 where ${column} = 2`,
+    );
+    expect(await dirty(), name).toEqual(['1', '2']);
+    await client.query(
+      `update named_${index} set ${column} = 3 where ${column} = 1; delete from named_${index} where ${column} = 2`,
+    );
+    expect(await dirty(), name).toEqual(['1', '2', '3']);
+    await client.query(
+      `alter table named_${index} rename ${column} to other; update named_${index} set n = 2 where other = 3`,
+    );
+    expect(await dirty(), name).toEqual(['whole']);
+  }
+});
+
+test('keys that a collation takes for the same are two', async () => {
+  const { engine, client, dirty } = await openScene();
+  await client.query(`create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    create table thing (id text primary key); create table part (id int, thing_id text collate loose);
+    create table drawer (id int, thing_id text collate loose, year int) partition by list (year); create table drawer_1 partition of drawer for values in (1)`);
+  const via = { part: { column: 'thing_id' }, drawer: { column: 'thing_id' } };
+  const capture = createCapture(engine, { entity: 'thing', root: 'thing', via });
+  capture.project({ into: 'things', build: async () => [], columns: {} });
+  await capture.apply();
+  await client.query("insert into part values (1, 'a'), (2, 'A'); insert into drawer values (3, 'b', 1), (4, 'B', 1)");
+  expect(await dirty()).toEqual(['A', 'B', 'a', 'b']);
+  await client.query(
+    "update part set thing_id = 'C' where id = 1; update part set thing_id = 'c' where id = 1; update drawer set thing_id = 'B' where id = 3",
+  );
+  expect(await dirty()).toEqual(['B', 'C', 'a', 'b', 'c']);
 });
 
 test('nothing in a row makes a write fail', async () => {
