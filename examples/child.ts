@@ -53,6 +53,18 @@ export class Child {
     return this.#process.exitCode === null && this.#process.signalCode === null;
   }
 
+  /** Somebody asked it to end, and it did: us, a terminal, or whatever stops all processes of a service at once. */
+  get wasTold(): boolean {
+    const { exitCode, signalCode } = this.#process;
+    return exitCode === 0 || ['SIGINT', 'SIGTERM', 'SIGHUP'].includes(signalCode ?? '');
+  }
+
+  /** How it ended, with the last that it wrote. */
+  get lastWords(): string {
+    const { exitCode, signalCode } = this.#process;
+    return [signalCode ?? `code ${exitCode}`, ...this.#lines.slice(-5)].join('\n');
+  }
+
   /** SIGKILL: it gets no chance to tidy up. Resolves when it is gone. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL');

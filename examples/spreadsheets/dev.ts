@@ -15,7 +15,7 @@ import { inspect } from './inspection.ts';
 import { Ledger } from './ledger.ts';
 import { countDoubleRuns, interruptedBy } from './run-log.ts';
 import { readSamples } from './samples.ts';
-import { Staff } from './staff.ts';
+import { type Gone, Staff } from './staff.ts';
 import { createTables } from './table.ts';
 import { signToken } from './token.ts';
 
@@ -76,7 +76,7 @@ export class SpreadsheetsDev implements DevExample {
       random: this.#random,
       size: BACK_ENDS,
       onWritten: (written) => this.#onWritten(written),
-      onGone: (pid, wasKilled) => void this.#onGone(pid, wasKilled),
+      onGone: (gone) => void this.#onGone(gone),
     });
     const [ready, samples] = await Promise.all([
       this.#frontEnd.ready,
@@ -185,9 +185,14 @@ export class SpreadsheetsDev implements DevExample {
     if (requests >= WORTH_TELLING) this.#log(`${id} v${version}: ${requests} updates, one unit, one file`);
   }
 
-  async #onGone(pid: number, wasKilled: boolean): Promise<void> {
-    if (!wasKilled) {
-      this.#problems.push(`back end ${pid} ended by itself`);
+  async #onGone({ pid, how, lastWords }: Gone): Promise<void> {
+    if (how === 'told') {
+      this.#log(`back end ${pid} was told to end by somebody else; starting another`);
+      return;
+    }
+    if (how === 'broke') {
+      this.#log(`back end ${pid} ended by itself; starting another`);
+      this.#problems.push(`back end ${pid} ended by itself: ${lastWords}`);
       return;
     }
     const ids = await interruptedBy(this.#context.engine, pid).catch(() => []);

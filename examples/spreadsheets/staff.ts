@@ -9,8 +9,15 @@ export interface StaffParts {
   /** Back ends at work at the same time. */
   readonly size: number;
   readonly onWritten: (written: Written) => void;
-  /** A back end is gone: killed by us, or for a reason of its own. */
-  readonly onGone: (pid: number, wasKilled: boolean) => void;
+  readonly onGone: (gone: Gone) => void;
+}
+
+/** A back end that is there no more, though nobody here asked it to end. */
+export interface Gone {
+  readonly pid: number;
+  /** We killed it; or somebody else told it to end, which it did in good order; or it broke. */
+  readonly how: 'killed' | 'told' | 'broke';
+  readonly lastWords: string;
 }
 
 /** Between two kills, in ms. */
@@ -20,7 +27,7 @@ const KILL_MS = 3000;
 export class Staff {
   readonly #parts: StaffParts;
   readonly #children = new Set<Child>();
-  readonly #told = new Set<Child>();
+  readonly #victims = new Set<Child>();
   #killed = 0;
   #isStopping = false;
 
@@ -52,7 +59,7 @@ export class Staff {
   async killOne(): Promise<number | undefined> {
     const victim = this.#parts.random.pick([...this.#children]);
     if (victim === undefined) return undefined;
-    this.#told.add(victim);
+    this.#victims.add(victim);
     this.#killed += 1;
     await victim.kill();
     return victim.pid;
@@ -75,10 +82,11 @@ export class Staff {
     void child.exited.then(async () => {
       this.#children.delete(child);
       if (this.#isStopping) return;
-      const wasKilled = this.#told.delete(child);
-      onGone(child.pid, wasKilled);
+      // Ctrl-C may reach it before us: what it did then is no accident, whoever hears of it first.
+      const how = this.#victims.delete(child) ? 'killed' : child.wasTold ? 'told' : 'broke';
+      onGone({ pid: child.pid, how, lastWords: child.lastWords });
       // One that cannot start would not be able to a moment later either.
-      if (!wasKilled) await sleep(1000);
+      if (how !== 'killed') await sleep(1000);
       if (!this.#isStopping) this.#hire();
     });
     return child;

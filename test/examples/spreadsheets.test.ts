@@ -5,9 +5,15 @@ import { join } from 'node:path';
 import { SignJWT } from 'jose';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type * as RandomModule from '../../examples/random.ts';
+import type * as StaffModule from '../../examples/spreadsheets/staff.ts';
+import type { Gone } from '../../examples/spreadsheets/staff.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
-import { readWorkbook, SECRET, type Started, signToken, start, startHere } from './processes.ts';
+import { compiled, readWorkbook, SECRET, type Started, signToken, start, startHere } from './processes.ts';
+
+const { Staff } = await compiled<typeof StaffModule>('spreadsheets/staff.js');
+const { Random } = await compiled<typeof RandomModule>('random.js');
 
 const MAX_BODY = 100_000;
 
@@ -353,4 +359,35 @@ test('a file in the folder that is not a spreadsheet of ours is left alone', asy
   await startHere('spreadsheets/back-end.js', env);
   await written(id, 1);
   expect(await readdir(folder)).toContain(`${id}2.v1.1.xlsx`);
+});
+
+test('a back end that somebody else told to end is no accident; one that broke is', async () => {
+  const own = await freshDatabase();
+  const gone: Gone[] = [];
+  const staff = new Staff({
+    env: { ...env, DATABASE_URL: own.url },
+    random: new Random(1),
+    size: 2,
+    onWritten: () => {},
+    onGone: (one) => gone.push(one),
+  });
+  const client = new pg.Client({ connectionString: own.url });
+  try {
+    await staff.start();
+    await client.connect();
+    const { rows } = await client.query<{ pid: number }>('select pid from pawl.queue_worker order by id');
+    const [told = 0, broke = 0] = rows.map(({ pid }) => pid);
+    process.kill(told, 'SIGINT');
+    process.kill(broke, 'SIGKILL');
+    await until('both are gone', () => gone.length === 2);
+    expect(gone.find(({ pid }) => pid === told)).toMatchObject({ how: 'told' });
+    expect(gone.find(({ pid }) => pid === broke)).toMatchObject({
+      how: 'broke',
+      lastWords: expect.stringContaining('SIGKILL'),
+    });
+  } finally {
+    await staff.stop();
+    await client.end();
+    await own.drop();
+  }
 });
