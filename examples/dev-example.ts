@@ -18,6 +18,8 @@ export interface DevContext {
   readonly port?: number | undefined;
   /** Makes what is random repeatable. */
   readonly seed?: number | undefined;
+  /** How many orders are there before the first is changed. Default 20,000. */
+  readonly orders?: number | undefined;
   /** A line for people. */
   log(line: string): void;
   /** A button on the dashboard, where there is one. */

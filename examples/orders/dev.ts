@@ -6,6 +6,7 @@ import type { DevContext, DevExample, Figures } from '../dev-example.ts';
 import { declareOrders, orderRows } from './orders.ts';
 import { SCHEMA, seedText } from './schema.ts';
 
+/** Enough for an index to be worth its place. */
 const ORDERS = 20_000;
 
 /**
@@ -15,6 +16,7 @@ const ORDERS = 20_000;
 export class OrdersDev implements DevExample {
   readonly name = 'orders';
   readonly #context: DevContext;
+  readonly #orders: number;
   readonly #took: number[] = [];
   #workers: Child[] = [];
   #writers: Child[] = [];
@@ -23,13 +25,14 @@ export class OrdersDev implements DevExample {
 
   constructor(context: DevContext) {
     this.#context = context;
+    this.#orders = context.orders ?? ORDERS;
   }
 
   async start(): Promise<void> {
     const { engine, signal } = this.#context;
     if (signal.aborted) return;
     await engine.session(async (session) => {
-      await session.run(`drop schema if exists shop cascade; ${SCHEMA}; ${seedText(ORDERS)}`);
+      await session.run(`drop schema if exists shop cascade; ${SCHEMA}; ${seedText(this.#orders)}`);
       await session.run('analyze');
     });
     this.#declared = declareOrders(engine);
@@ -46,7 +49,7 @@ export class OrdersDev implements DevExample {
       },
     );
     this.#context.log(
-      `orders: ${ORDERS} orders in 17 tables; two applications change them, two workers keep them searchable`,
+      `orders: ${this.#orders} orders in 17 tables; two applications change them, two workers keep them searchable`,
     );
   }
 
@@ -86,7 +89,7 @@ export class OrdersDev implements DevExample {
   }
 
   #start(script: string, seed = '1'): Child {
-    const env = { DATABASE_URL: this.#context.url, ORDERS: String(ORDERS), SEED: seed };
+    const env = { DATABASE_URL: this.#context.url, ORDERS: String(this.#orders), SEED: seed };
     return new Child(new URL(`./${script.replace('.ts', EXTENSION)}`, import.meta.url), { env });
   }
 

@@ -15,7 +15,9 @@ afterAll(() => scene?.stop());
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** Pictures for the documents, on request: they differ from run to run, and are not for every commit. */
-const SHOTS = process.env['PAWL_SCREENSHOTS'] ? new URL('../../docs/screenshots/', import.meta.url).pathname : undefined;
+const SHOTS = process.env['PAWL_SCREENSHOTS']
+  ? new URL('../../docs/screenshots/', import.meta.url).pathname
+  : undefined;
 
 interface Place {
   readonly name: string;
@@ -83,8 +85,7 @@ describe.each(['light', 'dark'] as const)('in %s colours', (colorScheme) => {
       await shows(page, pattern);
       await page.waitForTimeout(700);
       expect(complaints).toEqual([]);
-      if (isShot === true && SHOTS !== undefined)
-        await page.screenshot({ path: `${SHOTS}${name}-${colorScheme}.png` });
+      if (isShot === true && SHOTS !== undefined) await page.screenshot({ path: `${SHOTS}${name}-${colorScheme}.png` });
       expect(await violations(page)).toEqual([]);
       await context.close();
     },

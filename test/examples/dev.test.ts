@@ -26,12 +26,13 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
       url: database.url,
       embedded: { dataDir: folder, temporary: true },
       exitAfterMs: 8000,
+      orders: 1000,
       json: true,
       signal: new AbortController().signal,
       seed: 7,
       log: (line) => lines.push(line),
     });
-    const { enqueued, workersKilled, filesChecked, cloud, orders, ...rest } = summary;
+    const { enqueued, workersKilled, filesChecked, nightly, ledger, cloud, documents, orders, ...rest } = summary;
     expect(orders, lines.join('\n')).toMatchObject({
       ok: true,
       diff: 0,
@@ -39,6 +40,10 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
       searchP95Ms: expect.any(Number),
     });
     expect(lines.some((line) => /orders: worker \d+ was killed/.test(line))).toBe(true);
+    expect(nightly, lines.join('\n')).toMatchObject({ ok: true, runs: 1, billed: 60, billedTwice: 0, killed: 1 });
+    // Skipped, and said so, where there is no Java.
+    expect(ledger, lines.join('\n')).toMatchObject({ ok: true });
+    expect(documents, lines.join('\n')).toMatchObject({ ok: true, corrupt: 0, orphans: 0 });
     expect(cloud, lines.join('\n')).toMatchObject({ ok: true, orphans: 0 });
     expect(rest, lines.join('\n')).toMatchObject({ ok: true, complete: enqueued, error: 0, lost: 0, doubleRuns: 0 });
     expect(enqueued).toBeGreaterThan(30);

@@ -1,9 +1,10 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { runNightly } from '../../examples/nightly/nightly.ts';
 import { freshDatabase } from '../support/database.ts';
 import { rarely } from '../support/long.ts';
 
-test('four processes, one killed half-way, bill every team once', async () => {
+// In dev.test.ts, too.
+rarely('four processes, one killed half-way, bill every team once', async () => {
   const database = await freshDatabase();
   onTestFinished(() => database.drop());
   const lines: string[] = [];
