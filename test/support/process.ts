@@ -33,7 +33,7 @@ export interface Exit {
  */
 export function spawnChild(script: string, args: readonly string[] = [], env: NodeJS.ProcessEnv = {}): Child {
   const path = join(inject('children'), script.replace(/\.ts$/, '.mjs'));
-  const child = spawn(process.execPath, ['--enable-source-maps', path, ...args], {
+  const child = spawn(process.execPath, [path, ...args], {
     env: { ...process.env, ...env },
     stdio: ['pipe', 'pipe', 'pipe'],
   });
