@@ -1,5 +1,6 @@
+import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
-import { checkOptions, custom, oneOf, optional, record, text } from '../base/options.ts';
+import { checkOptions, custom, duration, oneOf, optional, record, text } from '../base/options.ts';
 import { type Place, refusal } from '../base/refusal.ts';
 import { isObject, readShape, within } from '../base/shape.ts';
 import { Sql } from './sql-text.ts';
@@ -16,6 +17,11 @@ export interface CaptureOptions {
   readonly via?: Readonly<Record<string, Via>> | undefined;
   /** Which tables have a history, and of which columns. Default: none. */
   readonly history?: Readonly<Record<string, HistoryOption>> | undefined;
+  /**
+   * How long changes are kept, at least a day. The workers drop them by months, once every capture with changes in that month agrees
+   * and every follower has had them. Default: for ever.
+   */
+  readonly keep?: Duration | undefined;
 }
 
 /**
@@ -72,6 +78,7 @@ export interface Declaration {
   readonly entity: string;
   readonly key: string | undefined;
   readonly sources: readonly DeclaredSource[];
+  readonly keepMs: number | undefined;
 }
 
 const name = text({ min: 1, max: 200 });
@@ -97,6 +104,7 @@ const shape = {
   key: optional(name),
   via: record(via, { default: {} }),
   history: record(history, { default: {} }),
+  keep: optional(duration({ min: '1d', max: '36500d' })),
 };
 
 /** @throws InvalidInput when the declaration contradicts itself; whether the tables are there is looked at later */
@@ -117,6 +125,7 @@ export function declare(options: CaptureOptions): Declaration {
   return {
     entity: given.entity,
     key: given.key,
+    keepMs: given.keep,
     sources: [root, ...others].map((source) => ({ ...source, history: given.history[source.table] })),
   };
 }

@@ -1,12 +1,16 @@
 import type { Duration } from '../base/duration.ts';
+import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
-import { checkOptions, duration, func, integer, text } from '../base/options.ts';
+import { checkOptions, duration, func, integer, optional, text } from '../base/options.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
 import type { Installer } from './installer.ts';
-import { ChangeStore } from './postgres-change.ts';
+import { startKeeper } from './keeper.ts';
+import { otherDatabase } from './other-database.ts';
+import { ChangeStore, type Delivery } from './postgres-change.ts';
+import { advancePlace, agreeOnPlace, openPlace } from './postgres-copy.ts';
 import type { Definition } from './source.ts';
 
 /**
@@ -19,6 +23,11 @@ export interface FollowOptions {
   /** The name of this consumer, under which its place is kept. */
   readonly name: string;
   readonly handler: ChangeHandler;
+  /**
+   * Another database: the handler's `tx` is then a transaction there, and how far this consumer is, is kept there with what it writes.
+   * So each change is written there once, too. It needs the migrations of Pawl. Default: the captured database itself.
+   */
+  readonly to?: PostgresEngine | undefined;
 }
 
 export interface FollowRunOptions {
@@ -36,6 +45,41 @@ export interface FollowerEvents {
   readonly error: { readonly error: unknown };
 }
 
+/** What delivers changes in one process. */
+export class FollowerWorker implements AsyncDisposable {
+  /** Settles when the worker has found the capture installed; rejects when that cannot be. */
+  readonly started: Promise<void>;
+  readonly #loops: readonly Loop[];
+
+  /** @internal */
+  constructor(loop: Loop, keeper: Loop, opened: Promise<unknown>) {
+    this.#loops = [loop, keeper];
+    this.started = opened.then(() => {});
+    this.started.catch(() => {});
+  }
+
+  /** Looks for changes now. */
+  wake(): void {
+    this.#loops[0]?.wake();
+  }
+
+  /** Ends after the call that is under way. Safe to call twice. */
+  async stop(): Promise<void> {
+    await Promise.all(this.#loops.map((loop) => loop.stop()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+}
+
+interface Opened {
+  readonly store: ChangeStore;
+  readonly capture: number;
+  readonly line: number;
+  readonly definition: Definition;
+}
+
 /** Every change once, in an order that late commits do not upset. One process at a time is given changes. */
 export class Follower {
   readonly name: string;
@@ -43,29 +87,35 @@ export class Follower {
   readonly #engine: PostgresEngine;
   readonly #installer: Installer;
   readonly #handler: ChangeHandler;
-  #opened: Promise<{ store: ChangeStore; capture: number; definition: Definition }> | undefined;
+  readonly #to: PostgresEngine | undefined;
+  #opened: Promise<Opened> | undefined;
 
   /** @internal */
   constructor(engine: PostgresEngine, installer: Installer, options: FollowOptions) {
-    const { name, handler } = checkOptions('follow', options, {
+    const { name, handler, to } = checkOptions('follow', options, {
       name: text({ min: 1, max: 200 }),
       handler: func<ChangeHandler>(),
+      to: optional(otherDatabase),
     });
+    if (to === engine) {
+      throw new InvalidInput('"to" is the database that is captured; leave it out', { field: 'to' });
+    }
     this.name = name;
     this.#engine = engine;
     this.#installer = installer;
     this.#handler = handler;
-    installer.add({ name, guarantee: 'ordered', definition: {} });
+    this.#to = to;
+    installer.add({ name, guarantee: 'ordered', definition: to === undefined ? {} : { isElsewhere: true } });
   }
 
-  /** Starts a worker in this process. */
-  run(options: FollowRunOptions = {}): Loop {
+  /** Starts a worker in this process. @throws InvalidInput */
+  run(options: FollowRunOptions = {}): FollowerWorker {
     const { batch, poll, timeout } = checkOptions('run', options, {
       batch: integer({ min: 1, max: 100_000, default: 1000 }),
       poll: duration({ min: 1, max: '1h', default: 200 }),
       timeout: duration({ min: '1s', max: '1h', default: '30s' }),
     });
-    return startLoop({
+    const loop = startLoop({
       name: 'capture.follow',
       run: async () => ((await this.next({ batch, timeoutMs: timeout })) > 0 ? 0 : poll),
       onError: (error, failures) => {
@@ -73,6 +123,11 @@ export class Follower {
         this.events.emit('error', { error });
       },
     });
+    return new FollowerWorker(
+      loop,
+      startKeeper(this.#engine, () => this.#open()),
+      this.#open(),
+    );
   }
 
   /**
@@ -81,11 +136,12 @@ export class Follower {
    */
   async next({ batch = 1000, timeoutMs = 30_000 }: { batch?: number; timeoutMs?: number } = {}): Promise<number> {
     const { store, definition } = await this.#open();
+    const to = this.#to;
     const delivered = await store.next(batch, timeoutMs, async (rows, tx) => {
-      await this.#handler(
-        rows.map((row) => toChange(row, definition)),
-        tx,
-      );
+      const changes = rows.map((row) => toChange(row, definition));
+      if (to === undefined) await this.#handler(changes, tx);
+      else await this.#hand(to, await store.delivery(tx), changes, timeoutMs);
+      if (to !== undefined) await store.delivered(tx);
       if (faults.armed) await faults.reach('capture.after_handler');
     });
     if (delivered !== undefined && delivered > 0) this.events.emit('delivered', { changes: delivered });
@@ -98,11 +154,27 @@ export class Follower {
    * @returns how many changes are still to come
    */
   async rebase(): Promise<number> {
-    const { store, capture } = await this.#open();
-    return store.rebase(capture);
+    const { store, capture, line } = await this.#open();
+    const left = await store.rebase(capture);
+    if (this.#to !== undefined) await agreeOnPlace(this.#engine, this.#to, line);
+    return left;
   }
 
-  #open(): Promise<{ store: ChangeStore; capture: number; definition: Definition }> {
+  /** What was written there before its acknowledgement was lost here is not written again. */
+  async #hand(to: PostgresEngine, delivery: Delivery, changes: readonly Change[], timeoutMs: number): Promise<void> {
+    await to.transaction(
+      async (tx) => {
+        const after = BigInt(await openPlace(tx, delivery, timeoutMs));
+        const missing = changes.filter(({ id }) => BigInt(id) > after);
+        if (missing.length > 0) await this.#handler(missing, tx);
+        await advancePlace(tx, delivery, missing.at(-1)?.id ?? after.toString());
+      },
+      { isolation: 'read committed', retries: 0 },
+    );
+    if (faults.armed) await faults.reach('capture.after_copy');
+  }
+
+  #open(): Promise<Opened> {
     this.#opened ??= this.#find().catch((error: unknown) => {
       this.#opened = undefined;
       throw error;
@@ -110,8 +182,8 @@ export class Follower {
     return this.#opened;
   }
 
-  async #find(): Promise<{ store: ChangeStore; capture: number; definition: Definition }> {
+  async #find(): Promise<Opened> {
     const found = (await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name));
-    return { store: new ChangeStore(this.#engine, found.line), capture: found.capture, definition: found.definition };
+    return { ...found, store: new ChangeStore(this.#engine, found.line) };
   }
 }

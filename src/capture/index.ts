@@ -1,22 +1,25 @@
 import { type Duration, parseDuration } from '../base/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { CaptureWorker } from './capture-worker.ts';
 import type { Change } from './change.ts';
 import type { CaptureOptions } from './definition.ts';
 import { Follower, type FollowOptions } from './follower.ts';
 import { type HistoryOptions, searchHistory } from './history.ts';
 import { type CapturePlan, Installer } from './installer.ts';
-import { keepMonths } from './postgres-change.ts';
+import { dropMonths } from './postgres-change.ts';
 import type { Difference } from './postgres-plan.ts';
 import { Projection } from './projection.ts';
-import type { ProjectOptions } from './projection-options.ts';
+import type { ProjectOptions, RunOptions } from './projection-options.ts';
 
 export { CaptureAdmin, type CaptureRecord, createCaptureAdmin } from './admin.ts';
+export { CaptureWorker } from './capture-worker.ts';
 export type { Change } from './change.ts';
 export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './definition.ts';
 export {
   type ChangeHandler,
   Follower,
   type FollowerEvents,
+  FollowerWorker,
   type FollowOptions,
   type FollowRunOptions,
 } from './follower.ts';
@@ -52,6 +55,7 @@ export class Capture {
   readonly #engine: PostgresEngine;
   readonly #installer: Installer;
   readonly #projections: Projection[] = [];
+  readonly #followers: Follower[] = [];
 
   /** @internal */
   constructor(engine: PostgresEngine, options: CaptureOptions) {
@@ -63,6 +67,11 @@ export class Capture {
   /** Those declared so far. */
   get projections(): readonly Projection[] {
     return this.#projections;
+  }
+
+  /** Those declared so far. */
+  get followers(): readonly Follower[] {
+    return this.#followers;
   }
 
   /**
@@ -106,12 +115,15 @@ export class Capture {
   }
 
   /**
-   * Looks after the log of changes: makes the months to come, and drops those that ended longer ago than `keep`, except
-   * where a follower has not had everything of them. Call it daily, or keep everything.
+   * Drops the months of the log that ended longer ago than `keep`, except where a follower has not had everything of them, or
+   * another capture keeps its own for longer. Workers do it by themselves for what was declared; this is for now and once.
+   * @param keep  default: as declared
    * @returns the partitions that were dropped
    */
   async prune({ keep }: { readonly keep?: Duration } = {}): Promise<readonly string[]> {
-    return keepMonths(this.#engine, keep === undefined ? undefined : parseDuration(keep, { field: 'keep' }));
+    const { capture, definition } = await this.#installer.requireCapture();
+    const keepMs = keep === undefined ? definition.keepMs : parseDuration(keep, { field: 'keep' });
+    return dropMonths(this.#engine, capture, keepMs);
   }
 
   /**
@@ -119,7 +131,9 @@ export class Capture {
    * @throws InvalidInput
    */
   follow(options: FollowOptions): Follower {
-    return new Follower(this.#engine, this.#installer, options);
+    const follower = new Follower(this.#engine, this.#installer, options);
+    this.#followers.push(follower);
+    return follower;
   }
 
   /**
@@ -131,5 +145,14 @@ export class Capture {
     const projection = new Projection(this.#engine, this.#installer, options);
     this.#projections.push(projection);
     return projection;
+  }
+
+  /**
+   * Starts everything that was declared so far in this process: each projection, with these options, and each follower.
+   * @throws InvalidInput
+   */
+  run(options: RunOptions = {}): CaptureWorker {
+    const workers = this.#projections.map((projection) => projection.run(options));
+    return new CaptureWorker([...workers, ...this.#followers.map((follower) => follower.run())]);
   }
 }

@@ -2,7 +2,8 @@ import { Conflict, InvalidInput, NotFound, NotSupported } from '../base/errors.t
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type CaptureOptions, type Declaration, declare } from './definition.ts';
 import type { Reader } from './postgres-catalog.ts';
-import { detach, mend } from './postgres-install.ts';
+import { requireCopies } from './postgres-copy.ts';
+import { detach, mend, remark } from './postgres-install.ts';
 import { compare, type Difference, type Line } from './postgres-plan.ts';
 import { nextId, readState, type State } from './postgres-state.ts';
 import { resolve } from './resolve.ts';
@@ -18,6 +19,8 @@ export interface CapturePlan {
 
 /** A line as a consumer declares it; its number is found when it is installed. */
 export type LineDeclaration = Omit<Line, 'id'> & {
+  /** Where what `compare` looks at is, if not in the captured database. */
+  readonly elsewhere?: PostgresEngine | undefined;
   /** What else has to be there: checked, and told as differences. */
   readonly compare?: (db: Reader, definition: Definition) => Promise<Difference[]>;
 };
@@ -47,16 +50,19 @@ export class Installer {
     const { differences, definition } = await this.#compare(this.#engine);
     const hopeless = differences.filter(({ sql }) => sql.length === 0);
     const statements = differences.flatMap(({ sql }) => sql);
+    const elsewhere = await this.#compareElsewhere(definition);
     return {
-      differences: [...hopeless, ...differences.filter(({ sql }) => sql.length > 0)],
-      sql: mend(definition, statements),
+      differences: [...hopeless, ...elsewhere, ...differences.filter(({ sql }) => sql.length > 0)],
+      sql: remark(elsewhere) + mend(definition, statements),
     };
   }
 
   async apply(): Promise<Difference[]> {
     const definition = await resolve(this.#engine, this.#declared);
+    // First, since nothing must be noted for a table that cannot be made.
+    const made = await this.#mendElsewhere(definition);
     return this.#engine.transaction(async (tx) => {
-      const mended: Difference[] = [];
+      const mended: Difference[] = [...made];
       // Partitions have copies of a trigger only after it was made; so look again until there is nothing left.
       for (let round = 0; round < 4; round += 1) {
         const { differences, state } = await this.#compare(tx, definition);
@@ -80,7 +86,8 @@ export class Installer {
 
   async verify(): Promise<readonly Difference[]> {
     try {
-      return (await this.#compare(this.#engine)).differences;
+      const { differences, definition } = await this.#compare(this.#engine);
+      return [...differences, ...(await this.#compareElsewhere(definition))];
     } catch (error) {
       if (!(error instanceof InvalidInput || error instanceof NotSupported)) throw error;
       const object = (error instanceof InvalidInput ? error.field : undefined) ?? this.#declared.entity;
@@ -127,6 +134,30 @@ export class Installer {
     return detach(this.#engine, this.#declared.entity);
   }
 
+  async #compareElsewhere(definition: Definition): Promise<Difference[]> {
+    const found: Difference[] = [];
+    for (const { elsewhere, compare: look } of this.#lines) {
+      if (elsewhere !== undefined) found.push(...((await look?.(elsewhere, definition)) ?? []));
+    }
+    return found;
+  }
+
+  /** The tables of copies, each in its database. */
+  async #mendElsewhere(definition: Definition): Promise<Difference[]> {
+    const mended: Difference[] = [];
+    for (const { elsewhere, compare: look } of this.#lines) {
+      if (elsewhere === undefined) continue;
+      await requireCopies(elsewhere);
+      await elsewhere.transaction(async (tx) => {
+        const differences = (await look?.(tx, definition)) ?? [];
+        refuseHopeless(differences);
+        if (differences.length > 0) await tx.client.query({ text: differences.flatMap(({ sql }) => sql).join(';\n') });
+        mended.push(...differences);
+      });
+    }
+    return mended;
+  }
+
   async #compare(
     db: PostgresEngine | Transaction,
     known?: Definition,
@@ -147,7 +178,9 @@ export class Installer {
     }
     const id = state.capture?.id ?? (await nextId(db, 'capture_definition'));
     const differences = compare({ id, definition, lines: lines.sort((a, b) => a.id - b.id) }, state);
-    for (const line of this.#lines) differences.push(...((await line.compare?.(db, definition)) ?? []));
+    for (const line of this.#lines) {
+      if (line.elsewhere === undefined) differences.push(...((await line.compare?.(db, definition)) ?? []));
+    }
     return { differences, definition, state };
   }
 }

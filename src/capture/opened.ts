@@ -1,6 +1,7 @@
+import type { Destination } from './destination.ts';
 import type { CaptureStore } from './postgres.ts';
 import type { SweepStore } from './postgres-sweep.ts';
-import type { Target, TargetStatements } from './postgres-target.ts';
+import type { Target } from './postgres-target.ts';
 import type { Failed, Projector } from './projector.ts';
 import type { Sweep } from './sweep.ts';
 
@@ -18,7 +19,7 @@ export interface Opened {
   readonly line: number;
   readonly capture: number;
   readonly target: Target;
-  readonly statements: TargetStatements;
+  readonly destination: Destination;
   readonly store: CaptureStore;
   readonly sweeps: SweepStore;
   readonly sweep: Sweep;

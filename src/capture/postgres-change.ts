@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement, type Transaction } from '../engine/postgres/index.ts';
+import { only, type PostgresEngine, statement, type Transaction } from '../engine/postgres/index.ts';
 import type { Reader } from './postgres-catalog.ts';
 
 /** A change as the database gives it. */
@@ -24,6 +24,26 @@ const TAKE = statement(
 );
 
 const ADVANCE = statement('capture.advance', 'select pawl.capture_advance($1::smallint, $2::bigint)');
+
+/** Of a line whose changes go to another database. */
+export interface Delivery {
+  /** The name of the line over there. */
+  readonly copy: string;
+  /** How many deliveries are known to have arrived. */
+  readonly number: string;
+  /** What the batch ends with: tells one batch from another. */
+  readonly batch: string;
+}
+
+const DELIVERY = statement(
+  'capture.delivery',
+  'select l.copy::text as copy, l.delivery::text as number, l.until::text as batch from pawl.capture_line l where l.id = $1::smallint',
+);
+
+const DELIVERED = statement(
+  'capture.delivered',
+  'update pawl.capture_line l set delivery = l.delivery + 1 where l.id = $1::smallint',
+);
 
 const REBASE = statement('capture.rebase', 'select pawl.capture_rebase($1::smallint)::int as left');
 
@@ -65,6 +85,15 @@ export class ChangeStore {
     );
   }
 
+  /** What is delivered in the transaction that took it. */
+  async delivery(tx: Transaction): Promise<Delivery> {
+    return only(await tx.query<Delivery>(DELIVERY, [this.#line]));
+  }
+
+  async delivered(tx: Transaction): Promise<void> {
+    await tx.query(DELIVERED, [this.#line]);
+  }
+
   async rebase(capture: number): Promise<number> {
     const [row] = await this.#engine.query<{ left: number }>(REBASE, [capture]);
     return row?.left ?? 0;
@@ -104,14 +133,23 @@ export function readHistory(db: Reader, capture: number, query: HistoryQuery): P
 
 const DROP_MONTHS = statement(
   'capture.drop_months',
-  "select pawl.capture_drop_months($1::double precision * interval '1 millisecond') as names",
+  "select pawl.capture_drop_kept($1::smallint, $2::double precision * interval '1 millisecond') as names",
 );
 const MAKE_MONTHS = statement('capture.make_months', 'select pawl.capture_make_months(2)');
+const KEEP = statement('capture.keep', 'select pawl.capture_keep() as names');
 
-/** Makes the months to come, and drops those that are older than `keepMs`. @returns what was dropped */
-export async function keepMonths(engine: PostgresEngine, keepMs: number | undefined): Promise<string[]> {
+/** Makes the months to come, and drops those that are older than what is kept of this capture. @returns what was dropped */
+export async function dropMonths(
+  engine: PostgresEngine,
+  capture: number,
+  keepMs: number | undefined,
+): Promise<readonly string[]> {
   await engine.query(MAKE_MONTHS);
-  if (keepMs === undefined) return [];
-  const [row] = await engine.query<{ names: string[] }>(DROP_MONTHS, [keepMs]);
+  const [row] = await engine.query<{ names: string[] }>(DROP_MONTHS, [capture, keepMs ?? null]);
   return row?.names ?? [];
+}
+
+/** As every capture declares it. Gives up when a table is in use. */
+export async function keepMonths(engine: PostgresEngine): Promise<void> {
+  await engine.query(KEEP);
 }

@@ -20,6 +20,15 @@ export function mend(definition: Definition, statements: readonly string[], isFi
   return [...(isFirst ? gate : []), ...statements].join(';\n');
 }
 
+/** What has to be run in another database, as a remark: psql is connected to one. */
+export function remark(elsewhere: readonly { readonly object: string; readonly sql: readonly string[] }[]): string {
+  return elsewhere
+    .flatMap(({ object, sql }) => [`in the database of ${object}:`, ...sql.map((text) => `${text};`)])
+    .flatMap((text) => text.split('\n'))
+    .map((line) => `-- ${line}\n`)
+    .join('');
+}
+
 const DEFINITION = statement(
   'capture.own_definition',
   'select definition from pawl.capture_definition where entity = $1::text',

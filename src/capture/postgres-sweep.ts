@@ -1,5 +1,5 @@
 import { id, type PostgresEngine, type Statement, statement, type Transaction } from '../engine/postgres/index.ts';
-import type { TargetStatements } from './postgres-target.ts';
+import type { Destination } from './destination.ts';
 import type { Progress } from './progress.ts';
 import type { Source } from './source.ts';
 
@@ -61,13 +61,13 @@ export class SweepStore {
   readonly #line: number;
   readonly #root: string;
   readonly #rootPage: Statement;
-  readonly #statements: TargetStatements;
+  readonly #destination: Destination;
 
-  constructor(engine: PostgresEngine, line: number, root: Source, statements: TargetStatements) {
+  constructor(engine: PostgresEngine, line: number, root: Source, destination: Destination) {
     this.#engine = engine;
     this.#line = line;
     this.#root = id(root.schema, root.name);
-    this.#statements = statements;
+    this.#destination = destination;
     const key = `r.${id(root.column)}`;
     this.#rootPage = statement(
       `capture.root_page ${line}`,
@@ -98,16 +98,12 @@ where $1::text is null or ${key} > $1::text::${root.type} order by 1 limit $2::i
     return place;
   }
 
-  async page(
-    tx: Pick<Transaction, 'query'>,
-    { phase, after }: Pick<Place, 'phase' | 'after'>,
-    size: number,
-  ): Promise<Page> {
+  async page(tx: Transaction, { phase, after }: Pick<Place, 'phase' | 'after'>, size: number): Promise<Page> {
     if (phase === 'root') {
       const rows = await tx.query<{ key: string }>(this.#rootPage, [after, size]);
       return { keys: rows.map(({ key }) => key), last: rows.at(-1)?.key ?? null };
     }
-    const rows = await tx.query<{ key: string; stray: boolean }>(this.#statements.strays, [after, size * 4]);
+    const rows = await this.#destination.page(tx, after, size * 4);
     return { keys: rows.filter(({ stray }) => stray).map(({ key }) => key), last: rows.at(-1)?.key ?? null };
   }
 

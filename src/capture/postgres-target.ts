@@ -209,7 +209,7 @@ export class TargetStatements {
     const name = `${target.schema}.${target.name}`;
     this.upsert = statement(
       `capture.upsert ${name}`,
-      `insert into ${on} as t (${names}) select ${columns.map((c) => `n.${id(c.name)}`).join(', ')} from json_populate_recordset(null::${on}, $1::json) n on conflict (${id(key)}) do ${conflict}`,
+      `insert into ${on} as t (${names}) select ${columns.map((c) => `n.${id(c.name)}`).join(', ')} from json_populate_recordset(null::${on}, $1::json) n where $2::text[] is null or n.${id(key)}::text = any ($2::text[]) on conflict (${id(key)}) do ${conflict}`,
       { prepare: false },
     );
     this.project =
@@ -256,13 +256,17 @@ function comparable(name: string, type: string, row: string): string {
   return `t.${id(name)}${cast} is distinct from ${row}.${id(name)}${cast}`;
 }
 
-/** Writes rows, and removes the rows of keys that have none. */
+/**
+ * Writes rows, and removes the rows of keys that have none.
+ * @param only  of the rows those of these keys; undefined for all
+ */
 export async function writeRows(
   tx: Transaction,
   statements: TargetStatements,
   json: string,
   gone: readonly string[],
+  only?: readonly string[],
 ): Promise<void> {
-  if (json !== '[]') await tx.query(statements.upsert, [json]);
+  if (json !== '[]') await tx.query(statements.upsert, [json, only ?? null]);
   if (gone.length > 0) await tx.query(statements.remove, [gone]);
 }

@@ -13,7 +13,8 @@ import {
   signal,
   text,
 } from '../base/options.ts';
-import type { Transaction } from '../engine/postgres/index.ts';
+import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
+import { otherDatabase } from './other-database.ts';
 import type { TargetOptions } from './postgres-target.ts';
 import { Sql } from './sql-text.ts';
 
@@ -49,6 +50,11 @@ export interface ProjectOptions {
   readonly tenant?: string | undefined;
   /** The text search configuration for `text`. Default `'simple'`: words as they are, of any language. */
   readonly language?: string | undefined;
+  /**
+   * Another database, where the table is then: a copy that is searched there, or that others work with. It needs the migrations of
+   * Pawl. Each row arrives at least once, and none is overwritten by an older one. Default: the captured database itself.
+   */
+  readonly to?: PostgresEngine | undefined;
   /** The name of this consumer. Default: `into`. */
   readonly name?: string | undefined;
 }
@@ -82,6 +88,7 @@ export interface Projected extends TargetOptions {
   /** One of these two. */
   readonly build: Build | undefined;
   readonly query: string | undefined;
+  readonly to: PostgresEngine | undefined;
 }
 
 const name = text({ min: 1, max: 200 });
@@ -100,6 +107,7 @@ export function readProjectOptions(options: ProjectOptions): Projected {
     order: optional(name),
     tenant: optional(name),
     language: text({ pattern: [/^[\w.]+$/, 'the name of a text search configuration'], default: 'simple' }),
+    to: optional(otherDatabase),
     name: optional(name),
   });
   const known = Object.keys(given.columns);

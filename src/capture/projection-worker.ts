@@ -1,6 +1,7 @@
 import type { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
-import type { Logger } from '../engine/postgres/index.ts';
+import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { startKeeper } from './keeper.ts';
 import type { Opened, ProjectionEvents } from './opened.ts';
 import type { RunSettings } from './projection-options.ts';
 
@@ -14,12 +15,18 @@ export class ProjectionWorker implements AsyncDisposable {
   /** Settles when the worker has found the capture installed and begun to look; rejects when that cannot be. */
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
+  readonly #keeper: Loop;
   readonly #open: () => Promise<Opened>;
   readonly #events: Events<ProjectionEvents>;
   readonly #settings: RunSettings;
 
   /** @internal */
-  constructor(open: () => Promise<Opened>, events: Events<ProjectionEvents>, settings: RunSettings, logger: Logger) {
+  constructor(
+    engine: PostgresEngine,
+    open: () => Promise<Opened>,
+    events: Events<ProjectionEvents>,
+    settings: RunSettings,
+  ) {
     this.#open = open;
     this.#events = events;
     this.#settings = settings;
@@ -31,11 +38,12 @@ export class ProjectionWorker implements AsyncDisposable {
         name: 'capture.project',
         run: (signal) => this.#turn(pass, signal, index),
         onError: (error, failures) => {
-          logger.warn({ err: error, failures }, 'a projection could not go on; it tries again');
+          engine.options.logger.warn({ err: error, failures }, 'a projection could not go on; it tries again');
           this.#events.emit('error', { error });
         },
       });
     });
+    this.#keeper = startKeeper(engine, open);
     settings.signal?.addEventListener('abort', () => void this.stop(), { once: true });
     if (settings.signal?.aborted === true) void this.stop();
   }
@@ -47,7 +55,7 @@ export class ProjectionWorker implements AsyncDisposable {
 
   /** Ends after the batches that are under way. Safe to call twice. */
   async stop(): Promise<void> {
-    await Promise.all(this.#loops.map((loop) => loop.stop()));
+    await Promise.all([...this.#loops, this.#keeper].map((loop) => loop.stop()));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

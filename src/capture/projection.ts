@@ -1,13 +1,16 @@
 import { sleep } from '../base/clock.ts';
-import { Conflict } from '../base/errors.ts';
+import { Conflict, InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { bool, checkOptions, func, integer, signal as signalOption } from '../base/options.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { CopyTable } from './copy.ts';
+import { type Destination, OwnTable, WentBack } from './destination.ts';
 import type { Installer } from './installer.ts';
 import type { Opened, ProjectionEvents } from './opened.ts';
 import { CaptureStore } from './postgres.ts';
+import { copyName, copyStatements, lastVersion, newestThere, rebaseVersions } from './postgres-copy.ts';
 import { SweepStore } from './postgres-sweep.ts';
-import { compareTarget, openTarget, TargetStatements } from './postgres-target.ts';
+import { compareTarget, openTarget, type Target, TargetStatements } from './postgres-target.ts';
 import type { Progress } from './progress.ts';
 import {
   type Projected,
@@ -20,7 +23,7 @@ import { ProjectionWorker } from './projection-worker.ts';
 import { type Failed, Projector } from './projector.ts';
 import { type Drift, reconcile } from './reconcile.ts';
 import { type FoundPage, Searcher, type SearchOptions } from './search.ts';
-import { rootOf } from './source.ts';
+import { type Definition, rootOf, type Source } from './source.ts';
 import { Sweep } from './sweep.ts';
 
 export interface BackfillOptions {
@@ -57,11 +60,15 @@ export class Projection {
     this.#installer = installer;
     this.#options = readProjectOptions(options);
     this.name = this.#options.name;
-    const { build: _build, query: _query, name, ...definition } = this.#options;
+    const { build: _build, query: _query, name, to, ...definition } = this.#options;
+    if (to === engine) {
+      throw new InvalidInput('"to" is the database that is captured; leave it out', { field: 'to' });
+    }
     installer.add({
       name,
       guarantee: 'latest',
-      definition,
+      definition: to === undefined ? definition : { ...definition, isElsewhere: true },
+      elsewhere: to,
       compare: (db, capture) => compareTarget(db, capture, this.#options),
     });
   }
@@ -72,7 +79,7 @@ export class Projection {
    */
   run(options: RunOptions = {}): ProjectionWorker {
     const settings = readRunOptions('run', options);
-    return new ProjectionWorker(() => this.open(), this.events, settings, this.#engine.options.logger);
+    return new ProjectionWorker(this.#engine, () => this.open(), this.events, settings);
   }
 
   /**
@@ -113,8 +120,26 @@ export class Projection {
    */
   async search(query: string, options: SearchOptions = {}): Promise<FoundPage> {
     const { target } = await this.open();
-    this.#searcher ??= new Searcher(this.#engine, target, this.#options);
+    this.#searcher ??= new Searcher(this.#options.to ?? this.#engine, target, this.#options);
     return this.#searcher.search(query, options);
+  }
+
+  /**
+   * After one of two databases was restored to an earlier time: what is delivered from now on counts as newer than all that the copy
+   * has, and a back-fill begins, which the workers do.
+   * @throws InvalidInput  the table is not in another database
+   */
+  async rebase(): Promise<void> {
+    const { to } = this.#options;
+    if (to === undefined) {
+      throw new InvalidInput('only a copy in another database can be rebased; run backfill({ again: true })', {
+        field: 'to',
+      });
+    }
+    const found = await this.#find();
+    await rebaseVersions(this.#engine, found.line, await newestThere(to, await copyName(this.#engine, found.line)));
+    const { sweeps } = await this.open();
+    await this.#engine.transaction((tx) => sweeps.start(tx, true));
   }
 
   /** Waits until everything that was committed before this call is in the table, or has failed. A worker has to run. */
@@ -139,18 +164,31 @@ export class Projection {
     return this.#opened;
   }
 
+  async #find(): Promise<{ capture: number; line: number; definition: Definition }> {
+    return (await this.#installer.find(this.name)) ?? this.#installer.install(this.name);
+  }
+
   async #open(): Promise<Opened> {
-    const found = (await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name));
+    const found = await this.#find();
     const root = rootOf(found.definition);
-    const target = await openTarget(this.#engine, this.#options);
-    const statements = new TargetStatements(target, root, this.#options.query);
+    const target = await openTarget(this.#options.to ?? this.#engine, this.#options);
     const store = new CaptureStore(this.#engine, found.line, found.definition);
-    const sweeps = new SweepStore(this.#engine, found.line, root, statements);
-    const { build } = this.#options;
+    const destination = await this.#destination(found.line, target, root);
+    const sweeps = new SweepStore(this.#engine, found.line, root, destination);
     const onFailed = (failed: Failed): void => this.events.emit('failed', failed);
-    const projector = new Projector({ store, statements, key: target.key, build, onFailed });
+    const projector = new Projector({ store, destination, onFailed });
     const sweep = new Sweep(store, sweeps, projector);
-    return { line: found.line, capture: found.capture, target, statements, store, sweeps, sweep, projector };
+    return { line: found.line, capture: found.capture, target, destination, store, sweeps, sweep, projector };
+  }
+
+  /** @throws Conflict  the copy is ahead of this database */
+  async #destination(line: number, target: Target, root: Source): Promise<Destination> {
+    const { build, query, to } = this.#options;
+    if (to === undefined) return new OwnTable(new TargetStatements(target, root, query), target.key, build);
+    const copy = await copyName(this.#engine, line);
+    if (BigInt(await newestThere(to, copy)) > BigInt(await lastVersion(this.#engine))) throw new WentBack();
+    const statements = copyStatements(target, root, query);
+    return new CopyTable({ to, copy, target: new TargetStatements(target, root), statements, key: target.key, build });
   }
 }
 

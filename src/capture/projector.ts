@@ -1,10 +1,8 @@
 import { type Backoff, delay } from '../base/backoff.ts';
-import { InvalidInput } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { isTransient, type Transaction } from '../engine/postgres/index.ts';
+import { type Destination, WentBack } from './destination.ts';
 import type { CaptureStore, Claim } from './postgres.ts';
-import { type TargetStatements, writeRows } from './postgres-target.ts';
-import type { Build, ProjectedRow } from './projection-options.ts';
 
 /** What one batch came to. */
 export interface Batch {
@@ -26,10 +24,7 @@ export interface Failed {
 
 export interface ProjectorParts {
   readonly store: CaptureStore;
-  readonly statements: TargetStatements;
-  readonly key: string;
-  /** Undefined where a query makes the rows. */
-  readonly build: Build | undefined;
+  readonly destination: Destination;
   readonly onFailed: (failed: Failed) => void;
 }
 
@@ -73,7 +68,7 @@ export class Projector {
       });
       if (faults.armed) await faults.reach('capture.after_commit');
     } catch (error) {
-      if (claim.keys.length === 0 || isTransient(error)) throw error;
+      if (claim.keys.length === 0 || isNobodysFault(error)) throw error;
       return this.#apart(after, settings, claim, error);
     }
     const lagMs = claim.oldest === null ? 0 : Date.now() - claim.oldest.getTime();
@@ -119,7 +114,7 @@ export class Projector {
       return claimed !== undefined;
     } catch (error) {
       const failed = claimed;
-      if (failed === undefined || isTransient(error)) throw error;
+      if (failed === undefined || isNobodysFault(error)) throw error;
       const attempt = await store.transaction(async (tx) => {
         const mine = await store.lock(tx, [failed.key]);
         const wait = delay(backoff, failed.attempt + 1, Math.random());
@@ -132,57 +127,13 @@ export class Projector {
 
   /** Writes what the entities are now. The caller has their locks. */
   async write(tx: Transaction, keys: readonly string[]): Promise<void> {
-    const { statements, build } = this.#parts;
-    if (keys.length === 0) return;
-    if (build === undefined) {
-      if (statements.project !== undefined) await tx.query(statements.project, [keys]);
-      return;
-    }
-    const { rows, found } = await this.#build(build, tx, keys);
-    const gone = keys.filter((key) => !found.has(key));
-    await writeRows(tx, statements, toJson(rows), gone);
-  }
-
-  /** Of the keys those whose row is not what it would be now. */
-  async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {
-    const { statements, build } = this.#parts;
-    const values = build === undefined ? [keys] : [toJson((await this.#build(build, tx, keys)).rows), keys];
-    const rows = await tx.query<{ key: string }>(statements.differing, values);
-    return rows.map(({ key }) => key);
-  }
-
-  /** What `build` gives, checked: it may give a row for each key that it was asked for, and for no other. */
-  async #build(
-    build: Build,
-    tx: Transaction,
-    keys: readonly string[],
-  ): Promise<{ rows: readonly ProjectedRow[]; found: ReadonlySet<string> }> {
-    const rows = await build(keys, tx);
-    const asked = new Set(keys);
-    const found = new Set<string>();
-    for (const row of rows) {
-      const value = row[this.#parts.key];
-      const key = String(value);
-      if (value === undefined || value === null || !asked.has(key)) {
-        throw new InvalidInput(`build gave a row whose ${this.#parts.key} is ${key}, which was not asked for`, {
-          field: 'build',
-        });
-      }
-      if (found.has(key))
-        throw new InvalidInput(`build gave two rows for ${key}; it may give one for each entity`, { field: 'build' });
-      found.add(key);
-    }
-    return { rows, found };
+    if (keys.length > 0) await this.#parts.destination.write(tx, keys);
   }
 }
 
-/** As the database reads it into the columns' own types. */
-function toJson(rows: readonly ProjectedRow[]): string {
-  return JSON.stringify(rows, (_key, value: unknown) => {
-    if (typeof value === 'bigint') return value.toString();
-    if (typeof value === 'number' && !Number.isFinite(value)) return String(value);
-    return value;
-  });
+/** No entity's fault: setting any aside would not help. */
+function isNobodysFault(error: unknown): boolean {
+  return isTransient(error) || error instanceof WentBack;
 }
 
 function wordsOf(error: unknown): string {

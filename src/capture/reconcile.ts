@@ -1,8 +1,8 @@
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import type { Destination } from './destination.ts';
 import type { CaptureStore } from './postgres.ts';
 import type { Page, SweepStore } from './postgres-sweep.ts';
 import type { Progress } from './progress.ts';
-import type { Projector } from './projector.ts';
 
 /** What comparing found. */
 export interface Drift {
@@ -17,7 +17,7 @@ export interface Drift {
 interface Parts {
   readonly store: CaptureStore;
   readonly sweeps: SweepStore;
-  readonly projector: Projector;
+  readonly destination: Destination;
 }
 
 interface Settings {
@@ -30,10 +30,6 @@ interface Settings {
 /** Of the drifted keys, so many are told. */
 const TOLD = 100;
 
-/**
- * Everything of a page is read from one snapshot: the entities, their rows, and what is known to be dirty. In one snapshot a
- * row that differs without being dirty is drift, however fast things change.
- */
 export async function reconcile(engine: PostgresEngine, parts: Parts, settings: Settings): Promise<Drift> {
   let [checked, drifted] = [0, 0];
   const keys: string[] = [];
@@ -58,20 +54,52 @@ export async function reconcile(engine: PostgresEngine, parts: Parts, settings: 
   return { checked, drifted, keys };
 }
 
-function comparePage(
+interface Place {
+  readonly phase: 'root' | 'target';
+  readonly after: string | null;
+}
+
+interface Compared {
+  readonly page: Page;
+  readonly drift: readonly string[];
+}
+
+function comparePage(engine: PostgresEngine, parts: Parts, place: Place, size: number): Promise<Compared> {
+  return parts.destination.isInReach ? compareAtOnce(engine, parts, place, size) : compareLocked(parts, place, size);
+}
+
+/**
+ * Everything of a page is read from one snapshot: the entities, their rows, and what is known to be dirty. In one snapshot a
+ * row that differs without being dirty is drift, however fast things change.
+ */
+function compareAtOnce(
   engine: PostgresEngine,
-  { store, sweeps, projector }: Parts,
-  place: { phase: 'root' | 'target'; after: string | null },
+  { store, sweeps, destination }: Parts,
+  place: Place,
   size: number,
-): Promise<{ page: Page; drift: readonly string[] }> {
+): Promise<Compared> {
   return engine.transaction(
     async (tx) => {
       const page = await sweeps.page(tx, place, size);
       if (page.keys.length === 0) return { page, drift: [] };
-      const differing = await projector.differing(tx, page.keys);
+      const differing = await destination.differing(tx, page.keys);
       const dirty = differing.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, differing);
       return { page, drift: differing.filter((key) => !dirty.has(key)) };
     },
     { isolation: 'repeatable read' },
   );
+}
+
+/**
+ * No snapshot shows two databases. While the keys are locked nobody delivers them, so whatever has changed before the entities are
+ * read is still dirty when that is asked, afterwards. Keys that others have in hand are being written, and no drift.
+ */
+function compareLocked({ store, sweeps, destination }: Parts, place: Place, size: number): Promise<Compared> {
+  return store.transaction(async (tx) => {
+    const page = await sweeps.page(tx, place, size);
+    const mine = page.keys.length === 0 ? [] : await store.lock(tx, page.keys);
+    const differing = mine.length === 0 ? [] : await destination.differing(tx, mine);
+    const dirty = differing.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, differing);
+    return { page, drift: differing.filter((key) => !dirty.has(key)) };
+  });
 }

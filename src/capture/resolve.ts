@@ -34,7 +34,7 @@ export async function resolve(db: Reader, declared: Declaration): Promise<Defini
     const [table] = tables.slice(index, index + 1);
     if (table !== undefined) sources.push(await resolveSource(db, index, source, table, { declared, tables }));
   }
-  return { entity: declared.entity, sources };
+  return { entity: declared.entity, sources, keepMs: declared.keepMs };
 }
 
 interface All {

@@ -24,6 +24,8 @@ export interface History {
 export interface Definition {
   readonly entity: string;
   readonly sources: readonly Source[];
+  /** How long changes are kept; undefined for ever. Read by SQL, too. */
+  readonly keepMs?: number | undefined;
 }
 
 export function rootOf({ sources }: Definition): Source {

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { Conflict } from '../../src/base/errors.ts';
+import { Conflict, InvalidInput } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type Capture, type Change, createCapture } from '../../src/capture/index.ts';
 import { until } from '../support/eventually.ts';
@@ -97,6 +97,42 @@ test('months are made ahead, and dropped whole, but not what a follower has not 
     "select count(*)::int as n from pg_inherits where inhparent = 'pawl.capture_change'::regclass",
   );
   expect(ahead[0]?.n).toBe(4);
+});
+
+test('workers make and drop months as the captures declare, and only where all of them agree', async () => {
+  const { engine, client, query } = await openScene();
+  const make = (entity: string, keep?: '30d' | '400d'): Capture =>
+    createCapture(engine, { entity, root: 'orders', history: { orders: 'keys' }, ...(keep ? { keep } : {}) });
+  const short = make('short', '30d');
+  await short.apply();
+  await make('long', '400d').apply();
+  await make('ever').apply();
+  const old = async (month: string, ...entities: string[]): Promise<void> => {
+    await client.query(`create table pawl.capture_change_${month} partition of pawl.capture_change
+      for values from (to_date('${month}', 'YYYYMM')) to (to_date('${month}', 'YYYYMM') + interval '1 month')`);
+    await client.query(
+      `insert into pawl.capture_change (at, capture, source, op, key)
+      select to_date('${month}', 'YYYYMM') + interval '3 days', d.id, 0, 'update', '1' from pawl.capture_definition d where d.entity = any ($1)`,
+      [entities],
+    );
+  };
+  await old('202001', 'short');
+  await old('202002', 'short', 'long');
+  await old('202003', 'short', 'ever');
+  await client.query(
+    'drop table pawl.capture_change_' +
+      new Date(Date.now() + 40 * 86_400_000).toISOString().slice(0, 7).replace('-', ''),
+  );
+  const projection = short.project({ into: 'short', columns: {}, build: async () => [] });
+  await using worker = projection.run();
+  await worker.started;
+  const months = (): Promise<{ name: string }[]> =>
+    query<{ name: string }>(
+      "select right(inhrelid::regclass::text, 6) as name from pg_inherits where inhparent = 'pawl.capture_change'::regclass and inhrelid::regclass::text ~ '\\d$' order by 1",
+    );
+  await until('they are looked after', async () => (await months()).length === 4);
+  expect((await months())[0]).toEqual({ name: '202003' });
+  expect(() => createCapture(engine, { entity: 'x', root: 'orders', keep: '1h' })).toThrow(InvalidInput);
 });
 
 interface Followed {

@@ -1,11 +1,22 @@
-// A process that projects orders.
-import { createCapture } from '../../src/capture/index.ts';
+// A process that projects orders; with a second URL, into a table of that database.
+import { createCapture, Sql, sql } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { build, TARGET, VIA } from './scene.ts';
+import { build, EXPECTED, TARGET, VIA } from './scene.ts';
 
-const engine = postgres(process.argv[2] ?? '', { applicationName: 'capture child' });
+const [url = '', toUrl] = process.argv.slice(2);
+const engine = postgres(url, { applicationName: 'capture child' });
 const capture = createCapture(engine, { entity: 'order', root: 'orders', via: VIA });
-const projection = capture.project({ ...TARGET, build });
+const projection = capture.project(
+  toUrl === undefined
+    ? { ...TARGET, build }
+    : {
+        ...TARGET,
+        into: 'order_copy',
+        to: postgres(toUrl),
+        build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,
+      },
+);
+projection.events.on('error', ({ error }) => console.error('error', error));
 const worker = projection.run({ poll: '50ms', timeout: process.env['TIMEOUT'] ?? '30s' });
 await worker.started;
 console.log(JSON.stringify({ started: true }));
