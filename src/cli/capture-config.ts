@@ -35,11 +35,11 @@ export async function openCapture(cli: Cli, entity: string): Promise<Capture> {
 async function capturesOf(config: Config, engine: PostgresEngine, cli: Cli): Promise<Capture[]> {
   for (const given of [config.captures, config.workers]) {
     const made: unknown = isFactory(given) ? await given({ engine }) : given;
-    if (isCaptures(made)) return made;
+    if (isCaptures(made) && made.length > 0) return made;
     if (!isRecord(made)) continue;
     const { engine: own, captures } = made;
     if (isEngine(own) && own !== engine) cli.atEnd(() => own.stop());
-    if (isCaptures(captures)) return captures;
+    if (isCaptures(captures) && captures.length > 0) return captures;
   }
   return [];
 }
@@ -49,10 +49,9 @@ function isFactory(value: unknown): value is (given: { engine: PostgresEngine })
 }
 
 /** By shape, since the user's file may load another copy of this package. */
-function isCaptures(value: unknown): value is Capture[] {
+export function isCaptures(value: unknown): value is Capture[] {
   return (
     Array.isArray(value) &&
-    value.length > 0 &&
     value.every(
       (one: unknown) => isRecord(one) && typeof one['entity'] === 'string' && typeof one['verify'] === 'function',
     )

@@ -1,7 +1,9 @@
 import { type ActorHealth, createActorAdmin } from '../actor/index.ts';
+import { createCaptureAdmin } from '../capture/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { inspectServer, inspectTables, type ServerFacts, type TableFacts } from '../engine/postgres/inspect.ts';
 import { type QueueHealth, readQueueHealth } from '../queue/index.ts';
+import { checkCaptures } from './capture-checks.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
 const OLDEST = 14;
@@ -24,6 +26,7 @@ export async function examine(engine: PostgresEngine): Promise<Finding[]> {
     checkTables(await inspectTables(engine)),
     ...checkQueues(await readQueueHealth(engine)),
     ...checkActors(await createActorAdmin(engine).health()),
+    ...(await checkCaptures(createCaptureAdmin(engine))),
   ];
 }
 

@@ -6,7 +6,18 @@ import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { EXIT, Failure } from './failure.ts';
 
 const NAMES = ['pawl.config.js', 'pawl.config.mjs', 'pawl.config.json'];
-const KEYS = ['url', 'directUrl', 'prepare', 'engine', 'workers', 'actors', 'dispatcher', 'captures', 'http'];
+const KEYS = [
+  'url',
+  'directUrl',
+  'prepare',
+  'engine',
+  'workers',
+  'actors',
+  'dispatcher',
+  'captures',
+  'projections',
+  'http',
+];
 
 /** What a config file may hold. A function as the default export is called with `{ engine }` by `pawl worker`. */
 export interface Config {
@@ -24,8 +35,10 @@ export interface Config {
   readonly actors: unknown;
   /** Options of `actors.run()`, for `pawl worker`: concurrency, types, channels of pages… */
   readonly dispatcher: unknown;
-  /** A list of what `createCapture()` made, for `pawl capture`. */
+  /** A list of what `createCapture()` made, for `pawl capture` and `pawl worker`. */
   readonly captures: unknown;
+  /** Options of `capture.run()`, for `pawl worker`: concurrency, batch… */
+  readonly projections: unknown;
   /** Options of `createHttp()`, for `pawl dashboard`. */
   readonly http: unknown;
 }
@@ -81,7 +94,7 @@ function read(file: string, value: unknown): Config {
     if (given === undefined || typeof given === 'string') return given;
     throw new Failure(`"${key}" in ${name} must be text`, { exit: EXIT.usage, next: `correct ${file}` });
   };
-  const { prepare, engine, workers, actors, dispatcher, captures, http } = value;
+  const { prepare, engine, workers, actors, dispatcher, captures, projections, http } = value;
   if (prepare !== undefined && typeof prepare !== 'boolean') {
     throw new Failure(`"prepare" in ${name} must be true or false`, { exit: EXIT.usage, next: `correct ${file}` });
   }
@@ -98,6 +111,7 @@ function read(file: string, value: unknown): Config {
     actors,
     dispatcher,
     captures,
+    projections,
     http,
   };
 }

@@ -2,9 +2,12 @@ import { hostname } from 'node:os';
 import type { Command } from 'commander';
 import type { Actors, Dispatcher, RunOptions } from '../actor/index.ts';
 import { type Logger, stderrLogger } from '../base/logger.ts';
+import type { Capture, RunOptions as ProjectionOptions } from '../capture/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Queue, Worker, WorkOptions } from '../queue/index.ts';
 import { isActors } from './actor-config.ts';
+import { isCaptures } from './capture-config.ts';
+import { startCapture } from './capture-worker.ts';
 import { type Config, isEngine, isRecord, loadConfig } from './config.ts';
 import { EXIT, Failure } from './failure.ts';
 import { durationArgument, wholeNumber } from './globals.ts';
@@ -40,14 +43,16 @@ export function addWorker(program: Command): void {
 async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   const { quiet, verbose, dryRun } = cli.globals;
   const logger = stderrLogger({ level: quiet ? 'warn' : verbose ? 'debug' : 'info' });
-  const { entries, actors, dispatcher } = await readEntries(cli, flags, logger);
+  const { entries, actors, dispatcher, captures, projections } = await readEntries(cli, flags, logger);
   if (dryRun) {
+    for (const { entity } of captures) cli.talk.say(`would start the consumers of capture "${entity}"`);
     for (const { queue } of entries) cli.talk.say(`would start a worker of queue "${queue.name}"`);
     if (actors !== undefined) cli.talk.say('would start a dispatcher of actors');
     return EXIT.done;
   }
   const workers: Pick<Worker, 'started' | 'stop'>[] = entries.map((entry) => start(entry, logger));
   if (actors !== undefined) workers.push(startActors(actors, dispatcher, logger));
+  for (const capture of captures) workers.push(startCapture(capture, projections, logger));
   const stopAll = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.stop({ timeout: flags.stopTimeout })));
   };
@@ -107,6 +112,8 @@ interface Entries {
   readonly entries: readonly WorkerEntry[];
   readonly actors: Actors | undefined;
   readonly dispatcher: RunOptions;
+  readonly captures: readonly Capture[];
+  readonly projections: ProjectionOptions;
 }
 
 async function readEntries(cli: Cli, flags: WorkerFlags, logger: Logger): Promise<Entries> {
@@ -119,10 +126,20 @@ async function readEntries(cli: Cli, flags: WorkerFlags, logger: Logger): Promis
   }
   const made = isFactory(config.workers) ? await call(config.workers, cli, config, flags, logger) : config;
   if (config.engine !== undefined) atEnd(cli, config.engine);
-  const { workers, actors, dispatcher = {} } = isRecord(made) ? made : { workers: made, actors: undefined };
+  const {
+    workers,
+    actors,
+    dispatcher = {},
+    captures = [],
+    projections = {},
+  } = isRecord(made) ? made : { workers: made };
   if (!isRecord(dispatcher)) throw refuse(config.file, '"dispatcher" must be an object: the options of actors.run()');
-  if (!isActors(actors)) return { entries: checkEntries(workers, config.file), actors: undefined, dispatcher };
-  return { entries: workers === undefined ? [] : checkEntries(workers, config.file), actors, dispatcher };
+  if (!isRecord(projections))
+    throw refuse(config.file, '"projections" must be an object: the options of capture.run()');
+  if (!isCaptures(captures)) throw refuse(config.file, '"captures" must be a list of what createCapture() made');
+  const rest = { actors: isActors(actors) ? actors : undefined, dispatcher, captures, projections };
+  const isEnough = rest.actors !== undefined || captures.length > 0;
+  return { entries: isEnough && workers === undefined ? [] : checkEntries(workers, config.file), ...rest };
 }
 
 type Factory = (given: { engine: PostgresEngine }) => unknown;
@@ -156,7 +173,7 @@ function atEnd(cli: Cli, engine: PostgresEngine): void {
 function refuse(file: string, problem: string): Failure {
   return new Failure(`${file}: ${problem}`, {
     exit: EXIT.usage,
-    next: 'export default ({ engine }) => ({ workers: [{ queue, handlers, options }], actors, dispatcher: { concurrency: 50 } })',
+    next: 'export default ({ engine }) => ({ workers: [{ queue, handlers, options }], actors, dispatcher: { concurrency: 50 }, captures: [orders] })',
   });
 }
 

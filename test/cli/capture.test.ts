@@ -50,6 +50,14 @@ test('a capture is planned, applied, verified, followed, replayed, reconciled an
   expect((await capture('verify', 'team')).code).toBe(0);
 
   await client.query('alter table team disable trigger pawl_capture_team_update');
+  const doctor = await pawl(['doctor', '-o', 'json'], { url });
+  const findings: { check: string; verdict: string; detail: string; fix: string }[] = JSON.parse(doctor.stdout);
+  expect(doctor.code).toBe(1);
+  expect(findings.find(({ check }) => check === 'captures')).toMatchObject({
+    verdict: 'fail',
+    detail: expect.stringMatching(/team: update: it does not fire always/),
+    fix: expect.stringMatching(/pawl capture apply team/),
+  });
   expect(await capture('verify', 'team')).toMatchObject({
     code: 1,
     stdout: expect.stringMatching(/team: update.*fire always/),
@@ -70,6 +78,19 @@ test('a capture is planned, applied, verified, followed, replayed, reconciled an
   expect(status.lines).toMatchObject([
     { entity: 'team', name: 'team_search', guarantee: 'latest', outstanding: 1, failing: 0 },
   ]);
+
+  await client.query("update pawl.capture_dirty set at = at - interval '1 hour'");
+  expect((await pawl(['doctor', '-o', 'json'], { url })).stdout).toMatch(
+    /"capture lag",\s*"verdict":\s*"warn"[^]*1 outstanding/,
+  );
+  const worker = startPawl(['worker', '--config', config], { url });
+  await worker.said(/capture started/);
+  await until('the worker has projected it', async () => {
+    const { rows } = await client.query("select 1 from team_search where name = 'forged'");
+    return rows.length === 0;
+  });
+  worker.signal('SIGTERM');
+  expect((await worker.ended).code).toBe(0);
 
   const tail = startPawl(['capture', 'tail', 'team', '-o', 'jsonl'], { url });
   let n = 0;
