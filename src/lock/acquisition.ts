@@ -146,9 +146,8 @@ class Acquisition {
     if (token === undefined || place === undefined || !this.#isSure) return undefined;
     if (this.#wanted.leaseMs === Infinity) return undefined;
     if (place.ms - elapsedSince(place.since) < place.ms / 4) return undefined;
-    const { space, names, nonce } = this.#claim;
     const waitedMs = elapsedSince(this.#startedAt);
-    return { kind: 'granted', held: { space, names, token, nonce }, since: place.since, firstMs: place.ms, waitedMs };
+    return { kind: 'granted', held: this.#heldAs(token), since: place.since, firstMs: place.ms, waitedMs };
   }
 
   /** Undefined when nobody knows what became of it, and it is to be tried again. */
@@ -203,14 +202,19 @@ class Acquisition {
   }
 
   #granted(token: bigint, since: Moment): Obtained | undefined {
-    const { space, names, nonce, leaseMs } = this.#claim;
+    const { leaseMs } = this.#claim;
     if (elapsedSince(since) > leaseMs / 2) {
       // The answer took half of the lease: asking again renews it.
       this.#isAgain = true;
       return undefined;
     }
     const waitedMs = elapsedSince(this.#startedAt);
-    return { kind: 'granted', held: { space, names, token, nonce }, since, firstMs: leaseMs, waitedMs };
+    return { kind: 'granted', held: this.#heldAs(token), since, firstMs: leaseMs, waitedMs };
+  }
+
+  #heldAs(token: bigint): Held {
+    const { space, names, capacity, nonce } = this.#claim;
+    return { space, names, token, capacity, nonce };
   }
 
   #rest(answer: Answer | undefined): number {

@@ -20,6 +20,7 @@ export interface Held {
   readonly space: string;
   readonly names: readonly string[];
   readonly token: bigint;
+  readonly capacity: number;
   /** Of the claim that it was granted to. */
   readonly nonce: string;
 }

@@ -441,6 +441,21 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       },
     );
 
+    test('a set of readers of which one name was taken away leaves the other readers of the rest in', async ({
+      skip,
+    }) => {
+      skip(world().hasSets === false, 'no transactions here');
+      const [x, y] = [fresh(), fresh()];
+      const [a, b] = [ours(), ours()];
+      const set = await a.acquire([x, y], { mode: 'shared', lease: '1s' });
+      const reader = await b.acquire(y, { mode: 'shared' });
+      await b.break(x, { reason: 'test' });
+      await until('the holder knows', () => set.signal.aborted);
+      await expect(set.release()).rejects.toBeInstanceOf(LeaseLost);
+      expect((await b.query()).held.filter(({ name }) => name === y).map(({ token }) => token)).toEqual([reader.token]);
+      expect(await b.tryAcquire(y)).toBeUndefined();
+    });
+
     test('sets in any order neither lock each other out nor lose an update', async ({ skip }) => {
       skip(world().hasSets === false, 'no transactions here');
       const all = [fresh(), fresh(), fresh(), fresh()];

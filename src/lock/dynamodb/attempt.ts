@@ -280,7 +280,7 @@ export class Attempt {
     const place = this.#place;
     places.remove(this.#call.nonce);
     if (place?.keptAt !== undefined) for (const [pk, ticket] of place.tickets) queue.tidy(pk, [ticket]);
-    grants.add(this.#call.nonce, this.#call.capacity, this.#call.isAgain ? 1 : 0);
+    grants.add(this.#call.nonce, this.#call.isAgain ? 1 : 0);
     return { kind: 'granted', token };
   }
 

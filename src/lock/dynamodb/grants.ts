@@ -10,7 +10,6 @@ import type { Sightings } from './sightings.ts';
 
 /** What is known of a grant of this process. */
 interface Grant {
-  readonly capacity: number;
   /** By the clock of the service. */
   readonly grantedAt: number;
   beats: number;
@@ -34,8 +33,8 @@ export class Grants {
   }
 
   /** @param beats  how often it was renewed already */
-  add(claim: string, capacity: number, beats: number): void {
-    this.#known.set(claim, { capacity, grantedAt: this.#engine.now(), beats, hasWaited: false });
+  add(claim: string, beats: number): void {
+    this.#known.set(claim, { grantedAt: this.#engine.now(), beats, hasWaited: false });
   }
 
   /** Something else will be waited for while it is held. */
@@ -59,9 +58,10 @@ export class Grants {
   }
 
   /** Gives it up, wherever it is held. @returns whether it was held in all of its names */
-  async release({ space, names, token, nonce }: Held, isCounted: boolean, limits: CallLimits): Promise<boolean> {
+  async release(held: Held, isCounted: boolean, limits: CallLimits): Promise<boolean> {
+    const { space, names, token, capacity, nonce } = held;
     const at = this.#engine.now();
-    const { capacity = 1, grantedAt = at, beats = 1, hasWaited = true } = this.#known.get(nonce) ?? {};
+    const { grantedAt = at, beats = 1, hasWaited = true } = this.#known.get(nonce) ?? {};
     const trace = { capacity, hasBeaten: beats > 0, hasWaited };
     const { host, pid } = this.#self;
     const past = {
