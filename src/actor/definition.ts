@@ -50,6 +50,8 @@ export interface StateOptions<F, S extends string, To extends string> {
 /** A declared state; made by {@link state}. */
 export interface State<F = LooseFields, S extends string = string, To extends string = string> {
   readonly options: object;
+  /** Semaphores that its actor has to have. */
+  readonly semaphores?: readonly string[] | undefined;
   /** Carries the types, never there: an actor with these fields or more, and at least these semaphores, may have it. */
   readonly types?: ((fields: F) => { readonly to: To; readonly semaphore: S }) | undefined;
 }
@@ -66,10 +68,11 @@ export const state: StateMaker<LooseFields, string, never> = (options) => ({ opt
  * `state()` for states that are declared apart from their actor, in a file of their own: it knows the fields and semaphores
  * of what it is given, which is to be spread into `actor()` as well.
  */
-export function stateFor<const Schema extends StandardSchemaV1 | undefined = undefined, const S extends string = never>(
-  _shape: Pick<ActorOptions<Schema, S, never>, 'fields' | 'semaphores'>,
-): StateMaker<FieldsOf<Schema>, S> {
-  return (options) => ({ options });
+export function stateFor<
+  const Schema extends StandardSchemaV1 | undefined = undefined,
+  const S extends string = never,
+>({ semaphores }: Pick<ActorOptions<Schema, S, never>, 'fields' | 'semaphores'>): StateMaker<FieldsOf<Schema>, S> {
+  return (options) => ({ options, semaphores });
 }
 
 /** A kind of actor as its user declares it. */
@@ -134,9 +137,12 @@ export type Body = (a: Turn<LooseFields, string, string>) => unknown;
  * @throws InvalidInput  names the field: an unknown option, a target that is no state, a semaphore that is not declared…
  */
 export function actor<
-  const Schema extends StandardSchemaV1 | undefined,
-  const S extends string,
-  States extends Readonly<Record<string, State<FieldsOf<Schema>, S, string>>>,
+  const Schema extends StandardSchemaV1 | undefined = undefined,
+  // Without the default, leaving semaphores out would mean any.
+  const S extends string = never,
+  States extends Readonly<Record<string, State<FieldsOf<Schema>, S, string>>> = Readonly<
+    Record<string, State<FieldsOf<Schema>, S, string>>
+  >,
 >(name: string, options: ActorOptions<Schema, S, States>): ActorDefinition<FieldsOf<Schema>, S, FieldsIn<Schema>> {
   return define(name, options);
 }
@@ -159,10 +165,13 @@ const history: Check<number> = custom(
 );
 
 /** Made by {@link state}, or as its options alone. */
-const stateOption: Check<unknown> = custom('made by state()', (value, place) => {
-  if (typeof value !== 'object' || value === null) throw refusal(place, value, 'made by state()');
-  return 'options' in value ? value.options : value;
-});
+const stateOption: Check<Pick<State, 'semaphores'> & { readonly options: unknown }> = custom(
+  'made by state()',
+  (value, place) => {
+    if (typeof value !== 'object' || value === null) throw refusal(place, value, 'made by state()');
+    return 'options' in value ? value : { options: value };
+  },
+);
 
 const shape = {
   fields: schemaOption(),
@@ -184,8 +193,13 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
   const raw = checkOptions(what, { states: made }, { states: record(stateOption) }).states;
   const names = Object.keys(raw);
   const states = new Map<string, StateDefinition>();
-  for (const [stateKey, value] of Object.entries(raw)) {
-    const read = object(stateShape).given(value, { field: stateKey, what: `${what} "${name}"` });
+  for (const [stateKey, { options: stateOptions, semaphores = [] }] of Object.entries(raw)) {
+    for (const semaphore of semaphores) {
+      if (!given.semaphores.includes(semaphore)) {
+        throw unknown('semaphore', semaphore, given.semaphores, `states.${stateKey}`);
+      }
+    }
+    const read = object(stateShape).given(stateOptions, { field: stateKey, what: `${what} "${name}"` });
     stateName.given(stateKey, { field: `states.${stateKey}`, what });
     for (const target of read.to) requireState(target, names, `states.${stateKey}.to`);
     states.set(

@@ -91,12 +91,25 @@ void actor('other', {
   // @ts-expect-error the state was made for other fields
   states: { second },
 });
-void actor('mute', {
-  fields,
-  semaphores: ['paint'],
-  initial: 'second',
-  // @ts-expect-error the state uses semaphores that the actor does not have
-  states: { second },
+const mute = (): unknown =>
+  actor('mute', {
+    fields,
+    semaphores: ['paint'],
+    initial: 'second',
+    // @ts-expect-error the state uses semaphores that the actor does not have
+    states: { second },
+  });
+const deaf = (): unknown =>
+  actor('deaf', {
+    fields,
+    initial: 'second',
+    // @ts-expect-error the state uses semaphores, and the actor has none
+    states: { second },
+  });
+void actor('silent', {
+  initial: 'only',
+  // @ts-expect-error there is no such semaphore
+  states: (own) => ({ only: own({ run: (a) => (a.pos('go') ? a.stay() : a.done()) }) }),
 });
 
 // @ts-expect-error the initial state is none of the states
@@ -118,6 +131,11 @@ const run = (a: { stay: () => unknown }): unknown => a.stay();
 const here = { run };
 
 describe('what is declared is refused when it cannot be', () => {
+  test('a state that uses semaphores which its actor does not have', () => {
+    expect(mute).toThrow(/semaphore "grow".*paint/s);
+    expect(deaf).toThrow(/semaphore "grow"/);
+  });
+
   test.each([
     [{ initial: 'here', states: {} }, /no state "here"/],
     [{ initial: 'heer', states: { here } }, /did you mean "here"/],

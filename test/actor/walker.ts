@@ -5,7 +5,7 @@ export type Step = (a: Turn<LooseFields, 'go' | 'destroy', string>) => Promise<v
 /** A machine that walks through five states and ends: it bears a child, remembers an effect, and writes a row in three of its commits. */
 export function walker(step: Step): {
   Walker: ActorDefinition<LooseFields, 'go' | 'destroy'>;
-  Companion: ActorDefinition;
+  Companion: ActorDefinition<LooseFields, never>;
 } {
   const Companion = actor('companion', {
     initial: 'only',
