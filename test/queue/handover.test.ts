@@ -355,3 +355,29 @@ describe('a worker that was handed a job', () => {
     expect(await scene.runs(id)).toMatchObject({ attempts: [1], reasons: ['claim lost'] });
   });
 });
+
+test('looking for somebody to hand a job to is given up for a while when it is slow twice in a row', async () => {
+  const scene = await openScene();
+  const { client } = scene.eye;
+  // What old snapshots do to it: each look at the workers takes its time.
+  const sleep = (ms: number): Promise<unknown> =>
+    client.query(
+      `create or replace function slowness() returns boolean language sql volatile as 'select pg_sleep(${ms / 1000}) is not null'`,
+    );
+  await sleep(0);
+  await client.query(`
+    alter table pawl.queue_worker rename to queue_worker_fast;
+    create view pawl.queue_worker as select * from pawl.queue_worker_fast where slowness()`);
+  await scene.worker('lease', { poll: NEVER, lease: '20s' });
+  using handed = probe.watch('queue.handed');
+  const next = async (ms: number): Promise<number> => {
+    await offered(scene);
+    await sleep(ms);
+    await scene.queue.enqueue('job', {});
+    await sleep(0);
+    await scene.drained();
+    return handed.hits.length;
+  };
+  expect([await next(30), await next(30), await next(0)]).toEqual([1, 2, 2]);
+  expect(await scene.breaches()).toEqual([]);
+});
