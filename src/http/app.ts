@@ -159,12 +159,11 @@ export class HttpApp {
     route: string,
     work: (who: Principal) => Promise<Response>,
   ): Promise<Response> {
-    const { auth, metrics } = this.#services;
+    const { metrics } = this.#services;
     const begun = performance.now();
     const response = await this.#telemetry.trace(request.method, route, request.headers, async () => {
       try {
-        this.#limiter.take(peer.remoteAddress ?? 'unknown');
-        const who = await auth.identify(request, peer);
+        const who = await this.#identify(request, peer);
         if (who instanceof Response) return who;
         refuseOtherSites(request, who.by);
         await this.#require(permission, who, request, peer);
@@ -175,6 +174,22 @@ export class HttpApp {
     });
     metrics.count(route, request.method, response.status, (performance.now() - begun) / 1000);
     return response;
+  }
+
+  /**
+   * Somebody known has a bucket of his own, wherever he asks from: behind a proxy all have one address. Whoever is not let in
+   * shares that of his address, and takes nothing from the others there.
+   */
+  async #identify(request: Request, peer: Peer): Promise<Principal | Response> {
+    const stranger = `address ${peer.remoteAddress ?? 'unknown'}`;
+    try {
+      const who = await this.#services.auth.identify(request, peer);
+      this.#limiter.take(who instanceof Response ? stranger : `${who.by} ${who.name}`);
+      return who;
+    } catch (error) {
+      if (error instanceof HttpRefusal && error.code === 'unauthorized') this.#limiter.take(stranger);
+      throw error;
+    }
   }
 
   /** What is refused for want of a permission is worth a line in the audit, where it would have changed something. */

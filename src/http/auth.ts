@@ -78,7 +78,12 @@ export class Authenticator {
     let claims: Record<string, unknown>;
     try {
       claims = await this.#verifyJwt(bearer);
-    } catch {
+    } catch (error) {
+      if (!isAboutToken(error)) {
+        const message =
+          'the keys of the identity provider cannot be had now, so no token can be checked; try again soon';
+        throw new HttpRefusal('identity_unavailable', message, { 'retry-after': '5' });
+      }
       throw new HttpRefusal(
         'unauthorized',
         'the token is not valid here: expired, of another issuer, or not signed by it',
@@ -109,14 +114,22 @@ function digest(value: string): Buffer {
   return createHash('sha256').update(value).digest();
 }
 
+/** What jose says of a token, and not of the keys: those that do not come, or are none, are the provider's fault. */
+function isAboutToken(error: unknown): boolean {
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
+  return (
+    typeof code === 'string' && /^ERR_(JWT_|JWS_|JWE_|JWKS_NO_MATCHING|JWKS_MULTIPLE|JOSE_ALG|JOSE_NOT)/.test(code)
+  );
+}
+
 /** Loaded when the first such token comes. */
 async function makeVerifier(
   jwt: NonNullable<HttpSettings['auth']>['jwt'],
 ): Promise<(token: string) => Promise<Record<string, unknown>>> {
   const { createRemoteJWKSet, jwtVerify } = await import('jose');
-  const { issuer = '', audience = '', jwks, secret = '' } = jwt ?? {};
+  const { issuer = '', audience = '', jwks, secret = '', timeout } = jwt ?? {};
   if (jwks !== undefined) {
-    const keys = createRemoteJWKSet(new URL(jwks));
+    const keys = createRemoteJWKSet(new URL(jwks), { timeoutDuration: timeout ?? 5000 });
     const algorithms = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'];
     return async (token) => (await jwtVerify(token, keys, { issuer, audience, algorithms })).payload;
   }

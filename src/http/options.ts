@@ -52,6 +52,8 @@ export interface JwtOptions {
   readonly audience: string;
   /** The claim that names a role of ours. Default `role`. */
   readonly roleClaim?: string | undefined;
+  /** How long to wait for the provider's keys. Default `'5s'`. */
+  readonly timeout?: Duration | undefined;
 }
 
 export interface AuthOptions {
@@ -139,7 +141,9 @@ export interface HttpSettings {
 export interface AuthSettings {
   readonly tokens: readonly (Grant & { readonly token: string })[];
   readonly users: readonly (Grant & { readonly password: string })[];
-  readonly jwt: (Omit<JwtOptions, 'roleClaim'> & { readonly roleClaim: string }) | undefined;
+  readonly jwt:
+    | (Omit<JwtOptions, 'roleClaim' | 'timeout'> & { readonly roleClaim: string; readonly timeout: number })
+    | undefined;
   readonly authorize: Authorize | undefined;
   readonly secret: string | undefined;
   readonly session: number;
@@ -168,7 +172,7 @@ const hash = custom('what hashPassword() gives', (value: unknown, place: Place) 
   return value;
 });
 
-const url = custom('an https URL', (value: unknown, place: Place) => {
+const url = custom('a URL', (value: unknown, place: Place) => {
   if (typeof value !== 'string' || !URL.canParse(value)) throw refusal(place, value, 'a URL');
   return value;
 });
@@ -223,6 +227,7 @@ const shape = {
           issuer: text({ min: 1 }),
           audience: text({ min: 1 }),
           roleClaim: text({ min: 1, default: 'role' }),
+          timeout: duration({ min: 1, max: '1m', default: '5s' }),
         }),
       ),
       authorize: optional(func<Authorize>()),

@@ -1,13 +1,15 @@
 import { SignJWT } from 'jose';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ROUTES } from '../../src/http/app.ts';
 import { createHttp, hashPassword, PERMISSIONS, type Permission } from '../../src/http/index.ts';
 import { changes } from '../../src/http/permission.ts';
 import { type Answer, type Asked, type House, makeHouse, type Visitor } from './house.ts';
+import { startProvider } from './provider.ts';
 
 let house: House;
 beforeAll(async () => {
   house = await makeHouse();
+  return house.stop;
 });
 
 const TOKEN = {
@@ -272,6 +274,44 @@ describe('people', () => {
     expect((await me(none)).status).toBe(401);
   });
 
+  test('may come with tokens whose keys the provider publishes, changes, and sometimes fails to give', async () => {
+    const provider = await startProvider();
+    const { issuer } = provider;
+    const jwt = { jwks: `${issuer}/keys`, issuer, audience: 'pawl' };
+    const visitor = house.open({ auth: { jwt } });
+    const me = async (token: string, of: Visitor = visitor): Promise<unknown[]> => {
+      const { status, body } = await of.ask('/api/v1/me', { headers: bearer(token), from: '10.0.0.1' });
+      return [status, body['name'] ?? body.error?.code];
+    };
+    const first = await provider.newKey('first');
+    expect(await me(await first.sign('ada'))).toEqual([200, 'ada']);
+    expect(await me(await first.sign('bob'))).toEqual([200, 'bob']);
+    expect(provider.asked()).toBe(1);
+    // A key that another provider made under the same name, and one that nobody knows.
+    expect(await me(await (await provider.strangeKey('first')).sign('eve'))).toEqual([401, 'unauthorized']);
+    expect(await me(await (await provider.strangeKey('other')).sign('eve'))).toEqual([401, 'unauthorized']);
+    const second = await provider.newKey('second');
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 31_000 });
+    onTestFinished(() => void vi.useRealTimers());
+    expect(await me(await second.sign('ada'))).toEqual([200, 'ada']);
+    provider.withdraw('first');
+    vi.setSystemTime(Date.now() + 11 * 60_000);
+    expect(await me(await first.sign('ada'))).toEqual([401, 'unauthorized']);
+    // Keys that are known do without the provider; whoever needs it is told that it is not his token.
+    provider.behave('fails');
+    expect(await me(await second.sign('ada'))).toEqual([200, 'ada']);
+    for (const how of ['fails', 'hangs', 'nonsense'] as const) {
+      provider.behave(how);
+      const hurried = house.open({ auth: { jwt: { ...jwt, timeout: '200ms' } } });
+      expect([how, await me(await second.sign('ada'), hurried)]).toEqual([how, [503, 'identity_unavailable']]);
+      // And is let in when the provider is back.
+      provider.behave('well');
+      expect([how, await me(await second.sign('ada'), hurried)]).toEqual([how, [200, 'ada']]);
+    }
+    await provider.stop();
+    expect(await me(await second.sign('ada'), house.open({ auth: { jwt } }))).toEqual([503, 'identity_unavailable']);
+  });
+
   test('may be known by a rule of your own, which may also send them elsewhere', async () => {
     const visitor = house.open({
       auth: {
@@ -297,6 +337,20 @@ describe('people', () => {
     expect(answers.map(({ status }) => status).sort((a, b) => a - b)).toEqual([200, 200, 200, 200, 200, 429, 429, 429]);
     expect(answers.at(-1)?.headers.get('retry-after')).toMatch(/^\d+$/);
     expect((await visitor.ask('/healthz')).status).toBe(200);
+    // Behind a proxy all have one address: nobody takes from another who is known, nor does a stranger.
+    const two = house.open({
+      rate: { burst: 5, perSecond: 1 },
+      auth: { tokens: ['a', 'b'].map((name) => ({ name, token: `${TOKEN.viewer}-${name}` })) },
+    });
+    const statuses = async (token: string): Promise<number[]> => {
+      const asked = Array.from({ length: 6 }, () =>
+        two.ask('/api/v1/me', { headers: bearer(token), from: '10.0.0.1' }),
+      );
+      return (await Promise.all(asked)).map(({ status }) => status).sort((a, b) => a - b);
+    };
+    expect(await statuses('nobody-knows-this-one')).toEqual([401, 401, 401, 401, 401, 429]);
+    for (const name of ['a', 'b'])
+      expect(await statuses(`${TOKEN.viewer}-${name}`)).toEqual([200, 200, 200, 200, 200, 429]);
     const guarded = house.open({ auth: { tokens: [{ name: 'a', token: TOKEN.admin }] } });
     const guesses = await Promise.all(
       Array.from({ length: 12 }, () => guarded.ask('/api/v1/login', { method: 'POST', body: {} })),

@@ -12,6 +12,7 @@ let visitor: Visitor;
 beforeAll(async () => {
   house = await makeHouse();
   visitor = house.open();
+  return house.stop;
 });
 
 const nasty = fc.oneof(

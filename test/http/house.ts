@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
-import { afterAll } from 'vitest';
 import { actor, createActors, state } from '../../src/actor/index.ts';
 import { type Capture, createCapture, sql } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
@@ -14,7 +13,7 @@ import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 
-/** A database with something of everything in it, and ids to ask for. */
+/** A database with something of everything in it, and ids to ask for. Who makes it stops it: `beforeAll` calls what it is given. */
 export interface House {
   readonly engine: PostgresEngine;
   /** With one document, "doc/1", of two versions; every handler has them. */
@@ -67,7 +66,6 @@ export async function makeHouse(): Promise<House> {
     await locks.stop();
     await engine.stop();
   };
-  afterAll(stop);
   const { ids, capture } = await furnish(engine);
   for (const text of ['the first', 'the second'])
     await files.write(undefined, 'doc/1', text, { author: 'ada', contentType: 'text/plain', meta: { kind: 'letter' } });
