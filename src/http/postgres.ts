@@ -221,9 +221,9 @@ where id in (select a.id from pawl.http_audit a where a.at < clock_timestamp() -
 const HISTORY = statement(
   'http.history',
   `
-select to_json(e.at) #>> '{}' as at, e.part, e.event, e.subject, e.id, e.detail, e.process
+select to_json(e.at) #>> '{}' as at, e.part, e.event, e.subject, e.id, e.detail, e.process, e.namespace
 from (
-  (select t.at, 'job' as part, t.reason as event, q.name as subject, t.id::text as id, left(t.error, 300) as detail, t.worker::text as process
+  (select t.at, 'job' as part, t.reason as event, q.name as subject, t.id::text as id, left(t.error, 300) as detail, t.worker::text as process, null::text as namespace
   from pawl.queue_definition q cross join lateral (
     select t.* from pawl.queue_transition t
     where t.queue = q.id and t.at >= $1::timestamptz and t.at <= $2::timestamptz
@@ -232,7 +232,7 @@ from (
   where ($4::text is null or $4 = 'job') and ($5::text is null or q.name = $5))
   union all
   (select r.settled_at, 'job', 'complete', q.name, lower(r.ids)::text,
-    case when pawl.queue_size(r.ids) > 1 then pawl.queue_size(r.ids) || ' jobs in one batch' end, r.worker::text
+    case when pawl.queue_size(r.ids) > 1 then pawl.queue_size(r.ids) || ' jobs in one batch' end, r.worker::text, null
   from pawl.queue_definition q cross join lateral (
     select r.* from pawl.queue_receipt r
     where r.queue = q.id and r.settled_at >= $1 and r.settled_at <= $2 and ($6::text is null or $6 ~ '^[0-9]{1,18}$' and r.ids @> $6::bigint)
@@ -240,19 +240,19 @@ from (
   where ($4::text is null or $4 = 'job') and ($5::text is null or q.name = $5))
   union all
   (select p.ended_at, 'lock', p.outcome, p.name, p.token::text,
-    coalesce(p.reason, 'held ' || round(extract(epoch from p.ended_at - p.granted_at)::numeric, 3) || ' s'), p.host || ':' || p.pid
+    coalesce(p.reason, 'held ' || round(extract(epoch from p.ended_at - p.granted_at)::numeric, 3) || ' s'), p.host || ':' || p.pid, p.space
   from pawl.lock_past p
   where ($4::text is null or $4 = 'lock') and p.ended_at >= $1 and p.ended_at <= $2 and ($5::text is null or p.name = $5)
     and ($6::text is null or strpos(lower(p.name || ' ' || coalesce(p.reason, '') || ' ' || p.host || ':' || p.pid), lower($6)) > 0)
   order by p.ended_at desc limit $3)
   union all
-  (select g.granted_at, 'lock', 'granted', g.name, g.token::text, null, g.host || ':' || g.pid
+  (select g.granted_at, 'lock', 'granted', g.name, g.token::text, null, g.host || ':' || g.pid, g.space
   from pawl.lock_grant g
   where ($4::text is null or $4 = 'lock') and g.token is not null and g.granted_at >= $1 and g.granted_at <= $2 and ($5::text is null or g.name = $5)
     and ($6::text is null or strpos(lower(g.name || ' ' || g.host || ':' || g.pid), lower($6)) > 0)
   order by g.granted_at desc limit $3)
   union all
-  (select h.at, 'actor', h.reason, t.name, h.actor::text, coalesce(h.from_state || ' → ', '') || h.to_state || coalesce(': ' || left(h.error, 300), ''), h.worker::text
+  (select h.at, 'actor', h.reason, t.name, h.actor::text, coalesce(h.from_state || ' → ', '') || h.to_state || coalesce(': ' || left(h.error, 300), ''), h.worker::text, null
   from pawl.actor_type t cross join lateral (
     select h.* from pawl.actor_transition h
     where h.type = t.id and h.at >= $1 and h.at <= $2
@@ -260,19 +260,19 @@ from (
     order by h.at desc limit $3) h
   where ($4::text is null or $4 = 'actor') and ($5::text is null or t.name = $5))
   union all
-  (select p.opened_at, 'page', 'opened', p.tag, p.id::text, p.summary, null
+  (select p.opened_at, 'page', 'opened', p.tag, p.id::text, p.summary, null, null
   from pawl.actor_page p
   where ($4::text is null or $4 = 'page') and p.opened_at >= $1 and p.opened_at <= $2 and ($5::text is null or p.tag = $5)
     and ($6::text is null or strpos(lower(p.tag || ' ' || p.summary), lower($6)) > 0)
   order by p.id desc limit $3)
   union all
-  (select p.resolved_at, 'page', 'resolved', p.tag, p.id::text, p.summary, null
+  (select p.resolved_at, 'page', 'resolved', p.tag, p.id::text, p.summary, null, null
   from pawl.actor_page p
   where ($4::text is null or $4 = 'page') and p.resolved_at >= $1 and p.resolved_at <= $2 and ($5::text is null or p.tag = $5)
     and ($6::text is null or strpos(lower(p.tag || ' ' || p.summary), lower($6)) > 0)
   order by p.resolved_at desc limit $3)
   union all
-  (select a.at, 'audit', a.action, a.target, a.id::text, a.error, a.who
+  (select a.at, 'audit', a.action, a.target, a.id::text, a.error, a.who, null
   from pawl.http_audit a
   where ($4::text = 'audit' or $4 is null and $7::boolean) and $7::boolean and a.at >= $1 and a.at <= $2 and $5::text is null
     and ($6::text is null or strpos(lower(a.action || ' ' || a.target || ' ' || a.who), lower($6)) > 0)
@@ -310,6 +310,8 @@ export interface HistoryEvent {
   readonly id: string;
   readonly detail: string | null;
   readonly process: string | null;
+  /** Of a lock. */
+  readonly namespace: string | null;
 }
 
 export interface HistoryQuery {

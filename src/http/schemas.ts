@@ -410,6 +410,7 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     id: text,
     detail: orNull(text),
     process: orNull(text),
+    namespace: orNull(text),
   }),
   HistoryPage: page(ref('HistoryEvent')),
   Workers: object({
