@@ -6,11 +6,14 @@ import type { Me } from './types.ts';
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
+  /** What of the request it is about. */
+  readonly field: string | undefined;
 
-  constructor(status: number, code: string, message: string) {
+  constructor(status: number, code: string, message: string, field?: string) {
     super(message);
     this.status = status;
     this.code = code;
+    this.field = field;
   }
 }
 
@@ -62,8 +65,11 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
   }
   if (response.ok) return response;
   const body: unknown = await response.json().catch(() => undefined);
-  const { code = 'unknown', message = response.statusText } =
-    (body as { error?: { code?: string; message?: string } })?.error ?? {};
+  const {
+    code = 'unknown',
+    message = response.statusText,
+    field,
+  } = (body as { error?: { code?: string; message?: string; field?: string } })?.error ?? {};
   if (response.status === 401 && path !== 'login') me.value = null;
-  throw new ApiError(response.status, code, message);
+  throw new ApiError(response.status, code, message, field);
 }

@@ -20,6 +20,7 @@ export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return '–';
   const sign = ms < 0 ? '−' : '';
   const value = Math.abs(ms);
+  if (value === 0) return '0 ms';
   if (value < 1) return `${sign}${value.toFixed(1)} ms`;
   if (value < 1000) return `${sign}${Math.round(value)} ms`;
   if (value < 60_000) return `${sign}${(value / 1000).toFixed(value < 10_000 ? 1 : 0)} s`;
@@ -36,13 +37,18 @@ export function duration(ms: number | null | undefined): string {
   return `${sign}${Math.floor(value / big[1])} ${big[0]}${rest > 0 && small !== undefined ? ` ${rest} ${small[0]}` : ''}`;
 }
 
+/** A duration to look at, not to reckon with: `18 min`. */
+export function rough(ms: number | null | undefined): string {
+  return duration(typeof ms === 'number' && ms > 0 ? roughly(ms) : ms);
+}
+
 /** `12 s ago`, `in 3 min`. */
 export function ago(time: string | null | undefined, now = Date.now()): string {
   if (time === null || time === undefined) return '–';
   const ms = now - new Date(time).getTime();
   if (Math.abs(ms) < 1000) return 'just now';
-  const rough = duration(roughly(Math.abs(ms)));
-  return ms < 0 ? `in ${rough}` : `${rough} ago`;
+  const about = rough(Math.abs(ms));
+  return ms < 0 ? `in ${about}` : `${about} ago`;
 }
 
 export function clock(time: string | number, withDay = true): string {
@@ -67,8 +73,10 @@ export function percent(part: number, whole: number): number {
   return whole === 0 ? 0 : Math.min(100, Math.round((part / whole) * 100));
 }
 
+/** One unit says enough about what is ten of them ago. */
 function roughly(ms: number): number {
-  return ms > 7_200_000 ? Math.round(ms / 600_000) * 600_000 : ms > 60_000 ? Math.round(ms / 1000) * 1000 : ms;
+  const unit = [86_400_000, 3_600_000, 60_000].find((size) => ms >= 10 * size) ?? (ms >= 1000 ? 1000 : undefined);
+  return unit === undefined ? ms : Math.floor(ms / unit) * unit;
 }
 
 const FIELDS = ['minute', 'hour', 'day of the month', 'month', 'weekday'] as const;

@@ -10,12 +10,18 @@ export interface Resource<T> {
   readonly reload: () => void;
 }
 
+interface Answer<T> {
+  readonly path?: string | undefined;
+  readonly data?: T | undefined;
+  readonly error?: ApiError | undefined;
+}
+
 /**
  * What is at a path of the API, kept fresh: asked for again when the live picture changes, at most every `everyMs`. Undefined asks
  * for nothing. What was shown stays until there is something newer.
  */
 export function useResource<T>(path: string | undefined, everyMs = 2000): Resource<T> {
-  const [state, setState] = useState<{ path?: string | undefined; data?: T; error?: ApiError | undefined }>({});
+  const [state, setState] = useState<Answer<T>>({});
   const [isLoading, setLoading] = useState(false);
   const asked = useRef({ at: 0, abort: new AbortController() });
   const load = (): void => {
@@ -49,5 +55,7 @@ export function useResource<T>(path: string | undefined, everyMs = 2000): Resour
     const isDue = performance.now() - asked.current.at >= everyMs;
     if (asked.current.at > 0 && isDue && !isPaused.peek() && !document.hidden) latest.current();
   });
-  return { data: state.data, error: state.error, isLoading, reload: load };
+  // What is known of another path is no answer to this one, not even for the moment until it is forgotten.
+  const { data, error }: Answer<T> = state.path === path ? state : {};
+  return { data, error, isLoading, reload: load };
 }

@@ -37,6 +37,11 @@ export function filter(values: Readonly<Record<string, string | undefined>>): vo
   go(url.href, { replace: true });
 }
 
+/** The page of a lock. */
+export function lockUrl({ namespace, name }: { readonly namespace: string; readonly name: string }): string {
+  return `locks/one?${new URLSearchParams({ ...(namespace === '' ? {} : { namespace }), name })}`;
+}
+
 export function startRouter(): void {
   addEventListener('popstate', () => {
     current.value = new URL(location.href);

@@ -286,6 +286,8 @@ export interface HistoryEvent {
   readonly id: string;
   readonly detail: string | null;
   readonly process: string | null;
+  /** Of a lock. */
+  readonly namespace: string | null;
 }
 
 export interface Workers {
@@ -406,6 +408,8 @@ export interface Captures {
 }
 
 export interface CaptureDetail extends Capture {
+  /** Whether this server was given the declaration, without which nothing can be compared. */
+  readonly isDeclared: boolean;
   readonly differences: readonly { readonly kind: string; readonly object: string; readonly problem: string }[];
 }
 
@@ -419,4 +423,103 @@ export interface Change {
   readonly after: Readonly<Record<string, string | null>> | null;
   readonly actor: string | null;
   readonly dbUser: string;
+}
+
+export interface FileVersion {
+  readonly namespace: string;
+  readonly id: string;
+  readonly version: number;
+  readonly state: 'live' | 'retired' | 'deleting' | 'deleted';
+  readonly size: number;
+  readonly sha256: string;
+  readonly contentType: string | null;
+  readonly author: string | null;
+  readonly writtenAt: string;
+  readonly retiredAt: string | null;
+  readonly keptUntil: string | null;
+}
+
+export interface FileStanding {
+  readonly pid: number;
+  readonly mode: 'share' | 'exclusive';
+  readonly since: string | null;
+  readonly application: string | null;
+  readonly blockedBy: readonly number[];
+}
+
+export interface FileReload {
+  readonly sha256?: string;
+  readonly scope: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly since: string;
+  readonly expiresAt: string;
+}
+
+export interface FileDetail extends FileVersion {
+  readonly meta: Readonly<Record<string, string>>;
+  readonly object: string;
+  readonly live: number | null;
+  /** Whether this server can reach the bytes. */
+  readonly isOpen: boolean;
+  readonly holders: readonly FileStanding[];
+  readonly waiters: readonly FileStanding[];
+  readonly reloads: readonly FileReload[];
+}
+
+export interface FileStore {
+  readonly namespace: string;
+  readonly kind: string;
+  readonly store: string;
+  readonly attachedAt: string;
+  readonly haltedAt: string | null;
+  readonly haltedBecause: string | null;
+  readonly pending: number;
+  readonly retired: number;
+  readonly deleting: number;
+  readonly deleted: number;
+  readonly due: number;
+  readonly isOpen: boolean;
+}
+
+export interface FileWritten {
+  readonly id: string;
+  readonly version: number;
+  readonly previous: number | null;
+  readonly size: number;
+  readonly sha256: string;
+}
+
+export interface Swept {
+  readonly condemned: number;
+  readonly deleted: number;
+  readonly deletedAgain: number;
+  readonly failed: number;
+}
+
+export interface Reconciled {
+  readonly seen: number;
+  readonly strangers: readonly string[];
+  readonly quarantined: readonly string[];
+  readonly damaged: readonly {
+    readonly id: string;
+    readonly version: number;
+    readonly object: string;
+    readonly damage: 'missing' | 'size';
+  }[];
+}
+
+export interface CapturePlan {
+  readonly by: 'declared' | 'installed';
+  readonly sql: string;
+  readonly differences: CaptureDetail['differences'];
+}
+
+export interface CaptureCompared {
+  readonly items: readonly {
+    readonly name: string;
+    readonly checked: number;
+    readonly drifted: number;
+    readonly keys: readonly string[];
+  }[];
 }

@@ -1,20 +1,21 @@
 import type { JSX } from 'preact';
 import { can, send } from '../api.ts';
-import { ago, exact } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
+import { type Fact, Facts, Reasons } from '../parts/facts.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { Json } from '../parts/json.tsx';
 import { MachineGraph } from '../parts/machine.tsx';
-import { Time } from '../parts/time.tsx';
+import { Moves } from '../parts/moves.tsx';
+import { Moment, Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
+import { Trace } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { urlOf } from '../router.ts';
 import type { ActorDetail, ActorType, Page } from '../types.ts';
-import { History } from './job.tsx';
 
 /** One actor: where it is in its machine, what it has, what wakes it. */
 export function ActorPage({ id }: { readonly id: string }): JSX.Element {
@@ -42,45 +43,33 @@ export function ActorPage({ id }: { readonly id: string }): JSX.Element {
             <div class="columns">
               <Card title="Why it does (not) run">
                 <div class="body">
-                  <ul class="reasons">
-                    {[...data.explanation.reasons, ...data.explanation.advice].map((text) => (
-                      <li key={text}>
-                        <Icon name="info" />
-                        <span class="wrap">{text}</span>
-                      </li>
-                    ))}
-                  </ul>
-                  <Facts of={data} />
+                  <Reasons of={[...data.explanation.reasons, ...data.explanation.advice].map((text) => ({ text }))} />
+                  <Facts of={factsOf(data)} />
                 </div>
               </Card>
-              <Card title="Semaphores">
-                <Semaphores of={data} />
-              </Card>
+              <div class="stack">
+                <Card title="Semaphores">
+                  <Semaphores of={data} />
+                </Card>
+                <Card title="Fields">
+                  {data.payloadHidden ? (
+                    <Empty title="Hidden">This needs the permission payload:read.</Empty>
+                  ) : (
+                    <div class="body">
+                      <Json text={JSON.stringify(data.fields)} label="Fields" />
+                    </div>
+                  )}
+                </Card>
+              </div>
             </div>
             {data.error !== null && (
               <Card title="Error of its last turn">
-                <div class="body">
-                  {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a place that scrolls must be reached by keyboard */}
-                  <pre class="trace" tabIndex={0} role="group" aria-label="Error">
-                    {data.error}
-                  </pre>
-                </div>
+                <Trace text={data.error} />
               </Card>
             )}
-            <div class="columns">
-              <Card title="Fields">
-                {data.payloadHidden ? (
-                  <Empty title="Hidden">This needs the permission payload:read.</Empty>
-                ) : (
-                  <div class="body">
-                    <Json text={JSON.stringify(data.fields)} label="Fields" />
-                  </div>
-                )}
-              </Card>
-              <Card title="History">
-                <History of={data.history} />
-              </Card>
-            </div>
+            <Card title="History">
+              <Moves of={data.history} isPlain />
+            </Card>
           </>
         )}
       </Loaded>
@@ -88,8 +77,9 @@ export function ActorPage({ id }: { readonly id: string }): JSX.Element {
   );
 }
 
-function Facts({ of }: { readonly of: ActorDetail }): JSX.Element {
-  const rows: (readonly [string, JSX.Element | string | number | null])[] = [
+function factsOf(of: ActorDetail): readonly Fact[] {
+  const at = (time: string | null): JSX.Element | null => (time === null ? null : <Moment at={time} />);
+  return [
     ['Key', of.key],
     ['Parent', of.parent && <a href={`actors/${of.parent}`}>{of.parent}</a>],
     ['Children', of.openChildren > 0 ? <a href={`actors?parent=${of.id}`}>{of.openChildren} are not final</a> : null],
@@ -97,24 +87,12 @@ function Facts({ of }: { readonly of: ActorDetail }): JSX.Element {
     ['Turns', of.epoch],
     ['Failed in a row', of.attempt],
     ['Messages', of.messages],
-    ['Wakes', of.wakeAt && `${ago(of.wakeAt)} (${exact(of.wakeAt)})`],
-    ['Deadline', of.deadlineAt && `${ago(of.deadlineAt)} (${exact(of.deadlineAt)})`],
-    ['Created', exact(of.createdAt)],
-    ['Final', of.finishedAt && exact(of.finishedAt)],
+    ['Wakes', at(of.wakeAt)],
+    ['Deadline', at(of.deadlineAt)],
+    ['Created', at(of.createdAt)],
+    ['Final', at(of.finishedAt)],
     ['Worker', of.worker && of.worker.process],
   ];
-  return (
-    <dl class="facts">
-      {rows
-        .filter(([, value]) => value !== null)
-        .map(([name, value]) => (
-          <>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </>
-        ))}
-    </dl>
-  );
 }
 
 function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
@@ -134,7 +112,7 @@ function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
     <ul class="attention">
       {names.map((name) => (
         <li key={name}>
-          <strong>{name}</strong>
+          <strong class="grow">{name}</strong>
           <span class={`count tone-${(of.semaphores[name] ?? 0) > 0 ? 'busy' : 'idle'}`}>
             {of.semaphores[name] ?? 0}
           </span>

@@ -1,15 +1,16 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
-import { can, get, send } from '../api.ts';
+import { can, send } from '../api.ts';
 import { count } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { MachineGraph } from '../parts/machine.tsx';
-import { Table } from '../parts/table.tsx';
+import { ShowMore, useLongList } from '../parts/more.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
+import { FirstLine, Maybe, None } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { filter, query, urlOf } from '../router.ts';
 import type { Actor, ActorType, Page } from '../types.ts';
@@ -102,16 +103,7 @@ function Instances({ type }: { readonly type: ActorType }): JSX.Element {
   const [state, status] = [given.get('state') ?? '', given.get('status') ?? ''];
   const isFinal = given.get('final') === 'true';
   const asked = `actors?${new URLSearchParams({ type: type.name, ...(state === '' ? {} : { state }), ...(status === '' ? {} : { status }), final: String(isFinal) })}`;
-  const page = useResource<Page<Actor>>(asked);
-  const [more, setMore] = useState<{ asked: string; page: Page<Actor> } | undefined>();
-  const added = more?.asked === asked ? more.page : undefined;
-  const after = added === undefined ? page.data?.after : added.after;
-  const next = (): Promise<boolean> =>
-    attempt(async () => {
-      const got = await get<Page<Actor>>(`${asked}&after=${after}`);
-      setMore({ asked, page: { items: [...(added?.items ?? []), ...got.items], after: got.after } });
-      return undefined;
-    });
+  const { page, rows, next } = useLongList<Actor>(asked);
   return (
     <Card title={`Actors of type ${type.name}`}>
       <div class="body filters">
@@ -132,51 +124,28 @@ function Instances({ type }: { readonly type: ActorType }): JSX.Element {
         </button>
       </div>
       <Loaded of={page}>
-        {({ items }) => {
-          const rows = [...items, ...(added?.items ?? [])];
-          if (rows.length === 0) return <Empty title="There is none" />;
-          return (
+        {() =>
+          rows.length === 0 ? (
+            <Empty title="There is none">None of this type is in such a state.</Empty>
+          ) : (
             <>
-              <Table
-                caption="Actors"
-                rows={rows}
-                keyOf={({ id }) => id}
-                columns={[
-                  { title: 'Actor', of: ({ id }) => <a href={`actors/${id}`}>{id}</a> },
-                  { title: 'State', of: (row) => <strong>{row.state}</strong> },
-                  { title: 'Status', of: (row) => <Badge status={row.status} /> },
-                  { title: 'Key', of: ({ key }) => key ?? <span class="muted">–</span> },
-                  {
-                    title: 'Parent',
-                    of: ({ parent }) =>
-                      parent === null ? <span class="muted">–</span> : <a href={`actors/${parent}`}>{parent}</a>,
-                  },
-                  { title: 'Entered', of: ({ enteredAt }) => <Time at={enteredAt} /> },
-                  { title: 'Wakes', of: ({ wakeAt }) => <Time at={wakeAt} /> },
-                  {
-                    title: 'Error',
-                    of: ({ error }) =>
-                      error === null ? (
-                        <span class="muted">–</span>
-                      ) : (
-                        <div class="cut" title={error}>
-                          {error.split('\n')[0]}
-                        </div>
-                      ),
-                  },
-                ]}
-              />
-              {typeof after === 'string' && (
-                <div class="bulk-bar">
-                  <button type="button" onClick={() => void next()}>
-                    Show more
-                  </button>
-                </div>
-              )}
+              <Table caption="Actors" rows={rows} keyOf={({ id }) => id} columns={COLUMNS} />
+              <ShowMore next={next} />
             </>
-          );
-        }}
+          )
+        }
       </Loaded>
     </Card>
   );
 }
+
+const COLUMNS: readonly Column<Actor>[] = [
+  { title: 'Actor', of: ({ id }) => <a href={`actors/${id}`}>{id}</a> },
+  { title: 'State', of: ({ state }) => <strong>{state}</strong> },
+  { title: 'Status', of: ({ status }) => <Badge status={status} /> },
+  { title: 'Key', of: ({ key }) => <Maybe of={key} /> },
+  { title: 'Parent', of: ({ parent }) => (parent === null ? <None /> : <a href={`actors/${parent}`}>{parent}</a>) },
+  { title: 'Entered', of: ({ enteredAt }) => <Time at={enteredAt} /> },
+  { title: 'Wakes', of: ({ wakeAt }) => <Time at={wakeAt} /> },
+  { title: 'Error', of: ({ error }) => <FirstLine of={error} /> },
+];

@@ -1,10 +1,14 @@
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 import { can } from '../api.ts';
-import { bytes, duration } from '../format.ts';
+import { bytes, duration, plural } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Facts } from '../parts/facts.tsx';
+import { Gauge } from '../parts/spark.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
+import { Count, Maybe } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { urlOf } from '../router.ts';
 import type { Admin, Audit, Page } from '../types.ts';
@@ -24,38 +28,42 @@ export function AdminPage(): JSX.Element {
           <>
             <div class="columns">
               <Card title="Database">
-                <Facts
-                  of={[
-                    ['Postgres', server.version],
-                    ['Database', `${server.database}, as ${server.user}`],
-                    ['Connections', `${server.connections} of ${server.maxConnections}`],
-                    ['Round trip', duration(server.roundTripMs)],
-                    [
-                      'Clock',
-                      `${duration(Math.abs(server.clockAheadMs))} ${server.clockAheadMs < 0 ? 'behind' : 'ahead of'} this machine`,
-                    ],
-                    [
-                      'Oldest transaction',
-                      server.oldestTransaction === null
-                        ? 'none is open'
-                        : `${duration(server.oldestTransaction.ageMs)}, backend ${server.oldestTransaction.pid} (${server.oldestTransaction.application || 'no name'})`,
-                    ],
-                    ['Pooler', server.hasPooler ? 'stands before it' : 'none seen'],
-                    ['Writable', server.isReadOnly ? 'no' : 'yes'],
-                  ]}
-                />
+                <div class="body">
+                  <Facts
+                    of={[
+                      ['Postgres', server.version],
+                      ['Database', `${server.database}, as ${server.user}`],
+                      ['Connections', `${server.connections} of ${server.maxConnections}`],
+                      ['Round trip', duration(server.roundTripMs)],
+                      [
+                        'Clock',
+                        `${duration(Math.abs(server.clockAheadMs))} ${server.clockAheadMs < 0 ? 'behind' : 'ahead of'} this machine`,
+                      ],
+                      [
+                        'Oldest transaction',
+                        server.oldestTransaction === null
+                          ? 'none is open'
+                          : `${duration(server.oldestTransaction.ageMs)}, backend ${server.oldestTransaction.pid} (${server.oldestTransaction.application || 'no name'})`,
+                      ],
+                      ['Pooler', server.hasPooler ? 'stands before it' : 'none seen'],
+                      ['Writable', server.isReadOnly ? 'no' : 'yes'],
+                    ]}
+                  />
+                </div>
               </Card>
               <Card title="This process">
-                <Facts
-                  of={[
-                    ['Pawl', process.version],
-                    ['Node', process.node],
-                    ['Process', process.pid],
-                    ['Started', <Time key="started" at={process.startedAt} />],
-                    ['Memory', bytes(process.rssBytes)],
-                    ['Watchers', process.watchers],
-                  ]}
-                />
+                <div class="body">
+                  <Facts
+                    of={[
+                      ['Pawl', process.version],
+                      ['Node', process.node],
+                      ['Process', process.pid],
+                      ['Started', <Time at={process.startedAt} />],
+                      ['Memory', bytes(process.rssBytes)],
+                      ['Watchers', process.watchers],
+                    ]}
+                  />
+                </div>
               </Card>
             </div>
             <Card
@@ -84,20 +92,7 @@ export function AdminPage(): JSX.Element {
                 />
               </details>
             </Card>
-            <Card title="Tables">
-              <Table
-                caption="Tables, the largest first"
-                rows={tables}
-                keyOf={({ name }) => name}
-                columns={[
-                  { title: 'Table', of: ({ name }) => <code>{name}</code> },
-                  { title: 'Size, with indexes', align: 'right', of: (table) => bytes(table.bytes) },
-                  { title: 'Rows', align: 'right', of: ({ rows }) => rows.toLocaleString('en') },
-                  { title: 'Dead rows', align: 'right', of: ({ deadRows }) => deadRows.toLocaleString('en') },
-                  { title: 'Vacuumed', of: ({ vacuumedAt }) => <Time at={vacuumedAt} /> },
-                ]}
-              />
-            </Card>
+            <Tables of={tables} />
           </>
         )}
       </Loaded>
@@ -106,16 +101,46 @@ export function AdminPage(): JSX.Element {
   );
 }
 
-function Facts({ of }: { readonly of: readonly (readonly [string, JSX.Element | string | number])[] }): JSX.Element {
+/** The largest say where the room goes; the many small ones are there on request. */
+const FIRST = 10;
+
+function Tables({ of }: { readonly of: Admin['tables'] }): JSX.Element {
+  const [isWhole, setWhole] = useState(false);
+  const total = of.reduce((sum, table) => sum + table.bytes, 0);
+  const largest = Math.max(1, ...of.map((table) => table.bytes));
   return (
-    <dl class="facts body">
-      {of.map(([name, value]) => (
-        <>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </>
-      ))}
-    </dl>
+    <Card
+      title="Tables"
+      actions={
+        <span class="muted">
+          {plural(of.length, 'table')}, {bytes(total)} with indexes
+        </span>
+      }
+    >
+      <Table
+        caption="Tables, the largest first"
+        rows={isWhole ? of : of.slice(0, FIRST)}
+        keyOf={({ name }) => name}
+        columns={[
+          { title: 'Table', of: ({ name }) => <code>{name}</code> },
+          {
+            title: 'Size',
+            of: (table) => <Gauge part={table.bytes} of={largest} label={`Size of ${table.name}`} isPlain />,
+          },
+          { title: 'With indexes', align: 'right', of: (table) => bytes(table.bytes) },
+          { title: 'Rows', align: 'right', of: ({ rows }) => <Count of={rows} isExact /> },
+          { title: 'Dead rows', align: 'right', of: ({ deadRows }) => <Count of={deadRows} isExact /> },
+          { title: 'Vacuumed', of: ({ vacuumedAt }) => <Time at={vacuumedAt} /> },
+        ]}
+      />
+      {of.length > FIRST && (
+        <div class="bulk-bar">
+          <button type="button" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>
+            {isWhole ? `The largest ${FIRST}` : `All ${of.length}`}
+          </button>
+        </div>
+      )}
+    </Card>
   );
 }
 
@@ -135,7 +160,7 @@ function AuditLog(): JSX.Element {
               columns={[
                 { title: 'When', of: ({ at }) => <Time at={at} /> },
                 { title: 'Who', of: ({ who }) => who },
-                { title: 'From', of: ({ remote }) => remote ?? <span class="muted">–</span> },
+                { title: 'From', of: ({ remote }) => <Maybe of={remote} /> },
                 { title: 'Action', of: ({ action }) => action },
                 { title: 'On', of: ({ target }) => <span class="wrap">{target}</span> },
                 {

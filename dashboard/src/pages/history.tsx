@@ -1,15 +1,13 @@
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { get } from '../api.ts';
 import { clock } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { Icon, type IconName } from '../parts/icon.tsx';
-import { Table } from '../parts/table.tsx';
-import { attempt } from '../parts/toast.tsx';
-import { useResource } from '../resource.ts';
-import { filter, query } from '../router.ts';
-import type { HistoryEvent, Page } from '../types.ts';
+import { ShowMore, useLongList } from '../parts/more.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+import { FirstLine, Maybe } from '../parts/words.tsx';
+import { filter, lockUrl, query } from '../router.ts';
+import type { HistoryEvent } from '../types.ts';
 import { download } from './jobs.tsx';
 
 const PARTS: readonly (readonly [string, string, IconName])[] = [
@@ -35,17 +33,7 @@ export function HistoryPage(): JSX.Element {
     ...(moment === undefined ? {} : { since: iso(moment - AROUND_MS), until: iso(moment + AROUND_MS) }),
   });
   const asked = `history?${search}`;
-  const page = useResource<Page<HistoryEvent>>(asked, 3000);
-  const [more, setMore] = useState<{ asked: string; page: Page<HistoryEvent> } | undefined>();
-  useEffect(() => setMore(undefined), [asked]);
-  const after = more === undefined ? page.data?.after : more.page.after;
-  const rows = more?.asked === asked ? more.page.items : (page.data?.items ?? []);
-  const next = (): Promise<boolean> =>
-    attempt(async () => {
-      const got = await get<Page<HistoryEvent>>(`${asked}&after=${after}`);
-      setMore({ asked, page: { items: [...rows, ...got.items], after: got.after } });
-      return undefined;
-    });
+  const { page, rows, next } = useLongList<HistoryEvent>(asked, 3000);
   return (
     <>
       <Head title="History" about="Jobs, locks, actors, pages and people on one axis." />
@@ -94,62 +82,9 @@ export function HistoryPage(): JSX.Element {
                   caption="Events, newest first"
                   rows={rows}
                   keyOf={({ at, part: of, event, id }) => `${at} ${of} ${event} ${id}`}
-                  columns={[
-                    {
-                      title: 'When',
-                      of: ({ at }) => (
-                        <button
-                          type="button"
-                          class="link mono"
-                          title={`${at}: what else happened then`}
-                          onClick={() => filter({ around: at })}
-                        >
-                          {precise(at)}
-                        </button>
-                      ),
-                    },
-                    {
-                      title: 'Part',
-                      of: (event) => (
-                        <span class="badge">
-                          <Icon name={PARTS.find(([name]) => name === event.part)?.[2] ?? 'history'} size={13} />
-                          {event.part}
-                        </span>
-                      ),
-                    },
-                    {
-                      title: 'Event',
-                      of: ({ event }) => <Badge status={event}>{event === 'to' ? 'moved' : event}</Badge>,
-                    },
-                    { title: 'Of', of: (event) => <Subject of={event} /> },
-                    {
-                      title: 'Detail',
-                      of: ({ detail }) => (
-                        <div class="cut" title={detail ?? ''}>
-                          {detail?.split('\n')[0] ?? ''}
-                        </div>
-                      ),
-                    },
-                    {
-                      title: 'By',
-                      of: ({ process }) =>
-                        process === null ? (
-                          <span class="muted">–</span>
-                        ) : /^\d+$/.test(process) ? (
-                          `worker ${process}`
-                        ) : (
-                          process
-                        ),
-                    },
-                  ]}
+                  columns={COLUMNS}
                 />
-                {typeof after === 'string' && (
-                  <div class="bulk-bar">
-                    <button type="button" onClick={() => void next()}>
-                      Show more
-                    </button>
-                  </div>
-                )}
+                <ShowMore next={next} />
               </>
             )
           }
@@ -159,10 +94,42 @@ export function HistoryPage(): JSX.Element {
   );
 }
 
-function Subject({ of: { part, subject, id } }: { readonly of: HistoryEvent }): JSX.Element {
+const COLUMNS: readonly Column<HistoryEvent>[] = [
+  {
+    title: 'When',
+    of: ({ at }) => (
+      <button
+        type="button"
+        class="link mono"
+        title={`${at}: what else happened then`}
+        onClick={() => filter({ around: at })}
+      >
+        {precise(at)}
+      </button>
+    ),
+  },
+  {
+    title: 'Part',
+    of: ({ part }) => (
+      <span class="part">
+        <Icon name={PARTS.find(([name]) => name === part)?.[2] ?? 'history'} size={13} />
+        {part}
+      </span>
+    ),
+  },
+  { title: 'Event', of: ({ event }) => <Badge status={event}>{event === 'to' ? 'moved' : event}</Badge> },
+  { title: 'Of', of: (event) => <Subject of={event} /> },
+  { title: 'Detail', of: ({ detail }) => <FirstLine of={detail} /> },
+  {
+    title: 'By',
+    of: ({ process }) => <Maybe of={process !== null && /^\d+$/.test(process) ? `worker ${process}` : process} />,
+  },
+];
+
+function Subject({ of: { part, subject, id, namespace } }: { readonly of: HistoryEvent }): JSX.Element {
   if (part === 'job') return <a href={`jobs/${id}`}>{`${subject} #${id}`}</a>;
   if (part === 'actor') return <a href={`actors/${id}`}>{`${subject} ${id}`}</a>;
-  if (part === 'lock') return <a href={`locks/one?name=${encodeURIComponent(subject)}`}>{subject}</a>;
+  if (part === 'lock') return <a href={lockUrl({ namespace: namespace ?? '', name: subject })}>{subject}</a>;
   return <span class="wrap">{subject}</span>;
 }
 

@@ -4,9 +4,12 @@ import { can, get } from '../api.ts';
 import { Badge } from '../parts/badge.tsx';
 import { BulkBar } from '../parts/bulk.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Columns, chosen } from '../parts/columns.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
+import { Views } from '../parts/views.tsx';
+import { Count, FirstLine, Maybe, None } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { filter, query, urlOf } from '../router.ts';
 import type { Job, Page, Queue } from '../types.ts';
@@ -19,7 +22,12 @@ export function JobsPage(): JSX.Element {
     <>
       <Head
         title="Jobs"
-        about="One box finds them: an id, words of the payload or of an error, key:, kind:, status:, since:2h, until:."
+        about={
+          <>
+            One box finds them: an id, words of the payload or of an error, <code>key:ada</code>,{' '}
+            <code>kind:welcome</code>, <code>status:error</code>, <code>since:2h</code>, <code>until:1h</code>.
+          </>
+        }
       />
       <JobList queue={undefined} />
     </>
@@ -34,8 +42,19 @@ export function JobList({ queue }: { readonly queue: string | undefined }): JSX.
   const asked = `jobs?${new URLSearchParams({ ...(q === '' ? {} : { q }), ...(of === '' ? {} : { queue: of }), limit: String(LIMIT) })}`;
   const page = useResource<Page<Job>>(asked);
   const list = useStillList(asked, page.data);
+  // All of them are of the queue of its own page.
+  const all = queue === undefined ? COLUMNS : COLUMNS.filter(({ title }) => title !== 'Queue');
   return (
-    <Card title="Jobs" actions={list.newer > 0 && <NewPill n={list.newer} show={list.showNewer} />}>
+    <Card
+      title={queue === undefined ? 'Newest first' : 'Jobs'}
+      actions={
+        <>
+          {list.newer > 0 && <NewPill n={list.newer} show={list.showNewer} />}
+          <Views />
+          <Columns all={all} usual={USUAL} />
+        </>
+      }
+    >
       <div class="body">
         <Filters q={q} queue={of} hasQueue={queue !== undefined} />
       </div>
@@ -44,11 +63,20 @@ export function JobList({ queue }: { readonly queue: string | undefined }): JSX.
         {(jobs) =>
           jobs.length === 0 && list.after === null ? (
             <Empty title="No job fits">
-              {q === '' ? 'Nothing was enqueued yet.' : 'Words are whole words; quote a phrase.'}
+              {q === '' ? (
+                'Nothing was enqueued yet.'
+              ) : (
+                <>
+                  Words are whole words; quote a phrase.{' '}
+                  <button type="button" class="link" onClick={() => filter({ q: undefined, queue: undefined })}>
+                    Clear the filters
+                  </button>
+                </>
+              )}
             </Empty>
           ) : (
             <>
-              <Table caption="Jobs" rows={jobs} keyOf={({ id }) => id} columns={COLUMNS} />
+              <Table caption="Jobs" rows={jobs} keyOf={({ id }) => id} columns={chosen(all, USUAL)} />
               <div class="bulk-bar">
                 <span class="muted">
                   {jobs.length} shown{list.after === null ? ', these are all' : ''}
@@ -190,24 +218,19 @@ const COLUMNS: readonly Column<Job>[] = [
   { title: 'Kind', of: ({ kind }) => kind },
   {
     title: 'Key',
-    of: ({ key }) =>
-      key === null ? <span class="muted">–</span> : <a href={`jobs?q=${encodeURIComponent(`key:"${key}"`)}`}>{key}</a>,
+    of: ({ key }) => (key === null ? <None /> : <a href={`jobs?q=${encodeURIComponent(`key:"${key}"`)}`}>{key}</a>),
   },
-  { title: 'Attempt', align: 'right', of: ({ attempt: n }) => n },
+  { title: 'Priority', align: 'right', of: ({ priority }) => <Count of={priority} isExact /> },
+  { title: 'Attempt', align: 'right', of: ({ attempt: n }) => <Count of={n} isExact /> },
   { title: 'Enqueued', of: ({ enqueuedAt }) => <Time at={enqueuedAt} /> },
+  { title: 'Runs at', of: ({ runAt }) => <Time at={runAt} /> },
+  { title: 'Claimed', of: ({ claimedAt }) => <Time at={claimedAt} /> },
   { title: 'Settled', of: ({ settledAt }) => <Time at={settledAt} /> },
-  {
-    title: 'Error',
-    of: ({ error }) =>
-      error === null ? (
-        <span class="muted">–</span>
-      ) : (
-        <div class="cut" title={error}>
-          {error.split('\n')[0]}
-        </div>
-      ),
-  },
+  { title: 'Process', of: ({ processId }) => <Maybe of={processId && <code>{processId}</code>} /> },
+  { title: 'Error', of: ({ error }) => <FirstLine of={error} /> },
 ];
+/** Shown when the address names none. */
+const USUAL = ['Job', 'Status', 'Queue', 'Kind', 'Key', 'Attempt', 'Enqueued', 'Settled', 'Error'];
 
 function toCsv(jobs: readonly Job[]): string {
   const fields = [

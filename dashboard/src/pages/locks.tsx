@@ -1,21 +1,16 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
-import { get } from '../api.ts';
 import { duration } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import type { Edge, Node } from '../parts/graph.tsx';
 import { LazyGraph } from '../parts/lazy-graph.tsx';
-import { Table } from '../parts/table.tsx';
+import { ShowMore, useLongList } from '../parts/more.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { attempt } from '../parts/toast.tsx';
+import { Count, Maybe } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
-import { filter, query } from '../router.ts';
+import { filter, lockUrl, query } from '../router.ts';
 import type { HotLock, Lock, LockGraph, Page } from '../types.ts';
-
-export function lockUrl({ namespace, name }: { readonly namespace: string; readonly name: string }): string {
-  return `locks/one?${new URLSearchParams({ ...(namespace === '' ? {} : { namespace }), name })}`;
-}
 
 /** Who holds what, who waits for whom. */
 export function LocksPage(): JSX.Element {
@@ -46,11 +41,11 @@ export function LocksPage(): JSX.Element {
                 keyOf={({ namespace, name }) => `${namespace} ${name}`}
                 columns={[
                   { title: 'Lock', of: (row) => <a href={lockUrl(row)}>{row.name}</a> },
-                  { title: 'Namespace', of: ({ namespace }) => namespace || <span class="muted">–</span> },
+                  { title: 'Namespace', of: ({ namespace }) => <Maybe of={namespace} /> },
                   { title: 'Times held', align: 'right', of: ({ holds }) => holds.toLocaleString('en') },
                   { title: 'Mean', align: 'right', of: ({ meanMs }) => duration(meanMs) },
                   { title: 'Longest', align: 'right', of: ({ maxMs }) => duration(maxMs) },
-                  { title: 'Expired or broken', align: 'right', of: ({ lost }) => lost },
+                  { title: 'Expired or broken', align: 'right', of: ({ lost }) => <Count of={lost} /> },
                 ]}
               />
             )
@@ -160,17 +155,7 @@ function LockList(): JSX.Element {
   const given = query.value;
   const [name, contended] = [given.get('name') ?? '', given.get('contended') === 'true'];
   const asked = `locks?${new URLSearchParams({ ...(name === '' ? {} : { name }), contended: String(contended) })}`;
-  const page = useResource<Page<Lock>>(asked);
-  const [more, setMore] = useState<{ asked: string; page: Page<Lock> } | undefined>();
-  const added = more?.asked === asked ? more.page : undefined;
-  const rows = [...(page.data?.items ?? []), ...(added?.items ?? [])];
-  const after = added === undefined ? page.data?.after : added.after;
-  const next = (): Promise<boolean> =>
-    attempt(async () => {
-      const got = await get<Page<Lock>>(`${asked}&after=${after}`);
-      setMore({ asked, page: { items: [...(added?.items ?? []), ...got.items], after: got.after } });
-      return undefined;
-    });
+  const { page, rows, next } = useLongList<Lock>(asked);
   return (
     <Card title="Held and waited for">
       <div class="body filters">
@@ -200,50 +185,9 @@ function LockList(): JSX.Element {
                 caption="Locks"
                 rows={rows}
                 keyOf={({ namespace, name: of }) => `${namespace} ${of}`}
-                columns={[
-                  {
-                    title: 'Lock',
-                    of: (row) => (
-                      <a href={lockUrl(row)}>
-                        <strong class="wrap">{row.name}</strong>
-                      </a>
-                    ),
-                  },
-                  { title: 'Namespace', of: ({ namespace }) => namespace || <span class="muted">–</span> },
-                  {
-                    title: 'Mode',
-                    of: ({ mode }) => (mode === null ? <span class="muted">free</span> : <Badge status={mode} />),
-                  },
-                  {
-                    title: 'Holder',
-                    of: ({ host, pid, holders }) =>
-                      host === null ? (
-                        <span class="muted">–</span>
-                      ) : (
-                        `${host}:${pid}${holders > 1 ? ` and ${holders - 1} more` : ''}`
-                      ),
-                  },
-                  { title: 'Since', of: ({ since }) => <Time at={since} /> },
-                  {
-                    title: 'Lease until',
-                    of: ({ expiresAt, mode }) =>
-                      expiresAt === null && mode !== null ? 'released' : <Time at={expiresAt} />,
-                  },
-                  {
-                    title: 'Waiting',
-                    align: 'right',
-                    of: ({ waiters }) => (waiters > 0 ? <span class="count tone-wait">{waiters}</span> : 0),
-                  },
-                  { title: 'Longest wait', of: ({ waitingSince }) => <Time at={waitingSince} /> },
-                ]}
+                columns={COLUMNS}
               />
-              {typeof after === 'string' && (
-                <div class="bulk-bar">
-                  <button type="button" onClick={() => void next()}>
-                    Show more
-                  </button>
-                </div>
-              )}
+              <ShowMore next={next} />
             </>
           )
         }
@@ -251,3 +195,36 @@ function LockList(): JSX.Element {
     </Card>
   );
 }
+
+const COLUMNS: readonly Column<Lock>[] = [
+  {
+    title: 'Lock',
+    of: (row) => (
+      <a href={lockUrl(row)}>
+        <strong class="wrap">{row.name}</strong>
+      </a>
+    ),
+  },
+  { title: 'Namespace', of: ({ namespace }) => <Maybe of={namespace} /> },
+  {
+    title: 'Mode',
+    of: ({ mode }) => (mode === null ? <span class="muted">free</span> : <Badge status={mode} />),
+  },
+  {
+    title: 'Holder',
+    of: ({ host, pid, holders }) => (
+      <Maybe of={host === null ? null : `${host}:${pid}${holders > 1 ? ` and ${holders - 1} more` : ''}`} />
+    ),
+  },
+  { title: 'Since', of: ({ since }) => <Time at={since} /> },
+  {
+    title: 'Lease until',
+    of: ({ expiresAt, mode }) => (expiresAt === null && mode !== null ? 'released' : <Time at={expiresAt} />),
+  },
+  {
+    title: 'Waiting',
+    align: 'right',
+    of: ({ waiters }) => (waiters > 0 ? <span class="count tone-wait">{waiters}</span> : <Count of={0} />),
+  },
+  { title: 'Longest wait', of: ({ waitingSince }) => <Time at={waitingSince} /> },
+];

@@ -1,60 +1,25 @@
 import type { JSX } from 'preact';
 import { me } from '../api.ts';
-import { count, duration, plural, short } from '../format.ts';
+import { count, plural, rough, short } from '../format.ts';
 import { live } from '../live.ts';
+import { Attention } from '../parts/attention.tsx';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Head, Loaded } from '../parts/card.tsx';
+import { Card, Head } from '../parts/card.tsx';
 import { Dev } from '../parts/dev.tsx';
-import { Icon } from '../parts/icon.tsx';
 import { SeriesCharts } from '../parts/series.tsx';
 import { Tile } from '../parts/tile.tsx';
-import { useResource } from '../resource.ts';
 import type { Live } from '../types.ts';
 import { QueueTable } from './queues.tsx';
 
-interface Attention {
-  readonly items: readonly {
-    readonly level: string;
-    readonly text: string;
-    readonly advice?: string;
-    readonly look: string;
-  }[];
-}
-
 /** Whether all is well; if not, what to look at first. */
 export function OverviewPage(): JSX.Element {
-  const attention = useResource<Attention>('attention', 4000);
   const now = live.value;
   return (
     <>
       <Head title="Overview" about={now === undefined ? 'Looking…' : <Health of={now} />} />
       {now !== undefined && <Tiles of={now} />}
+      <Attention />
       {me.value?.parts['dev'] === true && <Dev />}
-      <Card title="Needs attention">
-        <Loaded of={attention}>
-          {({ items }) =>
-            items.length === 0 ? (
-              <p class="calm">
-                <Icon name="check" size={20} /> Nothing needs you now.
-              </p>
-            ) : (
-              <ul class="attention">
-                {items.map(({ level, text, advice, look }) => (
-                  <li key={text} class={`tone-${level === 'error' ? 'bad' : 'warn'}`}>
-                    <Icon name={level === 'error' ? 'cross' : 'warn'} />
-                    <span class="wrap">
-                      <span class="hidden">{level}: </span>
-                      {text}
-                      {advice !== undefined && <span class="muted">: {advice}</span>}
-                    </span>
-                    <a href={look}>Look</a>
-                  </li>
-                ))}
-              </ul>
-            )
-          }
-        </Loaded>
-      </Card>
       <SeriesCharts path="series" />
       <Card title="Queues" actions={<a href="queues">All queues</a>}>
         <QueueTable />
@@ -67,7 +32,9 @@ function Health({ of }: { readonly of: Live }): JSX.Element {
   const workers = of.queues.reduce((sum, { stats }) => sum + stats.workers, 0);
   const stuck = of.queues.filter(({ stats }) => stats.ready > 0 && stats.workers === 0).length;
   const parts: (readonly [string, string])[] = [
-    [stuck > 0 ? 'lost' : 'live', `${plural(of.queues.length, 'queue')}, ${plural(workers, 'worker')}`],
+    stuck > 0
+      ? ['lost', `${stuck} of ${plural(of.queues.length, 'queue')} without a worker`]
+      : ['live', `${plural(of.queues.length, 'queue')}, ${plural(workers, 'worker')}`],
     ['live', `${count(of.locks.held)} locks held`],
     ['live', `${plural(of.actors.length, 'type')} of actors`],
     [
@@ -112,7 +79,7 @@ function Tiles({ of }: { readonly of: Live }): JSX.Element {
       <Tile
         icon="clock"
         label="Oldest ready"
-        value={oldest === 0 ? '–' : duration(oldest)}
+        value={oldest === 0 ? '–' : rough(oldest)}
         href="queues"
         tone="warn"
         isStrong={oldest > 60_000}

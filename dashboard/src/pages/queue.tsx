@@ -1,19 +1,19 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { can, sendText } from '../api.ts';
-import { count, duration, short } from '../format.ts';
-import { refresh } from '../live.ts';
+import { can } from '../api.ts';
+import { count, duration, rough, short } from '../format.ts';
+import { AddJob } from '../parts/add-job.tsx';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs } from '../parts/copy.tsx';
-import { Modal } from '../parts/dialog.tsx';
+import { type Reason, Reasons } from '../parts/facts.tsx';
+import { Heat } from '../parts/heat.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { PauseQueue } from '../parts/pause-queue.tsx';
 import { SeriesCharts } from '../parts/series.tsx';
 import { Tile } from '../parts/tile.tsx';
-import { attempt } from '../parts/toast.tsx';
 import { useResource } from '../resource.ts';
-import { urlOf } from '../router.ts';
+import { filter, query, urlOf } from '../router.ts';
 import type { Queue, Stats } from '../types.ts';
 import { JobList } from './jobs.tsx';
 
@@ -22,7 +22,7 @@ interface Diagnosis {
   readonly findings: readonly {
     readonly code: string;
     readonly text: string;
-    readonly level: string;
+    readonly level: 'ok' | 'warning' | 'error';
     readonly advice?: string;
   }[];
 }
@@ -32,7 +32,9 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
   const at = `queues/${encodeURIComponent(name)}`;
   const queue = useResource<Queue>(at);
   const diagnosis = useResource<Diagnosis>(`${at}/diagnosis`, 4000);
-  const [isAdding, setAdding] = useState(false);
+  const like = query.value.get('add') ?? undefined;
+  const [isAdding, setAdding] = useState(like !== undefined);
+  if (queue.error?.code === 'not_found') return <Missing name={name} text={queue.error.message} />;
   const paused = queue.data?.pausedAt !== null && queue.data !== undefined;
   return (
     <>
@@ -53,6 +55,7 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
             />
             {can('job:enqueue') && (
               <button type="button" onClick={() => setAdding(true)}>
+                <Icon name="plus" size={14} />
                 Add a job
               </button>
             )}
@@ -72,26 +75,42 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
         }
       >
         <div class="body">
-          <Loaded of={diagnosis}>
-            {({ findings }) => (
-              <ul class="reasons">
-                {findings.map(({ code, text, level, advice }) => (
-                  <li key={code}>
-                    <Icon name={level === 'ok' ? 'check' : level === 'error' ? 'cross' : 'warn'} />
-                    <span class="wrap">
-                      {text}
-                      {advice !== undefined && <span class="muted">: {advice}</span>}
-                    </span>
-                  </li>
-                ))}
-              </ul>
-            )}
-          </Loaded>
+          <Loaded of={diagnosis}>{({ findings }) => <Reasons of={findings.map(reasonOf)} />}</Loaded>
         </div>
       </Card>
-      <SeriesCharts path={`${at}/series`} />
+      <SeriesCharts path={`${at}/series`} queue={name} />
+      <Heat path={`${at}/series`} />
       <JobList queue={name} />
-      {isAdding && queue.data !== undefined && <AddJob queue={queue.data} onClose={() => setAdding(false)} />}
+      {isAdding && queue.data !== undefined && (
+        <AddJob
+          queue={queue.data}
+          like={like}
+          onClose={() => {
+            setAdding(false);
+            filter({ add: undefined });
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+const LEVELS = { ok: ['check', 'good'], warning: ['warn', 'warn'], error: ['cross', 'bad'] } as const;
+
+function reasonOf({ text, level, advice }: Diagnosis['findings'][number]): Reason {
+  const [icon, tone] = LEVELS[level];
+  return { text, icon, tone, more: advice !== undefined && <span class="muted">: {advice}</span> };
+}
+
+function Missing({ name, text }: { readonly name: string; readonly text: string }): JSX.Element {
+  return (
+    <>
+      <Head title={name} />
+      <section class="card">
+        <Empty title="There is no such queue">
+          {text}. <a href="queues">See all queues</a>
+        </Empty>
+      </section>
     </>
   );
 }
@@ -121,7 +140,7 @@ function Tiles({ name, stats }: { readonly name: string; readonly stats: Stats }
       <Tile
         icon="clock"
         label="Oldest ready"
-        value={duration(stats.oldestReadyMs)}
+        value={rough(stats.oldestReadyMs)}
         href={jobs('status:new')}
         tone="warn"
         isStrong={(stats.oldestReadyMs ?? 0) > 60_000}
@@ -134,70 +153,5 @@ function Tiles({ name, stats }: { readonly name: string; readonly stats: Stats }
         tone="good"
       />
     </div>
-  );
-}
-
-function AddJob({ queue, onClose }: { readonly queue: Queue; readonly onClose: () => void }): JSX.Element {
-  const add = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
-    const field = (name: string): string => {
-      const value = form.get(name);
-      return typeof value === 'string' ? value.trim() : '';
-    };
-    const isAdded = await attempt(async () => {
-      const payload = field('payload') || 'null';
-      JSON.parse(payload);
-      const rest = {
-        kind: field('kind'),
-        ...(field('key') === '' ? {} : { key: field('key') }),
-        priority: Number(field('priority')),
-      };
-      // The payload is sent as it was written: reading it here would round long numbers.
-      const body = `${JSON.stringify(rest).slice(0, -1)},"payload":${payload}}`;
-      const { id, duplicate } = await sendText<{ id: string; duplicate: boolean }>(
-        `queues/${encodeURIComponent(queue.name)}/jobs`,
-        body,
-      );
-      return duplicate ? `job ${id} of this key was there already` : `job ${id} is added`;
-    });
-    if (!isAdded) return;
-    refresh();
-    onClose();
-  };
-  return (
-    <Modal title="Add a job" onClose={onClose}>
-      <form method="dialog" onSubmit={(event) => void add(event)}>
-        <h2>Add a job to {queue.name}</h2>
-        <label>
-          Kind
-          <select name="kind">
-            {queue.kinds.map((kind) => (
-              <option key={kind}>{kind}</option>
-            ))}
-          </select>
-        </label>
-        <label>
-          Payload, as JSON
-          <textarea name="payload" spellcheck={false} defaultValue="{}" />
-        </label>
-        <label>
-          Key, if jobs of it are to run one after another
-          <input name="key" />
-        </label>
-        <label>
-          Priority: lower runs first
-          <input name="priority" type="number" min={-32768} max={32767} defaultValue="0" />
-        </label>
-        <div class="actions">
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="primary">
-            Add
-          </button>
-        </div>
-      </form>
-    </Modal>
   );
 }

@@ -1,12 +1,13 @@
 import type { JSX } from 'preact';
 import { can } from '../api.ts';
-import { count, duration, short } from '../format.ts';
+import { count, plural, rough, short } from '../format.ts';
 import { recent } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { PauseQueue } from '../parts/pause-queue.tsx';
 import { Gauge, Spark } from '../parts/spark.tsx';
 import { type Column, Table } from '../parts/table.tsx';
+import { Count, Maybe } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import type { Page, Queue } from '../types.ts';
 
@@ -49,7 +50,7 @@ const number = (title: string, of: (queue: Queue) => number, query: string): Col
   title,
   align: 'right',
   of: (queue) => (
-    <a href={`jobs?queue=${encodeURIComponent(queue.name)}&q=${encodeURIComponent(query)}`}>{count(of(queue))}</a>
+    <Count of={of(queue)} href={`jobs?queue=${encodeURIComponent(queue.name)}&q=${encodeURIComponent(query)}`} />
   ),
 });
 
@@ -67,22 +68,32 @@ const COLUMNS: readonly Column<Queue>[] = [
   },
   number('Ready', ({ stats }) => stats.ready, 'status:new'),
   number('In progress', ({ stats }) => stats.inProgress, 'status:in-progress'),
-  { title: 'Later', align: 'right', of: ({ stats }) => count(stats.delayed) },
-  { title: 'Behind a key', align: 'right', of: ({ stats }) => count(stats.parked) },
+  { title: 'Later', align: 'right', of: ({ stats }) => <Count of={stats.delayed} /> },
+  { title: 'Behind a key', align: 'right', of: ({ stats }) => <Count of={stats.parked} /> },
   number('Error', ({ stats }) => stats.error, 'status:error'),
-  { title: 'Oldest', align: 'right', of: ({ stats }) => duration(stats.oldestReadyMs) },
+  {
+    title: 'Oldest',
+    align: 'right',
+    of: ({ stats }) => <Maybe of={stats.oldestReadyMs === null ? null : rough(stats.oldestReadyMs)} />,
+  },
   {
     title: 'Slots in use',
     of: ({ name, stats }) => (
       <>
         <Gauge part={stats.inProgress} of={stats.slots} label={`Slots in use of ${name}`} />
         <span class="small muted">
-          {count(stats.inProgress)} of {stats.slots}, {stats.workers} {stats.workers === 1 ? 'worker' : 'workers'}
+          {stats.workers === 0
+            ? 'no worker'
+            : `${count(stats.inProgress)} of ${stats.slots}, ${plural(stats.workers, 'worker')}`}
         </span>
       </>
     ),
   },
-  { title: 'Done a minute', align: 'right', of: ({ stats }) => short(stats.completePerMinute) },
+  {
+    title: 'Done a minute',
+    align: 'right',
+    of: ({ stats: { completePerMinute: n } }) => (n === 0 ? <Count of={0} /> : short(n)),
+  },
   {
     title: 'Lately',
     of: ({ name }) => (

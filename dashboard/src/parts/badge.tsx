@@ -43,6 +43,10 @@ const LOOKS: Readonly<Record<string, readonly [Tone, IconName]>> = {
   exclusive: ['busy', 'lock'],
   shared: ['wait', 'stack'],
   permit: ['accent', 'stack'],
+  retired: ['idle', 'clock'],
+  deleting: ['warn', 'clock'],
+  deleted: ['idle', 'slash'],
+  coalesced: ['accent', 'stack'],
 };
 
 export function Badge({ status, children }: { readonly status: string; readonly children?: string }): JSX.Element {

@@ -53,8 +53,20 @@ export function Loaded<T>({
   return (
     <>
       {of.error !== undefined && <Trouble error={of.error} retry={of.reload} />}
-      {of.data !== undefined ? children(of.data) : of.error === undefined && <p class="empty">Loading…</p>}
+      {of.data !== undefined ? children(of.data) : of.error === undefined && <Skeleton />}
     </>
+  );
+}
+
+/** Where something is about to be. */
+export function Skeleton(): JSX.Element {
+  return (
+    <div class="skeleton">
+      <span class="hidden">Loading…</span>
+      <i />
+      <i />
+      <i />
+    </div>
   );
 }
 

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
 import { Icon } from './icon.tsx';
+import { Menu } from './menu.tsx';
 import { say } from './toast.tsx';
 
 /** Copies a text; over plain http, where browsers have no clipboard, by way of a field. */
@@ -20,13 +21,29 @@ export async function copy(text: string, what: string): Promise<void> {
 /** The same, done elsewhere: on the command line, by curl, in a program. */
 export function CopyAs({ of }: { readonly of: Readonly<Record<string, string>> }): JSX.Element {
   return (
-    <>
+    <Menu title="Copy as" icon="copy">
       {Object.entries(of).map(([name, text]) => (
-        <button key={name} type="button" class="plain" title={text} onClick={() => void copy(text, name)}>
-          <Icon name="copy" size={14} />
-          {name}
+        <button key={name} type="button" onClick={() => void copy(text, name)}>
+          <span>{name}</span>
+          <code class="cut">{text}</code>
         </button>
       ))}
-    </>
+    </Menu>
+  );
+}
+
+/** Copies one text. */
+export function CopyButton({
+  text,
+  what,
+}: {
+  readonly text: () => Promise<string>;
+  readonly what: string;
+}): JSX.Element {
+  return (
+    <button type="button" class="plain" onClick={() => void text().then((found) => copy(found, what))}>
+      <Icon name="copy" size={14} />
+      Copy
+    </button>
   );
 }

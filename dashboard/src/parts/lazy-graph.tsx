@@ -1,5 +1,6 @@
 import type { ComponentProps, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { Skeleton } from './card.tsx';
 import type Graph from './graph.tsx';
 
 let loaded: typeof Graph | undefined;
@@ -14,5 +15,5 @@ export function LazyGraph(props: ComponentProps<typeof Graph>): JSX.Element {
       setDrawn({ as: graph });
     });
   }, [Drawn]);
-  return Drawn === undefined ? <p class="empty">Loading…</p> : <Drawn.as {...props} />;
+  return Drawn === undefined ? <Skeleton /> : <Drawn.as {...props} />;
 }

@@ -7,6 +7,7 @@ import { filter, query } from '../router.ts';
 import type { Point } from '../types.ts';
 import { Card, Loaded } from './card.tsx';
 import { Chart } from './chart.tsx';
+import { type Mark, useStarts } from './starts.ts';
 
 const RANGES = [
   ['15m', 900_000],
@@ -25,7 +26,8 @@ interface Series {
 const MINUTE = 60_000;
 
 /** Throughput and times, over a range that stands in the address. A span marked with the mouse is looked at closely. */
-export function SeriesCharts({ path }: { readonly path: string }): JSX.Element {
+export function SeriesCharts({ path, queue }: { readonly path: string; readonly queue?: string }): JSX.Element {
+  const marks = useStarts(queue);
   const given = query.value;
   const range = RANGES.find(([name]) => name === given.get('range')) ?? RANGES[0];
   const [from, to] = [given.get('from'), given.get('to')];
@@ -65,7 +67,9 @@ export function SeriesCharts({ path }: { readonly path: string }): JSX.Element {
       }
     >
       <div class="body columns">
-        <Loaded of={kept}>{({ points, stepMs }) => <Charts points={points} stepMs={stepMs} />}</Loaded>
+        <Loaded of={kept}>
+          {({ points, stepMs }) => <Charts points={whole(points, stepMs)} stepMs={stepMs} marks={marks} />}
+        </Loaded>
       </div>
     </Card>
   );
@@ -73,7 +77,12 @@ export function SeriesCharts({ path }: { readonly path: string }): JSX.Element {
 
 const shown = signal<Readonly<Record<string, Series>>>({});
 
-function Charts({ points, stepMs }: Series): JSX.Element {
+/** Without the last stretch of time as long as it is not over: it would look like a fall. */
+function whole(points: readonly Point[], stepMs: number): readonly Point[] {
+  return points.filter(({ at }) => at + stepMs <= Date.now());
+}
+
+function Charts({ points, stepMs, marks }: Series & { readonly marks: readonly Mark[] }): JSX.Element {
   const times = points.map(({ at }) => at);
   const perMinute = (value: number): number => (value * MINUTE) / stepMs;
   const zoom = (from: number, to: number): void =>
@@ -84,6 +93,7 @@ function Charts({ points, stepMs }: Series): JSX.Element {
         title="Jobs a minute"
         times={times}
         format={short}
+        marks={marks}
         onZoom={zoom}
         lines={[
           { title: 'Completed a minute', tone: 'accent', values: points.map(({ complete }) => perMinute(complete)) },
@@ -95,6 +105,7 @@ function Charts({ points, stepMs }: Series): JSX.Element {
         title="Times"
         times={times}
         format={duration}
+        marks={marks}
         onZoom={zoom}
         lines={[
           { title: 'Run, p95', tone: 'busy', values: points.map(({ runP95Ms }) => runP95Ms) },

@@ -20,18 +20,18 @@ export function Spark({ values }: { readonly values: readonly number[] }): JSX.E
   );
 }
 
-/** How much of something is used. */
-export function Gauge({
-  part,
-  of,
-  label,
-}: {
+interface GaugeProps {
   readonly part: number;
   readonly of: number;
   readonly label: string;
-}): JSX.Element {
+  /** All of it in use is nothing to worry about. */
+  readonly isPlain?: boolean;
+}
+
+/** How much of something is used. */
+export function Gauge({ part, of, label, isPlain = false }: GaugeProps): JSX.Element {
   const share = of === 0 ? 0 : Math.min(1, part / of);
-  const tone = of === 0 ? 'idle' : share >= 1 ? 'warn' : 'busy';
+  const tone = of === 0 ? 'idle' : share >= 1 && !isPlain ? 'warn' : 'busy';
   return (
     <div
       class={`bar tone-${tone}`}

@@ -18,7 +18,7 @@ export function Tile({ icon, label, value, href, tone, isStrong = false }: TileP
         <Icon name={icon} size={14} />
         {label}
       </span>
-      <span class="value" data-strong={isStrong}>
+      <span class="value" data-strong={isStrong} data-none={value === '0' || value === '–'}>
         {value}
       </span>
     </a>

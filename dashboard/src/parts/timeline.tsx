@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { duration } from '../format.ts';
 import type { JobDetail, Move } from '../types.ts';
-import { Badge } from './badge.tsx';
+import { Badge, toneOf } from './badge.tsx';
 
 interface Attempt {
   readonly n: number;
@@ -10,18 +10,22 @@ interface Attempt {
   readonly outcome: string;
 }
 
+/** A wait takes at most so much of the width: what ran is what one wants to see, and idle time is mostly longer. */
+const MOST_WAIT = 0.3;
+
 /** Each attempt as a bar: how long it waited, how long it ran. Long idle times are cut short, or nothing else would be seen. */
 export function Timeline({ job }: { readonly job: JobDetail }): JSX.Element {
   const attempts = attemptsOf(job.history);
   if (attempts.length === 0) return <p class="muted">It has not been tried yet.</p>;
   const longestRun = Math.max(1, ...attempts.map(({ runMs }) => runMs));
-  const most = Math.max(...attempts.map(({ waitMs, runMs }) => Math.min(waitMs, longestRun * 2) + runMs));
+  const longestWait = Math.max(1, ...attempts.map(({ waitMs }) => waitMs));
+  const isCut = longestWait > longestRun * MOST_WAIT * 2;
+  const waitShare = isCut ? MOST_WAIT : longestWait / (longestWait + longestRun);
+  const width = (share: number): { width: string } => ({ width: `${Math.max(0.5, share * 100)}%` });
   return (
-    <ul class="timeline" aria-label="Attempts">
-      {attempts.map(({ n, waitMs, runMs, outcome }) => {
-        const isCut = waitMs > longestRun * 2;
-        const width = (ms: number): { width: string } => ({ width: `${Math.max(0.5, (ms / most) * 100)}%` });
-        return (
+    <>
+      <ul class="timeline" aria-label="Attempts">
+        {attempts.map(({ n, waitMs, runMs, outcome }) => (
           <li key={n}>
             <span>Attempt {n}</span>
             <div
@@ -30,16 +34,18 @@ export function Timeline({ job }: { readonly job: JobDetail }): JSX.Element {
               aria-label={`waited ${duration(waitMs)}, ran ${duration(runMs)}`}
               title={`waited ${duration(waitMs)}, ran ${duration(runMs)}`}
             >
-              <span class={isCut ? 'gap' : 'tone-idle'} style={width(Math.min(waitMs, longestRun * 2))} />
-              <span class={toneOf(outcome)} style={width(runMs)} />
+              <span class={isCut ? 'gap' : 'wait'} style={width((waitMs / longestWait) * waitShare)}>
+                <i>{duration(waitMs)}</i>
+              </span>
+              <span class={`run tone-${toneOf(outcome)}`} style={width((runMs / longestRun) * (1 - waitShare))} />
             </div>
-            <span class="small">
-              {duration(runMs)} <Badge status={outcome} />
-            </span>
+            <span class="small took">{duration(runMs)}</span>
+            <Badge status={outcome} />
           </li>
-        );
-      })}
-    </ul>
+        ))}
+      </ul>
+      {isCut && <p class="small muted">Hatched: waiting, drawn shorter than it was.</p>}
+    </>
   );
 }
 
@@ -73,8 +79,4 @@ function attemptsOf(history: readonly Move[]): Attempt[] {
 
 function span(from: string, to: string): number {
   return Math.max(0, new Date(to).getTime() - new Date(from).getTime());
-}
-
-function toneOf(outcome: string): string {
-  return `tone-${({ complete: 'good', error: 'bad', retry: 'warn', 'in-progress': 'busy' } as Record<string, string>)[outcome] ?? 'idle'}`;
 }

@@ -1,0 +1,45 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { get } from '../api.ts';
+import { type Resource, useResource } from '../resource.ts';
+import type { Page } from '../types.ts';
+import { attempt } from './toast.tsx';
+
+export interface LongList<T> {
+  /** As the pages of a list are: loading, refused, or what is there so far. */
+  readonly page: Resource<Page<T>>;
+  readonly rows: readonly T[];
+  /** Adds the next page; undefined when there is none. */
+  readonly next: (() => Promise<boolean>) | undefined;
+}
+
+/** A list that goes on: its first page is kept fresh, those after it are added by hand. */
+export function useLongList<T>(asked: string, everyMs?: number): LongList<T> {
+  const page = useResource<Page<T>>(asked, everyMs);
+  const [more, setMore] = useState<{ asked: string; page: Page<T> } | undefined>();
+  const added = more?.asked === asked ? more.page : undefined;
+  const after = added === undefined ? page.data?.after : added.after;
+  const next = (): Promise<boolean> =>
+    attempt(async () => {
+      const got = await get<Page<T>>(`${asked}${asked.includes('?') ? '&' : '?'}after=${after}`);
+      setMore({ asked, page: { items: [...(added?.items ?? []), ...got.items], after: got.after } });
+      return undefined;
+    });
+  return {
+    page,
+    rows: [...(page.data?.items ?? []), ...(added?.items ?? [])],
+    next: typeof after === 'string' ? next : undefined,
+  };
+}
+
+/** Below a list that goes on. */
+export function ShowMore({ next }: { readonly next: LongList<unknown>['next'] }): JSX.Element | null {
+  if (next === undefined) return null;
+  return (
+    <div class="bulk-bar">
+      <button type="button" onClick={() => void next()}>
+        Show more
+      </button>
+    </div>
+  );
+}
