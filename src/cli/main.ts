@@ -29,10 +29,10 @@ const COMMANDS: Record<string, () => Promise<Add>> = {
 
 /** Those whose name stands anywhere in `words`; all of them where none does, for the help or the complaint that follows. */
 async function addCommands(program: Command, words: readonly string[]): Promise<void> {
-  const named = Object.keys(COMMANDS).filter((name) => words.includes(name));
-  const wanted = named.length > 0 ? named : Object.keys(COMMANDS);
-  const adds = await Promise.all(wanted.map((name) => COMMANDS[name]?.()));
-  for (const add of adds) add?.(program);
+  const all = Object.entries(COMMANDS);
+  const named = all.filter(([name]) => words.includes(name));
+  const adds = await Promise.all((named.length > 0 ? named : all).map(([, load]) => load()));
+  for (const add of adds) add(program);
 }
 
 function makeProgram(): Command {

@@ -22,7 +22,7 @@ export interface House {
   readonly capture: Capture;
   readonly ids: Readonly<Record<'complete' | 'failed' | 'waiting' | 'actor' | 'page', string>>;
   readonly open: (options?: HttpOptions) => Visitor;
-  stop(): Promise<void>;
+  readonly stop: () => Promise<void>;
 }
 
 export interface Answer {
