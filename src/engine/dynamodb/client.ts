@@ -52,6 +52,12 @@ export function readNumber(item: Item | undefined, name: string, absent = 0): nu
   return value !== undefined && 'N' in value ? Number(value.N) : absent;
 }
 
+/** @returns 0 when there is none */
+export function readBig(item: Item | undefined, name: string): bigint {
+  const value = item?.[name];
+  return value !== undefined && 'N' in value ? BigInt(value.N) : 0n;
+}
+
 /** @returns undefined when there is none */
 export function readMap(item: Item | undefined, name: string): Item | undefined {
   const value = item?.[name];

@@ -8,9 +8,12 @@ export interface Written {
   readonly ExpressionAttributeValues?: Record<string, Attribute>;
 }
 
+/** Of these no word is reserved. */
+const PLAIN = /^[a-z]\d?$/;
+
 /**
- * Puts the parts of a request together. Names and values only ever go in by placeholders: an attribute may be called what it
- * likes, and no value is read as text.
+ * Puts the parts of a request together. Values only ever go in by placeholders, and so do names, but for the shortest, as
+ * each has its price: an attribute may be called what it likes, and no value is read as text.
  */
 export class Expression {
   readonly #places = new Map<string, string>();
@@ -21,8 +24,9 @@ export class Expression {
   #removed = '';
   #count = 0;
 
-  /** The placeholder of an attribute. */
+  /** How an attribute is called in the texts. */
   name(attribute: string): string {
+    if (PLAIN.test(attribute)) return attribute;
     const known = this.#places.get(attribute);
     if (known !== undefined) return known;
     const place = `#${this.#places.size}`;

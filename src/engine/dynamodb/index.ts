@@ -17,6 +17,7 @@ export {
   type DynamoClient,
   type Item,
   num,
+  readBig,
   readList,
   readMap,
   readNumber,
@@ -43,7 +44,8 @@ export interface ConditionCheckItem {
     TableName: string;
     Key: Record<string, { S: string }>;
     ConditionExpression: string;
-    ExpressionAttributeNames: Record<string, string>;
+    ExpressionAttributeNames?: Record<string, string>;
+    ExpressionAttributeValues?: Record<string, { S: string }>;
   };
 }
 
@@ -141,7 +143,7 @@ export class DynamoEngine {
   async update(
     key: Key,
     written: Written,
-    returns: 'ALL_NEW' | 'UPDATED_NEW' | 'NONE',
+    returns: 'ALL_NEW' | 'UPDATED_OLD' | 'NONE',
     limits: CallLimits,
   ): Promise<Outcome> {
     const input = { TableName: this.table, Key: keyOf(key), ...written, ReturnValues: returns, ...TELL };
@@ -212,14 +214,17 @@ export class DynamoEngine {
     } while (start !== undefined);
   }
 
-  /** That a row has an attribute, as a part of somebody's own transaction. @internal */
-  check(key: Key, attribute: string): ConditionCheckItem {
+  /** A condition on a row, of names and texts, as a part of somebody's own transaction. @internal */
+  check(key: Key, written: Written): ConditionCheckItem {
+    const { ConditionExpression = '', ExpressionAttributeNames: names, ExpressionAttributeValues: values } = written;
+    const texts = Object.entries(values ?? {}).map(([place, value]) => [place, { S: 'S' in value ? value.S : '' }]);
     return {
       ConditionCheck: {
         TableName: this.table,
         Key: keyOf(key),
-        ConditionExpression: 'attribute_exists(#held)',
-        ExpressionAttributeNames: { '#held': attribute },
+        ConditionExpression,
+        ...(names !== undefined && { ExpressionAttributeNames: names }),
+        ...(values !== undefined && { ExpressionAttributeValues: Object.fromEntries(texts) }),
       },
     };
   }

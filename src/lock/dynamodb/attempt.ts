@@ -1,6 +1,6 @@
 import { elapsedSince, moment, now, sleep } from '../../base/clock.ts';
 import { ConnectionFailed } from '../../base/errors.ts';
-import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
+import { type CallLimits, type DynamoEngine, readBig } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type { AcquireCall, Answer, CallOptions } from '../store.ts';
 import type { Circle } from './circle.ts';
@@ -77,11 +77,10 @@ export class Attempt {
     const { periodMs } = this.#call;
     const at = periodMs === undefined ? engine.now() : await engine.serviceTime(this.#limits());
     const written = takeFree(this.#holder(at), periodMs === undefined ? undefined : at - periodMs);
-    const outcome = await engine.update(headOf(pk), written, 'UPDATED_NEW', this.#limits());
+    // What was there before is less to send than what is there now: the token before this one.
+    const outcome = await engine.update(headOf(pk), written, 'UPDATED_OLD', this.#limits());
     if (!outcome.isDone) return [heads.seen(pk, outcome) ?? (await heads.read(pk, this.#limits()))];
-    const token = outcome.item?.[A.fence];
-    if (token === undefined || !('N' in token)) throw new ConnectionFailed(`the answer for "${pk}" holds no token`);
-    return BigInt(token.N);
+    return readBig(outcome.item, A.fence) + 1n;
   }
 
   async #lookFirst(): Promise<readonly Head[]> {
@@ -136,7 +135,7 @@ export class Attempt {
 
   async #renew(): Promise<boolean> {
     const { engine } = this.#parts;
-    const written = renew(this.#nonce, `again ${engine.now()}`);
+    const written = renew({ nonce: this.#nonce, capacity: this.#call.capacity }, `again ${engine.now()}`);
     const kept = await Promise.all(this.#pks.map((pk) => engine.update(headOf(pk), written, 'NONE', this.#limits())));
     return kept.every((outcome) => outcome.isDone);
   }

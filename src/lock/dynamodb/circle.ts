@@ -3,8 +3,8 @@ import { type CallLimits, type DynamoEngine, Expression } from '../../engine/dyn
 import type { Kept } from '../store.ts';
 import type { Grants } from './grants.ts';
 import type { WaitsFor } from './head.ts';
-import { A, waitsForEntry, whileHeld } from './head-item.ts';
 import type { Heads } from './heads.ts';
+import { slotOf, waitsForEntry, whileHeld } from './holder-item.ts';
 import { headOf, lockKey, shortNonce, waiterOf } from './key.ts';
 import type { Place } from './places.ts';
 import type { Queue } from './queue.ts';
@@ -70,11 +70,11 @@ export class Circle {
   async #mark(place: Place, kept: readonly Kept[], isSettled: boolean, limits: CallLimits): Promise<void> {
     const places = [...place.tickets].map(([pk, ticket]) => ({ pk, ticket }));
     const entry = waitsForEntry({ nonce: place.nonce, places, isSettled });
-    const marking = kept.flatMap(({ space = '', names = [], nonce }) =>
+    const marking = kept.flatMap(({ space = '', names = [], capacity = 1, nonce }) =>
       names.map((name) => {
-        const short = shortNonce(nonce ?? '');
+        const who = { nonce: shortNonce(nonce ?? ''), capacity };
         if (nonce !== undefined) this.#grants.noteWaiting(nonce);
-        const written = whileHeld(new Expression().set(A.waitsFor(short), entry), short).write();
+        const written = whileHeld(new Expression().set(slotOf(who).waitsFor, entry), who).write();
         return this.#engine.update(headOf(lockKey(space, name)), written, 'NONE', limits);
       }),
     );

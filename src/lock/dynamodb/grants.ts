@@ -2,8 +2,8 @@ import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type { Held } from '../store.ts';
 import { type HeadHolder, toPast } from './head.ts';
-import { traceOf } from './head-item.ts';
 import type { Heads } from './heads.ts';
+import { ANY_TRACE } from './holder-item.ts';
 import { headOf, lockKey, shortNonce } from './key.ts';
 import { release, renew } from './requests.ts';
 import type { Sightings } from './sightings.ts';
@@ -44,11 +44,11 @@ export class Grants {
   }
 
   /** Renews it in all its names. @returns whether it is held in all of them */
-  async beat({ space, names, nonce }: Held, limits: CallLimits): Promise<boolean> {
+  async beat({ space, names, capacity, nonce }: Held, limits: CallLimits): Promise<boolean> {
     const known = this.#known.get(nonce);
     if (known === undefined) return false;
     known.beats += 1;
-    const written = renew(shortNonce(nonce), `${known.beats} ${this.#engine.now()}`);
+    const written = renew({ nonce: shortNonce(nonce), capacity }, `${known.beats} ${this.#engine.now()}`);
     const beating = names.map((name) => {
       return this.#engine.update(headOf(lockKey(space, name)), written, 'NONE', limits);
     });
@@ -62,7 +62,7 @@ export class Grants {
     const { space, names, token, capacity, nonce } = held;
     const at = this.#engine.now();
     const { grantedAt = at, beats = 1, hasWaited = true } = this.#known.get(nonce) ?? {};
-    const trace = { capacity, hasBeaten: beats > 0, hasWaited };
+    const trace = { hasBeaten: beats > 0, hasWaited };
     const { host, pid } = this.#self;
     const past = {
       token,
@@ -93,7 +93,7 @@ export class Grants {
   /** Takes a leftover of one's own away. */
   async drop(pk: string, holder: HeadHolder, limits: CallLimits): Promise<void> {
     const past = toPast(holder, 'released', undefined, this.#engine.now());
-    const written = release(holder.nonce, past, traceOf(holder), undefined);
+    const written = release(holder.nonce, past, ANY_TRACE, undefined);
     this.#heads.seen(pk, await this.#engine.update(headOf(pk), written, 'ALL_NEW', limits));
   }
 

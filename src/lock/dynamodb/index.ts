@@ -1,5 +1,10 @@
 import { NotSupported } from '../../base/errors.ts';
-import type { CallLimits, ConditionCheckItem, DynamoEngine } from '../../engine/dynamodb/index.ts';
+import {
+  type CallLimits,
+  type ConditionCheckItem,
+  type DynamoEngine,
+  Expression,
+} from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type {
   AcquireCall,
@@ -23,8 +28,8 @@ import { Attempt, type Parts } from './attempt.ts';
 import { Circle } from './circle.ts';
 import { Grants } from './grants.ts';
 import { ended, MOST_HOLDERS } from './head.ts';
-import { A } from './head-item.ts';
 import { Heads } from './heads.ts';
+import { whileHeld } from './holder-item.ts';
 import { headOf, lockKey, shortNonce } from './key.ts';
 import { Places } from './places.ts';
 import { Queue } from './queue.ts';
@@ -130,8 +135,9 @@ export class DynamoLockStore implements LockStore {
     return found.find((each) => each.outcome === 'broken') ?? found[0];
   }
 
-  checks({ space, names, nonce }: Held): readonly ConditionCheckItem[] {
-    return names.map((name) => this.#engine.check(headOf(lockKey(space, name)), A.holder(shortNonce(nonce))));
+  checks({ space, names, capacity, nonce }: Held): readonly ConditionCheckItem[] {
+    const written = whileHeld(new Expression(), { nonce: shortNonce(nonce), capacity }).write();
+    return names.map((name) => this.#engine.check(headOf(lockKey(space, name)), written));
   }
 
   async guard(): Promise<void> {

@@ -1,6 +1,7 @@
 import { Expression, num, text, type Written } from '../../engine/dynamodb/index.ts';
 import { type HeadHolder, type HeadPast, MOST_HOLDERS, weightOf } from './head.ts';
-import { A, holderEntry, pastEntry, removeHolder, type Trace, whileHeld } from './head-item.ts';
+import { A, pastEntry } from './head-item.ts';
+import { holderEntry, removeHolder, slotOf, type Trace, type Who, whileHeld } from './holder-item.ts';
 
 /**
  * Takes a lock that nobody holds, or that may be shared, and for which nobody waits: one request, decided where it is
@@ -8,13 +9,13 @@ import { A, holderEntry, pastEntry, removeHolder, type Trace, whileHeld } from '
  * @param dueAt  the last run counted by `oncePer` must have begun before
  */
 export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | undefined): Written {
-  const { nonce, capacity } = holder;
+  const { capacity } = holder;
   const request = new Expression();
   const [zero, one] = [request.value(num(0)), request.value(num(1))];
   const [load, fence] = [request.name(A.load), request.name(A.fence)];
   const [last, next] = [request.name(A.last), request.name(A.next)];
   const token = `if_not_exists(${fence}, ${zero}) + ${one}`;
-  request.setTo(A.fence, token).set(A.holder(nonce), holderEntry(holder));
+  request.setTo(A.fence, token).set(slotOf(holder).holder, holderEntry(holder));
   let hasRoom = `${load} = ${zero}`;
   if (capacity === 1) request.set(A.load, num(weightOf(capacity)));
   else {
@@ -22,9 +23,9 @@ export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | unde
     const room = request.value(num(Math.min(capacity, MOST_HOLDERS)));
     hasRoom = `(${hasRoom} OR (${least} = ${most} AND ${load} < ${room}))`;
     request.setTo(A.load, `if_not_exists(${load}, ${zero}) + ${one}`).setTo(A.capacity, most);
-    request.setTo(A.token(nonce), token);
+    request.setTo(slotOf(holder).token, token);
     // Who holds it alone is not let in twice anyway.
-    request.whenAbsent(A.token(nonce));
+    request.whenAbsent(slotOf(holder).token);
   }
   request.when(
     `attribute_not_exists(${load}) OR (${hasRoom} AND (attribute_not_exists(${last}) OR ${next} > ${last}))`,
@@ -37,20 +38,21 @@ export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | unde
 }
 
 /** Keeps it: never makes a row, and changes nothing for whoever lost it. @param beat  a text that was not there before */
-export function renew(nonce: string, beat: string): Written {
-  return whileHeld(new Expression().set(A.beat(nonce), text(beat)), nonce).write();
+export function renew(who: Who, beat: string): Written {
+  return whileHeld(new Expression().set(slotOf(who).beat, text(beat)), who).write();
 }
 
 /** Gives it up, and tells what is remembered of it. @param ranAt  counts the run for `oncePer` */
 export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: number | undefined): Written {
   const { token, capacity } = past;
+  const who = { nonce, capacity };
   const request = new Expression();
   if (capacity === 1) request.set(A.load, num(0));
   else request.setTo(A.load, `${request.name(A.load)} - ${request.value(num(weightOf(capacity)))}`);
   request.set(A.past(token), pastEntry(past));
   if (ranAt !== undefined) request.set(A.ranAt, num(ranAt));
-  removeHolder(request, nonce, trace);
-  return whileHeld(request, nonce).write();
+  removeHolder(request, who, trace);
+  return whileHeld(request, who).write();
 }
 
 /** Takes the next ticket, once: a repetition of it is refused while nobody else has taken one. */

@@ -49,9 +49,9 @@ function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
 const isTicket = ({ text }: Request): boolean => text.startsWith('SET q = if_not_exists');
 const isPlace = ({ operation, sk, text }: Request): boolean =>
   operation === 'UpdateItem' && sk.startsWith('wait#') && text.startsWith('SET o =');
-const isBeat = ({ sk, text }: Request): boolean => sk === 'head' && text.startsWith('SET b:');
+const isBeat = ({ sk, text }: Request): boolean => sk === 'head' && text.startsWith('SET b = ');
 /** A grant that was decided on a version: to whoever waited, or took over. */
-const isGrant = ({ sk, text }: Request): boolean => sk === 'head' && /^SET n = :.* f = :.* h:/.test(text);
+const isGrant = ({ sk, text }: Request): boolean => sk === 'head' && /^SET n = :.* f = :.* h = /.test(text);
 
 function pkOf({ input }: Request): string | undefined {
   return (input['Key'] as { pk?: { S?: string } } | undefined)?.pk?.S;
@@ -163,9 +163,7 @@ describe('who holds', () => {
     const waiting = b.acquire(name, { wait: '20s' });
     await until('the waiter takes the holder for dead', () => held.met);
     beats.open();
-    await until('the renewal has arrived', async () =>
-      Object.entries(await row(name)).some(([key, value]) => key.startsWith('b:') && value.S !== undefined),
-    );
+    await until('the renewal has arrived', async () => (await row(name))['b']?.S !== undefined);
     takeover.open();
     await sleep(150);
     expect((await b.explain(name)).holders.map((each) => each.token)).toEqual([lock.token]);
