@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { sleep } from '../base/clock.ts';
 import { Conflict, NotFound, StoreUnavailable } from '../base/errors.ts';
@@ -13,31 +14,44 @@ const WHOLE_PARTS = 2;
 const LANES = 2;
 const TRIES = 4;
 
+/** Bytes of an object that are sent in one request: as the source gave them, since putting them together is a copy. */
+interface Part {
+  readonly chunks: readonly Buffer[];
+  readonly size: number;
+}
+
 /** Writes one object. Whatever has no certain outcome is sent again: the name is nobody else's. */
 export async function putObject(api: S3Api, key: string, chunks: AsyncIterable<Buffer>, call: PutCall): Promise<void> {
   const source = new Parts(chunks);
-  const first: Buffer[] = [];
+  const first: Part[] = [];
   while (first.length <= WHOLE_PARTS) {
-    const part = await source.next(Buffer.allocUnsafe(PART_BYTES));
+    const part = await source.next();
     if (part === undefined) return putWhole(api, key, first, call);
     first.push(part);
   }
   await new Multipart(api, key, call).run(first, source);
 }
 
-async function putWhole(api: S3Api, key: string, parts: readonly Buffer[], call: PutCall): Promise<void> {
-  const [only = Buffer.alloc(0)] = parts;
-  const Body = parts.length > 1 ? Buffer.concat(parts) : only;
+async function putWhole(api: S3Api, key: string, parts: readonly Part[], call: PutCall): Promise<void> {
+  const size = parts.reduce((sum, part) => sum + part.size, 0);
+  const chunks = parts.flatMap((part) => part.chunks);
   const payload = call.sha256();
   const ChecksumSHA256 = Buffer.from(payload, 'hex').toString('base64');
-  const input = { Bucket: api.bucket, Key: key, Body, ContentLength: Body.length, IfNoneMatch: '*', ChecksumSHA256 };
+  const input = { Bucket: api.bucket, Key: key, ContentLength: size, IfNoneMatch: '*', ChecksumSHA256 };
   if (faults.armed) await faults.reach('files.mid_upload');
   await again(call.signal, async (attempt) => {
-    call.onProgress(Body.length);
-    await api.send('PutObject', input, { signal: call.signal, payload }).catch(async (error: unknown) => {
-      if (attempt === 1 || !(await isThere(api, key, Body.length, call, error))) throw error;
+    call.onProgress(size);
+    const request = { ...input, Body: toBody(chunks) };
+    await api.send('PutObject', request, { signal: call.signal, payload }).catch(async (error: unknown) => {
+      if (attempt === 1 || !(await isThere(api, key, size, call, error))) throw error;
     });
   });
+}
+
+/** One body is sent once: a stream cannot be read again. */
+function toBody(chunks: readonly Buffer[]): Buffer | Readable {
+  if (chunks.length > 1) return Readable.from(chunks, { objectMode: false });
+  return chunks[0] ?? Buffer.alloc(0);
 }
 
 /** Refused because it is there, or because its upload is not there any more: what was sent before, whose answer was lost. */
@@ -59,7 +73,6 @@ class Multipart {
   readonly #where: { readonly Bucket: string; readonly Key: string };
   readonly #call: PutCall;
   readonly #sent: SentPart[] = [];
-  readonly #free: Buffer[] = [Buffer.allocUnsafe(PART_BYTES)];
   #upload = '';
   #number = 0;
   #size = 0;
@@ -70,7 +83,7 @@ class Multipart {
     this.#call = call;
   }
 
-  async run(first: readonly Buffer[], rest: Parts): Promise<void> {
+  async run(first: readonly Part[], rest: Parts): Promise<void> {
     const { signal, onUpload, onProgress } = this.#call;
     await again(signal, async () => {
       onProgress(0);
@@ -88,10 +101,10 @@ class Multipart {
     }
   }
 
-  async #sendAll(first: readonly Buffer[], rest: Parts): Promise<void> {
+  async #sendAll(first: readonly Part[], rest: Parts): Promise<void> {
     const underWay = new Set<Promise<void>>();
     let failure: { readonly error: unknown } | undefined;
-    const start = async (part: Buffer): Promise<void> => {
+    const start = async (part: Part): Promise<void> => {
       if (underWay.size >= LANES) await Promise.race(underWay);
       if (failure !== undefined) throw failure.error;
       if (faults.armed) await faults.reach('files.mid_upload');
@@ -100,36 +113,28 @@ class Multipart {
         .catch((error: unknown) => {
           failure ??= { error };
         })
-        .finally(() => {
-          underWay.delete(sending);
-          this.#free.push(Buffer.from(part.buffer, 0, PART_BYTES));
-        });
+        .finally(() => underWay.delete(sending));
       underWay.add(sending);
     };
     for (const part of first) await start(part);
-    for (;;) {
-      while (this.#free.length === 0) await Promise.race(underWay);
-      const part = await rest.next(this.#free.pop() ?? Buffer.allocUnsafe(PART_BYTES));
-      if (part === undefined) break;
-      await start(part);
-    }
+    for (let part = await rest.next(); part !== undefined; part = await rest.next()) await start(part);
     await Promise.all(underWay);
     if (failure !== undefined) throw failure.error;
   }
 
-  async #send(PartNumber: number, Body: Buffer): Promise<void> {
+  async #send(PartNumber: number, { chunks, size }: Part): Promise<void> {
     const { signal, onProgress } = this.#call;
     const checksum = Buffer.alloc(4);
-    checksum.writeUInt32BE(crc32(Body));
+    checksum.writeUInt32BE(chunks.reduce((crc, chunk) => crc32(chunk, crc), 0));
     const ChecksumCRC32 = checksum.toString('base64');
-    const part = { PartNumber, Body, ContentLength: Body.length, ChecksumCRC32 };
+    const part = { ...this.#where, UploadId: this.#upload, PartNumber, ContentLength: size, ChecksumCRC32 };
     await again(signal, async () => {
-      onProgress(Body.length * LANES);
-      const input = { ...this.#where, UploadId: this.#upload, ...part };
+      onProgress(size * LANES);
+      const input = { ...part, Body: toBody(chunks) };
       // The CRC says whether it is right; a signature over it would cost another SHA-256.
       const output = await this.#api.send('UploadPart', input, { signal, payload: 'UNSIGNED-PAYLOAD' });
       this.#sent.push({ PartNumber, ETag: textOf(output, 'ETag'), ChecksumCRC32 });
-      this.#size += Body.length;
+      this.#size += size;
     });
   }
 
@@ -169,7 +174,7 @@ export async function again<T>(signal: AbortSignal, run: (attempt: number) => Pr
   }
 }
 
-/** Cuts chunks of any size into parts of one size. */
+/** Puts chunks of any size into parts of one size, without copying them. */
 class Parts {
   readonly #chunks: AsyncIterator<Buffer>;
   #left: Buffer = Buffer.alloc(0);
@@ -178,19 +183,21 @@ class Parts {
     this.#chunks = chunks[Symbol.asyncIterator]();
   }
 
-  /** Fills a buffer. @returns what of it is filled; undefined at the end */
-  async next(into: Buffer): Promise<Buffer | undefined> {
+  /** @returns undefined at the end */
+  async next(): Promise<Part | undefined> {
+    const chunks: Buffer[] = [];
     let size = 0;
-    while (size < into.length) {
+    while (size < PART_BYTES) {
       if (this.#left.length === 0) {
         const { value, done } = await this.#chunks.next();
         if (done === true) break;
         this.#left = value;
       }
-      const copied = this.#left.copy(into, size);
-      this.#left = this.#left.subarray(copied);
-      size += copied;
+      const taken = this.#left.subarray(0, PART_BYTES - size);
+      this.#left = this.#left.subarray(taken.length);
+      chunks.push(taken);
+      size += taken.length;
     }
-    return size === 0 ? undefined : into.subarray(0, size);
+    return size === 0 ? undefined : { chunks, size };
   }
 }

@@ -16,6 +16,9 @@ export interface Expected {
 // Large enough that a system call is not felt, small enough that hashing one while the last is being written is a rhythm.
 const CHUNK_BYTES = 512 * 1024;
 
+/** Smaller chunks are put together: each costs calls of the system, whatever its size. */
+const HANDY_BYTES = 64 * 1024;
+
 /** @throws InvalidInput */
 export function checkSource(what: string, source: unknown): FileSource {
   if (typeof source === 'string' || source instanceof Uint8Array) return source;
@@ -24,11 +27,29 @@ export function checkSource(what: string, source: unknown): FileSource {
 }
 
 /**
- * The bytes of a source as buffers of handy size, as they come. An error of the source comes through as it is.
+ * The bytes of a source as buffers of handy size. An error of the source comes through as it is.
  * @throws InvalidInput  something else than bytes; more or fewer than were announced; more than are allowed
  * @throws TimedOut  nothing came for too long
  */
 export async function* readSource(source: FileSource, expected: Expected, watch: Watch): AsyncGenerator<Buffer, void> {
+  let held: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of watched(source, expected, watch)) {
+    if (chunk.length < HANDY_BYTES) {
+      held.push(chunk);
+      size += chunk.length;
+      if (size < HANDY_BYTES) continue;
+    }
+    if (size > 0) yield Buffer.concat(held, size);
+    held = [];
+    size = 0;
+    if (chunk.length >= HANDY_BYTES) yield chunk;
+  }
+  if (size > 0) yield Buffer.concat(held, size);
+}
+
+/** The chunks as they come. */
+async function* watched(source: FileSource, expected: Expected, watch: Watch): AsyncGenerator<Buffer, void> {
   const chunks = pieces(source);
   let size = 0;
   let isOver = false;

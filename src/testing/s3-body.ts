@@ -15,12 +15,7 @@ export async function readBody(request: IncomingMessage, isChecked: boolean): Pr
   }
   const payload = header(request, 'x-amz-content-sha256');
   const { body, trailers } = payload.startsWith('STREAMING-') ? unframe(raw) : { body: raw, trailers: {} };
-  if (isChecked) {
-    if (/^[0-9a-f]{64}$/.test(payload) && payload !== createHash('sha256').update(body).digest('hex')) {
-      throw new S3Refusal(400, 'XAmzContentSHA256Mismatch', 'the body is not the one that was signed');
-    }
-    checkSums(body, { ...headersOf(request), ...trailers });
-  }
+  if (isChecked) checkSums(body, payload, { ...headersOf(request), ...trailers });
   return body;
 }
 
@@ -51,7 +46,6 @@ function headersOf(request: IncomingMessage): Record<string, string> {
 
 const SUMS: Readonly<Record<string, (body: Buffer) => string>> = {
   'content-md5': (body) => createHash('md5').update(body).digest('base64'),
-  'x-amz-checksum-sha256': (body) => createHash('sha256').update(body).digest('base64'),
   'x-amz-checksum-sha1': (body) => createHash('sha1').update(body).digest('base64'),
   'x-amz-checksum-crc32': crc32Of,
 };
@@ -63,15 +57,23 @@ export function crc32Of(body: Buffer): string {
   return sum.toString('base64');
 }
 
-function checkSums(body: Buffer, given: Readonly<Record<string, string>>): void {
+function checkSums(body: Buffer, payload: string, given: Readonly<Record<string, string>>): void {
+  const sha256 = given['x-amz-checksum-sha256'];
+  const isSigned = /^[0-9a-f]{64}$/.test(payload);
+  // Reckoned once for both: it is the dearest of all.
+  const hash = isSigned || sha256 !== undefined ? createHash('sha256').update(body).digest() : undefined;
+  if (isSigned && payload !== hash?.toString('hex')) {
+    throw new S3Refusal(400, 'XAmzContentSHA256Mismatch', 'the body is not the one that was signed');
+  }
+  if (sha256 !== undefined) checkSum('x-amz-checksum-sha256', sha256, hash?.toString('base64'));
   for (const [name, reckon] of Object.entries(SUMS)) {
     const sum = given[name];
-    if (sum !== undefined && sum !== reckon(body)) {
-      throw new S3Refusal(
-        400,
-        'BadDigest',
-        `${name} says ${sum}, and the body has ${reckon(body)}: a checksum that does not fit`,
-      );
-    }
+    if (sum !== undefined) checkSum(name, sum, reckon(body));
   }
+}
+
+function checkSum(name: string, given: string, reckoned: string | undefined): void {
+  if (given === reckoned) return;
+  const message = `${name} says ${given}, and the body has ${reckoned}: a checksum that does not fit`;
+  throw new S3Refusal(400, 'BadDigest', message);
 }
