@@ -23,6 +23,7 @@ const NOTE_UPLOAD = statement(
   `update pawl.file_object set upload = $2::text where object = $1::uuid`,
 );
 const ABANDON = statement('files.abandon', 'select pawl.file_abandon($1::uuid)');
+const PUBLISH = statement('files.publish', 'select pawl.file_publish($1::jsonb) as answer');
 const CURRENT = statement('files.current', 'select pawl.file_current($1::text, $2::text, $3::bigint) as answer');
 const LIST = statement('files.list', 'select pawl.file_list($1::text, $2::text, $3::text, $4::int) as answer');
 const PAST = statement('files.past', 'select pawl.file_past($1::text, $2::text, $3::bigint, $4::int) as answer');
@@ -79,7 +80,9 @@ export class PostgresFileStore implements FileStore {
 
   publish(tx: unknown, call: PublishCall): Promise<Published> {
     const { checks, ...rest } = call;
-    return this.#inTransaction(tx, 'file_publish', { ...rest, checks: checks.toString('base64') });
+    const payload = { ...rest, checks: checks.toString('base64') };
+    if (tx !== undefined) return this.#inTransaction(tx, 'file_publish', payload);
+    return this.#ask(PUBLISH, [JSON.stringify({ space: this.#space, ...payload })]);
   }
 
   remove(tx: unknown, id: string, ifVersion: number | undefined, retainMs: number): Promise<Removed> {

@@ -79,7 +79,10 @@ export interface Claimed {
   readonly deletions: number;
 }
 
-/** The port to a database, for the files of one namespace. `tx` is the caller's own transaction; all else is committed at once. */
+/**
+ * The port to a database, for the files of one namespace. `tx` is the caller's own transaction; what is called without one is
+ * committed at once.
+ */
 export interface FileStore {
   intend(id: string, object: string, pendingMs: number, host: string, pid: number): Promise<void>;
   noteUpload(object: string, upload: string): Promise<void>;

@@ -1,17 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { sleep } from '../base/clock.ts';
 import { formatDuration } from '../base/duration.ts';
 import {
   ConnectionFailed,
   CorruptObject,
   InvalidInput,
   type PawlError,
+  SerializationFailed,
   StoreUnavailable,
   UploadExpired,
   VersionConflict,
 } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { readAhead } from './ahead.ts';
 import type { PutCall } from './content.ts';
 import type { Depot } from './depot.ts';
 import { Digest, type Fingerprint } from './digest.ts';
@@ -44,6 +48,7 @@ export interface PublishOptions {
 
 /** A caller who has this long to wait for an answer that was lost learns what became of it. */
 const OUTCOME_MS = 30_000;
+const TRIES = 4;
 
 /**
  * Moves the bytes of a source into the content store, under a new name that the database knows of before the first byte. No
@@ -53,14 +58,20 @@ const OUTCOME_MS = 30_000;
  */
 export async function beginUpload(w: Writing, id: string, source: FileSource, given: ParsedWrite): Promise<Upload> {
   const digest = new Digest();
-  const object = await transfer(w, id, given, async (name, watch) => {
+  const object = await transfer(w, id, given, async (name, watch, intent) => {
     const { budget } = w.depot;
-    const chunks = readSource(source, { size: given.size, maxBytes: w.options.maxBytes, idleMs: budget.idleMs }, watch);
-    await w.depot.content.put(
-      name,
-      hashed(chunks, digest),
-      putCall(w, name, watch, () => digest.sha256()),
-    );
+    const expected = { size: given.size, maxBytes: w.options.maxBytes, idleMs: budget.idleMs };
+    const chunks = hashed(readSource(source, expected, watch), digest);
+    const call = putCall(w, name, watch, () => digest.sha256());
+    try {
+      const bytes = readAhead(chunks, intent);
+      await intent;
+      watch.signal.throwIfAborted();
+      await w.depot.content.put(name, bytes, call);
+    } finally {
+      // Also where the store has not read it to the end. A source that hangs is not waited for.
+      void chunks.return().catch(() => {});
+    }
     if (faults.armed) await faults.reach('files.after_upload');
   });
   const print = digest.end();
@@ -83,8 +94,9 @@ export async function beginCopy(
   given: ParsedChange,
 ): Promise<Upload> {
   const told = { ...given, contentType: from.contentType, meta: from.meta, size: from.size, sha256: from.sha256 };
-  const object = await transfer(w, id, told, async (name, watch) => {
+  const object = await transfer(w, id, told, async (name, watch, intent) => {
     const { content } = w.depot;
+    await intent;
     watch.expect('nobody', Infinity);
     if (await content.copy(from.object, name, from.size, { signal: watch.signal })) return;
     await content.put(
@@ -108,28 +120,42 @@ function putCall({ store, depot }: Writing, object: string, watch: Watch, sha256
 /** Bytes a millisecond. A store that takes them more slowly than that is as good as dead. */
 const SLOWEST = 64;
 
-/** The intent, the transfer, and on failure the word to the collector. @returns the object's name */
+/**
+ * The intent, the transfer, and on failure the word to the collector.
+ * @param move  sends nothing to the store before the intent is committed
+ * @returns the object's name
+ */
 async function transfer(
   w: Writing,
   id: string,
   { lock, signal }: ParsedChange,
-  move: (name: string, watch: Watch) => Promise<void>,
+  move: (name: string, watch: Watch, intent: Promise<void>) => Promise<void>,
 ): Promise<string> {
   signal?.throwIfAborted();
   await w.depot.attach();
   const object = randomUUID();
-  await w.store.intend(id, object, w.options.pending, hostname(), process.pid);
-  if (faults.armed) await faults.reach('files.after_intent');
   const outer = lock === undefined ? signal : AbortSignal.any([lock.signal, ...(signal ? [signal] : [])]);
   using watch = new Watch({ what: `writing "${id}"`, totalMs: w.depot.budget.totalMs, signal: outer });
+  let intent: Promise<void> | undefined;
   try {
-    await w.depot.breaker.run(() => watch.wait(move(object, watch)));
+    await w.depot.breaker.run(() => {
+      intent = intend(w, id, object);
+      return watch.wait(move(object, watch, intent));
+    });
   } catch (error) {
+    if (intent === undefined) throw error;
+    // Until it is committed there is nothing to abandon, and if it cannot be, nothing was sent.
+    await intent;
     await abandon(w, object);
     // What a store throws because it was told to stop is not why it was told to.
     throw watch.signal.aborted ? watch.signal.reason : asStoreError(error, id);
   }
   return object;
+}
+
+async function intend({ store, options }: Writing, id: string, object: string): Promise<void> {
+  await store.intend(id, object, options.pending, hostname(), process.pid);
+  if (faults.armed) await faults.reach('files.after_intent');
 }
 
 /** A store's own failure in the middle of a transfer is a typed one; what a source threw is the caller's own. */
@@ -145,9 +171,18 @@ async function abandon({ store, engine }: Writing, object: string): Promise<void
   });
 }
 
+/** About a millisecond of hashing: so long others may be kept waiting. */
+const TURN_BYTES = 512 * 1024;
+
 async function* hashed(chunks: AsyncIterable<Buffer>, digest: Digest): AsyncGenerator<Buffer, void> {
+  let inTurn = 0;
   for await (const chunk of chunks) {
     digest.update(chunk);
+    inTurn += chunk.length;
+    if (inTurn >= TURN_BYTES) {
+      inTurn = 0;
+      await nextTurn();
+    }
     yield chunk;
   }
 }
@@ -208,25 +243,31 @@ export class Upload implements AsyncDisposable {
   }
 
   async #publishAlone(ifVersion: number | undefined): Promise<Written> {
+    let lost: ConnectionFailed | undefined;
     for (let attempt = 1; ; attempt++) {
       try {
-        const written = await this.#w.engine.transaction(async (tx) => {
-          const inside = await this.#publishIn(tx, ifVersion);
-          if (faults.armed) await faults.reach('files.before_commit');
-          return inside;
-        });
+        const written = await this.#publishOnce(ifVersion);
         if (faults.armed) await faults.reach('files.after_commit');
         return written;
       } catch (error) {
-        if (!(error instanceof ConnectionFailed) || error.outcome !== 'unknown') throw error;
-        const known = await this.#lookAgain(error);
+        if (error instanceof ConnectionFailed) lost = error;
+        // An answer was lost, this time or before. What was sent then may have come through since, and be what stands in the way.
+        const known = lost && (await this.#lookAgain(lost));
         if (known !== undefined) return known;
-        if (attempt === 3) throw error;
+        const mayRepeat = error instanceof ConnectionFailed || error instanceof SerializationFailed;
+        if (!mayRepeat || attempt === TRIES) throw error;
+        await sleep(Math.random() * 10 * 2 ** attempt);
       }
     }
   }
 
-  /** The answer to COMMIT was lost: the row knows. @returns undefined when it was not committed */
+  /** One statement that is committed by itself; with a lock, a transaction in which that is looked at first. */
+  #publishOnce(ifVersion: number | undefined): Promise<Written> {
+    if (this.#given.lock === undefined) return this.#publishIn(undefined, ifVersion);
+    return this.#w.engine.transaction((tx) => this.#publishIn(tx, ifVersion));
+  }
+
+  /** An answer was lost: the row knows. @returns undefined when it was not committed */
   async #lookAgain(error: ConnectionFailed): Promise<Written | undefined> {
     const fate = await this.outcome().catch(() => {
       throw error;
@@ -241,12 +282,12 @@ export class Upload implements AsyncDisposable {
     const { store, options } = this.#w;
     const { contentType, meta, author, lock } = this.#given;
     await guard(lock, tx);
-    if (faults.armed) await faults.reach('files.before_publish');
     const told = { contentType, meta, author };
     const { id, object } = this;
     const { size, sha256, checks } = this.#print;
     const call = { id, object, size, sha256, checks, ...told, ifVersion, retainMs: options.retain };
     const answer = await store.publish(tx, call);
+    if (faults.armed && tx !== undefined) await faults.reach('files.before_commit');
     if ('conflict' in answer) throw conflict(id, ifVersion ?? 0, answer.conflict);
     if ('lost' in answer) throw this.#expired(answer.lost);
     const { version, previous, writtenMs } = answer;

@@ -8,7 +8,7 @@ import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { spawnChild } from '../support/process.ts';
-import { startProxy } from '../support/proxy.ts';
+import { type Proxy, startProxy } from '../support/proxy.ts';
 import { problemsOf } from './checker.ts';
 import { bucketStore, diskStore, randomFile, readAll, type TestStore } from './world.ts';
 
@@ -71,9 +71,9 @@ describe('a writer that is killed', () => {
         await files.write(undefined, point, `before ${point}`);
         const fault = `files.${point}:kill${size > 16 * MIB ? '#2' : ''}`;
         const where = JSON.stringify(store.place);
-        const child = spawnChild('files/writer.child.ts', [database.url, where, space, point, String(size)], {
-          PAWL_FAULT: fault,
-        });
+        const how = point === 'before_commit' ? 'tx' : 'alone';
+        const args = [database.url, where, space, point, String(size), how];
+        const child = spawnChild('files/writer.child.ts', args, { PAWL_FAULT: fault });
         expect((await child.exited).signal, child.stderr()).toBe('SIGKILL');
         const { version, stream } = await files.read(point);
         const text = await readAll(stream);
@@ -103,17 +103,23 @@ describe('a writer that is killed', () => {
 });
 
 describe('a COMMIT whose answer is lost', () => {
-  test('is answered by the row, and the version is there', async () => {
+  const through = async (): Promise<{ proxy: Proxy; far: PostgresEngine }> => {
     const proxy = await startProxy(database.url);
     const far = postgres(proxy.url, { max: 3 });
     onTestFinished(async () => {
       await far.stop();
       await proxy.stop();
     });
+    return { proxy, far };
+  };
+
+  test('is answered by the row, and the version is there', async () => {
+    const { proxy, far } = await through();
     const { files, store } = on(await diskStore(), {}, far);
     await files.write(undefined, 'doc', 'one');
+    proxy.loseAnswerTo('files.publish');
+    expect(await files.write(undefined, 'doc', 'two', { ifVersion: 1 })).toMatchObject({ version: 2, previous: 1 });
     proxy.loseAnswerTo('commit');
-    expect(await files.write(undefined, 'doc', 'two')).toMatchObject({ version: 2, previous: 1 });
     const upload = await files.upload('doc', 'three');
     await expect(far.transaction((tx) => upload.publish(tx))).rejects.toMatchObject({ outcome: 'unknown' });
     await upload[Symbol.asyncDispose]();
@@ -124,22 +130,34 @@ describe('a COMMIT whose answer is lost', () => {
   });
 
   test('and that never came through is published again', async () => {
-    const proxy = await startProxy(database.url);
-    const far = postgres(proxy.url, { max: 3 });
-    onTestFinished(async () => {
-      await far.stop();
-      await proxy.stop();
-    });
+    const { proxy, far } = await through();
     const { files } = on(await diskStore(), {}, far);
     await files.write(undefined, 'doc', 'one');
-    const disarm = faults.arm('files.before_commit', () => proxy.loseRequest('commit'), { occurrence: 1 });
-    const mend = faults.arm('files.before_commit', () => proxy.loseRequest('nothing at all'), { occurrence: 2 });
-    onTestFinished(() => {
-      disarm();
-      mend();
+    onTestFinished(faults.arm('files.after_upload', () => proxy.loseRequest('files.publish'), { occurrence: 1 }));
+    const lookedAt = proxy.accepted;
+    const writing = files.write(undefined, 'doc', 'two', { ifVersion: 1 });
+    await until('the request was lost', () => proxy.accepted > lookedAt);
+    proxy.loseRequest('nothing at all');
+    expect((await writing).version).toBe(2);
+  });
+
+  test('of a publication that was still waiting is no conflict with the one sent after it', async () => {
+    const { proxy, far } = await through();
+    const { files, store, space } = on(await diskStore(), {}, far);
+    await files.write(undefined, 'doc', 'one');
+    const near = createFiles(engine, { content: store.again(), namespace: space });
+    const waiters = async (): Promise<number> => (await near.explain('doc')).waiters.length;
+    const upload = await files.upload('doc', 'mine', { ifVersion: 1 });
+    let publishing: Promise<unknown> | undefined;
+    await engine.transaction(async (tx) => {
+      (await near.read('doc', { lock: 'share', tx })).stream.destroy();
+      publishing = upload.publish();
+      await until('it waits', async () => (await waiters()) === 1);
+      proxy.cut();
+      await until('so does the one sent after it', async () => (await waiters()) === 2);
     });
-    const written = await files.write(undefined, 'doc', 'two');
-    expect(written.version).toBe(2);
+    expect(await publishing).toMatchObject({ version: 2, previous: 1 });
+    expect(await files.history('doc')).toHaveLength(2);
   });
 });
 

@@ -1,14 +1,15 @@
 // Writes one version, and tells what it wrote. PAWL_FAULT says where it dies.
-// Arguments: the URL, where the bytes go ({dir} or {s3}), the namespace, the document, how many bytes.
+// Arguments: the URL, where the bytes go ({dir} or {s3}), the namespace, the document, how many bytes, and "tx" for a transaction.
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { createFiles, disk, type S3Options, s3 } from '../../src/files/index.ts';
+import { createFiles, disk, type S3Options, s3, type Written } from '../../src/files/index.ts';
 
-const [, , url = '', where = '{}', namespace = '', id = '', size = '0'] = process.argv;
+const [, , url = '', where = '{}', namespace = '', id = '', size = '0', how = ''] = process.argv;
 const place: { dir?: string; s3?: S3Options } = JSON.parse(where);
 const engine = postgres(url, { max: 2 });
 const content = place.s3 === undefined ? disk(place.dir ?? '') : s3(place.s3);
 const files = createFiles(engine, { content, namespace });
-const { version, object } = await files.write(undefined, id, Buffer.alloc(Number(size), id));
+const write = (tx?: unknown): Promise<Written> => files.write(tx, id, Buffer.alloc(Number(size), id));
+const { version, object } = await (how === 'tx' ? engine.transaction(write) : write());
 console.log(JSON.stringify({ version, object }));
 await files.stop();
 await engine.stop();

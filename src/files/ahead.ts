@@ -1,0 +1,38 @@
+/** As much as is hashed while a row is committed on a slow disk. */
+const AHEAD_BYTES = 4 << 20;
+
+/**
+ * Reads while something else is waited for, up to 4 MiB: hashing takes the processor, and a commit the disk.
+ * @returns what was read, and then the rest
+ */
+export function readAhead(chunks: AsyncGenerator<Buffer, void>, until: Promise<unknown>): AsyncGenerator<Buffer, void> {
+  const held: Buffer[] = [];
+  const reading = fill(held, chunks, until);
+  // Whoever takes the bytes hears of it; perhaps nobody does.
+  reading.catch(() => {});
+  return taken(held, reading, chunks);
+}
+
+async function fill(held: Buffer[], chunks: AsyncGenerator<Buffer, void>, until: Promise<unknown>): Promise<void> {
+  let isOver = false;
+  const end = (): void => {
+    isOver = true;
+  };
+  until.then(end, end);
+  for (let size = 0; !isOver && size < AHEAD_BYTES; ) {
+    const { value } = await chunks.next();
+    if (value === undefined) return;
+    held.push(value);
+    size += value.length;
+  }
+}
+
+async function* taken(
+  held: Buffer[],
+  reading: Promise<void>,
+  chunks: AsyncGenerator<Buffer, void>,
+): AsyncGenerator<Buffer, void> {
+  await reading;
+  for (let chunk = held.shift(); chunk !== undefined; chunk = held.shift()) yield chunk;
+  yield* chunks;
+}
