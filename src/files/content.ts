@@ -39,6 +39,12 @@ export interface Range {
   readonly end: number;
 }
 
+/** What of an object is read. */
+export interface Part extends Range {
+  /** All that there is, and a store that has more than up to `end` must not hide it. */
+  readonly isWhole: boolean;
+}
+
 /** What a store was found to honour. */
 export interface StoreProbe {
   /** An object is never written over: the second put of a name is refused. */
@@ -76,7 +82,7 @@ export interface Content {
    */
   put(name: string, chunks: AsyncIterable<Buffer>, call: PutCall): Promise<void>;
   /** The bytes as they come; whoever asked reads them to the end, or destroys the stream. @throws CorruptObject  missing */
-  get(name: string, range: Range | undefined, call: ContentCall): Promise<Readable>;
+  get(name: string, part: Part, call: ContentCall): Promise<Readable>;
   /** How many bytes there are; undefined when there is no such object. */
   size(name: string, call: ContentCall): Promise<number | undefined>;
   /** Makes a second object of the same bytes, without moving them through this process. False: it cannot. */

@@ -1,19 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { type Dirent, promises as fs } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { Readable } from 'node:stream';
-import { Conflict, CorruptObject, InvalidInput, StoreRefused, StoreUnavailable } from '../base/errors.ts';
-import { faults } from '../base/fault.ts';
+import type { Readable } from 'node:stream';
+import { Conflict, CorruptObject, InvalidInput } from '../base/errors.ts';
 import { show } from '../base/refusal.ts';
 import {
   type Content,
   type ContentCall,
   isObjectName,
   type Listed,
+  type Part,
   type PutCall,
-  type Range,
   type StoreProbe,
 } from './content.ts';
+import { codeOf, diskFailure, told } from './disk-failure.ts';
+import { openFile, writeChunks } from './disk-file.ts';
 
 /**
  * A content store in a folder of this machine, or one that all machines mount. Each object is a file that is written once,
@@ -27,7 +28,6 @@ export function disk(dir: string): Content {
   return new DiskContent(resolve(dir));
 }
 
-const READ_BYTES = 512 * 1024;
 const MARKER = 'pawl-store.json';
 /** By the first two letters of their names, so that no folder gets millions of files. */
 const FAN = 256;
@@ -47,29 +47,24 @@ class DiskContent implements Content {
 
   async put(name: string, chunks: AsyncIterable<Buffer>, { signal, onProgress }: PutCall): Promise<void> {
     await this.#make();
-    const file = await told(fs.open(this.#path(name), 'wx'));
+    const path = this.#path(name);
+    const file = await told(fs.open(path, 'wx'));
     try {
-      // One write is under way while the next chunk is read and hashed.
-      let writing: Promise<unknown> = Promise.resolve();
-      for await (const chunk of chunks) {
-        await writing;
-        onProgress(chunk.length);
-        writing = told(writeAll(file, chunk));
-        // Awaited above or below; until then it must not count as unheard.
-        writing.catch(() => {});
-      }
-      await writing;
+      await writeChunks(file, chunks, onProgress);
       signal.throwIfAborted();
-      await told(file.sync());
+      await Promise.all([told(file.sync()), syncFolder(this.#folder(name))]);
+    } catch (error) {
+      // Room on a disk that is full is wanted at once. What cannot be removed now, the collector will.
+      await fs.unlink(path).catch(() => {});
+      throw error;
     } finally {
       await file.close();
     }
-    await syncFolder(this.#folder(name));
   }
 
-  async get(name: string, range: Range | undefined, { signal }: ContentCall): Promise<Readable> {
+  async get(name: string, part: Part, { signal }: ContentCall): Promise<Readable> {
     signal.throwIfAborted();
-    return openFile(this.#path(name), range);
+    return openFile(this.#path(name), part);
   }
 
   async size(name: string): Promise<number | undefined> {
@@ -84,7 +79,7 @@ class DiskContent implements Content {
       await fs.link(this.#path(from), this.#path(to));
     } catch (error) {
       if (NO_LINKS.has(codeOf(error))) return false;
-      throw asStoreError(error);
+      throw diskFailure(error);
     }
     await syncFolder(this.#folder(to));
     return true;
@@ -187,49 +182,7 @@ class DiskContent implements Content {
   }
 }
 
-async function writeAll(file: fs.FileHandle, chunk: Buffer): Promise<void> {
-  if (faults.armed) await faults.reach('files.mid_upload');
-  for (let from = 0; from < chunk.length; ) from += (await file.write(chunk, from)).bytesWritten;
-}
-
-/** A part of a file as a stream, which closes it. @throws CorruptObject  missing */
-export async function openFile(path: string, range: Range | undefined): Promise<Readable> {
-  const file = await told(fs.open(path, 'r'));
-  return new FileStream(file, range?.start ?? 0, range?.end ?? Infinity);
-}
-
-/** Reads ahead, by one piece, while the last one is being checked. */
-class FileStream extends Readable {
-  readonly #file: fs.FileHandle;
-  readonly #end: number;
-  #at: number;
-
-  constructor(file: fs.FileHandle, start: number, end: number) {
-    // Pieces as they are: a stream of bytes would put those that wait together, which is a copy.
-    super({ objectMode: true, highWaterMark: 2 });
-    this.#file = file;
-    this.#at = start;
-    this.#end = end;
-  }
-
-  override _read(): void {
-    const wanted = Math.min(READ_BYTES, this.#end - this.#at);
-    if (wanted <= 0) return void this.push(null);
-    told(this.#file.read(Buffer.allocUnsafeSlow(wanted), 0, wanted, this.#at)).then(
-      ({ bytesRead, buffer }) => {
-        this.#at += bytesRead;
-        this.push(bytesRead === 0 ? null : buffer.subarray(0, bytesRead));
-      },
-      (error: unknown) => this.destroy(error instanceof Error ? error : new StoreUnavailable(String(error))),
-    );
-  }
-
-  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    // It waits for a read that is under way; nothing was written, so nothing can be lost.
-    this.#file.close().catch(() => {});
-    callback(error);
-  }
-}
+const NO_LINKS = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EXDEV']);
 
 /** A new file's name is as durable as its folder. */
 async function syncFolder(path: string): Promise<void> {
@@ -239,33 +192,6 @@ async function syncFolder(path: string): Promise<void> {
   } finally {
     await folder.close();
   }
-}
-
-const NO_LINKS = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EXDEV']);
-const FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EIO', 'EMFILE', 'ENFILE', 'EAGAIN', 'ESTALE', 'ETIMEDOUT']);
-
-async function told<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    throw asStoreError(error);
-  }
-}
-
-function asStoreError(error: unknown): unknown {
-  const code = codeOf(error);
-  if (!(error instanceof Error) || code === '') return error;
-  const cause = { cause: error };
-  if (code === 'ENOENT')
-    return new CorruptObject(`there is no such file: ${error.message}`, { ...cause, damage: 'missing' });
-  if (code === 'EEXIST') return new Conflict(`there is such a file already: ${error.message}`, cause);
-  if (FULL.has(code)) return new StoreUnavailable(`the disk store cannot now: ${error.message}`, cause);
-  return new StoreRefused(`the disk store refused: ${error.message}`, cause);
-}
-
-function codeOf(error: unknown): string {
-  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
-  return typeof code === 'string' ? code : '';
 }
 
 function undefinedIfMissing(error: unknown): undefined {

@@ -289,7 +289,10 @@ export class Files implements AsyncDisposable {
       this.#writing,
       to,
       found,
-      async (row, watch) => verified(await this.#reader.fromStore(row, all, watch), row, all, true),
+      async (row, watch) => {
+        const { stream, check } = await this.#reader.fromStore(row, all, watch);
+        return verified(stream, row, all, check);
+      },
       change,
     );
     return upload.publish(tx instanceof PostgresEngine ? undefined : tx);

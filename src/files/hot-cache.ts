@@ -1,18 +1,10 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { constants, promises as fs } from 'node:fs';
+import { promises as fs } from 'node:fs';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
-import { CorruptObject, StoreUnavailable } from '../base/errors.ts';
+import { StoreUnavailable } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
-import type { Range } from './content.ts';
-import { openFile } from './disk.ts';
-
-interface Copy {
-  readonly size: number;
-  readonly modifiedMs: number;
-  readonly inode: number;
-  usedAt: number;
-}
+import { openFile } from './disk-file.ts';
+import { type FileMark, HotCopy, isSameFile, type KnownCopy } from './hot-copy.ts';
 
 const NAME = /^[0-9a-f]{64}$/;
 
@@ -25,7 +17,7 @@ export class HotCache {
   readonly #dir: string;
   readonly #maxBytes: number;
   /** Copies whose hash was checked here, by the file they were then. */
-  readonly #checked = new Map<string, Copy>();
+  readonly #known = new Map<string, KnownCopy>();
   #isMade: Promise<unknown> | undefined;
 
   constructor(dir: string, maxBytes: number) {
@@ -33,35 +25,43 @@ export class HotCache {
     this.#maxBytes = maxBytes;
   }
 
-  /** A part of a copy; undefined when there is none that is right. Its blocks are to be checked as they are read. */
-  async open(sha256: string, size: number, range: Range): Promise<Readable | undefined> {
-    if (!(await this.has(sha256, size))) return undefined;
+  /** Opens a copy; undefined when there is none that is right. */
+  async open(sha256: string, size: number): Promise<HotCopy | undefined> {
+    const file = await fs.open(this.#path(sha256), 'r').catch(() => undefined);
+    if (file === undefined) return undefined;
     try {
-      return await openFile(this.#path(sha256), range);
+      const known = await this.#check(sha256, size, await file.stat());
+      if (known !== undefined) return new HotCopy(file, known);
     } catch (error) {
-      if (error instanceof CorruptObject) return undefined;
+      await file.close();
       throw error;
     }
+    await file.close();
+    return undefined;
   }
 
-  /** Whether there is a copy. Its hash is reckoned the first time, and whenever it is another file than it was. */
+  /** Whether there is a copy that is right. */
   async has(sha256: string, size: number): Promise<boolean> {
-    const stat = await fs.stat(this.#path(sha256)).catch(() => undefined);
-    if (stat === undefined || stat.size !== size) {
-      if (stat !== undefined) await this.drop(sha256);
-      return false;
-    }
-    const known = this.#checked.get(sha256);
-    if (known?.inode === stat.ino && known.modifiedMs === stat.mtimeMs) {
+    const mark = await fs.stat(this.#path(sha256)).catch(() => undefined);
+    return mark !== undefined && (await this.#check(sha256, size, mark)) !== undefined;
+  }
+
+  /** The hash is reckoned the first time, and whenever it is another file than it was. One that is wrong is dropped. */
+  async #check(sha256: string, size: number, mark: FileMark): Promise<KnownCopy | undefined> {
+    const known = this.#known.get(sha256);
+    if (known !== undefined && isSameFile(known.mark, mark)) {
       known.usedAt = Date.now();
-      return true;
+      return known;
     }
-    if ((await hashOf(this.#path(sha256))) !== sha256) {
-      await this.drop(sha256);
-      return false;
-    }
-    this.#checked.set(sha256, { size, modifiedMs: stat.mtimeMs, inode: stat.ino, usedAt: Date.now() });
-    return true;
+    if (mark.size === size && (await hashOf(this.#path(sha256), size)) === sha256) return this.#know(sha256, mark);
+    await this.drop(sha256);
+    return undefined;
+  }
+
+  #know(sha256: string, mark: FileMark): KnownCopy {
+    const known = { mark, checkedAt: -Infinity, usedAt: Date.now() };
+    this.#known.set(sha256, known);
+    return known;
   }
 
   /** Takes a copy in, from bytes that are checked as they come. @throws StoreUnavailable  the folder cannot take it */
@@ -71,7 +71,7 @@ export class HotCache {
     await this.#makeRoom(size);
     const draft = join(this.#dir, `draft-${randomUUID()}`);
     try {
-      const file = await fs.open(draft, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY);
+      const file = await fs.open(draft, 'wx');
       try {
         for await (const chunk of chunks) await file.writeFile(chunk);
         await file.sync();
@@ -84,12 +84,11 @@ export class HotCache {
       await fs.rm(draft, { force: true });
       throw asStoreError(error);
     }
-    const stat = await fs.stat(this.#path(sha256));
-    this.#checked.set(sha256, { size, modifiedMs: stat.mtimeMs, inode: stat.ino, usedAt: Date.now() });
+    this.#know(sha256, await fs.stat(this.#path(sha256)));
   }
 
   async drop(sha256: string): Promise<void> {
-    this.#checked.delete(sha256);
+    this.#known.delete(sha256);
     await fs.rm(this.#path(sha256), { force: true });
   }
 
@@ -108,7 +107,7 @@ export class HotCache {
           await fs.rm(join(this.#dir, name), { force: true });
         continue;
       }
-      copies.push({ name, size: stat.size, usedAt: this.#checked.get(name)?.usedAt ?? stat.mtimeMs });
+      copies.push({ name, size: stat.size, usedAt: this.#known.get(name)?.usedAt ?? stat.mtimeMs });
     }
     let total = size + copies.reduce((sum, copy) => sum + copy.size, 0);
     for (const copy of copies.sort((a, b) => a.usedAt - b.usedAt)) {
@@ -119,10 +118,10 @@ export class HotCache {
   }
 }
 
-async function hashOf(path: string): Promise<string | undefined> {
+async function hashOf(path: string, size: number): Promise<string | undefined> {
   const hash = createHash('sha256');
   try {
-    for await (const chunk of await openFile(path, undefined)) hash.update(chunk);
+    for await (const chunk of await openFile(path, { start: 0, end: size, isWhole: true })) hash.update(chunk);
   } catch {
     return undefined;
   }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
-import { elapsedSince, moment, now, sleep } from '../base/clock.ts';
+import { elapsedSince, type Moment, moment, now, sleep } from '../base/clock.ts';
 import type { Duration } from '../base/duration.ts';
 import { formatDuration } from '../base/duration.ts';
 import { ConnectionFailed, CorruptObject, InvalidInput, StoreUnavailable, TimedOut } from '../base/errors.ts';
@@ -9,6 +9,7 @@ import { faults } from '../base/fault.ts';
 import { checkOptions, duration, integer, object, oneOf, optional, signal, text } from '../base/options.ts';
 import { startRenewal } from '../base/renewal.ts';
 import { HotCache } from './hot-cache.ts';
+import type { HotCopy } from './hot-copy.ts';
 import { parseId } from './options.ts';
 import type { FileReading, Reader } from './reading.ts';
 import type { FileStore } from './store.ts';
@@ -50,7 +51,14 @@ export interface HotReading extends FileReading {
 
 interface Known {
   readonly version: Readable;
-  readonly at: ReturnType<typeof moment>;
+  readonly at: Moment;
+}
+
+/** What is read: for how long it was not known to be the newest, if it was not asked for just now. */
+interface Found {
+  readonly version: Readable;
+  readonly copy: HotCopy;
+  readonly staleSince: Moment | undefined;
 }
 
 /** A reloader renews its lease; one that died is followed after this. */
@@ -102,43 +110,44 @@ export class HotFiles {
       range: optional(object({ start: integer({ min: 0, default: 0 }), end: optional(integer({ min: 0 })) })),
       signal,
     });
-    const row = await this.#reader
-      .row(name, undefined, undefined)
-      .catch((error: unknown) => this.#orStale(name, error));
-    if ('stale' in row) return this.#read(row.stale.version, given, elapsedSince(row.stale.at));
-    const asked = moment();
-    if (!(await this.#cache.has(row.sha256, row.size))) {
-      const older = this.#stale(name);
-      const loading = this.#load(row, given.signal);
-      if (older !== undefined && (await this.#cache.has(older.version.sha256, older.version.size))) {
-        loading.catch(() => {});
-        return this.#read(older.version, given, elapsedSince(older.at));
-      }
-      await loading;
+    const { version, copy, staleSince } = await this.#find(name, given.signal);
+    try {
+      const reading = await this.#reader.open(version, given, (_, blocks) => Promise.resolve(copy.read(blocks)));
+      reading.stream.once('error', (error) => {
+        if (error instanceof CorruptObject) void this.#cache.drop(version.sha256).catch(() => {});
+      });
+      return { ...reading, staleMs: staleSince === undefined ? 0 : elapsedSince(staleSince) };
+    } finally {
+      // Of an empty range nothing was read.
+      await copy.close();
     }
-    this.#known.set(name, { version: row, at: asked });
-    return this.#read(row, given, 0);
   }
 
-  async #read(
-    row: Readable,
-    given: { range: { start: number; end: number | undefined } | undefined; signal: AbortSignal | undefined },
-    staleMs: number,
-  ): Promise<HotReading> {
-    const reading = await this.#reader.open(
-      row,
-      given,
-      async (version, blocks) => {
-        const body = await this.#cache.open(version.sha256, version.size, blocks);
-        if (body !== undefined) return body;
-        throw new CorruptObject('the hot copy is gone', { damage: 'missing' });
-      },
-      false,
-    );
-    reading.stream.once('error', (error) => {
-      if (error instanceof CorruptObject) void this.#cache.drop(row.sha256).catch(() => {});
-    });
-    return { ...reading, staleMs };
+  /** The copy of the live version; or, where that was asked for and cannot be had now, of one that was live not long ago. */
+  async #find(id: string, signal: AbortSignal | undefined): Promise<Found> {
+    const asked = moment();
+    const row = await this.#reader
+      .row(id, undefined, undefined)
+      .catch((error: unknown) => this.#unlessStale(id, error));
+    if (row === undefined) return (await this.#findStale(id)) ?? gone();
+    const there = await this.#cache.open(row.sha256, row.size);
+    if (there === undefined) {
+      const loading = this.#load(row, signal);
+      // It goes on, whoever waits for it.
+      loading.catch(() => {});
+      const stale = await this.#findStale(id);
+      if (stale !== undefined) return stale;
+      await loading;
+    }
+    const copy = there ?? (await this.#cache.open(row.sha256, row.size)) ?? gone();
+    this.#known.set(id, { version: row, at: asked });
+    return { version: row, copy, staleSince: undefined };
+  }
+
+  async #findStale(id: string): Promise<Found | undefined> {
+    const known = this.#stale(id);
+    const copy = known && (await this.#cache.open(known.version.sha256, known.version.size));
+    return known && copy && { version: known.version, copy, staleSince: known.at };
   }
 
   #stale(id: string): Known | undefined {
@@ -147,10 +156,8 @@ export class HotFiles {
   }
 
   /** The database does not answer: a copy will do that is not too old. */
-  #orStale(id: string, error: unknown): { readonly stale: Known } {
-    const stale = error instanceof ConnectionFailed ? this.#stale(id) : undefined;
-    if (stale === undefined) throw error;
-    return { stale };
+  #unlessStale(id: string, error: unknown): undefined {
+    if (!(error instanceof ConnectionFailed) || this.#stale(id) === undefined) throw error;
   }
 
   /** One at a time in this process. Whoever waits for it waits as long as he wants to. */
@@ -187,7 +194,7 @@ export class HotFiles {
     }
   }
 
-  async #fetch(row: Readable, owner: string, since: ReturnType<typeof moment>): Promise<void> {
+  async #fetch(row: Readable, owner: string, since: Moment): Promise<void> {
     const { scope, totalMs } = this.#options;
     const renewal = startRenewal({
       what: `the reload of "${row.id}"`,
@@ -200,9 +207,9 @@ export class HotFiles {
     try {
       if (faults.armed) await faults.reach('files.reloading');
       const all = { start: 0, end: row.size };
-      const body = await this.#reader.fromStore(row, all, watch);
-      watch.signal.addEventListener('abort', () => body.destroy(), { once: true });
-      await watch.wait(this.#cache.add(row.sha256, row.size, verified(body, row, all, true)));
+      const { stream, check } = await this.#reader.fromStore(row, all, watch);
+      watch.signal.addEventListener('abort', () => stream.destroy(), { once: true });
+      await watch.wait(this.#cache.add(row.sha256, row.size, verified(stream, row, all, check)));
     } catch (error) {
       if (error instanceof InvalidInput || error instanceof CorruptObject || error instanceof StoreUnavailable)
         throw error;
@@ -212,4 +219,8 @@ export class HotFiles {
       await this.#store.endReload(scope, row.sha256, owner).catch(() => {});
     }
   }
+}
+
+function gone(): never {
+  throw new CorruptObject('the hot copy is gone; it was removed as soon as it was there', { damage: 'missing' });
 }

@@ -9,7 +9,7 @@ export {
   VersionConflict,
 } from '../base/errors.ts';
 export { createFileAdmin, type FileAdmin } from './admin.ts';
-export type { Budget, Content, ContentCall, DeleteCall, Listed, PutCall, Range, StoreProbe } from './content.ts';
+export type { Budget, Content, ContentCall, DeleteCall, Listed, Part, PutCall, Range, StoreProbe } from './content.ts';
 export { disk } from './disk.ts';
 export type { FileExplanation } from './explain.ts';
 export { createFiles, Files, type FilesEvents, type RemoveOptions } from './files.ts';

@@ -6,7 +6,7 @@ import type { Range } from './content.ts';
 import type { Depot } from './depot.ts';
 import { parseId, parseVersion } from './options.ts';
 import type { FileStore } from './store.ts';
-import { blocksAround, cut, verified } from './verify.ts';
+import { blocksAround, type Check, cut, verified } from './verify.ts';
 import type { FileVersion, Readable } from './version.ts';
 import { Watch } from './watch.ts';
 
@@ -38,8 +38,14 @@ export interface FileReading {
   readonly stream: Stream;
 }
 
+/** Bytes, and how they are to be checked. */
+export interface Body {
+  readonly stream: Stream;
+  readonly check: Check;
+}
+
 /** Where bytes are had from: the store, or a copy of it. */
-export type Open = (version: Readable, blocks: Range, watch: Watch) => Promise<Stream>;
+export type Open = (version: Readable, blocks: Range, watch: Watch) => Promise<Body>;
 
 interface ParsedRead {
   readonly version: number | undefined;
@@ -87,12 +93,10 @@ export class Reader {
     throw new NotFound(`version ${found.version} of document "${id}" is not kept any more; its row alone is`);
   }
 
-  /** @param isHashed  whether to reckon the SHA-256 of the whole, besides the check of each block */
   async open(
     version: Readable,
     { range, signal: outer }: Pick<ParsedRead, 'range' | 'signal'>,
     from: Open,
-    isHashed = true,
   ): Promise<FileReading> {
     const wanted = within(version, range);
     const blocks = blocksAround(wanted, version.size);
@@ -100,8 +104,9 @@ export class Reader {
     const watch = new Watch({ what, totalMs: this.#depot.budget.totalMs, signal: outer });
     try {
       const body = blocks.start === blocks.end ? undefined : await from(version, blocks, watch);
-      const parts = verified(timed(body, watch, this.#depot.budget.idleMs), version, blocks, isHashed);
-      const stream = new CheckedStream(cut(parts, blocks, wanted), body, watch, (error) => {
+      const chunks = timed(body?.stream, watch, this.#depot.budget.idleMs);
+      const parts = verified(chunks, version, blocks, body?.check ?? 'hash');
+      const stream = new CheckedStream(cut(parts, blocks, wanted), body?.stream, watch, (error) => {
         if (error instanceof StoreUnavailable) this.#depot.breaker.failed();
         return this.#name(error, version);
       });
@@ -116,13 +121,13 @@ export class Reader {
   readonly fromStore: Open = (version, blocks, watch) =>
     this.#depot.breaker.run(async () => {
       watch.expect('store', this.#depot.budget.firstByteMs);
-      const range = blocks.start === 0 && blocks.end === version.size ? undefined : blocks;
-      const opening = this.#depot.content.get(version.object, range, { signal: watch.signal });
+      const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
+      const opening = this.#depot.content.get(version.object, part, { signal: watch.signal });
       // One that comes too late is of no use to anybody.
       opening.then((body) => watch.signal.aborted && body.destroy()).catch(() => {});
-      const body = await watch.wait(opening);
+      const stream = await watch.wait(opening);
       watch.expect('nobody', Infinity);
-      return body;
+      return { stream, check: 'hash' };
     });
 
   /** An error that says which version it is about. */

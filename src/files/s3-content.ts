@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { Conflict, CorruptObject, NotFound, StoreRefused, StoreUnavailable } from '../base/errors.ts';
-import type { Content, ContentCall, DeleteCall, Listed, PutCall, Range, StoreProbe } from './content.ts';
+import type { Content, ContentCall, DeleteCall, Listed, Part, PutCall, StoreProbe } from './content.ts';
 import { listOf, numberOf, type S3Api, textOf } from './s3-api.ts';
 import { again, putObject } from './s3-put.ts';
 
@@ -24,15 +24,13 @@ export class S3Content implements Content {
     return putObject(this.#api, this.#key(name), chunks, call);
   }
 
-  async get(name: string, range: Range | undefined, { signal }: ContentCall): Promise<Readable> {
-    const input = {
-      ...this.#at(this.#key(name)),
-      ...(range && { Range: `bytes=${range.start}-${range.end - 1}` }),
-    };
+  async get(name: string, { start, end, isWhole }: Part, { signal }: ContentCall): Promise<Readable> {
+    const range = isWhole ? {} : { Range: `bytes=${start}-${end - 1}` };
+    const input = { ...this.#at(this.#key(name)), ...range };
     const output = await again(signal, () => this.#api.send('GetObject', input, { signal }));
     const body = output['Body'];
     if (!(body instanceof Readable)) throw new StoreRefused(`${this.where} answered without a body`);
-    if (range !== undefined && output['ContentRange'] === undefined) {
+    if (!isWhole && output['ContentRange'] === undefined) {
       body.destroy();
       throw new StoreRefused(`${this.where} does not know ranges`);
     }

@@ -11,19 +11,26 @@ export function blocksAround(range: Range, size: number): Range {
 }
 
 /**
- * Passes on the bytes of an object, each block once it is known to be right: its CRC-32, and with the last one the SHA-256
- * of the whole where `isWhole` says that all of it comes. What is not right is never passed on.
- * @param from  of which byte the chunks begin: that of a block
- * @param isHashed  whether to reckon the SHA-256, too
+ * How closely bytes are looked at. `hash`: each block, and the SHA-256 of the whole where all of it comes. `blocks`: each block.
+ * `length`: somebody else has made sure that they are right.
+ */
+export type Check = 'hash' | 'blocks' | 'length';
+
+/**
+ * Passes on the bytes of an object, each block once it is known to be right, the last one once the whole is. What is not right
+ * is never passed on.
+ * @param range  what the chunks are of the object: whole blocks
  * @throws CorruptObject
  */
 export async function* verified(
   chunks: AsyncIterable<Buffer>,
   print: Fingerprint,
-  { start, end }: Range,
-  isHashed: boolean,
+  range: Range,
+  check: Check,
 ): AsyncGenerator<Buffer, void> {
-  const hash = isHashed && start === 0 && end === print.size ? createHash('sha256') : undefined;
+  if (check === 'length') return yield* measured(chunks, range);
+  const { start, end } = range;
+  const hash = check === 'hash' && start === 0 && end === print.size ? createHash('sha256') : undefined;
   let held: Buffer[] = [];
   let at = start;
   let crc = 0;
@@ -51,6 +58,15 @@ export async function* verified(
   if (hash !== undefined && hash.digest('hex') !== print.sha256)
     throw damaged('changed', 'other bytes than its SHA-256 says');
   yield* held;
+}
+
+async function* measured(chunks: AsyncIterable<Buffer>, { start, end }: Range): AsyncGenerator<Buffer, void> {
+  let at = start;
+  for await (const chunk of chunks) {
+    at += chunk.length;
+    yield chunk;
+  }
+  if (at < end) throw damaged('short', `only ${at - start} of ${end - start} bytes`);
 }
 
 /** Of the blocks that a range lies in, the range. */

@@ -1,8 +1,9 @@
-import { mkdtemp, readdir, readFile, rm, truncate, utimes, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, readdir, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { CorruptObject, InvalidInput, NotFound, TimedOut } from '../../src/base/errors.ts';
+import { InvalidInput, NotFound, TimedOut } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
 import { createFiles, type Files, type HotFiles, type HotOptions } from '../../src/files/index.ts';
@@ -80,25 +81,45 @@ test('a copy that is truncated, or another file than it was, is fetched anew; on
   expect((await readAll((await hot.open(id)).stream)).equals(bytes)).toBe(true);
   await writeFile(path, randomFile(2 * MIB));
   expect((await readAll((await hot.open(id)).stream)).equals(bytes)).toBe(true);
-  // A bit rots without a trace in the file's times.
-  const damaged = await readFile(path);
-  damaged[MIB + 3] = (damaged[MIB + 3] ?? 0) ^ 4;
-  const known = (await hot.open(id)).stream;
-  await readAll(known);
-  const { mtime } = await (await import('node:fs/promises')).stat(path);
-  const handle = await (await import('node:fs/promises')).open(path, 'r+');
-  await handle.write(damaged.subarray(MIB + 3, MIB + 4), 0, 1, MIB + 3);
-  await handle.close();
-  await utimes(path, mtime, mtime);
-  const got: Buffer[] = [];
-  const reading = (async () => {
-    for await (const chunk of (await hot.open(id)).stream) got.push(chunk);
-  })();
-  await reading.catch((error: unknown) => expect(error).toBeInstanceOf(CorruptObject));
-  const passed = Buffer.concat(got);
-  expect(passed.equals(bytes.subarray(0, passed.length))).toBe(true);
-  await until('it is whole again', async () => (await readAll((await hot.open(id)).stream)).equals(bytes));
+  await flipBit(path, MIB + 3);
+  expect((await readAll((await hot.open(id)).stream)).equals(bytes)).toBe(true);
 });
+
+test('what is written into a copy while it is read is never passed on, whether its blocks are being checked or not', async () => {
+  const { hot, dir } = await hotFiles();
+  const id = fresh();
+  const bytes = randomFile(16 * MIB);
+  const { sha256 } = await files.write(undefined, id, bytes);
+  for (const isTrusted of [false, true]) {
+    await readAll((await hot.open(id)).stream);
+    if (isTrusted) {
+      // So long after it was written, the readers before have checked it, and the next one need not.
+      await sleep(120);
+      await readAll((await hot.open(id)).stream);
+    }
+    const got: Buffer[] = [];
+    const reading = (async () => {
+      for await (const chunk of (await hot.open(id)).stream) {
+        if (got.push(chunk) === 1) await flipBit(join(dir, sha256), 16 * MIB - 5);
+      }
+    })();
+    await expect(reading).rejects.toThrow(isTrusted ? /written to while it was read/ : /other bytes before/);
+    const passed = Buffer.concat(got);
+    expect(passed.equals(bytes.subarray(0, passed.length))).toBe(true);
+    await until('it is whole again', async () => (await readAll((await hot.open(id)).stream)).equals(bytes));
+  }
+});
+
+/** As a hand that knows what it does, or a disk: without a trace in the time of the last change. */
+async function flipBit(path: string, at: number): Promise<void> {
+  const { mtime } = await stat(path);
+  const file = await open(path, 'r+');
+  const byte = Buffer.alloc(1);
+  await file.read(byte, 0, 1, at);
+  await file.write(Buffer.of((byte[0] ?? 0) ^ 4), 0, 1, at);
+  await file.close();
+  await utimes(path, mtime, mtime);
+}
 
 test('many readers of a cold copy cost the store one request', async () => {
   const { hot } = await hotFiles();
