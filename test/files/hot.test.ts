@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, NotFound, TimedOut } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createFiles, type Files, type HotFiles, type HotOptions } from '../../src/files/index.ts';
 import type { FaultyStore } from '../../src/testing/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
@@ -157,11 +157,13 @@ test('a reloader that is killed is followed by a waiter, and explain shows it me
   await until('it stands still', async () => child.stderr().includes('before_swap'));
   const { reloads } = await slow.explain('doc');
   expect(reloads).toMatchObject([{ pid: child.pid }]);
+  expect(reloads[0]?.expiresAt.getTime()).toBeLessThanOrEqual(Date.now() + 5000);
   expect((await readdir(dir)).filter((name) => !name.startsWith('draft-'))).toEqual([]);
   await expect(slow.hot({ dir, wait: 100 }).open('doc')).rejects.toThrow(TimedOut);
   const hot = slow.hot({ dir });
   const waiters = Array.from({ length: 50 }, async () => readAll((await hot.open('doc')).stream));
   await child.kill();
+  await engine.query(LEASE_OVER);
   for (const each of await Promise.all(waiters)) expect(each.equals(bytes)).toBe(true);
   expect((await slow.explain('doc')).reloads).toEqual([]);
 });
@@ -194,3 +196,6 @@ test('while the newest is fetched, and while the database is away, a copy that i
   expect((await readAll((await hot.open(id)).stream)).toString()).toBe('two');
   await expect(strict.open(id)).rejects.toMatchObject({ code: 'connection_failed' });
 });
+
+/** The five seconds are over. */
+const LEASE_OVER = statement('test.lease_over', 'update pawl.file_reload set expires_at = clock_timestamp()');

@@ -1,25 +1,12 @@
-import { afterAll, beforeAll } from 'vitest';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
-import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { describe } from 'vitest';
 import { describeFiles } from './contract.ts';
+import { realBucket } from './real-bucket.ts';
 import { bucketStore } from './world.ts';
 
-let database: FreshDatabase;
-const engines: PostgresEngine[] = [];
+describeFiles('s3', () => bucketStore());
 
-beforeAll(async () => {
-  database = await freshDatabase();
+// The same on a bucket of yours: CONTRIBUTING.md says how.
+const real = realBucket(process.env);
+describe.skipIf(real === undefined)('on the bucket of PAWL_S3_BUCKET', () => {
+  describeFiles('real s3', real ?? bucketStore);
 });
-
-afterAll(async () => {
-  await Promise.all(engines.map((engine) => engine.stop()));
-});
-
-describeFiles('s3', () => ({
-  engine: ({ url = database.url, max = 8 } = {}) => {
-    const engine = postgres(url, { stopTimeoutMs: 500, max });
-    engines.push(engine);
-    return engine;
-  },
-  store: bucketStore,
-}));

@@ -3,7 +3,6 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import type { PostgresEngine } from '../../src/engine/postgres/index.ts';
 import { type Content, disk, s3 } from '../../src/files/index.ts';
 import { type FaultyStore, type FaultyStoreOptions, faultyStore } from '../../src/testing/index.ts';
 
@@ -23,14 +22,9 @@ export interface TestStore {
   stop(): Promise<void>;
 }
 
-/** What the promises are tested on. */
-export interface FilesWorld {
-  engine(options?: { readonly url?: string; readonly max?: number }): PostgresEngine;
-  store(): Promise<TestStore>;
-}
-
-export async function diskStore(): Promise<TestStore> {
-  const dir = await mkdtemp(join(tmpdir(), 'pawl-test-files-'));
+/** @param inside  a folder that is there; default: that of all temporary files */
+export async function diskStore(inside: string = tmpdir()): Promise<TestStore> {
+  const dir = await mkdtemp(join(inside, 'pawl-test-files-'));
   const path = (name: string): string => join(dir, 'objects', name.slice(0, 2), name);
   return {
     place: { dir },
