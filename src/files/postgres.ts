@@ -41,6 +41,13 @@ const CLAIM = statement(
   'select object, was, upload, unfinished, deletions from pawl.file_claim($1::text, $2::bigint, $3::bigint, $4::int)',
 );
 const SETTLE = statement('files.settle', 'select pawl.file_settle($1::uuid[], $2::bigint, $3::bigint)');
+const IS_DUE = statement(
+  'files.is_due',
+  `
+  select exists (
+    select from pawl.file_object o where o.space = $1::text and o.collect_at <= clock_timestamp()
+  ) as answer`,
+);
 const DUE = statement('files.due', 'select pawl.file_due($1::text) as answer');
 const KNOWN = statement('files.known', 'select pawl.file_known($1::text, $2::uuid[]) as object');
 const TAKE_RELOAD = statement(
@@ -148,6 +155,10 @@ export class PostgresFileStore implements FileStore {
   async settle(objects: readonly string[], tombstoneMs: number, historyMs: number): Promise<void> {
     const history = historyMs === Infinity ? null : Math.round(historyMs);
     await this.#engine.query(SETTLE, [objects, Math.round(tombstoneMs), history]);
+  }
+
+  isDue(): Promise<boolean> {
+    return this.#ask(IS_DUE, [this.#space]);
   }
 
   due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>> {

@@ -105,6 +105,8 @@ export interface FileStore {
   rearm(markerPass: number): Promise<Pass>;
   claim(graceMs: number, leaseMs: number, limit: number): Promise<Claimed[]>;
   settle(objects: readonly string[], tombstoneMs: number, historyMs: number): Promise<void>;
+  /** Whether there is anything to claim. */
+  isDue(): Promise<boolean>;
   due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>>;
   known(objects: readonly string[]): Promise<ReadonlySet<string>>;
   readable(after: string | undefined, upto: string | undefined): Promise<PastVersion[]>;

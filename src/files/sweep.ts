@@ -1,6 +1,7 @@
+import { now } from '../base/clock.ts';
 import { CollectorHalted, StoreRefused } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
-import type { Depot } from './depot.ts';
+import type { Depot, Marker } from './depot.ts';
 import type { ParsedOptions } from './options.ts';
 import type { Claimed, FileStore } from './store.ts';
 
@@ -39,12 +40,14 @@ const BATCH = 500;
 const LANES = 16;
 /** Whoever claims and dies is followed by another one after this. A batch takes seconds. */
 const LEASE_MS = 5 * 60_000;
+const COUNTED_MS = 60 * 60_000;
 
 /** Deletes in the store what the database says nobody needs. Any number may run at a time. */
 export class Collector {
   readonly #store: FileStore;
   readonly #depot: Depot;
   readonly #options: ParsedOptions;
+  #countedAt = -Infinity;
 
   constructor(store: FileStore, depot: Depot, options: ParsedOptions) {
     this.#store = store;
@@ -56,6 +59,7 @@ export class Collector {
   async sweep({ limit, signal }: Sweeping): Promise<SweepReport> {
     await this.#depot.attach();
     const total = { condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 };
+    if (await this.#isIdle()) return total;
     let taken = 0;
     while (taken < limit) {
       signal?.throwIfAborted();
@@ -82,8 +86,7 @@ export class Collector {
    * @throws CollectorHalted
    */
   async begin(): Promise<void> {
-    const marker = await this.#depot.readMarker();
-    if (marker === undefined) throw new StoreRefused(`the marker of the store ${this.#depot.content.where} is gone`);
+    const marker = await this.#marker();
     const pass = await this.#store.beginPass(
       marker.pass,
       marker.database === '' ? await this.#database(marker.store) : marker.database,
@@ -94,6 +97,24 @@ export class Collector {
       );
     }
     await this.#depot.writeMarker({ ...marker, pass: pass.pass, database: pass.database });
+    this.#countedAt = now();
+  }
+
+  /**
+   * Nothing is due, and database and marker agree about the past: such a pass writes nothing. One in an hour is counted all the
+   * same, and the first of each process, so that a database that went back further is found out before anything is moved.
+   */
+  async #isIdle(): Promise<boolean> {
+    if (now() - this.#countedAt > COUNTED_MS || (await this.#store.isDue())) return false;
+    const marker = await this.#marker();
+    const row = await this.#store.attach(marker.store, this.#depot.content.kind);
+    return row.haltedBecause === null && marker.pass <= row.pass && marker.database === row.database;
+  }
+
+  async #marker(): Promise<Marker> {
+    const marker = await this.#depot.readMarker();
+    if (marker !== undefined) return marker;
+    throw new StoreRefused(`the marker of the store ${this.#depot.content.where} is gone`);
   }
 
   /** Nobody has collected in this store yet. */
@@ -103,8 +124,7 @@ export class Collector {
 
   /** An operator has looked, and this database is the one that collects. */
   async rearm(): Promise<void> {
-    const marker = await this.#depot.readMarker();
-    if (marker === undefined) throw new StoreRefused(`the marker of the store ${this.#depot.content.where} is gone`);
+    const marker = await this.#marker();
     const pass = await this.#store.rearm(marker.pass);
     await this.#depot.writeMarker({ ...marker, pass: pass.pass, database: pass.database });
   }

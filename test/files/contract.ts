@@ -505,6 +505,19 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await store.names()).toEqual([]);
     });
 
+    test('a pass in which there is nothing to do writes nothing', async () => {
+      const { files: own, store, space } = await alone(quick);
+      await own.upload(fresh(), 'pending');
+      await own.sweep();
+      const look = async (): Promise<unknown> => [
+        await engine.query(STORE_ROW, [space]),
+        await store.content.readMarker({ signal: AbortSignal.timeout(5000) }),
+      ];
+      const before = await look();
+      await own.sweep();
+      expect(await look()).toEqual(before);
+    });
+
     test('it runs from time to time, and stops', async () => {
       const { files: own, store } = await alone(quick);
       const upload = await own.upload(fresh(), 'left');
@@ -519,7 +532,8 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       const upload = await own.upload(fresh(), 'then');
       await own.sweep();
       const before = await engine.query<{ pass: string }>(PASS, [space]);
-      await own.sweep();
+      await (await own.upload(fresh(), 'what was forgotten')).abandon();
+      expect(await own.sweep()).toMatchObject({ deleted: 1 });
       // What a restore to the moment of `before` leaves: the database knows less than the store's marker.
       await engine.query(SET_PASS, [space, before[0]?.pass]);
       await upload.abandon();
@@ -685,6 +699,7 @@ const LEASE_OVER = statement(
   'update pawl.file_object set collect_at = clock_timestamp() where object = $1::uuid',
 );
 const PASS = statement('test.pass', 'select pass from pawl.file_store where space = $1');
+const STORE_ROW = statement('test.store_row', 'select xmin::text, s.* from pawl.file_store s where space = $1');
 const FORGET = statement('test.forget_rows', 'delete from pawl.file_object where space = $1');
 const FORGET_HALT = statement('test.forget', 'update pawl.file_store set halted_because = null where space = $1');
 const SET_PASS = statement('test.set_pass', 'update pawl.file_store set pass = $2::bigint where space = $1');
