@@ -1,8 +1,14 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { CorruptObject, StoreUnavailable, UploadExpired } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createFiles, type Files, type FilesOptions } from '../../src/files/index.ts';
+import { createLocks } from '../../src/lock/index.ts';
 import type { FaultyStore, FaultyStoreOptions, StoreFault } from '../../src/testing/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
@@ -10,9 +16,10 @@ import { recordLog } from '../support/log.ts';
 import { spawnChild } from '../support/process.ts';
 import { type Proxy, startProxy } from '../support/proxy.ts';
 import { problemsOf } from './checker.ts';
-import { bucketStore, diskStore, randomFile, readAll, type TestStore } from './world.ts';
+import { bucketStore, diskStore, inPieces, randomFile, readAll, type TestStore } from './world.ts';
 
 const MIB = 1 << 20;
+const run = promisify(execFile);
 let database: FreshDatabase;
 let engine: PostgresEngine;
 let spaces = 0;
@@ -218,7 +225,7 @@ describe('a store that fails', () => {
     async (fault, operation) => {
       const narrow = postgres(database.url, { max: 1 });
       onTestFinished(() => narrow.stop());
-      const limits = { firstByte: 1000, idle: 1000, total: 3000 };
+      const limits = { firstByte: 1000, idle: 1000, total: 1500 };
       const { files, store } = on(await bucketStore(), { limits, pending: '1m' }, narrow);
       await files.write(undefined, 'doc', randomFile(2000));
       store.server.fault(fault as StoreFault, { operation, key: 'objects/', ms: 100 });
@@ -300,6 +307,52 @@ describe('a store that fails', () => {
     await files.sweep();
     expect(await problemsOf(files, store)).toEqual([]);
     expect((await files.stat('doc')).version).toBe(1);
+  });
+
+  test('a disk that has really no room left is an error, and the room is free again', async ({ skip }) => {
+    const small = await mkdtemp(join(tmpdir(), 'pawl-test-full-'));
+    onTestFinished(() => rm(small, { recursive: true, force: true }));
+    const mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'pawl-test', small]).catch(() => undefined);
+    if (mounted === undefined) return skip('mounting a disk of 4 MiB takes the rights of root');
+    onTestFinished(async () => void (await run('umount', ['-l', small])));
+    const { files, store, space } = on(await diskStore(small));
+    const { object } = await files.write(undefined, 'doc', randomFile(2 * MIB));
+    await expect(files.write(undefined, 'doc', inPieces(randomFile(5 * MIB), 100_000))).rejects.toThrow(/ENOSPC/);
+    expect(await store.names()).toEqual([object]);
+    const hot = files.hot({ dir: join(small, 'hot') });
+    await files.write(undefined, 'small', 'small');
+    expect((await readAll((await hot.open('small')).stream)).toString()).toBe('small');
+    await expect(hot.open('doc')).rejects.toThrow(StoreUnavailable);
+    expect(await readdir(join(small, 'hot'))).toHaveLength(1);
+    await hasten(space);
+    await files.sweep();
+    expect(await problemsOf(files, store)).toEqual([]);
+  });
+});
+
+describe('an editor that is paused for longer than its lock lasts', () => {
+  test('publishes nothing when it goes on: what another one did meanwhile is done once', async () => {
+    const { files, store, space } = on(await diskStore());
+    await files.write(undefined, 'invoice', 'one');
+    const child = spawnChild('files/editor.child.ts', [database.url, store.content.where, space, 'invoice'], {
+      PAWL_FAULT: 'files.after_upload:stop',
+    });
+    await until('it stands still', () => child.stderr().includes('after_upload'));
+    const locks = createLocks(engine, { namespace: space });
+    onTestFinished(() => locks.stop());
+    await locks.request('invoice', { wait: '20s', lease: '10s' }, async (lock) => {
+      await files.write(undefined, 'invoice', 'paid', { lock });
+    });
+    child.resume();
+    expect(await child.message()).toEqual({ code: 'lease_lost' });
+    const past = await files.history('invoice');
+    expect(past.map(({ version, state }) => [version, state])).toEqual([
+      [2, 'live'],
+      [1, 'retired'],
+    ]);
+    await hasten(space);
+    await files.sweep();
+    expect(await problemsOf(files, store)).toEqual([]);
   });
 });
 
