@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FileVersion, WriteOptions } from '../files/index.ts';
 import { EXIT, Failure } from './failure.ts';
-import { openFiles, type StoreFlags } from './open-files.ts';
+import { openFiles, orFileNotFound, type StoreFlags } from './open-files.ts';
 import type { Field } from './output.ts';
 import { startProgress } from './progress.ts';
 import type { Cli } from './run.ts';
@@ -56,7 +56,7 @@ export async function get(cli: Cli, id: string, path: string, flags: GetFlags): 
   const files = await openFiles(cli, flags);
   const version = flags.at === undefined ? {} : { version: flags.at };
   if (path !== '-' && flags.force !== true) await refuseIfThere(path);
-  const reading = await files.read(id, { signal: cli.signal, ...version });
+  const reading = await files.read(id, { signal: cli.signal, ...version }).catch(orFileNotFound);
   const chunks = counted(cli, `get ${id}`, reading.stream, reading.version.size);
   if (path === '-') {
     await pipeline(chunks, process.stdout, { end: false });

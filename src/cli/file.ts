@@ -4,7 +4,7 @@ import { EXIT } from './failure.ts';
 import { type GetFlags, get, type PutFlags, put, VERSION } from './file-bytes.ts';
 import { wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
-import { openFiles, type StoreFlags, storeOptions } from './open-files.ts';
+import { openFiles, orFileNotFound, type StoreFlags, storeOptions } from './open-files.ts';
 import type { Field } from './output.ts';
 import { type Cli, run } from './run.ts';
 
@@ -126,7 +126,7 @@ async function restore(
   flags: StoreFlags & { ifVersion?: number },
 ): Promise<number> {
   const files = await openFiles(cli, flags);
-  const found = await files.stat(id, from);
+  const found = await files.stat(id, from).catch(orFileNotFound);
   if (cli.globals.dryRun) {
     cli.talk.say(`would make version ${found.version} of "${id}" (${found.size} bytes) the next one`);
     return EXIT.done;

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { NotFound } from '../base/errors.ts';
 import type { Content, Files } from '../files/index.ts';
 import { EXIT, Failure } from './failure.ts';
 import type { Cli } from './run.ts';
@@ -33,6 +34,13 @@ export async function openFiles(cli: Cli, { store, endpoint, namespace }: StoreF
   const files = createFiles(engine, { content, namespace });
   cli.atEnd(() => files.stop());
   return files;
+}
+
+/** What helps whoever named a document, or a version, that is not there. */
+export function orFileNotFound(error: unknown): never {
+  if (!(error instanceof NotFound)) throw error;
+  const next = 'pawl file list shows the documents, and pawl file history ID the versions of one';
+  throw new Failure(error.message, { exit: EXIT.notFound, next });
 }
 
 /** @param place  a folder, or s3://bucket/prefix */

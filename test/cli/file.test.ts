@@ -30,7 +30,9 @@ test('a file goes in, comes out, has a history, is restored, swept and compared'
   expect(readFileSync(out, 'utf8')).toBe('second');
   expect(await file('get', 'doc', out)).toMatchObject({ code: 5 });
   expect(await file('get', 'doc', '-', '--at', '1')).toMatchObject({ code: 0, stdout: 'first' });
-  expect(await file('get', 'nothing', '-')).toMatchObject({ code: 4, stdout: '' });
+  const nothing = await file('get', 'nothing', '-');
+  expect(nothing).toMatchObject({ code: 4, stdout: '' });
+  expect(nothing.stderr).toContain('next:  pawl file list');
   expect(await file('restore', 'doc', '1', '-q')).toMatchObject({ code: 0, stdout: '3\n' });
   expect((await file('history', 'doc', '-q')).stdout).toBe('3\n2\n1\n');
   expect((await file('list')).stdout).toMatch(/ID .*VERSION[^]*doc +3 +5 /);
