@@ -11,10 +11,16 @@ import { Client } from './client.ts';
 import { readLog, unpack } from './pack.ts';
 import { openDocuments } from './store.ts';
 
-const DOCUMENTS = ['notes', 'plans/2027', 'repository'];
+/** A document has a file of each client: 1 to 50 MB in all. The larger one is, the more seldom it is changed. */
+const DOCUMENTS = [
+  { id: 'notes', fileBytes: [1_000_000, 1_500_000], often: 20 },
+  { id: 'plans/2027', fileBytes: [2_000_000, 4_000_000], often: 4 },
+  { id: 'repository', fileBytes: [8_000_000, 16_000_000], often: 1 },
+] as const;
+const DRAW = DOCUMENTS.flatMap((document) => Array.from({ length: document.often }, () => document));
 const CLIENTS = 3;
-/** What a client puts into a document each time. */
-const MOST_BYTES = 400_000;
+/** What each client changes at most, so that a machine has time left for others. */
+const BYTES_PER_MS = 8000;
 const KILL_MS = 1500;
 const SWEEP_MS = 60_000;
 
@@ -86,14 +92,15 @@ export class DocumentsDev implements DevExample {
   async #push(client: Client, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const url = this.#random.pick(this.#frontEnds)?.url ?? '';
-      const id = this.#random.pick(DOCUMENTS) ?? '';
-      const bytes = randomBytes(this.#random.whole(1, MOST_BYTES));
+      const { id, fileBytes } = this.#random.pick(DRAW) ?? DOCUMENTS[0];
+      const [least, most] = fileBytes;
+      const bytes = randomBytes(this.#random.whole(least, most));
       // A front end that was killed under a pull: another one has the document.
       const pushed = await client.change(url, id, bytes).catch(() => 'unknown' as const);
       if (pushed === 'written') this.#figures.writes += 1;
       else if (pushed === 'conflict') this.#figures.conflicts += 1;
       else this.#figures.unknown += 1;
-      await sleep(pushed === 'unknown' ? 50 : 5);
+      await sleep(bytes.length / BYTES_PER_MS, undefined, { signal }).catch(() => {});
     }
   }
 

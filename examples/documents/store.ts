@@ -12,7 +12,7 @@ export function openDocuments(engine: PostgresEngine, dir: string): Files {
     retain: 0,
     tombstone: 0,
     history: '1h',
-    limits: { total: '4s', idle: '3s' },
-    pending: '5s',
+    limits: { total: '6s', idle: '3s' },
+    pending: '7s',
   });
 }
