@@ -25,7 +25,7 @@ import { scheduleRoutes } from './schedules.ts';
 import type { Services } from './services.ts';
 import { SharedAnswers } from './shared.ts';
 import { streamLive } from './stream.ts';
-import { Telemetry } from './telemetry.ts';
+import { traceRequest } from './telemetry.ts';
 import { visitorRoutes } from './visitor.ts';
 
 /** Every route of the API. */
@@ -57,7 +57,6 @@ export class HttpApp {
   readonly #limiter: RateLimiter;
   readonly #logins: RateLimiter = new RateLimiter(LOGIN_RATE);
   readonly #shared: SharedAnswers = new SharedAnswers();
-  readonly #telemetry: Telemetry = new Telemetry();
   readonly #assets: Assets;
   readonly #app: Hono<Env>;
 
@@ -161,7 +160,7 @@ export class HttpApp {
   ): Promise<Response> {
     const { metrics } = this.#services;
     const begun = performance.now();
-    const response = await this.#telemetry.trace(request.method, route, request.headers, async () => {
+    const response = await traceRequest(request.method, route, request.headers, async () => {
       try {
         const who = await this.#identify(request, peer);
         if (who instanceof Response) return who;

@@ -4,6 +4,7 @@ import { anything, choice, flag, id, integer, isId, maybe, text, time } from './
 import { readJobLocks } from './postgres-job-locks.ts';
 import { requirePayload } from './redact.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
+import { traceOf } from './telemetry.ts';
 
 const job = { id: id('the id of a job') };
 /** A page that is short and has a next one is better than one that is waited for. */
@@ -52,11 +53,12 @@ export const jobRoutes: readonly AnyRoute[] = [
     run: async ({ params, who, services: { queues, redaction, store, bounded } }) => {
       const record = await queues.reads.get(params.id);
       const hasRun = record.claimedAt !== null;
-      const [explanation, history, siblings, locks] = await Promise.all([
+      const [explanation, history, siblings, locks, trace] = await Promise.all([
         queues.reads.explain(params.id),
         queues.reads.history(params.id),
         record.processId === null ? [] : store.siblings(params.id),
         hasRun ? readJobLocks(bounded, params.id) : undefined,
+        store.trace(params.id),
       ]);
       const { progress, result, payload } = record;
       const show = (value: unknown): unknown => redaction.show(value, who, record);
@@ -71,6 +73,7 @@ export const jobRoutes: readonly AnyRoute[] = [
         history,
         unit,
         locks: locks ?? null,
+        traceparent: trace ?? null,
       };
     },
   }),
@@ -117,13 +120,13 @@ export const jobRoutes: readonly AnyRoute[] = [
     status: 201,
     answers: 'Enqueued',
     target: ({ params }) => `queue ${params.queue}`,
-    run: async ({ params, body, text: request, services: { store } }) => {
+    run: async ({ params, body, text: request, request: { headers }, services: { store } }) => {
       if (body.key !== undefined && Buffer.byteLength(body.key) > 1000) {
         throw new InvalidInput('key must be at most 1000 bytes', { field: 'key' });
       }
       if (/\\u0000/i.test(request))
         throw new InvalidInput('a payload that comes this way cannot hold U+0000', { field: 'payload' });
-      return store.enqueue(params.queue, request);
+      return store.enqueue(params.queue, request, traceOf(headers));
     },
   }),
   route({

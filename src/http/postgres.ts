@@ -82,6 +82,19 @@ const ENQUEUE = statement(
   `select pawl.enqueue(($1::jsonb - 'queue') || jsonb_build_object('queue', $2::text)) as answer`,
 );
 
+const ENQUEUE_TRACED = statement(
+  'http.enqueue_traced',
+  `
+with added as materialized (
+  select pawl.enqueue(($1::jsonb - 'queue') || jsonb_build_object('queue', $2::text)) as answer
+), trace as (
+  insert into pawl.queue_trace (id, parent) select (a.answer ->> 'id')::bigint, $3::text from added a where not (a.answer ->> 'duplicate')::boolean
+)
+select a.answer from added a`,
+);
+
+const TRACE = statement('http.trace', 'select t.parent from pawl.queue_trace t where t.id = $1::bigint');
+
 /** Jobs of the same key around one, and those that ran as one unit with it. */
 const SIBLINGS = statement(
   'http.siblings',
@@ -389,9 +402,18 @@ export class HttpStore {
   }
 
   /** `request` is JSON, and is kept to the letter as far as jsonb does. @throws NotFound, InvalidInput */
-  async enqueue(queue: string, request: string): Promise<unknown> {
-    const [row] = await this.#writes.query<{ answer: unknown }>(ENQUEUE, [request, queue]);
+  async enqueue(queue: string, request: string, trace: string | undefined): Promise<unknown> {
+    const [row] =
+      trace === undefined
+        ? await this.#writes.query<{ answer: unknown }>(ENQUEUE, [request, queue])
+        : await this.#writes.query<{ answer: unknown }>(ENQUEUE_TRACED, [request, queue, trace]);
     return row?.answer;
+  }
+
+  /** The trace that a job was enqueued in. */
+  async trace(job: string): Promise<string | undefined> {
+    const [row] = await this.#reads.query<{ parent: string }>(TRACE, [job]);
+    return row?.parent;
   }
 
   siblings(job: string): Promise<Row[]> {

@@ -211,6 +211,7 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     history: list(ref('JobTransition')),
     unit: list(digits),
     locks: orNull(ref('JobLocks')),
+    traceparent: orNull(text),
   }),
   JobLocks: object({
     host: text,

@@ -3,9 +3,11 @@ import { InvalidInput, NotFound } from '../base/errors.ts';
 import { checkOptions, custom, integer, optional, suggest, text } from '../base/options.ts';
 import { refusal } from '../base/refusal.ts';
 import { validate } from '../base/schema.ts';
+import { isTraceparent } from '../base/telemetry.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
 import type { Batch, QueueStore, Registered } from './store.ts';
+import { sending } from './tracing.ts';
 
 export interface EnqueueOptions {
   /** Jobs of one key run one after another, in the order they were enqueued. 1 to 1,000 bytes. */
@@ -16,6 +18,11 @@ export interface EnqueueOptions {
   readonly runAt?: Date | undefined;
   /** Your own transaction, of any driver: the job exists if and only if it commits. */
   readonly tx?: unknown;
+  /**
+   * The trace that the job belongs to, as W3C Trace Context writes it; its run is linked to it. Default: the active one, where
+   * OpenTelemetry is.
+   */
+  readonly traceparent?: string | undefined;
 }
 
 export interface Enqueued {
@@ -26,7 +33,7 @@ export interface Enqueued {
 }
 
 /** One of many. */
-export interface JobInput extends Omit<EnqueueOptions, 'tx'> {
+export interface JobInput extends Omit<EnqueueOptions, 'tx' | 'traceparent'> {
   readonly kind: string;
   readonly payload?: unknown;
 }
@@ -47,6 +54,12 @@ const shape = {
   priority: integer({ min: -32_768, max: 32_767, default: 0 }),
   runAt: optional(when),
   tx: custom('a transaction', (value) => value, { default: null }),
+  traceparent: optional(
+    custom('a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"', (value, place) => {
+      if (typeof value === 'string' && isTraceparent(value)) return value;
+      throw refusal(place, value, 'a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"');
+    }),
+  ),
 };
 
 /** A bulk enqueue goes to the database in pieces of this many jobs: one statement each, all or nothing for the piece. */
@@ -66,12 +79,16 @@ export class Producer {
   }
 
   async one(kindName: string, payload: unknown, options: EnqueueOptions): Promise<Enqueued> {
-    const { key: name, priority, runAt, tx } = checkOptions('enqueue', options, shape);
+    const { key: name, priority, runAt, tx, traceparent } = checkOptions('enqueue', options, shape);
     const kind = this.#kind(kindName);
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
     const registered = await this.#register();
-    if (kind.unique) return this.#unique(kind, payload, name, priority, runAt, tx ?? undefined);
+    const own = tx ?? undefined;
+    if (kind.unique) {
+      const request = this.#request(kind, payload, name, priority, runAt);
+      return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, own, trace));
+    }
     const row = {
       at: 0,
       kind: kind.name,
@@ -81,24 +98,20 @@ export class Producer {
       payload: toJson(payload, 'payload'),
     };
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
-    const [id] = await this.#store.add(registered.queue, toBatch(shard, rows, registered), tx ?? undefined);
+    const batch = toBatch(shard, rows, registered);
+    const [id] = await sending(this.#definition.name, 1, traceparent, (trace) =>
+      this.#store.add(registered.queue, batch, own, trace),
+    );
     return { id: String(id), status: 'new', duplicate: false };
   }
 
-  /** The database function looks whether there is one already, and waits for another enqueue of the same key to commit. */
-  #unique(
-    kind: Kind,
-    payload: unknown,
-    name: string | undefined,
-    priority: number,
-    runAt: Date | undefined,
-    tx: unknown,
-  ): Promise<Enqueued> {
+  /** For the database function that looks whether there is one already, and waits for another enqueue of the same key to commit. */
+  #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
     if (toJson(payload, 'payload').includes('\\u0000')) {
       throw new InvalidInput(`the payload of a unique kind cannot hold U+0000`, { field: 'payload' });
     }
     const request = { queue: this.#definition.name, kind: kind.name, payload: payload ?? null, key: name, priority };
-    return this.#store.enqueue(runAt === undefined ? request : { ...request, runAt: runAt.toISOString() }, tx);
+    return runAt === undefined ? request : { ...request, runAt: runAt.toISOString() };
   }
 
   /** All or nothing within each thousand; with `tx`, in all. @returns ids in the same order */
@@ -107,10 +120,20 @@ export class Producer {
     const rows: Row[] = [];
     for (let index = 0; index < jobs.length; index += 1) rows.push(await this.#row(jobs[index], index));
     const registered = await this.#register();
+    const { name } = this.#definition;
+    return sending(name, rows.length, undefined, (trace) => this.#addAll(registered, rows, tx, trace));
+  }
+
+  async #addAll(
+    registered: Registered,
+    rows: readonly Row[],
+    tx: unknown,
+    trace: string | undefined,
+  ): Promise<string[]> {
     const ids: string[] = [];
     for (let from = 0; from < rows.length; from += AT_ONCE) {
       for (const [shard, part] of this.#byShard(rows.slice(from, from + AT_ONCE), from)) {
-        const added = await this.#store.add(registered.queue, toBatch(shard, part, registered), tx);
+        const added = await this.#store.add(registered.queue, toBatch(shard, part, registered), tx, trace);
         part.forEach(({ at }, index) => {
           ids[at] = String(added[index]);
         });

@@ -24,6 +24,7 @@ import type { ScheduleOptions, ScheduleRecord } from './schedule.ts';
 import { setSchedule } from './schedules.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import type { Registered } from './store.ts';
+import { type ReadTraces, traced } from './tracing.ts';
 import type { Unit } from './unit.ts';
 import { readWorkOptions, type WorkOptions } from './work-options.ts';
 
@@ -148,10 +149,12 @@ export class Queue<K extends Kinds = never> {
    */
   work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
     const { settings, signal } = readWorkOptions(options, this.#definition, this.#engine.connections);
+    const read: ReadTraces = (ids, unit) =>
+      this.#store.traces(ids, settings.hold === 'transaction' ? unit.tx : undefined);
     const parts = {
       store: this.#store,
       definition: this.#definition,
-      handlers: this.#readHandlers(handlers),
+      handlers: this.#readHandlers(handlers, read),
       settings,
     };
     return new Worker(parts, () => this.#register(), new Events(), this.#engine.options.logger, signal);
@@ -266,7 +269,7 @@ export class Queue<K extends Kinds = never> {
     return this.#registered;
   }
 
-  #readHandlers(handlers: Handlers<K>): ReadonlyMap<string, Handler> {
+  #readHandlers(handlers: Handlers<K>, read: ReadTraces): ReadonlyMap<string, Handler> {
     const kinds = [...this.#definition.kinds.keys()];
     const given = new Map<string, Handler>();
     for (const [name, handler] of Object.entries(handlers)) {
@@ -278,7 +281,7 @@ export class Queue<K extends Kinds = never> {
       if (typeof handler !== 'function') {
         throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
       }
-      given.set(name, handler as Handler);
+      given.set(name, traced(handler as Handler, read));
     }
     const missing = kinds.find((name) => !given.has(name));
     if (missing !== undefined) {

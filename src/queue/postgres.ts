@@ -5,6 +5,7 @@ import {
   type Session,
   type Subscription,
   statement,
+  type Transaction,
 } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
@@ -47,6 +48,43 @@ const ADD_ALONE = statement(
   'queue.add_alone',
   `select pawl.queue_add_alone($1::smallint, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
 );
+/**
+ * The same with the trace that these jobs are enqueued in: one statement, so that nobody runs one of them before its trace is
+ * there. In a caller's transaction it is a second statement.
+ */
+const ENQUEUE_TRACED = statement(
+  'queue.enqueue_traced',
+  `
+with added as materialized (
+  select pawl.enqueue($1::jsonb) as answer
+), trace as (
+  insert into pawl.queue_trace (id, parent) select (a.answer ->> 'id')::bigint, $2::text from added a where not (a.answer ->> 'duplicate')::boolean
+)
+select a.answer from added a`,
+);
+const ADD_TRACED = statement(
+  'queue.add_traced',
+  `
+with added as materialized (
+  select pawl.queue_add($1::smallint, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json, $7::text[], $8::timestamptz[]) as ids
+), trace as (
+  insert into pawl.queue_trace (id, parent) select unnest(a.ids), $9::text from added a
+)
+select a.ids::text as ids from added a`,
+);
+const TRACE = `
+with trace as (
+  insert into pawl.queue_trace (id, parent)
+  select t.id::bigint, r.request ->> 0
+  from (select $1::json as request) r cross join lateral json_array_elements_text(r.request -> 1) t (id)
+  returning id
+)
+select count(*)::int as traced from trace`;
+const TRACES = statement(
+  'queue.traces',
+  'select t.id::text as id, t.parent from pawl.queue_trace t where t.id = any ($1::bigint[])',
+);
+const PRUNE_TRACES = statement('queue.prune_traces', 'select pawl.queue_trace_prune(10000)');
 const ADD_JSON = 'select pawl.queue_add_json($1::json)::text as ids';
 const CLAIM = statement(
   'queue.claim',
@@ -90,6 +128,7 @@ const PRUNE = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2
 const PRUNE_AT_ONCE = 5000;
 /** For so long no job is handed over after looking for somebody took long: old snapshots, which last for a while. */
 const SLOW_MS = 10_000;
+const PRUNE_TRACES_MS = 3_600_000;
 
 /** Every statement of the workers and producers. The functions they call are in sql/queue/. */
 export class PostgresQueueStore implements QueueStore {
@@ -103,6 +142,7 @@ export class PostgresQueueStore implements QueueStore {
    */
   #keys: Runner;
   #handsAgainAt = -Infinity;
+  #prunesTracesAt = -Infinity;
   #wasSlow = false;
 
   constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
@@ -151,16 +191,25 @@ export class PostgresQueueStore implements QueueStore {
     return { queue, kindId: new Map(entries), kindName: new Map(entries.map(([name, id]) => [id, name])) };
   }
 
-  async enqueue(request: object, tx: unknown): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
+  async enqueue(
+    request: object,
+    tx: unknown,
+    trace?: string,
+  ): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
     const value = JSON.stringify(request);
     const [row] =
-      tx === undefined
-        ? await this.#runner.query<{ answer: unknown }>(ENQUEUE, [value])
-        : await callInTransaction(tx, ENQUEUE.text, value);
-    return fromJson(only(row).answer) as { id: string; status: JobStatus; duplicate: boolean };
+      tx !== undefined
+        ? await callInTransaction(tx, ENQUEUE.text, value)
+        : trace === undefined
+          ? await this.#runner.query<{ answer: unknown }>(ENQUEUE, [value])
+          : await this.#runner.query<{ answer: unknown }>(ENQUEUE_TRACED, [value, trace]);
+    const answer = fromJson(only(row).answer) as { id: string; status: JobStatus; duplicate: boolean };
+    if (tx !== undefined && trace !== undefined && !answer.duplicate) await traceIn(tx, [answer.id], trace);
+    return answer;
   }
 
-  async add(queue: number, batch: Batch, tx: unknown): Promise<number[]> {
+  async add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]> {
+    if (trace !== undefined) return this.#addTraced(queue, batch, tx, trace);
     const { shard, n, kinds, priorities, payloads, keys, runAt } = batch;
     if (n === 1 && tx === undefined) {
       const values = [
@@ -183,6 +232,33 @@ export class PostgresQueueStore implements QueueStore {
             `[${JSON.stringify({ queue, shard, n, kinds, priorities, keys, runAt })},${payloads}]`,
           );
     return numbers(String(only(row).ids));
+  }
+
+  async #addTraced(queue: number, batch: Batch, tx: unknown, trace: string): Promise<number[]> {
+    if (tx !== undefined) {
+      const ids = await this.add(queue, batch, tx);
+      await traceIn(tx, ids, trace);
+      return ids;
+    }
+    const { shard, n, kinds, priorities, payloads, keys, runAt } = batch;
+    const values = [queue, shard, n, kinds, priorities, payloads, keys, runAt, trace];
+    const [row] = await this.#runner.query<{ ids: string }>(ADD_TRACED, values);
+    this.#pruneTraces();
+    return numbers(only(row).ids);
+  }
+
+  async traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>> {
+    const rows = await (tx ?? this.#runner).query<{ id: string; parent: string }>(TRACES, [ids]);
+    return new Map(rows.map(({ id, parent }) => [id, parent]));
+  }
+
+  /** Whoever writes traces sees to it, now and then, that they do not pile up. */
+  #pruneTraces(): void {
+    if (performance.now() < this.#prunesTracesAt) return;
+    this.#prunesTracesAt = performance.now() + PRUNE_TRACES_MS;
+    this.engine.query(PRUNE_TRACES).catch((error: unknown) => {
+      this.engine.options.logger.warn({ err: error }, 'old traces of jobs could not be removed');
+    });
   }
 
   /** Handed to a sleeping worker, where there is one. */
@@ -400,6 +476,11 @@ function only<T>(row: T | undefined): T {
 /** A json column that some drivers parse and some do not. */
 function fromJson(value: unknown): unknown {
   return typeof value === 'string' ? JSON.parse(value) : value;
+}
+
+/** Writes down the trace of jobs in the caller's transaction. */
+async function traceIn(tx: unknown, ids: readonly (string | number)[], trace: string): Promise<void> {
+  await callInTransaction(tx, TRACE, JSON.stringify([trace, ids]));
 }
 
 /** `{1,2,3}`: the text of an integer array, which is cheaper to read than the driver's own array of strings. */

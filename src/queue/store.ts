@@ -1,3 +1,4 @@
+import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
 
@@ -166,10 +167,12 @@ export interface BeatAnswer {
 export interface QueueStore {
   /** Makes the queue and its kinds known, or brings what is known up to date. @throws Conflict when shards cannot change now */
   register(definition: Definition): Promise<Registered>;
-  /** One job, in the caller's transaction or its own. */
-  enqueue(request: object, tx: unknown): Promise<{ id: string; status: JobStatus; duplicate: boolean }>;
-  /** Many jobs of kinds that are not unique. @returns their ids in order */
-  add(queue: number, batch: Batch, tx: unknown): Promise<number[]>;
+  /** One job, in the caller's transaction or its own. @param trace  in which it is enqueued, as traceparent */
+  enqueue(request: object, tx: unknown, trace?: string): Promise<{ id: string; status: JobStatus; duplicate: boolean }>;
+  /** Many jobs of kinds that are not unique. @param trace  in which they are enqueued @returns their ids in order */
+  add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]>;
+  /** The traces in which these jobs were enqueued, of those that have one. `tx` is asked instead, where it is given. */
+  traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;
   /** Leaves an offer when there is nothing to claim. */
   claim(request: ClaimRequest, offer?: Offer): Promise<Claimed>;
   /** Leaves an offer in the same commit, if there is one. @returns claims that were no longer the worker's; nothing was written for them */

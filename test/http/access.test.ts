@@ -9,7 +9,7 @@ import { startProvider } from './provider.ts';
 let house: House;
 beforeAll(async () => {
   house = await makeHouse();
-  return house.stop;
+  return () => house.stop();
 });
 
 const TOKEN = {

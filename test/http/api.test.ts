@@ -13,7 +13,7 @@ beforeAll(async () => {
   house = await makeHouse();
   visitor = house.open();
   document = (await visitor.ask('/api/v1/openapi.json')).body as typeof document;
-  return house.stop;
+  return () => house.stop();
 });
 
 const api = (path: string, asked?: Parameters<Visitor['ask']>[1]): Promise<Answer> =>

@@ -10,7 +10,7 @@ let visitor: Visitor;
 beforeAll(async () => {
   house = await makeHouse();
   visitor = house.open({ uploadLimit: 3_000_000 });
-  return house.stop;
+  return () => house.stop();
 });
 
 const content = (id: string, rest = ''): string => `/api/v1/files/one/content?id=${encodeURIComponent(id)}${rest}`;

@@ -12,7 +12,7 @@ let visitor: Visitor;
 beforeAll(async () => {
   house = await makeHouse();
   visitor = house.open();
-  return house.stop;
+  return () => house.stop();
 });
 
 const nasty = fc.oneof(

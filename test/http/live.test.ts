@@ -12,7 +12,7 @@ import { type House, makeHouse } from './house.ts';
 let house: House;
 beforeAll(async () => {
   house = await makeHouse();
-  return house.stop;
+  return () => house.stop();
 });
 
 interface Told {

@@ -1,11 +1,13 @@
 import { deadline } from '../../base/deadline.ts';
 import { formatDuration } from '../../base/duration.ts';
 import { ConnectionFailed, DatabaseError, Stopped } from '../../base/errors.ts';
+import { telemetry } from '../../base/telemetry.ts';
 import { cancelRunning } from './cancel.ts';
 import type { ClientLike, PoolLike, QueryConfig, QueryResult, QueryResultLike } from './driver.ts';
 import { beforeSending, failure } from './failure.ts';
 import { destroySocket } from './socket.ts';
 import type { Statement } from './sql.ts';
+import { traceStatement } from './tracing.ts';
 
 /** How long an answer may take. */
 export interface AnswerOptions {
@@ -130,7 +132,14 @@ export class Session {
     this.release();
   }
 
-  async #send(config: QueryConfig, options?: AnswerOptions): Promise<Answer> {
+  #send(config: QueryConfig, options?: AnswerOptions): Promise<Answer> {
+    const { api } = telemetry;
+    return api === undefined
+      ? this.#exchange(config, options)
+      : traceStatement(api, config, () => this.#exchange(config, options));
+  }
+
+  async #exchange(config: QueryConfig, options?: AnswerOptions): Promise<Answer> {
     if (this.#state !== 'open') {
       throw this.#state === 'broken'
         ? new ConnectionFailed('the connection of this session was lost; take another session', {

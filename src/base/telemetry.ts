@@ -1,0 +1,156 @@
+/** What of `@opentelemetry/api` is used here, by shape: it is not a dependency. */
+export interface TelemetryApi {
+  readonly trace: {
+    getTracer(name: string): Tracer;
+    getActiveSpan(): Span | undefined;
+    setSpan(context: unknown, span: Span): unknown;
+  };
+  readonly context: { active(): unknown; with<T>(context: unknown, fn: () => T): T };
+  readonly propagation: { extract<C>(context: unknown, carrier: C, getter: Getter<C>): unknown };
+  readonly metrics: { getMeter(name: string): Meter };
+}
+
+export interface Tracer {
+  startSpan(name: string, options: SpanOptions, context?: unknown): Span;
+}
+
+export interface SpanOptions {
+  readonly kind: number;
+  readonly attributes: Attributes;
+  readonly links?: readonly { readonly context: SpanContext; readonly attributes?: Attributes }[];
+}
+
+export interface Span {
+  spanContext(): SpanContext;
+  isRecording(): boolean;
+  setAttribute(name: string, value: string | number): unknown;
+  setStatus(status: { readonly code: number; readonly message?: string }): unknown;
+  recordException(error: Error): void;
+  end(): void;
+}
+
+export interface SpanContext {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly traceFlags: number;
+  readonly isRemote?: boolean;
+}
+
+export interface Meter {
+  createCounter(name: string, options: MetricOptions): { add(value: number, attributes: Attributes): void };
+  createHistogram(name: string, options: MetricOptions): { record(value: number, attributes: Attributes): void };
+}
+
+export interface Getter<C> {
+  keys(carrier: C): string[];
+  get(carrier: C, key: string): string | undefined;
+}
+
+export type Attributes = Readonly<Record<string, string | number>>;
+
+interface MetricOptions {
+  readonly unit: string;
+  readonly description: string;
+}
+
+/** As OpenTelemetry numbers them. */
+export const SPAN_KIND = { server: 1, client: 2, producer: 3, consumer: 4 } as const;
+const ERROR_STATUS = 2;
+
+/** Where every copy of the package leaves what was registered with it. */
+const REGISTRY = Symbol.for('opentelemetry.js.api.1');
+
+/**
+ * OpenTelemetry, where the program has it and has registered an SDK. Until then all of this costs one look at a global; nothing
+ * is loaded for those who have none.
+ */
+class Telemetry {
+  #api: TelemetryApi | undefined;
+  #loading: Promise<void> | undefined;
+
+  /** Undefined where nothing is registered, and for the moment that loading takes. */
+  get api(): TelemetryApi | undefined {
+    if (!isRegistered()) return undefined;
+    if (this.#api === undefined) void this.#load();
+    return this.#api;
+  }
+
+  /** The same, for whoever can wait that moment. */
+  async ready(): Promise<TelemetryApi | undefined> {
+    if (isRegistered() && this.#api === undefined) await this.#load();
+    return this.api;
+  }
+
+  #load(): Promise<void> {
+    // By a variable, so that no compiler or bundler looks for a package that need not be there.
+    const name = '@opentelemetry/api';
+    this.#loading ??= import(name).then(
+      (api: TelemetryApi) => {
+        this.#api = api;
+      },
+      () => {},
+    );
+    return this.#loading;
+  }
+}
+
+export const telemetry: Telemetry = new Telemetry();
+
+/** The name under which spans and metrics are made. */
+export const SCOPE = 'pawl';
+
+/** Runs `fn` inside a span, which fails as it does. */
+export async function inSpan<T>(
+  api: TelemetryApi,
+  name: string,
+  options: SpanOptions,
+  fn: (span: Span) => T | Promise<T>,
+  parent: unknown = api.context.active(),
+): Promise<T> {
+  const span = api.trace.getTracer(SCOPE).startSpan(name, options, parent);
+  try {
+    return await api.context.with(api.trace.setSpan(parent, span), () => fn(span));
+  } catch (error) {
+    failSpan(span, error);
+    throw error;
+  } finally {
+    span.end();
+  }
+}
+
+export function failSpan(span: Span, error: unknown): void {
+  span.setStatus({ code: ERROR_STATUS, ...(error instanceof Error && { message: error.message }) });
+  if (error instanceof Error) span.recordException(error);
+  span.setAttribute('error.type', errorType(error));
+}
+
+/** A stable word for a failure. */
+export function errorType(error: unknown): string {
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
+  if (typeof code === 'string') return code;
+  return error instanceof Error ? error.name : '_OTHER';
+}
+
+const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+
+/** Whether it names a trace, as W3C Trace Context writes it. */
+export function isTraceparent(value: string): boolean {
+  return readTraceparent(value) !== undefined;
+}
+
+export function readTraceparent(value: string): SpanContext | undefined {
+  const [, traceId = '', spanId = '', flags = ''] = TRACEPARENT.exec(value) ?? [];
+  if (/^0*$/.test(traceId) || /^0*$/.test(spanId)) return undefined;
+  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true };
+}
+
+/** Undefined for a span that belongs to no trace. */
+export function writeTraceparent({ traceId, spanId, traceFlags }: SpanContext): string | undefined {
+  const text = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
+  return isTraceparent(text) ? text : undefined;
+}
+
+function isRegistered(): boolean {
+  const registry: unknown = Reflect.get(globalThis, REGISTRY);
+  return typeof registry === 'object' && registry !== null && ('trace' in registry || 'metrics' in registry);
+}
