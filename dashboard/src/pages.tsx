@@ -1,9 +1,10 @@
 import type { JSX } from 'preact';
-import { AbsentPage } from './pages/absent.tsx';
 import { ActorPage } from './pages/actor.tsx';
 import { ActorsPage } from './pages/actors.tsx';
 import { AdminPage } from './pages/admin.tsx';
 import { CapturesPage } from './pages/captures.tsx';
+import { FilePage } from './pages/file.tsx';
+import { FilesPage } from './pages/files.tsx';
 import { HistoryPage } from './pages/history.tsx';
 import { JobPage } from './pages/job.tsx';
 import { JobsPage } from './pages/jobs.tsx';
@@ -26,7 +27,8 @@ const PAGES: Readonly<Record<string, () => JSX.Element>> = {
   'locks/one': LockPage,
   actors: ActorsPage,
   captures: CapturesPage,
-  files: () => <AbsentPage part="files" />,
+  files: FilesPage,
+  'files/one': FilePage,
   history: HistoryPage,
   pages: PagesPage,
   workers: WorkersPage,

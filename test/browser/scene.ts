@@ -1,8 +1,12 @@
 import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { actor, createActors, state } from '../../src/actor/index.ts';
 import { createCapture } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createFiles, disk, type Files } from '../../src/files/index.ts';
 import { createHttp, type HttpOptions, serve } from '../../src/http/index.ts';
 import { createLocks } from '../../src/lock/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
@@ -13,6 +17,8 @@ import { until } from '../support/eventually.ts';
 export interface Scene {
   readonly engine: PostgresEngine;
   readonly ids: {
+    /** Runs, and its process has taken locks since. */
+    readonly running: string;
     readonly failed: string;
     readonly complete: string;
     readonly waiting: string;
@@ -37,13 +43,14 @@ export async function makeScene(): Promise<Scene> {
   const engine = postgres(url, { max: 30 });
   const closers: (() => Promise<unknown>)[] = [];
   const ids = await furnish(engine, closers);
+  const files = await keepFiles(engine, closers);
   const browser = await launch();
   return {
     engine,
     ids,
     open: async (options = {}) => {
       const served = await serve(
-        createHttp(engine, { live: '500ms', rate: { burst: 10_000, perSecond: 1000 }, ...options }),
+        createHttp(engine, { live: '500ms', rate: { burst: 10_000, perSecond: 1000 }, files, ...options }),
       );
       closers.push(() => served.stop());
       return served.url;
@@ -136,14 +143,16 @@ async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)
     { concurrency: 4 },
   );
   closers.push(() => slow.stop({ timeout: 0 }));
-  for (let n = 0; n < 9; n += 1) await reports.enqueue('daily', { region: n }, { key: `region-${n}` });
+  const { id: running } = await reports.enqueue('daily', { region: 0 }, { key: 'region-0' });
+  for (let n = 1; n < 9; n += 1) await reports.enqueue('daily', { region: n }, { key: `region-${n}` });
+  await until('it runs', async () => (await reports.get(running)).status === 'in-progress');
   await reports.enqueue('daily', { region: 'next' }, { runAt: new Date(Date.now() + HOUR_MS) });
   const [waiting = ''] = await thumbnails.enqueueMany(
     Array.from({ length: 140 }, (_, n) => ({ kind: 'make' as const, payload: { image: `img-${n}.jpg` } })),
   );
   await lineUp(engine, closers);
   await captureCustomers(engine);
-  return { complete, failed, waiting, server: await build(engine, closers) };
+  return { running, complete, failed, waiting, server: await build(engine, closers) };
 }
 
 /** With the trace of a shop's own code: pictures are to be the same wherever they are taken. */
@@ -173,6 +182,20 @@ async function lineUp(engine: PostgresEngine, closers: (() => Promise<unknown>)[
   void locks.acquire('ledger').catch(() => {});
   for (let n = 0; n < 8; n += 1) await locks.request(`customer:${n % 3}`, () => {});
   await until('all wait', async () => (await locks.query()).waiting.length === 4);
+}
+
+/** Documents with versions, one of them large enough to be worth a unit. */
+async function keepFiles(engine: PostgresEngine, closers: (() => Promise<unknown>)[]): Promise<Files> {
+  const folder = await mkdtemp(join(tmpdir(), 'pawl-browser-files-'));
+  closers.push(() => rm(folder, { recursive: true, force: true }));
+  const files = createFiles(engine, { content: disk(folder) });
+  for (const prices of ['apple;1.20', 'apple;1.25', 'apple;1.25\npear;2.10']) {
+    const options = { contentType: 'text/csv', author: 'ada', meta: { season: 'autumn' } };
+    await files.write(undefined, 'prices/2026.csv', `name;price\n${prices}\n`, options);
+  }
+  await files.write(undefined, 'logos/shop.svg', `<svg>${' '.repeat(40_000)}</svg>`, { contentType: 'image/svg+xml' });
+  await files.write(undefined, 'contracts/rent.pdf', '%PDF-1.7', { contentType: 'application/pdf', author: 'grace' });
+  return files;
 }
 
 /** A table of the shop's own, whose changes are kept. */

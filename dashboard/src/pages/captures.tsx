@@ -2,12 +2,13 @@ import type { JSX } from 'preact';
 import { me } from '../api.ts';
 import { count, duration } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
+import { Coverage } from '../parts/capture-coverage.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { useResource } from '../resource.ts';
 import { filter, query } from '../router.ts';
-import type { Capture, CaptureDetail, Captures, Change, Page } from '../types.ts';
+import type { Capture, Captures, Change, Page } from '../types.ts';
 
 /** Changes of the tables of the application: who follows them, how far behind, and the newest of them. */
 export function CapturesPage(): JSX.Element {
@@ -70,7 +71,7 @@ function Consumers({ of }: { readonly of: readonly Capture[] }): JSX.Element {
           title: 'Failing',
           of: ({ consumer }) =>
             consumer === undefined || consumer.failing === 0 ? (
-              <Badge status="moving">none</Badge>
+              <span class="muted">none</span>
             ) : (
               <span title={consumer.error ?? ''}>
                 <Badge status="failed">{String(consumer.failing)}</Badge>
@@ -106,44 +107,6 @@ function Culprits({ of }: { readonly of: Captures['culprits'] }): JSX.Element {
           { title: 'Open for', align: 'right', of: ({ ageMs }) => duration(ageMs) },
         ]}
       />
-    </Card>
-  );
-}
-
-function Coverage({ of: { entity } }: { readonly of: Capture }): JSX.Element {
-  const detail = useResource<CaptureDetail>(`captures/${encodeURIComponent(entity)}`, 10_000);
-  const isWhole = detail.data?.differences.length === 0;
-  return (
-    <Card
-      title={`Coverage of ${entity}`}
-      actions={
-        detail.data && (
-          <Badge status={isWhole ? 'current' : 'failed'}>
-            {isWhole ? 'no change can go unnoticed' : 'not as it was installed'}
-          </Badge>
-        )
-      }
-    >
-      <Loaded of={detail}>
-        {({ differences, tables }) =>
-          differences.length === 0 ? (
-            <p class="body muted">
-              Triggers stand on <code>{tables.join(', ')}</code>.
-            </p>
-          ) : (
-            <Table
-              caption="Differences"
-              rows={differences}
-              keyOf={({ kind, object, problem }) => `${kind} ${object} ${problem}`}
-              columns={[
-                { title: 'What', of: ({ kind }) => kind },
-                { title: 'Where', of: ({ object }) => <code>{object}</code> },
-                { title: 'Problem', of: ({ problem }) => problem },
-              ]}
-            />
-          )
-        }
-      </Loaded>
     </Card>
   );
 }
@@ -199,7 +162,7 @@ function Difference({ of: { before, after } }: { readonly of: Change }): JSX.Ele
     <ul class="small">
       {names.slice(0, 8).map((name) => (
         <li key={name} class="wrap">
-          <code>{name}</code>: {before !== null && <del class="muted">{before[name] ?? 'null'}</del>}{' '}
+          <code>{name}</code>: {before !== null && <del>{before[name] ?? 'null'}</del>}{' '}
           {after !== null && <ins>{after[name] ?? 'null'}</ins>}
         </li>
       ))}

@@ -1,0 +1,254 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { can, send } from '../api.ts';
+import { bytes } from '../format.ts';
+import { refresh } from '../live.ts';
+import { Badge } from '../parts/badge.tsx';
+import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { confirm } from '../parts/dialog.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { ShowMore, useLongList } from '../parts/more.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { Count, Maybe } from '../parts/words.tsx';
+import { useResource } from '../resource.ts';
+import { filter, query } from '../router.ts';
+import type { FileReload, FileStore, FileVersion, Page, Reconciled, Swept } from '../types.ts';
+
+export function fileUrl({ namespace, id }: { readonly namespace: string; readonly id: string }): string {
+  return `files/one?${new URLSearchParams({ ...(namespace === '' ? {} : { namespace }), id })}`;
+}
+
+/** Documents, where their bytes lie, what there is to collect, and who fetches hot copies. */
+export function FilesPage(): JSX.Element {
+  const stores = useResource<Page<FileStore>>('files/stores', 5000);
+  const items = stores.data?.items ?? [];
+  const wanted = query.value.get('namespace');
+  const namespace = wanted ?? items[0]?.namespace ?? '';
+  return (
+    <>
+      <Head
+        title="Files"
+        about="Documents whose bytes lie outside of the database: every version, and what can be swept."
+      />
+      <Documents namespace={namespace} all={items.map((store) => store.namespace)} />
+      <Card title="Content stores">
+        <Loaded of={stores}>
+          {() =>
+            items.length === 0 ? (
+              <Empty title="No content store is known yet">
+                A program makes its own known: createFiles(engine, …).
+              </Empty>
+            ) : (
+              <Table caption="Content stores" rows={items} keyOf={(store) => store.namespace} columns={STORES} />
+            )
+          }
+        </Loaded>
+      </Card>
+      {items.map((store) => store.haltedAt !== null && <Halted key={store.namespace} of={store} />)}
+      <Reloads namespace={namespace} />
+    </>
+  );
+}
+
+export function Namespace({ of }: { readonly of: string }): JSX.Element {
+  return of === '' ? <span class="muted">no namespace</span> : <>{of}</>;
+}
+
+interface DocumentsProps {
+  readonly namespace: string;
+  readonly all: readonly string[];
+}
+
+function Documents({ namespace, all }: DocumentsProps): JSX.Element {
+  const prefix = query.value.get('prefix') ?? '';
+  const of = new URLSearchParams({ namespace, ...(prefix === '' ? {} : { prefix }) });
+  const { page, rows, next } = useLongList<FileVersion>(`files?${of}`);
+  return (
+    <Card title="Documents">
+      <div class="body filters">
+        <input
+          type="search"
+          aria-label="Begin of the id"
+          placeholder="Begin of the id"
+          value={prefix}
+          onChange={(event) => filter({ prefix: event.currentTarget.value })}
+        />
+        {all.length > 1 && (
+          <select
+            aria-label="Namespace"
+            value={namespace}
+            onChange={(event) => filter({ namespace: event.currentTarget.value })}
+          >
+            {all.map((one) => (
+              <option key={one} value={one}>
+                {one === '' ? 'no namespace' : one}
+              </option>
+            ))}
+          </select>
+        )}
+      </div>
+      <Loaded of={page}>
+        {() =>
+          rows.length === 0 ? (
+            <Empty title="There is none">
+              {prefix === '' ? 'Nothing was written yet.' : 'No id begins so; upper and lower case matter.'}
+            </Empty>
+          ) : (
+            <>
+              <Table caption="Documents" rows={rows} keyOf={({ id }) => id} columns={DOCUMENTS} />
+              <ShowMore next={next} />
+            </>
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
+
+const DOCUMENTS: readonly Column<FileVersion>[] = [
+  {
+    title: 'Document',
+    of: (row) => (
+      <a href={fileUrl(row)}>
+        <strong class="wrap">{row.id}</strong>
+      </a>
+    ),
+  },
+  { title: 'Version', align: 'right', of: ({ version }) => version },
+  { title: 'Size', align: 'right', of: ({ size }) => bytes(size) },
+  { title: 'Type', of: ({ contentType }) => <Maybe of={contentType} /> },
+  { title: 'By', of: ({ author }) => <Maybe of={author} /> },
+  { title: 'Written', of: ({ writtenAt }) => <Time at={writtenAt} /> },
+  { title: 'SHA-256', of: ({ sha256 }) => <code title={sha256}>{sha256.slice(0, 12)}…</code> },
+];
+
+const STORES: readonly Column<FileStore>[] = [
+  {
+    title: 'Namespace',
+    of: ({ namespace }) => (
+      <button type="button" class="link" onClick={() => filter({ namespace, prefix: undefined })}>
+        <Namespace of={namespace} />
+      </button>
+    ),
+  },
+  { title: 'Kind', of: ({ kind }) => kind },
+  { title: 'Store', of: ({ store }) => <code class="wrap">{store}</code> },
+  { title: 'Uploads under way', align: 'right', of: ({ pending }) => <Count of={pending} /> },
+  { title: 'Old versions', align: 'right', of: ({ retired }) => <Count of={retired} /> },
+  { title: 'To sweep', align: 'right', of: ({ due }) => <Count of={due} /> },
+  {
+    title: 'Collector',
+    of: ({ haltedAt }) => (
+      <Badge status={haltedAt === null ? 'live' : 'held'}>{haltedAt === null ? 'runs' : 'halted'}</Badge>
+    ),
+  },
+  { title: 'Action', of: (store) => <StoreActions of={store} /> },
+];
+
+function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore }): JSX.Element {
+  const [found, setFound] = useState<Reconciled | undefined>();
+  const name = namespace === '' ? 'no namespace' : namespace;
+  if (!can('file:sweep')) return <span class="muted">–</span>;
+  if (!isOpen) return <span class="small muted">this server has not got the store</span>;
+  const sweep = async (): Promise<void> => {
+    const answer = await confirm({
+      title: `Sweep ${name}`,
+      text: 'Deletes bytes that nobody needs any more: of versions whose time is over, and of uploads that were given up. At most 500 objects.',
+      verb: 'Sweep',
+      isDanger: true,
+      typed: 'sweep',
+    });
+    if (answer === undefined) return;
+    await attempt(async () => {
+      const { deleted, failed } = await send<Swept>('POST', 'files/sweep', { namespace });
+      return `${deleted} objects are deleted${failed > 0 ? `, ${failed} could not be` : ''}`;
+    });
+    refresh();
+  };
+  const compare = (): Promise<boolean> =>
+    attempt(async () => {
+      const result = await send<Reconciled>('POST', 'files/reconcile', { namespace });
+      setFound(result);
+      return `${result.seen} objects are compared`;
+    });
+  return (
+    <>
+      <div class="actions">
+        <button type="button" aria-label={`Compare ${name} with the database`} onClick={() => void compare()}>
+          Compare
+        </button>
+        <button type="button" class="danger" aria-label={`Sweep ${name}`} onClick={() => void sweep()}>
+          Sweep
+        </button>
+      </div>
+      {found !== undefined && <Comparison of={found} />}
+    </>
+  );
+}
+
+/** What lies there and belongs to nothing, and what should lie there and does not. */
+function Comparison({ of: { seen, strangers, quarantined, damaged } }: { readonly of: Reconciled }): JSX.Element {
+  const isWhole = damaged.length === 0;
+  return (
+    <div class="small comparison">
+      <Badge status={isWhole ? 'current' : 'failed'}>
+        {isWhole ? `all there, of ${seen}` : `${damaged.length} damaged, of ${seen}`}
+      </Badge>
+      <ul>
+        {damaged.map(({ id, version, damage }) => (
+          <li key={`${id} ${version}`} class="wrap">
+            {id}, version {version}: {damage === 'missing' ? 'its bytes are missing' : 'its size is wrong'}
+          </li>
+        ))}
+        {strangers.length > 0 && <li>{strangers.length} objects belong to nothing</li>}
+        {quarantined.length > 0 && <li>{quarantined.length} are in quarantine</li>}
+      </ul>
+    </div>
+  );
+}
+
+function Halted({ of: { namespace, haltedAt, haltedBecause } }: { readonly of: FileStore }): JSX.Element {
+  return (
+    <p class="error">
+      <Icon name="warn" />
+      <span class="wrap">
+        The collector of <Namespace of={namespace} /> stopped itself <Time at={haltedAt} />: {haltedBecause}
+      </span>
+    </p>
+  );
+}
+
+/** Who fetches which bytes for a hot copy now: one of each scope, while the others wait for it. */
+function Reloads({ namespace }: { readonly namespace: string }): JSX.Element {
+  const reloads = useResource<Page<FileReload>>(`files/reloads?${new URLSearchParams({ namespace })}`, 3000);
+  return (
+    <Card title="Hot copies being fetched">
+      <Loaded of={reloads}>
+        {({ items }) =>
+          items.length === 0 ? (
+            <p class="body muted">None just now: whoever wants a document has it already.</p>
+          ) : (
+            <Table
+              caption="Hot copies being fetched"
+              rows={items}
+              keyOf={({ sha256, scope }) => `${sha256} ${scope}`}
+              columns={[
+                { title: 'SHA-256', of: ({ sha256 = '' }) => <code title={sha256}>{sha256.slice(0, 12)}…</code> },
+                ...RELOADS,
+              ]}
+            />
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
+
+export const RELOADS: readonly Column<FileReload>[] = [
+  { title: 'Scope', of: ({ scope }) => scope },
+  { title: 'Process', of: ({ host, pid }) => `${host}:${pid}` },
+  { title: 'Since', of: ({ since }) => <Time at={since} /> },
+  { title: 'Lease until', of: ({ expiresAt }) => <Time at={expiresAt} /> },
+];
