@@ -1,13 +1,14 @@
 import { Conflict, LeaseLost } from '../base/errors.ts';
 import { begin, type Finished, orphaning, refused } from './attempt.ts';
 import type { ActorDefinition } from './definition.ts';
+import { holdTransaction } from './hold.ts';
 import type { Keeper, Kept } from './keeper.ts';
+import { unknownReason, workerRow } from './known.ts';
 import type { PostgresActorStore } from './postgres.ts';
 import type { ActorRecord } from './record.ts';
 import { commitWithEffects } from './settler.ts';
 import type { ClaimedRow } from './store.ts';
 import type { TurnOwner } from './turn.ts';
-import { holdTransaction, unknownReason, workerRow } from './worker.ts';
 
 /** What one turn came to. */
 export interface WorkedTurn {
@@ -35,7 +36,7 @@ export async function runByHand(given: HandTurn): Promise<WorkedTurn | undefined
   const { store, keeper, types, actor } = given;
   const worker = await store.addWorker(workerRow(types, { concurrency: 1, leaseMs: LEASE_MS }, false));
   const kept = new HandWorker(worker);
-  keeper.add(kept, false);
+  keeper.add(kept);
   try {
     const { rows } = await store.claimOne(worker, actor);
     const [row] = rows;

@@ -27,6 +27,8 @@ export class Keeper {
   readonly #store: PostgresActorStore;
   readonly #leaseMs: number;
   readonly #workers = new Set<Kept>();
+  /** Called when actors of a lost worker are free again. */
+  readonly #onRescued = new Set<() => void>();
   #renewal: Renewal | undefined;
   #chores: Loop | undefined;
   #deadlines: Loop | undefined;
@@ -37,11 +39,12 @@ export class Keeper {
     this.#leaseMs = leaseMs;
   }
 
-  /** @param helps  whether it looks after others, too: a turn by hand only keeps its own lease */
-  add(worker: Kept, helps: boolean): void {
+  /** @param onRescued  looks after others, too, and is told when that freed actors; without it a worker only keeps its lease */
+  add(worker: Kept, onRescued?: () => void): void {
     this.#workers.add(worker);
     if (this.#renewal === undefined) this.#start();
-    if (!helps) return;
+    if (onRescued === undefined) return;
+    this.#onRescued.add(onRescued);
     const onError = (error: unknown): void => this.#report(error);
     this.#chores ??= startLoop({ name: 'actor.rescue', run: () => this.#lookAfter(), onError, unref: true });
     this.#deadlines ??= startLoop({ name: 'actor.deadlines', run: () => this.#page(), onError, unref: true });
@@ -54,26 +57,27 @@ export class Keeper {
     this.#renewal = undefined;
     this.#chores = undefined;
     this.#deadlines = undefined;
+    this.#onRescued.clear();
     await Promise.all(ending.map(async (one) => one?.stop()));
   }
 
+  /** Whether the leases are certainly not over yet, even if no timer could run. */
+  get holds(): boolean {
+    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+  }
+
   #start(): void {
-    const renewal = startRenewal({
+    this.#renewal = startRenewal({
       what: `this process's actor workers`,
       leaseMs: this.#leaseMs,
       beat: (signal) => this.#beat(signal),
       onError: (error) => this.#report(error),
+      onLost: (reason) => {
+        // The workers register anew, each at its own pace, and are kept from then on.
+        this.#start();
+        for (const worker of Array.from(this.#workers)) worker.lost(reason);
+      },
       unref: true,
-    });
-    this.#renewal = renewal;
-    renewal.signal.addEventListener('abort', () => {
-      if (this.#renewal !== renewal) return;
-      this.#renewal = undefined;
-      const { reason }: { reason: unknown } = renewal.signal;
-      const lost = reason instanceof LeaseLost ? reason : new LeaseLost('the lease was lost', { cause: reason });
-      for (const worker of Array.from(this.#workers)) worker.lost(lost);
-      // The workers register anew, each at its own pace, and are kept again from then on.
-      if (this.#workers.size > 0 && this.#renewal === undefined) this.#start();
     });
   }
 
@@ -118,11 +122,12 @@ export class Keeper {
     const actors = await this.#store.rescue();
     if (actors > 0) {
       probe.hit('actor.rescued', { actors });
-      for (const worker of this.#workers) if ('wake' in worker && typeof worker.wake === 'function') worker.wake();
+      for (const tell of this.#onRescued) tell();
     }
     if (performance.now() - this.#prunedAt > PRUNE_MS) {
+      // Not all in one go: a stop need not wait for it.
+      if ((await this.#store.prune()) > 0) return 0;
       this.#prunedAt = performance.now();
-      while (this.#workers.size > 0 && (await this.#store.prune()) > 0);
     }
     return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);
   }

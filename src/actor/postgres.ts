@@ -1,3 +1,5 @@
+import type { Offer, Recalled } from '../base/offers.ts';
+import { Reluctance } from '../base/reluctance.ts';
 import {
   callInTransaction,
   only,
@@ -9,7 +11,7 @@ import {
   type Transaction,
 } from '../engine/postgres/index.ts';
 import type { ActorDefinition } from './definition.ts';
-import type { ChildRecord, Claimed, Committed, Message, Settled, TurnToken, WorkerRow } from './store.ts';
+import type { ChildRecord, Claimed, Committed, HandedOver, Message, Settled, TurnToken, WorkerRow } from './store.ts';
 
 /** Who runs a statement: the pool, a session, or an open transaction. */
 export interface Runner {
@@ -23,14 +25,30 @@ const REGISTER = statement(
 const LET_GO = statement('actor.let_go', 'select pawl.actor_let_go($1::smallint, $2::text[], $3::smallint) as actors');
 const CREATE = statement('actor.create', 'select pawl.actor_create_json($1::json) as answer');
 const INCR = statement('actor.incr', 'select pawl.actor_incr($1::jsonb) as answer');
+const INCR_ALONE = statement('actor.incr_alone', 'select pawl.actor_incr_alone($1::jsonb) as answer');
+const SEND_ALONE = statement('actor.send_alone', 'select pawl.actor_send_alone($1::json) as answer');
 const SEND = statement('actor.send', 'select pawl.actor_send_json($1::json) as answer');
 const CLAIM = statement('actor.claim', 'select pawl.actor_claim($1::bigint, $2::smallint[], $3::int) as answer');
+const CLAIM_OR_OFFER = statement(
+  'actor.claim_or_offer',
+  'select pawl.actor_claim_or_offer($1::bigint, $2::smallint[], $3::int, $4::bigint, $5::text) as answer',
+);
+const OFFER = statement('actor.offer', 'select pawl.actor_offer_add($1::bigint, $2::bigint, $3::text)');
+const WITHDRAW = statement('actor.withdraw', 'select pawl.actor_withdraw($1::bigint)::text[] as numbers');
+const RECALL_CLAIMS = statement(
+  'actor.recall_claims',
+  'select pawl.actor_recall($1::bigint, $2::bigint[], $3::bigint[], $4) as answer',
+);
+const LEAVE = statement('actor.leave', 'select pawl.actor_leave($1::bigint, $2::bigint[], $3::bigint[])');
+const WAKE = statement('actor.wake', 'select pawl.actor_wake($1::smallint[])');
 const CLAIM_ONE = statement('actor.claim_one', 'select pawl.actor_claim_one($1::bigint, $2::bigint) as answer');
-const COMMIT = statement(
-  'actor.commit',
-  `
-select pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], $5::double precision[], $6::text[], $7::text[], $8::text[],
-  $9::json[], $10::smallint[], $11::jsonb[], $12::double precision[], $13::text[], $14::json[], $15::int[]) as answer`,
+const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], $5::double precision[], $6::text[], $7::text[],
+  $8::text[], $9::json[], $10::smallint[], $11::jsonb[], $12::double precision[], $13::text[], $14::json[], $15::int[])`;
+const COMMIT = statement('actor.commit', `select ${COMMIT_CALL} as answer`);
+/** With an offer: one round trip, and one commit for both. */
+const COMMIT_AND_OFFER = statement(
+  'actor.commit_and_offer',
+  `select ${COMMIT_CALL} as answer, pawl.actor_offer_add($1::bigint, $16::bigint, $17::text)`,
 );
 const IDLE = statement('actor.idle', "select set_config('idle_in_transaction_session_timeout', $1, true)");
 const UNKNOWN = statement('actor.unknown', 'select pawl.actor_unknown($1::json) as held');
@@ -84,7 +102,6 @@ const WANTS = statement(
 );
 const END_WORKER = statement('actor.end_worker', 'select pawl.actor_end_worker($1::bigint)');
 const RESCUE = statement('actor.rescue', 'select pawl.actor_rescue() as actors');
-const DISOWN = statement('actor.disown', 'select pawl.actor_disown($1::bigint, $2::bigint[]) as actors');
 const DEADLINES = statement('actor.deadlines', 'select pawl.actor_deadlines() as wait');
 const PRUNE = statement('actor.prune', 'select pawl.actor_prune($1::int) as rows');
 const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json) as answer');
@@ -100,6 +117,7 @@ export class PostgresActorStore {
   /** Claims and commits see what others committed while they waited for a row, which only read committed gives them. */
   #rows: Runner;
   #ids: number[] = [];
+  readonly #reluctance = new Reluctance();
 
   constructor(engine: PostgresEngine) {
     this.engine = engine;
@@ -136,17 +154,46 @@ export class PostgresActorStore {
   }
 
   async incr(request: object, tx: unknown): Promise<boolean> {
-    return answerOf(await this.#in(INCR, JSON.stringify(request), tx)) === true;
+    const value = JSON.stringify(request);
+    if (tx === undefined && this.#reluctance.hasPassed) return this.#alone(INCR_ALONE, value);
+    return answerOf(await this.#in(INCR, value, tx)) === true;
   }
 
   async send(head: object, payload: unknown, tx: unknown): Promise<boolean> {
     const value = JSON.stringify([head, payload ?? null]);
+    if (tx === undefined && this.#reluctance.hasPassed) return this.#alone(SEND_ALONE, value);
     return answerOf(await this.#in(SEND, value, tx)) === true;
   }
 
-  async claim(worker: number, types: readonly number[], limit: number): Promise<Claimed> {
-    const rows = await this.#rows.query<{ answer: string }>(CLAIM, [worker, types, limit]);
+  /** In a transaction of its own: the actor is handed to a sleeping worker, where there is one. */
+  async #alone(sql: Statement, value: string): Promise<boolean> {
+    const rows = await this.engine.query<{ answer: number }>(sql, [value]);
+    const { answer } = only(rows);
+    this.#reluctance.note((answer & 2) !== 0);
+    return (answer & 1) !== 0;
+  }
+
+  async claim(worker: number, types: readonly number[], limit: number, offer?: Offer): Promise<Claimed> {
+    const values = [worker, types, limit];
+    const rows = await (offer === undefined
+      ? this.#rows.query<{ answer: string }>(CLAIM, values)
+      : this.#rows.query<{ answer: string }>(CLAIM_OR_OFFER, [...values, offer.number, offer.channel]));
     return JSON.parse(only(rows).answer) as Claimed;
+  }
+
+  async offer({ worker, number, channel }: Offer): Promise<void> {
+    await this.engine.query(OFFER, [worker, number, channel]);
+  }
+
+  /** Takes back the offers that nobody is just using. @returns their numbers */
+  async withdraw(worker: number): Promise<number[]> {
+    const rows = await this.engine.query<{ numbers: string[] }>(WITHDRAW, [worker]);
+    return only(rows).numbers.map(Number);
+  }
+
+  /** Has sleeping workers look for actors of these types. */
+  async wake(types: readonly number[]): Promise<void> {
+    await this.engine.query(WAKE, [types]);
   }
 
   async claimOne(worker: number, actor: number): Promise<Claimed> {
@@ -156,6 +203,14 @@ export class PostgresActorStore {
 
   async commit(worker: number, turns: readonly Settled[], runner: Runner = this.#rows): Promise<Committed> {
     const rows = await runner.query<{ answer: string }>(COMMIT, commitValues(worker, turns));
+    return JSON.parse(only(rows).answer) as Committed;
+  }
+
+  /** With the offer, if there is one: nothing else would have woken the server for it. */
+  async commitAndOffer(worker: number, turns: readonly Settled[], offer: Offer | undefined): Promise<Committed> {
+    if (offer === undefined) return this.commit(worker, turns);
+    const values = [...commitValues(worker, turns), offer.number, offer.channel];
+    const rows = await this.#rows.query<{ answer: string }>(COMMIT_AND_OFFER, values);
     return JSON.parse(only(rows).answer) as Committed;
   }
 
@@ -284,9 +339,20 @@ export class PostgresActorStore {
     return only(rows).actors;
   }
 
-  async disown(worker: number, known: readonly number[]): Promise<number> {
-    const rows = await this.#rows.query<{ actors: number }>(DISOWN, [worker, known]);
-    return only(rows).actors;
+  /**
+   * Gives back what the worker holds and does not know of.
+   * @param known  epochs by actor @param isAll  paused actors, too, which may be many
+   */
+  async recallClaims(worker: number, known: ReadonlyMap<number, number>, isAll: boolean): Promise<Recalled> {
+    const values = [worker, [...known.keys()], [...known.values()], isAll];
+    const rows = await this.#rows.query<{ answer: { actors: number; offers: number[] } }>(RECALL_CLAIMS, values);
+    const { actors, offers } = only(rows).answer;
+    return { lost: actors, offers };
+  }
+
+  /** The same before the worker stops, once its offers are gone, used ones included. */
+  async leave(worker: number, known: ReadonlyMap<number, number>): Promise<void> {
+    await this.#rows.query(LEAVE, [worker, [...known.keys()], [...known.values()]]);
   }
 
   /** @returns milliseconds until the next one; Infinity when there is none */
@@ -311,6 +377,15 @@ export class PostgresActorStore {
       handlers.page();
     };
     return this.engine.listen('pawl_actor', heard, { onReconnect });
+  }
+
+  /** Calls back with each actor that is handed over by way of this channel; says that somebody listens there. */
+  hear(
+    channel: string,
+    { heard, onReconnect }: { heard: (handed: HandedOver) => void; onReconnect: () => void },
+  ): Promise<Subscription> {
+    const read = (payload: string): void => heard(JSON.parse(payload) as HandedOver);
+    return this.engine.listen(channel, read, { onReconnect, isSeen: true });
   }
 
   async #in(sql: Statement, value: string, tx: unknown): Promise<{ answer?: unknown }> {

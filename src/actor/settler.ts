@@ -1,6 +1,7 @@
 import { sleep } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
+import type { Offer } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import { type Finished, orphaning, refused } from './attempt.ts';
@@ -10,8 +11,10 @@ import type { Committed, Settled } from './store.ts';
 export interface SettlerOptions {
   readonly store: PostgresActorStore;
   readonly leaseMs: number;
+  /** The offer that is to go along with a commit: asked once for each try. */
+  readonly offer: () => Offer | undefined;
   readonly onDone: (settled: Settled, error: unknown) => void;
-  readonly onStale: (actors: readonly number[]) => void;
+  readonly onStale: (turns: readonly Settled[]) => void;
   /** Whose turns are over without anybody knowing what became of them: written by a commit that was not answered, or not at all. */
   readonly onUnknown: (turns: readonly Settled[]) => void;
   /** An actor is due in so many milliseconds. */
@@ -100,10 +103,8 @@ export class Settler {
     for (let tries = 1; !life.aborted; tries += 1) {
       try {
         if (faults.armed) await faults.reach('actor.before_commit');
-        const answer = await this.#options.store.commit(
-          worker,
-          batch.map(({ settled }) => settled),
-        );
+        const turns = batch.map(({ settled }) => settled);
+        const answer = await this.#options.store.commitAndOffer(worker, turns, this.#options.offer());
         if (faults.armed) await faults.reach('actor.after_commit');
         if (life.aborted) return;
         return this.#committed(batch, answer, tries > 1);
@@ -131,10 +132,12 @@ export class Settler {
   #committed(batch: readonly Finished[], { stale, refused: orphans, due }: Committed, isRepeated: boolean): void {
     if (probe.listening) probe.hit('actor.committed', { turns: batch.length, stale: stale.length });
     if (due !== undefined) this.#options.onDue(due);
-    // After a lost answer nobody can tell whether it was us who had written them.
-    if (stale.length > 0 && !isRepeated) this.#options.onStale(stale);
-    else if (stale.length > 0)
-      this.#options.onUnknown(batch.map(({ settled }) => settled).filter(({ id }) => stale.includes(id)));
+    if (stale.length > 0) {
+      const turns = batch.map(({ settled }) => settled).filter(({ id }) => stale.includes(id));
+      // After a lost answer nobody can tell whether it was us who had written them.
+      if (isRepeated) this.#options.onUnknown(turns);
+      else this.#options.onStale(turns);
+    }
     for (const finished of batch) {
       const { settled, error } = orphans.includes(finished.settled.id) ? orphaning(finished) : finished;
       if (stale.length === 0 || !stale.includes(settled.id)) this.#options.onDone(settled, error);
@@ -169,7 +172,7 @@ export class Settler {
         if (error instanceof LeaseLost) {
           // Our own commit may have come through, its answer lost.
           if (tries > 1) this.#options.onUnknown([turn.settled]);
-          else this.#options.onStale([turn.settled.id]);
+          else this.#options.onStale([turn.settled]);
           return;
         }
         const isConnection = this.#options.store.engine.isTransient(error) || error instanceof ConnectionFailed;

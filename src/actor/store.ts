@@ -1,3 +1,5 @@
+import type { HandedOver as Handed } from '../base/offers.ts';
+
 /** A claimed actor, as the database gives it. */
 export type ClaimedRow = readonly [
   id: number,
@@ -21,6 +23,13 @@ export interface Claimed {
   readonly again?: boolean;
   /** Milliseconds until the next actor is due. */
   readonly due?: number;
+  /** There was nothing, and the offer that went along was left. */
+  readonly offered?: boolean;
+}
+
+/** An actor that was claimed for a worker by what came for it. */
+export interface HandedOver extends Handed {
+  readonly row: ClaimedRow;
 }
 
 /** What names a turn in every write: the fencing token. */

@@ -1,26 +1,20 @@
-import { hostname } from 'node:os';
 import { within } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
+import { Offers } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
-import type { Subscription, Transaction } from '../engine/postgres/index.ts';
+import type { Subscription } from '../engine/postgres/index.ts';
 import { Alarm } from './alarm.ts';
-import {
-  type AnyTurn,
-  begin,
-  COMMIT_REFUSED,
-  type Finished,
-  GRACE_MS,
-  orphaning,
-  type RunningTurn,
-} from './attempt.ts';
+import { begin, COMMIT_REFUSED, type Finished, GRACE_MS, type RunningTurn } from './attempt.ts';
 import type { ActorDefinition } from './definition.ts';
+import { holdTransaction } from './hold.ts';
 import type { Keeper, Kept } from './keeper.ts';
+import { unknownReason, workerRow } from './known.ts';
 import type { PostgresActorStore } from './postgres.ts';
-import { commitWithEffects, Settler } from './settler.ts';
-import type { Claimed, ClaimedRow, Settled } from './store.ts';
+import { Settler } from './settler.ts';
+import type { Claimed, ClaimedRow, HandedOver, Settled } from './store.ts';
 import type { TurnOwner } from './turn.ts';
 
 /** What a dispatcher tells about its life; for logs, metrics and tests. */
@@ -68,6 +62,8 @@ const PREFETCH_MAX = 1000;
 const LOCKED_MS = 100;
 /** After this long without a rest, producers need not notify any more. */
 const BUSY_MS = 500;
+/** A stop does not wait longer than this for what is only tidy to wait for. */
+const STOP_MS = 2000;
 
 /**
  * Claims actors that are due, runs a turn of each, and commits what came of it.
@@ -77,8 +73,9 @@ export class ActorWorker implements Kept {
   readonly #parts: WorkerParts;
   readonly #settler: Settler;
   readonly #alarm: Alarm;
+  readonly #offers: Offers<HandedOver>;
   readonly #running = new Map<number, RunningTurn>();
-  /** Claimed and not yet committed, by actor. */
+  /** Claimed and not yet committed: epochs, by actor. */
   readonly #held = new Map<number, number>();
   #waiting: ClaimedRow[] = [];
   #loop: Loop | undefined;
@@ -92,7 +89,15 @@ export class ActorWorker implements Kept {
   #emptyTurns = 0;
   /** The last claim did not take all that was due: a free slot is worth another one. */
   #hasMore = false;
+  /** The last look found nothing: until a notification, the next poll or what is due there is nothing to look for. */
+  #isAsleep = false;
+  /** A look is under way. What is handed over meanwhile waits for its end, since it may take the last slot. */
+  #isLooking = false;
+  #handed: HandedOver[] = [];
+  /** A claim's answer was lost: there may be actors of ours that we do not know of. */
   #isUnsure = false;
+  /** Until when such a claim may still be committed: a server that was slow, and did not hear that it was cancelled. */
+  #unsureUntil = -Infinity;
   #isPumping = false;
   #stopping: Promise<void> | undefined;
   #whenIdle: (() => void)[] = [];
@@ -103,10 +108,20 @@ export class ActorWorker implements Kept {
     this.#settler = new Settler({
       store: parts.store,
       leaseMs: parts.settings.leaseMs,
+      // While it looks, the look brings work or makes the offer.
+      offer: () => (this.#isAsleep ? this.#offers.next() : undefined),
       onDone: (settled, error) => this.#done(settled, error),
-      onStale: (actors) => this.#stale(actors),
+      onStale: (turns) => this.#stale(turns),
       onUnknown: (turns) => this.#forget(turns),
       onDue: (ms) => this.#alarm.in(ms),
+      onError: (error) => this.onError(error),
+    });
+    this.#offers = new Offers({
+      name: 'actor',
+      store: parts.store,
+      worker: () => this.#id,
+      isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
+      onHanded: (handed) => this.#hear(handed),
       onError: (error) => this.onError(error),
     });
   }
@@ -123,17 +138,17 @@ export class ActorWorker implements Kept {
   async start(pages: () => void): Promise<void> {
     const { store, keeper, types } = this.#parts;
     await this.#register();
-    keeper.add(this, true);
-    this.#subscription = await store.listen([...types.keys()], { wake: () => this.wake(), page: pages });
+    keeper.add(this, () => this.wake());
+    const wake = (): void => {
+      this.#offers.noteHearing();
+      this.wake();
+    };
+    this.#subscription = await store.listen([...types.keys()], { wake, page: pages });
+    this.#offers.start(this.#subscription).catch((error: unknown) => this.onError(error));
     this.#loop = startLoop({
       name: 'actor.claim',
       run: () => this.#turn(),
-      onError: (error) => {
-        if (error instanceof ConnectionFailed) this.#isUnsure = true;
-        // The database knows before the next heartbeat does.
-        if (error instanceof LeaseLost) this.lost(error);
-        else this.onError(error);
-      },
+      onError: (error) => this.#onTurnError(error),
     });
   }
 
@@ -154,6 +169,7 @@ export class ActorWorker implements Kept {
     this.#alarm.stop();
     void this.#loop?.stop();
     void this.#subscription?.stop();
+    void this.#offers.stop();
     void this.#parts.keeper.remove(this);
     this.lost(new LeaseLost('the process has died'));
   }
@@ -166,6 +182,8 @@ export class ActorWorker implements Kept {
     this.#running.clear();
     this.#held.clear();
     this.#waiting = [];
+    this.#offers.restart();
+    this.#handed = [];
     for (const turn of running) {
       turn.turn?.abort(reason);
       turn.fail(reason);
@@ -181,29 +199,52 @@ export class ActorWorker implements Kept {
 
   // The hot path.
 
-  /** Claim, start, say how long to sleep. */
+  /** One look, and what was handed over meanwhile. */
   async #turn(): Promise<number> {
-    const { store, types, settings } = this.#parts;
+    this.#isAsleep = false;
+    this.#isLooking = true;
+    try {
+      return await this.#look();
+    } finally {
+      this.#isLooking = false;
+      for (const handed of this.#handed.splice(0)) this.#accept(handed);
+    }
+  }
+
+  /** Claim, start, say how long to sleep. */
+  async #look(): Promise<number> {
     const id = this.#id ?? (await this.#register());
-    if (this.#isUnsure) await this.#disown(id);
+    if (this.#isInDoubt()) await this.#recall(id);
     const limit = this.#room();
     if (limit <= 0) {
       // Until a slot is free, which has to look then: for what woke this in vain, and for all that the poll would have found.
       this.#hasMore = true;
       return Infinity;
     }
-    const answer = await store.claim(id, [...types.keys()], limit);
-    if (faults.armed) await faults.reach('actor.after_claim');
-    if (probe.listening) probe.hit('actor.claimed', { worker: id, actors: answer.rows.length });
+    const answer = await this.#claim(id, limit);
     if (this.#id !== id) return 0;
     this.#hasMore = answer.again === true;
-    for (const row of answer.rows) {
+    this.#post(answer.rows);
+    return this.#rest(answer, this.#parts.settings.pollMs);
+  }
+
+  async #claim(id: number, limit: number): Promise<Claimed> {
+    const { store, types } = this.#parts;
+    const offer = this.#offers.next();
+    const answer = await store.claim(id, [...types.keys()], limit, offer);
+    if (offer !== undefined && answer.offered !== true) this.#offers.unsent(offer);
+    if (faults.armed) await faults.reach('actor.after_claim');
+    if (probe.listening) probe.hit('actor.claimed', { worker: id, actors: answer.rows.length });
+    return answer;
+  }
+
+  #post(rows: readonly ClaimedRow[]): void {
+    for (const row of rows) {
       this.#held.set(row[0], row[4]);
       this.#waiting.push(row);
     }
     if (this.#stopping === undefined) this.#pump();
     else this.#handBack();
-    return this.#rest(answer, settings.pollMs);
   }
 
   #room(): number {
@@ -240,6 +281,7 @@ export class ActorWorker implements Kept {
     }
     this.#waiting.splice(0, next);
     this.#isPumping = false;
+    if (!this.#isFree()) this.#offers.withdraw();
     if (this.#hasMore && this.#stopping === undefined && this.#room() > 0) this.#loop?.wake();
   }
 
@@ -275,17 +317,15 @@ export class ActorWorker implements Kept {
   #finish(finished: Finished): void {
     this.#finished += 1;
     if (finished.settled.kind === 'failed' && !finished.isLost) this.#tellFailed(finished);
-    if (finished.isLost) {
-      this.#held.delete(finished.settled.id);
-      this.#stale([finished.settled.id]);
-    } else if (finished.isWritten === true) this.#done(finished.settled, finished.error);
+    if (finished.isLost) this.#stale([finished.settled]);
+    else if (finished.isWritten === true) this.#done(finished.settled, finished.error);
     else this.#settler.add(finished);
     this.#pump();
     this.#tellIfIdle();
   }
 
   #done(settled: Settled, error: unknown): void {
-    this.#held.delete(settled.id);
+    this.#release(settled);
     const { events } = this.#parts;
     if (settled.reason === COMMIT_REFUSED) this.#tellFailed({ settled, error });
     if (events.has('turn')) {
@@ -310,11 +350,65 @@ export class ActorWorker implements Kept {
       this.#wantNotify();
       return pollMs;
     }
+    this.#isAsleep = true;
     if (probe.listening) probe.hit('actor.idle', { worker: this.#id });
     return Math.min(pollMs * (0.75 + Math.random() / 2), Math.max(due, 1));
   }
 
+  /** An actor that has been claimed for this worker. */
+  #hear(handed: HandedOver): void {
+    if (faults.armed) void faults.reach('actor.after_handover').then(() => this.#take(handed));
+    else this.#take(handed);
+  }
+
+  #take(handed: HandedOver): void {
+    if (this.#isLooking) this.#handed.push(handed);
+    else this.#accept(handed);
+  }
+
+  #accept({ worker, row }: HandedOver): void {
+    // Taken for dead: the actor is rescued, if not by now, then soon.
+    if (worker !== this.#id || !this.#parts.keeper.holds) return;
+    if (this.#isFree() || this.#stopping !== undefined) {
+      this.#post([row]);
+      this.#offers.later();
+    } else this.#decline(row);
+  }
+
   // The rest is what happens rarely.
+
+  #isFree(): boolean {
+    return this.#running.size + this.#waiting.length < this.#parts.settings.concurrency;
+  }
+
+  /** Something else took the last slot, and an actor must not wait here while others sleep. */
+  #decline(row: ClaimedRow): void {
+    this.#held.set(row[0], row[4]);
+    this.#giveBack(row);
+    this.#settler
+      .flushed()
+      .then(() => this.#parts.store.wake([row[1]]))
+      .catch((error: unknown) => this.onError(error));
+  }
+
+  /** Whether there may be actors of this worker's that it does not know of. */
+  #isInDoubt(): boolean {
+    return this.#hasLostAnswer() || this.#offers.isOverdue(this.#parts.settings.pollMs / 2);
+  }
+
+  #hasLostAnswer(): boolean {
+    return this.#isUnsure || (this.#unsureUntil > 0 && performance.now() > this.#unsureUntil);
+  }
+
+  #onTurnError(error: unknown): void {
+    // The database knows before the next heartbeat does.
+    if (error instanceof LeaseLost) return this.lost(error);
+    if (error instanceof ConnectionFailed) {
+      this.#isUnsure = true;
+      this.#unsureUntil = performance.now() + this.#parts.settings.leaseMs;
+    }
+    this.onError(error);
+  }
 
   /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
   #noteBusy(): number {
@@ -350,10 +444,17 @@ export class ActorWorker implements Kept {
     return id;
   }
 
-  async #disown(id: number): Promise<void> {
-    await this.#parts.store.disown(id, [...this.#held.keys()]);
-    this.#isUnsure = false;
-    probe.hit('actor.disowned', { worker: id });
+  /** Has the database give back what this worker does not know of. */
+  async #recall(id: number): Promise<void> {
+    // What was handed over just now is not known of, either.
+    this.#handed = [];
+    const isAll = this.#hasLostAnswer();
+    this.#isUnsure = true;
+    const isWhole = await this.#offers.recall(() => this.#parts.store.recallClaims(id, this.#held, isAll));
+    this.#isUnsure = !isWhole;
+    if (this.#isUnsure) this.#loop?.wake();
+    if (performance.now() > this.#unsureUntil) this.#unsureUntil = -Infinity;
+    probe.hit('actor.recalled', { worker: id });
   }
 
   /** A state, or fields, that a newer version of the program knows. */
@@ -367,23 +468,27 @@ export class ActorWorker implements Kept {
       this.onError(error);
       this.#isUnsure = true;
     } finally {
-      this.#held.delete(actor);
+      this.#release({ id: actor, epoch });
       this.#tellIfIdle();
     }
   }
 
   /** Should the database still think that they run here, they are given back. */
   #forget(turns: readonly Settled[]): void {
-    // It may have been claimed again by now.
-    for (const { id, epoch } of turns) if (this.#held.get(id) === epoch) this.#held.delete(id);
+    for (const turn of turns) this.#release(turn);
     this.#isUnsure = true;
     this.wake();
   }
 
-  #stale(actors: readonly number[]): void {
-    for (const actor of actors) this.#held.delete(actor);
+  #stale(turns: readonly Settled[]): void {
+    for (const turn of turns) this.#release(turn);
     this.wake();
-    this.#parts.events.emit('stale', { actors: actors.map(String) });
+    this.#parts.events.emit('stale', { actors: turns.map(({ id }) => String(id)) });
+  }
+
+  /** It may have been claimed again by now, or been handed over, before the answer to its commit came. */
+  #release({ id, epoch }: Pick<Settled, 'id' | 'epoch'>): void {
+    if (this.#held.get(id) === epoch) this.#held.delete(id);
   }
 
   #tellFailed({ settled, error }: Pick<Finished, 'settled' | 'error'>): void {
@@ -396,11 +501,12 @@ export class ActorWorker implements Kept {
   }
 
   #handBack(): void {
-    for (const row of this.#waiting.splice(0)) {
-      const [id, , from, , epoch] = row;
-      const settled: Settled = { id, epoch, kind: 'released', from, waitMs: 0 };
-      this.#settler.add({ settled, effects: undefined, error: undefined, isLost: false });
-    }
+    for (const row of this.#waiting.splice(0)) this.#giveBack(row);
+  }
+
+  #giveBack([id, , from, , epoch]: ClaimedRow): void {
+    const settled: Settled = { id, epoch, kind: 'released', from, waitMs: 0 };
+    this.#settler.add({ settled, effects: undefined, error: undefined, isLost: false });
   }
 
   async #shutDown(timeoutMs: number): Promise<void> {
@@ -410,6 +516,9 @@ export class ActorWorker implements Kept {
     if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
     this.#alarm.stop();
     this.#handBack();
+    if (this.#offers.close() || this.#isUnsure) {
+      await within(STOP_MS, this.#leave()).catch((error: unknown) => this.onError(error));
+    }
     await within(timeoutMs, this.#idle());
     const left = [...this.#running.values()];
     if (left.length > 0) {
@@ -421,10 +530,16 @@ export class ActorWorker implements Kept {
     await within(settings.leaseMs, this.#settler.flushed());
     this.#settler.drop();
     await this.#subscription?.stop();
+    await this.#offers.stop();
     await keeper.remove(this);
     const id = this.#id;
     this.#id = undefined;
     if (id !== undefined) await store.endWorker(id).catch((error: unknown) => this.onError(error));
+  }
+
+  /** Takes the offers back, and gives back what was handed over and not heard of. */
+  async #leave(): Promise<void> {
+    if (this.#id !== undefined) await this.#parts.store.leave(this.#id, this.#held);
   }
 
   #idle(): Promise<void> {
@@ -434,70 +549,4 @@ export class ActorWorker implements Kept {
   #tellIfIdle(): void {
     if (this.#running.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve();
   }
-}
-
-/** How a process lists itself. @param takes  whether it takes what is due; a turn by hand does not */
-export function workerRow(
-  types: ReadonlyMap<number, ActorDefinition>,
-  { concurrency, leaseMs }: Pick<WorkerSettings, 'concurrency' | 'leaseMs'>,
-  takes: boolean,
-): Parameters<PostgresActorStore['addWorker']>[0] {
-  const knows = takes
-    ? Object.fromEntries(
-        [...types].map(([id, { states, version }]) => [
-          String(id),
-          { ...Object.fromEntries([...states.keys()].map((name) => [name, 1])), $version: version },
-        ]),
-      )
-    : {};
-  return {
-    host: hostname(),
-    pid: process.pid,
-    concurrency,
-    leaseMs,
-    types: takes ? [...types.keys()] : [],
-    knows,
-    wantsNotify: takes,
-  };
-}
-
-/** Why no turn can be run, in words. */
-export function unknownReason(
-  [id, , state, , , , version]: ClaimedRow,
-  definition: ActorDefinition | undefined,
-): string {
-  const name = definition?.name ?? 'actor';
-  if (definition?.states.has(state) === true) {
-    return `${name} ${id} has fields of version ${version}, but no running program knows more than version ${definition.version}; start one that does`;
-  }
-  return `${name} ${id} is in state "${state}", which no running program knows; start one that does, or move the actor by hand`;
-}
-
-/** The body runs while its row is locked, in the transaction that commits its outcome. */
-export async function holdTransaction(
-  store: PostgresActorStore,
-  turn: AnyTurn,
-  body: () => Promise<Finished>,
-  timeoutMs: number,
-): Promise<Finished> {
-  const run = async (tx: Transaction): Promise<Finished> => {
-    turn.lend(tx);
-    // A body that does not end when told to must not keep the row locked.
-    const came = await Promise.race([body(), aborted(turn.signal)]);
-    if (came.isLost) return came;
-    // Failed under the lock: nobody can have claimed it before the failure and its back-off are written.
-    if (came.settled.kind === 'failed' || came.settled.kind === 'released') await store.undo(tx);
-    const { refused } = await commitWithEffects(store, turn.worker, came, { tx });
-    if (refused.length > 0) throw orphaning(came).error;
-    return { ...came, effects: undefined, isWritten: true };
-  };
-  return store.holding(turn.turnToken, run, timeoutMs + GRACE_MS);
-}
-
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    const end = (): void => reject(signal.reason);
-    signal.addEventListener('abort', end, { once: true });
-    if (signal.aborted) end();
-  });
 }

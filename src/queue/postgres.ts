@@ -1,3 +1,5 @@
+import type { Offer, Recalled } from '../base/offers.ts';
+import { Reluctance } from '../base/reluctance.ts';
 import {
   type AnswerOptions,
   callInTransaction,
@@ -18,9 +20,7 @@ import type {
   ClaimRequest,
   Failed,
   HandedOver,
-  Offer,
   QueueStore,
-  Recalled,
   Registered,
   Settlement,
   WorkerRow,
@@ -126,8 +126,6 @@ const PRUNE = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2
 
 /** How many jobs one pruning takes away at most: a few milliseconds, so that it never stands in anybody's way. */
 const PRUNE_AT_ONCE = 5000;
-/** For so long no job is handed over after looking for somebody took long: old snapshots, which last for a while. */
-const SLOW_MS = 10_000;
 const PRUNE_TRACES_MS = 3_600_000;
 
 /** Every statement of the workers and producers. The functions they call are in sql/queue/. */
@@ -141,9 +139,8 @@ export class PostgresQueueStore implements QueueStore {
    * read committed gives them: where the database's default is another, each gets a transaction of its own.
    */
   #keys: Runner;
-  #handsAgainAt = -Infinity;
   #prunesTracesAt = -Infinity;
-  #wasSlow = false;
+  readonly #reluctance = new Reluctance();
 
   constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
     this.engine = engine;
@@ -263,13 +260,10 @@ export class PostgresQueueStore implements QueueStore {
 
   /** Handed to a sleeping worker, where there is one. */
   async #addOne(values: unknown[]): Promise<number> {
-    const isTried = performance.now() >= this.#handsAgainAt;
-    const sql = isTried ? ADD_ALONE : ADD_ONE;
+    const sql = this.#reluctance.hasPassed ? ADD_ALONE : ADD_ONE;
     const [added] = await this.#runner.query<{ id: string }>(sql, values);
     const id = Number(only(added).id);
-    // Once may be a busy machine.
-    if (id < 0 && this.#wasSlow) this.#handsAgainAt = performance.now() + SLOW_MS;
-    this.#wasSlow = id < 0;
+    this.#reluctance.note(id < 0);
     return Math.abs(id);
   }
 
@@ -292,7 +286,7 @@ export class PostgresQueueStore implements QueueStore {
     return numbers(only(row).stale);
   }
 
-  async offer({ queue, worker, number, channel }: Offer): Promise<void> {
+  async offer(queue: number, { worker, number, channel }: Offer): Promise<void> {
     await this.#runner.query(OFFER, [queue, worker, number, channel]);
   }
 
@@ -336,8 +330,13 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   async recall(queue: number, worker: number, known: readonly number[]): Promise<Recalled> {
-    const [row] = await this.#keys.query<{ answer: Recalled }>(RECALL, [queue, worker, known]);
-    return only(row).answer;
+    const [row] = await this.#keys.query<{ answer: { jobs: number; offers: number[] } }>(RECALL, [
+      queue,
+      worker,
+      known,
+    ]);
+    const { jobs, offers } = only(row).answer;
+    return { lost: jobs, offers };
   }
 
   async leave(queue: number, worker: number, known: readonly number[]): Promise<void> {

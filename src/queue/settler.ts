@@ -1,9 +1,10 @@
 import { delay } from '../base/backoff.ts';
 import { sleep } from '../base/clock.ts';
 import { faults } from '../base/fault.ts';
+import type { Offer } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
 import type { Outcome } from './attempt.ts';
-import type { Failed, Offer, Settlement } from './store.ts';
+import type { Failed, Settlement } from './store.ts';
 import type { Claim, Unit } from './unit.ts';
 
 export interface SettlerOptions {

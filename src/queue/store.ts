@@ -1,3 +1,4 @@
+import type { HandedOver as Handed, Offer, Recalled } from '../base/offers.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
@@ -120,26 +121,9 @@ export interface Settlement {
   readonly keys: readonly (readonly [key: string, epoch: number])[];
 }
 
-/** One job may be handed to this worker, by a notification on its channel. */
-export interface Offer {
-  readonly queue: number;
-  readonly worker: number;
-  readonly number: number;
-  readonly channel: string;
-}
-
 /** A job that an enqueue has claimed for a worker. */
-export interface HandedOver extends Claimed {
-  readonly worker: number;
-  /** Which of its offers was used. */
-  readonly offer: number;
+export interface HandedOver extends Claimed, Handed {
   readonly shard: number;
-}
-
-/** What a worker gave back that it did not know of, and which of its offers nobody has used yet. */
-export interface Recalled {
-  readonly jobs: number;
-  readonly offers: readonly number[];
 }
 
 export interface WorkerRow {
@@ -177,7 +161,7 @@ export interface QueueStore {
   claim(request: ClaimRequest, offer?: Offer): Promise<Claimed>;
   /** Leaves an offer in the same commit, if there is one. @returns claims that were no longer the worker's; nothing was written for them */
   settle(settlement: Settlement, offer?: Offer): Promise<number[]>;
-  offer(offer: Offer): Promise<void>;
+  offer(queue: number, offer: Offer): Promise<void>;
   /** Takes back the offers that nobody is just using. @returns their numbers */
   withdraw(queue: number, worker: number): Promise<number[]>;
   /** Has sleeping workers look for work. */

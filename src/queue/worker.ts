@@ -4,13 +4,13 @@ import { ConnectionFailed, type LeaseLost, NotFound, Stopped } from '../base/err
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
+import { Offers } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
 import type { Subscription } from '../engine/postgres/index.ts';
 import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
 import { type Batch, hasJobs, readClaimed } from './claimed.ts';
 import type { Definition } from './definition.ts';
 import { Keeper, type Kept } from './keeper.ts';
-import { Offers } from './offers.ts';
 import { STOP_MS } from './patience.ts';
 import type { PostgresQueueStore } from './postgres.ts';
 import { Scan } from './scan.ts';
@@ -70,7 +70,7 @@ export class LeaseWorker implements UnitOwner, Kept {
   readonly #parts: WorkerParts;
   readonly #settler: Settler;
   readonly #keeper: Keeper;
-  readonly #offers: Offers;
+  readonly #offers: Offers<HandedOver>;
   readonly #scans: Scan[];
   readonly #chain: number;
   readonly #claims = new Set<Claim>();
@@ -125,8 +125,12 @@ export class LeaseWorker implements UnitOwner, Kept {
     });
     this.#keeper = Keeper.for(store, settings.leaseMs);
     this.#offers = new Offers({
-      store,
-      queue: registered.queue,
+      name: 'queue',
+      store: {
+        offer: (offer) => store.offer(registered.queue, offer),
+        withdraw: (worker) => store.withdraw(registered.queue, worker),
+        hear: (channel, handlers) => store.hear(channel, handlers),
+      },
       worker: () => this.#id,
       isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
       onHanded: (job) => this.#hear(job),

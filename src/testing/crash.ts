@@ -5,6 +5,7 @@ import { STUB_POINTS } from './stub.ts';
 export const POINTS: readonly string[] = [
   ...STUB_POINTS,
   'actor.after_claim',
+  'actor.after_handover',
   'actor.before_commit',
   'actor.between_effects',
   'actor.before_commit_sent',

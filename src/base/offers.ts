@@ -1,19 +1,56 @@
-import { randomUUID } from 'node:crypto';
-import { after } from '../base/clock.ts';
-import { probe } from '../base/probe.ts';
-import type { Subscription } from '../engine/postgres/index.ts';
-import type { PostgresQueueStore } from './postgres.ts';
-import type { HandedOver, Offer, Recalled } from './store.ts';
+import { after } from './clock.ts';
+import { probe } from './probe.ts';
 
-export interface OffersOptions {
-  readonly store: PostgresQueueStore;
-  readonly queue: number;
+/** One thing may be handed to this worker, by a notification on its channel. */
+export interface Offer {
+  readonly worker: number;
+  /** Rises with each offer of a worker. */
+  readonly number: number;
+  readonly channel: string;
+}
+
+/** What somebody else has claimed for a worker, as its notification tells. */
+export interface HandedOver {
+  readonly worker: number;
+  /** Which of its offers was used. */
+  readonly offer: number;
+}
+
+/** What a worker gave back that it did not know of, and which of its offers nobody has used yet. */
+export interface Recalled {
+  readonly lost: number;
+  readonly offers: readonly number[];
+}
+
+/** Notifications on one channel. */
+export interface Hearing {
+  /** Whether any arrive. */
+  readonly tested: Promise<boolean>;
+  stop(): Promise<void>;
+}
+
+/** What is asked of the database. */
+export interface OffersStore<Handed extends HandedOver> {
+  offer(offer: Offer): Promise<void>;
+  /** Takes back the offers that nobody is just using. @returns their numbers */
+  withdraw(worker: number): Promise<number[]>;
+  /** Calls back with what is handed over by way of this channel; says that somebody listens there. */
+  hear(
+    channel: string,
+    handlers: { readonly heard: (handed: Handed) => void; readonly onReconnect: () => void },
+  ): Promise<Hearing>;
+}
+
+export interface OffersOptions<Handed extends HandedOver> {
+  /** `queue`, in the names of probes. */
+  readonly name: string;
+  readonly store: OffersStore<Handed>;
   /** The worker's id, while it has one. */
   readonly worker: () => number | undefined;
-  /** Whether it would begin a job now, if it were handed one. */
+  /** Whether it would begin something now, if it were handed that. */
   readonly isFree: () => boolean;
-  /** Called once for each offer that was used, unless the job is given back by a recall. */
-  readonly onHanded: (job: HandedOver) => void;
+  /** Called once for each offer that was used, unless what was handed over is given back by a recall. */
+  readonly onHanded: (handed: Handed) => void;
   readonly onError: (error: unknown) => void;
 }
 
@@ -21,22 +58,22 @@ export interface OffersOptions {
 const LATER_MS = 5;
 
 /**
- * The offers of one worker: one at a time, each good for one job, so that a worker that does not hear any more is handed
+ * The offers of one worker: one at a time, each good for one job or actor, so that a worker that does not hear any more is handed
  * one and not all. What it is handed comes on a channel of its own, whose name is a secret: any role may listen.
  *
- * A notification is believed only while its offer is open here. So a job that was not heard of in time, and given back by a
+ * A notification is believed only while its offer is open here. So what was not heard of in time, and given back by a
  * recall, is not begun when it is heard of after all.
  */
-export class Offers {
-  readonly #options: OffersOptions;
-  readonly #channel = `pawl_${randomUUID()}`;
+export class Offers<Handed extends HandedOver> {
+  readonly #options: OffersOptions<Handed>;
+  readonly #channel = `pawl_${crypto.randomUUID()}`;
   /** Numbers of offers that were sent, and of which nobody knows that they were used or taken back. */
   readonly #open = new Set<number>();
   #number = 0;
   /** When an offer was sent, or asked after. */
   #askedAt = -Infinity;
-  #subscription: Subscription | undefined;
-  /** A job was handed over, and not heard of: no more offers until something is heard. */
+  #hearing: Hearing | undefined;
+  /** Something was handed over, and not heard of: no more offers until something is heard. */
   #isDeaf = false;
   /** What was sent on the connection before is gone, and says nothing of this one. */
   #isReconnected = false;
@@ -48,32 +85,32 @@ export class Offers {
   #isClosed = false;
   #cancelLater: (() => void) | undefined;
 
-  constructor(options: OffersOptions) {
+  constructor(options: OffersOptions<Handed>) {
     this.#options = options;
   }
 
   /** Makes offers once it is known that notifications arrive; `general` is the subscription that everybody has. */
-  async start(general: Subscription): Promise<void> {
+  async start(general: Hearing): Promise<void> {
     // Behind a pooler nothing would arrive, and the lock that shows that somebody listens would stay there for ever.
     if (!(await general.tested) || this.#isClosed) return;
-    const subscription = await this.#options.store.hear(this.#channel, {
-      heard: (job) => this.#heard(job),
+    const hearing = await this.#options.store.hear(this.#channel, {
+      heard: (handed) => this.#heard(handed),
       onReconnect: () => this.#onReconnect(),
     });
-    this.#subscription = subscription;
-    if (this.#isClosed) await subscription.stop();
+    this.#hearing = hearing;
+    if (this.#isClosed) await hearing.stop();
     else this.later();
   }
 
   /** The offer to be sent now, if there is one to be made. It counts as sent. */
   next(): Offer | undefined {
-    if (this.#open.size > 0 || this.#isDeaf || this.#isClosed || this.#subscription === undefined) return undefined;
+    if (this.#open.size > 0 || this.#isDeaf || this.#isClosed || this.#hearing === undefined) return undefined;
     const worker = this.#options.worker();
     if (worker === undefined || !this.#options.isFree()) return undefined;
     this.#number += 1;
     this.#open.add(this.#number);
     this.#askedAt = performance.now();
-    return { queue: this.#options.queue, worker, number: this.#number, channel: this.#channel };
+    return { worker, number: this.#number, channel: this.#channel };
   }
 
   /** It was not made after all: there was work. */
@@ -83,7 +120,7 @@ export class Offers {
 
   /** Sends one in a moment, if none has gone with a settlement by then. */
   later(): void {
-    if (this.#subscription === undefined || this.#cancelLater !== undefined) return;
+    if (this.#hearing === undefined || this.#cancelLater !== undefined) return;
     const send = (): void => {
       this.#cancelLater = undefined;
       const offer = this.next();
@@ -115,10 +152,10 @@ export class Offers {
     this.#isRecalling = true;
     this.#hasMissed = false;
     try {
-      const { jobs, offers } = await ask();
+      const { lost, offers } = await ask();
       for (const number of asked) if (offers.includes(number)) this.#open.add(number);
       if (offers.some((number) => !this.#open.has(number))) this.#takeBack();
-      this.#isDeaf = jobs > 0 && !this.#hasMissed && !isReconnected;
+      this.#isDeaf = lost > 0 && !this.#hasMissed && !isReconnected;
       this.#askedAt = performance.now();
       return !this.#hasMissed;
     } finally {
@@ -147,15 +184,15 @@ export class Offers {
 
   async stop(): Promise<void> {
     this.close();
-    await this.#subscription?.stop();
+    await this.#hearing?.stop();
   }
 
   #takeBack(): void {
-    const { store, queue, worker, onError } = this.#options;
+    const { store, worker, onError } = this.#options;
     const id = worker();
     if (id === undefined) return;
     this.#withdrawn = this.#number;
-    store.withdraw(queue, id).then((numbers) => {
+    store.withdraw(id).then((numbers) => {
       for (const number of numbers) this.#open.delete(number);
     }, onError);
   }
@@ -166,11 +203,12 @@ export class Offers {
     this.#isReconnected = true;
   }
 
-  #heard(job: HandedOver): void {
+  #heard(handed: Handed): void {
     this.#isDeaf = false;
     if (this.#isRecalling) this.#hasMissed = true;
-    if (!this.#open.delete(job.offer)) return;
-    if (probe.listening) probe.hit('queue.handed', { worker: job.worker, offer: job.offer });
-    this.#options.onHanded(job);
+    const { worker, offer } = handed;
+    if (!this.#open.delete(offer)) return;
+    if (probe.listening) probe.hit(`${this.#options.name}.handed`, { worker, offer });
+    this.#options.onHanded(handed);
   }
 }
