@@ -76,16 +76,16 @@ begin
   cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c
   where m.n = 1;
   if v_answer is not null then
-    -- All in one pass over the index: a sort and a join of what was seen cost four times as much.
-    select array_agg(n.priority) as priorities, array_agg(n.id) as ids,
-      coalesce(array_position(array_agg(n.plain), false) - 1, count(*)) as n into v_last
-    from (
+    with near as materialized (
       select r.priority, r.id, r.key is null and r.n = 1 as plain from pawl.queue_ready r
       where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (v_priority, v_after)
-      order by r.priority, r.id limit p_rows) n;
-    if v_last.n > 0 then
-      v_until := concat(v_last.priorities[v_last.n], ',', v_last.ids[v_last.n], ',', v_last.n);
-    end if;
+      order by r.priority, r.id limit p_rows
+    ), other as materialized (
+      select n.priority, n.id from near n where not n.plain order by n.priority, n.id limit 1
+    )
+    select concat(n.priority, ',', n.id, ',', count(*) over ()) into v_until from near n left join other o on true
+    where ((n.priority, n.id) < (o.priority, o.id)) is not false
+    order by n.priority desc, n.id desc limit 1;
     return concat(left(v_answer, -1), ',"until":[', v_until, ']}');
   end if;
   v_priority := p_priority;

@@ -24,8 +24,7 @@ create unlogged table pawl.queue_offer (
 --   the commit is not flushed: a crash of the server could undo an enqueue that was heard of
 --   the isolation is above read committed: an offer that somebody else has just used would be an error
 -- Answers the job's id; negative when looking took longer than it should, because old snapshots keep deleted rows: better not
--- tried again for a while. Where no worker sleeps it costs what queue_add_one() does: one look at the workers, for both the
--- offers and the notification. A worker that falls asleep after that look finds the job by its poll, as with queue_wake().
+-- tried again for a while. Where nobody offers anything it costs one probe.
 create function pawl.queue_add_alone(
   p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz
 ) returns bigint
@@ -38,13 +37,9 @@ declare
   v_process uuid;
   v_may boolean := false;
   v_slow boolean := false;
-  v_sleeps boolean;
 begin
-  if p_key is not null or p_run_at is not null then
-    return pawl.queue_add_one(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at);
-  end if;
-  v_sleeps := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.wants_notify);
-  if v_sleeps and p_priority = 0 and exists (select 1 from pawl.queue_offer o where o.queue = p_queue)
+  if p_key is null and p_run_at is null and p_priority = 0
+    and exists (select 1 from pawl.queue_offer o where o.queue = p_queue)
     and current_setting('synchronous_commit') <> 'off' and current_setting('transaction_isolation') = 'read committed' then
     select o.worker, o.number, o.channel into v_offer from pawl.queue_offer o
     where o.queue = p_queue and exists (
@@ -77,15 +72,7 @@ begin
     end if;
   end if;
   if v_id is null then
-    perform pg_current_xact_id();
-    v_id := nextval('pawl.queue_job_id');
-    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, payload)
-    values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_payload);
-    insert into pawl.queue_ready (id, shard, queue, priority, kind)
-    values (v_id, p_shard, p_queue, p_priority, p_kind);
-    if v_sleeps then
-      perform pg_notify('pawl_queue', p_queue::text);
-    end if;
+    v_id := pawl.queue_add_one(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at);
   end if;
   return case when v_slow then -v_id else v_id end;
 end $$;
