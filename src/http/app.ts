@@ -208,6 +208,7 @@ export class HttpApp {
 
   async #read(route: AnyRoute, request: Request, params: Record<string, string>, who: Principal): Promise<Call> {
     const url = new URL(request.url);
+    refuseUndecodable(url);
     const query: Record<string, string> = {};
     for (const [name, value] of url.searchParams) {
       if (name in query) throw new InvalidInput(`the parameter "${name}" is given twice`, { field: name });
@@ -216,7 +217,7 @@ export class HttpApp {
     const { given, text: raw } = route.takesBytes ? NO_BODY : await readBody(request, route.body !== undefined);
     const what = `${route.method} ${route.path}`;
     return {
-      params: readFields(what, decoded(params), route.params ?? {}, true),
+      params: readFields(what, params, route.params ?? {}, true),
       query: readFields(what, query, route.query ?? {}, true),
       body: readFields(what, given, route.body ?? {}, false),
       text: raw,
@@ -297,17 +298,13 @@ export class HttpApp {
 const NO_BODY = { given: {}, text: '' } as const;
 const NO_KIND = { queue: '', kind: '' } as const;
 
-/** Names in a path may hold anything. @throws InvalidInput  what is no UTF-8 */
-function decoded(params: Record<string, string>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(params).map(([name, value]) => {
-      try {
-        return [name, /%[0-9a-f]{2}/i.test(value) ? decodeURIComponent(value) : value];
-      } catch (cause) {
-        throw new InvalidInput(`the path has a "${name}" that cannot be decoded`, { field: name, cause });
-      }
-    }),
-  );
+/** Hono decodes names in a path once, and leaves as it is what cannot be. @throws InvalidInput  what is no UTF-8 */
+function refuseUndecodable(url: URL): void {
+  try {
+    decodeURIComponent(url.pathname);
+  } catch (cause) {
+    throw new InvalidInput('the path holds what cannot be decoded: a "%" in a name is written %25', { cause });
+  }
 }
 
 async function readBody(request: Request, isWanted: boolean): Promise<{ given: object; text: string }> {

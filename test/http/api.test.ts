@@ -177,6 +177,9 @@ test('errors have one shape, with a code and the field', async () => {
     code: 'not_supported',
   });
   expect((await api('/nothing')).status).toBe(404);
+  // A name is decoded once, so that one with a percent sign can be asked for; and what is no UTF-8 is said to be so.
+  expect((await api('/queues/50%2541%2Fx')).body.error?.message).toContain('"50%41/x"');
+  expect((await api('/queues/a%ff')).status).toBe(400);
   const plain = await api('/bulk', { method: 'POST', body: '{}', headers: { 'content-type': 'text/plain' } });
   expect([plain.status, plain.body.error?.code]).toEqual([415, 'unsupported_media_type']);
   const long = await post('/queues/mail/jobs', { kind: 'send', payload: 'x'.repeat(1024 * 1024) });
