@@ -82,7 +82,7 @@ create or replace function pawl.queue_search_listed(p_query pawl.queue_query, p_
 language plpgsql stable
 set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-  v_block int := greatest(2 * p_limit, 100);
+  v_block int := greatest(2 * p_limit, 20);
   v_shards smallint[];
   v_ids bigint[];
 begin

@@ -57,10 +57,13 @@ export const queueRoutes: readonly AnyRoute[] = [
     answers: 'Diagnosis',
     sharedMs: 1000,
     run: async ({ params, services: { queues } }) => {
-      const stats = await queues.reads.stats(params.queue);
-      const [oldest] = (await queues.reads.search('status:new', { queue: params.queue, limit: 1 })).jobs;
-      const explained = oldest === undefined ? undefined : await queues.reads.explain(oldest.id);
-      return { queue: params.queue, ...diagnose(stats, oldest?.id, explained?.reasons[0]?.text) };
+      const [stats, waiting] = await Promise.all([
+        queues.reads.stats(params.queue),
+        queues.reads.search('status:new', { queue: params.queue, limit: 1, budget: WAITING_MS }),
+      ]);
+      const [one] = waiting.jobs;
+      const explained = one === undefined ? undefined : await queues.reads.explain(one.id);
+      return { queue: params.queue, ...diagnose(stats, one?.id, explained?.reasons[0]?.text) };
     },
   }),
   seriesRoute('/queues/{queue}/series', queue),
@@ -92,6 +95,9 @@ interface Finding {
   readonly text: string;
   readonly advice?: string;
 }
+
+/** Any job that waits will do as an example. */
+const WAITING_MS = 30;
 
 /** In the order in which they have to be mended. */
 function diagnose(
