@@ -604,6 +604,21 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await nested;
     });
 
+    test('what a holder waits for is not told of whoever holds it next', async () => {
+      const [x, y] = [fresh('x'), fresh('y')];
+      const [a, b, c] = [ours(), ours(), ours()];
+      const kept = await c.acquire(y);
+      const lock = await a.acquire(x);
+      const ends = new AbortController();
+      const waiting = b.acquire(y, { holding: [lock], signal: ends.signal }).catch(() => {});
+      await until('it is told', async () => (await c.explain(x)).blocking.length > 0);
+      await lock.release();
+      const next = await c.acquire(x);
+      expect((await b.explain(x)).blocking).toEqual([]);
+      ends.abort();
+      await Promise.all([waiting, next.release(), kept.release()]);
+    });
+
     test('history tells who held what, and how it ended', async () => {
       const name = fresh();
       const locks = ours();

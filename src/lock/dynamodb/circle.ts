@@ -69,11 +69,11 @@ export class Circle {
 
   async #mark(place: Place, kept: readonly Kept[], isSettled: boolean, limits: CallLimits): Promise<void> {
     const places = [...place.tickets].map(([pk, ticket]) => ({ pk, ticket }));
-    const entry = waitsForEntry({ nonce: place.nonce, places, isSettled });
     const marking = kept.flatMap(({ space = '', names = [], capacity = 1, nonce }) =>
       names.map((name) => {
         const who = { nonce: shortNonce(nonce ?? ''), capacity };
         if (nonce !== undefined) this.#grants.noteWaiting(nonce);
+        const entry = waitsForEntry({ nonce: place.nonce, places, isSettled }, who.nonce);
         const written = whileHeld(new Expression().set(slotOf(who).waitsFor, entry), who).write();
         return this.#engine.update(headOf(lockKey(space, name)), written, 'NONE', limits);
       }),

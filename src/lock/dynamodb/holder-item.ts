@@ -70,7 +70,7 @@ function readHolder(item: Item, nonce: string, entry: string, slot: Slot): HeadH
     grantedAt: Number(grantedAt),
     beatAt: Number(beatAt ?? grantedAt),
     beat,
-    waitsFor: readWaitsFor(readMap(item, slot.waitsFor)),
+    waitsFor: readWaitsFor(readMap(item, slot.waitsFor), nonce),
   };
 }
 
@@ -86,13 +86,14 @@ function aloneAs(nonce: string): string {
   return `${nonce} `;
 }
 
-export function waitsForEntry({ nonce, places, isSettled }: WaitsFor): Attribute {
+/** @param holder  who waits: whoever follows it under the same name does not */
+export function waitsForEntry({ nonce, places, isSettled }: WaitsFor, holder: string): Attribute {
   const list = places.map(({ pk, ticket }): Attribute => ({ M: { k: text(pk), t: num(ticket) } }));
-  return { M: { o: text(nonce), l: { L: list }, s: num(isSettled ? 1 : 0) } };
+  return { M: { h: text(holder), o: text(nonce), l: { L: list }, s: num(isSettled ? 1 : 0) } };
 }
 
-function readWaitsFor(entry: Item | undefined): WaitsFor | undefined {
-  if (entry === undefined) return undefined;
+function readWaitsFor(entry: Item | undefined, holder: string): WaitsFor | undefined {
+  if (entry === undefined || readText(entry, 'h') !== holder) return undefined;
   const places = readList(entry, 'l').map((each) => {
     const place = 'M' in each ? each.M : {};
     return { pk: readText(place, 'k') ?? '', ticket: readNumber(place, 't') };
