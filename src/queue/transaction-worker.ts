@@ -17,10 +17,10 @@ import {
 import { begin, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
 import { hasJobs, readClaimed } from './claimed.ts';
 import { Keeper, type Kept } from './keeper.ts';
+import { commit, type Lane, look, type Told, take, UNDO } from './lane-messages.ts';
 import { LaneWatch } from './lane-watch.ts';
 import { patience, STOP_MS } from './patience.ts';
-import { claimOneText, receiptText, runningText, settleText } from './postgres.ts';
-import { executeReceiptText, executeTakeText, PREPARE_TAKES, readTaken, takeText } from './postgres-take.ts';
+import { runningText, settleText } from './postgres.ts';
 import { Scan } from './scan.ts';
 import type { Beat, Claimed, Settlement } from './store.ts';
 import { Stretch } from './stretch.ts';
@@ -33,17 +33,6 @@ interface Running {
   fail: ((why: unknown) => void) | undefined;
 }
 
-/** Of the two functions that claim, whichever was called. */
-interface Answer {
-  readonly queue_claim_one?: string;
-  readonly queue_take?: string | null;
-}
-
-const BEGIN = 'begin isolation level read committed;';
-const COMMIT = 'commit;';
-/** The next transaction begins like the one before: one statement less for the driver to take apart. */
-const COMMIT_AND_BEGIN = 'commit and chain;';
-const SAVEPOINT = 'savepoint pawl_handler;';
 const CONSTRAINTS = statement('queue.constraints', 'set constraints all immediate', { prepare: false });
 /** A job that has run for this long is noted with the heartbeat, so that a crash of this process counts as an attempt. */
 const HOLDING_MS = 100;
@@ -64,8 +53,6 @@ export class TransactionWorker implements UnitOwner, Kept {
   readonly #sleepers = new Set<() => void>();
   /** With the process that serves each, where it is known. */
   readonly #sessions = new Map<Session, Backend | undefined>();
-  /** Connections that have the statements of every job prepared. */
-  readonly #prepared = new WeakSet<Session>();
   #mayPrepare = true;
   /** What the lanes take from, a shard each. */
   readonly #stretches: readonly Stretch[];
@@ -159,11 +146,11 @@ export class TransactionWorker implements UnitOwner, Kept {
   /** One connection, one unit after another, until the worker stops. */
   async #lane(): Promise<void> {
     const scans = Array.from({ length: this.#parts.definition.shards }, (_, shard) => new Scan(shard));
-    let session: Session | undefined;
+    let lane: Lane | undefined;
     for (let failures = 0; !this.#isStopping; ) {
       try {
-        session ??= await this.#connect();
-        await this.#work(session, scans);
+        lane ??= await this.#connect();
+        await this.#work(lane, scans);
         failures = 0;
       } catch (error) {
         failures += 1;
@@ -171,24 +158,24 @@ export class TransactionWorker implements UnitOwner, Kept {
         if (error instanceof LeaseLost) this.#id = undefined;
         // A handler had everything deallocated, and might do so again.
         if (error instanceof DatabaseError && error.sqlState === '26000') this.#mayPrepare = false;
-        await this.#giveUp(session);
-        session = undefined;
+        await this.#giveUp(lane?.session);
+        lane = undefined;
         await this.#pause(Math.min(100 * 2 ** failures, 5000));
       }
     }
-    this.#hangUp(session);
+    this.#hangUp(lane?.session);
   }
 
   /**
    * Claims and runs until nothing is left, then waits to be woken. `done` is what the open transaction is yet to be told;
    * undefined when none is open.
    */
-  async #work(session: Session, scans: readonly Scan[]): Promise<void> {
-    let done: string | undefined;
+  async #work(lane: Lane, scans: readonly Scan[]): Promise<void> {
+    let done: Told | undefined;
     let backoff = 0;
     for (let at = 0; !this.#isStopping || done !== undefined; at += 1) {
       if (this.#isStopping) {
-        await session.run(done + COMMIT, this.#answer);
+        await this.#commit(lane, done ?? '');
         return;
       }
       const wakes = this.#wakes;
@@ -196,17 +183,17 @@ export class TransactionWorker implements UnitOwner, Kept {
       const stretch = this.#stretches[at % scans.length];
       if (scan === undefined || stretch === undefined) return;
       const worker = this.#id ?? (await this.#register());
-      const answer = await this.#claim(session, done, worker, scan, stretch);
+      const answer = await this.#claim(lane, done, worker, scan, stretch);
       done = '';
       if (answer === undefined) continue;
       const verdict = answer.again === true ? 'again' : scan.read(answer, 1);
       if (hasJobs(answer)) {
         backoff = 0;
-        done = await this.#run(session, answer, scan.shard, worker);
+        done = await this.#run(lane.session, answer, scan.shard, worker);
       } else if (answer.again === true) {
         this.wake();
       } else if (verdict !== 'again' && scans.every(({ quiet }) => quiet !== undefined)) {
-        await session.run(COMMIT, this.#answer);
+        await this.#commit(lane, done);
         done = undefined;
         for (const other of scans) other.quiet = undefined;
         const due = Math.min(...scans.map((one) => one.due));
@@ -217,64 +204,57 @@ export class TransactionWorker implements UnitOwner, Kept {
     }
   }
 
+  async #commit(lane: Lane, told: Told): Promise<void> {
+    await commit(lane, told);
+    if (faults.armed && told !== '') await faults.reach('queue.after_settle');
+  }
+
   /** @returns undefined when there was nothing left to take where a look had shown something */
   async #claim(
-    session: Session,
-    before: string | undefined,
+    lane: Lane,
+    told: Told | undefined,
     worker: number,
     scan: Scan,
     stretch: Stretch,
   ): Promise<Claimed | undefined> {
-    const opening = before === undefined ? BEGIN : before + COMMIT_AND_BEGIN;
     const answer = await (stretch.hasMore
-      ? this.#take(session, opening, scan.shard, stretch)
-      : this.#look(session, opening, worker, scan, stretch));
+      ? this.#take(lane, told, scan.shard, stretch)
+      : this.#look(lane, told, worker, scan, stretch));
     // The outcome of the unit before was committed by the same message.
-    if (faults.armed && before !== undefined && before !== '') await faults.reach('queue.after_settle');
+    if (faults.armed && told !== undefined && told !== '') await faults.reach('queue.after_settle');
     if (faults.armed) await faults.reach('queue.after_claim');
     return answer;
   }
 
-  async #look(session: Session, opening: string, worker: number, scan: Scan, stretch: Stretch): Promise<Claimed> {
+  async #look(lane: Lane, told: Told | undefined, worker: number, scan: Scan, stretch: Stretch): Promise<Claimed> {
     const { isOld } = stretch;
     const rows = stretch.look();
     // One pass from the start is enough for all lanes.
     if (rows > 0 && isOld) scan.restart();
     const { shard, cursor } = scan;
-    const call = claimOneText({ queue: this.queue, shard, worker, rows: Math.max(rows, scan.rows), cursor });
     let answer: Claimed | undefined;
     try {
-      const { queue_claim_one: text } = await this.#ask(session, opening, call);
-      answer = JSON.parse(text ?? '') as Claimed;
+      answer = await look(lane, told, { queue: this.queue, shard, worker, rows: Math.max(rows, scan.rows), cursor });
       return answer;
     } finally {
       if (rows > 0) stretch.see(answer);
     }
   }
 
-  async #take(session: Session, opening: string, shard: number, stretch: Stretch): Promise<Claimed | undefined> {
-    const request = { queue: this.queue, shard, from: stretch.from, to: stretch.to };
-    const call = this.#prepared.has(session) ? executeTakeText(request) : takeText(request);
+  async #take(lane: Lane, told: Told | undefined, shard: number, stretch: Stretch): Promise<Claimed | undefined> {
+    const { from, to } = stretch;
     let answer: Claimed | undefined;
     stretch.take();
     try {
-      const { queue_take: text } = await this.#ask(session, opening, call);
-      if (typeof text === 'string') answer = readTaken(text);
+      answer = await take(lane, told, { queue: this.queue, shard, from, to });
       return answer;
     } finally {
       stretch.took(answer);
     }
   }
 
-  async #ask(session: Session, opening: string, call: string): Promise<Answer> {
-    const results = await session.run<Answer>(`${opening}${call};${SAVEPOINT}`, this.#answer);
-    const row = results.at(-2)?.rows[0];
-    if (row === undefined) throw new ConnectionFailed('the claim was not answered');
-    return row;
-  }
-
   /** Runs the unit. @returns what to send to settle it, before its COMMIT */
-  async #run(session: Session, answer: Claimed, shard: number, worker: number): Promise<string> {
+  async #run(session: Session, answer: Claimed, shard: number, worker: number): Promise<Told> {
     const { definition, registered } = this.#parts;
     const tx = new Transaction(session);
     const batch = readClaimed(answer, { shard, definition, registered, owner: this, tx });
@@ -290,15 +270,13 @@ export class TransactionWorker implements UnitOwner, Kept {
     if (session.isBroken) throw new ConnectionFailed('the connection of the claim was lost; the job is new again');
     const settlement = this.#settlement(unit, outcome, shard, worker);
     // Where some jobs of a unit are complete, what the handler wrote for them stays.
-    const undo = outcome.complete.length === 0 ? 'rollback to savepoint pawl_handler;' : '';
+    const undo = outcome.complete.length === 0 ? UNDO : '';
     if (answer.claimedAt === undefined) return `${undo}${settleText(settlement)};`;
     const { claim, number, attempt } = unit.job;
     const { id: claimId, processId } = claim;
     const { claimedAt } = answer;
     const open = { queue: this.queue, shard, worker, claim: claimId, claimedAt, processId, attempt, id: number };
-    if (outcome.failed.length === 0 && outcome.result === undefined) {
-      return `${this.#prepared.has(session) ? executeReceiptText(open) : receiptText(open)};`;
-    }
+    if (outcome.failed.length === 0 && outcome.result === undefined) return open;
     return `${undo}${runningText(open)};${settleText(settlement)};`;
   }
 
@@ -391,17 +369,14 @@ export class TransactionWorker implements UnitOwner, Kept {
     return this.#id;
   }
 
-  async #connect(): Promise<Session> {
+  async #connect(): Promise<Lane> {
     const session = await this.#parts.store.connect();
     try {
       const backend = await watchOver(session, this.#parts.settings.leaseMs, this.#answer);
       this.#sessions.set(session, backend);
       // Behind a pooler the next transaction may be another server process's.
-      if (backend !== undefined && session.mayPrepare && this.#mayPrepare) {
-        await session.run(PREPARE_TAKES, this.#answer);
-        this.#prepared.add(session);
-      }
-      return session;
+      const takesBatches = backend !== undefined && session.takesBatches && this.#mayPrepare;
+      return { session, answer: this.#answer, takesBatches };
     } catch (error) {
       session.release(true);
       throw error;

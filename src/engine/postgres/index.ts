@@ -14,6 +14,7 @@ import type { SubscribeOptions, Subscription } from './subscription.ts';
 import { runTransaction, type Transaction, type TransactionOptions } from './transaction.ts';
 
 export { type Backend, endBackend, lastMoves, watchOver } from './backend.ts';
+export type { Step } from './batch.ts';
 export { callInTransaction } from './caller.ts';
 export type { ClientLike, Logger, PoolLike, QueryResult } from './driver.ts';
 export { isTransient } from './failure.ts';

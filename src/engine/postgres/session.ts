@@ -2,12 +2,13 @@ import { deadline } from '../../base/deadline.ts';
 import { formatDuration } from '../../base/duration.ts';
 import { ConnectionFailed, DatabaseError, Stopped } from '../../base/errors.ts';
 import { telemetry } from '../../base/telemetry.ts';
+import { Batch, type Rows, type Step, takesBatches } from './batch.ts';
 import { cancelRunning } from './cancel.ts';
-import type { ClientLike, PoolLike, QueryConfig, QueryResult, QueryResultLike } from './driver.ts';
+import type { ClientLike, PoolLike, QueryResult } from './driver.ts';
 import { beforeSending, failure } from './failure.ts';
 import { destroySocket } from './socket.ts';
 import type { Statement } from './sql.ts';
-import { traceStatement } from './tracing.ts';
+import { type Sent, traceStatement } from './tracing.ts';
 
 /** How long an answer may take. */
 export interface AnswerOptions {
@@ -51,6 +52,11 @@ export class Session {
     return this.#prepare;
   }
 
+  /** Whether {@link batch} may be used: with node-postgres's own connections, where statements may be prepared. */
+  get takesBatches(): boolean {
+    return this.#prepare && takesBatches(this.client);
+  }
+
   /** True while a statement is under way, also one that was sent through `client`. */
   get isBusy(): boolean {
     return Reflect.get(this.client, 'readyForQuery') === false;
@@ -73,7 +79,7 @@ export class Session {
     const named = this.#prepare && statement.prepare;
     const config = { text: statement.text, values, ...(named ? { name: `pawl:${statement.name}` } : {}) };
     try {
-      const result = await this.#send(config, options);
+      const result = await this.#send(config, () => this.client.query(config), options);
       return (Array.isArray(result) ? result.at(-1)?.rows : result.rows) as Row[];
     } catch (error) {
       // A migration may change the type of a result under a prepared statement: plan it anew, unless we are inside a
@@ -92,13 +98,30 @@ export class Session {
    */
   async run<Row = Record<string, unknown>>(text: string, options?: AnswerOptions): Promise<QueryResult<Row>[]> {
     this.#isUnclear = text.includes(';');
-    const answer = await this.#send({ text }, options);
+    const answer = await this.#send({ text }, () => this.client.query({ text }), options);
     this.#isUnclear = false;
     return (Array.isArray(answer) ? answer : [answer]).map((result) => ({
       rows: result.rows as Row[],
       rowCount: result.rowCount ?? 0,
       command: result.command ?? '',
     }));
+  }
+
+  /**
+   * Runs several statements in one round trip, each prepared at its first time here, and gives the rows of each. One that
+   * fails keeps those after it from being run; what was committed before it inside the batch stays committed.
+   */
+  async batch(steps: readonly Step[], options?: AnswerOptions): Promise<Rows[]> {
+    const ask = (): Promise<Rows[]> => {
+      const batch = new Batch(this.client, steps);
+      // The driver gives back what it was given, and tells the batch how it went.
+      void this.client.query(batch);
+      return batch.answers;
+    };
+    this.#isUnclear = true;
+    const answers = await this.#send({ text: steps[0]?.statement.text ?? '' }, ask, options);
+    this.#isUnclear = false;
+    return answers;
   }
 
   /** Takes the connection for dead, after so many milliseconds of waiting in vain: what is under way fails. */
@@ -132,14 +155,14 @@ export class Session {
     this.release();
   }
 
-  #send(config: QueryConfig, options?: AnswerOptions): Promise<Answer> {
+  #send<T>(sent: Sent, ask: () => Promise<T>, options?: AnswerOptions): Promise<T> {
     const { api } = telemetry;
     return api === undefined
-      ? this.#exchange(config, options)
-      : traceStatement(api, config, () => this.#exchange(config, options));
+      ? this.#exchange(sent.text, ask, options)
+      : traceStatement(api, sent, () => this.#exchange(sent.text, ask, options));
   }
 
-  async #exchange(config: QueryConfig, options?: AnswerOptions): Promise<Answer> {
+  async #exchange<T>(text: string, ask: () => Promise<T>, options?: AnswerOptions): Promise<T> {
     if (this.#state !== 'open') {
       throw this.#state === 'broken'
         ? new ConnectionFailed('the connection of this session was lost; take another session', {
@@ -148,8 +171,8 @@ export class Session {
         : new Stopped('this session has been released; take another one');
     }
     try {
-      const answer = this.client.query(config);
-      return await (options?.deadlineMs === undefined ? answer : this.#within(options.deadlineMs, answer, config.text));
+      const answer = ask();
+      return await (options?.deadlineMs === undefined ? answer : this.#within(options.deadlineMs, answer, text));
     } catch (error) {
       const known = failure(error);
       if (known instanceof ConnectionFailed) {
@@ -159,7 +182,7 @@ export class Session {
     }
   }
 
-  #within(ms: number, answer: Promise<Answer>, text: string): Promise<Answer> {
+  #within<T>(ms: number, answer: Promise<T>, text: string): Promise<T> {
     return new Promise((resolve, reject) => {
       const cancel = deadline(ms, () => {
         reject(new ConnectionFailed(unanswered(text, ms)));
@@ -175,8 +198,6 @@ export class Session {
     this.#state = this.#state === 'open' ? 'broken' : this.#state;
   };
 }
-
-type Answer = QueryResultLike | QueryResultLike[];
 
 function unanswered(text: string, ms: number): string {
   const name = /^-- (\S+)/.exec(text)?.[1] ?? text.slice(0, 40);

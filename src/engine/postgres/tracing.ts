@@ -1,7 +1,7 @@
 import { type Attributes, errorType, inSpan, SCOPE, SPAN_KIND, type TelemetryApi } from '../../base/telemetry.ts';
 
 /** A statement as it is sent. Without values it may have some in its text, which are nobody's business. */
-interface Sent {
+export interface Sent {
   readonly text: string;
   readonly values?: readonly unknown[];
 }

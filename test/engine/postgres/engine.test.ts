@@ -16,7 +16,13 @@ import {
   StatementTimeout,
   Stopped,
 } from '../../../src/base/errors.ts';
-import { isTransient, type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import {
+  isTransient,
+  type PostgresEngine,
+  postgres,
+  type Step,
+  statement,
+} from '../../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
@@ -222,6 +228,71 @@ describe('a session', () => {
       expect(await narrow.query(once1('select 1 as one'))).toEqual([{ one: 1 }]);
     }
     await narrow.stop();
+  });
+
+  describe('that sends several statements at once', () => {
+    const BEGIN = { statement: statement('batch.begin', 'begin'), values: [] };
+    const COMMIT = { statement: statement('batch.commit', 'commit'), values: [] };
+    const ADD = statement('batch.add', 'insert into thing values ($1::int, $2::text)');
+    const add = (key: number, body: string | null): Step => ({ statement: ADD, values: [key, body] });
+    const bodies = statement('batch.bodies', 'select id, body from thing where id = any ($1::int[]) order by id');
+
+    test('gets the rows of each, and prepares them once', async () => {
+      const session = await engine.connect();
+      const read = { statement: bodies, values: ['{71,72}'] };
+      const first = await session.batch([BEGIN, add(71, 'one'), add(72, null), read, COMMIT]);
+      const second = await session.batch([read]);
+      const known = await session.run("select name from pg_prepared_statements where name ~ '^pawl_batch'");
+      session.release();
+      const rows = [
+        ['71', 'one'],
+        ['72', null],
+      ];
+      expect(first).toEqual([[], [], [], rows, []]);
+      expect(second).toEqual([rows]);
+      expect(known[0]?.rows).toHaveLength(4);
+    });
+
+    test('runs none after one that fails, and never reaches the next user inside its transaction', async () => {
+      const session = await engine.connect();
+      const error = await caught(session.batch([BEGIN, add(73, 'kept'), COMMIT, BEGIN, add(73, 'again'), COMMIT]));
+      expect(error).toBeInstanceOf(DuplicateKey);
+      expect(session.isBroken).toBe(false);
+      session.release();
+      expect(await engine.query(bodies, ['{73}'])).toEqual([{ id: 73, body: 'kept' }]);
+    });
+
+    test('may do so again after a failure, on the same connection', async () => {
+      const session = await engine.connect();
+      const divide: Step = { statement: statement('batch.divide', 'select 1 / $1::int'), values: [0] };
+      expect(await caught(session.batch([divide]))).toBeInstanceOf(DatabaseError);
+      expect(await session.batch([{ ...divide, values: [1] }])).toEqual([[['1']]]);
+      session.release();
+    });
+
+    test('only where statements may be prepared, and the driver takes messages one by one', async () => {
+      const unprepared = postgres(database.url, { prepare: false });
+      const pool = new pg.Pool({ connectionString: database.url, pipeline: true } as pg.PoolConfig);
+      for (const one of [engine, unprepared, postgres(pool, { logger: recordLog() })]) {
+        const session = await one.connect();
+        expect(session.takesBatches).toBe(one === engine);
+        session.release();
+      }
+      await unprepared.stop();
+      await pool.end();
+    });
+
+    test('fails as a connection does when the network is cut', async () => {
+      const cut = postgres(proxy.url);
+      const session = await cut.connect();
+      const sleep: Step = { statement: statement('batch.sleep', 'select pg_sleep(30)'), values: [] };
+      const failing = caught(session.batch([sleep]));
+      proxy.cut();
+      expect(await failing).toBeInstanceOf(ConnectionFailed);
+      expect(session.isBroken).toBe(true);
+      session.release();
+      await cut.stop();
+    });
   });
 
   test('refuses to be used after its release', async () => {

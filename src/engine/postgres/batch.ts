@@ -1,0 +1,112 @@
+import type { ClientLike, QueryConfig } from './driver.ts';
+import type { Statement } from './sql.ts';
+
+/** One statement of a batch. */
+export interface Step {
+  readonly statement: Statement;
+  readonly values: readonly (string | number | null)[];
+}
+
+/** The rows that one statement answered, each a list of fields as Postgres writes them. */
+export type Rows = readonly (readonly (string | null)[])[];
+
+/** The part of node-postgres's own connection that takes messages one by one: what its cursors use. */
+interface Messages {
+  readonly stream: { cork(): void; uncork(): void };
+  parse(message: { name: string; text: string }): void;
+  bind(message: { statement: string; values: readonly (string | null)[] }): void;
+  execute(message: object): void;
+  sync(): void;
+}
+
+/** What is prepared on each connection, and under which name. */
+const prepared = new WeakMap<ClientLike, Map<Statement, string>>();
+let names = 0;
+
+/** Whether a connection takes messages one by one: node-postgres's own does, but in its pipeline mode. */
+export function takesBatches(client: ClientLike): boolean {
+  const messages: unknown = Reflect.get(client, 'connection');
+  if (typeof messages !== 'object' || messages === null || Reflect.get(client, 'pipeline') === true) return false;
+  const stream: unknown = Reflect.get(messages, 'stream');
+  return (
+    ['parse', 'bind', 'execute', 'sync'].every((name) => typeof Reflect.get(messages, name) === 'function') &&
+    typeof stream === 'object' &&
+    stream !== null &&
+    ['cork', 'uncork'].every((name) => typeof Reflect.get(stream, name) === 'function')
+  );
+}
+
+/**
+ * Statements that go to the server in one message, each prepared when it is first sent: parsed anew each time, a short one
+ * costs half as much again. Pass it to the client's `query()`.
+ */
+export class Batch implements QueryConfig {
+  /** Settles with what each statement answered, in their order. */
+  readonly answers: Promise<Rows[]>;
+  readonly text: string;
+  /** The driver's own, where it has a time limit for each query: it waits for this to be called. */
+  callback: ((error?: unknown) => void) | undefined;
+  readonly #client: ClientLike;
+  readonly #steps: readonly Step[];
+  readonly #answers: Rows[] = [];
+  #rows: (readonly (string | null)[])[] = [];
+  #resolve: (answers: Rows[]) => void = () => {};
+  #reject: (error: unknown) => void = () => {};
+
+  constructor(client: ClientLike, steps: readonly Step[]) {
+    this.#client = client;
+    this.#steps = steps;
+    this.text = steps[0]?.statement.text ?? '';
+    this.answers = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  /** The driver calls this when it is the batch's turn, and the others with what the server answers. */
+  submit(messages: Messages): void {
+    const known = prepared.get(this.#client) ?? new Map<Statement, string>();
+    prepared.set(this.#client, known);
+    messages.stream.cork();
+    for (const { statement, values } of this.#steps) {
+      let name = known.get(statement);
+      if (name === undefined) {
+        names += 1;
+        name = `pawl_batch_${names}`;
+        messages.parse({ name, text: statement.text });
+        known.set(statement, name);
+      }
+      messages.bind({ statement: name, values: values.map((value) => (value === null ? null : String(value))) });
+      messages.execute({});
+    }
+    messages.sync();
+    messages.stream.uncork();
+  }
+
+  handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {
+    this.#rows.push(fields);
+  }
+
+  handleCommandComplete(): void {
+    this.#answers.push(this.#rows);
+    this.#rows = [];
+  }
+
+  handleReadyForQuery(): void {
+    this.#resolve(this.#answers);
+    this.callback?.();
+  }
+
+  /** Nobody knows what was prepared before it: it is done again, under other names. */
+  handleError(error: unknown): void {
+    prepared.delete(this.#client);
+    this.#reject(error);
+    this.callback?.(error);
+  }
+
+  handleRowDescription(): void {}
+
+  handleEmptyQuery(): void {}
+
+  handlePortalSuspended(): void {}
+}
