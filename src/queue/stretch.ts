@@ -6,6 +6,9 @@ import type { Claimed, Cursor } from './store.ts';
  */
 const PASS_MS = 100;
 
+/** For so long a lane waits for another one's look, whose connection may be dead; then it looks itself. */
+export const LOOK_MS = 100;
+
 /** How many rows a look may show: it costs 1 µs for each. */
 const ROWS = { min: 16, max: 512 } as const;
 
@@ -25,6 +28,10 @@ export class Stretch {
   #taken = 0;
   #rows: number = ROWS.min;
   #isLookedAt = false;
+  #isFruitful = true;
+  #lookedAt = -Infinity;
+  #looking: Promise<void> | undefined;
+  #endLook: (() => void) | undefined;
   /** The last look showed where it ends: another one would show no more of it. */
   #isWhole = false;
   #passAt = -Infinity;
@@ -44,12 +51,26 @@ export class Stretch {
     return performance.now() - this.#passAt > PASS_MS;
   }
 
+  /**
+   * The look of another lane, where it is better to wait for its end: a look costs as much as four takes, and the first one
+   * of a connection as much as a hundred. Not where looks show nothing to take, as with jobs that have keys: each lane
+   * looks for itself then.
+   */
+  get looking(): Promise<void> | undefined {
+    if (!this.#isLookedAt || !this.#isFruitful || this.hasMore) return undefined;
+    return performance.now() - this.#lookedAt < LOOK_MS ? this.#looking : undefined;
+  }
+
   /** Begins a look. @returns how many rows it should show; 0: another lane is at it */
   look(): number {
     if (this.#isLookedAt) return 0;
     const { isOld } = this;
     this.#rows = Math.max(ROWS.min, Math.min(ROWS.max, isOld ? this.#taken * 3 : this.#rows * 2));
     this.#isLookedAt = true;
+    this.#lookedAt = performance.now();
+    this.#looking = new Promise((resolve) => {
+      this.#endLook = resolve;
+    });
     if (isOld) this.#passAt = performance.now();
     this.#taken = 0;
     return this.#rows;
@@ -60,8 +81,12 @@ export class Stretch {
     const [priority, id, n] = answer?.until ?? [];
     const last = answer?.last;
     this.#isLookedAt = false;
+    this.#endLook?.();
     this.#left = 0;
+    // A run that was taken apart is something to take.
+    this.#isFruitful = answer?.again === true;
     if (last === undefined || priority === undefined || id === undefined || n === undefined) return;
+    this.#isFruitful = true;
     this.from = { priority: last[0], id: last[1] };
     this.to = { priority, id };
     this.#left = n - this.#open;

@@ -23,7 +23,7 @@ import { patience, STOP_MS } from './patience.ts';
 import { runningText, settleText } from './postgres.ts';
 import { Scan } from './scan.ts';
 import type { Beat, Claimed, Settlement } from './store.ts';
-import { Stretch } from './stretch.ts';
+import { LOOK_MS, Stretch } from './stretch.ts';
 import type { Job, Unit, UnitOwner } from './unit.ts';
 import type { WorkerEvents, WorkerParts } from './worker.ts';
 
@@ -182,6 +182,13 @@ export class TransactionWorker implements UnitOwner, Kept {
       const scan = scans[at % scans.length];
       const stretch = this.#stretches[at % scans.length];
       if (scan === undefined || stretch === undefined) return;
+      const { looking } = stretch;
+      if (looking !== undefined) {
+        if (done !== undefined) await this.#commit(lane, done);
+        done = undefined;
+        await within(LOOK_MS, looking);
+        continue;
+      }
       const worker = this.#id ?? (await this.#register());
       const answer = await this.#claim(lane, done, worker, scan, stretch);
       done = '';
