@@ -53,8 +53,8 @@ export class Stretch {
 
   /**
    * The look of another lane, where it is better to wait for its end: a look costs as much as four takes, and the first one
-   * of a connection as much as a hundred. Not where looks show nothing to take, as with jobs that have keys: each lane
-   * looks for itself then.
+   * of a connection as much as a hundred. Not where looks show less than something for each lane, as with jobs that have
+   * keys: each looks for itself then.
    */
   get looking(): Promise<void> | undefined {
     if (!this.#isLookedAt || !this.#isFruitful || this.hasMore) return undefined;
@@ -86,10 +86,10 @@ export class Stretch {
     // A run that was taken apart is something to take.
     this.#isFruitful = answer?.again === true;
     if (last === undefined || priority === undefined || id === undefined || n === undefined) return;
-    this.#isFruitful = true;
     this.from = { priority: last[0], id: last[1] };
     this.to = { priority, id };
     this.#left = n - this.#open;
+    this.#isFruitful = this.#left >= this.#lanes;
     this.#isWhole = n < this.#rows;
   }
 
