@@ -7,9 +7,9 @@ import { type Acquire, counted, pawlAcquire, pawlOn, peerAcquire, type Units } f
 const PAWL = 'pawl';
 const PEER = 'lock-client';
 /** The service is a Java program: its first thousands of requests are several times slower. */
-const WARM_UP_MS = 15_000;
-/** Of each side in a round. The rate of a round is that of its median pair. */
-const PAIRS = 100;
+const WARM_UP_MS = { quick: 6000, full: 15_000 };
+/** Of both sides together. The rate of a round is that of its median pair. */
+const ROUND_MS = 800;
 
 /** Locks on DynamoDB: what a pair of calls costs, how fast it is beside the peer's, and how a crowd is served. */
 export const lockDynamodb: Bench = async (context) => {
@@ -72,11 +72,10 @@ async function comparePairs({ rounds, quick, say }: Context, dynamo: LocalDynamo
     [PAWL]: pawlAcquire(locks),
     [PEER]: await peerAcquire(dynamo.client(), 'pairs-peer'),
   };
-  const begin = performance.now();
-  while (performance.now() - begin < WARM_UP_MS) await takeTurns(sides);
+  await takeTurns(sides, WARM_UP_MS[quick ? 'quick' : 'full']);
   const rates: Record<string, number[]> = { [PAWL]: [], [PEER]: [] };
-  for (let round = 0; round < (quick ? 5 : 8) * rounds; round++) {
-    for (const [who, ms] of Object.entries(await takeTurns(sides))) rates[who]?.push(1000 / median(ms));
+  for (let round = 0; round < (quick ? 8 : 8 * rounds); round++) {
+    for (const [who, ms] of Object.entries(await takeTurns(sides, ROUND_MS))) rates[who]?.push(1000 / median(ms));
   }
   const [pawl = [], peer = []] = [rates[PAWL], rates[PEER]];
   say(`pairs: pawl ${median(pawl).toFixed(0)}/s, ${PEER} ${median(peer).toFixed(0)}/s`);
@@ -85,13 +84,14 @@ async function comparePairs({ rounds, quick, say }: Context, dynamo: LocalDynamo
 }
 
 /** A pair of each in turns, so that what slows the machine falls on both; how long each took. */
-async function takeTurns(sides: Readonly<Record<string, Acquire>>): Promise<Record<string, number[]>> {
-  const found: Record<string, number[]> = {};
-  for (let i = 0; i < PAIRS; i++) {
+async function takeTurns(sides: Readonly<Record<string, Acquire>>, ms: number): Promise<Record<string, number[]>> {
+  const found: Record<string, number[]> = Object.fromEntries(Object.keys(sides).map((who) => [who, []]));
+  const end = performance.now() + ms;
+  for (let i = 0; performance.now() < end; i++) {
     for (const [who, acquire] of Object.entries(sides)) {
       const begin = performance.now();
       await (await acquire(`name-${i % 10}`))();
-      found[who] = [...(found[who] ?? []), performance.now() - begin];
+      found[who]?.push(performance.now() - begin);
     }
   }
   return found;
@@ -105,8 +105,8 @@ async function compareHandoffs({ quick, say }: Context, dynamo: LocalDynamo): Pr
     await peerAcquire(dynamo.client(), 'handoff-peer'),
     await peerAcquire(dynamo.client(), 'handoff-peer'),
   ];
-  const pawl = await handoffs(ours, quick ? 40 : 100);
-  const peer = await handoffs(theirs, quick ? 6 : 15);
+  // Both at once: the peer's waiters sleep for whole leases.
+  const [pawl, peer] = await Promise.all([handoffs(ours, quick ? 30 : 100), handoffs(theirs, quick ? 6 : 20)]);
   say(`hand-off p50: pawl ${median(pawl).toFixed(1)} ms, ${PEER} ${median(peer).toFixed(0)} ms`);
   await Promise.all(all.map((locks) => locks.stop()));
   return { pawl, peer };
