@@ -1,6 +1,6 @@
 import { now } from '../base/clock.ts';
 import { formatDuration } from '../base/duration.ts';
-import { StoreUnavailable } from '../base/errors.ts';
+import { ConnectionFailed, StoreUnavailable } from '../base/errors.ts';
 
 /** Failures in a row after which a store is left alone for a while. One or two are any network's. */
 const PATIENCE = 5;
@@ -37,7 +37,8 @@ export class Breaker {
       return result;
     } catch (error) {
       if (error instanceof StoreUnavailable) this.failed();
-      else this.#succeeded();
+      // Where the database could not be asked the store was not, either.
+      else if (!(error instanceof ConnectionFailed)) this.#succeeded();
       throw error;
     } finally {
       if (isTrial) this.#isTrying = false;

@@ -20,13 +20,15 @@ import {
   type WriteOptions,
 } from './options.ts';
 import { PostgresFileStore } from './postgres.ts';
+import { conflict, type Upload, type Written } from './publish.ts';
 import { type FileReading, Reader, type ReadOptions } from './reading.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { checkSource, type FileSource } from './source.ts';
 import { Collector, type CollectorState, type SweepReport } from './sweep.ts';
-import { beginCopy, beginUpload, conflict, type Upload, type Writing, type Written } from './upload.ts';
+import { beginCopy, beginUpload } from './upload.ts';
 import { verified } from './verify.ts';
 import type { FileVersion, PastVersion } from './version.ts';
+import type { Writing } from './writing.ts';
 
 /** What is told about the files of this process. */
 export interface FilesEvents {

@@ -16,11 +16,11 @@ export { createFiles, Files, type FilesEvents, type RemoveOptions } from './file
 export type { HotFiles, HotOptions, HotReading, HotReadOptions } from './hot.ts';
 export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions } from './options.ts';
 export type { FileStoreRecord, ReloadRecord } from './postgres-admin.ts';
+export type { PublishOptions, Upload, Written } from './publish.ts';
 export type { FileReading, ReadOptions } from './reading.ts';
 export type { DamagedVersion, ReconcileReport } from './reconcile.ts';
 export { type S3Options, s3 } from './s3.ts';
 export type { FileSource } from './source.ts';
 export type { Reload, Standing, UploadFate } from './store.ts';
 export type { CollectorState, SweepReport } from './sweep.ts';
-export type { PublishOptions, Upload, Written } from './upload.ts';
 export type { FileState, FileVersion, PastVersion } from './version.ts';
