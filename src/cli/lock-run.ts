@@ -1,13 +1,17 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { after } from '../base/clock.ts';
 import { parseDuration } from '../base/duration.ts';
 import { LeaseLost, LockTimeout } from '../base/errors.ts';
-import type { Lock } from '../lock/index.ts';
+import type { Lock, Locks } from '../lock/index.ts';
 import { Charge } from './charge.ts';
 import { EXIT, Failure, messageOf } from './failure.ts';
 import { durationArgument } from './globals.ts';
 import { examples } from './help.ts';
 import { addLockFlags, type LockFlags, lockCommand, openLocks } from './open-locks.ts';
 import { type Cli, run } from './run.ts';
+
+/** How long it waits without a word. */
+const SILENCE_MS = 1000;
 
 interface Flags extends LockFlags {
   readonly wait: number;
@@ -53,13 +57,24 @@ async function runUnder(cli: Cli, name: string, words: readonly string[], flags:
 async function obtain(cli: Cli, name: string, flags: Flags): Promise<Lock> {
   const { wait, lease, shared } = flags;
   const locks = await openLocks(cli, flags);
+  // A database that cannot be reached would be waited for like a lock that is held: that is told instead, as by any command.
+  await locks.history({ name, limit: 1 });
+  const cancel = after(SILENCE_MS, () => void tellWhy(cli, locks, name), { unref: true });
   try {
     return await locks.acquire(name, { wait, lease, mode: shared ? 'shared' : 'exclusive', signal: cli.signal });
   } catch (error) {
     if (!(error instanceof LockTimeout)) throw error;
     const next = lockCommand(`show ${JSON.stringify(name)}`, flags);
     throw new Failure(error.message, { exit: EXIT.conflict, next });
+  } finally {
+    cancel();
   }
+}
+
+/** What it waits for; whoever looks at it would else think that it hangs. */
+async function tellWhy({ talk }: Cli, locks: Locks, name: string): Promise<void> {
+  const [holder] = (await locks.explain(name).catch(() => undefined))?.holders ?? [];
+  if (holder !== undefined) talk.say(`waiting for lock "${name}", held by ${holder.host} (pid ${holder.pid})`);
 }
 
 /** Runs the command to its end; a signal to us is passed on, and losing the lock ends it. */

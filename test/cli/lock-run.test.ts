@@ -54,11 +54,17 @@ test('5 when the lock is not had in time, and the command is not run', async () 
     expect(stderr).toMatch(/held by .*pid[^]*next:.*pawl lock show "taken"/);
   }
   expect(existsSync(file)).toBe(false);
-  const waiting = pawl(['lock', 'run', 'taken', '--wait', '30s', '--', 'touch', file], { url });
-  await until('it waits', async () => (await locks.query()).waiting.length > 0);
+  const waiting = startPawl(['lock', 'run', 'taken', '--wait', '30s', '--', 'touch', file], { url });
+  // Whoever looks at it is told why nothing happens.
+  await waiting.said(/^waiting for lock "taken", held by .* \(pid \d+\)\n$/);
   await lock.release();
-  expect(await waiting).toMatchObject({ code: 0 });
+  expect(await waiting.ended).toMatchObject({ code: 0 });
   expect(existsSync(file)).toBe(true);
+});
+
+test('3 when the database cannot be reached, at once', async () => {
+  const url = 'postgres://nobody@127.0.0.1:1/none';
+  expect(await pawl(['lock', 'run', 'a', '--', 'true'], { url })).toMatchObject({ code: 3, stdout: '' });
 });
 
 test('--shared runs beside others that share, and beside nobody else', async () => {
