@@ -120,3 +120,63 @@ test('nothing is taken of a paused queue, of a run, of a key, or past the end of
     [run, 2],
   ]);
 });
+
+/** Two workers take from the same three shards. @returns what went wrong */
+async function compete(url: string): Promise<string[]> {
+  const engines = [1, 2].map(() => postgres(url, { max: 5, logger: recordLog() }));
+  onTestFinished(async () => void (await Promise.all(engines.map((engine) => engine.stop()))));
+  const [engine] = engines;
+  if (engine === undefined) throw new Error('there are two');
+  await engine.query(statement('ran.create', 'create table ran (at bigint generated always as identity, id bigint)'));
+  const queues = engines.map((one) => createQueue(one, 'competing', { kinds: { job: {} }, shards: 3 }));
+  const jobs = Array.from({ length: 120 }, (_, n) => ({
+    kind: 'job' as const,
+    payload: n,
+    ...(n % 10 === 0 ? { key: `k${n % 3}` } : {}),
+  }));
+  // A few at a time, so that the ids of a shard have those of the others between them.
+  for (let n = 0; n < jobs.length; n += 8) await queues[0]?.enqueueMany(jobs.slice(n, n + 8));
+  const handler = async ({ tx, job }: { tx: { client: PgClient }; job: { id: string } }): Promise<void> => {
+    await tx.client.query({ text: `insert into ran (id) values (${Number(job.id)})` });
+  };
+  const workers = queues.map((queue) => queue.work({ job: handler }, { ...LANE, concurrency: 3 }));
+  const all = statement('ran.all', `select count(*) >= ${jobs.length} as all from ran`);
+  await until('as many have run', async () => (await engine.query<{ all: boolean }>(all))[0]?.all);
+  await Promise.all(workers.map((worker) => worker.stop()));
+  const rows = await engine.query<{ wrong: string }>(WRONG);
+  return rows.map(({ wrong }) => wrong);
+}
+
+const WRONG = statement(
+  'competing.wrong',
+  `
+select 'ran ' || count(r.id) || ' times: ' || j.id as wrong from pawl.queue_job j left join ran r on r.id = j.id
+group by j.shard, j.id having count(r.id) <> 1
+union all
+select 'has ' || count(r.claim) || ' receipts: ' || j.id from pawl.queue_job j left join pawl.queue_receipt r on r.ids @> j.id and r.shard = j.shard
+group by j.shard, j.id having count(r.claim) <> 1
+union all
+select 'left behind: ' || r.id from pawl.queue_ready r
+union all
+select 'before its predecessor: ' || j.id from pawl.queue_job j join ran r on r.id = j.id
+where exists (
+  select from pawl.queue_job o join ran s on s.id = o.id where o.key = j.key and o.id < j.id and s.at > r.at)`,
+);
+
+test('two workers take from three shards what each has seen there, each job once', async () => {
+  const fresh = await freshDatabase();
+  onTestFinished(() => fresh.drop());
+  expect(await compete(fresh.url)).toEqual([]);
+});
+
+test('that is noticed of a take that does not delete what it takes', async () => {
+  const fresh = await freshDatabase();
+  onTestFinished(() => fresh.drop());
+  const session = await SqlSession.open(fresh.url);
+  const take = await session.one<string>("select pg_get_functiondef('pawl.queue_take'::regproc)");
+  const wrong = take.replace('delete from pawl.queue_ready r', 'update pawl.queue_ready r set attempt = 0');
+  expect(wrong).not.toBe(take);
+  await session.client.query(wrong);
+  await session.end();
+  expect(await compete(fresh.url)).not.toEqual([]);
+});
