@@ -58,8 +58,10 @@ function compareRole({ role }: State): Difference[] {
     void found.push({ kind: 'role', object: OWNER, problem, sql });
   if (!role.exists) {
     differ('the role that owns the trigger functions is missing', [
-      // Roles are the whole server's: another database may be making it at this moment.
-      `do $$ begin create role ${OWNER} nologin; exception when duplicate_object or unique_violation then null; end $$`,
+      // Roles are the whole server's: another database may be making it at this moment. Having waited for that, a session may
+      // still remember that there was none, until it opens a table: seen once, on Postgres 14.
+      `do $$ begin create role ${OWNER} nologin;
+exception when duplicate_object or unique_violation then perform from pg_catalog.pg_roles; end $$`,
       ...(role.superuser ? [] : [`grant ${OWNER} to current_user`]),
     ]);
   }

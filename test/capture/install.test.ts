@@ -1,7 +1,10 @@
+import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, NotSupported } from '../../src/base/errors.ts';
 import { type CaptureOptions, createCapture, sql } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
+import { startTestServer } from '../support/embedded.ts';
+import { until } from '../support/eventually.ts';
 import { openScene, VIA } from './scene.ts';
 
 test('plan gives the SQL that apply runs; applied again, there is nothing to do; detach leaves nothing', async () => {
@@ -27,6 +30,29 @@ test('plan gives the SQL that apply runs; applied again, there is nothing to do;
   await capture.apply();
   await client.query("update orders set status = 'x' where id = 1");
   expect(await dirty()).toEqual(['1']);
+});
+
+test('two databases of a new server may be given their first capture at once', async () => {
+  const server = await startTestServer({ fsync: 'off' });
+  onTestFinished(() => server.stop());
+  const engine = postgres(server.url, { max: 2 });
+  onTestFinished(() => engine.stop());
+  await engine.migrate();
+  for (const text of ['create database other', 'create table root (id int primary key)'])
+    await engine.session((session) => session.run(text));
+  const other = new pg.Client({ connectionString: server.url.replace(/postgres$/, 'other') });
+  await other.connect();
+  onTestFinished(() => other.end());
+  await other.query('begin; create role pawl_capture nologin');
+  const capture = createCapture(engine, { entity: 'root', root: 'root' });
+  const applying = capture.apply();
+  await until('it waits', async () => {
+    const { rows } = await other.query("select 1 from pg_stat_activity where wait_event = 'transactionid'");
+    return rows.length > 0;
+  });
+  await other.query('commit');
+  await applying;
+  expect(await capture.verify()).toEqual([]);
 });
 
 test('verify finds every way in which a capture can be undone, and apply mends it', async () => {
