@@ -41,19 +41,18 @@ export class CopyTable implements Destination {
     const version = await drawVersion(tx);
     const made = await this.#make(tx, keys);
     if (faults.armed) await faults.reach('capture.before_copy');
-    const newest = await this.#there(() =>
+    await this.#there(() =>
       to.transaction(
         async (other) => {
           const taken = await takeKeys(other, { copy, version, keys, timeoutMs: WRITE_MS });
+          if (taken.newest !== null && BigInt(taken.newest) > BigInt(await lastVersion(tx))) throw new WentBack();
           const isAll = taken.keys.length === keys.length;
           await writeRows(other, target, made.json, without(made, taken.keys), isAll ? undefined : taken.keys);
-          return taken.newest;
         },
         { isolation: 'read committed', deadlineMs: ANSWER_MS },
       ),
     );
     if (faults.armed) await faults.reach('capture.after_copy');
-    if (newest !== null && BigInt(newest) > BigInt(await lastVersion(tx))) throw new WentBack();
   }
 
   async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {

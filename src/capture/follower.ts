@@ -105,7 +105,8 @@ export class Follower {
     this.#installer = installer;
     this.#handler = handler;
     this.#to = to;
-    installer.add({ name, guarantee: 'ordered', definition: to === undefined ? {} : { isElsewhere: true } });
+    const definition = to === undefined ? {} : { isElsewhere: true };
+    installer.add({ name, guarantee: 'ordered', definition, elsewhere: to });
   }
 
   /** Starts a worker in this process. @throws InvalidInput */

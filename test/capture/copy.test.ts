@@ -207,5 +207,8 @@ test('another database that cannot take a copy is refused before anything is ins
   capture.project({ ...TARGET, build, to });
   expect((await capture.plan()).sql).toMatch(/^-- in the database of order_search:\n-- create table/);
   await expect(capture.apply()).rejects.toThrow(SchemaMismatch);
+  const followed = createCapture(engine, { entity: 'followed', root: 'orders' });
+  followed.follow({ name: 'far', handler: async () => {}, to });
+  await expect(followed.apply()).rejects.toThrow(SchemaMismatch);
   expect(await query('select 1 from pawl.capture_definition')).toEqual([]);
 });
