@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { Conflict, InvalidInput } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
-import { type Capture, type Change, createCapture } from '../../src/capture/index.ts';
+import { type Capture, type Change, createCapture, sql } from '../../src/capture/index.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
 import { openScene, type Scene, VIA } from './scene.ts';
@@ -67,6 +67,19 @@ test('a column that is not listed is kept nowhere: not in the log, nor in what i
   await client.query('update orders set secret = $1, status = $2 where id < 10', [CANARY, 'x']);
   await client.query('delete from orders where id = 5');
   expect((await capture.history({ limit: 1000 })).length).toBeGreaterThan(9);
+  // A row that cannot be projected is told of in the database, too: with why, but not with what is in it.
+  const found = capture.project({
+    into: 'audited_search',
+    columns: { status: 'text' },
+    build: sql`select o.id, o.status from orders o where o.id = any ($1::bigint[])`,
+  });
+  await capture.apply();
+  await client.query(
+    `alter table audited_search add check (status <> 'x'); update orders set secret = '${CANARY}' where id = 3`,
+  );
+  await using worker = found.run();
+  await worker.started;
+  await until('it failed', async () => (await query('select 1 from pawl.capture_retry')).length > 0);
   const tables = await query<{ name: string }>(
     "select c.oid::regclass::text as name from pg_class c where c.relnamespace = 'pawl'::regnamespace and c.relkind in ('r', 'p')",
   );

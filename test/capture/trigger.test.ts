@@ -61,7 +61,7 @@ test('COPY is noted, and what psql does', async ({ skip }) => {
 });
 
 test('what is rolled back is not noted: whole, to a savepoint, by an error, prepared', async () => {
-  const { capture, client, dirty, query } = await openScene();
+  const { capture, client, connect, dirty, query } = await openScene();
   await capture.apply();
   await client.query("begin; update orders set status = 'x' where id = 1; rollback");
   expect(await dirty()).toEqual([]);
@@ -73,6 +73,12 @@ test('what is rolled back is not noted: whole, to a savepoint, by an error, prep
     'zero',
   );
   expect(await dirty()).toEqual([]);
+  const other = await connect();
+  await other.query('begin isolation level repeatable read; update orders set status = $$r$$ where id = 8');
+  await client.query("update orders set status = 'first' where id = 9");
+  await expect(other.query("update orders set status = 'second' where id = 9")).rejects.toThrow('serialize');
+  await other.query('rollback');
+  expect(await dirty()).toEqual(['9']);
   const [limit] = await query<{ setting: string }>(
     "select setting from pg_settings where name = 'max_prepared_transactions'",
   );
