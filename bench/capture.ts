@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { searching } from './capture-search.ts';
 import type { Bench, Context } from './harness/context.ts';
 import { atLeast, atMost, type Figure, figure, median, percentile, ratio } from './harness/figures.ts';
-import { type BenchProjection, loadCapture, type Sql } from './harness/pawl-capture.ts';
+import { withOrders } from './harness/orders.ts';
+import { loadCapture } from './harness/pawl-capture.ts';
 
 /**
  * What a capture costs whoever writes, and what it gives: how soon a change can be found, how fast entities are projected,
@@ -33,6 +35,8 @@ export const capture: Bench = async (context) => {
 };
 
 const LINES_OF_ORDER = 50;
+/** Transactions of one row between two looks at the clock. */
+const CHUNK = 50;
 
 /** Two tables that are alike, of which one is captured: 100,000 rows of 2,000 entities are changed by one statement. */
 async function writerCost(context: Context): Promise<{
@@ -84,17 +88,19 @@ async function writerCost(context: Context): Promise<{
           times[name].push(performance.now() - since);
           wal[name].push((await server.walBytes()) - before);
         }
-        for (const name of round % 2 === 0 ? names : [...names].reverse()) {
-          const count = quick ? 300 : 1500;
-          const since = performance.now();
-          for (let i = 0; i < count; i++) {
-            const id = 1 + ((i * 37) % (orders * LINES_OF_ORDER));
-            await client.query({ name, text: `update ${name}_line set qty = qty + 1 where id = $1`, values: [id] });
+        // In turns, since how long the disk takes changes within seconds.
+        for (let chunk = 0; chunk < (quick ? 6 : 30); chunk++) {
+          for (const name of chunk % 2 === 0 ? names : [...names].reverse()) {
+            const since = performance.now();
+            for (let i = 0; i < CHUNK; i++) {
+              const id = 1 + (((chunk * CHUNK + i) * 37) % (orders * LINES_OF_ORDER));
+              await client.query({ name, text: `update ${name}_line set qty = qty + 1 where id = $1`, values: [id] });
+            }
+            single[name].push((performance.now() - since) / CHUNK);
           }
-          single[name].push((performance.now() - since) / count);
         }
         say(
-          `writer ${round + 1}: bulk ${times.plain.at(-1)?.toFixed(0)} and ${times.captured.at(-1)?.toFixed(0)} ms, one row ${single.plain.at(-1)?.toFixed(2)} and ${single.captured.at(-1)?.toFixed(2)} ms`,
+          `writer ${round + 1}: bulk ${times.plain.at(-1)?.toFixed(0)} and ${times.captured.at(-1)?.toFixed(0)} ms, one row ${median(single.plain).toFixed(3)} and ${median(single.captured).toFixed(3)} ms`,
         );
       }
     } finally {
@@ -115,67 +121,6 @@ async function writerCost(context: Context): Promise<{
     bulkWal: ratio(wal.captured, wal.plain),
     singleRow: ratio(single.captured, single.plain),
   };
-}
-
-const ORDERS = `
-create table customer (id bigint primary key, name text not null);
-create table orders (id bigint primary key, customer_id bigint not null, placed_at timestamptz not null, note text not null);
-create table order_item (id bigint primary key, order_id bigint not null, title text not null);
-insert into customer select i, (array['smith','jones','garcia','chen','patel','muller','rossi','silva','kim','novak'])[1 + i % 10] || ' ' || md5(i::text)
-from generate_series(1, 20000) i`;
-
-/** A tenth of all orders has the word `warranty`; each has some that few others have. */
-function moreOrders(from: number, to: number): string {
-  return `insert into orders select i, 1 + (i * 7919) % 20000, '2020-01-01'::timestamptz + i * interval '1 minute',
-      case when i % 10 = 3 then 'warranty' else 'regular' end || ' ' || substr(md5(i::text), 1, 6) from generate_series(${from}, ${to}) i;
-    insert into order_item select i, (i + 1) / 2, (array['pump','valve','motor','filter','hose','gauge','drum','lamp'])[1 + (i * 31) % 8] || ' model ' || (i * 17) % 5000
-    from generate_series(${from * 2 - 1}, ${to * 2}) i`;
-}
-
-const BUILD = `
-select o.id, c.name as customer, o.placed_at, o.note, i.items
-from orders o join customer c on c.id = o.customer_id
-left join (select l.order_id, string_agg(l.title, ', ') as items from order_item l where l.order_id = any ($1::bigint[]) group by 1) i on i.order_id = o.id
-where o.id = any ($1::bigint[])`;
-
-const projectionOf = (sql: Sql): object => ({
-  into: 'order_search',
-  columns: { customer: 'text', placed_at: 'timestamptz', note: 'text', items: 'text' },
-  text: ['customer', 'note', 'items'],
-  order: 'placed_at',
-  build: sql([BUILD]),
-});
-
-const CAPTURE = {
-  entity: 'bench',
-  root: 'orders',
-  via: { order_item: 'order_id', customer: { column: 'id', to: 'orders.customer_id' } },
-};
-
-async function withOrders<T>(
-  { server }: Context,
-  fn: (parts: { client: pg.Client; url: string; projection: BenchProjection }) => Promise<T>,
-): Promise<T> {
-  const { postgres, createCapture, sql } = await loadCapture();
-  return server.withDatabase(async (url) => {
-    const engine = postgres(url, { max: 8 });
-    const client = new pg.Client(url);
-    await client.connect();
-    try {
-      await engine.migrate();
-      await client.query(
-        `${ORDERS}; ${moreOrders(1, 20_000)}; create index on orders (customer_id); create index on order_item (order_id)`,
-      );
-      await client.query('vacuum analyze');
-      const captured = createCapture(engine, CAPTURE);
-      const projection = captured.project(projectionOf(sql));
-      await captured.apply();
-      return await fn({ client, url, projection });
-    } finally {
-      await client.end();
-      await engine.stop();
-    }
-  });
 }
 
 /** 500 single-row writes a second by an application of its own; each puts in a word that only it has. */
@@ -232,71 +177,4 @@ async function freshness(context: Context): Promise<{ figures: Record<string, Fi
   });
   const [p50, p99] = [percentile(waits, 50), percentile(waits, 99)];
   return { figures: { freshness_p50: figure('ms', [p50]), freshness_p99: figure('ms', [p99]) }, p50, p99 };
-}
-
-async function searching(
-  context: Context,
-  sizes: readonly number[],
-): Promise<{ figures: Record<string, Figure>; projection: number; narrow: number; wide: number }> {
-  const figures: Record<string, Figure> = {};
-  const rates: number[] = [];
-  let [narrow, wide] = [Number.NaN, Number.NaN];
-  await withOrders(context, async ({ client, projection }) => {
-    let have = 20_000;
-    await projection.backfill({ batch: 2000, again: true });
-    for (const size of sizes) {
-      while (have < size) {
-        const next = Math.min(have + 50_000, size);
-        await client.query(moreOrders(have + 1, next));
-        const before = performance.now();
-        const workers = [projection.run(), projection.run()];
-        await projection.settled();
-        await Promise.all(workers.map((worker) => worker.stop()));
-        rates.push(((next - have) * 1000) / (performance.now() - before));
-        context.say(`projection: ${next} orders, ${Math.round(rates.at(-1) ?? 0)} entities/s`);
-        have = next;
-      }
-      await client.query('vacuum analyze order_search');
-      narrow = percentile(await measure(projection, 60, (i) => `${NAMES[i % 10]} ${(i * 17) % 5000}`), 95);
-      wide = percentile(await measure(projection, 60, (i) => (i % 2 === 0 ? 'warranty' : (NAMES[i % 10] ?? ''))), 95);
-      figures[`search_narrow/${size}`] = figure('ms', [narrow]);
-      figures[`search_wide/${size}`] = figure('ms', [wide]);
-      context.say(`search in ${size}: narrow p95 ${narrow.toFixed(1)} ms, wide p95 ${wide.toFixed(1)} ms`);
-    }
-    if (rates.length === 0) rates.push(await again(client, projection));
-  });
-  const [small, large] = [sizes[0] ?? 0, sizes.at(-1) ?? 0];
-  if (large > small) {
-    for (const kind of ['search_narrow', 'search_wide']) {
-      const growth = (figures[`${kind}/${large}`]?.median ?? 0) / (figures[`${kind}/${small}`]?.median ?? 1);
-      figures[`${kind}_growth`] = figure('times', [growth]);
-    }
-  }
-  figures['projection'] = figure('entities/s', rates);
-  return { figures, projection: median(rates), narrow, wide };
-}
-
-const NAMES = ['smith', 'jones', 'garcia', 'chen', 'patel', 'muller', 'rossi', 'silva', 'kim', 'novak'];
-
-/** Everything once more, by the usual way. */
-async function again(client: pg.Client, projection: BenchProjection): Promise<number> {
-  await client.query("update orders set note = note || ' again'");
-  const since = performance.now();
-  const workers = [projection.run(), projection.run()];
-  await projection.settled();
-  await Promise.all(workers.map((worker) => worker.stop()));
-  return (20_000 * 1000) / (performance.now() - since);
-}
-
-async function measure(projection: BenchProjection, count: number, query: (i: number) => string): Promise<number[]> {
-  const took: number[] = [];
-  let found = 0;
-  for (let i = 0; i < count; i++) {
-    const since = performance.now();
-    const { rows } = await projection.search(query(i), { limit: 20 });
-    took.push(performance.now() - since);
-    found += rows.length;
-  }
-  if (found === 0) throw new Error(`nothing was found for ${query(0)} and others`);
-  return took.slice(Math.floor(count / 10));
 }
