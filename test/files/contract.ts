@@ -197,6 +197,18 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect((await readAll((await files.read(id)).stream)).toString()).toBe('first');
     });
 
+    test('an object is never written over, whoever tries it', async () => {
+      const { object } = await files.write(undefined, fresh(), 'first');
+      const call = {
+        signal: AbortSignal.timeout(10_000),
+        onUpload: () => Promise.resolve(),
+        onProgress: () => {},
+        sha256: () => createHash('sha256').update('other').digest('hex'),
+      };
+      await expect(shared.content.put(object, inPieces(Buffer.from('other')), call)).rejects.toThrow(Conflict);
+      expect((await shared.bytes(object)).toString()).toBe('first');
+    });
+
     test('a document is what its id says, whatever that is', async () => {
       for (const id of ['../../etc/passwd', 'ä/ü\n "\\', `${'x'.repeat(510)}`, '..', ' ']) {
         await files.write(undefined, id, id);

@@ -281,6 +281,16 @@ describe('a store that fails', () => {
     });
   });
 
+  test('objects of a prefix that begins with the same letters are not looked at', async () => {
+    const { files, store } = await onBucket();
+    const { object } = await files.write(undefined, 'doc', 'mine');
+    for (const key of [`test2/objects/${object}`, `test/objects2/${object}`, 'test/notes.txt']) {
+      store.server.put(key, Buffer.from('of somebody'));
+    }
+    expect(await files.reconcile({ dryRun: false })).toEqual({ seen: 1, strangers: [], quarantined: [], damaged: [] });
+    expect(store.server.objects.has('test/notes.txt')).toBe(true);
+  });
+
   test('a store that is weak is used, with a warning that says what is lost', async () => {
     const log = recordLog();
     const loud = postgres(database.url, { logger: log, max: 2 });

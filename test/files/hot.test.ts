@@ -131,6 +131,27 @@ test('many readers of a cold copy cost the store one request', async () => {
   expect(gets() - before).toBe(1);
 });
 
+test('of all hosts one at a time fetches a version, where that was asked for', async () => {
+  const [here, there] = [await hotFiles({ reload: 'all' }), await hotFiles({ reload: 'all' })];
+  const id = fresh();
+  await files.write(undefined, id, 'wanted everywhere');
+  let goOn = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  let begun = 0;
+  onTestFinished(faults.arm('files.reloading', () => ((begun += 1), gate)));
+  const reading = [here, there].map(async ({ hot }) => readAll((await hot.open(id)).stream));
+  await until('one has begun', async () => begun === 1 && (await files.explain(id)).reloads.length === 1);
+  // Long enough for the other one to have looked again.
+  await sleep(150);
+  expect(begun).toBe(1);
+  expect((await files.explain(id)).reloads).toMatchObject([{ scope: '*' }]);
+  goOn();
+  for (const bytes of await Promise.all(reading)) expect(bytes.toString()).toBe('wanted everywhere');
+  expect(begun).toBe(2);
+});
+
 test('what does not fit goes, longest unused first', async () => {
   const { hot, dir } = await hotFiles({ maxBytes: 250_000 });
   const made = [fresh(), fresh(), fresh()];
