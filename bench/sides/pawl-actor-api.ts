@@ -1,4 +1,5 @@
 // The part of the library that the side calls, loaded from the build, as a user of the package gets it.
+import { createRequire } from 'node:module';
 import type { PawlEngine } from './pawl-api.ts';
 
 export interface PawlDispatcher {
@@ -24,4 +25,21 @@ export async function loadActors(): Promise<Pawl> {
   const { postgres } = (await import(new URL('engine/postgres/index.js', dist).href)) as Pick<Pawl, 'postgres'>;
   const { actor, createActors } = (await import(new URL('actor/index.js', dist).href)) as Omit<Pawl, 'postgres'>;
   return { postgres, actor, createActors };
+}
+
+interface Driver {
+  readonly Client: { readonly prototype: { query: (...given: unknown[]) => unknown } };
+}
+
+/** Counts what the package sends by way of its driver: the server's own statistics come up to ten seconds late. */
+export async function watchStatements(): Promise<{ readonly count: number }> {
+  const dist = new URL('../../dist/', import.meta.url);
+  const { Client } = createRequire(dist)('pg') as Driver;
+  const sent = { count: 0 };
+  const { query } = Client.prototype;
+  Client.prototype.query = function counted(this: unknown, ...given: unknown[]): unknown {
+    sent.count += 1;
+    return Reflect.apply(query, this, given);
+  };
+  return sent;
 }

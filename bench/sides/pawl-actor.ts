@@ -2,7 +2,7 @@
 // that hibernate until they are raised, and note when their body starts.
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { loadActors, type PawlActors, type PawlDispatcher } from './pawl-actor-api.ts';
+import { loadActors, type PawlActors, type PawlDispatcher, watchStatements } from './pawl-actor-api.ts';
 import type { PawlEngine } from './pawl-api.ts';
 import { serve } from './protocol.ts';
 
@@ -15,6 +15,7 @@ interface Opened {
 
 let opened: Opened | undefined;
 let turns = 0;
+const sent = await watchStatements();
 /** Pairs: an actor, and the moment (ms since 1970) at which it was raised here, or its body started here. */
 let moments: number[] = [];
 
@@ -69,6 +70,10 @@ serve({
 
   async handled() {
     return { jobs: turns, units: turns };
+  },
+
+  async statements() {
+    return { count: sent.count };
   },
 
   async send({ count, gapMs: [shortest, longest] }) {

@@ -85,6 +85,8 @@ export interface SideCommands {
   leave(): Promise<void>;
   /** Statements sent so far to take a lock. */
   looks(): Promise<{ count: number }>;
+  /** Statements that the library has sent so far. */
+  statements(): Promise<{ count: number }>;
   /** Holds so many locks for so many heartbeats; gives how many statements went out in each interval. */
   heartbeats(args: { locks: number; leaseMs: number; intervals: number }): Promise<{ perInterval: number }>;
   /** Stops the worker and closes every connection. */
