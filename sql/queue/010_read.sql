@@ -209,10 +209,9 @@ begin
   select count(*) into v_parked from (
     select from generate_series(0, v_shards) s cross join lateral (
       select from pawl.queue_parked r where r.shard = s::smallint and r.queue = v_queue limit p_most) r limit p_most) x;
-  select coalesce(sum(upper(u.span) - lower(u.span)), 0) into v_running from (
+  select coalesce(sum(pawl.queue_size(x.ids)), 0) into v_running from (
     select r.ids from generate_series(0, v_shards) s cross join lateral (
-      select r.ids from pawl.queue_running r where r.shard = s::smallint and r.queue = v_queue limit p_most) r limit p_most) x
-  cross join lateral unnest(x.ids) u (span);
+      select r.ids from pawl.queue_running r where r.shard = s::smallint and r.queue = v_queue limit p_most) r limit p_most) x;
   select count(*) into v_error from (
     select from pawl.queue_dead d where d.queue = v_queue and d.status = 'error' limit p_most) x;
   select count(*) into v_cancelled from (
@@ -220,9 +219,7 @@ begin
   select count(*), coalesce(sum(w.concurrency), 0) into v_workers, v_slots
   from pawl.queue_worker w where w.queue = v_queue and w.expires_at > clock_timestamp();
   -- Of a very busy minute only the last batches are looked at, and what they show is scaled to the minute.
-  -- Counted here and not by queue_size(), which takes 15 µs a batch.
-  select coalesce(sum((select sum(upper(u.span) - lower(u.span)) from unnest(x.ids) u (span))), 0) as jobs,
-    count(*) as batches, min(x.settled_at) as since into v_rate from (
+  select coalesce(sum(pawl.queue_size(x.ids)), 0) as jobs, count(*) as batches, min(x.settled_at) as since into v_rate from (
     select r.ids, r.settled_at from pawl.queue_receipt r
     where r.queue = v_queue and r.settled_at > clock_timestamp() - interval '1 minute' order by r.settled_at desc limit 1000) x;
   return json_build_object(
