@@ -77,14 +77,17 @@ export function SeriesCharts({ path, queue }: { readonly path: string; readonly 
 
 const shown = signal<Readonly<Record<string, Series>>>({});
 
-/** Without the last stretch of time as long as it is not over: it would look like a fall. */
+/** Without a last stretch of time that has only begun: a few jobs would look like many, or like none. */
 function whole(points: readonly Point[], stepMs: number): readonly Point[] {
-  return points.filter(({ at }) => at + stepMs <= Date.now());
+  return points.filter(({ at }) => Date.now() - at >= stepMs / 4);
 }
 
 function Charts({ points, stepMs, marks }: Series & { readonly marks: readonly Mark[] }): JSX.Element {
   const times = points.map(({ at }) => at);
-  const perMinute = (value: number): number => (value * MINUTE) / stepMs;
+  // The last stretch is not over: what it has so far is of so much less time, and no fall.
+  const now = Date.now();
+  const perMinute = (value: number, index: number): number =>
+    (value * MINUTE) / Math.min(stepMs, now - (times[index] ?? 0));
   const zoom = (from: number, to: number): void =>
     filter({ from: String(Math.round(from)), to: String(Math.round(to)) });
   return (
@@ -96,9 +99,13 @@ function Charts({ points, stepMs, marks }: Series & { readonly marks: readonly M
         marks={marks}
         onZoom={zoom}
         lines={[
-          { title: 'Completed a minute', tone: 'accent', values: points.map(({ complete }) => perMinute(complete)) },
-          { title: 'Tried again', tone: 'warn', values: points.map(({ retries }) => perMinute(retries)) },
-          { title: 'Ended in error', tone: 'bad', values: points.map(({ errors }) => perMinute(errors)) },
+          {
+            title: 'Completed a minute',
+            tone: 'accent',
+            values: points.map(({ complete }, index) => perMinute(complete, index)),
+          },
+          { title: 'Tried again', tone: 'warn', values: points.map(({ retries }, index) => perMinute(retries, index)) },
+          { title: 'Ended in error', tone: 'bad', values: points.map(({ errors }, index) => perMinute(errors, index)) },
         ]}
       />
       <Chart
