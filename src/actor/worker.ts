@@ -337,6 +337,8 @@ export class ActorWorker implements Kept {
       });
     }
     if (this.#hasMore && this.#room() > 0) this.#loop?.wake();
+    // A commit with effects takes none along.
+    if (this.#isAsleep) this.#offers.later();
   }
 
   #rest(answer: Claimed, pollMs: number): number {

@@ -194,6 +194,8 @@ export class Offers<Handed extends HandedOver> {
     this.#withdrawn = this.#number;
     store.withdraw(id).then((numbers) => {
       for (const number of numbers) this.#open.delete(number);
+      // There may be room again by now, and nothing else would make an offer before the next look.
+      this.later();
     }, onError);
   }
 
