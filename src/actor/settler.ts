@@ -39,7 +39,7 @@ const RETRY_MS = 200;
  */
 export class Settler {
   readonly #options: SettlerOptions;
-  #worker: number | undefined;
+  #worker = 0;
   #plain: Finished[] = [];
   #rich: Rich[] = [];
   #richUnderWay = 0;
@@ -57,7 +57,6 @@ export class Settler {
 
   add(finished: Finished): void {
     const worker = this.#worker;
-    if (worker === undefined || finished.isLost) return;
     if (finished.effects === undefined) {
       this.#plain.push(finished);
       if (!this.#isWriting) {
@@ -76,7 +75,6 @@ export class Settler {
    * long, on a connection that says nothing; what comes next does not wait for it.
    */
   drop(): void {
-    this.#worker = undefined;
     this.#plain = [];
     this.#rich = [];
     this.#isWriting = false;
@@ -121,12 +119,11 @@ export class Settler {
 
   /** One of them cannot be written: the others must not suffer. */
   async #isolate(worker: number, batch: readonly Finished[], error: unknown, life: AbortSignal): Promise<void> {
-    const [first] = batch;
-    if (batch.length > 1) {
-      for (const one of batch) await this.#commit(worker, [one], life);
-    } else if (first !== undefined && first.settled.kind !== 'failed') {
-      await this.#commit(worker, [refused(first, error)], life);
-    } else this.#options.onUnknown(batch.map(({ settled }) => settled));
+    for (const one of batch) {
+      if (batch.length > 1) await this.#commit(worker, [one], life);
+      else if (one.settled.kind !== 'failed') await this.#commit(worker, [refused(one, error)], life);
+      else this.#options.onUnknown([one.settled]);
+    }
   }
 
   #committed(batch: readonly Finished[], { stale, refused: orphans, due }: Committed, isRepeated: boolean): void {
@@ -140,14 +137,12 @@ export class Settler {
     }
     for (const finished of batch) {
       const { settled, error } = orphans.includes(finished.settled.id) ? orphaning(finished) : finished;
-      if (stale.length === 0 || !stale.includes(settled.id)) this.#options.onDone(settled, error);
+      if (!stale.includes(settled.id)) this.#options.onDone(settled, error);
     }
   }
 
   #pumpRich(): void {
-    while (this.#richUnderWay < RICH && this.#rich.length > 0) {
-      const next = this.#rich.shift();
-      if (next === undefined) return;
+    for (const next of this.#rich.splice(0, RICH - this.#richUnderWay)) {
       this.#richUnderWay += 1;
       const life = this.#life.signal;
       void this.#commitRich(next, life).finally(() => {

@@ -81,6 +81,8 @@ export class ActorWorker implements Kept {
   #loop: Loop | undefined;
   #subscription: Subscription | undefined;
   #id: number | undefined;
+  /** The same, and still what it was when that is gone. */
+  #worker = 0;
   #lives = 0;
   #finished = 0;
   #sample = { at: performance.now(), finished: 0, perMs: 0 };
@@ -225,7 +227,7 @@ export class ActorWorker implements Kept {
     if (this.#id !== id) return 0;
     this.#hasMore = answer.again === true;
     this.#post(answer.rows);
-    return this.#rest(answer, this.#parts.settings.pollMs);
+    return this.#rest(id, answer, this.#parts.settings.pollMs);
   }
 
   async #claim(id: number, limit: number): Promise<Claimed> {
@@ -287,10 +289,9 @@ export class ActorWorker implements Kept {
 
   #begin(row: ClaimedRow): void {
     const [actor, type, stateName, , , , version] = row;
-    const worker = this.#id;
+    const worker = this.#worker;
     const definition = this.#parts.types.get(type);
     const state = definition?.states.get(stateName);
-    if (worker === undefined) return;
     if (definition === undefined || state === undefined || version > definition.version) {
       void this.#passOn(row, worker, definition);
       return;
@@ -341,19 +342,19 @@ export class ActorWorker implements Kept {
     if (this.#isAsleep) this.#offers.later();
   }
 
-  #rest(answer: Claimed, pollMs: number): number {
+  #rest(id: number, answer: Claimed, pollMs: number): number {
     if (answer.rows.length > 0) this.#emptyTurns = 0;
     let due = answer.due ?? Infinity;
-    if (answer.again === true || (due <= 0 && answer.rows.length > 0)) return this.#noteBusy();
+    if (answer.again === true || (due <= 0 && answer.rows.length > 0)) return this.#noteBusy(id);
     // What is due is locked: for a moment, or for as long as a body with hold: 'transaction' runs.
     if (due <= 0) due = Math.min(2 ** this.#emptyTurns++, LOCKED_MS);
     this.#busySince = undefined;
     if (!this.#wants) {
-      this.#wantNotify();
+      this.#wantNotify(id);
       return pollMs;
     }
     this.#isAsleep = true;
-    if (probe.listening) probe.hit('actor.idle', { worker: this.#id });
+    if (probe.listening) probe.hit('actor.idle', { worker: id });
     return Math.min(pollMs * (0.75 + Math.random() / 2), Math.max(due, 1));
   }
 
@@ -413,19 +414,17 @@ export class ActorWorker implements Kept {
   }
 
   /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
-  #noteBusy(): number {
+  #noteBusy(id: number): number {
     this.#busySince ??= performance.now();
-    if (this.#wants && performance.now() - this.#busySince > BUSY_MS && this.#id !== undefined) {
+    if (this.#wants && performance.now() - this.#busySince > BUSY_MS) {
       this.#wants = false;
-      this.#parts.store.setWants(this.#id, false).catch((error: unknown) => this.onError(error));
+      this.#parts.store.setWants(id, false).catch((error: unknown) => this.onError(error));
     }
     return 0;
   }
 
   /** First the flag, committed; then one more look; only then sleep. */
-  #wantNotify(): void {
-    const id = this.#id;
-    if (id === undefined) return;
+  #wantNotify(id: number): void {
     this.#wants = true;
     this.#parts.store.setWants(id, true).then(
       () => this.wake(),
@@ -442,6 +441,7 @@ export class ActorWorker implements Kept {
     if (faults.armed) await faults.reach('actor.after_register');
     this.#settler.startFor(id);
     this.#id = id;
+    this.#worker = id;
     this.#wants = true;
     return id;
   }

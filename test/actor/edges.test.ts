@@ -10,18 +10,21 @@ import {
   type Turn,
 } from '../../src/actor/index.ts';
 import { Conflict, InvalidInput, LeaseLost, NotFound } from '../../src/base/errors.ts';
+import { faults } from '../../src/base/fault.ts';
+import { probe } from '../../src/base/probe.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
 import { startProxy } from '../support/proxy.ts';
 import { openScene } from './scene.ts';
 
 type Hook = (a: Turn<LooseFields, 'go' | 'destroy', 'only'>) => unknown;
 
 /** An actor whose only body is the test's. */
-function make(hook: Hook): ActorDefinition<LooseFields, 'go' | 'destroy'> {
+function make(hook: Hook, name = 'edge'): ActorDefinition<LooseFields, 'go' | 'destroy'> {
   // Bodies return what no compiler would let them.
   const run = hook as never;
-  return actor('edge', {
+  return actor(name, {
     semaphores: ['go', 'destroy'],
     initial: 'only',
     always: { destroy: 'over' },
@@ -43,9 +46,9 @@ describe('a turn that fails says why', () => {
   const stackless = Object.assign(new Error('plain'), { stack: undefined });
   const thenable = {};
   Reflect.set(thenable, 'then', (_yes: unknown, no: (error: Error) => void) => no(new Error('thenable')));
-  const Child = make((a) => a.done());
+  const Child = make((a) => a.done(), 'child');
 
-  test.each<[string, Hook, RegExp]>([
+  const ways: readonly (readonly [string, Hook, RegExp])[] = [
     ['a text was thrown', () => Promise.reject('just text'), /just text/],
     ['nothing was thrown', () => Promise.reject(null), /null/],
     ['an object was thrown', () => Promise.reject({ code: 7 }), /"code":7/],
@@ -57,12 +60,15 @@ describe('a turn that fails says why', () => {
     ['the patch is circular', (a) => a.stay(circular), /cannot be written as JSON: .*circular/i],
     ['it bears a child and ends', async (a) => (await a.create(Child, {}), a.done()), /they would be orphans/],
     ['it is given something like a promise', () => thenable, /thenable/],
-  ])('%s', async (_what, run, message) => {
-    const Edge = make(run);
-    const { actors } = await openScene([Edge]);
-    const one = await actors.create(Edge, {});
-    expect(await actors.work(one)).toMatchObject({ kind: 'failed' });
-    expect((await actors.get(one)).error).toMatch(message);
+  ];
+  test(ways.map(([what]) => what).join('; '), async () => {
+    const types = ways.map(([, run], n) => make(run, `edge${n}`));
+    const { actors } = await openScene([...types, Child]);
+    for (const [n, [what, , message]] of ways.entries()) {
+      const one = await actors.create(types[n] ?? Child, {});
+      expect(await actors.work(one), what).toMatchObject({ kind: 'failed' });
+      expect((await actors.get(one)).error, what).toMatch(message);
+    }
   });
 });
 
@@ -276,6 +282,74 @@ describe('a dispatcher', () => {
     await until('the refusal is kept', () =>
       scene.one(`select count(*)::int = 1 from pawl.actor_notice where error = 'test: not an error'`),
     );
+  });
+});
+
+describe('a dispatcher goes on', () => {
+  test('when fields are of a newer version: it holds the actor, and a turn by hand is refused, until a program knows them', async () => {
+    const Edge = make((a) => a.done());
+    const scene = await openScene([Edge]);
+    const { id } = await scene.actors.create(Edge, {});
+    await scene.query('update pawl.actor_instance set version = 2');
+    await expect(scene.actors.work(id)).rejects.toThrow(
+      /has fields of version 2, but no running program knows more than/,
+    );
+    await scene.query('update pawl.actor_instance set wake_at = clock_timestamp(), held = null');
+    const dispatcher = await scene.run();
+    await until('it is held', async () => (await scene.actors.get(id)).status === 'held');
+    await dispatcher.stop();
+    await scene.query('update pawl.actor_instance set version = 1');
+    await scene.run();
+    expect(await scene.actors.waitFor(id)).toMatchObject({ status: 'final' });
+  });
+
+  test('when nothing of a turn can be written, not even that it failed', async () => {
+    const Edge = make((a) => a.done());
+    const scene = await openScene([Edge], { logger: recordLog() });
+    await scene.actors.register();
+    await scene.query(`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`);
+    await scene.query(`create trigger refuse before update on pawl.actor_instance for each row
+      when (old.worker is not null and new.worker is null) execute function refuse()`);
+    const all = [await scene.actors.create(Edge, {}), await scene.actors.create(Edge, {})];
+    const dispatcher = await scene.run({ poll: '20ms' });
+    let errors = 0;
+    dispatcher.events.on('error', () => {
+      errors += 1;
+    });
+    // Both at once, each alone, each as failed, and what it believes to hold itself.
+    await until('all was tried', () => errors >= 6);
+    await scene.query('drop trigger refuse on pawl.actor_instance');
+    for (const one of all) expect(await scene.actors.waitFor(one)).toMatchObject({ status: 'final' });
+  });
+
+  test('when it has registered anew by the time that a heartbeat of its last life is refused', async () => {
+    const Edge = make((a) => a.done());
+    const scene = await openScene([Edge]);
+    let [beats, go] = [0, (): void => {}];
+    const gone = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    const beaten = probe.watch('actor.beat');
+    const disarm = faults.arm('actor.before_beat', () => {
+      beats += 1;
+      return gone;
+    });
+    onTestFinished(() => {
+      disarm();
+      beaten.stop();
+    });
+    const dispatcher = await scene.run({ lease: '1s', poll: '20ms' });
+    let lost = 0;
+    dispatcher.events.on('lost', () => {
+      lost += 1;
+    });
+    await until('it is about to beat', () => beats > 0);
+    await scene.query('delete from pawl.actor_worker');
+    await until('a claim was refused', () => lost > 0);
+    await until('it has registered anew', () => scene.one('select count(*)::int from pawl.actor_worker'));
+    go();
+    await beaten.next();
+    expect(lost).toBe(1);
   });
 });
 

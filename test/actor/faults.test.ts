@@ -43,7 +43,8 @@ describe('a process is killed', () => {
   test('while bodies run: they are run again, in the same visit', async () => {
     const scene = await open(3);
     const victim = await scene.child({ SLOW: '60000' });
-    await until('bodies run', async () => (await scene.one('select count(*)::int from test_turn')) === 3);
+    // A lease of a second may end on a busy machine: then they run once more before the kill.
+    await until('bodies run', () => scene.one('select count(distinct actor) = 3 from test_turn'));
     await victim.kill();
     await scene.child();
     await allFinal(scene);
