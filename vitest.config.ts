@@ -9,8 +9,8 @@ const config: ViteUserConfig = defineConfig({
     globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
     pool: 'forks',
     isolate: false,
-    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve four files at a time.
-    maxWorkers: 4,
+    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve five files at a time.
+    maxWorkers: 5,
     testTimeout: 60_000,
     hookTimeout: 30_000,
   },

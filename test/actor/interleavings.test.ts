@@ -136,7 +136,7 @@ describe('in every order of raising, claiming and committing', () => {
         await planted.at(0).client.query(source.replace(pattern, replacement));
         const scenes = SCENES.filter(({ ending, rollsBack }) => ending === 'hibernate' && !rollsBack);
         const all = async (): Promise<void> => {
-          for (const scene of scenes) await playAll(planted, scene, 2);
+          for (const scene of scenes) await playAll(planted, scene, 3);
         };
         await expect(all()).rejects.toThrow(/broken by the order/);
       } finally {
