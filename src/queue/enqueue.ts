@@ -49,17 +49,18 @@ const key = custom('a string of 1 to 1000 bytes', (value, place) => {
   return name;
 });
 
+const TRACEPARENT = 'a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"';
+const traceparent = custom(TRACEPARENT, (value, place) => {
+  if (typeof value === 'string' && isTraceparent(value)) return value;
+  throw refusal(place, value, TRACEPARENT);
+});
+
 const shape = {
   key: optional(key),
   priority: integer({ min: -32_768, max: 32_767, default: 0 }),
   runAt: optional(when),
   tx: custom('a transaction', (value) => value, { default: null }),
-  traceparent: optional(
-    custom('a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"', (value, place) => {
-      if (typeof value === 'string' && isTraceparent(value)) return value;
-      throw refusal(place, value, 'a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"');
-    }),
-  ),
+  traceparent: optional(traceparent),
 };
 
 /** A bulk enqueue goes to the database in pieces of this many jobs: one statement each, all or nothing for the piece. */
