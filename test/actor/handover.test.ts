@@ -72,10 +72,18 @@ async function session({ url }: { url: string }): Promise<SqlSession> {
   return opened;
 }
 
-/** In a transaction that the test commits, as the statement of a raise does by itself. */
+/**
+ * In a transaction that the test commits, as the statement of a raise does by itself; and handed over: a worker that has
+ * something to look for takes its offer back for a moment, and a raise does not wait for it.
+ */
 async function raiseOpen(by: SqlSession, id: string): Promise<void> {
-  await by.begin();
-  await by.one('select pawl.actor_incr_alone($1)', [JSON.stringify({ actor: id, semaphore: 'go' })]);
+  await until('it was handed over', async () => {
+    await by.begin();
+    await by.one('select pawl.actor_incr_alone($1)', [JSON.stringify({ actor: id, semaphore: 'go' })]);
+    if ((await by.one(RUNNING)) === 1) return true;
+    await by.client.query('rollback');
+    return false;
+  });
 }
 
 describe('a worker that sleeps', () => {
