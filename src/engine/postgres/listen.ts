@@ -189,26 +189,32 @@ export class Listener {
     this.#scheduleRetry(error);
   }
 
-  /** Sends to a channel of its own, through the pool, and waits for it to arrive here. */
+  /** Finds out whether notifications arrive here; asks again where the question could not be put. */
   async #probe(wire: Wire): Promise<void> {
+    const [first, longest] = this.#timing.backoff;
+    for (let tries = 0; this.#wire === wire; tries++) {
+      const verdict = await this.#ask(wire);
+      if (verdict !== undefined && this.#wire === wire) return this.#decide(verdict);
+      await within(Math.min(first * 2 ** tries, longest), wire.closed);
+    }
+  }
+
+  /** Sends to a channel of its own, through the pool, and waits for it to arrive here. @returns undefined if it was not sent */
+  async #ask(wire: Wire): Promise<boolean | undefined> {
     const channel = `pawl_probe_${randomUUID()}`;
-    const arrived = deferred<boolean>();
-    const timer = setTimeout(() => arrived.resolve(false), this.#timing.probeTimeout);
+    const arrived = deferred<true>();
     const forget = wire.expect(channel, () => arrived.resolve(true));
     try {
       await wire.listen(channel);
       await this.#given.notify(channel);
-      const verdict = await Promise.race([arrived.promise, wire.closed.then(() => undefined)]);
-      if (verdict !== undefined) {
-        await wire.unlisten(channel);
-        this.#decide(verdict);
-      }
+      // Counted from when it was sent: a pool that lets it wait says nothing of notifications.
+      return await within(this.#timing.probeTimeout, arrived.promise);
     } catch (error) {
-      // A probe that could not be sent proves nothing; the next connection sends another.
       this.#given.logger.debug({ err: error }, 'the notification probe could not be sent');
+      return undefined;
     } finally {
-      clearTimeout(timer);
       forget();
+      void wire.unlisten(channel).catch(() => {});
     }
   }
 

@@ -45,7 +45,7 @@ export interface ListenerTiming {
   /** How often the connection is asked whether it still lives, and how long it may take to answer. */
   checkEvery: number;
   checkTimeout: number;
-  /** How long the first probe may travel. */
+  /** How long the probe may travel, once it was sent. */
   probeTimeout: number;
 }
 

@@ -42,12 +42,15 @@ function notify(channel: string, payload: string): Promise<unknown> {
 }
 
 /** A listener behind the proxy, with waits short enough for a test. */
-function startListener(timing: Partial<ListenerTiming> = {}): Listener {
+function startListener(
+  timing: Partial<ListenerTiming> = {},
+  send = (channel: string): Promise<void> => notify(channel, '').then(() => {}),
+): Listener {
   return new Listener({
     settings: { connectionString: proxy.url },
     enabled: true,
     logger: log,
-    notify: (channel) => notify(channel, '').then(() => {}),
+    notify: send,
     timing: { backoff: [10, 50], ...timing },
   });
 }
@@ -92,6 +95,19 @@ describe('listening', () => {
     expect(log.lines).toHaveLength(1);
     await deaf.stop();
     await other.drop();
+  });
+
+  test('asks again whether notifications arrive, when the question could not be put', async () => {
+    let isAway = true;
+    const listener = startListener({}, (channel) =>
+      isAway ? Promise.reject(new ConnectionFailed('the pool is busy')) : notify(channel, '').then(() => {}),
+    );
+    const subscription = await listener.subscribe('asked', () => {});
+    await eventually(() => expect(log.count('debug', /could not be sent/)).toBeGreaterThan(1));
+    expect(subscription.reliable).toBeUndefined();
+    isAway = false;
+    expect(await subscription.tested).toBe(true);
+    await listener.stop();
   });
 
   test('is switched off by an option, without a connection or a warning', async () => {
