@@ -38,9 +38,9 @@ const BEGIN_PASS = statement(
 const REARM = statement('files.rearm', 'select pawl.file_rearm($1::text, $2::bigint) as answer');
 const CLAIM = statement(
   'files.claim',
-  'select object, was, upload, unfinished, deletions from pawl.file_claim($1::text, $2::bigint, $3::bigint, $4::int)',
+  'select object, was, upload, unfinished, deletions, claim::text from pawl.file_claim($1::text, $2::bigint, $3::bigint, $4::int)',
 );
-const SETTLE = statement('files.settle', 'select pawl.file_settle($1::uuid[], $2::bigint, $3::bigint)');
+const SETTLE = statement('files.settle', 'select pawl.file_settle($1::uuid[], $2::bigint, $3::bigint, $4::bigint[])');
 const IS_DUE = statement(
   'files.is_due',
   `
@@ -152,9 +152,10 @@ export class PostgresFileStore implements FileStore {
     return this.#engine.query<Claimed>(CLAIM, [this.#space, Math.round(graceMs), leaseMs, limit]);
   }
 
-  async settle(objects: readonly string[], tombstoneMs: number, historyMs: number): Promise<void> {
+  async settle(claimed: readonly Claimed[], tombstoneMs: number, historyMs: number): Promise<void> {
     const history = historyMs === Infinity ? null : Math.round(historyMs);
-    await this.#engine.query(SETTLE, [objects, Math.round(tombstoneMs), history]);
+    const claims = claimed.map(({ claim }) => claim);
+    await this.#engine.query(SETTLE, [claimed.map(({ object }) => object), Math.round(tombstoneMs), history, claims]);
   }
 
   isDue(): Promise<boolean> {

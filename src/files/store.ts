@@ -77,6 +77,8 @@ export interface Claimed {
   readonly unfinished: boolean;
   /** How often it was deleted in the store before. */
   readonly deletions: number;
+  /** Which claim it is. */
+  readonly claim: string;
 }
 
 /**
@@ -104,7 +106,8 @@ export interface FileStore {
   beginPass(markerPass: number, markerDatabase: string): Promise<Pass | { readonly halted: string }>;
   rearm(markerPass: number): Promise<Pass>;
   claim(graceMs: number, leaseMs: number, limit: number): Promise<Claimed[]>;
-  settle(objects: readonly string[], tombstoneMs: number, historyMs: number): Promise<void>;
+  /** Passes over what was claimed anew meanwhile. */
+  settle(claimed: readonly Claimed[], tombstoneMs: number, historyMs: number): Promise<void>;
   /** Whether there is anything to claim. */
   isDue(): Promise<boolean>;
   due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>>;

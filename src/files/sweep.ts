@@ -38,7 +38,7 @@ interface Sweeping {
 const BATCH = 500;
 /** Deletions under way at once. */
 const LANES = 16;
-/** Whoever claims and dies is followed by another one after this. A batch takes seconds. */
+/** Whoever claims and dies is followed by another one after this, or after twice what one deletion may take. A batch takes seconds. */
 const LEASE_MS = 5 * 60_000;
 const COUNTED_MS = 60 * 60_000;
 
@@ -65,8 +65,9 @@ export class Collector {
       signal?.throwIfAborted();
       // Its number is in the store before anything is deleted there, and looked at anew with each batch.
       await this.begin();
-      const { budget } = this.#depot;
-      const claimed = await this.#store.claim(budget.totalMs, LEASE_MS, Math.min(BATCH, limit - taken));
+      const { totalMs } = this.#depot.budget;
+      const leaseMs = Math.min(LEASE_MS, 2 * totalMs);
+      const claimed = await this.#store.claim(totalMs, leaseMs, Math.min(BATCH, limit - taken));
       if (faults.armed) await faults.reach('files.after_claim');
       const done = await this.#collect(claimed, signal);
       total.condemned += done.condemned;
@@ -135,7 +136,7 @@ export class Collector {
     const doomed = claimed.filter((each) => each.was !== 'retired' && !rowsOnly.includes(each));
     const gone = await this.#delete(doomed, signal);
     if (faults.armed) await faults.reach('files.after_delete');
-    const settled = [...rowsOnly, ...gone].map((each) => each.object);
+    const settled = [...rowsOnly, ...gone];
     const { tombstone, history } = this.#options;
     if (settled.length > 0) await this.#store.settle(settled, tombstone, history);
     return {

@@ -504,7 +504,10 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     test('a sweeper that dies in the middle is followed by another one', async () => {
-      const { files: own, store } = await alone(quick);
+      const { files: own, store } = await alone({
+        ...quick,
+        limits: { connect: 500, firstByte: 500, idle: 500, total: 500 },
+      });
       const upload = await own.upload(fresh(), 'left');
       await upload.abandon();
       const disarm = faults.arm('files.after_claim', 'throw');
@@ -512,8 +515,36 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await expect(own.sweep()).rejects.toThrow('files.after_claim');
       disarm();
       expect(await store.names()).toEqual([upload.object]);
+      // By nobody within twice what a deletion may take.
+      expect(await own.sweep()).toMatchObject({ deleted: 0 });
+      await until('another one has it', async () => (await own.sweep()).deleted === 1);
+      expect(await store.names()).toEqual([]);
+    });
+
+    test('a sweeper that stands still while another one has its claims counts no deletion', async () => {
+      const { files: own, store } = await alone({ ...quick, tombstone: '1d' });
+      const upload = await own.upload(fresh(), 'left');
+      await upload.abandon();
+      let deleted = (): void => {};
+      const reached = new Promise<void>((resolve) => {
+        deleted = resolve;
+      });
+      let goOn = (): void => {};
+      const standing = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      const stand = (): Promise<void> => {
+        deleted();
+        return standing;
+      };
+      onTestFinished(faults.arm('files.after_delete', stand, { occurrence: 1 }));
+      const late = own.sweep();
+      await reached;
       await engine.query(LEASE_OVER, [upload.object]);
       expect(await own.sweep()).toMatchObject({ deleted: 1 });
+      goOn();
+      await late;
+      expect(await engine.query(DELETIONS, [upload.object])).toEqual([{ deletions: 1 }]);
       expect(await store.names()).toEqual([]);
     });
 
@@ -710,6 +741,7 @@ const LEASE_OVER = statement(
   'test.lease',
   'update pawl.file_object set collect_at = clock_timestamp() where object = $1::uuid',
 );
+const DELETIONS = statement('test.deletions', 'select deletions from pawl.file_object where object = $1::uuid');
 const PASS = statement('test.pass', 'select pass from pawl.file_store where space = $1');
 const STORE_ROW = statement('test.store_row', 'select xmin::text, s.* from pawl.file_store s where space = $1');
 const FORGET = statement('test.forget_rows', 'delete from pawl.file_object where space = $1');
