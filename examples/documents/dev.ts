@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Files } from 'pawl/files';
 import { Child } from '../child.ts';
 import type { DevContext, DevExample, Figures } from '../dev-example.ts';
+import { Folder } from '../folder.ts';
 import { Random } from '../random.ts';
 import { Client } from './client.ts';
 import { readLog, unpack } from './pack.ts';
@@ -33,7 +33,7 @@ export class DocumentsDev implements DevExample {
   readonly #problems: string[] = [];
   readonly #frontEnds: { child: Child; url: string }[] = [];
   readonly #workers: Child[] = [];
-  #folder = '';
+  #folder: Folder | undefined;
   #files: Files | undefined;
   #figures = { writes: 0, conflicts: 0, unknown: 0, reads: 0, corrupt: 0, killed: 0, killedWriting: 0, orphans: 0 };
   readonly #writing = new Set<number>();
@@ -44,8 +44,8 @@ export class DocumentsDev implements DevExample {
   }
 
   async start(): Promise<void> {
-    this.#folder = await mkdtemp(join(tmpdir(), 'pawl-documents-'));
-    this.#files = openDocuments(this.#context.engine, join(this.#folder, 'objects'));
+    this.#folder = await Folder.open(this.#context, 'documents');
+    this.#files = openDocuments(this.#context.engine, this.#in('objects'));
     await Promise.all(
       [0, 1].map(async (place) => {
         await this.#startFrontEnd(place);
@@ -86,7 +86,7 @@ export class DocumentsDev implements DevExample {
       ...this.#workers.map((each) => each.stop()),
     ]);
     await this.#files?.stop();
-    await rm(this.#folder, { recursive: true, force: true });
+    await this.#folder?.close();
   }
 
   async #push(client: Client, signal: AbortSignal): Promise<void> {
@@ -144,10 +144,14 @@ export class DocumentsDev implements DevExample {
   #env(place: number): Record<string, string> {
     return {
       DATABASE_URL: this.#context.url,
-      DOCUMENTS_DIR: join(this.#folder, 'objects'),
+      DOCUMENTS_DIR: this.#in('objects'),
       // Each worker as if on a host of its own.
-      DOCUMENTS_HOT: join(this.#folder, `hot-${place}`),
+      DOCUMENTS_HOT: this.#in(`hot-${place}`),
     };
+  }
+
+  #in(...path: string[]): string {
+    return join(this.#folder?.path ?? '', ...path);
   }
 
   /** Until the database says that nothing is left to collect. */
@@ -176,7 +180,7 @@ export class DocumentsDev implements DevExample {
     }
     const confirmed = this.#clients.flatMap((client) => client.confirmed);
     for (const line of confirmed) if (!lines.has(line)) this.#problems.push(`the push ${line} is lost`);
-    const there = await readdir(join(this.#folder, 'objects', 'objects'), {
+    const there = await readdir(this.#in('objects', 'objects'), {
       recursive: true,
       withFileTypes: true,
     }).catch(() => []);

@@ -38,9 +38,11 @@ export async function runNightly(engineUrl: string, options: NightlyOptions = {}
   const engine = postgres(engineUrl, { max: 2 });
   try {
     await prepareBilling(engine, teams);
+    // However often it is run in a day, each time is a night of its own.
+    const night = new Date().toISOString();
     const victim = kill ? new Victim(log) : undefined;
     const ends = Array.from({ length: processes }, (_, index) =>
-      runProcess(engineUrl, `process ${index + 1}`, log, victim),
+      runProcess({ PAWL_URL: engineUrl, NIGHT: night }, `process ${index + 1}`, log, victim),
     );
     // All must have ended before the engine does, and before anybody removes the database under them.
     const failed = (await Promise.allSettled(ends)).find((end) => end.status === 'rejected');
@@ -80,12 +82,12 @@ class Victim {
 }
 
 async function runProcess(
-  url: string,
+  env: Readonly<Record<string, string>>,
   name: string,
   log: (line: string) => void,
   victim: Victim | undefined,
 ): Promise<void> {
-  const child = start(url);
+  const child = start(env);
   let inHand = 0;
   let isVictim = false;
   child.on('message', (progress: Progress) => {
@@ -107,11 +109,11 @@ async function runProcess(
 }
 
 /** Node 20 does not read types: beside its source the process needs tsx, compiled it needs nothing. */
-function start(url: string): ChildProcess {
+function start(env: Readonly<Record<string, string>>): ChildProcess {
   const isSource = import.meta.url.endsWith('.ts');
   const script = fileURLToPath(new URL(`process.${isSource ? 'ts' : 'js'}`, import.meta.url));
   return fork(script, {
-    env: { ...process.env, PAWL_URL: url },
+    env: { ...process.env, ...env },
     execArgv: isSource ? ['--import', import.meta.resolve('tsx')] : [],
   });
 }

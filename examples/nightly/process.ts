@@ -5,7 +5,7 @@ import { runBilling } from './billing.ts';
 import { startReport } from './report.ts';
 
 const engine = postgres(process.env['PAWL_URL'], { max: 3 });
-await startReport(engine, createLocks(engine));
+await startReport(engine, createLocks(engine, { namespace: `nightly ${process.env['NIGHT']}` }));
 await runBilling(engine, (progress) => process.send?.(progress));
 await engine.stop();
 process.disconnect();

@@ -1,11 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { statement } from 'pawl/postgres';
 import { Child } from '../child.ts';
 import type { DevContext, DevExample, Figures } from '../dev-example.ts';
+import { Folder } from '../folder.ts';
 import { Random } from '../random.ts';
 import { Accidents } from './accidents.ts';
 import { Client } from './client.ts';
@@ -44,7 +42,7 @@ export class SpreadsheetsDev implements DevExample {
   readonly #ledger: Ledger;
   readonly #problems: string[] = [];
   readonly #begun = performance.now();
-  #folder: { readonly path: string; readonly isTemporary: boolean } | undefined;
+  #folder: Folder | undefined;
   #frontEnd: Child | undefined;
   #staff: Staff | undefined;
   #running: Running | undefined;
@@ -59,7 +57,7 @@ export class SpreadsheetsDev implements DevExample {
 
   async start(): Promise<void> {
     const { engine, url, port = 0 } = this.#context;
-    this.#folder = await makeFolder(this.#context);
+    this.#folder = await Folder.open(this.#context, 'spreadsheets');
     const secret = randomBytes(32).toString('hex');
     const env = {
       DATABASE_URL: url,
@@ -139,7 +137,7 @@ export class SpreadsheetsDev implements DevExample {
 
   async stop(): Promise<void> {
     await Promise.all([this.#frontEnd?.stop(), this.#staff?.stop()]);
-    if (this.#folder?.isTemporary === true) await rm(this.#folder.path, { recursive: true, force: true });
+    await this.#folder?.close();
   }
 
   /** Where spreadsheets of an earlier run are kept, new ones get names that say which run they are of. */
@@ -225,13 +223,4 @@ export class SpreadsheetsDev implements DevExample {
     if (this.#running === undefined) throw new Error('start() first');
     return this.#running;
   }
-}
-
-/** Files live as long as the database that knows of them. */
-async function makeFolder({ embedded }: DevContext): Promise<{ path: string; isTemporary: boolean }> {
-  if (embedded?.temporary === true) {
-    return { path: await mkdtemp(join(tmpdir(), 'pawl-spreadsheets-')), isTemporary: true };
-  }
-  const path = embedded === undefined ? resolve('.pawl', 'spreadsheets') : `${resolve(embedded.dataDir)}-spreadsheets`;
-  return { path, isTemporary: false };
 }

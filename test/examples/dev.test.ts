@@ -5,6 +5,7 @@ import type * as Postgres from 'pawl/postgres';
 import { expect, test } from 'vitest';
 import type * as Dev from '../../examples/dev.ts';
 import { freshDatabase } from '../support/database.ts';
+import { rarely } from '../support/long.ts';
 import { compiled } from './processes.ts';
 
 const { runDev } = await compiled<typeof Dev>('dev.js');
@@ -60,6 +61,36 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
     await database.drop();
   }
 }, 180_000);
+
+rarely(
+  'pawl dev goes on with the data of an earlier run',
+  async () => {
+    const database = await freshDatabase();
+    const folder = await mkdtemp(join(tmpdir(), 'pawl-test-dev-'));
+    const engine = postgres(database.url);
+    try {
+      for (const seed of [1, 2]) {
+        const summary = await runDev({
+          engine,
+          url: database.url,
+          embedded: { dataDir: join(folder, 'data'), temporary: false },
+          exitAfterMs: 2000,
+          orders: 1000,
+          json: true,
+          signal: new AbortController().signal,
+          seed,
+          log: () => {},
+        });
+        expect(summary, JSON.stringify(summary)).toMatchObject({ ok: true });
+      }
+    } finally {
+      await engine.stop();
+      await rm(folder, { recursive: true, force: true });
+      await database.drop();
+    }
+  },
+  300_000,
+);
 
 test('pawl dev ends at once, and well, when it is told to before it has begun', async () => {
   const database = await freshDatabase();
