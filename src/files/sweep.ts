@@ -34,9 +34,19 @@ interface Sweeping {
   readonly signal: AbortSignal | undefined;
 }
 
+/** One sweep. */
+interface Pass {
+  /** How many it may still claim. */
+  left: number;
+  hasFailed: boolean;
+  report: SweepReport;
+}
+
 /** Claimed at once: a statement of some milliseconds. */
 const BATCH = 500;
-/** Deletions under way at once. */
+/** Batches under way at once: while the database claims and settles one, the store deletes another. */
+const HANDS = 2;
+/** Deletions of a batch under way at once. */
 const LANES = 16;
 /** Whoever claims and dies is followed by another one after this, or after twice what one deletion may take. A batch takes seconds. */
 const LEASE_MS = 5 * 60_000;
@@ -58,27 +68,35 @@ export class Collector {
   /** @throws CollectorHalted */
   async sweep({ limit, signal }: Sweeping): Promise<SweepReport> {
     await this.#depot.attach();
-    const total = { condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 };
-    if (await this.#isIdle()) return total;
-    let taken = 0;
-    while (taken < limit) {
+    const pass: Pass = {
+      left: limit,
+      hasFailed: false,
+      report: { condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 },
+    };
+    if (await this.#isIdle()) return pass.report;
+    const hands = Array.from({ length: HANDS }, () => this.#work(pass, signal));
+    const broken = (await Promise.allSettled(hands)).find((hand) => hand.status === 'rejected');
+    if (broken !== undefined) throw broken.reason;
+    return pass.report;
+  }
+
+  async #work(pass: Pass, signal: AbortSignal | undefined): Promise<void> {
+    while (pass.left > 0 && !pass.hasFailed) {
       signal?.throwIfAborted();
       // Its number is in the store before anything is deleted there, and looked at anew with each batch.
       await this.begin();
+      const wanted = Math.min(BATCH, pass.left);
+      pass.left -= wanted;
       const { totalMs } = this.#depot.budget;
-      const leaseMs = Math.min(LEASE_MS, 2 * totalMs);
-      const claimed = await this.#store.claim(totalMs, leaseMs, Math.min(BATCH, limit - taken));
+      const claimed = await this.#store.claim(totalMs, Math.min(LEASE_MS, 2 * totalMs), wanted);
+      pass.left += wanted - claimed.length;
+      if (claimed.length === 0) return;
       if (faults.armed) await faults.reach('files.after_claim');
       const done = await this.#collect(claimed, signal);
-      total.condemned += done.condemned;
-      total.deleted += done.deleted;
-      total.deletedAgain += done.deletedAgain;
-      total.failed += done.failed;
-      taken += claimed.length;
-      if (claimed.length < BATCH && done.condemned === 0) break;
-      if (done.failed > 0) break;
+      pass.report = sum(pass.report, done);
+      pass.hasFailed ||= done.failed > 0;
+      if (claimed.length < wanted && done.condemned === 0) return;
     }
-    return total;
   }
 
   /**
@@ -167,4 +185,13 @@ export class Collector {
     await Promise.all(Array.from({ length: Math.min(LANES, doomed.length) }, lane));
     return gone;
   }
+}
+
+function sum(one: SweepReport, other: SweepReport): SweepReport {
+  return {
+    condemned: one.condemned + other.condemned,
+    deleted: one.deleted + other.deleted,
+    deletedAgain: one.deletedAgain + other.deletedAgain,
+    failed: one.failed + other.failed,
+  };
 }

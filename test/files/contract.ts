@@ -538,7 +538,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
         return standing;
       };
       onTestFinished(faults.arm('files.after_delete', stand, { occurrence: 1 }));
-      const late = own.sweep();
+      const late = own.sweep({ limit: 1 });
       await reached;
       await engine.query(LEASE_OVER, [upload.object]);
       expect(await own.sweep()).toMatchObject({ deleted: 1 });
