@@ -1,11 +1,11 @@
 import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
-import type { Held } from '../store.ts';
+import type { Claim, Held } from '../store.ts';
 import { type HeadHolder, toPast } from './head.ts';
 import type { Heads } from './heads.ts';
 import { ANY_TRACE } from './holder-item.ts';
 import { headOf, lockKey, shortNonce } from './key.ts';
-import { release, renew } from './requests.ts';
+import { keepForGood, release, renew } from './requests.ts';
 import type { Sightings } from './sightings.ts';
 
 /** What is known of a grant of this process. */
@@ -41,6 +41,25 @@ export class Grants {
   noteWaiting(claim: string): void {
     const known = this.#known.get(claim);
     if (known !== undefined) known.hasWaited = true;
+  }
+
+  /** Takes its lease away: it stays until it is released or broken. @returns false when it is not held in all of its names */
+  async keepForGood(claim: Claim, token: bigint, limits: CallLimits): Promise<boolean> {
+    const known = this.#known.get(claim.nonce);
+    if (known === undefined) return false;
+    known.beats += 1;
+    const { host, pid } = this.#self;
+    const { grantedAt, beats } = known;
+    const beatAt = this.#engine.now();
+    const beat = `${beats} ${beatAt}`;
+    const nonce = shortNonce(claim.nonce);
+    const holder = { nonce, token, capacity: claim.capacity, host, pid, grantedAt, beatAt, beat, waitsFor: undefined };
+    const written = keepForGood(holder, beat);
+    const writes = claim.names.map((name) => ({ key: headOf(lockKey(claim.space, name)), written }));
+    const [only] = writes;
+    // Of a set all or none: what has no lease would stay without the others.
+    if (only === undefined || writes.length > 1) return (await this.#engine.transact(writes, limits)).isDone;
+    return (await this.#engine.update(only.key, only.written, 'NONE', limits)).isDone;
   }
 
   /** Renews it in all its names. @returns whether it is held in all of them */

@@ -39,6 +39,8 @@ import { Survey, toPastHolder } from './survey.ts';
 const OPERATOR: CallLimits = { timeoutMs: 30_000 };
 /** A set takes two writes for each name, and a transaction has a hundred. */
 const MOST_NAMES = 50;
+/** Of a lock without a lease until it is kept: longer than a call may take. */
+const UNKEPT_MS = 30_000;
 const MOST_REFUSED = 1000;
 /** How many renewals are under way at once: more would only wait for a connection. */
 const BEATS_AT_ONCE = 40;
@@ -72,10 +74,26 @@ export class DynamoLockStore implements LockStore {
     this.#survey = new Survey(engine, heads, queue, circle);
   }
 
+  /**
+   * A lock without a lease is granted with one, and kept by a second write: should the first one arrive when nobody waits for
+   * it any more, what it granted ends by itself.
+   */
   async acquire(call: AcquireCall, options: CallOptions): Promise<Answer> {
     if (call.names.length > MOST_NAMES) {
       throw new NotSupported(`on DynamoDB a set has at most ${MOST_NAMES} names, not ${call.names.length}`);
     }
+    if (call.leaseMs !== Infinity) return this.#attempt(call, options);
+    let { isAgain } = call;
+    for (;;) {
+      const answer = await this.#attempt({ ...call, leaseMs: UNKEPT_MS, isAgain }, options);
+      if (answer.kind !== 'granted') return answer;
+      if (await this.#parts.grants.keepForGood(call, answer.token, options)) return answer;
+      // Broken, or run out, in between.
+      isAgain = true;
+    }
+  }
+
+  async #attempt(call: AcquireCall, options: CallOptions): Promise<Answer> {
     const { nonce, isAgain } = call;
     const isKnown = isAgain || this.#refused.has(nonce) || this.#parts.places.get(nonce) !== undefined;
     const answer = await new Attempt(this.#parts, call, options).run(!isKnown && call.names.length === 1);

@@ -42,6 +42,17 @@ export function renew(who: Who, beat: string): Written {
   return whileHeld(new Expression().set(slotOf(who).beat, text(beat)), who).write();
 }
 
+/**
+ * Keeps for good what was granted with a lease. The beat is another one afterwards, or whoever saw the lease run out could
+ * still put it out. What a repetition of the grant made meanwhile has another token.
+ */
+export function keepForGood(holder: Omit<HeadHolder, 'leaseMs'>, beat: string): Written {
+  const { holder: entry, token, beat: sign } = slotOf(holder);
+  const request = new Expression().set(entry, holderEntry({ ...holder, leaseMs: Infinity })).set(sign, text(beat));
+  request.whenIs(holder.capacity === 1 ? A.fence : token, num(holder.token));
+  return whileHeld(request, holder).write();
+}
+
 /** Gives it up, and tells what is remembered of it. @param ranAt  counts the run for `oncePer` */
 export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: number | undefined): Written {
   const { token, capacity } = past;

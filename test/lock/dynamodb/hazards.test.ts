@@ -1,9 +1,18 @@
 // The hazards of the published ticket design, each by the schedule in which it fails. One row per ticket decides there: the
 // lowest one holds.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DeleteItemCommand, type DynamoDBClient, GetItemCommand, paginateScan } from '@aws-sdk/client-dynamodb';
+import {
+  DeleteItemCommand,
+  type DynamoDBClient,
+  GetItemCommand,
+  paginateScan,
+  UpdateItemCommand,
+  type UpdateItemCommandInput,
+} from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { dynamodb, type Item } from '../../../src/engine/dynamodb/index.ts';
+import { granted } from '../../../src/lock/dynamodb/head.ts';
+import { readHead, rewrite } from '../../../src/lock/dynamodb/head-item.ts';
 import { lockKey, waiterOf } from '../../../src/lock/dynamodb/key.ts';
 import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
@@ -469,6 +478,84 @@ describe('the dead', () => {
     expect(performance.now() - start).toBeLessThan(WAITER_MS * 12);
     await next.release();
   });
+
+  together('what is granted without a lease when its request had been given up ends by itself', async ({ skip }) => {
+    skip(local.kind === 'dynalite', 'no transactions here');
+    const [name, set] = [fresh(), [fresh(), fresh()]];
+    const { opened, open } = gate();
+    let asked = 0;
+    let looks = 0;
+    const a = ours(({ operation }) => {
+      if (operation === 'GetItem') {
+        if (asked === 2) looks += 1;
+        return 'pass';
+      }
+      asked += 1;
+      return { after: opened };
+    });
+    const over = new AbortController();
+    const options = { lease: Infinity, signal: over.signal };
+    const asking = [name, set].map((wanted) => a.acquire(wanted, options).catch(() => {}));
+    await until('both are under way', () => asked === 2);
+    over.abort();
+    await Promise.all(asking);
+    await until('it was looked for what they left behind', () => looks === 3);
+    open();
+    for (const each of [name, ...set]) {
+      const [holder] = await until('it is granted', async () => {
+        const { holders } = await watching.explain(each);
+        return holders.length > 0 ? holders : undefined;
+      });
+      expect(holder?.expiresAt).toBeInstanceOf(Date);
+    }
+  });
+
+  const isKeep = ({ operation, text }: Request): boolean => operation === 'UpdateItem' && /^SET h = .* b = /.test(text);
+
+  together('a lock without a lease stays, even where somebody is about to put it out', async () => {
+    const name = fresh();
+    const { opened, open } = gate();
+    const held = once(isKeep, { after: opened });
+    const asking = ours((request) => held.choose(request)).acquire(name, { lease: Infinity });
+    await until('it is to be kept', () => held.met);
+    const before = readHead((await row(name)) as Item);
+    const [holder] = before.holders;
+    if (holder === undefined) throw new Error('nobody holds it');
+    const other = { ...holder, nonce: 'another', token: holder.token + 1n };
+    const after = granted(before, other, undefined, new Set([holder.nonce]), 0);
+    open();
+    const lock = await asking;
+    const late = {
+      TableName: TABLE,
+      Key: { pk: { S: lockKey('', name) }, sk: { S: 'head' } },
+      ...rewrite(before, after),
+    };
+    await expect(client.send(new UpdateItemCommand(late as UpdateItemCommandInput))).rejects.toThrow('condition');
+    expect((await watching.explain(name)).holders).toMatchObject([{ token: lock.token, expiresAt: undefined }]);
+    await lock.release();
+    expect(Object.keys(await row(name)).toSorted()).toEqual(['f', 'n', 'p1', 'pk', 'sk']);
+  });
+
+  for (const fault of LOST) {
+    together(
+      `a lock without a lease is had, though an answer is lost (${fault}), and a set of them whole`,
+      async () => {
+        const sets = [[fresh()], ...(local.kind === 'dynalite' ? [] : [[fresh(), fresh()]])];
+        for (const names of sets) {
+          let asked = 0;
+          const isLost = (request: Request): boolean =>
+            (isKeep(request) || request.operation === 'TransactWriteItems') && (asked += 1) % 2 === 1;
+          const lossy = ours((request) => (isLost(request) ? fault : 'pass'));
+          const lock = await lossy.acquire(names, { lease: Infinity, wait: '10s' });
+          expect(asked).toBe(fault === 'duplicate' ? names.length : 2 * names.length);
+          for (const name of names) {
+            expect((await watching.explain(name)).holders).toMatchObject([{ token: lock.token, expiresAt: undefined }]);
+          }
+          await lock.release();
+        }
+      },
+    );
+  }
 
   test('H10: only rows of waiters may be removed by DynamoDB; a queue goes on without them, and tokens rise', async () => {
     const name = fresh();
