@@ -4,6 +4,7 @@ import { isObject } from '../../base/shape.ts';
 import type { CallLimits, DynamoClient, Reply } from './client.ts';
 import { attemptsOf, failure, isRefusal, isTransient } from './failure.ts';
 import type { ServiceClock } from './service-clock.ts';
+import { type Command, type Middleware, Stacks } from './stacks.ts';
 
 /** The operations that Pawl uses: what an IAM policy has to allow. */
 export type Operation =
@@ -44,6 +45,7 @@ export class Caller {
   readonly #client: DynamoClient;
   readonly #table: string;
   readonly #clock: ServiceClock;
+  readonly #stacks = new Stacks();
 
   constructor(client: DynamoClient, table: string, clock: ServiceClock) {
     this.#client = client;
@@ -107,8 +109,8 @@ export class Caller {
     const commands = loaded ?? (await loadCommands());
     const command = new commands[`${operation}Command`](input);
     if (this.#clock.isCurious) command.middlewareStack.add(this.#listenFrom(now()), LISTENING);
-    const output = await this.#client.send(command as never, { abortSignal } as never);
-    return output as Record<string, unknown>;
+    const send = (options: object): Promise<unknown> => this.#client.send(command as never, options as never);
+    return (await this.#stacks.send(operation, command, abortSignal, send)) as Record<string, unknown>;
   }
 
   /** Takes in the time that the service tells with its answer. */
@@ -128,13 +130,6 @@ const LISTENING = { step: 'deserialize', priority: 'low', name: 'pawlServiceCloc
 
 /** What the SDK's commands are used for here; it has a type of its own for each. */
 type Commands = Readonly<Record<`${Operation}Command`, new (input: object) => Command>>;
-
-interface Command {
-  readonly middlewareStack: { add(middleware: Middleware, options: object): void };
-}
-
-type Handler = (args: unknown) => Promise<{ readonly response: unknown }>;
-type Middleware = (next: Handler) => Handler;
 
 let loaded: Commands | undefined;
 

@@ -1,8 +1,10 @@
 import { type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import type { HttpHandlerOptions, MiddlewareStack } from '@smithy/types';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { dynamodb, Expression, num, text } from '../../../src/engine/dynamodb/index.ts';
 import { ServiceClock } from '../../../src/engine/dynamodb/service-clock.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
+import { until } from '../../support/eventually.ts';
 
 let local: SharedDynamo;
 let client: DynamoDBClient;
@@ -114,6 +116,59 @@ describe('requests', () => {
     const engine = dynamodb(silent, { table: table() });
     const call = engine.get({ pk: 'a', sk: 'b' }, { timeoutMs: 60_000, signal: AbortSignal.timeout(50) });
     await expect(call).rejects.toMatchObject({ code: 'connection_failed' });
+  });
+
+  test('each request passes through the middleware of its own, and through the client’s as it was a second ago', async () => {
+    const own = dynamoClient(local.endpoint);
+    const seen: string[] = [];
+    const noting =
+      (what: string) =>
+      (next: (args: never) => Promise<never>) =>
+      (args: never): Promise<never> => {
+        seen.push(what);
+        return next(args);
+      };
+    let noted: string | undefined;
+    const send = (command: { middlewareStack: MiddlewareStack<object, object> }, options: never): Promise<unknown> => {
+      if (noted !== undefined) command.middlewareStack.add(noting(noted) as never, { step: 'build' });
+      return own.send(command as never, options);
+    };
+    const engine = dynamodb({ send: send as typeof own.send }, { table: table() });
+    await engine.migrate();
+    const get = (): Promise<unknown> => engine.get({ pk: 'a', sk: 'b' }, LIMITS);
+    // More than are looked at for the time.
+    for (let i = 0; i < 30; i++) await get();
+    for (noted of ['first', 'second']) await get();
+    noted = undefined;
+    await get();
+    expect(seen).toEqual(['first', 'second']);
+    own.middlewareStack.add(noting('late') as never, { step: 'build' });
+    await until('what was added to the client counts', async () => {
+      await get();
+      return seen.includes('late');
+    });
+    own.destroy();
+  });
+
+  test('each request has a signal of its own, also those that go at once', async () => {
+    const signals: unknown[] = [];
+    const own = dynamoClient(local.endpoint);
+    const { requestHandler } = own.config;
+    own.config.requestHandler = Object.assign(Object.create(requestHandler), {
+      handle: (request: never, options: HttpHandlerOptions) => {
+        signals.push(options.abortSignal);
+        return requestHandler.handle(request, options);
+      },
+    });
+    const engine = dynamodb(own, { table: 'signals' });
+    await engine.migrate();
+    const count = signals.length;
+    for (let i = 0; i < 20; i++) {
+      await Promise.all([1, 2, 3].map(() => engine.get({ pk: 'a', sk: 'b' }, LIMITS)));
+    }
+    expect(signals).toHaveLength(count + 60);
+    expect(new Set(signals).size).toBe(signals.length);
+    own.destroy();
   });
 
   test('a wrong statement is not tried again', async () => {
