@@ -197,3 +197,44 @@ test('in every order in which the last two children end, their parent is woken o
     ).toEqual([0]);
   }
 }, 120_000);
+
+test('in every order in which something comes for an actor that ends, its turn waits for who absorbs that, and does not fail', async () => {
+  for (const order of interleavings([3, 1, 2])) {
+    await stage.clear();
+    const id = await stage.create();
+    let mine: Row[] = [];
+    let others: Row[] = [];
+    const lanes: Lane[] = [
+      {
+        name: 'owner',
+        session: stage.at(1),
+        steps: [
+          async () => {
+            mine = await stage.claim(1);
+          },
+          async () => {
+            await stage.at(1).begin();
+            for (const row of mine) expect(await stage.end(1, row, 'done')).toBe(true);
+          },
+          () => stage.at(1).commit(),
+        ],
+      },
+      { name: 'producer', session: stage.at(3), steps: [() => stage.incr(3, id)] },
+      {
+        name: 'other worker',
+        session: stage.at(2),
+        steps: [
+          async () => {
+            await stage.at(2).begin();
+            others = await stage.claim(2);
+          },
+          () => stage.at(2).commit(),
+        ],
+      },
+    ];
+    await interleave(stage.at(0), lanes, order);
+    for (const row of others) await stage.end(2, row, 'done');
+    const ended = await stage.at(0).one(`select array_agg(reason order by at) from pawl.actor_transition`);
+    expect(ended, `order ${order.join(' ')}`).toEqual(['created', 'done']);
+  }
+}, 120_000);
