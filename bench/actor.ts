@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
+import { besides } from './actor-idle.ts';
 import { BULK } from './harness/bulk.ts';
 import { type Bench, type Context, inDatabase, interleave, type Measure } from './harness/context.ts';
 import { atLeast, atMost, median, percentile, ratio } from './harness/figures.ts';
@@ -23,7 +23,7 @@ const QUICK: typeof FULL = {
   drain: 20_000,
   wakes: 60,
   idle: 100_000,
-  idleMs: 2000,
+  idleMs: 8000,
   claims: 200,
   warmUpMs: 1500,
 };
@@ -53,11 +53,8 @@ export const actor: Bench = async (context) => {
     actor: wake(context, actors, sender, size),
     queue: pickup(context, queue, producer, size.wakes),
   });
-  const idle = await interleave(context, 1, 'idle', {
-    [`${FEW}`]: rest(context, actors, FEW, size),
-    [`${size.idle}`]: rest(context, actors, size.idle, size),
-  });
-  const many = String(size.idle);
+  const [few, many] = [String(FEW), String(size.idle)];
+  const idle = await besides(context, { [few]: actors, [many]: sender }, size);
   return {
     figures: {
       ...rates.figures({ rate: 'turns or jobs/s' }),
@@ -67,8 +64,8 @@ export const actor: Bench = async (context) => {
     bars: {
       turns: atLeast(10_000, median(rates.of('actor', 'rate'))),
       wake: atMost(1.5, ratio(waits.of('actor', 'p50'), waits.of('queue', 'p50'))),
-      idle: atMost(1.05, ratio(idle.of(many, 'statements'), idle.of(String(FEW), 'statements'))),
-      idle_claim: atMost(1.5, ratio(idle.of(many, 'claim'), idle.of(String(FEW), 'claim'))),
+      idle: atMost(1.05, ratio(idle.of(many, 'statements'), idle.of(few, 'statements'))),
+      idle_claim: atMost(1.5, ratio(idle.of(many, 'claim'), idle.of(few, 'claim'))),
     },
   };
 };
@@ -150,55 +147,4 @@ function pickup(context: Context, worker: Side, sender: Side, count: number): Me
         await sender.call('close');
       }
     });
-}
-
-/** What one worker costs while so many actors hibernate, and what a claim costs then. */
-function rest(context: Context, side: Side, count: number, { idleMs, claims, warmUpMs }: typeof FULL): Measure {
-  return () =>
-    inDatabase(context, side, 'wake', async (url) => {
-      const client = new pg.Client(url);
-      await client.connect();
-      try {
-        await hibernating(client, count);
-        await vacuum(url);
-        const claim = await claimMs(client, claims);
-        await side.call('work');
-        await sleep(warmUpMs);
-        const [before, begin] = [(await side.call('statements')).count, performance.now()];
-        await sleep(idleMs);
-        const sent = (await side.call('statements')).count - before;
-        return { statements: (sent / (performance.now() - begin)) * 1000, claim };
-      } finally {
-        await client.end();
-      }
-    });
-}
-
-/** Straight into the table, as so many turns that ended with hibernate() would leave them. */
-async function hibernating(client: pg.Client, count: number): Promise<void> {
-  await client.query(
-    `insert into pawl.actor_instance (id, epoch, entered_at, created_at, type, version, state, fields)
-     select nextval('pawl.actor_id'), 1, clock_timestamp(), clock_timestamp(), t.id, 1, 'only', '{}'
-     from pawl.actor_type t, generate_series(1, $1::int)`,
-    [count],
-  );
-}
-
-/** Without waiting for the disk: its share is the same for all, and varies more than theirs. */
-async function claimMs(client: pg.Client, claims: number): Promise<number> {
-  await client.query('set synchronous_commit = off');
-  await client.query(`select count(pawl.actor_create('{"type":"thing"}')) from generate_series(1, $1::int)`, [claims]);
-  await client.query(
-    `insert into pawl.actor_worker (id, pid, concurrency, lease, expires_at, wants_notify, host, types, knows)
-     values (0, 1, 1, '1 h', clock_timestamp() + interval '1 h', false, 'bench', '{}', '{}')`,
-  );
-  const ms: number[] = [];
-  for (let n = 0; n < claims; n += 1) {
-    const begin = performance.now();
-    await client.query({ name: 'claim', text: 'select pawl.actor_claim(0, array(select id from pawl.actor_type), 1)' });
-    ms.push(performance.now() - begin);
-  }
-  await client.query('delete from pawl.actor_instance where worker is not null');
-  await client.query('delete from pawl.actor_worker');
-  return percentile(ms, 50);
 }

@@ -1,5 +1,5 @@
 // Pawl's actors. Profiles: `turns` are actors that are due again 10 ms after each turn, which does nothing; `wake` are actors
-// that hibernate until they are raised, and note when their body starts.
+// that hibernate until they are raised, and note when their body starts; `idle` are the same, whose worker looks more often.
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { loadActors, type PawlActors, type PawlDispatcher, watchStatements } from './pawl-actor-api.ts';
@@ -10,6 +10,7 @@ interface Opened {
   readonly engine: PawlEngine;
   readonly actors: PawlActors;
   readonly monitor: pg.Client;
+  readonly poll: string;
   dispatcher?: PawlDispatcher;
 }
 
@@ -33,24 +34,24 @@ serve({
     const { postgres, actor, createActors } = await loadActors();
     const engine = postgres(url, { max: 10 });
     await engine.migrate();
-    const body =
-      profile === 'wake'
-        ? (a: { id: string; pos(name: string): boolean; decr(name: string): void; hibernate(): unknown }): unknown => {
-            if (a.pos('go')) moments.push(Number(a.id), now());
-            a.decr('go');
-            return a.hibernate();
-          }
-        : (a: { stay(): unknown }): unknown => {
-            turns += 1;
-            return a.stay();
-          };
-    const only = { ...(profile === 'wake' ? {} : { every: '10ms' }), run: body };
+    const isRaised = profile !== 'turns';
+    const body = isRaised
+      ? (a: { id: string; pos(name: string): boolean; decr(name: string): void; hibernate(): unknown }): unknown => {
+          if (a.pos('go')) moments.push(Number(a.id), now());
+          a.decr('go');
+          return a.hibernate();
+        }
+      : (a: { stay(): unknown }): unknown => {
+          turns += 1;
+          return a.stay();
+        };
+    const only = { ...(isRaised ? {} : { every: '10ms' }), run: body };
     const Thing = actor('thing', { semaphores: ['go'], initial: 'only', states: { only: { options: only } } });
     const actors = createActors(engine, [Thing]);
     await actors.register();
     const monitor = new pg.Client(url);
     await monitor.connect();
-    opened = { engine, actors, monitor };
+    opened = { engine, actors, monitor, poll: profile === 'idle' ? '20ms' : '50ms' };
   },
 
   async enqueue({ count }) {
@@ -64,7 +65,7 @@ serve({
 
   async work() {
     const self = current();
-    self.dispatcher = self.actors.run({ concurrency: 200, poll: '50ms' });
+    self.dispatcher = self.actors.run({ concurrency: 200, poll: self.poll });
     await self.dispatcher.started;
   },
 

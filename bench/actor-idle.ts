@@ -1,0 +1,111 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { type Context, inDatabase, Series } from './harness/context.ts';
+import { percentile } from './harness/figures.ts';
+import { vacuum } from './harness/server.ts';
+import type { Side } from './harness/side.ts';
+
+export interface IdleSize {
+  /** How long statements are counted. */
+  readonly idleMs: number;
+  readonly claims: number;
+  readonly warmUpMs: number;
+}
+
+interface Place {
+  /** How many actors hibernate there. */
+  readonly who: string;
+  readonly side: Side;
+  readonly url: string;
+}
+
+/**
+ * What a worker costs while so many actors hibernate, and what a claim costs then; for each number of them in a database of
+ * its own, all at the same time: a worker rests from one look to the next, so it looks less often on a machine that is busy.
+ * What is left of chance is the rests, each of a length of its own; of 30 s it is half a per cent.
+ * @param sides  by how many actors are to hibernate there
+ */
+export async function besides(
+  context: Context,
+  sides: Readonly<Record<string, Side>>,
+  { idleMs, claims, warmUpMs }: IdleSize,
+): Promise<Series> {
+  const series = new Series();
+  await inDatabases(context, Object.entries(sides), async (places) => {
+    for (const { who, url } of places) await hibernating(url, Number(who));
+    const claimed = await claimMs(places, claims);
+    await Promise.all(places.map(({ side }) => side.call('work')));
+    await sleep(warmUpMs);
+    const before = await Promise.all(places.map(({ side }) => side.call('statements')));
+    const begin = performance.now();
+    await sleep(idleMs);
+    const after = await Promise.all(places.map(({ side }) => side.call('statements')));
+    const seconds = (performance.now() - begin) / 1000;
+    for (const [at, { who }] of places.entries()) {
+      const statements = ((after[at]?.count ?? 0) - (before[at]?.count ?? 0)) / seconds;
+      series.add(who, { statements, claim: percentile(claimed[at] ?? [], 50) });
+      context.say(`idle: ${who} statements/s ${statements.toFixed(2)}`);
+    }
+  });
+  return series;
+}
+
+async function inDatabases(
+  context: Context,
+  [first, ...rest]: readonly (readonly [string, Side])[],
+  fn: (places: readonly Place[]) => Promise<void>,
+): Promise<void> {
+  if (first === undefined) return fn([]);
+  const [who, side] = first;
+  await inDatabase(context, side, 'idle', (url) =>
+    inDatabases(context, rest, (others) => fn([{ who, side, url }, ...others])),
+  );
+}
+
+/** Straight into the table, as so many turns that ended with hibernate() would leave them. */
+async function hibernating(url: string, count: number): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  await client.query(
+    `insert into pawl.actor_instance (id, epoch, entered_at, created_at, type, version, state, fields)
+     select nextval('pawl.actor_id'), 1, clock_timestamp(), clock_timestamp(), t.id, 1, 'only', '{}'
+     from pawl.actor_type t, generate_series(1, $1::int)`,
+    [count],
+  );
+  await client.end();
+  await vacuum(url);
+}
+
+/** Claims of one actor each, in turns. Without waiting for the disk: its share is the same for all, and varies more than theirs. */
+async function claimMs(places: readonly Place[], claims: number): Promise<number[][]> {
+  const clients = await Promise.all(places.map(({ url }) => readyToClaim(url, claims)));
+  const ms: number[][] = clients.map(() => []);
+  for (let n = 0; n < claims; n += 1) {
+    for (const [at, client] of clients.entries()) {
+      const begin = performance.now();
+      await client.query({
+        name: 'claim',
+        text: 'select pawl.actor_claim(0, array(select id from pawl.actor_type), 1)',
+      });
+      ms[at]?.push(performance.now() - begin);
+    }
+  }
+  for (const client of clients) {
+    await client.query('delete from pawl.actor_instance where worker is not null');
+    await client.query('delete from pawl.actor_worker');
+    await client.end();
+  }
+  return ms;
+}
+
+async function readyToClaim(url: string, claims: number): Promise<pg.Client> {
+  const client = new pg.Client(url);
+  await client.connect();
+  await client.query('set synchronous_commit = off');
+  await client.query(`select count(pawl.actor_create('{"type":"thing"}')) from generate_series(1, $1::int)`, [claims]);
+  await client.query(
+    `insert into pawl.actor_worker (id, pid, concurrency, lease, expires_at, wants_notify, host, types, knows)
+     values (0, 1, 1, '1 h', clock_timestamp() + interval '1 h', false, 'bench', '{}', '{}')`,
+  );
+  return client;
+}
