@@ -45,11 +45,10 @@ export interface Stage {
 /** A turn that is under way. */
 export interface RunningTurn {
   readonly id: number;
-  readonly turn: AnyTurn | undefined;
   /** Tells the body to end, and ends the turn without it if it does not. */
   abort(reason: unknown): void;
-  /** Ends the turn now, as failed with this; what its body does later no longer counts. */
-  fail(reason: unknown): void;
+  /** The actor is somebody else's: tells the body, and ends the turn now. What its body does later no longer counts. */
+  lose(reason: LeaseLost): void;
 }
 
 /**
@@ -69,11 +68,13 @@ export function begin(
 
 class Attempt implements RunningTurn {
   readonly id: number;
-  turn: AnyTurn | undefined;
   readonly #row: ClaimedRow;
   readonly #stage: Stage;
   readonly #end: (finished: Finished) => void;
   readonly #hold: ((turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>) | undefined;
+  #turn: AnyTurn | undefined;
+  /** Why it was told to end. */
+  #reason: unknown;
   #cancelTimer: (() => void) | undefined;
   #isMigrated = false;
   #isOver = false;
@@ -98,21 +99,31 @@ class Attempt implements RunningTurn {
       const fields = this.#fields();
       if (fields instanceof Promise) {
         this.#limit();
-        fields.then((late) => this.#run(late)).catch((error: unknown) => this.fail(error));
+        fields.then((late) => this.#run(late)).catch((error: unknown) => this.#fail(error));
       } else this.#run(fields);
     } catch (error) {
-      this.fail(error);
+      this.#fail(error);
     }
   }
 
   abort(reason: unknown): void {
-    this.turn?.abort(reason);
+    this.#tell(reason);
     this.#cancelTimer?.();
-    this.#cancelTimer = after(GRACE_MS, () => this.fail(reason), { unref: true });
+    this.#cancelTimer = after(GRACE_MS, () => this.#fail(reason), { unref: true });
   }
 
-  fail(reason: unknown): void {
-    this.#finish(this.#failed(reason));
+  lose(reason: LeaseLost): void {
+    this.#tell(reason);
+    this.#fail(reason);
+  }
+
+  #tell(reason: unknown): void {
+    this.#reason ??= reason;
+    this.#turn?.abort(reason);
+  }
+
+  #fail(error: unknown): void {
+    this.#finish(this.#failed(error));
   }
 
   /** A semaphore of `always` that was raised leads to its state without asking the body. */
@@ -128,7 +139,7 @@ class Attempt implements RunningTurn {
         delta: { [semaphore]: -raised },
         deadlineMs: definition.states.get(target)?.deadlineMs,
       });
-      return { settled, effects: undefined, error: undefined, isLost: false };
+      return { settled, effects: undefined, error: undefined, isLost: false, backoff: definition.backoff };
     }
     return undefined;
   }
@@ -148,16 +159,17 @@ class Attempt implements RunningTurn {
 
   #run(fields: LooseFields): void {
     const { definition, state, worker, owner } = this.#stage;
-    if (this.#isOver) return;
+    if (this.#reason !== undefined) return this.#fail(this.#reason);
     const turn: AnyTurn = new Turn(this.#row, worker, definition, state, fields, owner);
-    this.turn = turn;
+    this.#turn = turn;
     if (state.hold === 'transaction' && this.#hold !== undefined) {
       this.#limit();
       const body = async (): Promise<Finished> => this.#came(turn, await state.run(turn));
       const told = (): Promise<Finished> => body().catch((error: unknown) => this.#failed(error));
       this.#hold(turn, told).then(
         (finished) => this.#finish(finished),
-        (error: unknown) => this.fail(error),
+        // What the body throws is told as what came of it: this is the turn's own transaction.
+        (error: unknown) => (error instanceof LeaseLost ? this.lose(error) : this.#fail(error)),
       );
       return;
     }
@@ -166,7 +178,7 @@ class Attempt implements RunningTurn {
       this.#limit();
       Promise.resolve(value).then(
         (outcome) => this.#resolve(turn, outcome),
-        (error: unknown) => this.fail(error),
+        (error: unknown) => this.#fail(error),
       );
     } else this.#resolve(turn, value);
   }
@@ -176,10 +188,10 @@ class Attempt implements RunningTurn {
       const finished = this.#came(turn, outcome);
       if (finished instanceof Promise) {
         this.#limit();
-        finished.then((late) => this.#finish(late)).catch((error: unknown) => this.fail(error));
+        finished.then((late) => this.#finish(late)).catch((error: unknown) => this.#fail(error));
       } else this.#finish(finished);
     } catch (error) {
-      this.fail(error);
+      this.#fail(error);
     }
   }
 
@@ -255,18 +267,20 @@ class Attempt implements RunningTurn {
     return turn.delta;
   }
 
+  /** Only what this turn was told makes it lost or given back: a body may come across such errors of something else's, too. */
   #failed(error: unknown): Finished {
-    const why = this.turn?.abortReason ?? error;
+    const reason = this.#reason ?? this.#turn?.abortReason;
+    const why = reason ?? error;
     const { definition } = this.#stage;
-    const isReleased = why instanceof Stopped;
+    const isReleased = reason instanceof Stopped;
     const settled = isReleased
       ? this.#settled('released', { waitMs: 0 })
       : this.#settled('failed', {
           waitMs: delay(definition.backoff, this.#row[5], Math.random()),
-          reason: why instanceof TimedOut ? 'timed out' : 'failed',
-          error: describe(why instanceof TimedOut ? why : error),
+          reason: reason instanceof TimedOut ? 'timed out' : 'failed',
+          error: describe(reason instanceof TimedOut ? reason : error),
         });
-    return { settled, effects: undefined, error: isReleased ? undefined : why, isLost: why instanceof LeaseLost };
+    return { settled, effects: undefined, error: isReleased ? undefined : why, isLost: reason instanceof LeaseLost };
   }
 
   #settled(kind: Settled['kind'], parts: Omit<Settled, 'id' | 'epoch' | 'attempt' | 'kind' | 'from'>): Settled {
@@ -285,7 +299,7 @@ class Attempt implements RunningTurn {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#cancelTimer?.();
-    this.turn?.end();
+    this.#turn?.end();
     this.#end(finished);
   }
 }
@@ -302,7 +316,7 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 
 /** A turn whose commit was refused: it has failed, and is written as that. */
 export function refused({ settled, backoff = BACKOFF }: Finished, error: unknown): Finished {
-  const { id, epoch, attempt = 1, from } = settled;
+  const { id, epoch, attempt, from } = settled;
   const failed: Settled = {
     id,
     epoch,

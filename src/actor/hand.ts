@@ -71,10 +71,7 @@ async function runTurn(
     const running = begin(row, { definition, state, worker, owner }, resolve, (turn, body) =>
       holdTransaction(store, turn, body, state.timeoutMs),
     );
-    kept.onLost = (reason) => {
-      running.turn?.abort(reason);
-      running.fail(reason);
-    };
+    void kept.whenLost.then((reason) => running.lose(reason));
   });
   if (finished.isLost) throw finished.error;
   const committed = finished.isWritten === true ? finished : await commit(store, worker, finished);
@@ -98,15 +95,16 @@ async function commit(store: PostgresActorStore, worker: number, finished: Finis
 class HandWorker implements Kept {
   readonly workerId: number;
   readonly wantsNotify = false;
-  onLost: (reason: LeaseLost) => void = () => {};
+  lost!: (reason: LeaseLost) => void;
+  /** Also when that was before its turn began. */
+  readonly whenLost: Promise<LeaseLost> = new Promise((resolve) => {
+    this.lost = resolve;
+  });
 
   constructor(workerId: number) {
     this.workerId = workerId;
   }
 
-  lost(reason: LeaseLost): void {
-    this.onLost(reason);
-  }
-
+  /** A heartbeat that failed is tried again; the turn learns of it when its lease is over. */
   onError(): void {}
 }

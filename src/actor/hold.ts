@@ -11,10 +11,11 @@ export async function holdTransaction(
   timeoutMs: number,
 ): Promise<Finished> {
   const run = async (tx: Transaction): Promise<Finished> => {
+    const told = aborted(turn.signal);
+    turn.throwIfAborted();
     turn.lend(tx);
     // A body that does not end when told to must not keep the row locked.
-    const came = await Promise.race([body(), aborted(turn.signal)]);
-    if (came.isLost) return came;
+    const came = await Promise.race([body(), told]);
     // Failed under the lock: nobody can have claimed it before the failure and its back-off are written.
     if (came.settled.kind === 'failed' || came.settled.kind === 'released') await store.undo(tx);
     const { refused } = await commitWithEffects(store, turn.worker, came, { tx });
@@ -26,8 +27,6 @@ export async function holdTransaction(
 
 function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
-    const end = (): void => reject(signal.reason);
-    signal.addEventListener('abort', end, { once: true });
-    if (signal.aborted) end();
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
   });
 }

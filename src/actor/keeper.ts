@@ -32,11 +32,15 @@ export class Keeper {
   #renewal: Renewal | undefined;
   #chores: Loop | undefined;
   #deadlines: Loop | undefined;
-  #prunedAt = performance.now() - PRUNE_MS / 2;
+  readonly #pruneMs: number;
+  #prunedAt: number;
 
-  constructor(store: PostgresActorStore, leaseMs: number) {
+  /** @param pruneMs  how often history that is over is looked for */
+  constructor(store: PostgresActorStore, leaseMs: number, pruneMs: number = PRUNE_MS) {
     this.#store = store;
     this.#leaseMs = leaseMs;
+    this.#pruneMs = pruneMs;
+    this.#prunedAt = performance.now() - pruneMs / 2;
   }
 
   /** @param onRescued  looks after others, too, and is told when that freed actors; without it a worker only keeps its lease */
@@ -124,7 +128,7 @@ export class Keeper {
       probe.hit('actor.rescued', { actors });
       for (const tell of this.#onRescued) tell();
     }
-    if (performance.now() - this.#prunedAt > PRUNE_MS) {
+    if (performance.now() - this.#prunedAt > this.#pruneMs) {
       // Not all in one go: a stop need not wait for it.
       if ((await this.#store.prune()) > 0) return 0;
       this.#prunedAt = performance.now();

@@ -107,8 +107,8 @@ export class Settler {
         if (life.aborted) return;
         return this.#committed(batch, answer, tries > 1);
       } catch (error) {
-        this.#options.onError(error);
         if (life.aborted) return;
+        this.#options.onError(error);
         if (!this.#options.store.engine.isTransient(error) && !(error instanceof ConnectionFailed)) {
           return this.#isolate(worker, batch, error, life);
         }

@@ -44,7 +44,7 @@ export interface Settled {
   readonly id: number;
   readonly epoch: number;
   /** For the events; not written. */
-  readonly attempt?: number | undefined;
+  readonly attempt: number;
   readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
   /** Milliseconds until it is due again; undefined: it hibernates. */
   readonly waitMs: number | undefined;

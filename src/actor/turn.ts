@@ -203,14 +203,14 @@ export class Turn<F, S extends string, To extends string> {
     const result = await fn(key);
     this.#check();
     const json = toJson(result, `the result of once("${name}")`);
-    await this.#owner.remember(this.turnToken, this.visit, key, json);
+    await this.#unlessLost(this.#owner.remember(this.turnToken, this.visit, key, json));
     return JSON.parse(json) as T;
   }
 
   /** Inside your own transaction: fails unless this turn is still the current one, and keeps it so. @throws LeaseLost */
   async guard(tx: unknown): Promise<void> {
     this.#check();
-    await this.#owner.guard(this.turnToken, tx);
+    await this.#unlessLost(this.#owner.guard(this.turnToken, tx));
   }
 
   /** The transaction that commits the turn, in a state with `hold: 'transaction'`. @throws Conflict  in any other */
@@ -338,6 +338,16 @@ export class Turn<F, S extends string, To extends string> {
   /** @internal */
   lend(tx: Transaction): void {
     this.#tx = tx;
+  }
+
+  /** What the database says of this turn ends it, whatever the body makes of the error. */
+  async #unlessLost(work: Promise<void>): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      if (error instanceof LeaseLost) this.abort(error);
+      throw error;
+    }
   }
 
   #later(): Effects {

@@ -103,6 +103,7 @@ export class ActorWorker implements Kept {
   #isPumping = false;
   #stopping: Promise<void> | undefined;
   #whenIdle: (() => void)[] = [];
+  readonly onError = (error: unknown): void => this.#parts.events.emit('error', { error });
 
   constructor(parts: WorkerParts) {
     this.#parts = parts;
@@ -116,7 +117,7 @@ export class ActorWorker implements Kept {
       onStale: (turns) => this.#stale(turns),
       onUnknown: (turns) => this.#forget(turns),
       onDue: (ms) => this.#alarm.in(ms),
-      onError: (error) => this.onError(error),
+      onError: this.onError,
     });
     this.#offers = new Offers({
       name: 'actor',
@@ -124,7 +125,7 @@ export class ActorWorker implements Kept {
       worker: () => this.#id,
       isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
       onHanded: (handed) => this.#hear(handed),
-      onError: (error) => this.onError(error),
+      onError: this.onError,
     });
   }
 
@@ -146,7 +147,7 @@ export class ActorWorker implements Kept {
       this.wake();
     };
     this.#subscription = await store.listen([...types.keys()], { wake, page: pages });
-    this.#offers.start(this.#subscription).catch((error: unknown) => this.onError(error));
+    this.#offers.start(this.#subscription);
     this.#loop = startLoop({
       name: 'actor.claim',
       run: () => this.#turn(),
@@ -186,17 +187,10 @@ export class ActorWorker implements Kept {
     this.#waiting = [];
     this.#offers.restart();
     this.#handed = [];
-    for (const turn of running) {
-      turn.turn?.abort(reason);
-      turn.fail(reason);
-    }
+    for (const turn of running) turn.lose(reason);
     this.#parts.events.emit('lost', { reason });
     this.#tellIfIdle();
     this.wake();
-  }
-
-  onError(error: unknown): void {
-    this.#parts.events.emit('error', { error });
   }
 
   // The hot path.
@@ -273,13 +267,12 @@ export class ActorWorker implements Kept {
     if (this.#isPumping) return;
     this.#isPumping = true;
     let next = 0;
-    while (
-      this.#running.size < this.#parts.settings.concurrency &&
-      next < this.#waiting.length &&
-      this.#stopping === undefined
-    ) {
-      const row = this.#waiting[next++];
-      if (row !== undefined) this.#begin(row);
+    for (;;) {
+      const isFull = this.#running.size >= this.#parts.settings.concurrency;
+      const row = isFull || this.#stopping !== undefined ? undefined : this.#waiting[next];
+      if (row === undefined) break;
+      next += 1;
+      this.#begin(row);
     }
     this.#waiting.splice(0, next);
     this.#isPumping = false;
@@ -311,7 +304,7 @@ export class ActorWorker implements Kept {
       (turn, body) => holdTransaction(this.#parts.store, turn, body, state.timeoutMs),
     );
     // The body itself may have ended this life before it came back.
-    if (!isOver && life !== this.#lives) running.fail(new LeaseLost('the lease was lost while the turn began'));
+    if (!isOver && life !== this.#lives) running.lose(new LeaseLost('the lease was lost while the turn began'));
     else if (!isOver) this.#running.set(actor, running);
   }
 
@@ -391,7 +384,7 @@ export class ActorWorker implements Kept {
     this.#settler
       .flushed()
       .then(() => this.#parts.store.wake([row[1]]))
-      .catch((error: unknown) => this.onError(error));
+      .catch(this.onError);
   }
 
   /** Whether there may be actors of this worker's that it does not know of. */
@@ -418,7 +411,7 @@ export class ActorWorker implements Kept {
     this.#busySince ??= performance.now();
     if (this.#wants && performance.now() - this.#busySince > BUSY_MS) {
       this.#wants = false;
-      this.#parts.store.setWants(id, false).catch((error: unknown) => this.onError(error));
+      this.#parts.store.setWants(id, false).catch(this.onError);
     }
     return 0;
   }
@@ -497,7 +490,7 @@ export class ActorWorker implements Kept {
     this.#parts.events.emit('failed', {
       actor: String(settled.id),
       state: settled.from,
-      attempt: settled.attempt ?? 1,
+      attempt: settled.attempt,
       error,
     });
   }
@@ -506,8 +499,8 @@ export class ActorWorker implements Kept {
     for (const row of this.#waiting.splice(0)) this.#giveBack(row);
   }
 
-  #giveBack([id, , from, , epoch]: ClaimedRow): void {
-    const settled: Settled = { id, epoch, kind: 'released', from, waitMs: 0 };
+  #giveBack([id, , from, , epoch, attempt]: ClaimedRow): void {
+    const settled: Settled = { id, epoch, attempt, kind: 'released', from, waitMs: 0 };
     this.#settler.add({ settled, effects: undefined, error: undefined, isLost: false });
   }
 
@@ -515,19 +508,19 @@ export class ActorWorker implements Kept {
     // The flag first, so that what an unfinished turn still brings is handed back.
     await Promise.resolve();
     const { store, keeper, settings } = this.#parts;
-    if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
+    await within(Math.max(timeoutMs, 1000), Promise.resolve(this.#loop?.stop()));
     this.#alarm.stop();
     this.#handBack();
     if (this.#offers.close() || this.#isUnsure) {
-      await within(STOP_MS, this.#leave()).catch((error: unknown) => this.onError(error));
+      await within(STOP_MS, this.#leave()).catch(this.onError);
     }
     await within(timeoutMs, this.#idle());
     const left = [...this.#running.values()];
     if (left.length > 0) {
       const reason = new Stopped('the dispatcher is being stopped and its time is up');
       for (const turn of left) turn.abort(reason);
-      await within(GRACE_MS, this.#idle());
-      for (const turn of Array.from(this.#running.values())) turn.fail(reason);
+      // Each ends without its body, if it has to, when that time is over.
+      await within(2 * GRACE_MS, this.#idle());
     }
     await within(settings.leaseMs, this.#settler.flushed());
     this.#settler.drop();
@@ -536,7 +529,7 @@ export class ActorWorker implements Kept {
     await keeper.remove(this);
     const id = this.#id;
     this.#id = undefined;
-    if (id !== undefined) await store.endWorker(id).catch((error: unknown) => this.onError(error));
+    if (id !== undefined) await store.endWorker(id).catch(this.onError);
   }
 
   /** Takes the offers back, and gives back what was handed over and not heard of. */

@@ -90,7 +90,11 @@ export class Offers<Handed extends HandedOver> {
   }
 
   /** Makes offers once it is known that notifications arrive; `general` is the subscription that everybody has. */
-  async start(general: Hearing): Promise<void> {
+  start(general: Hearing): void {
+    this.#hear(general).catch(this.#options.onError);
+  }
+
+  async #hear(general: Hearing): Promise<void> {
     // Behind a pooler nothing would arrive, and the lock that shows that somebody listens would stay there for ever.
     if (!(await general.tested) || this.#isClosed) return;
     const hearing = await this.#options.store.hear(this.#channel, {

@@ -157,7 +157,7 @@ export class LeaseWorker implements UnitOwner, Kept {
       },
       cancel: () => void this.#keeper.beatNow().catch((error: unknown) => this.onError(error)),
     });
-    this.#offers.start(this.#subscription).catch((error: unknown) => this.onError(error));
+    this.#offers.start(this.#subscription);
     this.#loop = startLoop({
       name: 'queue.claim',
       run: () => this.#turn(),

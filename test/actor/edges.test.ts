@@ -138,6 +138,7 @@ describe('in a body', () => {
     const seen: unknown[] = [];
     const Edge = make(async (a) => {
       await scene.engine.transaction((tx) => a.guard(tx));
+      await expect(a.guard('no transaction')).rejects.toThrow(InvalidInput);
       if (a.fields['lost'])
         await scene.query('select pawl.actor_disown(worker, $1) from pawl.actor_instance where id = $2', [[], a.id]);
       await scene.engine.transaction((tx) => a.guard(tx)).catch((error: unknown) => seen.push(error));
