@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { actor, createActors } from '../../src/actor/index.ts';
+import { faults } from '../../src/base/fault.ts';
 import { probe } from '../../src/base/probe.ts';
 import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
 import { interleave, interleavings, type Actor as Lane } from '../queue/interleaving.ts';
@@ -139,10 +140,9 @@ describe('is not handed over, and runs all the same', () => {
       await actors.incr(id, 'go');
       return query(`update pawl.actor_instance set fields = '{}'`);
     },
-    'an actor past another one of its type that has something in its inbox': async ({ actors, one, query, id }) => {
+    'an actor past another one of its type that has something in its inbox': async ({ actors, query, id }) => {
       await query(`insert into pawl.actor_inbox (actor, type, name) select 0, type, 'go' from pawl.actor_instance`);
-      await actors.incr(id, 'go');
-      expect(await one(RUNNING)).toBe(0);
+      return actors.incr(id, 'go');
     },
     'an actor in a state that the worker does not know': async ({ actors, query, id }) => {
       const [row] = await query<{ knows: object }>('select knows from pawl.actor_worker');
@@ -257,6 +257,30 @@ describe('a notification that is not heard', () => {
 });
 
 describe('a worker that was handed an actor', () => {
+  test('while it looks: begins it when it has looked', async () => {
+    let isReached = false;
+    let letGo = (): void => {};
+    const looked = new Promise<void>((resolve) => {
+      letGo = resolve;
+    });
+    const scene = await idle();
+    const dispatcher = await asleep(scene);
+    using handed = probe.watch('actor.handed');
+    const hang = (): Promise<void> => {
+      isReached = true;
+      return looked;
+    };
+    onTestFinished(faults.arm('actor.after_claim', hang, { occurrence: 1 }));
+    dispatcher.wake();
+    await until('it looks', () => isReached);
+    await scene.actors.incr(scene.id, 'go');
+    await handed.next();
+    expect(scene.turns).toHaveLength(1);
+    letGo();
+    await until('it has run', () => scene.turns.length === 2);
+    expect(scene.turns[1]).toEqual([1, [], 1]);
+  });
+
   test('while it stands still for longer than its lease: does not begin it when it wakes up', async () => {
     const scene = await open(1);
     await scene.query('update pawl.actor_instance set wake_at = null');
