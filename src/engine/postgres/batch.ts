@@ -1,4 +1,5 @@
 import type { ClientLike, QueryConfig } from './driver.ts';
+import { Messages } from './messages.ts';
 import type { Statement } from './sql.ts';
 
 /** One statement of a batch. */
@@ -10,30 +11,23 @@ export interface Step {
 /** The rows that one statement answered, each a list of fields as Postgres writes them. */
 export type Rows = readonly (readonly (string | null)[])[];
 
-/** The part of node-postgres's own connection that takes messages one by one: what its cursors use. */
-interface Messages {
-  readonly stream: { cork(): void; uncork(): void };
-  parse(message: { name: string; text: string }): void;
-  bind(message: { statement: string; values: readonly (string | null)[] }): void;
-  execute(message: object): void;
-  sync(): void;
+/** The part of node-postgres's own connection that takes bytes. */
+interface Connection {
+  readonly stream: { readonly writable: boolean; write(bytes: Uint8Array): unknown };
 }
+
+const messages = new Messages();
 
 /** What is prepared on each connection, and under which name. */
 const prepared = new WeakMap<ClientLike, Map<Statement, string>>();
 let names = 0;
 
-/** Whether a connection takes messages one by one: node-postgres's own does, but in its pipeline mode. */
+/** Whether a connection lets others write to the server, and tells them what it answers: node-postgres's own, but in its pipeline mode. */
 export function takesBatches(client: ClientLike): boolean {
-  const messages: unknown = Reflect.get(client, 'connection');
-  if (typeof messages !== 'object' || messages === null || Reflect.get(client, 'pipeline') === true) return false;
-  const stream: unknown = Reflect.get(messages, 'stream');
-  return (
-    ['parse', 'bind', 'execute', 'sync'].every((name) => typeof Reflect.get(messages, name) === 'function') &&
-    typeof stream === 'object' &&
-    stream !== null &&
-    ['cork', 'uncork'].every((name) => typeof Reflect.get(stream, name) === 'function')
-  );
+  const connection: unknown = Reflect.get(client, 'connection');
+  if (typeof connection !== 'object' || connection === null || Reflect.get(client, 'pipeline') === true) return false;
+  const stream: unknown = Reflect.get(connection, 'stream');
+  return typeof stream === 'object' && stream !== null && typeof Reflect.get(stream, 'write') === 'function';
 }
 
 /**
@@ -64,23 +58,24 @@ export class Batch implements QueryConfig {
   }
 
   /** The driver calls this when it is the batch's turn, and the others with what the server answers. */
-  submit(messages: Messages): void {
+  submit({ stream }: Connection): void {
     const known = prepared.get(this.#client) ?? new Map<Statement, string>();
     prepared.set(this.#client, known);
-    messages.stream.cork();
     for (const { statement, values } of this.#steps) {
       let name = known.get(statement);
       if (name === undefined) {
         names += 1;
         name = `pawl_batch_${names}`;
-        messages.parse({ name, text: statement.text });
+        messages.parse(name, statement.text);
         known.set(statement, name);
       }
-      messages.bind({ statement: name, values: values.map((value) => (value === null ? null : String(value))) });
-      messages.execute({});
+      messages.bind(name, values);
+      messages.execute();
     }
     messages.sync();
-    messages.stream.uncork();
+    const bytes = messages.take();
+    // One that was closed tells the batch by itself.
+    if (stream.writable) stream.write(bytes);
   }
 
   handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {

@@ -253,6 +253,15 @@ describe('a session', () => {
       expect(known[0]?.rows).toHaveLength(4);
     });
 
+    test('sends every text as it is, however long', async () => {
+      const session = await engine.connect();
+      const echo = statement('batch.echo', 'select $1::text');
+      const texts = ['', 'ü', `${'x'.repeat(100)}é`, `${'😀'.repeat(3000)}`, 'y'.repeat(70), "it's \\"];
+      const answers = await session.batch(texts.map((text) => ({ statement: echo, values: [text] })));
+      session.release();
+      expect(answers).toEqual(texts.map((text) => [[text]]));
+    });
+
     test('runs none after one that fails, and never reaches the next user inside its transaction', async () => {
       const session = await engine.connect();
       const error = await caught(session.batch([BEGIN, add(73, 'kept'), COMMIT, BEGIN, add(73, 'again'), COMMIT]));
