@@ -1,8 +1,9 @@
-import { ConnectionFailed } from '../base/errors.ts';
+import { Conflict, ConnectionFailed } from '../base/errors.ts';
 import { type AnswerOptions, type Session, type Step, statement } from '../engine/postgres/index.ts';
-import { claimOneText, type OpenClaim, receiptText } from './postgres.ts';
-import { readTaken, receiptStep, type TakeRequest, takeStep, takeText } from './postgres-take.ts';
-import type { Claimed, ClaimRequest } from './store.ts';
+import { claimOneText, type OpenClaim, quoted } from './postgres.ts';
+import { claimed, JOB, readTaken, readTakenSeen, receiptStep, takeSeenStep, takeStep } from './postgres-take.ts';
+import type { Claimed, LookRequest } from './store.ts';
+import { readSeen, type Seen, type Taking } from './stretch.ts';
 
 /** A connection of the transaction hold. */
 export interface Lane {
@@ -33,30 +34,49 @@ export async function commit({ session, answer }: Lane, told: Told): Promise<voi
 }
 
 /** @param told  undefined when no transaction is open */
-export async function look(
-  lane: Lane,
-  told: Told | undefined,
-  request: Omit<ClaimRequest, 'limit' | 'slots' | 'chain'>,
-): Promise<Claimed> {
+export async function look(lane: Lane, told: Told | undefined, request: LookRequest): Promise<Claimed> {
   const text = await ask(lane, told, claimOneText(request));
   return JSON.parse(text ?? '') as Claimed;
 }
 
 /** @returns undefined when nothing is left there */
-export async function take(lane: Lane, told: Told | undefined, request: TakeRequest): Promise<Claimed | undefined> {
+export async function take(
+  lane: Lane,
+  told: Told | undefined,
+  { queue, shard }: { queue: number; shard: number },
+  { from, to, jobs }: Taking,
+): Promise<Claimed | undefined> {
+  const request = { queue, shard, from, to };
   const isShort = typeof told !== 'string' || told === '';
-  const text =
-    lane.takesBatches && isShort ? await takeInBatch(lane, told, request) : await ask(lane, told, takeText(request));
-  return text === null ? undefined : readTaken(text);
+  if (!lane.takesBatches || !isShort) {
+    const text = await ask(lane, told, inText(takeStep(request)));
+    return text === null ? undefined : readTaken(text);
+  }
+  if (jobs === undefined) {
+    const text = await askInBatch(lane, told, takeStep(request));
+    return text === null ? undefined : readTaken(text);
+  }
+  const text = await askInBatch(lane, told, takeSeenStep(request));
+  if (text === null) return undefined;
+  const taken = readTakenSeen(text);
+  return claimed(taken, jobs.get(taken.id) ?? (await readJob(lane, shard, taken.id)));
 }
 
-async function takeInBatch(
+/** A job that came after the look, and stands before its end. */
+async function readJob({ session, answer }: Lane, shard: number, id: number): Promise<Seen> {
+  const [row] = await session.query<{ job: string }>(JOB, [shard, id], answer);
+  const seen = readSeen(JSON.parse(row?.job ?? '[]') as unknown[]).get(id);
+  if (seen === undefined) throw new Conflict(`job ${id} is ready to run, but is not there`);
+  return seen;
+}
+
+async function askInBatch(
   { session, answer }: Lane,
   told: '' | OpenClaim | undefined,
-  request: TakeRequest,
+  step: Step,
 ): Promise<string | null> {
   const opening = told === undefined ? [BEGIN_STEP] : told === '' ? [CHAIN_STEP] : [receiptStep(told), CHAIN_STEP];
-  const answers = await session.batch([...opening, takeStep(request), SAVEPOINT_STEP], answer);
+  const answers = await session.batch([...opening, step, SAVEPOINT_STEP], answer);
   return answered(answers.at(-2)?.[0]?.[0]);
 }
 
@@ -72,5 +92,13 @@ function answered(value: string | null | undefined): string | null {
 }
 
 function textOf(told: Told): string {
-  return typeof told === 'string' ? told : `${receiptText(told)};`;
+  return typeof told === 'string' ? told : `${inText(receiptStep(told))};`;
+}
+
+/** A step where nothing can be prepared. Every value is in quotes: a minus sign before a number would be an operator. */
+function inText({ statement: { text }, values }: Step): string {
+  return text.replace(/\$(\d+)/g, (_, n: string) => {
+    const value = values[Number(n) - 1];
+    return value === undefined || value === null ? 'null' : quoted(String(value));
+  });
 }

@@ -1,6 +1,8 @@
-import { type Step, statement } from '../engine/postgres/index.ts';
+import { randomUUID } from 'node:crypto';
+import { type Statement, type Step, statement } from '../engine/postgres/index.ts';
 import type { OpenClaim } from './postgres.ts';
 import type { Claimed, Cursor } from './store.ts';
+import type { Seen } from './stretch.ts';
 
 /** Where a job without a key is taken from: see `pawl.queue_take`. */
 export interface TakeRequest {
@@ -14,6 +16,17 @@ const TAKE = statement(
   'queue.take',
   'select pawl.queue_take($1::smallint, $2::smallint, $3::smallint, $4::bigint, $5::smallint, $6::bigint)',
 );
+const TAKE_SEEN = statement(
+  'queue.take_seen',
+  'select pawl.queue_take_seen($1::smallint, $2::smallint, $3::smallint, $4::bigint, $5::smallint, $6::bigint)',
+);
+/** The answer is as a look's, for one job. */
+export const JOB: Statement = statement(
+  'queue.taken_job',
+  `
+select concat('[', j.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000)::bigint, ',', j.payload, ']') as job
+from pawl.queue_job j where j.shard = $1::smallint and j.id = $2::bigint`,
+);
 const RECEIPT = statement(
   'queue.receipt',
   `
@@ -21,26 +34,48 @@ insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_i
 values ($1::bigint, $2::bigint, $3::timestamptz, clock_timestamp(), $4::uuid, $5::smallint, $6::smallint, $7::smallint, false, int8multirange(int8range($8::bigint, $8::bigint + 1)))`,
 );
 
-/** As a step of a batch. */
-export function takeStep({ queue, shard, from, to }: TakeRequest): Step {
-  return { statement: TAKE, values: [queue, shard, from.priority, from.id, to.priority, to.id] };
+/** Takes a job: {@link readTaken} reads the answer. */
+export function takeStep(request: TakeRequest): Step {
+  return { statement: TAKE, values: takeValues(request) };
 }
 
-/** As text, where nothing can be prepared. In quotes: a minus sign before a number is an operator, whose result does not fit a smallint. */
-export function takeText({ queue, shard, from, to }: TakeRequest): string {
-  const [q, sh, p, id, toP, toId] = [queue, shard, from.priority, from.id, to.priority, to.id].map(Number);
-  return `select pawl.queue_take('${q}', '${sh}', '${p}', ${id}, '${toP}', ${toId})`;
+/** Takes a job that a look has read: {@link readTakenSeen} reads the answer. */
+export function takeSeenStep(request: TakeRequest): Step {
+  return { statement: TAKE_SEEN, values: takeValues(request) };
 }
 
-/** The receipt of a job that completed, as a step of a batch. */
+function takeValues({ queue, shard, from, to }: TakeRequest): number[] {
+  return [queue, shard, from.priority, from.id, to.priority, to.id];
+}
+
+/** The receipt of a job that completed. */
 export function receiptStep(open: OpenClaim): Step {
   const { claim, worker, claimedAt, processId, shard, queue, attempt, id } = open;
   return { statement: RECEIPT, values: [claim, worker, claimedAt, processId, shard, queue, attempt, id] };
 }
 
-/** What `pawl.queue_take` answers, as an answer of `pawl.queue_claim_one`. */
+/** As an answer of `pawl.queue_claim_one`. */
 export function readTaken(text: string): Claimed {
   const [claim, id, kind, attempt, at, priority, claimedAt, processId, payload] = JSON.parse(text) as Taken;
+  return claimed({ claim, id, attempt, priority, claimedAt, processId }, { kind, at, payload });
+}
+
+/** Which job was taken, and as which claim; the look knows the rest of it. */
+export function readTakenSeen(text: string): TakenSeen {
+  const [claim, id, attempt, priority, claimedAt] = text.split(',');
+  return {
+    claim: Number(claim),
+    id: Number(id),
+    attempt: Number(attempt),
+    priority: Number(priority),
+    claimedAt: claimedAt ?? '',
+    processId: randomUUID(),
+  };
+}
+
+/** One job that was taken, as an answer of `pawl.queue_claim_one`. */
+export function claimed(taken: TakenSeen, { kind, at, payload }: Seen): Claimed {
+  const { claim, id, attempt, priority, claimedAt, processId } = taken;
   return {
     rows: [[claim, id, 1, kind, attempt, at, [payload]]],
     keys: [],
@@ -62,3 +97,12 @@ type Taken = readonly [
   processId: string,
   payload: unknown,
 ];
+
+export interface TakenSeen {
+  readonly claim: number;
+  readonly id: number;
+  readonly attempt: number;
+  readonly priority: number;
+  readonly claimedAt: string;
+  readonly processId: string;
+}

@@ -20,6 +20,8 @@ import type {
   ClaimRequest,
   Failed,
   HandedOver,
+  Looked,
+  LookRequest,
   QueueStore,
   Registered,
   Settlement,
@@ -93,6 +95,10 @@ const CLAIM = statement(
 const CLAIM_OR_OFFER = statement(
   'queue.claim_or_offer',
   `select pawl.queue_claim_or_offer($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint, $10::bigint, $11::text) as answer`,
+);
+const LOOK = statement(
+  'queue.look',
+  'select pawl.queue_look($1::smallint, $2::smallint, $3::bigint, $4::int, $5::smallint, $6::bigint) as answer',
 );
 const SETTLE = statement(
   'queue.settle',
@@ -277,6 +283,12 @@ export class PostgresQueueStore implements QueueStore {
     return JSON.parse(only(row).answer) as Claimed;
   }
 
+  async look({ queue, shard, worker, rows, cursor }: LookRequest): Promise<Looked> {
+    const values = [queue, shard, worker, rows, cursor.priority, cursor.id];
+    const [row] = await this.#keys.query<{ answer: string }>(LOOK, values);
+    return JSON.parse(only(row).answer) as Looked;
+  }
+
   async settle(settlement: Settlement, offer?: Offer): Promise<number[]> {
     const values = settleValues(settlement);
     const [row] =
@@ -372,13 +384,7 @@ export class PostgresQueueStore implements QueueStore {
 }
 
 /** The claim of one unit as text for the simple protocol, where several statements go in one message. Numbers only. */
-export function claimOneText({
-  queue,
-  shard,
-  worker,
-  rows,
-  cursor,
-}: Omit<ClaimRequest, 'limit' | 'slots' | 'chain'>): string {
+export function claimOneText({ queue, shard, worker, rows, cursor }: LookRequest): string {
   const [q, sh, w, r, p, id] = [queue, shard, worker, rows, cursor.priority, cursor.id].map(Number);
   // In brackets: -32768::smallint is the negation of a number that does not fit.
   return `select pawl.queue_claim_one(${q}::smallint, ${sh}::smallint, ${w}, ${r}, (${p})::smallint, ${id})`;
@@ -396,25 +402,14 @@ export interface OpenClaim {
   readonly id: number;
 }
 
-/** Its receipt: all there is to write when it completed. */
-export function receiptText(open: OpenClaim): string {
-  return (
-    'insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids) values (' +
-    `${Number(open.claim)}, ${Number(open.worker)}, ${quoted(open.claimedAt)}, clock_timestamp(), ${openColumns(open)})`
-  );
-}
-
 /** The row that a claim under a lease has, for what only `settleText` can write. */
 export function runningText(open: OpenClaim): string {
+  const job = Number(open.id);
   return (
     'insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids) values (' +
-    `${Number(open.claim)}, ${Number(open.worker)}, ${quoted(open.claimedAt)}, ${openColumns(open)})`
+    `${Number(open.claim)}, ${Number(open.worker)}, ${quoted(open.claimedAt)}, ${quoted(open.processId)}, ` +
+    `${Number(open.shard)}, ${Number(open.queue)}, ${Number(open.attempt)}, false, '{[${job},${job + 1})}')`
   );
-}
-
-function openColumns({ processId, shard, queue, attempt, id }: OpenClaim): string {
-  const job = Number(id);
-  return `${quoted(processId)}, ${Number(shard)}, ${Number(queue)}, ${Number(attempt)}, false, '{[${job},${job + 1})}'`;
 }
 
 /** The settlement likewise; every text in it is quoted. */

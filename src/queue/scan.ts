@@ -1,7 +1,8 @@
 import { countJobs } from './claimed.ts';
 import type { Claimed, Cursor } from './store.ts';
 
-const START: Cursor = { priority: -32_768, id: 0 };
+/** Before every job. */
+export const START: Cursor = { priority: -32_768, id: 0 };
 
 /**
  * A pass begins anew after this long at the latest, so that a job of higher priority, or one committed late with a lower

@@ -95,6 +95,18 @@ export interface Claimed {
   readonly until?: readonly [priority: number, id: number, n: number] | readonly [];
 }
 
+/** Where a look of the transaction hold begins, and how many ready rows it reads. */
+export type LookRequest = Omit<ClaimRequest, 'limit' | 'slots' | 'chain'>;
+
+/** What a look has found for the lanes: so many jobs without a key stand in a row. */
+export interface Looked {
+  readonly n: number;
+  /** They go up to here. */
+  readonly until?: readonly [priority: number, id: number];
+  /** Flat, four fields a job: id, kind, enqueued at (ms), payload. Undefined where a payload is too large to be told in advance. */
+  readonly jobs?: readonly unknown[];
+}
+
 /** One job that did not complete. `retry` spends the attempt, `release` does not. */
 export interface Failed {
   readonly claim: number;
@@ -159,6 +171,8 @@ export interface QueueStore {
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;
   /** Leaves an offer when there is nothing to claim. */
   claim(request: ClaimRequest, offer?: Offer): Promise<Claimed>;
+  /** hold 'transaction': what the lanes may take. @throws LeaseLost when the worker is no longer registered */
+  look(request: LookRequest): Promise<Looked>;
   /** Leaves an offer in the same commit, if there is one. @returns claims that were no longer the worker's; nothing was written for them */
   settle(settlement: Settlement, offer?: Offer): Promise<number[]>;
   offer(queue: number, offer: Offer): Promise<void>;

@@ -1,4 +1,6 @@
-import type { Claimed, Cursor } from './store.ts';
+import { Reluctance } from '../base/reluctance.ts';
+import { START } from './scan.ts';
+import type { Claimed, Cursor, Looked } from './store.ts';
 
 /**
  * After so long somebody looks again from the start, like a pass: what came due since, goes first, or was committed late, with
@@ -9,18 +11,34 @@ const PASS_MS = 100;
 /** For so long a lane waits for another one's look, whose connection may be dead; then it looks itself. */
 export const LOOK_MS = 100;
 
-/** How many rows a look may show: it costs 1 µs for each. */
+/** How many rows a look may show: it costs 1 µs for each, and with what the job is 4 µs. */
 const ROWS = { min: 16, max: 512 } as const;
 
+/** What a look has read of a job. Jobs are never changed. */
+export interface Seen {
+  readonly kind: number;
+  /** Enqueued at (ms). */
+  readonly at: number;
+  readonly payload: unknown;
+}
+
+/** Where a lane takes from, and which jobs are known there; undefined when none is. */
+export interface Taking {
+  readonly from: Cursor;
+  readonly to: Cursor;
+  readonly jobs: Map<number, Seen> | undefined;
+}
+
 /**
- * Jobs without a key that stood in a row when a lane last looked, and which all lanes of a worker take one after another
- * without looking any further. Each begins behind what the others took, instead of stepping over the rows they hold. One
- * lane looks again before the others have taken everything.
+ * Jobs without a key that stood in a row when somebody last looked, and which all lanes of a worker take one after another
+ * without looking any further. Each begins behind what the others took, instead of stepping over the rows they hold. Before
+ * they have taken everything, another look is made beside them, on a connection that no handler has.
  */
 export class Stretch {
   /** Everything up to here was taken by a lane, or was passed over. */
-  from: Cursor = { priority: 0, id: 0 };
-  to: Cursor = { priority: 0, id: 0 };
+  #from: Cursor = START;
+  #to: Cursor = START;
+  #jobs: Map<number, Seen> | undefined;
   readonly #lanes: number;
   #left = 0;
   /** Takes that are not answered yet. */
@@ -35,6 +53,9 @@ export class Stretch {
   /** The last look showed where it ends: another one would show no more of it. */
   #isWhole = false;
   #passAt = -Infinity;
+  #ahead: LookAhead | undefined;
+  /** Slow looks beside the lanes help nobody. */
+  readonly #reluctance = new Reluctance();
 
   constructor(lanes: number) {
     this.#lanes = lanes;
@@ -43,7 +64,7 @@ export class Stretch {
   /** Whether to take from here. If not, it is for the caller to look. */
   get hasMore(): boolean {
     if (this.#left <= 0) return false;
-    return this.#isLookedAt || ((this.#left >= 2 * this.#lanes || this.#isWhole) && !this.isOld);
+    return this.#isLookedAt || (!this.#isScarce && !this.isOld);
   }
 
   /** Whether the next look should be one from the start. */
@@ -51,64 +72,149 @@ export class Stretch {
     return performance.now() - this.#passAt > PASS_MS;
   }
 
+  get #isScarce(): boolean {
+    return this.#left < 2 * this.#lanes && !this.#isWhole;
+  }
+
   /**
-   * The look of another lane, where it is better to wait for its end: a look costs as much as four takes, and the first one
+   * A look that is under way, where it is better to wait for its end: a look costs as much as four takes, and the first one
    * of a connection as much as a hundred. Not where looks show less than something for each lane, as with jobs that have
    * keys: each looks for itself then.
    */
   get looking(): Promise<void> | undefined {
     if (!this.#isLookedAt || !this.#isFruitful || this.hasMore) return undefined;
-    return performance.now() - this.#lookedAt < LOOK_MS ? this.#looking : undefined;
+    return this.#isOverdue ? undefined : this.#looking;
   }
 
-  /** Begins a look. @returns how many rows it should show; 0: another lane is at it */
+  /** Whether to look beside the lanes, which take the rest meanwhile. */
+  get wantsLook(): boolean {
+    if (this.#isLookedAt || !this.#isFruitful || this.#left <= 0 || !this.#reluctance.hasPassed) return false;
+    return this.#isScarce || this.isOld;
+  }
+
+  /** Begins a look by a lane, which claims the first job. @returns how many rows it should show; 0: somebody else is at it */
   look(): number {
-    if (this.#isLookedAt) return 0;
-    const { isOld } = this;
-    this.#rows = Math.max(ROWS.min, Math.min(ROWS.max, isOld ? this.#taken * 3 : this.#rows * 2));
-    this.#isLookedAt = true;
-    this.#lookedAt = performance.now();
-    this.#looking = new Promise((resolve) => {
-      this.#endLook = resolve;
-    });
-    if (isOld) this.#passAt = performance.now();
-    this.#taken = 0;
+    if (this.#isLookedAt && !this.#giveUpAhead()) return 0;
+    this.#beginLook(this.isOld);
     return this.#rows;
   }
 
-  /** Ends a look, with what it showed, if anything. */
+  /** Ends a lane's look, with what it showed, if anything. */
   see(answer: Claimed | undefined): void {
     const [priority, id, n] = answer?.until ?? [];
     const last = answer?.last;
-    this.#isLookedAt = false;
     this.#endLook?.();
     this.#left = 0;
     // A run that was taken apart is something to take.
     this.#isFruitful = answer?.again === true;
     if (last === undefined || priority === undefined || id === undefined || n === undefined) return;
-    this.from = { priority: last[0], id: last[1] };
-    this.to = { priority, id };
+    this.#from = { priority: last[0], id: last[1] };
+    this.#to = { priority, id };
+    this.#jobs = undefined;
     this.#left = n - this.#open;
     this.#isFruitful = this.#left >= this.#lanes;
     this.#isWhole = n < this.#rows;
   }
 
-  take(): void {
-    this.#left -= 1;
-    this.#open += 1;
+  /** Begins a look beside the lanes: at what follows, or, now and then, from the start. {@link LookAhead.end} ends it. */
+  lookAhead(): LookAhead {
+    const isPass = this.isOld || this.#jobs === undefined;
+    this.#beginLook(isPass);
+    const ahead: LookAhead = {
+      rows: this.#rows,
+      cursor: isPass ? START : this.#to,
+      end: (looked) => {
+        if (this.#ahead !== ahead) return;
+        this.#endAhead();
+        if (looked === undefined) this.#isFruitful = false;
+        else this.#seeAhead(looked, isPass);
+      },
+    };
+    this.#ahead = ahead;
+    return ahead;
   }
 
-  /** Ends a take. Without an answer: nothing can be had here any more. */
-  took(answer: Claimed | undefined): void {
+  #endAhead(): void {
+    this.#ahead = undefined;
+    this.#reluctance.note(this.#isOverdue);
+    this.#endLook?.();
+  }
+
+  /** One that waits for a connection, which the lanes may all hold, does not keep them from looking. */
+  #giveUpAhead(): boolean {
+    if (this.#ahead === undefined || !this.#isOverdue) return false;
+    this.#endAhead();
+    return true;
+  }
+
+  get #isOverdue(): boolean {
+    return performance.now() - this.#lookedAt > LOOK_MS;
+  }
+
+  #seeAhead({ n, until: [priority, id] = [START.priority, START.id], jobs }: Looked, isPass: boolean): void {
+    if (isPass) {
+      this.#from = START;
+      this.#to = { priority, id };
+      this.#left = n - this.#open;
+      this.#jobs = jobs && readSeen(jobs);
+    } else if (n > 0) {
+      this.#to = { priority, id };
+      this.#left += n;
+      this.#jobs = jobs && this.#jobs && readSeen(jobs, this.#jobs);
+    }
+    this.#isFruitful = this.#left >= this.#lanes;
+    this.#isWhole = n < this.#rows;
+  }
+
+  #beginLook(isPass: boolean): void {
+    this.#rows = Math.max(ROWS.min, Math.min(ROWS.max, isPass ? this.#taken * 3 : this.#rows * 2));
+    this.#isLookedAt = true;
+    this.#lookedAt = performance.now();
+    this.#looking = new Promise((resolve) => {
+      this.#endLook = () => {
+        this.#isLookedAt = false;
+        resolve();
+      };
+    });
+    if (isPass) this.#passAt = performance.now();
+    this.#taken = 0;
+  }
+
+  take(): Taking {
+    this.#left -= 1;
+    this.#open += 1;
+    return { from: this.#from, to: this.#to, jobs: this.#jobs };
+  }
+
+  /** Ends a take. Without an answer: nothing can be had there any more. */
+  took({ to, jobs }: Taking, answer: Claimed | undefined): void {
     this.#open -= 1;
     if (answer?.last === undefined) {
-      this.#left = 0;
+      if (to === this.#to) this.#left = 0;
       return;
     }
     this.#taken += 1;
     const [priority, id] = answer.last;
-    if (priority > this.from.priority || (priority === this.from.priority && id > this.from.id)) {
-      this.from = { priority, id };
+    jobs?.delete(id);
+    if (priority > this.#from.priority || (priority === this.#from.priority && id > this.#from.id)) {
+      this.#from = { priority, id };
     }
   }
+}
+
+/** A look that is made beside the lanes. */
+export interface LookAhead {
+  readonly rows: number;
+  readonly cursor: Cursor;
+  /** Tells what it showed; undefined when it failed. */
+  end(looked: Looked | undefined): void;
+}
+
+/** Adds jobs, by id, from the list of a look. */
+export function readSeen(jobs: readonly unknown[], to: Map<number, Seen> = new Map()): Map<number, Seen> {
+  for (let at = 0; at < jobs.length; at += 4) {
+    const [id, kind, enqueuedAt] = jobs.slice(at, at + 3) as number[];
+    if (id !== undefined) to.set(id, { kind: kind ?? 0, at: enqueuedAt ?? 0, payload: jobs[at + 3] });
+  }
+  return to;
 }

@@ -59,6 +59,8 @@ export class TransactionWorker implements UnitOwner, Kept {
   /** For what the worker sends itself; a handler's own statements may take as long as they like. */
   readonly #answer: AnswerOptions;
   #lanes: Promise<void>[] = [];
+  /** Under way beside the lanes. */
+  readonly #looks = new Set<Promise<void>>();
   #watch: LaneWatch | undefined;
   #subscription: Subscription | undefined;
   #id: number | undefined;
@@ -190,6 +192,7 @@ export class TransactionWorker implements UnitOwner, Kept {
         continue;
       }
       const worker = this.#id ?? (await this.#register());
+      if (stretch.wantsLook) this.#lookAhead(stretch, scan.shard, worker);
       const answer = await this.#claim(lane, done, worker, scan, stretch);
       done = '';
       if (answer === undefined) continue;
@@ -249,15 +252,30 @@ export class TransactionWorker implements UnitOwner, Kept {
   }
 
   async #take(lane: Lane, told: Told | undefined, shard: number, stretch: Stretch): Promise<Claimed | undefined> {
-    const { from, to } = stretch;
     let answer: Claimed | undefined;
-    stretch.take();
+    const taking = stretch.take();
     try {
-      answer = await take(lane, told, { queue: this.queue, shard, from, to });
+      answer = await take(lane, told, { queue: this.queue, shard }, taking);
       return answer;
     } finally {
-      stretch.took(answer);
+      stretch.took(taking, answer);
     }
+  }
+
+  /** On a connection of the pool, beside the lanes: no lane stands still for it, or plans it for the first time. */
+  #lookAhead(stretch: Stretch, shard: number, worker: number): void {
+    const ahead = stretch.lookAhead();
+    const { rows, cursor } = ahead;
+    const looking = this.#parts.store.look({ queue: this.queue, shard, worker, rows, cursor }).then(
+      (looked) => ahead.end(looked),
+      (error: unknown) => {
+        ahead.end(undefined);
+        if (error instanceof LeaseLost && this.#id === worker) this.#id = undefined;
+        this.onError(error);
+      },
+    );
+    this.#looks.add(looking);
+    void looking.finally(() => this.#looks.delete(looking));
   }
 
   /** Runs the unit. @returns what to send to settle it, before its COMMIT */
@@ -435,7 +453,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     await within(GRACE_MS, ended);
     for (const session of Array.from(this.#sessions.keys())) session.release(true);
     clearInterval(this.#notes);
-    await within(STOP_MS, Promise.resolve(this.#watch?.stop()));
+    await within(STOP_MS, Promise.all([this.#watch?.stop(), ...this.#looks]));
     await this.#subscription?.stop();
     await this.#keeper.remove(this);
     if (this.#id !== undefined)

@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, type WorkOptions } from '../../src/queue/index.ts';
+import { type Lane, take } from '../../src/queue/lane-messages.ts';
+import { START } from '../../src/queue/scan.ts';
+import type { Looked } from '../../src/queue/store.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
@@ -121,6 +124,84 @@ test('nothing is taken of a paused queue, of a run, of a key, or past the end of
   ]);
 });
 
+test('a look beside the lanes takes runs apart, brings back what is due, and stops at a key and at a pause', async () => {
+  const session = await SqlSession.open(database.url);
+  onTestFinished(() => session.end());
+  const { queue, kinds } = await session.register('looks', [{ name: 'job' }]);
+  const kind = kinds['job'] ?? -1;
+  const worker = await session.addWorker(queue);
+  const look = async (rows: number, after = 0): Promise<Looked> =>
+    JSON.parse(
+      await session.one<string>(
+        `select pawl.queue_look(${queue}::smallint, 0::smallint, ${worker}, ${rows}, (-32768)::smallint, ${after})`,
+      ),
+    ) as Looked;
+  const idsOf = ({ jobs }: Looked): unknown[] => jobs?.filter((_, at) => at % 4 === 0) ?? [];
+  expect(await look(10)).toEqual({ n: 0 });
+  const [due] = await session.add(queue, [{ kind, runAt: new Date(Date.now() - 1000) }]);
+  const run = await session.add(queue, [{ kind }, { kind }, { kind }]);
+  const [last] = await session.add(queue, [{ kind }]);
+  await session.add(queue, [{ kind, key: 'k' }]);
+  await session.add(queue, [{ kind }]);
+  const few = await look(2);
+  expect([few.n, few.until, idsOf(few)]).toEqual([4, [0, run[2]], [due, ...run]]);
+  const all = await look(64);
+  expect([all.n, all.until, idsOf(all)]).toEqual([5, [0, last], [due, ...run, last]]);
+  expect(all.jobs?.slice(1, 4)).toEqual([kind, expect.any(Number), 0]);
+  await session.client.query(`update pawl.queue_job set payload = to_json(repeat('long ', 1000)) where id = ${last}`);
+  expect(await look(64)).toEqual({ n: 5, until: [0, last] });
+  await session.client.query(`update pawl.queue_definition set paused_at = now() where id = ${queue}`);
+  expect(await look(64)).toEqual({ n: 0 });
+  await session.client.query(`update pawl.queue_definition set paused_at = null where id = ${queue}`);
+  await expect(
+    session.client.query(`select pawl.queue_look(${queue}::smallint, 0::smallint, -1, 64, 0::smallint, 0)`),
+  ).rejects.toMatchObject({ code: 'PW004' });
+});
+
+test('a job that came after the look, and stands before its end, is read when it is taken', async () => {
+  const engine = connect();
+  const queue = createQueue(engine, 'came later', { kinds: { job: {} } });
+  const ids = [(await queue.enqueue('job', 'seen')).id, (await queue.enqueue('job', { n: 'later' })).id].map(Number);
+  const [row] = await engine.query<{ queue: number }>(
+    statement('came.queue', `select id as queue from pawl.queue_definition where name = 'came later'`),
+  );
+  const session = await engine.connect();
+  onTestFinished(() => session.release(true));
+  const lane: Lane = { session, answer: {}, takesBatches: true };
+  const jobs = new Map([[ids[0] ?? -1, { kind: 1, at: 17, payload: 'as it was seen' }]]);
+  const taking = { from: START, to: { priority: 0, id: ids[1] ?? -1 }, jobs };
+  const where = { queue: row?.queue ?? -1, shard: 0 };
+  const [first, second, none] = [
+    await take(lane, undefined, where, taking),
+    await take(lane, '', where, taking),
+    await take(lane, '', where, taking),
+  ];
+  expect(first?.rows[0]?.slice(1)).toEqual([ids[0], 1, 1, 1, 17, ['as it was seen']]);
+  expect(second?.rows[0]?.slice(1)).toEqual([ids[1], 1, expect.any(Number), 1, expect.any(Number), [{ n: 'later' }]]);
+  expect(none).toBe(undefined);
+});
+
+test.each([
+  { when: 'no connection is left for a look beside them', spare: 0, text: 'x' },
+  { when: 'payloads are too large for a look', spare: 1, text: 'x'.repeat(5000) },
+])('lanes do every job once when $when', async ({ when, spare, text }) => {
+  const [own, others] = [connect({ max: 4 }), connect()];
+  const queue = createQueue(others, when, { kinds: { job: {} } });
+  const seen: string[] = [];
+  const worker = createQueue(own, when, { kinds: { job: {} } }).work(
+    { job: ({ payload }) => void seen.push(String(payload)) },
+    { ...LANE, concurrency: 2 },
+  );
+  await worker.started;
+  const taken = await Promise.all(Array.from({ length: 1 - spare }, () => own.connect()));
+  const texts = Array.from({ length: 300 }, (_, n) => `${n} ${text}`);
+  await queue.enqueueMany(texts.map((payload) => ({ kind: 'job', payload })));
+  await queue.drain({ timeout: '30s' });
+  for (const session of taken) session.release();
+  await worker.stop();
+  expect(seen.toSorted()).toEqual(texts.toSorted());
+});
+
 /** Two workers take from the same three shards. @returns what went wrong */
 async function compete(url: string): Promise<string[]> {
   const engines = [1, 2].map(() => postgres(url, { max: 5, logger: recordLog() }));
@@ -173,10 +254,12 @@ test('that is noticed of a take that does not delete what it takes', async () =>
   const fresh = await freshDatabase();
   onTestFinished(() => fresh.drop());
   const session = await SqlSession.open(fresh.url);
-  const take = await session.one<string>("select pg_get_functiondef('pawl.queue_take'::regproc)");
-  const wrong = take.replace('delete from pawl.queue_ready r', 'update pawl.queue_ready r set attempt = 0');
-  expect(wrong).not.toBe(take);
-  await session.client.query(wrong);
+  for (const name of ['queue_take', 'queue_take_seen']) {
+    const right = await session.one<string>(`select pg_get_functiondef('pawl.${name}'::regproc)`);
+    const wrong = right.replace('delete from pawl.queue_ready r', 'update pawl.queue_ready r set attempt = 0');
+    expect(wrong).not.toBe(right);
+    await session.client.query(wrong);
+  }
   await session.end();
   expect(await compete(fresh.url)).not.toEqual([]);
 });
