@@ -63,7 +63,7 @@ export class HttpApp {
   constructor(services: Services) {
     const { settings, store, engine } = services;
     this.#services = services;
-    this.#audit = new Audit(store, settings.audit, engine.options.logger);
+    this.#audit = new Audit(store.audit, settings.audit, engine.options.logger);
     this.#limiter = new RateLimiter(settings.rate);
     this.#assets = new Assets(settings.basePath);
     this.#app = this.#build();
@@ -272,7 +272,7 @@ export class HttpApp {
 
   async #ready(): Promise<Response> {
     try {
-      await this.#services.store.ping();
+      await this.#services.store.live.ping();
       return json({ status: 'ok' }, 200);
     } catch {
       // Why is in the log: this address is open to everybody.

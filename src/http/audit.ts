@@ -1,6 +1,6 @@
 import type { Logger } from '../base/logger.ts';
 import type { Principal } from './permission.ts';
-import type { HttpStore } from './postgres.ts';
+import type { AuditStore } from './postgres-audit.ts';
 
 /** Longer bodies are kept in part: the audit says what was done, and is no copy of every payload. */
 const MOST_DETAILS = 4000;
@@ -17,12 +17,12 @@ export interface Action {
 
 /** Writes down what is done. No action is begun before its row is committed. */
 export class Audit {
-  readonly #store: HttpStore;
+  readonly #store: AuditStore;
   readonly #keepMs: number;
   readonly #logger: Logger;
   #prunedAt = -Infinity;
 
-  constructor(store: HttpStore, keepMs: number, logger: Logger) {
+  constructor(store: AuditStore, keepMs: number, logger: Logger) {
     this.#store = store;
     this.#keepMs = keepMs;
     this.#logger = logger;
@@ -30,7 +30,7 @@ export class Audit {
 
   /** Somebody who was refused is written down, too. */
   async refused(action: Action, status: number, error: string): Promise<void> {
-    await this.#store.endAudit(await this.#begin(action), status, error);
+    await this.#store.end(await this.#begin(action), status, error);
   }
 
   /** @returns what `fn` gives, which has not begun unless the row is there */
@@ -53,7 +53,7 @@ export class Audit {
   #begin({ who, remote, userAgent, permission, target, body }: Action): Promise<string> {
     this.#prune();
     const details = JSON.stringify(body);
-    return this.#store.beginAudit({
+    return this.#store.begin({
       who: `${who.name} (${who.by})`,
       remote,
       userAgent: userAgent?.slice(0, 300),
@@ -65,7 +65,7 @@ export class Audit {
 
   /** What was done is done, and its caller must hear so, even when the second half of the row cannot be written. */
   async #end(id: string, status: number, error: string | undefined): Promise<void> {
-    await this.#store.endAudit(id, status, error).catch((cause: unknown) => {
+    await this.#store.end(id, status, error).catch((cause: unknown) => {
       this.#logger.error({ err: cause, audit: id }, 'http: the outcome of an action could not be written down');
     });
   }
@@ -73,7 +73,7 @@ export class Audit {
   #prune(): void {
     if (performance.now() - this.#prunedAt < PRUNE_MS) return;
     this.#prunedAt = performance.now();
-    this.#store.pruneAudit(this.#keepMs).catch((error: unknown) => {
+    this.#store.prune(this.#keepMs).catch((error: unknown) => {
       this.#logger.warn({ err: error }, 'http: old rows of the audit could not be removed');
     });
   }

@@ -33,7 +33,16 @@ export const historyRoutes: readonly AnyRoute[] = [
       const { part, of: subject, q: word, limit } = query;
       const cursor = readCursor(query.after, 4) as [string, string, string, string] | undefined;
       const after = cursor === undefined ? undefined : checked(cursor);
-      const events = await store.history({ since, until, part, subject, word, withAudit, after, limit: limit + 1 });
+      const events = await store.history.list({
+        since,
+        until,
+        part,
+        subject,
+        word,
+        withAudit,
+        after,
+        limit: limit + 1,
+      });
       return pageOf(events, limit, ({ at, part: of, event, id }) => writeCursor(at, of, event, id));
     },
   }),

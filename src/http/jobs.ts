@@ -56,9 +56,9 @@ export const jobRoutes: readonly AnyRoute[] = [
       const [explanation, history, siblings, locks, trace] = await Promise.all([
         queues.reads.explain(params.id),
         queues.reads.history(params.id),
-        record.processId === null ? [] : store.siblings(params.id),
+        record.processId === null ? [] : store.jobs.siblings(params.id),
         hasRun ? readJobLocks(bounded, params.id) : undefined,
-        store.trace(params.id),
+        store.jobs.trace(params.id),
       ]);
       const { progress, result, payload } = record;
       const show = (value: unknown): unknown => redaction.show(value, who, record);
@@ -99,7 +99,7 @@ export const jobRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: job,
     answers: 'JobSiblings',
-    run: async ({ params, services: { store } }) => ({ items: await store.siblings(params.id) }),
+    run: async ({ params, services: { store } }) => ({ items: await store.jobs.siblings(params.id) }),
   }),
   route({
     method: 'POST',
@@ -126,7 +126,7 @@ export const jobRoutes: readonly AnyRoute[] = [
       }
       if (/\\u0000/i.test(request))
         throw new InvalidInput('a payload that comes this way cannot hold U+0000', { field: 'payload' });
-      return store.enqueue(params.queue, request, traceOf(headers));
+      return store.jobs.enqueue(params.queue, request, traceOf(headers));
     },
   }),
   route({
@@ -230,7 +230,7 @@ async function readPart(
 ): Promise<Response> {
   requirePayload(who);
   const { store, redaction, queues } = services;
-  const row = await store.payload(params.id);
+  const row = await store.jobs.payload(params.id);
   let json = row?.[part] ?? 'null';
   if (redaction.isNeeded) {
     const record = await queues.reads.get(params.id);

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Logger } from '../base/logger.ts';
-import type { LiveSnapshot } from './postgres.ts';
+import type { LiveSnapshot } from './postgres-live.ts';
 
 /** What a stream is told: the whole picture, small as it is, whenever it has changed. */
 export interface LiveEvent {

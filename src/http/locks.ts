@@ -30,7 +30,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     sharedMs: 1000,
     run: async ({ query, services: { store } }) => {
       const [space = '', last = ''] = readCursor(query.after, 2) ?? [];
-      const rows = await store.locks([space, last], { ...query, limit: query.limit + 1 });
+      const rows = await store.locks.list([space, last], { ...query, limit: query.limit + 1 });
       return pageOf(rows, query.limit, (row) => writeCursor(row.namespace, row.name));
     },
   }),
@@ -46,7 +46,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     answers: 'LockGraph',
     sharedMs: 1000,
     run: async ({ query, services }) => {
-      const waits = await services.store.waits(query.namespace);
+      const waits = await services.store.locks.waits(query.namespace);
       const keeping = waits.find(({ keeps }) => keeps.length > 0) ?? waits[0];
       // Of any name: circles and backends are those of the whole namespace.
       const locks = services.locks(keeping?.namespace ?? '');
@@ -64,7 +64,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     query: { namespace: anyNamespace },
     answers: 'HotLocks',
     sharedMs: 1000,
-    run: async ({ query, services: { store } }) => ({ items: await store.hottest(query.namespace) }),
+    run: async ({ query, services: { store } }) => ({ items: await store.locks.hottest(query.namespace) }),
   }),
   route({
     method: 'GET',
@@ -92,7 +92,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     answers: 'LockPastPage',
     run: async ({ query: { namespace: space = '', name: of, limit: most, after: from }, services: { store } }) => {
       const before = readIdCursor(from);
-      const rows = await store.lockHistory(space, of, before, most + 1);
+      const rows = await store.locks.history(space, of, before, most + 1);
       return pageOf(rows, most, (row) => writeCursor(row.token));
     },
   }),

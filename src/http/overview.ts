@@ -3,7 +3,7 @@ import { inspectServer, inspectTables } from '../engine/postgres/inspect.ts';
 import { readQueueHealth } from '../queue/index.ts';
 import { pageOf, readIdCursor, writeCursor } from './cursor.ts';
 import { integer, maybe, text } from './field.ts';
-import type { LiveSnapshot } from './postgres.ts';
+import type { LiveSnapshot } from './postgres-live.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 import { seriesRoute } from './series.ts';
 import type { Services } from './services.ts';
@@ -45,7 +45,7 @@ export const overviewRoutes: readonly AnyRoute[] = [
     answers: 'Workers',
     sharedMs: 1000,
     run: async ({ services: { queues, store } }) => {
-      const [ofQueues, actors] = await Promise.all([queues.reads.workers(), store.actorWorkers()]);
+      const [ofQueues, actors] = await Promise.all([queues.reads.workers(), store.actors.workers()]);
       return { queues: ofQueues, actors };
     },
   }),
@@ -75,7 +75,7 @@ export const overviewRoutes: readonly AnyRoute[] = [
     },
     answers: 'AuditPage',
     run: async ({ query: { who, action, limit, after }, services: { store } }) => {
-      const rows = await store.audit(readIdCursor(after), who, action, limit + 1);
+      const rows = await store.audit.list(readIdCursor(after), who, action, limit + 1);
       return pageOf(rows, limit, (row) => writeCursor(row.id));
     },
   }),

@@ -23,7 +23,7 @@ export const pageRoutes: readonly AnyRoute[] = [
     answers: 'PagePage',
     sharedMs: 1000,
     run: async ({ query: { status, severity, limit, after }, services: { store } }) => {
-      const rows = await store.pages(readIdCursor(after), status, severity, limit + 1);
+      const rows = await store.actors.pages(readIdCursor(after), status, severity, limit + 1);
       return pageOf(rows, limit, (row) => writeCursor(row.id));
     },
   }),

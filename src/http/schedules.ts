@@ -32,7 +32,7 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     answers: 'Enqueued',
     target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
     run: async ({ params, services: { store } }) => {
-      const added = await store.runSchedule(params.queue, params.name);
+      const added = await store.schedules.run(params.queue, params.name);
       if (added === undefined) throw unknown(params);
       return added;
     },
@@ -48,7 +48,7 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     answers: 'Done',
     target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
     run: async ({ params, services: { store } }) => {
-      if (!(await store.deleteSchedule(params.queue, params.name))) throw unknown(params);
+      if (!(await store.schedules.delete(params.queue, params.name))) throw unknown(params);
       return { done: `schedule "${params.name}" of queue "${params.queue}" is ended` };
     },
   }),

@@ -45,7 +45,7 @@ export class Services {
     this.captures = { reads: createCaptureAdmin(this.bounded), writes: createCaptureAdmin(engine) };
     this.files = createFileAdmin(this.bounded);
     this.auth = new Authenticator(settings);
-    this.live = new Live(() => this.store.snapshot(), settings.live, engine.options.logger);
+    this.live = new Live(() => this.store.live.snapshot(), settings.live, engine.options.logger);
     this.redaction = new Redaction(settings.redact);
     this.bulk = new BulkActions(this.queues.writes);
   }
