@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { ActorPage } from './pages/actor.tsx';
 import { ActorsPage } from './pages/actors.tsx';
 import { AdminPage } from './pages/admin.tsx';
+import { BulkPage, BulksPage } from './pages/bulk.tsx';
 import { CapturesPage } from './pages/captures.tsx';
 import { FilePage } from './pages/file.tsx';
 import { FilesPage } from './pages/files.tsx';
@@ -22,6 +23,7 @@ const PAGES: Readonly<Record<string, () => JSX.Element>> = {
   '': OverviewPage,
   queues: QueuesPage,
   jobs: JobsPage,
+  bulk: BulksPage,
   schedules: SchedulesPage,
   locks: LocksPage,
   'locks/one': LockPage,
@@ -43,6 +45,7 @@ export function pageOf(path: string): JSX.Element {
   const name = decodeURIComponent(rest.join('/'));
   if (place === 'queues' && name !== '') return <QueuePage name={name} />;
   if (place === 'jobs' && /^\d+$/.test(name)) return <JobPage id={name} />;
+  if (place === 'bulk' && /^\d+$/.test(name)) return <BulkPage id={name} />;
   if (place === 'actors' && /^\d+$/.test(name)) return <ActorPage id={name} />;
   return (
     <>

@@ -317,14 +317,25 @@ export interface Workers {
 
 export interface Bulk {
   readonly id: string;
+  readonly who: string;
   readonly action: string;
+  readonly queue: string | null;
   readonly query: string;
+  readonly reason: string | null;
   readonly status: string;
+  readonly startedAt: string;
+  readonly endedAt: string | null;
   readonly found: number;
+  readonly collected: boolean;
   readonly done: number;
   readonly refused: number;
   readonly error: string | null;
-  readonly results?: readonly { readonly job: string; readonly outcome: string; readonly detail: string }[];
+}
+
+export interface BulkResult {
+  readonly job: string;
+  readonly outcome: string;
+  readonly detail: string;
 }
 
 export interface Admin {

@@ -5,6 +5,7 @@ import { isObject } from '../base/shape.ts';
 import { actorRoutes } from './actors.ts';
 import { Assets } from './assets.ts';
 import { Audit } from './audit.ts';
+import { bulkRoutes } from './bulk-routes.ts';
 import { captureRoutes } from './captures.ts';
 import { failureOf, HttpRefusal, newRequestId } from './failure.ts';
 import { readFields, text } from './field.ts';
@@ -34,6 +35,7 @@ export const ROUTES: readonly AnyRoute[] = [
   ...overviewRoutes,
   ...queueRoutes,
   ...jobRoutes,
+  ...bulkRoutes,
   ...lockRoutes,
   ...actorRoutes,
   ...scheduleRoutes,
@@ -71,6 +73,7 @@ export class HttpApp {
 
   async handle(request: Request, peer: Peer): Promise<Response> {
     const requestId = newRequestId();
+    this.#services.bulk.watch();
     const response = await this.#app.fetch(request, { peer, requestId });
     return withHeaders(response, requestId);
   }

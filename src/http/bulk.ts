@@ -1,185 +1,121 @@
-import { randomBytes } from 'node:crypto';
-import { Conflict, NotFound, PawlError } from '../base/errors.ts';
-import type { JobRecord, QueueAdmin } from '../queue/index.ts';
+import { randomUUID } from 'node:crypto';
+import { Stopped } from '../base/errors.ts';
+import type { Logger } from '../base/logger.ts';
+import { type Loop, startLoop } from '../base/loop.ts';
+import type { QueueAdmin } from '../queue/index.ts';
+import { BulkRun } from './bulk-run.ts';
+import type { BulkRecord, BulkRequest, BulkResult, BulkStore, TakenBulk } from './postgres-bulk.ts';
 
-export interface BulkRequest {
-  readonly action: 'retry' | 'cancel';
-  readonly queue: string | undefined;
-  readonly query: string;
-  readonly reason: string | undefined;
-  readonly limit: number;
+/** How long after its last sign of life a process's actions are another's. */
+const LEASE_MS = 20_000;
+/** How often a process with nothing in hand looks for what another one left: seldom, and sooner when there is any. */
+const LOOK_MS = { idle: 15_000, open: 5000 } as const;
+const AT_ONCE = 3;
+/** Open in the whole database: whoever starts more has made a mistake. */
+const OPEN = 20;
+const KEPT_MS = 30 * 24 * 3_600_000;
+
+export interface BulkParts {
+  readonly store: BulkStore;
+  readonly admin: QueueAdmin;
+  readonly logger: Logger;
+  /** Something was changed: what is shown should be asked for anew. */
+  readonly onChange: () => void;
 }
-
-/** What became of one job. */
-export interface BulkResult {
-  readonly job: string;
-  readonly outcome: 'done' | 'refused';
-  /** Its status now, or why it was refused. */
-  readonly detail: string;
-}
-
-export interface BulkRecord extends BulkRequest {
-  readonly id: string;
-  readonly who: string;
-  readonly status: 'running' | 'done' | 'stopped' | 'failed';
-  readonly startedAt: Date;
-  readonly endedAt: Date | null;
-  readonly found: number;
-  readonly done: number;
-  readonly refused: number;
-  readonly error: string | null;
-}
-
-/** Finished ones are kept for whoever wants to look again. */
-const KEPT = 50;
-const RUNNING = 3;
-const AT_ONCE = 8;
-const PAGE = 200;
 
 /**
- * Actions on all jobs that a search finds, in the background of this process. Each job is an action of its own: one that refuses
- * does not keep the others from it, and what was done stays done when the process ends. The jobs are collected first, so
- * that those that change do not move the pages under it.
+ * Actions on all jobs that a search finds. They are kept in the database, with what became of each job, and worked off by any
+ * process that serves HTTP: the one that was asked if it lives, else another one, from where it ended.
  */
 export class BulkActions {
-  readonly #admin: QueueAdmin;
-  readonly #all = new Map<string, Bulk>();
+  readonly #parts: BulkParts;
+  readonly #isReadOnly: boolean;
+  readonly #running = new Set<Promise<void>>();
+  readonly #ending = new AbortController();
+  #loop: Loop | undefined;
 
-  constructor(admin: QueueAdmin) {
-    this.#admin = admin;
+  constructor(parts: BulkParts, isReadOnly: boolean) {
+    this.#parts = parts;
+    this.#isReadOnly = isReadOnly;
   }
 
-  /** @throws Conflict  three are running already @throws InvalidInput, NotFound  from the search */
-  async start(request: BulkRequest, who: string, ended: (bulk: BulkRecord) => void): Promise<BulkRecord> {
-    const running = [...this.#all.values()].filter(({ record }) => record.status === 'running').length;
-    if (running >= RUNNING)
-      throw new Conflict(`${running} bulk actions are running already; wait for one of them, or stop it`);
+  /** From now on this process takes up what there is. Called with the first request: nothing is sent before. */
+  watch(): void {
+    if (this.#loop !== undefined || this.#isReadOnly || this.#ending.signal.aborted) return;
+    const { logger } = this.#parts;
+    this.#loop = startLoop({
+      name: 'http.bulk',
+      unref: true,
+      run: () => this.#turn(),
+      onError: (error) => logger.warn({ err: error }, 'http: bulk actions could not be looked for'),
+      backoff: { kind: 'exponential', min: 1000, max: 60_000, factor: 2, jitter: 0.5 },
+    });
+  }
+
+  /** @throws Conflict  too many are open @throws InvalidInput, NotFound  from the search */
+  async start(request: BulkRequest, who: string): Promise<BulkRecord> {
+    const { admin, store, logger } = this.#parts;
     // What cannot be understood is refused now, not in the background.
-    const first = await this.#admin.search(request.query, { queue: request.queue, limit: 1 });
-    const bulk = new Bulk(this.#admin, request, who);
-    this.#all.set(bulk.record.id, bulk);
-    while (this.#all.size > KEPT) this.#forgetOne();
-    void bulk.run(first.jobs.length > 0 || first.after !== null).then(() => ended(bulk.record));
-    return bulk.record;
+    await admin.search(request.query, { queue: request.queue, limit: 1 });
+    const record = await store.start(request, who, OPEN);
+    this.#loop?.wake();
+    store.prune(KEPT_MS).catch((error: unknown) => {
+      logger.warn({ err: error }, 'http: old bulk actions could not be removed');
+    });
+    return record;
   }
 
-  list(): BulkRecord[] {
-    return [...this.#all.values()].map(({ record }) => record).reverse();
+  list(before: string, limit: number): Promise<BulkRecord[]> {
+    return this.#parts.store.list(before, limit);
   }
 
-  /** @throws NotFound */
-  get(id: string): { readonly record: BulkRecord; readonly results: readonly BulkResult[] } {
-    return this.#find(id);
+  /** Somebody waits for it: one that nobody has in hand is taken up now. @throws NotFound */
+  async get(id: string): Promise<BulkRecord> {
+    const record = await this.#parts.store.get(id);
+    if (record.status === 'waiting') this.#loop?.wake();
+    return record;
   }
 
-  /** What is under way is finished, and nothing more begun. @throws NotFound */
-  stop(id: string): BulkRecord {
-    const bulk = this.#find(id);
-    bulk.stop();
-    return bulk.record;
+  async results(id: string, after: number, outcome: string | undefined, limit: number): Promise<BulkResult[]> {
+    await this.#parts.store.get(id);
+    return this.#parts.store.results(id, after, outcome, limit);
   }
 
-  stopAll(): void {
-    for (const bulk of this.#all.values()) bulk.stop();
+  /** What is under way is finished, and nothing more begun. @throws NotFound @throws Conflict  it has ended */
+  stop(id: string): Promise<BulkRecord> {
+    return this.#parts.store.stop(id);
   }
 
-  #find(id: string): Bulk {
-    const bulk = this.#all.get(id);
-    if (bulk === undefined) throw new NotFound(`there is no bulk action "${id}" in this process; they end with it`);
-    return bulk;
+  /** Ends what this process does; another one goes on with it. Never rejects. */
+  async stopAll(): Promise<void> {
+    this.#ending.abort();
+    await this.#loop?.stop();
+    await Promise.all(this.#running);
   }
 
-  #forgetOne(): void {
-    const over = [...this.#all.values()].find(({ record }) => record.status !== 'running');
-    this.#all.delete(over?.record.id ?? this.#all.keys().next().value ?? '');
+  async #turn(): Promise<number | 'again'> {
+    if (this.#running.size >= AT_ONCE) return Infinity; // the end of one wakes the loop
+    const holder = randomUUID(); // a new one each time: a run that has lost its lease is not taken for this one
+    const answer = await this.#parts.store.take(holder, LEASE_MS).catch(unlessStopped);
+    if (answer === undefined) return Infinity;
+    if (answer.taken === null) return answer.open > this.#running.size ? LOOK_MS.open : LOOK_MS.idle;
+    this.#begin(answer.taken, holder);
+    return 'again';
+  }
+
+  #begin(taken: TakenBulk, holder: string): void {
+    const lease = { holder, ms: LEASE_MS, signal: this.#ending.signal };
+    const run: Promise<void> = new BulkRun(this.#parts, taken, lease).run().finally(() => {
+      this.#running.delete(run);
+      this.#parts.onChange();
+      this.#loop?.wake();
+    });
+    this.#running.add(run);
   }
 }
 
-class Bulk {
-  readonly results: BulkResult[] = [];
-  readonly #admin: QueueAdmin;
-  #record: BulkRecord;
-  #isStopped = false;
-
-  constructor(admin: QueueAdmin, request: BulkRequest, who: string) {
-    this.#admin = admin;
-    const id = randomBytes(9).toString('base64url');
-    const counts = { found: 0, done: 0, refused: 0 };
-    this.#record = {
-      ...request,
-      id,
-      who,
-      status: 'running',
-      startedAt: new Date(),
-      endedAt: null,
-      ...counts,
-      error: null,
-    };
-  }
-
-  get record(): BulkRecord {
-    return this.#record;
-  }
-
-  stop(): void {
-    this.#isStopped = true;
-  }
-
-  async run(hasAny: boolean): Promise<void> {
-    try {
-      const ids = hasAny ? await this.#collect() : [];
-      const queue = ids.values();
-      await Promise.all(Array.from({ length: AT_ONCE }, () => this.#work(queue)));
-      this.#end(this.#isStopped ? 'stopped' : 'done', null);
-    } catch (error) {
-      this.#end('failed', error instanceof PawlError ? error.message : 'something went wrong on the server');
-    }
-  }
-
-  async #collect(): Promise<string[]> {
-    const { query, queue, limit } = this.#record;
-    const ids: string[] = [];
-    let after: string | null = null;
-    do {
-      const page: { readonly jobs: readonly JobRecord[]; readonly after: string | null } = await this.#admin.search(
-        query,
-        {
-          queue,
-          limit: PAGE,
-          after,
-        },
-      );
-      ids.push(...page.jobs.map(({ id }) => id));
-      after = page.after;
-      this.#record = { ...this.#record, found: Math.min(ids.length, limit) };
-    } while (after !== null && ids.length < limit && !this.#isStopped);
-    return ids.slice(0, limit);
-  }
-
-  async #work(ids: Iterator<string>): Promise<void> {
-    for (let next = ids.next(); !next.done && !this.#isStopped; next = ids.next()) {
-      const result = await this.#change(next.value);
-      this.results.push(result);
-      const { done, refused } = this.#record;
-      this.#record =
-        result.outcome === 'done' ? { ...this.#record, done: done + 1 } : { ...this.#record, refused: refused + 1 };
-    }
-  }
-
-  async #change(job: string): Promise<BulkResult> {
-    const { action, reason } = this.#record;
-    try {
-      const status = await (action === 'retry'
-        ? this.#admin.retry(job)
-        : this.#admin.cancel(job, reason === undefined ? {} : { reason }));
-      return { job, outcome: 'done', detail: status };
-    } catch (error) {
-      if (!(error instanceof PawlError)) throw error;
-      return { job, outcome: 'refused', detail: error.message };
-    }
-  }
-
-  #end(status: 'done' | 'stopped' | 'failed', error: string | null): void {
-    this.#record = { ...this.#record, status, endedAt: new Date(), error };
-  }
+/** The engine was stopped before this was: there is nothing left to do. */
+function unlessStopped(error: unknown): undefined {
+  if (error instanceof Stopped) return undefined;
+  throw error;
 }

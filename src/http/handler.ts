@@ -5,7 +5,7 @@ export interface HttpHandler {
   (request: Request, peer?: Peer): Promise<Response>;
   /** Under what it is mounted, without a slash at the end. */
   readonly basePath: string;
-  /** Ends all streams and bulk actions; requests that are under way are finished. Safe to call twice. */
+  /** Ends all streams; requests that are under way are finished, and bulk actions left to another process. Safe to call twice. */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }

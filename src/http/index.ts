@@ -39,7 +39,7 @@ export function createHttp(engine: PostgresEngine, options: HttpOptions = {}): H
   const app = new HttpApp(services);
   const stop = async (): Promise<void> => {
     services.live.stop();
-    services.bulk.stopAll();
+    await services.bulk.stopAll();
   };
   const handle = (request: Request, peer: Peer = {}): Promise<Response> => app.handle(request, peer);
   return Object.assign(handle, { basePath: settings.basePath, stop, [Symbol.asyncDispose]: stop });

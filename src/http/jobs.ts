@@ -1,6 +1,6 @@
 import { InvalidInput, NotFound } from '../base/errors.ts';
 import type { JobRecord } from '../queue/index.ts';
-import { anything, choice, flag, id, integer, isId, maybe, text, time } from './field.ts';
+import { anything, id, integer, isId, maybe, text, time } from './field.ts';
 import { readJobLocks } from './postgres-job-locks.ts';
 import { requirePayload } from './redact.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
@@ -156,65 +156,6 @@ export const jobRoutes: readonly AnyRoute[] = [
       const status = await queues.writes.cancel(params.id, body.reason === undefined ? {} : { reason: body.reason });
       return { id: params.id, status };
     },
-  }),
-  route({
-    method: 'POST',
-    path: '/bulk',
-    id: 'startBulk',
-    tag: 'jobs',
-    summary: 'Retries or cancels every job that a search finds, in the background of this process; at most 10,000.',
-    permission: 'job:bulk',
-    body: {
-      action: choice(['retry', 'cancel']),
-      query: text({ about: 'a search; status:error for all in error' }),
-      queue: maybe(text({ max: 100 })),
-      reason,
-      limit: integer({ min: 1, max: 10_000, default: 10_000 }),
-    },
-    status: 202,
-    answers: 'Bulk',
-    target: ({ body }) => `${body.action} of jobs that fit ${JSON.stringify(body.query)}`,
-    run: ({ body, who, services: { bulk, live } }) => {
-      const { action, query, queue, reason: why, limit } = body;
-      return bulk.start({ action, query, queue, reason: why, limit }, who.name, () => live.expire());
-    },
-  }),
-  route({
-    method: 'GET',
-    path: '/bulk',
-    id: 'listBulk',
-    tag: 'jobs',
-    summary: 'The bulk actions of this process, newest first.',
-    permission: 'view',
-    answers: 'BulkList',
-    run: ({ services: { bulk } }) => ({ items: bulk.list() }),
-  }),
-  route({
-    method: 'GET',
-    path: '/bulk/{id}',
-    id: 'getBulk',
-    tag: 'jobs',
-    summary: 'How far a bulk action is, and what became of each job so far.',
-    permission: 'view',
-    params: { id: text({ max: 40 }) },
-    query: { results: flag('also what became of each job') },
-    answers: 'BulkDetail',
-    run: ({ params, query, services: { bulk } }) => {
-      const { record, results } = bulk.get(params.id);
-      return { ...record, results: query.results ? results : results.slice(-100) };
-    },
-  }),
-  route({
-    method: 'POST',
-    path: '/bulk/{id}/stop',
-    id: 'stopBulk',
-    tag: 'jobs',
-    summary: 'Ends a bulk action; what it has done stays done.',
-    permission: 'job:bulk',
-    params: { id: text({ max: 40 }) },
-    answers: 'Bulk',
-    target: ({ params }) => `bulk action ${params.id}`,
-    run: ({ params, services: { bulk } }) => bulk.stop(params.id),
   }),
 ];
 

@@ -1,6 +1,7 @@
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { ActorStore } from './postgres-actors.ts';
 import { AuditStore } from './postgres-audit.ts';
+import { BulkStore } from './postgres-bulk.ts';
 import { HistoryStore } from './postgres-history.ts';
 import { JobStore } from './postgres-jobs.ts';
 import { LiveStore } from './postgres-live.ts';
@@ -11,6 +12,7 @@ import { ScheduleStore } from './postgres-schedules.ts';
 export class HttpStore {
   readonly actors: ActorStore;
   readonly audit: AuditStore;
+  readonly bulk: BulkStore;
   readonly history: HistoryStore;
   readonly jobs: JobStore;
   readonly live: LiveStore;
@@ -21,6 +23,7 @@ export class HttpStore {
   constructor(reads: PostgresEngine, writes: PostgresEngine) {
     this.actors = new ActorStore(reads);
     this.audit = new AuditStore(reads, writes);
+    this.bulk = new BulkStore(reads, writes);
     this.history = new HistoryStore(reads);
     this.jobs = new JobStore(reads, writes);
     this.live = new LiveStore(reads);

@@ -95,17 +95,18 @@ const machine = object({
 });
 
 const bulk = {
-  id: text,
+  id: digits,
   who: text,
   action: one('retry', 'cancel'),
-  'queue?': text,
+  queue: orNull(text),
   query: text,
-  'reason?': text,
+  reason: orNull(text),
   limit: whole,
-  status: one('running', 'done', 'stopped', 'failed'),
+  status: one('waiting', 'running', 'done', 'stopped', 'failed'),
   startedAt: time,
   endedAt: orNull(time),
   found: whole,
+  collected: yes,
   done: whole,
   refused: whole,
   error: orNull(text),
@@ -271,11 +272,8 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   Enqueued: object({ id: digits, status: jobStatus, duplicate: yes }),
   JobChanged: object({ id: digits, status: jobStatus }),
   Bulk: object(bulk),
-  BulkList: object({ items: list(ref('Bulk')) }),
-  BulkDetail: object({
-    ...bulk,
-    results: list(object({ job: digits, outcome: one('done', 'refused'), detail: text })),
-  }),
+  BulkPage: page(ref('Bulk')),
+  BulkResultPage: page(object({ job: digits, outcome: one('done', 'refused'), detail: text })),
   Schedule: object({
     queue: text,
     name: text,

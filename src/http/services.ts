@@ -47,7 +47,9 @@ export class Services {
     this.auth = new Authenticator(settings);
     this.live = new Live(() => this.store.live.snapshot(), settings.live, engine.options.logger);
     this.redaction = new Redaction(settings.redact);
-    this.bulk = new BulkActions(this.queues.writes);
+    const { logger } = engine.options;
+    const parts = { store: this.store.bulk, admin: this.queues.writes, logger, onChange: () => this.live.expire() };
+    this.bulk = new BulkActions(parts, settings.readOnly);
   }
 
   /** The queues as they are declared, of a moment ago unless one of these names is missing there. */

@@ -10,6 +10,11 @@ let base: string;
 beforeAll(async () => {
   scene = await makeScene();
   base = await scene.open({ title: 'the shop' });
+  await fetch(new URL('api/v1/bulk', base), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ action: 'cancel', query: 'kind:welcome', queue: 'mail', limit: 30 }),
+  });
 }, 120_000);
 afterAll(() => scene?.stop());
 
@@ -33,6 +38,8 @@ const PLACES: readonly Place[] = [
   { name: 'queue', path: () => 'queues/thumbnails', shows: /no worker of it is running/, isShot: true },
   { name: 'jobs', path: () => 'jobs?q=status:error', shows: /mailbox unavailable/, isShot: true },
   { name: 'job', path: () => `jobs/${scene.ids.failed}`, shows: /Attempt 3/, isShot: true },
+  { name: 'bulk actions', path: () => 'bulk', shows: /kind:welcome/ },
+  { name: 'bulk action', path: () => 'bulk/1', shows: /cannot be cancelled any more/ },
   { name: 'schedules', path: () => 'schedules', shows: /at 03:30 every day/ },
   { name: 'workers', path: () => 'workers', shows: /Of actors/ },
   { name: 'locks', path: () => 'locks', shows: /invoice:2041/, isShot: true },
@@ -143,6 +150,12 @@ describe('what can be done', () => {
     await page.getByRole('button', { name: 'Retry all' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Retry all' }).click();
     await page.getByText(/^13 done, 0 refused, of 13$/).waitFor();
+    await page.reload();
+    await page.getByText(/^13 done, 0 refused, of 13$/).waitFor();
+    await page.getByRole('link', { name: 'What became of each' }).click();
+    await page.getByRole('table', { name: 'Results' }).waitFor();
+    await page.getByRole('button', { name: 'refused', exact: true }).click();
+    await page.getByText('Nothing here').waitFor();
     await context.close();
   });
 

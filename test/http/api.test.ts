@@ -48,8 +48,9 @@ describe('every answer is what the OpenAPI document says', () => {
     cancelJob: [`/jobs/${house.ids.waiting}/cancel`, { reason: 'sent twice' }],
     startBulk: ['/bulk', { action: 'cancel', query: 'status:new', queue: 'later' }],
     listBulk: ['/bulk'],
-    getBulk: ['/bulk/none'],
-    stopBulk: ['/bulk/none/stop', {}],
+    getBulk: ['/bulk/1'],
+    listBulkResults: ['/bulk/1/results'],
+    stopBulk: ['/bulk/999/stop', {}],
     listLocks: ['/locks?contended=true'],
     lockGraph: ['/locks/graph'],
     hottestLocks: ['/locks/hottest'],
@@ -98,7 +99,6 @@ describe('every answer is what the OpenAPI document says', () => {
   });
   const REFUSED: Readonly<Record<string, number>> = {
     runDevControl: 404,
-    getBulk: 404,
     stopBulk: 404,
     detachCapture: 400,
   };
@@ -184,22 +184,6 @@ test('errors have one shape, with a code and the field', async () => {
   expect([plain.status, plain.body.error?.code]).toEqual([415, 'unsupported_media_type']);
   const long = await post('/queues/mail/jobs', { kind: 'send', payload: 'x'.repeat(1024 * 1024) });
   expect([long.status, long.body.error?.code]).toEqual([413, 'body_too_large']);
-});
-
-test('a bulk action works through what a search finds, and says what became of each', async () => {
-  for (let n = 0; n < 30; n += 1)
-    await post('/queues/mail/jobs', { kind: 'send', payload: { bulk: 'bulkword' }, key: `b${n}` });
-  const { body: started, status } = await post('/bulk', { action: 'cancel', query: 'bulkword', reason: 'not needed' });
-  expect(status).toBe(202);
-  const done = await until('it is done', async () => {
-    const { body } = await api(`/bulk/${String(started['id'])}?results=true`);
-    return body['status'] === 'done' ? body : undefined;
-  });
-  expect(done).toMatchObject({ found: 30, done: 30, refused: 0 });
-  expect(done['results']).toHaveLength(30);
-  const again = await post('/bulk', { action: 'cancel', query: 'bulkword status:complete' });
-  expect(again.status).toBe(202);
-  expect((await post('/bulk', { action: 'cancel', query: 'status:nonsense' })).status).toBe(400);
 });
 
 test('a job shows the locks of the process it runs in, and those that were taken there meanwhile', async () => {

@@ -16,6 +16,8 @@ import { until } from '../support/eventually.ts';
 /** A database with something of everything in it, and ids to ask for. Who makes it stops it: `beforeAll` calls what it is given. */
 export interface House {
   readonly engine: PostgresEngine;
+  /** Of its database, for other processes. */
+  readonly url: string;
   /** With one document, "doc/1", of two versions; every handler has them. */
   readonly files: Files;
   /** Of the table person, with a projection badge; declared to every handler. */
@@ -74,6 +76,7 @@ export async function makeHouse(): Promise<House> {
   await until('somebody waits', async () => (await locks.query()).waiting.length === 1);
   return {
     engine,
+    url,
     files,
     capture,
     ids,

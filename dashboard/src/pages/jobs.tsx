@@ -22,6 +22,7 @@ export function JobsPage(): JSX.Element {
     <>
       <Head
         title="Jobs"
+        actions={<a href="bulk">Bulk actions</a>}
         about={
           <>
             One box finds them: an id, words of the payload or of an error, <code>key:ada</code>,{' '}

@@ -1,25 +1,26 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { can, send } from '../api.ts';
-import { refresh } from '../live.ts';
+import { count } from '../format.ts';
 import { useResource } from '../resource.ts';
+import { query as address, filter } from '../router.ts';
 import type { Bulk } from '../types.ts';
 import { Badge } from './badge.tsx';
+import { Loaded } from './card.tsx';
 import { confirm } from './dialog.tsx';
 import { Gauge } from './spark.tsx';
-import { Table } from './table.tsx';
 import { attempt } from './toast.tsx';
 
 /** Actions on everything that a search finds, with how far they are. */
 export function BulkBar({ query, queue }: { readonly query: string; readonly queue: string }): JSX.Element {
-  const [id, setId] = useState<string | undefined>();
+  const id = address.value.get('bulk');
   const start = async (action: 'retry' | 'cancel'): Promise<void> => {
     const reason = await confirm({
       title: action === 'retry' ? 'Retry every job that fits' : 'Cancel every job that fits',
       text: (
         <>
           Every job that <code>{query}</code> finds{queue === '' ? ', in all queues' : `, in queue ${queue}`}: at most
-          10,000 of them, in the background.
+          100,000 of them, in the background: it goes on when this page is closed.
         </>
       ),
       verb: action === 'retry' ? 'Retry all' : 'Cancel all',
@@ -34,7 +35,7 @@ export function BulkBar({ query, queue }: { readonly query: string; readonly que
         ...(queue === '' ? {} : { queue }),
         ...(reason === '' ? {} : { reason }),
       });
-      setId(bulk.id);
+      filter({ bulk: bulk.id });
       return 'It has begun';
     });
   };
@@ -53,53 +54,60 @@ export function BulkBar({ query, queue }: { readonly query: string; readonly que
           </button>
         )}
       </div>
-      {id !== undefined && <Progress id={id} />}
+      {id !== null && /^\d+$/.test(id) && (
+        <>
+          <BulkProgress id={id} />
+          <div class="bulk-bar">
+            <a href={`bulk/${id}`}>What became of each</a>
+          </div>
+        </>
+      )}
     </>
   );
 }
 
-function Progress({ id }: { readonly id: string }): JSX.Element | null {
+/** How far a bulk action is. */
+export function BulkProgress({ id }: { readonly id: string }): JSX.Element {
   const bulk = useResource<Bulk>(`bulk/${id}`, 500);
-  if (bulk.data === undefined) return null;
-  const { status, found, done, refused, error, results = [] } = bulk.data;
-  if (status === 'running') setTimeout(bulk.reload, 700);
+  const { data, reload } = bulk;
+  const isOpen = data !== undefined && data.endedAt === null;
+  // Every answer is another object, so this asks again until it is over.
+  useEffect(() => {
+    if (!isOpen) return;
+    const timer = setTimeout(reload, 700);
+    return () => clearTimeout(timer);
+  }, [data]);
   return (
-    <div class="bulk-bar">
-      <Badge status={status === 'running' ? 'in-progress' : status}>{status}</Badge>
-      <Gauge part={done + refused} of={found} label="Progress" />
-      <span>
-        {done} done, {refused} refused, of {found}
-        {error === null ? '' : `: ${error}`}
-      </span>
-      {status === 'running' && (
-        <button
-          type="button"
-          onClick={() =>
-            void attempt(async () => {
-              await send('POST', `bulk/${id}/stop`);
-              refresh();
-              return 'It ends';
-            })
-          }
-        >
-          Stop
-        </button>
+    <Loaded of={bulk}>
+      {({ status, found, collected, done, refused, error }) => (
+        <div class="bulk-bar">
+          <BulkBadge status={status} />
+          <Gauge part={done + refused} of={found} label="Progress" isPlain />
+          <span>
+            {count(done, Infinity)} done, {count(refused, Infinity)} refused, of {count(found, Infinity)}
+            {collected || !isOpen ? '' : ' so far'}
+            {error === null ? '' : `: ${error}`}
+          </span>
+          {isOpen && can('job:bulk') && (
+            <button
+              type="button"
+              onClick={() =>
+                void attempt(async () => {
+                  await send('POST', `bulk/${id}/stop`);
+                  reload();
+                  return 'It ends';
+                })
+              }
+            >
+              Stop
+            </button>
+          )}
+        </div>
       )}
-      {results.length > 0 && (
-        <details>
-          <summary>What became of each</summary>
-          <Table
-            caption="Results"
-            rows={results}
-            keyOf={({ job }) => job}
-            columns={[
-              { title: 'Job', of: ({ job }) => <a href={`jobs/${job}`}>{job}</a> },
-              { title: 'Outcome', of: ({ outcome }) => <Badge status={outcome} /> },
-              { title: 'Detail', of: ({ detail }) => detail },
-            ]}
-          />
-        </details>
-      )}
-    </div>
+    </Loaded>
   );
+}
+
+export function BulkBadge({ status }: { readonly status: string }): JSX.Element {
+  return <Badge status={status === 'waiting' ? 'new' : status}>{status}</Badge>;
 }
