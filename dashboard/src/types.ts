@@ -248,6 +248,8 @@ export interface ActorDetail extends Actor {
   readonly machine: Machine;
   readonly explanation: { readonly reasons: readonly string[]; readonly advice: readonly string[] };
   readonly history: readonly Move[];
+  /** Whether a turn of it can be run here. */
+  readonly hasProgram: boolean;
 }
 
 export interface Schedule {
@@ -407,6 +409,14 @@ export interface Capture {
   }[];
 }
 
+/** What one turn of an actor came to. */
+export interface Turn {
+  readonly kind: string;
+  readonly from: string;
+  readonly to: string;
+  readonly error: string | null;
+}
+
 export interface Captures {
   readonly items: readonly Capture[];
   readonly culprits: readonly {
@@ -416,6 +426,8 @@ export interface Captures {
     readonly state: string;
     readonly ageMs: number;
   }[];
+  /** Declared by the program, and not installed. */
+  readonly missing: readonly string[];
 }
 
 export interface CaptureDetail extends Capture {

@@ -152,6 +152,11 @@ export class Actors extends ActorAdmin {
     return super.incr(target, semaphore, options);
   }
 
+  /** The types that were declared, by name. */
+  get typeNames(): readonly string[] {
+    return [...this.#definitions.keys()];
+  }
+
   /**
    * Runs one turn by hand, due or not, paused or not, as in a REPL.
    * @returns what came of it; undefined when somebody else runs a turn of it just now

@@ -5,9 +5,10 @@ import type { Command } from 'commander';
 import { formatDuration } from '../base/duration.ts';
 import { TimedOut } from '../base/errors.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import type { DevControl } from '../http/index.ts';
+import type { DevControl, Program } from '../http/index.ts';
 import { isRecord } from './config.ts';
 import { LockAccident } from './dev-lock.ts';
+import { Stage } from './dev-stage.ts';
 import { EXIT, Failure } from './failure.ts';
 import { durationArgument, wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
@@ -37,6 +38,8 @@ export interface DevContext {
   log(line: string): void;
   /** A button on the dashboard. */
   offer(control: DevControl): void;
+  /** What the dashboard can work with: queues, actors, captures, files. They are shown from the database all the same. */
+  show(part: Partial<Program>): void;
 }
 
 /** What the examples did. Everything but `ok` is theirs to name; this is what `examples/spreadsheets` reports. */
@@ -110,11 +113,10 @@ async function dev(cli: Cli, flags: DevFlags): Promise<number> {
     { max: 20 },
   );
   await engine.migrate();
-  const controls: DevControl[] = [];
-  const dashboard = await openDashboard(cli, engine, controls, flags.dashboardPort);
+  const stage = new Stage();
+  const dashboard = await openDashboard(cli, engine, stage, flags.dashboardPort);
   welcome(cli, database, dashboard);
-  const offer = (control: DevControl): void => void controls.push(control);
-  const given = { engine, offer, ...database };
+  const given = { engine, stage, ...database };
   const summary = flags.bare === true ? await idle(cli, flags) : await runExamples(cli, flags, given);
   finish(cli, flags, summary);
   if (!summary.ok) return EXIT.failed;
@@ -143,13 +145,13 @@ async function openDatabase(cli: Cli, { data }: DevFlags): Promise<Database | un
 async function openDashboard(
   cli: Cli,
   engine: PostgresEngine,
-  controls: DevControl[],
+  stage: Stage,
   port: number | undefined,
 ): Promise<string> {
   const { createHttp, serve } = await import('../http/index.ts');
   const accident = new LockAccident(engine);
-  controls.push(accident);
-  const served = await serve(createHttp(engine, { title: 'pawl dev', dev: () => controls }), { port });
+  stage.offer(accident);
+  const served = await serve(createHttp(engine, { title: 'pawl dev', dev: () => stage }), { port });
   cli.atEnd(async () => {
     await served.stop();
     await accident.stop();
@@ -184,7 +186,7 @@ function commandName(): string {
 async function runExamples(
   cli: Cli,
   { exitAfter, json: asJson, port, seed }: DevFlags,
-  given: Database & Pick<DevContext, 'engine' | 'offer'>,
+  { stage, ...given }: Database & { readonly engine: PostgresEngine; readonly stage: Stage },
 ): Promise<DevSummary> {
   const module: unknown = await import(EXAMPLES);
   if (!isExamples(module)) throw new Failure(`${EXAMPLES} exports no function runDev`, { next: 'npm run build' });
@@ -196,6 +198,8 @@ async function runExamples(
     port,
     seed,
     log: (line) => cli.talk.say(line),
+    offer: (control) => stage.offer(control),
+    show: (part) => stage.show(part),
   };
   const summary = await inTime(module.runDev(context), exitAfter);
   if (isRecord(summary) && typeof summary['ok'] === 'boolean') return { ...summary, ok: summary['ok'] };

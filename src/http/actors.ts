@@ -83,8 +83,9 @@ export const actorRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: actor,
     answers: 'ActorDetail',
-    run: async ({ params, who, services: { actors, redaction } }) => {
+    run: async ({ params, who, services }) => {
       checkId(params.id);
+      const { actors, redaction } = services;
       const [{ fields, result, ...record }, explanation, history] = await Promise.all([
         actors.reads.get(params.id),
         actors.reads.explain(params.id),
@@ -93,7 +94,9 @@ export const actorRoutes: readonly AnyRoute[] = [
       const of = { queue: record.type, kind: 'fields' };
       const show = (value: unknown): unknown => redaction.show(value, who, of);
       const payloadHidden = !who.permissions.has('payload:read');
-      return { ...record, fields: show(fields), result: show(result), payloadHidden, explanation, history };
+      const hasProgram = services.hasProgramOf(record.type);
+      const shown = { fields: show(fields), result: show(result), payloadHidden };
+      return { ...record, ...shown, explanation, history, hasProgram };
     },
   }),
   route({
@@ -135,6 +138,24 @@ export const actorRoutes: readonly AnyRoute[] = [
     run: async ({ params, body, services: { actors } }) => {
       checkId(params.id);
       return { raised: await actors.writes.send(params.id, body.name, body.payload) };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/actors/{id}/work',
+    id: 'workActor',
+    tag: 'actors',
+    summary:
+      'Runs one turn now, due or not, paused or not, in this process, and answers what came of it. Needs its program: createHttp({ actors }).',
+    permission: 'actor:work',
+    params: actor,
+    answers: 'Turn',
+    target: ({ params }) => `actor ${params.id}`,
+    run: async ({ params, services }) => {
+      checkId(params.id);
+      const { type: of } = await services.actors.reads.get(params.id);
+      const { kind, from, to, error } = await services.workOn(params.id, of);
+      return { kind, from, to, error: error === undefined ? null : messageOf(error) };
     },
   }),
   route({
@@ -192,6 +213,10 @@ function pausing(verb: 'pause' | 'resume'): AnyRoute[] {
       },
     }),
   ];
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 async function semaphoresOf(

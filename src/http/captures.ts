@@ -18,15 +18,12 @@ export const captureRoutes: readonly AnyRoute[] = [
     id: 'listCaptures',
     tag: 'captures',
     summary:
-      'The captures that are installed, how far each consumer is behind, and transactions that keep them behind.',
+      'The captures that are installed, how far each consumer is behind, and transactions that keep them behind; and those that the program declares and nobody has installed.',
     permission: 'view',
     answers: 'CaptureList',
     sharedMs: 2000,
-    run: async ({
-      services: {
-        captures: { reads: captures },
-      },
-    }) => {
+    run: async ({ services }) => {
+      const captures = services.captures.reads;
       const [records, status, culprits] = await Promise.all([
         captures.list(),
         captures.status(),
@@ -36,7 +33,9 @@ export const captureRoutes: readonly AnyRoute[] = [
         ...record,
         consumers: status.filter((one) => one.entity === record.entity),
       }));
-      return { items, culprits };
+      const installed = new Set(records.map((record) => record.entity));
+      const declared = services.program.captures.map((capture) => capture.entity);
+      return { items, missing: declared.filter((name) => !installed.has(name)), culprits };
     },
   }),
   route({
@@ -119,6 +118,19 @@ export const captureRoutes: readonly AnyRoute[] = [
       const differences = told(await captures.reads.verify(params.entity));
       return { isWhole: differences.length === 0, differences };
     },
+  }),
+  route({
+    method: 'POST',
+    path: '/captures/{entity}/apply',
+    id: 'applyCapture',
+    tag: 'captures',
+    summary:
+      'Installs the capture as the program declares it, or mends it, in one transaction; writers of its tables wait for a moment. Needs the declaration.',
+    permission: 'capture:install',
+    params: entity,
+    answers: 'CaptureApplied',
+    target: ({ params }) => `capture ${params.entity}`,
+    run: async ({ params, services }) => ({ mended: told(await services.needDeclared(params.entity).apply()) }),
   }),
   route({
     method: 'POST',

@@ -1,3 +1,10 @@
+import type { Program } from './program.ts';
+
+/** What `pawl dev` has on its stage just now: its examples begin after the dashboard does. */
+export interface DevStage extends Partial<Program> {
+  readonly controls: readonly DevControl[];
+}
+
 /** Something that `pawl dev` can make happen, so that one sees what follows. */
 export interface DevControl {
   readonly id: string;

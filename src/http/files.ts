@@ -1,4 +1,5 @@
-import type { PastVersion, Standing, Written } from '../files/index.ts';
+import { InvalidInput } from '../base/errors.ts';
+import type { Files, PastVersion, ReconcileReport, Standing, Written } from '../files/index.ts';
 import { pageOf, readCursor, writeCursor } from './cursor.ts';
 import { integer, maybe, text } from './field.ts';
 import { readFileBytes, writeFileBytes } from './file-bytes.ts';
@@ -42,9 +43,9 @@ export const fileRoutes: readonly AnyRoute[] = [
     permission: 'view',
     answers: 'FileStores',
     sharedMs: 2000,
-    run: async ({ services: { files, settings } }) => {
-      const isOpen = (of: string): boolean => settings.files.some((one) => one.namespace === of);
-      return { items: (await files.stores()).map((store) => ({ ...store, isOpen: isOpen(store.namespace) })) };
+    run: async ({ services }) => {
+      const stores = await services.files.stores();
+      return { items: stores.map((store) => ({ ...store, isOpen: services.hasFiles(store.namespace) })) };
     },
   }),
   route({
@@ -69,14 +70,15 @@ export const fileRoutes: readonly AnyRoute[] = [
     permission: 'view',
     query: { namespace, id, version: maybe(version) },
     answers: 'FileDetail',
-    run: async ({ query: { namespace: space = '', id: of, version: wanted }, services: { files, settings } }) => {
+    run: async ({ query: { namespace: space = '', id: of, version: wanted }, services }) => {
+      const { files } = services;
       const [found, explained] = await Promise.all([files.stat(space, of, wanted), files.explain(space, of)]);
       return {
         ...shown(space, found),
         meta: found.meta,
         object: found.object,
         live: explained.version?.version ?? null,
-        isOpen: settings.files.some((one) => one.namespace === space),
+        isOpen: services.hasFiles(space),
         holders: explained.holders.map(standing),
         waiters: explained.waiters.map(standing),
         reloads: explained.reloads,
@@ -183,12 +185,48 @@ export const fileRoutes: readonly AnyRoute[] = [
     body: { namespace },
     answers: 'Reconciled',
     target: ({ body }) => named(undefined, body.namespace),
-    run: ({ body, services }) => {
-      const late = 'the store has more than can be compared in a minute: use pawl file reconcile';
-      return within(COMPARE_MS, late, (signal) => services.openFiles(body.namespace ?? '').reconcile({ signal }));
+    run: ({ body, services }) => compare(services.openFiles(body.namespace ?? ''), true),
+  }),
+  route({
+    method: 'POST',
+    path: '/files/quarantine',
+    id: 'quarantineFiles',
+    tag: 'files',
+    summary:
+      'Compares as /files/reconcile does, and takes what belongs to nothing out of the way; it is moved within the store, not deleted.',
+    permission: 'file:repair',
+    body: { namespace },
+    answers: 'Reconciled',
+    target: ({ body }) => named(undefined, body.namespace),
+    run: ({ body, services }) => compare(services.openFiles(body.namespace ?? ''), false),
+  }),
+  route({
+    method: 'POST',
+    path: '/files/rearm',
+    id: 'rearmFiles',
+    tag: 'files',
+    summary:
+      'Lets a collector go on that has stopped itself because the database and the store disagree about the past. Look first, and reconcile: what was written since is unknown to it.',
+    permission: 'file:repair',
+    body: { namespace, confirm: text({ min: 0, max: 255, about: 'the namespace once more' }) },
+    answers: 'Done',
+    target: ({ body }) => named(undefined, body.namespace),
+    run: async ({ body: { namespace: space = '', confirm }, services }) => {
+      if (confirm !== space)
+        throw new InvalidInput(`confirm says "${confirm}", not "${space}"; nothing was done`, { field: 'confirm' });
+      const files = services.openFiles(space);
+      const { haltedBecause } = await files.collector();
+      if (haltedBecause === undefined) return { done: 'the collector had not stopped itself: nothing was done' };
+      await files.rearm();
+      return { done: `the collector goes on; it had stopped because ${haltedBecause}` };
     },
   }),
 ];
+
+function compare(files: Files, dryRun: boolean): Promise<ReconcileReport> {
+  const late = 'the store has more than can be compared in a minute: use pawl file reconcile';
+  return within(COMPARE_MS, late, (signal) => files.reconcile({ dryRun, signal }));
+}
 
 function shown(space: string, row: PastVersion): object {
   const { id: of, version: number, state, size, sha256, contentType, author, writtenAt, retiredAt, keptUntil } = row;

@@ -6,7 +6,7 @@ import type { Peer } from './peer.ts';
 import { Services } from './services.ts';
 
 export { fastifyPlugin, nextHandlers, nodeListener, type Served, type ServeOptions, serve } from './adapters.ts';
-export type { DevControl } from './dev.ts';
+export type { DevControl, DevStage } from './dev.ts';
 export type { ErrorBody, HttpCode } from './failure.ts';
 export type { HttpHandler } from './handler.ts';
 export type {
@@ -21,6 +21,7 @@ export type {
 export { hashPassword } from './password.ts';
 export type { Peer } from './peer.ts';
 export { type Grant, PERMISSIONS, type Permission, ROLES, type Role } from './permission.ts';
+export type { Program } from './program.ts';
 
 /**
  * Gives a handler for requests: an API over everything that is in the engine's database, and a dashboard that uses it. Nothing is

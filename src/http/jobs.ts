@@ -107,7 +107,7 @@ export const jobRoutes: readonly AnyRoute[] = [
     id: 'enqueueJob',
     tag: 'jobs',
     summary:
-      'Adds a job. The payload is kept to the letter as far as jsonb does, and is checked by its schema when it runs.',
+      'Adds a job. The payload is kept to the letter as far as jsonb does. It is checked by its schema when it runs; and here already where this server was given the queue.',
     permission: 'job:enqueue',
     params: { queue: text({ max: 100 }) },
     body: {
@@ -120,12 +120,14 @@ export const jobRoutes: readonly AnyRoute[] = [
     status: 201,
     answers: 'Enqueued',
     target: ({ params }) => `queue ${params.queue}`,
-    run: async ({ params, body, text: request, request: { headers }, services: { store } }) => {
+    run: async ({ params, body, text: request, request: { headers }, services: { store, program } }) => {
       if (body.key !== undefined && Buffer.byteLength(body.key) > 1000) {
         throw new InvalidInput('key must be at most 1000 bytes', { field: 'key' });
       }
       if (/\\u0000/i.test(request))
         throw new InvalidInput('a payload that comes this way cannot hold U+0000', { field: 'payload' });
+      const declared = program.queues.find(({ name }) => name === params.queue);
+      await declared?.check(body.kind, body.payload, { key: body.key });
       return store.jobs.enqueue(params.queue, request, traceOf(headers));
     },
   }),

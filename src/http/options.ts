@@ -1,3 +1,4 @@
+import type { Actors } from '../actor/index.ts';
 import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import {
@@ -15,12 +16,13 @@ import {
   text,
 } from '../base/options.ts';
 import { type Place, refusal } from '../base/refusal.ts';
-import { isObject } from '../base/shape.ts';
 import type { Capture } from '../capture/index.ts';
 import type { Files } from '../files/index.ts';
-import type { DevControl } from './dev.ts';
+import type { Queue } from '../queue/index.ts';
+import type { DevStage } from './dev.ts';
 import { isPasswordHash } from './password.ts';
 import { type Grant, isPermission, type Permission, ROLES, type Role } from './permission.ts';
+import { type Program, programShape } from './program.ts';
 
 /** A caller that shows a secret with every request: `Authorization: Bearer …`. */
 export interface TokenOptions {
@@ -104,20 +106,24 @@ export interface HttpOptions {
    * shown from the database alone.
    */
   readonly files?: Files | readonly Files[] | undefined;
-  /** What `createCapture()` made, with its projections: so that they can be planned and reconciled here. */
+  /** What `createCapture()` made, with its projections: so that they can be planned, installed and reconciled here. */
   readonly captures?: readonly Capture[] | undefined;
+  /** What `createActors()` made: so that a turn can be run by hand here, in this process. */
+  readonly actors?: Actors | readonly Actors[] | undefined;
+  /** What `createQueue()` made: so that what is enqueued here is checked by the schemas of its kinds, and refused by field. */
+  readonly queues?: readonly Queue[] | undefined;
   /** The longest file that can be sent here. Default 1 GiB. */
   readonly uploadLimit?: number | undefined;
   /** Requests of one caller: 200 at once and 50 each second by default. */
   readonly rate?: { readonly burst?: number | undefined; readonly perSecond?: number | undefined } | undefined;
   /** How long the audit is kept. Default `'365d'`. */
   readonly audit?: Duration | undefined;
-  /** Accidents to cause, for `pawl dev`: those that there are now. */
-  readonly dev?: (() => readonly DevControl[]) | undefined;
+  /** For `pawl dev`: accidents to cause, and what its examples are made of. Asked for each request. */
+  readonly dev?: (() => DevStage) | undefined;
 }
 
 /** The options, checked and complete; durations in milliseconds. */
-export interface HttpSettings {
+export interface HttpSettings extends Program {
   readonly basePath: string;
   readonly auth: AuthSettings | undefined;
   readonly readOnly: boolean;
@@ -130,8 +136,6 @@ export interface HttpSettings {
   readonly statementTimeout: number;
   readonly live: number;
   readonly bodyLimit: number;
-  readonly files: readonly Files[];
-  readonly captures: readonly Capture[];
   readonly uploadLimit: number;
   readonly rate: { readonly burst: number; readonly perSecond: number };
   readonly audit: number;
@@ -187,33 +191,6 @@ const basePath = custom(
   { default: '' },
 );
 
-const files = custom<readonly Files[]>(
-  'what createFiles() made, or a list of such',
-  (value, place) => {
-    const all: unknown[] = Array.isArray(value) ? value : [value];
-    const ours = all.filter(isFiles);
-    if (ours.length < all.length) throw refusal(place, value, 'what createFiles() made, or a list of such');
-    const twice = ours.find(({ namespace }, index) => ours.findIndex((one) => one.namespace === namespace) !== index);
-    if (twice === undefined) return ours;
-    throw new InvalidInput(`files of the namespace "${twice.namespace}" are given twice`, { field: place.field });
-  },
-  { default: [] },
-);
-
-function isCapture(value: unknown): value is Capture {
-  return isObject(value) && typeof value['entity'] === 'string' && typeof value['plan'] === 'function';
-}
-
-/** By shape, since a config file may load another copy of this package. */
-function isFiles(value: unknown): value is Files {
-  const methods = ['read', 'write', 'restore', 'remove', 'sweep', 'reconcile'];
-  return (
-    isObject(value) &&
-    typeof value['namespace'] === 'string' &&
-    methods.every((method) => typeof value[method] === 'function')
-  );
-}
-
 const shape = {
   basePath,
   auth: optional(
@@ -246,14 +223,7 @@ const shape = {
   statementTimeout: duration({ min: '100ms', max: '5m', default: '5s' }),
   live: duration({ min: '250ms', max: '1m', default: '2s' }),
   bodyLimit: integer({ min: 1024, max: 64 * 1024 * 1024, default: 1024 * 1024 }),
-  files,
-  captures: list(
-    custom('what createCapture() made', (value, place) => {
-      if (isCapture(value)) return value;
-      throw refusal(place, value, 'what createCapture() made');
-    }),
-    { default: [] },
-  ),
+  ...programShape,
   uploadLimit: integer({ min: 0, max: 64 * 1024 ** 3, default: 1024 ** 3 }),
   rate: object({
     burst: integer({ min: 1, max: 1_000_000, default: 200 }),

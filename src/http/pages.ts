@@ -1,5 +1,6 @@
 import { NotFound } from '../base/errors.ts';
 import { pageOf, readIdCursor, writeCursor } from './cursor.ts';
+import { HttpRefusal } from './failure.ts';
 import { choice, id, integer, maybe, text } from './field.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 
@@ -17,13 +18,14 @@ export const pageRoutes: readonly AnyRoute[] = [
     query: {
       status: maybe(choice(['open', 'acked', 'resolved', 'all'])),
       severity: maybe(choice(['info', 'warning', 'error', 'critical'])),
+      actor: maybe(id('only about this actor')),
       limit: integer({ min: 1, max: 200, default: 50 }),
       after: maybe(text({ about: AFTER })),
     },
     answers: 'PagePage',
     sharedMs: 1000,
-    run: async ({ query: { status, severity, limit, after }, services: { store } }) => {
-      const rows = await store.actors.pages(readIdCursor(after), status, severity, limit + 1);
+    run: async ({ query: { limit, after, ...filter }, services: { store } }) => {
+      const rows = await store.actors.pages(readIdCursor(after), filter, limit + 1);
       return pageOf(rows, limit, (row) => writeCursor(row.id));
     },
   }),
@@ -40,6 +42,28 @@ export const pageRoutes: readonly AnyRoute[] = [
       checkId(params.id);
       const record = await actors.reads.getPage(params.id);
       return { ...record, details: redaction.show(record.details, who, { queue: 'page', kind: record.tag }) ?? null };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/pages/{id}/html',
+    id: 'getPageHtml',
+    tag: 'pages',
+    summary: 'Its diagnostics as one HTML file, to be kept or sent on: diagram, history, fields, errors, what to try.',
+    permission: 'payload:read',
+    params: page,
+    givesBytes: true,
+    answers: 'Json',
+    run: async ({ params, services: { actors, redaction } }) => {
+      checkId(params.id);
+      if (redaction.isNeeded)
+        throw new HttpRefusal('not_supported', 'this server hides values, and a diagnostics page would show them');
+      const headers = {
+        'content-type': 'text/html; charset=utf-8',
+        'content-disposition': `attachment; filename="page-${params.id}.html"`,
+        'content-security-policy': "default-src 'none'; sandbox",
+      };
+      return new Response(await actors.reads.pageHtml(params.id), { headers });
     },
   }),
   route({

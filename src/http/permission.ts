@@ -14,14 +14,17 @@ export const PERMISSIONS = [
   'lock:break',
   'actor:signal',
   'actor:pause',
+  'actor:work',
   'actor:destroy',
   'page:ack',
   'page:resolve',
   'capture:repair',
+  'capture:install',
   'capture:detach',
   'file:write',
   'file:sweep',
   'file:remove',
+  'file:repair',
   'dev',
 ] as const;
 

@@ -7,6 +7,7 @@ select p.id::text as id, p.tag, p.severity, p.status, p.summary, p.actor_id::tex
   p.opened_at as "openedAt", p.seen_at as "seenAt", p.acked_at as "ackedAt", p.acked_by as "ackedBy", p.resolved_at as "resolvedAt"
 from pawl.page p
 where p.id < $1::bigint and ($2::text is null and p.status <> 'resolved' or $2 in (p.status, 'all')) and ($3::text is null or p.severity = $3)
+  and ($5::bigint is null or p.actor_id = $5)
 order by p.id desc
 limit $4::int`,
 );
@@ -23,6 +24,12 @@ limit 1000`,
 
 type Row = Record<string, unknown>;
 
+export interface PageFilter {
+  readonly status: string | undefined;
+  readonly severity: string | undefined;
+  readonly actor: string | undefined;
+}
+
 /** Pages and workers of actors. */
 export class ActorStore {
   readonly #reads: PostgresEngine;
@@ -31,13 +38,8 @@ export class ActorStore {
     this.#reads = reads;
   }
 
-  pages(
-    before: string,
-    status: string | undefined,
-    severity: string | undefined,
-    limit: number,
-  ): Promise<(Row & { id: string })[]> {
-    return this.#reads.query(PAGES, [before, status ?? null, severity ?? null, limit]);
+  pages(before: string, { status, severity, actor }: PageFilter, limit: number): Promise<(Row & { id: string })[]> {
+    return this.#reads.query(PAGES, [before, status ?? null, severity ?? null, limit, actor ?? null]);
   }
 
   workers(): Promise<Row[]> {

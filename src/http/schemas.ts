@@ -396,8 +396,10 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     history: list(
       object({ at: time, from: orNull(text), to: text, reason: text, attempt: whole, error: orNull(text) }),
     ),
+    hasProgram: yes,
   }),
   Raised: object({ raised: yes }),
+  Turn: object({ kind: one('to', 'stay', 'done', 'failed', 'released'), from: text, to: text, error: orNull(text) }),
   PageOfActor: object(pageOfActors),
   PageDetail: object({ ...pageOfActors, details: any }),
   PagePage: page(ref('PageOfActor')),
@@ -512,6 +514,7 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   }),
   CaptureList: object({
     items: list(object(capture)),
+    missing: list(text),
     culprits: list(
       object({
         pid: orNull(whole),
@@ -526,6 +529,7 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   }),
   CaptureDetail: object({ ...capture, differences, isDeclared: yes }),
   CapturePlan: object({ by: one('installed', 'declared'), sql: text, differences }),
+  CaptureApplied: object({ mended: differences }),
   CaptureVerified: object({ isWhole: yes, differences }),
   CaptureReplayed: object({ begun: list(text), consumers: list(consumer) }),
   CaptureReconciled: object({

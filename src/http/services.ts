@@ -1,4 +1,5 @@
-import { type ActorAdmin, createActorAdmin } from '../actor/index.ts';
+import { type ActorAdmin, createActorAdmin, type WorkedTurn } from '../actor/index.ts';
+import { Conflict } from '../base/errors.ts';
 import { type Capture, type CaptureAdmin, createCaptureAdmin } from '../capture/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { createFileAdmin, type FileAdmin, type Files } from '../files/index.ts';
@@ -12,6 +13,7 @@ import { Metrics } from './metrics.ts';
 import type { HttpSettings } from './options.ts';
 import { HttpStore } from './postgres.ts';
 import { BoundedEngine } from './postgres-bounded.ts';
+import type { Program } from './program.ts';
 import { Redaction } from './redact.ts';
 
 /** How queues are declared changes with deployments; what is in them is in the live picture. */
@@ -78,9 +80,44 @@ export class Services {
     return createLocks(this.engine, { namespace });
   }
 
+  /** What was given of the program, by now. */
+  get program(): Program {
+    const { files, captures, actors, queues, dev } = this.settings;
+    const stage = dev?.();
+    return {
+      files: [...files, ...(stage?.files ?? [])],
+      captures: [...captures, ...(stage?.captures ?? [])],
+      actors: [...actors, ...(stage?.actors ?? [])],
+      queues: [...queues, ...(stage?.queues ?? [])],
+    };
+  }
+
+  /** Whether turns of a type of actors can be run here. */
+  hasProgramOf(type: string): boolean {
+    return this.program.actors.some((one) => one.typeNames.includes(type));
+  }
+
+  /** Runs one turn of an actor. @throws HttpRefusal  not_supported: this server has no program of this type @throws Conflict */
+  async workOn(id: string, type: string): Promise<WorkedTurn> {
+    const program = this.program.actors.find((one) => one.typeNames.includes(type));
+    if (program === undefined)
+      throw new HttpRefusal(
+        'not_supported',
+        `this server was not given the program of actors of type "${type}": createHttp({ actors })`,
+      );
+    const turn = await program.work(id);
+    if (turn !== undefined) return turn;
+    throw new Conflict(`a turn of actor ${id} is running elsewhere`);
+  }
+
+  /** Whether the bytes of a namespace can be had here. */
+  hasFiles(namespace: string): boolean {
+    return this.program.files.some((one) => one.namespace === namespace);
+  }
+
   /** The files of a namespace, with their bytes. @throws HttpRefusal  not_supported: nobody gave its store to this server */
   openFiles(namespace: string): Files {
-    const found = this.settings.files.find((one) => one.namespace === namespace);
+    const found = this.program.files.find((one) => one.namespace === namespace);
     if (found !== undefined) return found;
     const of = namespace === '' ? 'files outside of namespaces' : `files of the namespace "${namespace}"`;
     throw new HttpRefusal('not_supported', `this server was given no content store for ${of}: createHttp({ files })`);
@@ -88,7 +125,7 @@ export class Services {
 
   /** A capture as the program declares it, where that was given to this server. */
   declared(entity: string): Capture | undefined {
-    return this.settings.captures.find((one) => one.entity === entity);
+    return this.program.captures.find((one) => one.entity === entity);
   }
 
   /** @throws HttpRefusal  not_supported */

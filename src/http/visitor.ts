@@ -34,7 +34,7 @@ export const visitorRoutes: readonly AnyRoute[] = [
     permission: 'view',
     answers: 'DevControls',
     run: ({ services: { settings } }) => ({
-      items: (settings.dev?.() ?? []).map((control) => {
+      items: (settings.dev?.().controls ?? []).map((control) => {
         const { id, title, about, look, undo } = control;
         const isOn = control.isOn?.() ?? false;
         return { id, title: isOn ? (undo ?? title) : title, about, look, isOn };
@@ -52,7 +52,7 @@ export const visitorRoutes: readonly AnyRoute[] = [
     answers: 'Done',
     target: ({ params }) => params.id,
     run: async ({ params, services: { settings } }) => {
-      const control = settings.dev?.().find(({ id }) => id === params.id);
+      const control = settings.dev?.().controls.find(({ id }) => id === params.id);
       if (control === undefined) throw new NotFound(`there is no control "${params.id}"; GET /dev lists them`);
       return { done: await control.run() };
     },

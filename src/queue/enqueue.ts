@@ -106,6 +106,13 @@ export class Producer {
     return { id: String(id), status: 'new', duplicate: false };
   }
 
+  /** Whether `one` would take it. @throws InvalidInput, NotFound */
+  async check(kindName: string, payload: unknown, name: string | undefined): Promise<void> {
+    const kind = this.#kind(kindName);
+    await validate(kind.schema, payload, 'payload');
+    this.#requireKey(kind, name);
+  }
+
   /** For the database function that looks whether there is one already, and waits for another enqueue of the same key to commit. */
   #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
     if (toJson(payload, 'payload').includes('\\u0000')) {

@@ -129,6 +129,14 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
+   * Whether `enqueue` would take these, without a word to the database: for whoever writes the job by other means.
+   * @throws InvalidInput  the payload was refused by its schema, or a key is missing @throws NotFound  no such kind
+   */
+  async check(kind: string, payload: unknown, options: { readonly key?: string | undefined } = {}): Promise<void> {
+    await this.#producer.check(kind, payload, options.key);
+  }
+
+  /**
    * Adds many jobs, a thousand a round trip; unkeyed jobs of one kind cost a fraction of single ones. All are checked before
    * any is written. Each thousand is all or nothing; with `tx`, all of them are.
    * @returns the ids, in the order of the jobs

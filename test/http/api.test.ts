@@ -1,3 +1,4 @@
+import * as v from 'valibot';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { statement } from '../../src/engine/postgres/index.ts';
 import { createLocks } from '../../src/lock/index.ts';
@@ -67,12 +68,14 @@ describe('every answer is what the OpenAPI document says', () => {
     resumeActor: [`/actors/${house.ids.actor}/resume`, {}],
     pauseActorType: ['/actor-types/server/pause', { state: 'running' }],
     resumeActorType: ['/actor-types/server/resume', { state: 'running' }],
+    workActor: [`/actors/${house.ids.actor}/work`, {}],
     destroyActor: [`/actors/${house.ids.actor}/destroy`, {}],
     listSchedules: ['/schedules'],
     runSchedule: ['/schedules/mail/nightly/run', {}],
     deleteSchedule: ['/schedules/mail/nightly'],
     listPages: ['/pages?status=all'],
     getPage: [`/pages/${house.ids.page}`],
+    getPageHtml: [`/pages/${house.ids.page}/html`],
     ackPage: [`/pages/${house.ids.page}/ack`, {}],
     resolvePage: [`/pages/${house.ids.page}/resolve`, {}],
     listHistory: ['/history'],
@@ -82,6 +85,7 @@ describe('every answer is what the OpenAPI document says', () => {
     listChanges: ['/captures/person/changes'],
     planCapture: ['/captures/person/plan'],
     verifyCapture: ['/captures/person/verify'],
+    applyCapture: ['/captures/person/apply', {}],
     replayCapture: ['/captures/person/replay', { into: 'badge' }],
     reconcileCapture: ['/captures/person/reconcile', { dryRun: true }],
     detachCapture: ['/captures/person/detach', { confirm: 'another' }],
@@ -96,6 +100,8 @@ describe('every answer is what the OpenAPI document says', () => {
     removeFile: ['/files/remove', { id: 'doc/2' }],
     sweepFiles: ['/files/sweep', {}],
     reconcileFiles: ['/files/reconcile', {}],
+    quarantineFiles: ['/files/quarantine', {}],
+    rearmFiles: ['/files/rearm', { confirm: '' }],
   });
   const REFUSED: Readonly<Record<string, number>> = {
     runDevControl: 404,
@@ -227,7 +233,11 @@ test('a capture is planned, filled anew, compared and taken out', async () => {
     sql: expect.stringContaining('enable always'),
   });
   expect((await api('/captures/person/verify')).body).toMatchObject({ isWhole: false });
-  await house.capture.apply();
+  const mended = await post('/captures/person/apply');
+  expect(mended.body).toMatchObject({
+    mended: expect.arrayContaining([expect.objectContaining({ object: 'person: insert' })]),
+  });
+  expect((await post('/captures/person/apply')).body).toEqual({ mended: [] });
   expect((await api('/captures/person/verify')).body).toEqual({ isWhole: true, differences: [] });
 
   const again = await post('/captures/person/replay', { again: true });
@@ -249,6 +259,49 @@ test('a capture is planned, filled anew, compared and taken out', async () => {
   expect((await post('/captures/person/detach', { confirm: 'persons' })).body.error?.field).toBe('confirm');
   expect((await post('/captures/person/detach', { confirm: 'person' })).body).toMatchObject({ detached: true });
   expect((await api('/captures/person')).status).toBe(404);
+  expect((await api('/captures')).body).toMatchObject({ items: [], missing: ['person'] });
+  expect((await post('/captures/person/apply')).status).toBe(200);
+  expect((await api('/captures')).body).toMatchObject({ items: [{ entity: 'person' }], missing: [] });
+});
+
+test('a turn of an actor is run by hand, where the server has its program', async () => {
+  const id = await house.addServer();
+  expect((await api(`/actors/${id}`)).body).toMatchObject({ state: 'creating', hasProgram: true });
+  await post(`/actors/${id}/pause`);
+  expect((await post(`/actors/${id}/work`)).body).toEqual({ kind: 'to', from: 'creating', to: 'running', error: null });
+  const blind = house.open({ actors: [] });
+  const refused = await blind.ask(`/api/v1/actors/${id}/work`, { method: 'POST', body: {} });
+  expect([refused.status, refused.body.error?.code]).toEqual([501, 'not_supported']);
+  await post(`/actors/${id}/destroy`);
+  expect((await post(`/actors/${id}/work`)).body).toMatchObject({ kind: 'to', to: 'gone' });
+  expect((await post(`/actors/${id}/work`)).body).toMatchObject({ kind: 'done' });
+  expect((await post(`/actors/${id}/work`)).body.error?.code).toBe('conflict');
+  expect((await post('/actors/999999/work')).status).toBe(404);
+});
+
+test('what is enqueued is checked by the schema of its kind, where the server was given the queue', async () => {
+  const send = { payload: v.object({ to: v.string(), copies: v.number() }), unique: 'key' } as const;
+  const letters = createQueue(house.engine, 'letters', { kinds: { send } });
+  await letters.register();
+  const knowing = house.open({ queues: [letters] });
+  const add = async (payload: unknown, of = knowing, key: string | undefined = 'k'): Promise<Answer> =>
+    of.ask('/api/v1/queues/letters/jobs', { method: 'POST', body: { kind: 'send', payload, key } });
+  const bad = await add({ to: 7, copies: 1 });
+  expect([bad.status, bad.body.error?.field]).toEqual([400, 'payload.to']);
+  expect((await add({ to: 'ada', copies: 1 }, knowing, '')).body.error?.field).toBe('key');
+  expect((await add({ to: 'ada', copies: 1 })).status).toBe(201);
+  // Who does not know it lets it in, and it fails when it runs.
+  expect((await add({ to: 7 }, visitor, 'l')).status).toBe(201);
+  expect(() => house.open({ queues: [{}] as never })).toThrow(/createQueue/);
+});
+
+test('a page is had as a file with its diagnostics, but not where values are hidden', async () => {
+  const { status, text, headers } = await api(`/pages/${house.ids.page}/html`);
+  expect([status, headers.get('content-security-policy')]).toEqual([200, "default-src 'none'; sandbox"]);
+  expect(text).toContain('the disk is full');
+  const hiding = house.open({ redact: { keys: ['secret'] } });
+  expect((await hiding.ask(`/api/v1/pages/${house.ids.page}/html`)).status).toBe(501);
+  expect((await api(`/pages?status=all&actor=${house.ids.actor}`)).body.items).toEqual([]);
 });
 
 test('a statement that takes too long is broken off as 504, and the connection is used on', async () => {

@@ -1,6 +1,9 @@
 import { randomBytes } from 'node:crypto';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
+import { join } from 'node:path';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { statement } from '../../src/engine/postgres/index.ts';
 import { serve } from '../../src/http/index.ts';
 import { until } from '../support/eventually.ts';
 import { type Answer, type House, makeHouse, type Visitor } from './house.ts';
@@ -148,6 +151,26 @@ test('a store that is not as the database says is told of, and a sweep leaves it
   expect((await post('sweep')).body).toMatchObject({ failed: 0 });
   const { body } = await visitor.ask('/api/v1/files/stores');
   expect(body.items).toMatchObject([{ namespace: '', kind: 'disk', isOpen: true, haltedBecause: null }]);
+});
+
+test('what belongs to nothing is taken to quarantine, and a collector goes on only when told which', async () => {
+  const post = (path: string, body: object = {}): Promise<Answer> =>
+    visitor.ask(`/api/v1/files/${path}`, { method: 'POST', body });
+  const { object } = await house.files.stat('doc/1');
+  const stranger = object.replace(/^../, '00');
+  await mkdir(join(house.objects, 'objects', '00'), { recursive: true });
+  await writeFile(join(house.objects, 'objects', '00', stranger), 'x');
+  expect((await post('reconcile')).body).toMatchObject({ strangers: [stranger], quarantined: [] });
+  expect((await post('quarantine')).body).toMatchObject({ strangers: [stranger], quarantined: [stranger] });
+  expect((await post('reconcile')).body).toMatchObject({ strangers: [] });
+  expect((await post('rearm', { confirm: '' })).body['done']).toContain('nothing was done');
+  await house.engine.query(
+    statement('test.halt', "update pawl.file_store set halted_at = now(), halted_because = 'a test'"),
+  );
+  expect((await post('rearm', { confirm: 'another' })).body.error?.field).toBe('confirm');
+  expect((await post('rearm', { confirm: '' })).body['done']).toContain('it had stopped because a test');
+  const { body } = await visitor.ask('/api/v1/files/stores');
+  expect(body.items).toMatchObject([{ haltedBecause: null }]);
 });
 
 test('without a content store, what the database knows is shown all the same', async () => {

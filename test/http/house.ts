@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
-import { actor, createActors, state } from '../../src/actor/index.ts';
+import { type Actors, actor, createActors, state } from '../../src/actor/index.ts';
 import { type Capture, createCapture, sql } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createFiles, disk, type Files } from '../../src/files/index.ts';
@@ -22,6 +22,10 @@ export interface House {
   readonly files: Files;
   /** Of the table person, with a projection badge; declared to every handler. */
   readonly capture: Capture;
+  /** Makes an actor of the type server, whose program every handler has. @returns its id */
+  readonly addServer: () => Promise<string>;
+  /** Where the bytes of the files are. */
+  readonly objects: string;
   readonly ids: Readonly<Record<'complete' | 'failed' | 'waiting' | 'actor' | 'page', string>>;
   readonly open: (options?: HttpOptions) => Visitor;
   readonly stop: () => Promise<void>;
@@ -68,7 +72,7 @@ export async function makeHouse(): Promise<House> {
     await locks.stop();
     await engine.stop();
   };
-  const { ids, capture } = await furnish(engine);
+  const { ids, capture, actors, addServer } = await furnish(engine);
   for (const text of ['the first', 'the second'])
     await files.write(undefined, 'doc/1', text, { author: 'ada', contentType: 'text/plain', meta: { kind: 'letter' } });
   await locks.acquire('invoice:42', { lease: '10m' });
@@ -79,17 +83,21 @@ export async function makeHouse(): Promise<House> {
     url,
     files,
     capture,
+    addServer,
+    objects,
     ids,
     stop,
     open: (options = {}) => {
-      const handler = createHttp(engine, { rate: { burst: 100_000 }, files, captures: [capture], ...options });
+      const handler = createHttp(engine, { rate: { burst: 100_000 }, files, captures: [capture], actors, ...options });
       handlers.push(handler);
       return { handler, ask: (path, asked) => ask(handler, path, asked) };
     },
   };
 }
 
-async function furnish(engine: PostgresEngine): Promise<Pick<House, 'ids' | 'capture'>> {
+async function furnish(
+  engine: PostgresEngine,
+): Promise<Pick<House, 'ids' | 'capture' | 'addServer'> & { actors: Actors }> {
   const mail = createQueue(engine, 'mail', { kinds: { send: {}, fail: { attempts: 1 } } });
   const later = createQueue(engine, 'later', { kinds: { one: {} }, shards: 2 });
   await later.enqueue('one', { n: 1 }, { key: 'k', runAt: new Date('2100-01-01') });
@@ -116,7 +124,8 @@ async function furnish(engine: PostgresEngine): Promise<Pick<House, 'ids' | 'cap
     },
   });
   const actors = createActors(engine, [Server]);
-  const { id: actorId } = await actors.create(Server, {});
+  const addServer = async (): Promise<string> => (await actors.create(Server, {})).id;
+  const actorId = await addServer();
   await actors.work(actorId);
   await engine.query(statement('test.person', 'create table person (id bigint primary key, name text, secret text)'));
   const capture = createCapture(engine, {
@@ -132,7 +141,7 @@ async function furnish(engine: PostgresEngine): Promise<Pick<House, 'ids' | 'cap
   await capture.apply();
   await engine.query(statement('test.ada', "insert into person values (1, 'Ada', 's3')"));
   const { id: page } = await actors.page({ tag: 'disk', summary: 'the disk is full', severity: 'warning' });
-  return { ids: { complete, failed, waiting, actor: actorId, page }, capture };
+  return { ids: { complete, failed, waiting, actor: actorId, page }, capture, actors, addServer };
 }
 
 async function ask(

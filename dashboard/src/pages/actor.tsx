@@ -15,7 +15,7 @@ import { attempt } from '../parts/toast.tsx';
 import { Trace } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { urlOf } from '../router.ts';
-import type { ActorDetail, ActorType, Page } from '../types.ts';
+import type { ActorDetail, ActorType, Page, Turn } from '../types.ts';
 
 /** One actor: where it is in its machine, what it has, what wakes it. */
 export function ActorPage({ id }: { readonly id: string }): JSX.Element {
@@ -150,6 +150,11 @@ function Actions({ of }: { readonly of: ActorDetail }): JSX.Element {
           {isPaused ? 'Resume' : 'Pause'}
         </button>
       )}
+      {can('actor:work') && of.hasProgram && of.finishedAt === null && (
+        <button type="button" onClick={() => void work(of.id)}>
+          Run a turn
+        </button>
+      )}
       {can('actor:destroy') && of.finishedAt === null && of.machine.always['destroy'] !== undefined && (
         <button type="button" class="danger" onClick={() => void destroy(of.id)}>
           Destroy
@@ -157,6 +162,16 @@ function Actions({ of }: { readonly of: ActorDetail }): JSX.Element {
       )}
     </>
   );
+}
+
+/** Due or not, paused or not: as by hand. */
+async function work(id: string): Promise<void> {
+  await attempt(async () => {
+    const { kind, from, to, error } = await send<Turn>('POST', `actors/${id}/work`);
+    if (kind === 'failed') throw new Error(`the turn in ${from} failed: ${error}`);
+    return kind === 'to' ? `one turn: ${from} → ${to}` : `one turn in ${from}: ${kind}`;
+  });
+  refresh();
 }
 
 async function destroy(id: string): Promise<void> {

@@ -1,11 +1,14 @@
 import type { JSX } from 'preact';
-import { me } from '../api.ts';
+import { can, me } from '../api.ts';
 import { count, duration } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
+import { install } from '../parts/capture-actions.tsx';
 import { Coverage } from '../parts/capture-coverage.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Icon } from '../parts/icon.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
+import { attempt } from '../parts/toast.tsx';
 import { useResource } from '../resource.ts';
 import { filter, query } from '../router.ts';
 import type { Capture, Captures, Change, Page } from '../types.ts';
@@ -25,9 +28,29 @@ export function CapturesPage(): JSX.Element {
         <Loaded of={captures}>{({ items }) => <Consumers of={items} />}</Loaded>
       </Card>
       {captures.data !== undefined && captures.data.culprits.length > 0 && <Culprits of={captures.data.culprits} />}
+      {captures.data?.missing.map((entity) => (
+        <Missing key={entity} entity={entity} reload={captures.reload} />
+      ))}
       {shown !== undefined && <Coverage of={shown} />}
       {shown !== undefined && <Tail entity={shown.entity} />}
     </>
+  );
+}
+
+/** Declared by the program, and not there yet. */
+function Missing({ entity, reload }: { readonly entity: string; readonly reload: () => void }): JSX.Element {
+  return (
+    <p class="error">
+      <Icon name="warn" />
+      <span class="wrap grow">
+        The program declares <strong>{entity}</strong>, but it is not installed: its changes go unnoticed.
+      </span>
+      {can('capture:install') && (
+        <button type="button" onClick={() => void attempt(() => install(entity)).then(reload)}>
+          Install {entity}
+        </button>
+      )}
+    </p>
   );
 }
 

@@ -173,6 +173,20 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
       setFound(result);
       return `${result.seen} objects are compared`;
     });
+  const quarantine = async (): Promise<void> => {
+    const answer = await confirm({
+      title: `Quarantine in ${name}`,
+      text: 'What lies in the store and belongs to nothing is taken out of the way, within the store. Nothing is deleted.',
+      verb: 'Take them away',
+      typed: 'quarantine',
+    });
+    if (answer === undefined) return;
+    await attempt(async () => {
+      const result = await send<Reconciled>('POST', 'files/quarantine', { namespace });
+      setFound(result);
+      return `${result.quarantined.length} objects are in quarantine`;
+    });
+  };
   return (
     <>
       <div class="actions">
@@ -184,6 +198,11 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
         </button>
       </div>
       {found !== undefined && <Comparison of={found} />}
+      {found !== undefined && found.strangers.length > found.quarantined.length && can('file:repair') && (
+        <button type="button" aria-label={`Quarantine in ${name}`} onClick={() => void quarantine()}>
+          Take them to quarantine
+        </button>
+      )}
     </>
   );
 }
@@ -209,13 +228,32 @@ function Comparison({ of: { seen, strangers, quarantined, damaged } }: { readonl
   );
 }
 
-function Halted({ of: { namespace, haltedAt, haltedBecause } }: { readonly of: FileStore }): JSX.Element {
+function Halted({ of: { namespace, haltedAt, haltedBecause, isOpen } }: { readonly of: FileStore }): JSX.Element {
+  const goOn = async (): Promise<void> => {
+    const answer = await confirm({
+      title: 'Let the collector go on',
+      text: 'From now on this database decides what is deleted in this store. Be sure that no other one does; compare first: what was written after the moment the database went back to is unknown to it.',
+      verb: 'Let it go on',
+      isDanger: true,
+      typed: namespace === '' ? 'go on' : namespace,
+    });
+    if (answer === undefined) return;
+    await attempt(
+      async () => (await send<{ done: string }>('POST', 'files/rearm', { namespace, confirm: namespace })).done,
+    );
+    refresh();
+  };
   return (
     <p class="error">
       <Icon name="warn" />
-      <span class="wrap">
+      <span class="wrap grow">
         The collector of <Namespace of={namespace} /> stopped itself <Time at={haltedAt} />: {haltedBecause}
       </span>
+      {can('file:repair') && isOpen && (
+        <button type="button" onClick={() => void goOn()}>
+          Let it go on…
+        </button>
+      )}
     </p>
   );
 }

@@ -7,7 +7,7 @@ import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { useResource } from '../resource.ts';
-import { filter, query } from '../router.ts';
+import { filter, query, urlOf } from '../router.ts';
 import type { Page, PageRecord } from '../types.ts';
 
 /** What a person has to look at. */
@@ -88,20 +88,24 @@ export function PagesPage(): JSX.Element {
   );
 }
 
-function Actions({ of: { id, status } }: { readonly of: PageRecord }): JSX.Element | null {
+function Actions({ of: { id, status } }: { readonly of: PageRecord }): JSX.Element {
   const change = async (verb: string): Promise<void> => {
     await attempt(async () => (await send<{ done: string }>('POST', `pages/${id}/${verb}`)).done);
     refresh();
   };
-  if (status === 'resolved') return null;
   return (
     <div class="actions">
+      {can('payload:read') && (
+        <a class="small" download={`page-${id}.html`} href={urlOf(`api/v1/pages/${id}/html`)}>
+          Diagnostics
+        </a>
+      )}
       {status === 'open' && can('page:ack') && (
         <button type="button" aria-label={`Acknowledge page ${id}`} onClick={() => void change('ack')}>
           Acknowledge
         </button>
       )}
-      {can('page:resolve') && (
+      {status !== 'resolved' && can('page:resolve') && (
         <button type="button" aria-label={`Resolve page ${id}`} onClick={() => void change('resolve')}>
           Resolve
         </button>

@@ -42,6 +42,11 @@ export function CaptureActions({ of, reload }: CaptureActionsProps): JSX.Element
           Replay everything…
         </button>
       )}
+      {can('capture:install') && of.isDeclared && (
+        <button type="button" onClick={() => run(() => install(of.entity))}>
+          Install as declared…
+        </button>
+      )}
       {can('capture:detach') && (
         <button type="button" class="danger" onClick={() => run(() => detach(at, of.entity))}>
           Detach…
@@ -55,6 +60,21 @@ async function verify(at: string): Promise<string> {
   const { isWhole, differences } = await get<{ isWhole: boolean; differences: readonly unknown[] }>(`${at}/verify`);
   if (isWhole) return 'the triggers stand as they were installed: no change can go unnoticed';
   throw new Error(`not as it was installed: ${plural(differences.length, 'difference')}, see the list`);
+}
+
+/** @returns undefined when it was thought better of */
+export async function install(entity: string): Promise<string | undefined> {
+  const answer = await confirm({
+    title: `Install ${entity}`,
+    text: 'The triggers, and the tables of its projections, are made as the program declares them, in one transaction. Writers of these tables wait for a moment; if one is at it for more than 10 s, nothing is done.',
+    verb: 'Install',
+    typed: entity,
+  });
+  if (answer === undefined) return undefined;
+  const { mended } = await send<{ mended: readonly unknown[] }>('POST', `captures/${encodeURIComponent(entity)}/apply`);
+  return mended.length === 0
+    ? 'all was as declared: nothing was done'
+    : `${plural(mended.length, 'thing')} made or mended`;
 }
 
 async function compare(at: string, entity: string, isDryRun: boolean): Promise<string | undefined> {
