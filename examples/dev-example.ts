@@ -1,3 +1,4 @@
+import type { Program } from 'pawl/http';
 import type { PostgresEngine } from 'pawl/postgres';
 
 /** What `pawl dev` gives: a migrated database, and how long to run. */
@@ -24,6 +25,8 @@ export interface DevContext {
   log(line: string): void;
   /** A button on the dashboard, where there is one. */
   offer?(control: DevControl): void;
+  /** What the dashboard can work with, beside what it reads from the database. */
+  show?(part: Partial<Program>): void;
 }
 
 /** Something that can be made to happen, so that one sees what follows. */

@@ -35,6 +35,7 @@ export class CloudDev implements DevExample {
 
   async start(): Promise<void> {
     this.#dispatcher = this.#actors.run({ concurrency: 20 });
+    this.#context.show?.({ actors: [this.#actors] });
     await this.#dispatcher.started;
   }
 

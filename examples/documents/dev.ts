@@ -46,6 +46,7 @@ export class DocumentsDev implements DevExample {
   async start(): Promise<void> {
     this.#folder = await Folder.open(this.#context, 'documents');
     this.#files = openDocuments(this.#context.engine, this.#in('objects'));
+    this.#context.show?.({ files: [this.#files] });
     await Promise.all(
       [0, 1].map(async (place) => {
         await this.#startFrontEnd(place);

@@ -1,14 +1,26 @@
+import { statement } from 'pawl/postgres';
+import { createQueue, type Queue, type Worker } from 'pawl/queue';
 import type { DevContext, DevExample, Figures } from '../dev-example.ts';
 import { type NightlyResult, runNightly } from './nightly.ts';
 
-/** One night, a moment after everything else has started: four processes, one of them killed half-way. */
+const INVOICES = statement('nightly.invoices', 'select count(*)::int as invoices from nightly_invoice');
+
+type NightlyKinds = { readonly count: object };
+
+/**
+ * One night, a moment after everything else has started: four processes, one of them killed half-way. And a schedule, so
+ * that there is one: each minute somebody counts the invoices.
+ */
 export class NightlyDev implements DevExample {
   readonly name = 'nightly';
   readonly #context: DevContext;
+  readonly #counting: Queue<NightlyKinds>;
   #night: Promise<NightlyResult> | undefined;
+  #counter: Worker | undefined;
 
   constructor(context: DevContext) {
     this.#context = context;
+    this.#counting = createQueue(context.engine, 'nightly', { kinds: { count: {} } });
   }
 
   async start(): Promise<void> {
@@ -22,7 +34,13 @@ export class NightlyDev implements DevExample {
     this.#night.catch(() => {});
   }
 
-  async feed(): Promise<void> {}
+  async feed(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return;
+    await this.#counting.schedule('count-invoices', { cron: '* * * * *', timezone: 'Europe/Berlin', kind: 'count' });
+    const { engine } = this.#context;
+    this.#counter = this.#counting.work({ count: async () => (await engine.query(INVOICES))[0] }, { concurrency: 1 });
+    this.#context.show?.({ queues: [this.#counting] });
+  }
 
   async finish(): Promise<Figures> {
     const night = await this.#night;
@@ -33,6 +51,7 @@ export class NightlyDev implements DevExample {
   }
 
   async stop(): Promise<void> {
+    await this.#counter?.stop({ timeout: 1000 });
     await this.#night?.catch(() => {});
   }
 }

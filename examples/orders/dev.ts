@@ -37,6 +37,7 @@ export class OrdersDev implements DevExample {
     });
     this.#declared = declareOrders(engine);
     await this.#declared.capture.apply();
+    this.#context.show?.({ captures: [this.#declared.capture] });
     this.#workers = [this.#start('worker.ts'), this.#start('worker.ts')];
     this.#writers = [this.#start('writer.ts', '1'), this.#start('writer.ts', '2')];
     await Promise.all([...this.#workers, ...this.#writers].map(({ ready }) => ready));

@@ -35,6 +35,11 @@ export function declareOrders(engine: PostgresEngine): { capture: Capture; proje
   const capture = createCapture(engine, {
     entity: 'shop_order',
     root: 'shop.orders',
+    // What was changed, by whom and when, beside that something was.
+    history: {
+      'shop.orders': { rows: 'both', columns: ['id', 'customer_id', 'status'] },
+      'shop.payment': { rows: 'after', columns: ['id', 'order_id', 'amount', 'method'] },
+    },
     via: {
       'shop.order_line': 'order_id',
       'shop.order_note': 'order_id',

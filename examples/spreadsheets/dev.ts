@@ -11,6 +11,7 @@ import { Feed } from './feed.ts';
 import type { Written } from './handlers.ts';
 import { inspect } from './inspection.ts';
 import { Ledger } from './ledger.ts';
+import { sheetQueue } from './queue.ts';
 import { countDoubleRuns, interruptedBy } from './run-log.ts';
 import { readSamples } from './samples.ts';
 import { type Gone, Staff } from './staff.ts';
@@ -94,6 +95,7 @@ export class SpreadsheetsDev implements DevExample {
     this.#running = { frontEnd: this.#frontEnd, staff: this.#staff, client, feed };
     this.#accidents = new Accidents(engine, this.#staff);
     this.#accidents.offer(this.#context);
+    this.#context.show?.({ queues: [sheetQueue(engine)] });
     this.#welcome(address, await signToken(secret, 'you'));
   }
 

@@ -7,6 +7,7 @@ import { EXIT, Failure } from './failure.ts';
 import { wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
 import { openContent } from './open-files.ts';
+import { programOf } from './program.ts';
 import { type Cli, run } from './run.ts';
 import { needTarget } from './target.ts';
 
@@ -54,7 +55,8 @@ async function serveIt(cli: Cli, flags: Flags): Promise<number> {
   const { serverVersion } = await engine.describe();
   const { createHttp, serve } = await import('../http/index.ts');
   const files = await filesOf(cli, flags, engine, options);
-  const served = await serve(createHttp(engine, { ...options, ...files }), {
+  const program = await programOf(cli, config, engine);
+  const served = await serve(createHttp(engine, { ...program, ...options, ...files }), {
     port: flags.port,
     host: flags.host,
   }).catch(inUse);

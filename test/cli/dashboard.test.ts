@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
@@ -34,6 +35,20 @@ test('dashboard serves the API and the app, and ends with Ctrl-C', async () => {
   dashboard.signal('SIGINT');
   expect((await dashboard.ended).code).toBe(0);
   await stream.text().catch(() => {});
+});
+
+test('dashboard knows the program of a config file: a payload that its schema refuses is refused by field', async () => {
+  const { url } = await freshDatabase();
+  const config = fileURLToPath(new URL('./workers.mjs', import.meta.url));
+  const dashboard = startPawl(['dashboard', '--port', '0', '--config', config], { url });
+  await dashboard.said(ADDRESS);
+  const base = ADDRESS.exec(dashboard.stderr())?.[0] ?? '';
+  const added = await fetch(`${base}api/v1/queues/chores/jobs`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ kind: 'paint', payload: { colour: 7 } }),
+  });
+  expect([added.status, await added.json()]).toMatchObject([400, { error: { field: 'payload.colour' } }]);
 });
 
 test('dashboard --read-only changes nothing; a token opens it to others', async () => {
