@@ -11,8 +11,8 @@ const config: ViteUserConfig = defineConfig({
     isolate: false,
     // Much of a run is waiting: for leases to end, for processes to die. Two cores serve five files at a time.
     maxWorkers: 5,
-    testTimeout: 60_000,
-    hookTimeout: 30_000,
+    testTimeout: 120_000,
+    hookTimeout: 60_000,
   },
 });
 

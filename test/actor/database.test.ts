@@ -43,7 +43,7 @@ test('the database is killed under load and started again: every step is taken o
   );
   await allFinal(walk, 50_000);
   await check(walk);
-}, 90_000);
+});
 
 if (!hasPooler) console.warn('SKIPPED: pgbouncer is not installed; actors behind a pooler are not tested in this run');
 

@@ -132,7 +132,7 @@ test('the connections of a dispatcher are broken again and again, and nothing is
   });
   await breaking;
   await check(scene);
-}, 90_000);
+});
 
 test('the answer to a commit is lost: it is not applied twice', async () => {
   const scene = await open(8);
@@ -164,7 +164,7 @@ test('the answer to a commit is lost: it is not applied twice', async () => {
     await engine.stop();
     await proxy.stop();
   }
-}, 90_000);
+});
 
 test('of many processes some are killed and some stand still at random moments: every step is taken once', async () => {
   const scene = await open(40);
@@ -185,4 +185,4 @@ test('of many processes some are killed and some stand still at random moments: 
   await allFinal(scene, 60_000);
   children[1]?.resume();
   await check(scene);
-}, 90_000);
+});

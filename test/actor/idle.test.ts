@@ -80,4 +80,4 @@ test('a claim reads as few pages beside many that hibernate or nap as beside few
   expect(await pages()).toBeLessThan(few);
   await fill(MANY / 2, `clock_timestamp() - interval '1 s'`);
   expect(await pages()).toBeLessThan(few);
-}, 120_000);
+});

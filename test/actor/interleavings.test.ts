@@ -196,7 +196,7 @@ test('in every order in which the last two children end, their parent is woken o
       `order ${order.join(' ')}`,
     ).toEqual([0]);
   }
-}, 120_000);
+});
 
 test('in every order in which something comes for an actor that ends, its turn waits for who absorbs that, and does not fail', async () => {
   for (const order of interleavings([3, 1, 2])) {
@@ -237,4 +237,4 @@ test('in every order in which something comes for an actor that ends, its turn w
     const ended = await stage.at(0).one(`select array_agg(reason order by at) from pawl.actor_transition`);
     expect(ended, `order ${order.join(' ')}`).toEqual(['created', 'done']);
   }
-}, 120_000);
+});

@@ -15,7 +15,7 @@ beforeAll(async () => {
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ action: 'cancel', query: 'kind:welcome', queue: 'mail', limit: 30 }),
   });
-}, 120_000);
+});
 afterAll(() => scene?.stop());
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

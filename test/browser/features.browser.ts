@@ -9,7 +9,7 @@ let base: string;
 beforeAll(async () => {
   scene = await makeScene();
   base = await scene.open({});
-}, 120_000);
+});
 afterAll(() => scene?.stop());
 
 async function on(path: string): Promise<Visit> {

@@ -134,7 +134,7 @@ test('the other database restarts in the middle: the copy comes when it is back'
   expect(await wrong()).toBe(0);
   // The outage was nobody's fault: no entity was set aside for it.
   expect(await query('select 1 from pawl.capture_retry')).toEqual([]);
-}, 90_000);
+});
 
 test('a captured database that was restored to an earlier time is noticed, and goes on after rebase()', async () => {
   const { capture, engine, copy, client, wrong, to } = await openCopy();

@@ -33,7 +33,7 @@ beforeAll(async () => {
     await engine.stop();
     await database.drop();
   };
-}, 60_000);
+});
 
 test('words, phrases, beginnings and what must not be there', async () => {
   const found = async (query: string, tenant: number): Promise<unknown[]> =>

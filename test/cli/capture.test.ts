@@ -110,4 +110,4 @@ test('a capture is planned, applied, verified, followed, replayed, reconciled an
   });
   expect((await capture('detach', 'team')).code).toBe(0);
   expect((await client.query("select 1 from pg_trigger where tgname like 'pawl%'")).rowCount).toBe(0);
-}, 120_000);
+});

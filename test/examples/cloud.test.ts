@@ -34,4 +34,4 @@ test('a formation of real processes grows, heals what was killed, and leaves not
     await engine.stop();
     await database.drop();
   }
-}, 120_000);
+});

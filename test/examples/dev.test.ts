@@ -110,4 +110,4 @@ test('pawl dev ends at once, and well, when it is told to before it has begun', 
     await engine.stop();
     await database.drop();
   }
-}, 30_000);
+});

@@ -275,11 +275,12 @@ describe('the back ends', () => {
     ]);
   });
 
-  test('do twenty updates of one second as one unit', async () => {
-    await startHere('spreadsheets/back-end.js', env);
-    await startHere('spreadsheets/back-end.js', env);
+  test('do twenty updates that wait as one unit', async () => {
+    const first = await startHere('spreadsheets/back-end.js', env);
     const id = await aSheet();
     await written(id, 1);
+    // On a slow machine they would not come as fast as they are done.
+    await first.child.stop();
     const jobs: (string | undefined)[] = [];
     for (let n = 1; n <= 20; n += 1) {
       jobs.push(
@@ -293,6 +294,8 @@ describe('the back ends', () => {
         ).body.job,
       );
     }
+    await startHere('spreadsheets/back-end.js', env);
+    await startHere('spreadsheets/back-end.js', env);
     const { body } = await written(id, 2);
     const completions = body.history?.filter(({ to }) => to === 'complete') ?? [];
     expect(new Set(completions.map(({ job }) => job))).toEqual(new Set(jobs));

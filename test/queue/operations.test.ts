@@ -449,7 +449,7 @@ test('retry against giving the key up: no job of the key is left behind or run b
       queue.name,
     ]),
   ).toEqual([]);
-}, 30_000);
+});
 
 test('queues of several shards are read and changed by id alone', async () => {
   const queue = newQueue({ shards: 16 });

@@ -211,7 +211,7 @@ test('plans made while the tables were empty serve them when they are full', asy
     await own.end();
     await fresh.drop();
   }
-}, 120_000);
+});
 
 /** How many rows it takes to enqueue, claim, fail, settle and enqueue for later; undone. */
 async function rowsReadBy(own: SqlSession, row: { queue: number; kind: number; worker: number }): Promise<number> {

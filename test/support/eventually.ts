@@ -1,7 +1,7 @@
 import { vi } from 'vitest';
 
 /** A loaded machine is slow, and only a failure waits for it. Less than what a test may take, so that a failure says of what. */
-const PATIENCE_MS = 25_000;
+const PATIENCE_MS = 50_000;
 
 /** Repeats `check` until it no longer throws. */
 export function eventually<T>(check: () => T | Promise<T>, timeoutMs: number = PATIENCE_MS): Promise<T> {

@@ -85,7 +85,7 @@ describe('a world that crashes everywhere', () => {
         'world.after_stub',
       ]),
     );
-  }, 120_000);
+  });
 
   test('finds the body that is not', async () => {
     const { definitions, scenario } = shop(false);
@@ -93,7 +93,7 @@ describe('a world that crashes everywhere', () => {
     await expect(w.run(scenario)).rejects.toThrow(
       /ended otherwise when it crashed at (world\.after_stub|actor\.\w+), time \d/,
     );
-  }, 120_000);
+  });
 });
 
 test('time passes when it is told to', async () => {
