@@ -12,12 +12,23 @@ const FULL = {
   idleMs: 12_000,
   intervals: 6,
   beatLeaseMs: 6000,
+  crowdWarmUpMs: 2000,
 };
-const QUICK = { warmUp: 1000, pairs: 500, handoffs: 60, rushMs: 1500, idleMs: 2000, intervals: 2, beatLeaseMs: 3000 };
-/** Before anything counts, so that plans are prepared and code is compiled; `warmUp` is the same in pairs. */
+const QUICK: typeof FULL = {
+  warmUp: 300,
+  pairs: 300,
+  handoffs: 40,
+  rushMs: 1000,
+  idleMs: 1700,
+  intervals: 2,
+  beatLeaseMs: 2000,
+  crowdWarmUpMs: 1200,
+};
+/**
+ * Before anything counts, so that plans are prepared and code is compiled; `warmUp` is the same in pairs, and ten processes with
+ * three connections each take longer to get under way.
+ */
 const WARM_UP_MS = 500;
-/** Ten processes with three connections each take longer to get under way. */
-const CROWD_WARM_UP_MS = 2000;
 /** A hold in the hand-offs: long enough that the other one waits when it ends. */
 const HOLD_MS = [8, 24] as const;
 /** The crowd: 100 waiters. */
@@ -36,7 +47,7 @@ export const lock: Bench = async (context) => {
   const series = await interleave(context, context.rounds, 'lock', {
     uncontended: uncontended(context, one, size),
     handoff: handoff(context, crowd.slice(0, 2), size.handoffs),
-    herd: herd(context, one, crowd, size.rushMs),
+    herd: herd(context, one, crowd, size),
   });
   // These count statements, so one round says it all.
   const counts = await interleave(context, 1, 'lock', {
@@ -103,7 +114,12 @@ function handoff(context: Context, sides: readonly Side[], count: number): Measu
  * Grants per second among 100 that want one lock all the time, and those of one process that has it for itself: before and
  * after the crowd, as what the disk takes for a flush changes within seconds.
  */
-function herd(context: Context, one: Side, crowd: readonly Side[], ms: number): Measure {
+function herd(
+  context: Context,
+  one: Side,
+  crowd: readonly Side[],
+  { rushMs: ms, crowdWarmUpMs }: { rushMs: number; crowdWarmUpMs: number },
+): Measure {
   const window = (fromMs: number): { fromMs: number; ms: number } => ({ fromMs, ms: fromMs + ms });
   const perSecond = (rushes: readonly { grants: number }[]): number =>
     (rushes.reduce((sum, { grants }) => sum + grants, 0) / ms) * 1000;
@@ -112,7 +128,7 @@ function herd(context: Context, one: Side, crowd: readonly Side[], ms: number): 
       const alone = async (): Promise<number> =>
         perSecond([await one.call('rush', { name: 'alone', waiters: 1, ...window(WARM_UP_MS) })]);
       const before = await alone();
-      const args = { name: 'herd', waiters: WAITERS_EACH, ...window(CROWD_WARM_UP_MS) };
+      const args = { name: 'herd', waiters: WAITERS_EACH, ...window(crowdWarmUpMs) };
       const grants = perSecond(await Promise.all(crowd.map((side) => side.call('rush', args))));
       return { alone: (before + (await alone())) / 2, grants };
     });
