@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { ConnectionFailed, InvalidInput, SchemaMismatch } from '../base/errors.ts';
 import type { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { EXIT, Failure } from './failure.ts';
 import type { Cli } from './run.ts';
@@ -44,9 +45,37 @@ export function tableOf(
 }
 
 /** An engine on the table, closed when the command ends. */
-export async function openTable(cli: Cli, table: string, { region, endpoint }: DynamoFlags): Promise<DynamoEngine> {
+export async function openTable(cli: Cli, table: string, flags: DynamoFlags): Promise<DynamoEngine> {
   const { openDynamodb } = await import('../engine/dynamodb/own-client.ts');
+  const { region, endpoint } = flags;
   const { engine, stop } = await openDynamodb({ table, region, endpoint });
   cli.atEnd(async () => stop());
+  cli.advise((error) => nextStepOf(error, flags));
   return engine;
+}
+
+/** The same options again, for another command. */
+export function flagsOf({ dynamodb, region, endpoint }: DynamoFlags): readonly string[] {
+  return [
+    ...(dynamodb === undefined ? [] : [`--dynamodb${dynamodb === true ? '' : ` ${dynamodb}`}`]),
+    ...(region === undefined ? [] : [`--region ${region}`]),
+    ...(endpoint === undefined ? [] : [`--endpoint ${endpoint}`]),
+  ];
+}
+
+/** The command that creates the table. */
+export function migrateCommand(flags: DynamoFlags): string {
+  return ['pawl migrate', ...flagsOf(flags)].join(' ');
+}
+
+function nextStepOf(error: unknown, flags: DynamoFlags): string | undefined {
+  const isFromService = error instanceof Error && error.cause instanceof Error;
+  if (error instanceof SchemaMismatch) return isFromService ? migrateCommand(flags) : undefined;
+  if (error instanceof InvalidInput && isFromService) {
+    return 'give --region or AWS_REGION, and credentials as for every other tool of AWS; --endpoint for DynamoDB Local';
+  }
+  if (!(error instanceof ConnectionFailed)) return undefined;
+  return flags.endpoint === undefined
+    ? 'see whether this machine reaches AWS, and whether the region is right'
+    : `start what listens at ${flags.endpoint}, or correct --endpoint`;
 }

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { addDynamoFlags, type DynamoFlags, openTable } from './dynamo-table.ts';
+import { addDynamoFlags, type DynamoFlags, migrateCommand, openTable } from './dynamo-table.ts';
 import { EXIT } from './failure.ts';
 import type { Cli } from './run.ts';
 
@@ -48,6 +48,6 @@ export async function showDynamodb(cli: Cli, table: string, flags: MigrateFlags)
     state,
   );
   if (state === 'current') return EXIT.done;
-  cli.talk.fail(`there is no table "${table}"`, `pawl migrate --dynamodb ${table}`);
+  cli.talk.fail(`there is no table "${table}"`, migrateCommand(flags));
   return EXIT.failed;
 }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Locks } from '../lock/index.ts';
-import { addDynamoFlags, type DynamoFlags, openTable, tableOf } from './dynamo-table.ts';
+import { addDynamoFlags, type DynamoFlags, flagsOf, openTable, tableOf } from './dynamo-table.ts';
 import type { Cli } from './run.ts';
 
 /** Where the locks are that a command is about. */
@@ -25,12 +25,7 @@ export async function openLocks(cli: Cli, flags: LockFlags): Promise<Locks> {
 }
 
 /** Another command about the same locks, as advice. */
-export function lockCommand(words: string, { namespace, dynamodb, region, endpoint }: LockFlags): string {
-  const options = [
-    ...(namespace === '' ? [] : [`--namespace ${JSON.stringify(namespace)}`]),
-    ...(dynamodb === undefined ? [] : [`--dynamodb${dynamodb === true ? '' : ` ${dynamodb}`}`]),
-    ...(region === undefined ? [] : [`--region ${region}`]),
-    ...(endpoint === undefined ? [] : [`--endpoint ${endpoint}`]),
-  ];
-  return ['pawl lock', words, ...options].join(' ');
+export function lockCommand(words: string, flags: LockFlags): string {
+  const namespace = flags.namespace === '' ? [] : [`--namespace ${JSON.stringify(flags.namespace)}`];
+  return ['pawl lock', words, ...namespace, ...flagsOf(flags)].join(' ');
 }

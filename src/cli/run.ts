@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
 import { sleep } from '../base/clock.ts';
 import { formatDuration } from '../base/duration.ts';
-import { TimedOut } from '../base/errors.ts';
+import { PawlError, TimedOut } from '../base/errors.ts';
 import { stderrLogger } from '../base/logger.ts';
 import type { PostgresEngine, PostgresOptions } from '../engine/postgres/index.ts';
 import type { QueueAdmin } from '../queue/index.ts';
-import { EXIT, Failure, Interrupted } from './failure.ts';
+import { EXIT, exitCodeOf, Failure, Interrupted, messageOf } from './failure.ts';
 import { DEFAULTS, type Globals } from './globals.ts';
 import { Output } from './output.ts';
 import { Talk } from './talk.ts';
@@ -26,6 +26,8 @@ export interface Cli {
   admin(): Promise<QueueAdmin>;
   /** Closes something of the user's when the command ends, in reverse order. */
   atEnd(close: () => Promise<void>): void;
+  /** What to do next about an error of ours is said by this from now on. */
+  advise(next: (error: unknown) => string | undefined): void;
 }
 
 export interface RunOptions {
@@ -54,6 +56,7 @@ export async function run(
     });
   }
   const closers: (() => Promise<void>)[] = [];
+  let advice: ((error: unknown) => string | undefined) | undefined;
   const limit = watch(globals, endsBySignal);
   // What speaks to the database is loaded when it is needed: half of the time of --help or of a typing error would be that.
   const open = async (target: Target, options?: PostgresOptions): Promise<PostgresEngine> => {
@@ -74,10 +77,17 @@ export async function run(
       return (await import('../queue/index.ts')).createQueueAdmin(engine);
     },
     atEnd: (close) => void closers.push(close),
+    advise: (next) => {
+      advice = next;
+    },
   };
   try {
     const code = await (endsBySignal ? work(cli) : Promise.race([work(cli), limit.ended]));
     process.exitCode = code ?? EXIT.done;
+  } catch (error) {
+    if (advice === undefined || !(error instanceof PawlError)) throw error;
+    const next = advice(error);
+    throw new Failure(messageOf(error), { exit: exitCodeOf(error), ...(next !== undefined && { next }) });
   } finally {
     limit.stop();
     await closeAll(closers, limit.signal.aborted && !endsBySignal);

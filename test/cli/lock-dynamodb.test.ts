@@ -76,7 +76,7 @@ test('a table that is not there, two databases at once, and an endpoint without 
   const here = ['--endpoint', local.endpoint];
   expect(await pawl(['lock', 'list', '--dynamodb', 'missing', ...here])).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining('pawl migrate --dynamodb'),
+    stderr: expect.stringContaining(`next:  pawl migrate --dynamodb missing --endpoint ${local.endpoint}`),
   });
   const both = ['--url', 'postgres://me@127.0.0.1:1/app', ...at];
   expect(await pawl(['lock', 'list', ...both])).toMatchObject({ code: 2, stderr: expect.stringMatching(/exclude/) });

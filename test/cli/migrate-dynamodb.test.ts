@@ -11,7 +11,10 @@ beforeAll(async () => {
 test('status is 1 without the table and 0 after migrate, which is safe to repeat', async () => {
   const at = ['--dynamodb', 'locks', '--endpoint', local.endpoint];
   const before = await pawl(['migrate', 'status', ...at, '-o', 'json']);
-  expect(before).toMatchObject({ code: 1, stderr: expect.stringMatching(/next:.*pawl migrate --dynamodb locks/) });
+  expect(before).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/next:.*pawl migrate --dynamodb locks --endpoint http/),
+  });
   expect(JSON.parse(before.stdout)).toEqual({ table: 'locks', state: 'behind' });
   const made = await pawl(['migrate', ...at, '-o', 'json']);
   expect(made.code).toBe(0);
@@ -35,6 +38,7 @@ test('plan and --dry-run print templates, and ask nobody', async () => {
 
 test('what cannot be reached is 3, a bad name of a table 2', async () => {
   const args = ['migrate', '--dynamodb', '--endpoint', 'http://127.0.0.1:1', '--timeout', '20s'];
-  expect(await pawl(args)).toMatchObject({ code: 3, stdout: '' });
+  const advice = expect.stringMatching(/could not be sent.*\nnext: {2}start what listens at http:\/\/127/s);
+  expect(await pawl(args)).toMatchObject({ code: 3, stdout: '', stderr: advice });
   expect(await pawl(['migrate', '--dynamodb', 'a b', '--endpoint', local.endpoint])).toMatchObject({ code: 2 });
 });

@@ -43,9 +43,11 @@ export function failure(error: unknown, call: Call): unknown {
     return new InvalidInput(`${where} cannot be sent: ${error.message}; configure the DynamoDBClient`, cause);
   }
   if (isPassing(error)) {
-    return new ConnectionFailed(`${where} had no certain outcome: ${error.message || error.name}`, {
+    const isSent = !NEVER_SENT.has(codeOf(error));
+    const what = isSent ? 'had no certain outcome' : 'could not be sent';
+    return new ConnectionFailed(`${where} ${what}: ${error.message || error.name}`, {
       ...cause,
-      outcome: NEVER_SENT.has(codeOf(error)) ? 'nothing_written' : 'unknown',
+      outcome: isSent ? 'unknown' : 'nothing_written',
     });
   }
   return new DatabaseError(`${where} failed: ${error.name}: ${error.message}`, cause);

@@ -36,7 +36,7 @@ import { Queue } from './queue.ts';
 import { Sightings } from './sightings.ts';
 import { Survey, toPastHolder } from './survey.ts';
 
-const OPERATOR: CallLimits = { timeoutMs: 30_000 };
+const OPERATOR: CallLimits = { timeoutMs: 10_000 };
 /** A set takes two writes for each name, and a transaction has a hundred. */
 const MOST_NAMES = 50;
 /** Of a lock without a lease until it is kept: longer than a call may take. */

@@ -9,7 +9,7 @@ import { HEAD, lockKey, nameIn, spacePrefix } from './key.ts';
 import type { Queue } from './queue.ts';
 import { readWaiter, type Waiter as WaiterRow } from './waiter-item.ts';
 
-const LIMITS: CallLimits = { timeoutMs: 30_000 };
+const LIMITS: CallLimits = { timeoutMs: 10_000 };
 const MOST_WAITERS = 1000;
 const MOST_NAMES = 100;
 
