@@ -2,6 +2,7 @@ import { within } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
+import { Looks } from '../base/looks.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { Offers } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
@@ -74,6 +75,7 @@ export class ActorWorker implements Kept {
   readonly #settler: Settler;
   readonly #alarm: Alarm;
   readonly #offers: Offers<HandedOver>;
+  readonly #looks: Looks<HandedOver>;
   readonly #running = new Map<number, RunningTurn>();
   /** Claimed and not yet committed: epochs, by actor. */
   readonly #held = new Map<number, number>();
@@ -93,13 +95,6 @@ export class ActorWorker implements Kept {
   #hasMore = false;
   /** The last look found nothing: until a notification, the next poll or what is due there is nothing to look for. */
   #isAsleep = false;
-  /** A look is under way. What is handed over meanwhile waits for its end, since it may take the last slot. */
-  #isLooking = false;
-  #handed: HandedOver[] = [];
-  /** A claim's answer was lost: there may be actors of ours that we do not know of. */
-  #isUnsure = false;
-  /** Until when such a claim may still be committed: a server that was slow, and did not hear that it was cancelled. */
-  #unsureUntil = -Infinity;
   #isPumping = false;
   #stopping: Promise<void> | undefined;
   #whenIdle: (() => void)[] = [];
@@ -124,8 +119,16 @@ export class ActorWorker implements Kept {
       store: parts.store,
       worker: () => this.#id,
       isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
-      onHanded: (handed) => this.#hear(handed),
+      onHanded: (handed) => this.#looks.hear(handed),
       onError: this.onError,
+    });
+    this.#looks = new Looks({
+      name: 'actor',
+      offers: this.#offers,
+      leaseMs: parts.settings.leaseMs,
+      pollMs: parts.settings.pollMs,
+      accept: (handed) => this.#accept(handed),
+      wake: () => this.#loop?.wake(),
     });
   }
 
@@ -150,7 +153,7 @@ export class ActorWorker implements Kept {
     this.#offers.start(this.#subscription);
     this.#loop = startLoop({
       name: 'actor.claim',
-      run: () => this.#turn(),
+      run: () => this.#looks.run(() => this.#turn()),
       onError: (error) => this.#onTurnError(error),
     });
   }
@@ -186,7 +189,7 @@ export class ActorWorker implements Kept {
     this.#held.clear();
     this.#waiting = [];
     this.#offers.restart();
-    this.#handed = [];
+    this.#looks.forget();
     for (const turn of running) turn.lose(reason);
     this.#parts.events.emit('lost', { reason });
     this.#tellIfIdle();
@@ -195,22 +198,11 @@ export class ActorWorker implements Kept {
 
   // The hot path.
 
-  /** One look, and what was handed over meanwhile. */
+  /** Claim, start, say how long to sleep. */
   async #turn(): Promise<number> {
     this.#isAsleep = false;
-    this.#isLooking = true;
-    try {
-      return await this.#look();
-    } finally {
-      this.#isLooking = false;
-      for (const handed of this.#handed.splice(0)) this.#accept(handed);
-    }
-  }
-
-  /** Claim, start, say how long to sleep. */
-  async #look(): Promise<number> {
     const id = this.#id ?? (await this.#register());
-    if (this.#isInDoubt()) await this.#recall(id);
+    if (this.#looks.isInDoubt) await this.#recall(id);
     const limit = this.#room();
     if (limit <= 0) {
       // Until a slot is free, which has to look then: for what woke this in vain, and for all that the poll would have found.
@@ -352,16 +344,6 @@ export class ActorWorker implements Kept {
   }
 
   /** An actor that has been claimed for this worker. */
-  #hear(handed: HandedOver): void {
-    if (faults.armed) void faults.reach('actor.after_handover').then(() => this.#take(handed));
-    else this.#take(handed);
-  }
-
-  #take(handed: HandedOver): void {
-    if (this.#isLooking) this.#handed.push(handed);
-    else this.#accept(handed);
-  }
-
   #accept({ worker, row }: HandedOver): void {
     // Taken for dead: the actor is rescued, if not by now, then soon.
     if (worker !== this.#id || !this.#parts.keeper.holds) return;
@@ -387,22 +369,10 @@ export class ActorWorker implements Kept {
       .catch(this.onError);
   }
 
-  /** Whether there may be actors of this worker's that it does not know of. */
-  #isInDoubt(): boolean {
-    return this.#hasLostAnswer() || this.#offers.isOverdue(this.#parts.settings.pollMs / 2);
-  }
-
-  #hasLostAnswer(): boolean {
-    return this.#isUnsure || (this.#unsureUntil > 0 && performance.now() > this.#unsureUntil);
-  }
-
   #onTurnError(error: unknown): void {
     // The database knows before the next heartbeat does.
     if (error instanceof LeaseLost) return this.lost(error);
-    if (error instanceof ConnectionFailed) {
-      this.#isUnsure = true;
-      this.#unsureUntil = performance.now() + this.#parts.settings.leaseMs;
-    }
+    if (error instanceof ConnectionFailed) this.#looks.noteLostAnswer();
     this.onError(error);
   }
 
@@ -440,16 +410,9 @@ export class ActorWorker implements Kept {
   }
 
   /** Has the database give back what this worker does not know of. */
-  async #recall(id: number): Promise<void> {
-    // What was handed over just now is not known of, either.
-    this.#handed = [];
-    const isAll = this.#hasLostAnswer();
-    this.#isUnsure = true;
-    const isWhole = await this.#offers.recall(() => this.#parts.store.recallClaims(id, this.#held, isAll));
-    this.#isUnsure = !isWhole;
-    if (this.#isUnsure) this.#loop?.wake();
-    if (performance.now() > this.#unsureUntil) this.#unsureUntil = -Infinity;
-    probe.hit('actor.recalled', { worker: id });
+  #recall(id: number): Promise<void> {
+    const isAll = this.#looks.hasLostAnswer;
+    return this.#looks.recall(id, () => this.#parts.store.recallClaims(id, this.#held, isAll));
   }
 
   /** A state, or fields, that a newer version of the program knows. */
@@ -461,7 +424,7 @@ export class ActorWorker implements Kept {
       this.#parts.events.emit('unknown', { actor: String(actor), state, held });
     } catch (error) {
       this.onError(error);
-      this.#isUnsure = true;
+      this.#looks.doubt();
     } finally {
       this.#release({ id: actor, epoch });
       this.#tellIfIdle();
@@ -471,7 +434,7 @@ export class ActorWorker implements Kept {
   /** Should the database still think that they run here, they are given back. */
   #forget(turns: readonly Settled[]): void {
     for (const turn of turns) this.#release(turn);
-    this.#isUnsure = true;
+    this.#looks.doubt();
     this.wake();
   }
 
@@ -511,7 +474,7 @@ export class ActorWorker implements Kept {
     await within(Math.max(timeoutMs, 1000), Promise.resolve(this.#loop?.stop()));
     this.#alarm.stop();
     this.#handBack();
-    if (this.#offers.close() || this.#isUnsure) {
+    if (this.#offers.close() || this.#looks.isUnsure) {
       await within(STOP_MS, this.#leave()).catch(this.onError);
     }
     await within(timeoutMs, this.#idle());

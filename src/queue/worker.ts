@@ -3,6 +3,7 @@ import { within } from '../base/clock.ts';
 import { ConnectionFailed, type LeaseLost, NotFound, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
+import { Looks } from '../base/looks.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { Offers } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
@@ -71,6 +72,7 @@ export class LeaseWorker implements UnitOwner, Kept {
   readonly #settler: Settler;
   readonly #keeper: Keeper;
   readonly #offers: Offers<HandedOver>;
+  readonly #looks: Looks<HandedOver>;
   readonly #scans: Scan[];
   readonly #chain: number;
   readonly #claims = new Set<Claim>();
@@ -95,13 +97,6 @@ export class LeaseWorker implements UnitOwner, Kept {
   #isPumping = false;
   /** The last look found nothing: until a notification or the next poll there is nothing to look for, whatever slot is free. */
   #isAsleep = false;
-  /** A look is under way. What is handed over meanwhile waits for its end, since it may take the last slot. */
-  #isLooking = false;
-  #handed: HandedOver[] = [];
-  /** A claim's answer was lost: there may be rows of ours we do not know of. */
-  #isUnsure = false;
-  /** Until when such a claim may still be committed: a server that was slow, and did not hear that it was cancelled. */
-  #unsureUntil = -Infinity;
   #stopping: Promise<void> | undefined;
   /** Others may be asleep, who could run it now. */
   #hasHandedBack = false;
@@ -133,8 +128,16 @@ export class LeaseWorker implements UnitOwner, Kept {
       },
       worker: () => this.#id,
       isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
-      onHanded: (job) => this.#hear(job),
+      onHanded: (job) => this.#looks.hear(job),
       onError: (error) => this.onError(error),
+    });
+    this.#looks = new Looks({
+      name: 'queue',
+      offers: this.#offers,
+      leaseMs: settings.leaseMs,
+      pollMs: settings.pollMs,
+      accept: (job) => this.#accept(job),
+      wake: () => this.#loop?.wake(),
     });
   }
 
@@ -160,7 +163,7 @@ export class LeaseWorker implements UnitOwner, Kept {
     this.#offers.start(this.#subscription);
     this.#loop = startLoop({
       name: 'queue.claim',
-      run: () => this.#turn(),
+      run: () => this.#looks.run(() => this.#turn()),
       onError: (error) => this.#onTurnError(error),
     });
   }
@@ -206,7 +209,7 @@ export class LeaseWorker implements UnitOwner, Kept {
     this.#held = 0;
     this.#lives += 1;
     this.#offers.restart();
-    this.#handed = [];
+    this.#looks.forget();
     // What a handler does after this is nobody's outcome: the settler has dropped its claims.
     for (const [unit, fail] of running) {
       unit.abort(reason);
@@ -231,22 +234,11 @@ export class LeaseWorker implements UnitOwner, Kept {
 
   // The hot path.
 
-  /** One look, and what was handed over meanwhile. */
+  /** Claim, post, say how long to sleep. */
   async #turn(): Promise<number> {
     this.#isAsleep = false;
-    this.#isLooking = true;
-    try {
-      return await this.#look();
-    } finally {
-      this.#isLooking = false;
-      for (const job of this.#handed.splice(0)) this.#accept(job);
-    }
-  }
-
-  /** Claim, post, say how long to sleep. */
-  async #look(): Promise<number> {
     const id = this.#id ?? (await this.#register());
-    if (this.#isInDoubt()) await this.#recall(id);
+    if (this.#looks.isInDoubt) await this.#recall(id);
     const limit = this.#room();
     if (limit <= 0) return Infinity;
     const scan = this.#scans[this.#at % this.#scans.length];
@@ -387,16 +379,6 @@ export class LeaseWorker implements UnitOwner, Kept {
   }
 
   /** A job that an enqueue has claimed for this worker. */
-  #hear(job: HandedOver): void {
-    if (faults.armed) void faults.reach('queue.after_handover').then(() => this.#take(job));
-    else this.#take(job);
-  }
-
-  #take(job: HandedOver): void {
-    if (this.#isLooking) this.#handed.push(job);
-    else this.#accept(job);
-  }
-
   #accept(job: HandedOver): void {
     const { shard, worker } = job;
     // Taken for dead: the job is rescued, if not by now, then soon.
@@ -423,12 +405,6 @@ export class LeaseWorker implements UnitOwner, Kept {
       .flushed()
       .then(() => this.#parts.store.wake(this.queue))
       .catch((error: unknown) => this.onError(error));
-  }
-
-  /** Whether there may be jobs of this worker's that it does not know of. */
-  #isInDoubt(): boolean {
-    if (this.#isUnsure || (this.#unsureUntil > 0 && performance.now() > this.#unsureUntil)) return true;
-    return this.#offers.isOverdue(this.#parts.settings.pollMs / 2);
   }
 
   /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
@@ -472,16 +448,9 @@ export class LeaseWorker implements UnitOwner, Kept {
   }
 
   /** Gives back what it does not know of. */
-  async #recall(id: number): Promise<void> {
-    // What was handed over just now is not known of, either.
-    this.#handed = [];
-    this.#isUnsure = true;
+  #recall(id: number): Promise<void> {
     const known = this.#known();
-    const isWhole = await this.#offers.recall(() => this.#parts.store.recall(this.queue, id, known));
-    this.#isUnsure = !isWhole;
-    if (this.#isUnsure) this.#loop?.wake();
-    if (performance.now() > this.#unsureUntil) this.#unsureUntil = -Infinity;
-    probe.hit('queue.recalled', { worker: id });
+    return this.#looks.recall(id, () => this.#parts.store.recall(this.queue, id, known));
   }
 
   /** The claims that it knows of, and whose rows may still be there. */
@@ -495,10 +464,7 @@ export class LeaseWorker implements UnitOwner, Kept {
   }
 
   #onTurnError(error: unknown): void {
-    if (error instanceof ConnectionFailed && error.outcome === 'unknown') {
-      this.#isUnsure = true;
-      this.#unsureUntil = performance.now() + this.#parts.settings.leaseMs;
-    }
+    if (error instanceof ConnectionFailed && error.outcome === 'unknown') this.#looks.noteLostAnswer();
     this.onError(error);
   }
 
@@ -536,7 +502,7 @@ export class LeaseWorker implements UnitOwner, Kept {
     // A claim on a connection that went dead is not answered for minutes; its jobs are rescued.
     if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
     this.#handBack();
-    if (this.#offers.close() || this.#isUnsure) {
+    if (this.#offers.close() || this.#looks.isUnsure) {
       await within(STOP_MS, this.#leave()).catch((error: unknown) => this.onError(error));
     }
     await within(timeoutMs, this.#idle());
