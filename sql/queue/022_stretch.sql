@@ -52,15 +52,54 @@ begin
   select case when bool_and(j.is_small) then string_agg(concat(
     j.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000)::bigint, ',', case when j.is_small then j.payload end), ',') end
   into v_jobs
-  from pawl.queue_ready r cross join lateral (
+  from (  -- "limit": before Postgres 18 the upper bound alone ends no scan, but for rows of another priority
+    select r.priority, r.id, r.key, r.n from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    order by r.priority, r.id limit v_n
+  ) r cross join lateral (
     select j.id, j.kind, j.created_at, j.payload, pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null as is_small
     from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j
-  where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (v_priority, v_id)
-    and r.key is null and r.n = 1;
+  where (r.priority, r.id) <= (v_priority, v_id) and r.key is null and r.n = 1;
   return concat('{"n":', v_n, ',"until":[', v_priority, ',', v_id, ']', ',"jobs":[' || v_jobs || ']', '}');
 end $$;
 
--- queue_take for whoever knows the job from a look: a fifth less, since the job is not read again. Answers
+-- queue_take as it was, but for stretches of one priority, which the search leaves where they end: before Postgres 18 it went
+-- on to the last row of that priority when nothing was left.
+create or replace function pawl.queue_take(
+  p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
+) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_answer text;
+begin
+  if p_priority = p_to_priority then
+    delete from pawl.queue_ready r where r.ctid = (
+      select r.ctid from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and r.priority = p_to_priority and r.id > p_after and r.id <= p_to
+        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.id limit 1 for update skip locked)
+    returning (
+      select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
+        ',', j.priority, ',"', clock_timestamp(), '","', gen_random_uuid(), '",', j.payload::text, ']')
+      from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
+    into v_answer;
+  else
+    delete from pawl.queue_ready r where r.ctid = (
+      select r.ctid from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
+        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.priority, r.id limit 1 for update skip locked)
+    returning (
+      select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
+        ',', j.priority, ',"', clock_timestamp(), '","', gen_random_uuid(), '",', j.payload::text, ']')
+      from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
+    into v_answer;
+  end if;
+  return v_answer;
+end $$;
+
+-- The same for whoever knows the job from a look: a quarter less, since the job is not read again. Answers
 -- claim, id, attempt, priority, claimed at; or null.
 create function pawl.queue_take_seen(
   p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
@@ -70,12 +109,22 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 declare
   v_answer text;
 begin
-  delete from pawl.queue_ready r where r.ctid = (
-    select r.ctid from pawl.queue_ready r
-    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
-      and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
-    order by r.priority, r.id limit 1 for update skip locked)
-  returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, clock_timestamp())
-  into v_answer;
+  if p_priority = p_to_priority then
+    delete from pawl.queue_ready r where r.ctid = (
+      select r.ctid from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and r.priority = p_to_priority and r.id > p_after and r.id <= p_to
+        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.id limit 1 for update skip locked)
+    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, clock_timestamp())
+    into v_answer;
+  else
+    delete from pawl.queue_ready r where r.ctid = (
+      select r.ctid from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
+        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.priority, r.id limit 1 for update skip locked)
+    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, clock_timestamp())
+    into v_answer;
+  end if;
   return v_answer;
 end $$;

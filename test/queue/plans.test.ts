@@ -101,6 +101,11 @@ function take({ queue }: { queue: number }, take = 'queue_take'): Promise<number
   );
 }
 
+/** From a stretch that others have emptied, before all that is ready. */
+function takeNothing({ queue }: { queue: number }, take: string): Promise<number> {
+  return pages(`select pawl.${take}(${queue}::smallint, 0::smallint, 0::smallint, 0, 0::smallint, 1)`);
+}
+
 function look({ queue, worker }: { queue: number; worker: number }): Promise<number> {
   return pages(`select pawl.queue_look(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`);
 }
@@ -123,8 +128,10 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
       expect(await claimOne(large)).toBeLessThan((await claimOne(small)) * HIGHER);
       expect(await look(large)).toBeLessThan((await look(small)) * HIGHER);
       if (key === OWN) return;
-      for (const name of ['queue_take', 'queue_take_seen'])
+      for (const name of ['queue_take', 'queue_take_seen']) {
         expect(await take(large, name)).toBeLessThan((await take(small, name)) * HIGHER);
+        expect(await takeNothing(large, name)).toBeLessThan((await takeNothing(small, name)) * HIGHER);
+      }
     }, 300_000);
   }
 
