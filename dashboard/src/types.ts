@@ -107,6 +107,24 @@ export interface JobDetail extends Job {
   };
   readonly history: readonly Move[];
   readonly unit: readonly string[];
+  readonly locks: JobLocks | null;
+}
+
+/** What the process of a job holds, or held while it ran. */
+export interface JobLocks {
+  readonly host: string;
+  readonly pid: number;
+  /** Jobs that run there now. */
+  readonly running: number;
+  readonly items: readonly {
+    readonly namespace: string;
+    readonly name: string;
+    readonly mode: string;
+    readonly token: string;
+    readonly since: string;
+    readonly endedAt: string | null;
+    readonly sinceJobBegan: boolean;
+  }[];
 }
 
 export interface Lock {

@@ -179,6 +179,8 @@ describe('what can be done', () => {
     await page.getByText(`actor ${scene.ids.server} is paused`).waitFor();
     await page.getByRole('button', { name: 'Resume', exact: true }).click();
     await page.getByText(`actor ${scene.ids.server} is resumed`).waitFor();
+    await page.getByRole('button', { name: 'Run a turn' }).click();
+    await page.getByText(/^one turn in running: stay$/).waitFor();
     await page.goto(new URL('pages', base).href);
     await page.getByRole('button', { name: 'Acknowledge page 2' }).click();
     await page.getByText('page 2 is acknowledged').waitFor();

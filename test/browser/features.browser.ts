@@ -1,6 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { statement } from '../../src/engine/postgres/index.ts';
+import { until } from '../support/eventually.ts';
 import { makeScene, type Scene, type Visit } from './scene.ts';
 
 // What the pages are for beyond looking: views, columns, snoozing, forms, charts by the hour, files.
@@ -201,7 +203,46 @@ describe('capture', () => {
     await page.getByLabel(/Type customer/).fill('customer');
     await sure.click();
     await page.getByText('customer is detached').waitFor();
-    await page.getByText('Nothing is captured yet').waitFor();
+    await page.getByRole('region', { name: 'Coverage of product' }).waitFor();
+    expect(await page.getByText('customer', { exact: true }).count()).toBe(0);
+    await context.close();
+  });
+
+  test('a table that follows is compared, mended and replayed; a capture that was taken out is installed again', async () => {
+    const { page, context } = await on('captures?entity=product');
+    const act = async (name: string): Promise<void> => {
+      await page.getByRole('region', { name: 'Coverage of product' }).waitFor();
+      await open(page, 'Actions');
+      await page.getByRole('button', { name }).click();
+    };
+    const sure = async (verb: string): Promise<void> => {
+      await page.getByLabel(/Type product/).fill('product');
+      await page.getByRole('dialog').getByRole('button', { name: verb, exact: true }).click();
+    };
+    const wrong = "update product_search set title = 'wrong' where id = 7";
+    await scene.engine.query(statement('test.drift', wrong));
+    await act('Compare, and change nothing');
+    await page.getByText('product_search: 40 compared, 1 is wrong: 7').waitFor();
+    await act('Compare, and mend…');
+    await sure('Compare and mend');
+    const right = "select from product_search where id = 7 and title = 'Product 7'";
+    await until(
+      'its worker has mended it',
+      async () => (await scene.engine.query(statement('test.right', right))).length > 0,
+    );
+    await act('Replay everything…');
+    await sure('Replay');
+    await page.getByText('begun: product_search').waitFor();
+    await act('Install as declared…');
+    await sure('Install');
+    await page.getByText('all was as declared: nothing was done').waitFor();
+    await act('Detach…');
+    await sure('Detach it');
+    await page.getByText('it is not installed: its changes go unnoticed').waitFor();
+    await page.getByRole('button', { name: 'Install product' }).click();
+    await sure('Install');
+    await page.getByText(/\d+ things made or mended/).waitFor();
+    await page.getByRole('region', { name: 'Coverage of product' }).waitFor();
     await context.close();
   });
 });

@@ -3,8 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
-import { actor, createActors, state } from '../../src/actor/index.ts';
-import { createCapture } from '../../src/capture/index.ts';
+import { type Actors, actor, createActors, state } from '../../src/actor/index.ts';
+import { type Capture, createCapture, sql } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createFiles, disk, type Files } from '../../src/files/index.ts';
 import { createHttp, type HttpOptions, serve } from '../../src/http/index.ts';
@@ -42,7 +42,7 @@ export async function makeScene(): Promise<Scene> {
   const { url } = await freshDatabase();
   const engine = postgres(url, { max: 30 });
   const closers: (() => Promise<unknown>)[] = [];
-  const ids = await furnish(engine, closers);
+  const { actors, capture, ...ids } = await furnish(engine, closers);
   const files = await keepFiles(engine, closers);
   const browser = await launch();
   return {
@@ -50,7 +50,14 @@ export async function makeScene(): Promise<Scene> {
     ids,
     open: async (options = {}) => {
       const served = await serve(
-        createHttp(engine, { live: '500ms', rate: { burst: 10_000, perSecond: 1000 }, files, ...options }),
+        createHttp(engine, {
+          live: '500ms',
+          rate: { burst: 10_000, perSecond: 1000 },
+          files,
+          actors,
+          captures: [capture],
+          ...options,
+        }),
       );
       closers.push(() => served.stop());
       return served.url;
@@ -88,7 +95,10 @@ function launch(): Promise<Browser> {
 
 const HOUR_MS = 3_600_000;
 
-async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)[]): Promise<Scene['ids']> {
+/** What the dashboards are given of the program, beside the ids. */
+type Furniture = Scene['ids'] & { readonly actors: Actors; readonly capture: Capture };
+
+async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)[]): Promise<Furniture> {
   const mail = createQueue(engine, 'mail', {
     kinds: { welcome: {}, receipt: { attempts: 3 } },
     retry: { backoff: { min: '100ms', max: '200ms' } },
@@ -152,7 +162,8 @@ async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)
   );
   await lineUp(engine, closers);
   await captureCustomers(engine);
-  return { running, complete, failed, waiting, server: await build(engine, closers) };
+  const capture = await followProducts(engine, closers);
+  return { running, complete, failed, waiting, capture, ...(await build(engine, closers)) };
 }
 
 /** With the trace of a shop's own code: pictures are to be the same wherever they are taken. */
@@ -209,7 +220,28 @@ async function captureCustomers(engine: PostgresEngine): Promise<void> {
   await run('leave', 'delete from customer where id = 5');
 }
 
-async function build(engine: PostgresEngine, closers: (() => Promise<unknown>)[]): Promise<string> {
+/** A table that follows another one, kept by a worker. */
+async function followProducts(engine: PostgresEngine, closers: (() => Promise<unknown>)[]): Promise<Capture> {
+  const run = (name: string, text: string): Promise<unknown> => engine.query(statement(`scene.${name}`, text));
+  await run('product', 'create table product (id bigint primary key, title text)');
+  await run('products', "insert into product select n, 'Product ' || n from generate_series(1, 40) n");
+  const capture = createCapture(engine, { entity: 'product', root: 'product' });
+  const found = capture.project({
+    into: 'product_search',
+    columns: { title: 'text' },
+    build: sql`select p.id, p.title from product p where p.id = any ($1::bigint[])`,
+  });
+  await capture.apply();
+  const worker = found.run();
+  closers.push(() => worker.stop());
+  await found.backfill();
+  return capture;
+}
+
+async function build(
+  engine: PostgresEngine,
+  closers: (() => Promise<unknown>)[],
+): Promise<{ server: string; actors: Actors }> {
   const Server = actor('server', {
     initial: 'creating',
     semaphores: ['configure', 'destroy'],
@@ -251,5 +283,5 @@ async function build(engine: PostgresEngine, closers: (() => Promise<unknown>)[]
     severity: 'error',
   });
   await actors.page({ tag: 'certificate', summary: 'The certificate ends in 9 days', severity: 'warning' });
-  return first.id;
+  return { server: first.id, actors };
 }
