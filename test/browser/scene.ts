@@ -81,7 +81,7 @@ export async function makeScene(): Promise<Scene> {
   };
 }
 
-function launch(): Promise<Browser> {
+export function launch(): Promise<Browser> {
   const places = [
     process.env['CHROMIUM'] ?? '',
     '/usr/bin/chromium',
