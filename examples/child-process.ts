@@ -23,4 +23,6 @@ export function stopWhenTold(stop: () => Promise<void>): void {
   process.once('SIGTERM', begin);
   process.once('SIGINT', begin);
   process.once('disconnect', begin);
+  // It was gone before anybody listened here: while this process was still being loaded.
+  if (process.connected === false) begin();
 }
