@@ -49,19 +49,22 @@ test('what comes due, comes first, or has a key is not kept waiting by the jobs 
   const many = Array.from({ length: 1500 }, (_, n) => ({ kind: 'job' as const, payload: n, priority: 5 }));
   await queue.enqueueMany(many);
   const seen: unknown[] = [];
+  const enqueueLate = async (): Promise<void> => {
+    await queue.enqueue('job', 'first', { priority: 1 });
+    await queue.enqueue('job', 'due', { priority: 1, runAt: new Date(Date.now() - 1000) });
+    await queue.enqueue('job', 'key', { priority: 1, key: 'k' });
+  };
+  let late: Promise<void> | undefined;
   const handler = async ({ payload }: { payload: unknown }): Promise<void> => {
     seen.push(payload);
-    if (seen.length === 20) {
-      await queue.enqueue('job', 'first', { priority: 1 });
-      await queue.enqueue('job', 'due', { priority: 1, runAt: new Date(Date.now() - 1000) });
-      await queue.enqueue('job', 'key', { priority: 1, key: 'k' });
-    }
+    // Both lanes stand still meanwhile: however long it takes, they are there with most of the jobs still to do.
+    if (seen.length >= 20) await (late ??= enqueueLate());
   };
   const worker = queue.work({ job: handler }, { ...LANE, concurrency: 2 });
   await queue.drain({ timeout: '60s' });
   await worker.stop();
   expect(seen).toHaveLength(1503);
-  for (const late of ['first', 'due', 'key']) expect(seen.indexOf(late)).toBeLessThan(1400);
+  for (const name of ['first', 'due', 'key']) expect(seen.indexOf(name)).toBeLessThan(1400);
 });
 
 test('a handler that deallocates every prepared statement costs no job, and none is done twice', async () => {

@@ -1,117 +1,84 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
-import { randomBytes } from 'node:crypto';
+import { type Attributes, context, type Link, metrics, propagation, type SpanStatus, trace } from '@opentelemetry/api';
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
+import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import {
-  type Attributes,
-  type Context,
-  context,
-  type Link,
-  type Meter,
-  metrics,
-  propagation,
-  ROOT_CONTEXT,
-  type Span,
-  type SpanContext,
-  type SpanOptions,
-  type SpanStatus,
-  type Tracer,
-  trace,
-} from '@opentelemetry/api';
+  AggregationTemporality,
+  type DataPoint,
+  type Histogram,
+  InMemoryMetricExporter,
+  MeterProvider,
+  PeriodicExportingMetricReader,
+} from '@opentelemetry/sdk-metrics';
+import {
+  BasicTracerProvider,
+  InMemorySpanExporter,
+  type ReadableSpan,
+  SimpleSpanProcessor,
+} from '@opentelemetry/sdk-trace-base';
 
 /** A span that has ended. */
 export interface Recorded {
   readonly name: string;
-  readonly kind: number | undefined;
+  readonly kind: number;
   readonly attributes: Attributes;
   readonly links: readonly Link[];
-  readonly status: SpanStatus | undefined;
-  readonly context: SpanContext;
+  readonly status: SpanStatus;
+  readonly context: { readonly traceId: string; readonly spanId: string };
   /** Of the same trace. */
   readonly parent: string | undefined;
 }
 
 export interface Recorder {
-  readonly spans: Recorded[];
-  /** Values by the name of what measured them. */
-  readonly measured: Map<string, { value: number; attributes: Attributes }[]>;
+  readonly spans: readonly Recorded[];
+  forget(): void;
+  /** How often each instrument has measured something. */
+  measured(): Promise<Readonly<Record<string, number>>>;
   within<T>(name: string, fn: () => Promise<T>): Promise<T>;
-  stop(): void;
+  stop(): Promise<void>;
 }
 
-/** Registers with the real `@opentelemetry/api` what an SDK would: spans and measurements are kept in memory. */
+/** The official SDK, as a program registers it; what it would export is kept in memory. */
 export function recordTelemetry(): Recorder {
-  const spans: Recorded[] = [];
-  const measured: Recorder['measured'] = new Map();
-  const contexts = new AsyncLocalStorage<Context>();
-  const active = (): Context => contexts.getStore() ?? ROOT_CONTEXT;
-  context.setGlobalContextManager({
-    active,
-    with: (of, fn, self, ...args) => contexts.run(of, () => fn.apply(self, args)),
-    bind: (_of, target) => target,
-    enable() {
-      return this;
-    },
-    disable() {
-      return this;
-    },
-  });
-  const startSpan = (name: string, options: SpanOptions = {}, of: Context = active()): Span =>
-    record(name, options, options.root === true ? undefined : trace.getSpanContext(of), spans);
-  const tracer = { startSpan } as unknown as Tracer;
-  trace.setGlobalTracerProvider({ getTracer: () => tracer });
-  const note =
-    (name: string) =>
-    (value: number, attributes: Attributes = {}) => {
-      measured.set(name, [...(measured.get(name) ?? []), { value, attributes }]);
-    };
-  const meter = {
-    createCounter: (name: string) => ({ add: note(name) }),
-    createHistogram: (name: string) => ({ record: note(name) }),
-  } as unknown as Meter;
-  metrics.setGlobalMeterProvider({ getMeter: () => meter });
+  const kept = new InMemorySpanExporter();
+  const tracers = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(kept)] });
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
+  // Exported when asked for.
+  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 3_600_000 });
+  const meters = new MeterProvider({ readers: [reader] });
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  propagation.setGlobalPropagator(new W3CTraceContextPropagator());
+  trace.setGlobalTracerProvider(tracers);
+  metrics.setGlobalMeterProvider(meters);
   return {
-    spans,
-    measured,
-    within: async (name, fn) => {
-      const span = startSpan(name);
-      return contexts.run(trace.setSpan(active(), span), fn).finally(() => span.end());
+    get spans() {
+      return kept.getFinishedSpans().map(recorded);
     },
-    stop: () => {
+    forget: () => kept.reset(),
+    measured: async () => {
+      await meters.forceFlush();
+      return counts(exporter);
+    },
+    within: (name, fn) => trace.getTracer('test').startActiveSpan(name, (span) => fn().finally(() => span.end())),
+    stop: async () => {
       for (const of of [trace, context, metrics, propagation]) of.disable();
+      await Promise.all([tracers.shutdown(), meters.shutdown()]);
     },
   };
 }
 
-function record(name: string, options: SpanOptions, parent: SpanContext | undefined, spans: Recorded[]): Span {
-  const own: SpanContext = {
-    traceId: parent?.traceId ?? randomBytes(16).toString('hex'),
-    spanId: randomBytes(8).toString('hex'),
-    traceFlags: 1,
-  };
-  const attributes: Attributes = { ...options.attributes };
-  let status: SpanStatus | undefined;
-  const span: Partial<Span> = {
-    spanContext: () => own,
-    isRecording: () => true,
-    setAttribute(key, value) {
-      attributes[key] = value;
-      return span as Span;
-    },
-    setStatus(given) {
-      status = given;
-      return span as Span;
-    },
-    recordException: () => {},
-    end: () => {
-      spans.push({
-        name,
-        kind: options.kind,
-        attributes,
-        links: options.links ?? [],
-        status,
-        context: own,
-        parent: parent?.spanId,
-      });
-    },
-  };
-  return span as Span;
+function recorded(span: ReadableSpan): Recorded {
+  const { name, kind, attributes, links, status } = span;
+  return { name, kind, attributes, links, status, context: span.spanContext(), parent: span.parentSpanContext?.spanId };
+}
+
+function counts(exporter: InMemoryMetricExporter): Record<string, number> {
+  const all: Record<string, number> = {};
+  const of = ({ value }: DataPoint<number | Histogram>): number => (typeof value === 'number' ? value : value.count);
+  for (const { scopeMetrics } of exporter.getMetrics().slice(-1)) {
+    for (const { descriptor, dataPoints } of scopeMetrics.flatMap((scope) => scope.metrics)) {
+      const points: readonly DataPoint<number | Histogram>[] = dataPoints as never;
+      all[descriptor.name] = points.reduce((sum, point) => sum + of(point), 0);
+    }
+  }
+  return all;
 }
