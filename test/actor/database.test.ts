@@ -64,7 +64,9 @@ describe.skipIf(!hasPooler)('behind a pooler in transaction mode, with fewer con
     }
     await allFinal(walk);
     await check(walk);
-    await until('it is said', () => log.count('warn', /LISTEN|notif/i) > 0);
+    await until('it is said', () => log.count('warn', /LISTEN|notif/i) > 0).catch((error: unknown) => {
+      throw new Error(JSON.stringify(log.lines), { cause: error });
+    });
     expect(log.count('error', /./)).toBe(0);
   });
 });

@@ -189,7 +189,7 @@ export class Listener {
     this.#scheduleRetry(error);
   }
 
-  /** Finds out whether notifications arrive here; asks again where the question could not be put. */
+  /** Finds out whether notifications arrive here; asks again where the question could not be put, or the answer may be chance. */
   async #probe(wire: Wire): Promise<void> {
     const [first, longest] = this.#timing.backoff;
     for (let tries = 0; this.#wire === wire; tries++) {
@@ -199,16 +199,21 @@ export class Listener {
     }
   }
 
-  /** Sends to a channel of its own, through the pool, and waits for it to arrive here. @returns undefined if it was not sent */
+  /**
+   * Sends to a channel of its own, through the pool, and waits for it to arrive here. @returns undefined if it was not sent, or
+   * this connection had something to ask meanwhile: a pooler may have lent it just the one that hears, and only for that.
+   */
   async #ask(wire: Wire): Promise<boolean | undefined> {
     const channel = `pawl_probe_${randomUUID()}`;
     const arrived = deferred<true>();
     const forget = wire.expect(channel, () => arrived.resolve(true));
     try {
       await wire.listen(channel);
+      const { asked, pending } = wire;
       await this.#given.notify(channel);
       // Counted from when it was sent: a pool that lets it wait says nothing of notifications.
-      return await within(this.#timing.probeTimeout, arrived.promise);
+      const hasArrived = await within(this.#timing.probeTimeout, arrived.promise);
+      return hasArrived && (pending > 0 || wire.asked !== asked) ? undefined : hasArrived;
     } catch (error) {
       this.#given.logger.debug({ err: error }, 'the notification probe could not be sent');
       return undefined;

@@ -25,6 +25,9 @@ export interface Wire {
   unlisten(channel: string): Promise<void>;
   /** Calls back on notifications of one channel until the returned function is called. */
   expect(channel: string, callback: () => void): () => void;
+  /** How many statements it was asked to send so far, and how many of them have no answer yet. */
+  readonly asked: number;
+  readonly pending: number;
   /** Settles when the connection is gone, for whatever reason. */
   readonly closed: Promise<void>;
   close(): Promise<void>;
@@ -58,6 +61,8 @@ export async function openWire(
 
 class ListeningClient implements Wire {
   readonly closed: Promise<void>;
+  asked = 0;
+  pending = 0;
   readonly #client: pg.Client;
   readonly #timing: WireTiming;
   readonly #events: WireEvents;
@@ -128,25 +133,33 @@ class ListeningClient implements Wire {
 
   /** One at a time: node-postgres warns about a query sent while another runs. */
   #send(text: string, values: string[] = []): Promise<void> {
-    const sent = this.#queue.then(async () => {
-      if (this.#state === 'closed') {
-        throw new ConnectionFailed('the listening connection is closed', { outcome: 'nothing_written' });
-      }
-      // Half-open, it would be found out by the next check; whoever waits for this need not wait for that, too.
-      const { checkTimeout } = this.#timing;
-      const cancel = deadline(checkTimeout, () =>
-        this.#lose(new ConnectionFailed(`the listening connection did not answer within ${checkTimeout} ms`)),
-      );
-      try {
-        await this.#client.query(text, values);
-      } catch (error) {
-        throw failure(error);
-      } finally {
-        cancel();
-      }
-    });
+    this.asked += 1;
+    this.pending += 1;
+    const sent = this.#queue
+      .then(() => this.#ask(text, values))
+      .finally(() => {
+        this.pending -= 1;
+      });
     this.#queue = sent.catch(() => {});
     return sent;
+  }
+
+  async #ask(text: string, values: string[]): Promise<void> {
+    if (this.#state === 'closed') {
+      throw new ConnectionFailed('the listening connection is closed', { outcome: 'nothing_written' });
+    }
+    // Half-open, it would be found out by the next check; whoever waits for this need not wait for that, too.
+    const { checkTimeout } = this.#timing;
+    const cancel = deadline(checkTimeout, () =>
+      this.#lose(new ConnectionFailed(`the listening connection did not answer within ${checkTimeout} ms`)),
+    );
+    try {
+      await this.#client.query(text, values);
+    } catch (error) {
+      throw failure(error);
+    } finally {
+      cancel();
+    }
   }
 
   #check(): void {
