@@ -92,6 +92,7 @@ test('this comparison finds a capture with a hole', async () => {
   onTestFinished(() => worker.stop());
   await workload(scene, 1, 40);
   await projection.settled();
+  await worker.stop();
   expect(await diff()).toBeGreaterThan(0);
   expect((await projection.reconcile({ repair: false })).drifted).toBe(await diff());
 });
