@@ -154,8 +154,9 @@ export class PostgresFileStore implements FileStore {
 
   async settle(claimed: readonly Claimed[], tombstoneMs: number, historyMs: number): Promise<void> {
     const history = historyMs === Infinity ? null : Math.round(historyMs);
-    const claims = claimed.map(({ claim }) => claim);
-    await this.#engine.query(SETTLE, [claimed.map(({ object }) => object), Math.round(tombstoneMs), history, claims]);
+    const objects = arrayOf(claimed.map(({ object }) => object));
+    const claims = arrayOf(claimed.map(({ claim }) => claim));
+    await this.#engine.query(SETTLE, [objects, Math.round(tombstoneMs), history, claims]);
   }
 
   isDue(): Promise<boolean> {
@@ -214,4 +215,9 @@ export class PostgresFileStore implements FileStore {
     if (row === undefined) throw new Error(`"${sql.name}" gave no row, where there is always one`);
     return row.answer;
   }
+}
+
+/** An array of what needs no quotes, as its text: the driver would look at each character of each. */
+function arrayOf(values: readonly string[]): string {
+  return `{${values.join(',')}}`;
 }

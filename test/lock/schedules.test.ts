@@ -3,11 +3,11 @@ import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { type Hold, violations, type Write } from '../support/history.ts';
-import { LONG } from '../support/long.ts';
+import { LONG, rarely } from '../support/long.ts';
 import { hasRead, type Party, PROTECTED, startParty } from './party.ts';
 import { type Faults, runSchedule, toWrites } from './schedules.ts';
 
-const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 12));
+const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 8));
 const SEED = Number(process.env['PAWL_SEED'] ?? 7000);
 
 interface Arena {
@@ -93,7 +93,7 @@ test('a planted bug is found: who holds is not looked at', async () => {
   expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits 1/);
 });
 
-test('a planted bug is found: of a set only the first name is looked at', async () => {
+rarely('a planted bug is found: of a set only the first name is looked at', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_acquire', (source) =>
     source.replace(
@@ -104,7 +104,7 @@ test('a planted bug is found: of a set only the first name is looked at', async 
   expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits 1/);
 });
 
-test('a planted bug is found: an eviction does not ask whether the lease ran out', async () => {
+rarely('a planted bug is found: an eviction does not ask whether the lease ran out', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_acquire', (source) =>
     source.replace('exit when v_count = 0 or v_first > v_now or', 'exit when v_count = 0 or'),
@@ -113,7 +113,7 @@ test('a planted bug is found: an eviction does not ask whether the lease ran out
   expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits|was written with token/);
 });
 
-test('a planted bug is found: whoever releases hands the lock to all that wait', async () => {
+rarely('a planted bug is found: whoever releases hands the lock to all that wait', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_free', (source) => source.replace('and w.capacity = 1', 'and false'));
   await plant(arena.client, 'pawl.lock_call', (source) => source.replace('exit when v_count > v_least;', ''));

@@ -6,7 +6,7 @@ import { breaches, places } from './invariants.ts';
 import { SqlSession } from './sql-session.ts';
 
 /** Every order in a long run, every n-th otherwise. */
-const EVERY = LONG ? 1 : 8;
+const EVERY = LONG ? 1 : 16;
 const CHANNEL = 'handover';
 
 /** What happens beside two enqueues that could both use the one offer there is. */
@@ -171,7 +171,7 @@ describe('two enqueues and one offer: it is used once at most, nothing is lost a
   for (const third of THIRDS) {
     test(`whatever the order of them and of a ${third}`, async () => {
       const orders = ORDERS.filter((_, index) => index % EVERY === 0);
-      expect(await stage.playAll(third, orders)).toBeGreaterThan(10);
+      expect(await stage.playAll(third, orders)).toBeGreaterThan(5);
     });
   }
 });
