@@ -12,6 +12,21 @@ interface Scene {
   readonly hibernates: boolean;
 }
 
+/** Claims what is due, in an open transaction. */
+function looker(stage: Stage, worker: number, claimed: (rows: Row[]) => void): Lane {
+  return {
+    name: `worker ${worker}`,
+    session: stage.at(worker),
+    steps: [
+      async () => {
+        await stage.at(worker).begin();
+        claimed(await stage.claim(worker));
+      },
+      () => stage.at(worker).commit(),
+    ],
+  };
+}
+
 async function play(stage: Stage, scene: Scene, order: readonly number[]): Promise<void> {
   await stage.clear();
   const id = await stage.create();
@@ -49,17 +64,9 @@ async function play(stage: Stage, scene: Scene, order: readonly number[]): Promi
         () => (scene.rollsBack ? stage.at(3).client.query('rollback') : stage.at(3).commit()),
       ],
     },
-    {
-      name: 'other worker',
-      session: stage.at(2),
-      steps: [
-        async () => {
-          await stage.at(2).begin();
-          others = await stage.claim(2);
-        },
-        () => stage.at(2).commit(),
-      ],
-    },
+    looker(stage, 2, (rows) => {
+      others = rows;
+    }),
   ];
   await interleave(stage.at(0), lanes, order);
   for (const row of others) expect(await stage.end(2, row, 'hibernate')).toBe(true);
@@ -176,18 +183,9 @@ test('in every order in which the last two children end, their parent is woken o
         () => stage.at(session).commit(),
       ],
     });
-    const looker = (worker: number): Lane => ({
-      name: `worker ${worker}`,
-      session: stage.at(worker),
-      steps: [
-        async () => {
-          await stage.at(worker).begin();
-          for (const row of await stage.claim(worker)) brought.push({ worker, row });
-        },
-        () => stage.at(worker).commit(),
-      ],
-    });
-    await interleave(stage.at(0), [ender(3, rows[0]), ender(4, rows[1]), looker(1), looker(2)], order);
+    const brings = (worker: number): Lane =>
+      looker(stage, worker, (claimed) => brought.push(...claimed.map((row) => ({ worker, row }))));
+    await interleave(stage.at(0), [ender(3, rows[0]), ender(4, rows[1]), brings(1), brings(2)], order);
     for (const { worker, row } of brought) await stage.end(worker, row, 'hibernate');
     await stage.drain(2);
     const turns = stage.seen.filter(({ id }) => id === parent);
@@ -220,17 +218,9 @@ test('in every order in which something comes for an actor that ends, its turn w
         ],
       },
       { name: 'producer', session: stage.at(3), steps: [() => stage.incr(3, id)] },
-      {
-        name: 'other worker',
-        session: stage.at(2),
-        steps: [
-          async () => {
-            await stage.at(2).begin();
-            others = await stage.claim(2);
-          },
-          () => stage.at(2).commit(),
-        ],
-      },
+      looker(stage, 2, (rows) => {
+        others = rows;
+      }),
     ];
     await interleave(stage.at(0), lanes, order);
     for (const row of others) await stage.end(2, row, 'done');

@@ -357,12 +357,12 @@ describe('connections', () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
-    const lock = await locks.acquire(name, { lease: '2s' });
+    const lock = await locks.acquire(name, { lease: '5s' });
     proxy.loseAnswerTo('lock.beat');
     const { accepted } = proxy;
     await until('a beat was lost', () => proxy.accepted > accepted);
     proxy.loseAnswerTo('never');
-    await sleep(2500);
+    await sleep(5500);
     expect(lock.isHeld).toBe(true);
     await lock.release();
   });
