@@ -42,11 +42,15 @@ interface Pass {
   report: SweepReport;
 }
 
+interface Batch {
+  readonly claimed: readonly Claimed[];
+  /** As many as were wanted: there may be more. */
+  readonly isFull: boolean;
+}
+
 /** Claimed at once: a statement of some milliseconds. */
 const BATCH = 500;
-/** Batches under way at once: while the database claims and settles one, the store deletes another. */
-const HANDS = 2;
-/** Deletions of a batch under way at once. */
+/** Deletions of a batch under way at once; of batches there are two. */
 const LANES = 16;
 /** Whoever claims and dies is followed by another one after this, or after twice what one deletion may take. A batch takes seconds. */
 const LEASE_MS = 5 * 60_000;
@@ -74,28 +78,36 @@ export class Collector {
       report: { condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 },
     };
     if (await this.#isIdle()) return pass.report;
-    const hands = Array.from({ length: HANDS }, () => this.#work(pass, signal));
+    const first = await this.#next(pass, signal);
+    const hands = [this.#work(pass, signal, first)];
+    // There is more: while the database claims and settles one batch, the store deletes another.
+    if (first?.isFull === true) hands.push(this.#next(pass, signal).then((next) => this.#work(pass, signal, next)));
     const broken = (await Promise.allSettled(hands)).find((hand) => hand.status === 'rejected');
     if (broken !== undefined) throw broken.reason;
     return pass.report;
   }
 
-  async #work(pass: Pass, signal: AbortSignal | undefined): Promise<void> {
-    while (pass.left > 0 && !pass.hasFailed) {
-      signal?.throwIfAborted();
-      // Its number is in the store before anything is deleted there, and looked at anew with each batch.
-      await this.begin();
-      const wanted = Math.min(BATCH, pass.left);
-      pass.left -= wanted;
-      const { totalMs } = this.#depot.budget;
-      const claimed = await this.#store.claim(totalMs, Math.min(LEASE_MS, 2 * totalMs), wanted);
-      pass.left += wanted - claimed.length;
-      if (claimed.length === 0) return;
+  /** @returns undefined when nothing is due, or nothing more is wanted */
+  async #next(pass: Pass, signal: AbortSignal | undefined): Promise<Batch | undefined> {
+    if (pass.left === 0 || pass.hasFailed) return undefined;
+    signal?.throwIfAborted();
+    // Its number is in the store before anything is deleted there, and looked at anew with each batch.
+    await this.begin();
+    const wanted = Math.min(BATCH, pass.left);
+    pass.left -= wanted;
+    const { totalMs } = this.#depot.budget;
+    const claimed = await this.#store.claim(totalMs, Math.min(LEASE_MS, 2 * totalMs), wanted);
+    pass.left += wanted - claimed.length;
+    return claimed.length === 0 ? undefined : { claimed, isFull: claimed.length === wanted };
+  }
+
+  async #work(pass: Pass, signal: AbortSignal | undefined, first: Batch | undefined): Promise<void> {
+    for (let batch = first; batch !== undefined; batch = await this.#next(pass, signal)) {
       if (faults.armed) await faults.reach('files.after_claim');
-      const done = await this.#collect(claimed, signal);
+      const done = await this.#collect(batch.claimed, signal);
       pass.report = sum(pass.report, done);
       pass.hasFailed ||= done.failed > 0;
-      if (claimed.length < wanted && done.condemned === 0) return;
+      if (!batch.isFull && done.condemned === 0) return;
     }
   }
 

@@ -515,7 +515,8 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await expect(own.sweep()).rejects.toThrow('files.after_claim');
       disarm();
       expect(await store.names()).toEqual([upload.object]);
-      // After twice what a deletion may take.
+      // By nobody within twice what a deletion may take.
+      expect(await own.sweep()).toMatchObject({ deleted: 0 });
       await until('another one has it', async () => (await own.sweep()).deleted === 1);
       expect(await store.names()).toEqual([]);
     });

@@ -185,5 +185,6 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     ]);
     await eventually(() => expect(ran.map(([payload]) => payload)).toEqual(['now', 'first', 'second']));
     expect(ran[2]?.[1]).toBeGreaterThanOrEqual(due.getTime());
+    expect(ran[2]?.[1]).toBeLessThan(due.getTime() + 10_000);
   });
 }
