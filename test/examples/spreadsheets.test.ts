@@ -30,7 +30,7 @@ beforeAll(async () => {
   env = { DATABASE_URL: database.url, SPREADSHEETS_DIR: folder };
   frontEnd = await start('spreadsheets/front-end.js', { ...env, SPREADSHEETS_MAX_BODY: String(MAX_BODY) });
   token = await signToken(SECRET, 'tester');
-  sql = new pg.Pool({ connectionString: database.url, max: 2 });
+  sql = new pg.Pool({ connectionString: database.url, max: 2 }).on('error', () => {});
 });
 
 afterAll(async () => {

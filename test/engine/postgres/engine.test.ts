@@ -282,6 +282,7 @@ describe('a session', () => {
     test('only where statements may be prepared, and the driver takes messages one by one', async () => {
       const unprepared = postgres(database.url, { prepare: false });
       const pool = new pg.Pool({ connectionString: database.url, pipeline: true } as pg.PoolConfig);
+      pool.on('error', () => {});
       for (const one of [engine, unprepared, postgres(pool, { logger: recordLog() })]) {
         const session = await one.connect();
         expect(session.takesBatches).toBe(one === engine);
@@ -322,6 +323,7 @@ describe("a user's own pool", () => {
     expect(pool.listenerCount('error')).toBe(1);
     await adopted.stop();
     expect(pool.listenerCount('error')).toBe(0);
+    pool.on('error', () => {});
     expect((await pool.query('select 1 as n')).rows).toEqual([{ n: 1 }]);
     await pool.end();
   });
