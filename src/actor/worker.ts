@@ -482,6 +482,7 @@ export class ActorWorker implements Kept {
     if (left.length > 0) {
       const reason = new Stopped('the dispatcher is being stopped and its time is up');
       for (const turn of left) turn.abort(reason);
+      probe.hit('actor.time_up');
       // Each ends without its body, if it has to, when that time is over.
       await within(2 * GRACE_MS, this.#idle());
     }

@@ -291,9 +291,10 @@ test('a dispatcher whose time to stop is up gives back what it was still checkin
   scene = opened;
   const dispatcher = await scene.run();
   await until('its fields are checked', waiting);
+  const isUp = probe.next('actor.time_up', undefined, { timeoutMs: 50_000 });
   const stopping = dispatcher.stop({ timeout: 0 });
-  await new Promise((resolve) => setImmediate(resolve));
-  setTimeout(open, 50);
+  await isUp;
+  open();
   await stopping;
   expect(begun).toBe(0);
   expect(await scene.actors.get(one)).toMatchObject({ status: 'due', attempt: 0, error: null });
