@@ -157,7 +157,7 @@ test('a dispatcher whose heartbeat is held up for longer than its lease tells it
   const scene = await openScene([Waits]);
   const client = await session(scene.url);
   const one = await scene.actors.create(Waits, {});
-  await scene.run({ lease: '1s' });
+  await scene.run({ lease: '3s' });
   await until('its body runs', () => scene.one(`select count(*)::int from pawl.actor where status = 'running'`));
   await client.query('begin; select from pawl.actor_worker for no key update');
   await until('the body was told', () => reasons.length > 0);
@@ -180,7 +180,7 @@ test('a dispatcher whose database is away for longer than its lease tells its bo
   const before = errors.length;
   await until('it cannot register anew', () => errors.length > before);
   await dispatcher.stop({ timeout: 0 });
-  await direct.run({ lease: '1s' });
+  await direct.run();
   expect(await direct.actors.waitFor(one)).toMatchObject({ result: 2 });
 });
 
