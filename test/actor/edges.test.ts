@@ -339,7 +339,7 @@ describe('a dispatcher goes on', () => {
       disarm();
       beaten.stop();
     });
-    const dispatcher = await scene.run({ lease: '1s', poll: '20ms' });
+    const dispatcher = await scene.run({ lease: '6s', poll: '20ms' });
     let lost = 0;
     dispatcher.events.on('lost', () => {
       lost += 1;
