@@ -2,11 +2,19 @@ import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkS
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { freshDatabase } from '../support/database.ts';
 import { rarely } from '../support/long.ts';
 import { MAIN, pawl, startPawl } from './pawl.ts';
 
 function urlIn(text: string): string {
   return /database +(postgres:\S+)/.exec(text)?.[1] ?? '';
+}
+
+/** Of a database that is there, where a server of its own would show nothing. */
+async function migrated(): Promise<string> {
+  const database = await freshDatabase();
+  onTestFinished(() => database.drop());
+  return database.url;
 }
 
 /** A package of its own, with the built code and these examples. @returns its command */
@@ -42,8 +50,8 @@ test('examples that were not well, or that fail, end dev with 1; missing ones sa
   const unwell = packageWith('export const runDev = async () => ({ ok: false, lost: 3 });');
   const failing = packageWith("export const runDev = async () => { throw new Error('out of paper'); };");
   const [lost, failed] = await Promise.all([
-    pawl(['dev', '--json'], { main: unwell }),
-    pawl(['dev'], { main: failing }),
+    pawl(['dev', '--json', '--url', await migrated()], { main: unwell }),
+    pawl(['dev', '--url', await migrated()], { main: failing }),
   ]);
   expect(lost).toMatchObject({ code: 1, stdout: '{"ok":false,"lost":3}\n' });
   expect(failed).toMatchObject({ code: 1, stderr: expect.stringContaining('out of paper') });
@@ -58,7 +66,7 @@ test('Ctrl-C tells the examples to stop, and waits for their summary', async () 
       const work = setInterval(() => {}, 1000);
       signal.addEventListener('abort', () => { clearInterval(work); resolve({ ok: true, reason: signal.reason.message }); });
     });`);
-  const dev = startPawl(['dev', '--json'], { main });
+  const dev = startPawl(['dev', '--json', '--url', await migrated()], { main });
   await dev.said(/running/);
   dev.signal('SIGINT');
   const { code, stdout } = await dev.ended;
