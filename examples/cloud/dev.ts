@@ -1,3 +1,4 @@
+import { ConnectionFailed } from 'pawl';
 import { type ActorSummary, type Actors, createActors, type Dispatcher } from 'pawl/actor';
 import type { DevContext, DevExample, Figures } from '../dev-example.ts';
 import { type Cloud, cloud } from './actors.ts';
@@ -123,7 +124,7 @@ export class CloudDev implements DevExample {
 
   async #until(what: string, holds: () => Promise<boolean>, signal?: AbortSignal): Promise<void> {
     const deadline = Date.now() + STEP_MS;
-    while (signal?.aborted !== true && !(await holds())) {
+    while (signal?.aborted !== true && !(await holds().catch(notReached))) {
       if (Date.now() > deadline) {
         this.#problems.push(`waited in vain until ${what}`);
         return;
@@ -148,4 +149,10 @@ function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
     signal?.addEventListener('abort', end, { once: true });
     if (signal?.aborted) end();
   });
+}
+
+/** Looking again does no harm where the database could not be reached; that it cannot for long is what the time limit says. */
+function notReached(error: unknown): false {
+  if (error instanceof ConnectionFailed) return false;
+  throw error;
 }
