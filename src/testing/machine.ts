@@ -6,6 +6,8 @@ import type { Crash } from './crash.ts';
 import type { PostgresWorld } from './postgres.ts';
 
 const LOOK_MS = 10;
+/** A process dies when it is told to, and then at once; a database that stands still for seconds is no reason. */
+const LEASE = '1m';
 
 /** The process that runs turns in a world: it dies at the crash, and another one takes its place. */
 export class Machine {
@@ -39,7 +41,7 @@ export class Machine {
   async settle(patienceMs: number): Promise<void> {
     const begun = moment();
     for (;;) {
-      if (this.#isDead) await this.#reboot();
+      if (this.#isDead) await this.#reboot(patienceMs);
       const restless = await this.#database.restless();
       if (restless === undefined && !this.#isDead) return;
       if (elapsedSince(begun) > patienceMs) {
@@ -58,7 +60,7 @@ export class Machine {
 
   async #boot(): Promise<void> {
     const engine = this.#connect();
-    const dispatcher = createActors(engine, this.#actors).run({ poll: '20ms', lease: '1s', concurrency: 2 });
+    const dispatcher = createActors(engine, this.#actors).run({ poll: '20ms', lease: LEASE, concurrency: 2 });
     this.#engine = engine;
     this.#dispatcher = dispatcher;
     await dispatcher.started;
@@ -74,11 +76,10 @@ export class Machine {
     this.#dispatcher = undefined;
   }
 
-  async #reboot(): Promise<void> {
+  async #reboot(patienceMs: number): Promise<void> {
     await Promise.all(this.#ended);
     this.#isDead = false;
-    // Its lease is over; what it had is tried again now, and not after the back-off.
-    await this.#database.rescue();
+    await this.#database.rescue(patienceMs);
     await this.#boot();
   }
 }

@@ -1,5 +1,5 @@
-import { sleep } from '../base/clock.ts';
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { elapsedSince, moment, sleep } from '../base/clock.ts';
+import { only, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 const CLEAR = statement(
   'world.clear',
@@ -29,7 +29,12 @@ where n.done_at is null`,
 const RESTLESS = statement(
   'world.restless',
   `
+with lost as (
+  update pawl.actor_instance a set wake_at = clock_timestamp()
+  where a.error = 'the worker was lost during the turn' and a.wake_at > clock_timestamp() returning a.id
+)
 select coalesce(
+  (select 'the worker of actor ' || l.id || ' was lost' from lost l limit 1),
   (select 'actor ' || v.id || ' is ' || v.status || ' in "' || v.state || '"' || coalesce(': ' || a.error, '')
     from pawl.actor v join pawl.actor_instance a on a.id = v.id where v.status in ('running', 'due') order by v.id limit 1),
   (select 'something waits in the inbox of actor ' || i.actor from pawl.actor_inbox i order by i.id limit 1),
@@ -41,13 +46,12 @@ const EXPIRE = statement(
   `update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`,
 );
 const RESCUE = statement('world.rescue', 'select pawl.actor_rescue()');
-const WORKERS = statement('world.workers', 'select count(*)::int as n from pawl.actor_worker');
-const RETRY = statement(
-  'world.retry',
-  `
-update pawl.actor_instance a set wake_at = clock_timestamp()
-where (a.error = 'the worker was lost during the turn' or a.lent is not null) and a.wake_at > clock_timestamp()`,
+// Those of dead processes: nobody has their locks.
+const FREE = statement(
+  'world.free',
+  'update pawl.actor_instance a set wake_at = clock_timestamp() where a.lent is not null',
 );
+const WORKERS = statement('world.workers', 'select count(*)::int as n from pawl.actor_worker');
 const ACTORS = statement(
   'world.actors',
   `
@@ -58,7 +62,7 @@ from pawl.actor_instance a join pawl.actor_type t on t.id = a.type
 order by a.id`,
 );
 
-const LOOKS = 500;
+const LOOK_MS = 2;
 
 /** An actor, as far as it has to be the same after every crash. */
 export interface WorldActor {
@@ -93,23 +97,22 @@ export class PostgresWorld {
     await this.#engine.query(SHIFT, [ms]);
   }
 
-  /** What is still to be done, in words. */
+  /** What is still to be done, in words. What a process lost is tried again now: its back-off is none of the scenario. */
   async restless(): Promise<string | undefined> {
     const [row] = await this.#engine.query<{ what: string | null }>(RESTLESS);
     return row?.what ?? undefined;
   }
 
-  /** Whoever ran turns is dead, and what it ran is due. */
-  async rescue(): Promise<void> {
-    await this.#engine.query(EXPIRE);
-    // What a dying connection still has locked is stepped over, and its worker's row stays until then.
-    for (let looks = 0; looks < LOOKS; looks += 1) {
+  /** Whoever ran turns is dead, and its lease over. */
+  async rescue(patienceMs: number): Promise<void> {
+    const begun = moment();
+    // What a dying connection still has locked is stepped over, and its worker's row stays until then; a heartbeat may be among it.
+    for (let left = Infinity; left > 0 && elapsedSince(begun) < patienceMs; await sleep(LOOK_MS)) {
+      await this.#engine.query(EXPIRE);
       await this.#engine.query(RESCUE);
-      const [left] = await this.#engine.query<{ n: number }>(WORKERS);
-      if (left?.n === 0) break;
-      await sleep(2);
+      left = only(await this.#engine.query<{ n: number }>(WORKERS)).n;
     }
-    await this.#engine.query(RETRY);
+    await this.#engine.query(FREE);
   }
 
   actors(): Promise<WorldActor[]> {

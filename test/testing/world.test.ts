@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type AnyActorDefinition, actor } from '../../src/actor/index.ts';
+import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { type Scene, stub, type World, type WorldOptions, world } from '../../src/testing/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { LONG } from '../support/long.ts';
@@ -13,6 +14,13 @@ async function open(options: Omit<WorldOptions, 'url'>): Promise<World> {
   });
   return made;
 }
+
+const STAND_STILL = statement(
+  'test.stand_still',
+  'select pg_sleep(1.2) from (select 1 from pawl.actor_worker for update) w',
+);
+const EXPIRE = statement('test.expire', 'update pawl.actor_worker set expires_at = started_at');
+const RESCUE = statement('test.rescue', 'select pawl.actor_rescue()');
 
 const PARCELS = LONG ? 3 : 1;
 
@@ -118,6 +126,41 @@ test('time passes when it is told to', async () => {
     expect(await actors.get(trial)).toMatchObject({ state: 'over' });
   });
   expect(runs).toBe(1);
+});
+
+describe('a world that is asked to settle brings a turn to its end', () => {
+  test.each([
+    ['the database stands still for longer than a second', [STAND_STILL]],
+    ['its process is taken for dead', [EXPIRE, RESCUE]],
+  ])('when %s', async (_what, statements) => {
+    let tries = 0;
+    const Patient = actor('patient', {
+      initial: 'waiting',
+      backoff: { min: '1m' },
+      states: (state) => ({
+        waiting: state({
+          run: async (a) => {
+            tries += 1;
+            for (const sql of tries === 1 ? statements : []) await other.query(sql);
+            return a.done();
+          },
+        }),
+      }),
+    });
+    const database = await freshDatabase();
+    const other = postgres(database.url);
+    const w = world({ actors: [Patient], url: database.url });
+    onTestFinished(async () => {
+      await w.close();
+      await other.stop();
+      await database.drop();
+    });
+    await w.run(async ({ actors, settle }) => {
+      const patient = await actors.create(Patient, {});
+      await settle();
+      expect(await actors.get(patient)).toMatchObject({ status: 'final' });
+    });
+  });
 });
 
 test('what does not come to rest is named', async () => {
