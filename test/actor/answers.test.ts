@@ -7,12 +7,10 @@ import { probe } from '../../src/base/probe.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
-import { type Proxy, startProxy } from '../support/proxy.ts';
+import { COMMIT, type Proxy, startProxy } from '../support/proxy.ts';
 import { type ActorScene, openScene } from './scene.ts';
 
 const NOTHING = '\0 no statement holds this';
-/** As a simple query, with its length: not the end of another one's name. */
-const COMMIT = '\0\0\0\x0bcommit\0';
 
 const Thing = actor('thing', {
   semaphores: ['end', 'tell'],

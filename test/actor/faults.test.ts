@@ -4,7 +4,7 @@ import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
 import { most } from '../support/long.ts';
 import type { Child } from '../support/process.ts';
-import { startProxy } from '../support/proxy.ts';
+import { COMMIT, type Proxy, startProxy } from '../support/proxy.ts';
 import { allFinal, check, open } from './walk.ts';
 import { walker } from './walker.ts';
 
@@ -138,26 +138,29 @@ test('the answer to a commit is lost: it is not applied twice', async () => {
   const scene = await open(8);
   const proxy = await startProxy(scene.url);
   const engine = postgres(proxy.url, { max: 6, logger: { debug() {}, info() {}, warn() {}, error() {} } });
-  const { Walker: Own, Companion: Other } = walker(async () => {});
+  // Long enough for each statement to be lost before the last walker has passed it.
+  const { Walker: Own, Companion: Other } = walker(() => new Promise((resolve) => setTimeout(resolve, 25)));
   const actors = createActors(engine, [Own, Other]);
   // Few slots: one that a lost answer kept would soon be missed.
   const dispatcher = actors.run({ lease: '1s', poll: '100ms', concurrency: 2 });
   try {
     await dispatcher.started;
     let isDone = false;
+    // Of a commit with effects it is the COMMIT itself that is not answered.
+    const statements = [COMMIT, 'pawl:actor.claim', 'pawl:actor.remember', 'pawl:actor.commit'];
+    const lost = new Set<string>();
     const losing = (async () => {
       for (let n = 0; !isDone; n += 1) {
-        // Of a commit with effects it is the COMMIT itself that is not answered.
-        proxy.loseAnswerTo(['pawl:actor.commit', 'commit\0', 'pawl:actor.claim', 'pawl:actor.remember'][n % 4] ?? '');
-        await new Promise((resolve) => setTimeout(resolve, 100));
-        proxy.loseAnswerTo('\0 nothing holds this');
-        await new Promise((resolve) => setTimeout(resolve, 300));
+        const statement = statements[n % statements.length] ?? '';
+        if (await losesOne(proxy, statement, () => isDone)) lost.add(statement);
+        await new Promise((resolve) => setTimeout(resolve, 25));
       }
     })();
     await allFinal(scene, 60_000).finally(() => {
       isDone = true;
     });
     await losing;
+    expect([...lost]).toEqual(statements);
     await check(scene);
   } finally {
     await dispatcher.stop({ timeout: 0 });
@@ -165,6 +168,15 @@ test('the answer to a commit is lost: it is not applied twice', async () => {
     await proxy.stop();
   }
 });
+
+/** Loses the answer to the next such statement, if there is one before the end. */
+async function losesOne(proxy: Proxy, statement: string, isOver: () => boolean): Promise<boolean> {
+  const before = proxy.lost;
+  proxy.loseAnswerTo(statement);
+  await until('the answer is lost', async () => proxy.lost > before || isOver(), 60_000);
+  proxy.loseAnswerTo('\0 nothing holds this');
+  return proxy.lost > before;
+}
 
 test('of many processes some are killed and some stand still at random moments: every step is taken once', async () => {
   const scene = await open(40);

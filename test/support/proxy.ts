@@ -1,6 +1,9 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
+/** How a driver ends a transaction: a simple query, with its length before it, so not the end of a statement's name. */
+export const COMMIT = '\0\0\0\x0bcommit\0';
+
 /** A TCP proxy before a database that can fail the way networks do. */
 export interface Proxy {
   /** The database's URL with the proxy's address. */
@@ -11,6 +14,8 @@ export interface Proxy {
   readonly accepted: number;
   /** What clients have sent so far, in pieces: one for each request that is sent when the one before is answered. */
   readonly sent: number;
+  /** Answers that were not passed, by `loseAnswerTo()`. */
+  readonly lost: number;
   /** Resets every open connection; new ones are accepted. */
   cut(): void;
   /** Resets every open connection and refuses new ones until `accept()`. */
@@ -28,7 +33,7 @@ export interface Proxy {
 export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const target = new URL(databaseUrl);
   const links = new Set<Link>();
-  const faults: Faults = { answerLost: undefined, requestLost: undefined, sent: 0 };
+  const faults: Faults = { answerLost: undefined, requestLost: undefined, sent: 0, lost: 0 };
   let refusing = false;
   let accepted = 0;
   const server = createServer((client) => {
@@ -64,6 +69,9 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     get sent() {
       return faults.sent;
     },
+    get lost() {
+      return faults.lost;
+    },
     cut,
     refuse: () => {
       refusing = true;
@@ -94,6 +102,7 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
 /** What all connections have in common. */
 interface Faults {
   sent: number;
+  lost: number;
   answerLost: string | undefined;
   requestLost: string | undefined;
 }
@@ -102,11 +111,13 @@ class Link {
   stalled = false;
   readonly #client: Socket;
   readonly #server: Socket;
+  readonly #faults: Faults;
   #resetOnAnswer = false;
 
   constructor(client: Socket, server: Socket, faults: Faults) {
     this.#client = client;
     this.#server = server;
+    this.#faults = faults;
     client.on('data', (data) => this.#fromClient(data, faults));
     server.on('data', (data) => this.#fromServer(data));
     client.on('error', () => server.destroy());
@@ -143,6 +154,7 @@ class Link {
       return;
     }
     if (this.#resetOnAnswer) {
+      this.#faults.lost += 1;
       this.reset();
     } else {
       this.#client.write(data);
