@@ -102,7 +102,8 @@ export class ActorWorker implements Kept {
 
   constructor(parts: WorkerParts) {
     this.#parts = parts;
-    this.#alarm = new Alarm(() => this.wake());
+    const wake = (): void => this.wake();
+    this.#alarm = new Alarm(wake);
     this.#settler = new Settler({
       store: parts.store,
       leaseMs: parts.settings.leaseMs,
@@ -128,7 +129,7 @@ export class ActorWorker implements Kept {
       leaseMs: parts.settings.leaseMs,
       pollMs: parts.settings.pollMs,
       accept: (handed) => this.#accept(handed),
-      wake: () => this.#loop?.wake(),
+      wake,
     });
   }
 
@@ -201,7 +202,10 @@ export class ActorWorker implements Kept {
   /** Claim, start, say how long to sleep. */
   async #turn(): Promise<number> {
     this.#isAsleep = false;
-    const id = this.#id ?? (await this.#register());
+    return this.#look(this.#id ?? (await this.#register()));
+  }
+
+  async #look(id: number): Promise<number> {
     if (this.#looks.isInDoubt) await this.#recall(id);
     const limit = this.#room();
     if (limit <= 0) {

@@ -131,8 +131,8 @@ describe('a statement that does not come through', () => {
   });
 });
 
-/** Ends when its signal aborts, and notes why that was; the next time it ends at once. */
-function patient(reasons: unknown[]): ActorDefinition {
+/** Ends when its signal aborts, and notes why that was; the next time at once. `onBegin` is called when its body runs. */
+function patient(reasons: unknown[], onBegin: () => void): ActorDefinition {
   return actor('waits', {
     initial: 'only',
     backoff: { kind: 'fixed', min: '10ms', jitter: 0 },
@@ -141,6 +141,7 @@ function patient(reasons: unknown[]): ActorDefinition {
         run: async (a) => {
           // Not by the attempt: a lease as short as this one may have run out before the first body began.
           if (reasons.length > 0) return a.done('again');
+          onBegin();
           await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
           reasons.push(a.signal.reason);
           return a.done('too late');
@@ -152,12 +153,15 @@ function patient(reasons: unknown[]): ActorDefinition {
 
 test('a dispatcher whose heartbeat is held up for longer than its lease tells its bodies, and goes on', async () => {
   const reasons: unknown[] = [];
-  const Waits = patient(reasons);
+  let hasBegun = false;
+  const Waits = patient(reasons, () => {
+    hasBegun = true;
+  });
   const scene = await openScene([Waits]);
   const client = await session(scene.url);
   const one = await scene.actors.create(Waits, {});
   await scene.run({ lease: '3s' });
-  await until('its body runs', () => scene.one(`select count(*)::int from pawl.actor where status = 'running'`));
+  await until('its body runs', () => hasBegun);
   await client.query('begin; select from pawl.actor_worker for no key update');
   await until('the body was told', () => reasons.length > 0);
   expect(reasons[0]).toBeInstanceOf(LeaseLost);
@@ -167,12 +171,15 @@ test('a dispatcher whose heartbeat is held up for longer than its lease tells it
 
 test('a dispatcher whose database is away for longer than its lease tells its bodies, and can be stopped', async () => {
   const reasons: unknown[] = [];
-  const Waits = patient(reasons);
+  let hasBegun = false;
+  const Waits = patient(reasons, () => {
+    hasBegun = true;
+  });
   const { proxy, scene, direct } = await behindProxy([Waits]);
   const one = await direct.actors.create(Waits, {});
   const dispatcher = await scene.run({ lease: '1s' });
   const errors = errorsOf(dispatcher);
-  await until('its body runs', () => direct.one(`select count(*)::int from pawl.actor where status = 'running'`));
+  await until('its body runs', () => hasBegun);
   proxy.refuse();
   await until('the body was told', () => reasons.length > 0);
   expect(reasons[0]).toBeInstanceOf(LeaseLost);

@@ -208,6 +208,7 @@ describe('what operators ask', () => {
       /to be final in only; it is due/,
     );
     expect(await actors.health()).toMatchObject({ unattended: ['plain'], held: [], openPages: 0 });
+    expect(actors.typeNames).toEqual(['plain']);
     expect(actors.machineDiagram(Plain)).toMatch(/^stateDiagram/);
     expect(actors.machineDiagram(Plain, 'svg')).toMatch(/^<svg/);
     const { id } = await actors.page({ tag: 'x', summary: 'odd' });
@@ -339,6 +340,7 @@ describe('a dispatcher goes on', () => {
       disarm();
       beaten.stop();
     });
+    // Long enough for all of this to happen between its first beat and its end.
     const dispatcher = await scene.run({ lease: '6s', poll: '20ms' });
     let lost = 0;
     dispatcher.events.on('lost', () => {

@@ -60,6 +60,35 @@ describe('a dispatcher', () => {
     expect((await scene.actors.waitFor(one)).result).toBe(2);
   });
 
+  test('that lost its lease while it claimed begins nothing of what it got', async () => {
+    const { Gate, open } = gated();
+    open();
+    const scene = await openScene([Gate]);
+    const one = await scene.actors.create(Gate, {});
+    let [hasClaimed, answer] = [false, (): void => {}];
+    const answered = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const hold = (): Promise<void> => {
+      hasClaimed = true;
+      return answered;
+    };
+    onTestFinished(faults.arm('actor.after_claim', hold, { occurrence: 1 }));
+    const dispatcher = await scene.run({ lease: '1s' });
+    let isLost = false;
+    dispatcher.events.on('lost', () => {
+      isLost = true;
+    });
+    await until('it has claimed', () => hasClaimed);
+    await scene.query('delete from pawl.actor_worker');
+    await until('a heartbeat was refused', () => isLost);
+    await scene.query('update pawl.actor_instance set worker = null, epoch = epoch + 1');
+    answer();
+    // Had it begun what it got, that would have been stale, and not the first try.
+    expect((await scene.actors.waitFor(one)).result).toBe(2);
+    expect((await scene.actors.history(one)).map(({ reason }) => reason)).toEqual(['created', 'done']);
+  });
+
   test('that lost its lease while a commit hangs commits the next turns all the same', async () => {
     const { Gate, open } = gated();
     open();
