@@ -125,6 +125,28 @@ test('filters narrow a search by key, kind, status and time, alone and together'
   expect(await found(queue, 'status:complete ink')).toEqual([fourth, first]);
 });
 
+test('what is complete is found at once behind thousands that wait, and outlives its receipt where its key is unique', async () => {
+  const queue = newQueue();
+  const done = await queue.enqueueMany(Array.from({ length: 30 }, (_, n) => ({ kind: 'mail' as const, payload: n })));
+  const worker = queue.work({ mail: () => {}, print: () => {} });
+  await queue.drain();
+  await worker.stop();
+  await queue.enqueueMany(Array.from({ length: 20_000 }, () => ({ kind: 'mail' as const, payload: null })));
+  const newest = done.map(String).toReversed();
+  const page = await queue.search('status:complete', { limit: 10, budget: '1ms' });
+  expect(page.jobs.map(({ id }) => id)).toEqual(newest.slice(0, 10));
+  expect(await found(queue, 'status:complete')).toEqual(newest);
+  const once = createQueue(engine, 'search once', { kinds: { charge: { unique: 'key' } } });
+  const { id } = await once.enqueue('charge', {}, { key: 'order 1' });
+  const cashier = once.work({ charge: () => {} });
+  await once.drain();
+  await cashier.stop();
+  const pruned = await rows('delete from pawl.queue_receipt where ids @> $1::bigint returning 1', [id]);
+  expect(pruned).toHaveLength(1);
+  const { jobs } = await once.search('status:complete');
+  expect(jobs.map((job) => job.id)).toEqual([id]);
+});
+
 test('jobs are found by the words of their errors, whatever became of them', async () => {
   const queue = newQueue();
   const bad = await queue.enqueue('mail', { to: 'ann' });
