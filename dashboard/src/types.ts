@@ -107,24 +107,19 @@ export interface JobDetail extends Job {
   };
   readonly history: readonly Move[];
   readonly unit: readonly string[];
-  readonly locks: JobLocks | null;
+  readonly locks: readonly JobLock[];
 }
 
-/** What the process of a job holds, or held while it ran. */
-export interface JobLocks {
-  readonly host: string;
-  readonly pid: number;
-  /** Jobs that run there now. */
-  readonly running: number;
-  readonly items: readonly {
-    readonly namespace: string;
-    readonly name: string;
-    readonly mode: string;
-    readonly token: string;
-    readonly since: string;
-    readonly endedAt: string | null;
-    readonly sinceJobBegan: boolean;
-  }[];
+/** What the handler of a job has locked, waits for, or had. */
+export interface JobLock {
+  readonly namespace: string;
+  readonly name: string;
+  readonly state: 'held' | 'waiting' | 'ended';
+  readonly mode: string;
+  readonly token: string | null;
+  readonly since: string;
+  readonly endedAt: string | null;
+  readonly outcome: string | null;
 }
 
 export interface Lock {
@@ -137,6 +132,7 @@ export interface Lock {
   readonly token: string | null;
   readonly host: string | null;
   readonly pid: number | null;
+  readonly job: string | null;
   readonly since: string | null;
   readonly expiresAt: string | null;
   readonly waitingSince: string | null;
@@ -150,6 +146,7 @@ export interface LockDetail {
     readonly token: string;
     readonly host: string;
     readonly pid: number;
+    readonly job: string | null;
     readonly since: string;
     readonly expiresAt?: string;
     readonly lastHeartbeatAt?: string;
@@ -159,6 +156,7 @@ export interface LockDetail {
     readonly ticket: string;
     readonly host: string;
     readonly pid: number;
+    readonly job: string | null;
     readonly since: string;
   }[];
   readonly guardedBy: readonly number[];
@@ -181,8 +179,14 @@ export interface LockGraph {
     readonly ticket: string;
     readonly host: string;
     readonly pid: number;
+    readonly job: string | null;
     readonly since: string;
-    readonly holders: readonly { readonly token: string; readonly host: string; readonly pid: number }[];
+    readonly holders: readonly {
+      readonly token: string;
+      readonly host: string;
+      readonly pid: number;
+      readonly job: string | null;
+    }[];
     readonly keeps: readonly { readonly name: string; readonly token: string }[];
   }[];
   readonly backends: readonly Backend[];
@@ -194,6 +198,7 @@ export interface LockPast {
   readonly mode: string;
   readonly host: string;
   readonly pid: number;
+  readonly job: string | null;
   readonly grantedAt: string;
   readonly endedAt: string;
   readonly outcome: string;

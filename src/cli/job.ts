@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import type { JobLock } from '../lock/index.ts';
 import type { Explanation, JobRecord, JobTransition, QueueAdmin } from '../queue/index.ts';
 import { EXIT, exitCodeOf, messageOf, nextStepOf } from './failure.ts';
 import { examples } from './help.ts';
@@ -40,6 +41,7 @@ export function addJob(program: Command): void {
 interface Shown extends JobRecord {
   readonly explanation: Explanation;
   readonly history: readonly JobTransition[];
+  readonly locks: readonly JobLock[];
 }
 
 const FIELDS: readonly Field<Shown>[] = [
@@ -72,14 +74,34 @@ const HISTORY: readonly Field<JobTransition>[] = [
   { title: 'ERROR', of: (move) => move.error?.split('\n')[0] },
 ];
 
+const LOCKS: readonly Field<JobLock>[] = [
+  { title: 'LOCK', of: (lock) => lock.name },
+  { title: 'NAMESPACE', of: (lock) => lock.namespace || null },
+  { title: 'STATE', of: (lock) => lock.outcome ?? lock.state },
+  { title: 'MODE', of: (lock) => lock.mode },
+  { title: 'TOKEN', of: (lock) => lock.token, align: 'right' },
+  { title: 'SINCE', of: (lock) => lock.since },
+  { title: 'ENDED', of: (lock) => lock.endedAt },
+];
+
 async function showJob(cli: Cli, id: string): Promise<number> {
-  const admin = await cli.admin();
+  const { createQueueAdmin } = await import('../queue/index.ts');
+  const { locksOfJobs } = await import('../lock/index.ts');
+  const engine = await cli.engine();
+  const admin = createQueueAdmin(engine);
   const job = await admin.get(id);
-  const [explanation, history] = await Promise.all([admin.explain(id), admin.history(id)]);
-  cli.out.one({ ...job, explanation, history }, FIELDS, job.id);
+  const [explanation, history, locks] = await Promise.all([
+    admin.explain(id),
+    admin.history(id),
+    locksOfJobs(engine, [job.id]),
+  ]);
+  cli.out.one({ ...job, explanation, history, locks }, FIELDS, job.id);
   if (cli.out.format !== 'table' || cli.globals.quiet) return EXIT.done;
   cli.out.heading('history');
   cli.out.rows(history, HISTORY, (move) => move.reason);
+  if (locks.length === 0) return EXIT.done;
+  cli.out.heading('locks');
+  cli.out.rows(locks, LOCKS, (lock) => lock.name);
   return EXIT.done;
 }
 

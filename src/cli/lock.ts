@@ -56,6 +56,7 @@ const STANDINGS: readonly Field<Standing>[] = [
   { title: 'TOKEN', of: (row) => (row.state === 'held' ? String(row.token) : null), align: 'right' },
   { title: 'HOST', of: (row) => row.host },
   { title: 'PID', of: (row) => String(row.pid), align: 'right' },
+  { title: 'JOB', of: (row) => row.job, align: 'right' },
   { title: 'SINCE', of: (row) => row.since },
   { title: 'LEASE UNTIL', of: (row) => (row.state === 'held' ? row.expiresAt : null) },
 ];
@@ -81,6 +82,7 @@ const HOLDERS: readonly Field<Holder>[] = [
   { title: 'MODE', of: mode },
   { title: 'HOST', of: (row) => row.host },
   { title: 'PID', of: (row) => String(row.pid), align: 'right' },
+  { title: 'JOB', of: (row) => row.job, align: 'right' },
   { title: 'SINCE', of: (row) => row.since },
   { title: 'LAST HEARTBEAT', of: (row) => row.lastHeartbeatAt },
   { title: 'LEASE UNTIL', of: (row) => row.expiresAt },
@@ -91,6 +93,7 @@ const WAITERS: readonly Field<Waiter>[] = [
   { title: 'MODE', of: mode },
   { title: 'HOST', of: (row) => row.host },
   { title: 'PID', of: (row) => String(row.pid), align: 'right' },
+  { title: 'JOB', of: (row) => row.job, align: 'right' },
   { title: 'WAITS SINCE', of: (row) => row.since },
 ];
 
@@ -165,6 +168,7 @@ const HISTORY: readonly Field<PastHolder>[] = [
   { title: 'MODE', of: mode },
   { title: 'HOST', of: (row) => row.host },
   { title: 'PID', of: (row) => String(row.pid), align: 'right' },
+  { title: 'JOB', of: (row) => row.job, align: 'right' },
   { title: 'GRANTED', of: (row) => row.grantedAt },
   { title: 'ENDED', of: (row) => row.endedAt },
   { title: 'OUTCOME', of: (row) => row.outcome },

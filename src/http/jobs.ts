@@ -1,7 +1,7 @@
 import { InvalidInput, NotFound } from '../base/errors.ts';
+import { type JobLock, locksOfJobs } from '../lock/index.ts';
 import type { JobRecord } from '../queue/index.ts';
 import { anything, id, integer, isId, maybe, text, time } from './field.ts';
-import { readJobLocks } from './postgres-job-locks.ts';
 import { requirePayload } from './redact.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
 import { traceOf } from './telemetry.ts';
@@ -52,17 +52,21 @@ export const jobRoutes: readonly AnyRoute[] = [
     answers: 'JobDetail',
     run: async ({ params, who, services: { queues, redaction, store, bounded } }) => {
       const record = await queues.reads.get(params.id);
-      const hasRun = record.claimedAt !== null;
-      const [explanation, history, siblings, locks, trace] = await Promise.all([
+      const unitOf = async (): Promise<unknown[]> => {
+        if (record.processId === null) return [];
+        const siblings = await store.jobs.siblings(params.id);
+        return siblings.filter((one) => one['processId'] === record.processId).map((one) => one['id']);
+      };
+      const locksOf = async (unit: readonly unknown[]): Promise<readonly JobLock[]> =>
+        record.claimedAt === null ? [] : locksOfJobs(bounded, [...new Set([params.id, ...unit.map(String)])]);
+      const [explanation, history, [unit, locks], trace] = await Promise.all([
         queues.reads.explain(params.id),
         queues.reads.history(params.id),
-        record.processId === null ? [] : store.jobs.siblings(params.id),
-        hasRun ? readJobLocks(bounded, params.id) : undefined,
+        unitOf().then(async (unit) => [unit, await locksOf(unit)] as const),
         store.jobs.trace(params.id),
       ]);
       const { progress, result, payload } = record;
       const show = (value: unknown): unknown => redaction.show(value, who, record);
-      const unit = siblings.filter((one) => one['processId'] === record.processId).map((one) => one['id']);
       return {
         ...summary(record),
         progress: show(progress) ?? null,
@@ -72,7 +76,7 @@ export const jobRoutes: readonly AnyRoute[] = [
         explanation,
         history,
         unit,
-        locks: locks ?? null,
+        locks,
         traceparent: trace ?? null,
       };
     },

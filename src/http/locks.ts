@@ -115,7 +115,7 @@ export const lockRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-/** Permits are of semaphores alone. */
+/** Permits are of semaphores alone, and not everything is held for a job. */
 function shown<T extends Holder | Waiter>(of: T): object {
-  return { ...of, permits: of.permits ?? null };
+  return { ...of, permits: of.permits ?? null, job: of.job ?? null };
 }

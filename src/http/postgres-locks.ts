@@ -23,7 +23,7 @@ with name as (
 select n.space as namespace, n.name,
   (select count(*)::int from pawl.lock_grant g where g.space = n.space and g.name = n.name and g.token is not null and g.expires_at > clock_timestamp()) as holders,
   (select count(*)::int from pawl.lock_waiter w where w.space = n.space and w.name = n.name and w.expires_at > clock_timestamp()) as waiters,
-  h.mode, h.permits, h.token::text as token, h.host, h.pid, h.since, h.expires_at as "expiresAt",
+  h.mode, h.permits, h.token::text as token, h.host, h.pid, h.job::text as job, h.since, h.expires_at as "expiresAt",
   (select min(w.enqueued_at) from pawl.lock_waiter w where w.space = n.space and w.name = n.name and w.expires_at > clock_timestamp()) as "waitingSince"
 from name n
 left join lateral (
@@ -35,8 +35,8 @@ order by n.space, n.name`,
 const WAITS = statement(
   'http.waits',
   `
-select w.space as namespace, w.name, left(md5(w.nonce::text), 12) as claim, w.ticket::text as ticket, w.host, w.pid, w.enqueued_at as since,
-  (select coalesce(json_agg(json_build_object('token', g.token::text, 'host', g.host, 'pid', g.pid)), '[]') from (
+select w.space as namespace, w.name, left(md5(w.nonce::text), 12) as claim, w.ticket::text as ticket, w.host, w.pid, w.job::text as job, w.enqueued_at as since,
+  (select coalesce(json_agg(json_build_object('token', g.token::text, 'host', g.host, 'pid', g.pid, 'job', g.job::text)), '[]') from (
     select g.* from pawl.lock_grant g where g.space = w.space and g.name = w.name and g.token is not null and g.expires_at > clock_timestamp() limit 20) g) as holders,
   (select coalesce(json_agg(json_build_object('name', g.name, 'token', g.token::text)), '[]') from pawl.lock_grant g where g.space = w.space and g.token = any (w.holds) and g.expires_at > clock_timestamp()) as keeps
 from pawl.lock_waiter w
@@ -60,7 +60,7 @@ limit 20`,
 const LOCK_HISTORY = statement(
   'http.lock_history',
   `
-select p.namespace, p.name, p.token::text as token, p.mode, p.permits, p.host, p.pid, p.granted_at as "grantedAt", p.ended_at as "endedAt", p.outcome, p.reason
+select p.namespace, p.name, p.token::text as token, p.mode, p.permits, p.host, p.pid, p.job::text as job, p.granted_at as "grantedAt", p.ended_at as "endedAt", p.outcome, p.reason
 from pawl.lock_history p
 where p.namespace = $1 and p.name = $2 and p.token < $3::bigint
 order by p.token desc

@@ -70,7 +70,16 @@ const stats = object({
   slots: whole,
 });
 
-const holder = { name: text, mode: lockMode, 'permits?': orNull(whole), host: text, pid: whole, since: time };
+const lockOutcome = one('released', 'broken', 'expired');
+const holder = {
+  name: text,
+  mode: lockMode,
+  'permits?': orNull(whole),
+  host: text,
+  pid: whole,
+  job: orNull(digits),
+  since: time,
+};
 
 const actor = {
   id: digits,
@@ -211,25 +220,21 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     explanation: ref('JobExplanation'),
     history: list(ref('JobTransition')),
     unit: list(digits),
-    locks: orNull(ref('JobLocks')),
+    locks: list(ref('JobLock')),
     traceparent: orNull(text),
   }),
-  JobLocks: object({
+  JobLock: object({
+    namespace: text,
+    name: text,
+    state: one('held', 'waiting', 'ended'),
+    mode: lockMode,
+    permits: orNull(whole),
+    token: orNull(digits),
     host: text,
     pid: whole,
-    running: whole,
-    items: list(
-      object({
-        namespace: text,
-        name: text,
-        mode: lockMode,
-        permits: orNull(whole),
-        token: digits,
-        since: text,
-        endedAt: orNull(text),
-        sinceJobBegan: yes,
-      }),
-    ),
+    since: time,
+    endedAt: orNull(time),
+    outcome: orNull(lockOutcome),
   }),
   JobExplanation: object({
     status: jobStatus,
@@ -298,6 +303,7 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     token: orNull(digits),
     host: orNull(text),
     pid: orNull(whole),
+    job: orNull(digits),
     since: orNull(time),
     expiresAt: orNull(time),
     waitingSince: orNull(time),
@@ -325,8 +331,9 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
         ticket: digits,
         host: text,
         pid: whole,
+        job: orNull(digits),
         since: time,
-        holders: list(object({ token: digits, host: text, pid: whole })),
+        holders: list(object({ token: digits, host: text, pid: whole, job: orNull(digits) })),
         keeps: list(object({ name: text, token: digits })),
       }),
     ),
@@ -344,9 +351,10 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     permits: orNull(whole),
     host: text,
     pid: whole,
+    job: orNull(digits),
     grantedAt: time,
     endedAt: time,
-    outcome: one('released', 'broken', 'expired'),
+    outcome: lockOutcome,
     reason: orNull(text),
   }),
   LockPastPage: page(ref('LockPast')),

@@ -9,6 +9,7 @@ export { type ColumnConditions, type Comparison, type SqlCondition, sql, type Wh
 export type { Lock, LockEvents } from './lease.ts';
 export { createLocks, type Locks } from './locks.ts';
 export type { LockName } from './name.ts';
+export { type JobLock, locksOfJobs } from './of-jobs.ts';
 export type { OncePerOptions, OncePerResult } from './once.ts';
 export type { HoldOptions, LockOptions, LocksOptions } from './options.ts';
 export { type IfLocked, type KeyValue, type LockedRows, type LockRowsOptions, lockRows, type RowId } from './row.ts';

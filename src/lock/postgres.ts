@@ -1,4 +1,5 @@
 import { type DeadlockStep, NotSupported, PawlError } from '../base/errors.ts';
+import { work } from '../base/work.ts';
 import { callInTransaction, type PostgresEngine, type Statement } from '../engine/postgres/index.ts';
 import { cyclesOf } from './graph.ts';
 import type { ProcessIdentity } from './identity.ts';
@@ -41,6 +42,7 @@ export class PostgresLockStore implements LockStore {
   constructor(engine: PostgresEngine, self: ProcessIdentity) {
     this.#engine = engine;
     this.#self = self;
+    work.isAsked = true;
   }
 
   /**
@@ -64,15 +66,16 @@ export class PostgresLockStore implements LockStore {
   async #take(call: AcquireCall, leaseMs: number, options: CallOptions): Promise<Answer> {
     const { id, host, pid } = this.#self;
     const [name = ''] = call.names;
+    const job = work.jobOf(this.#engine) ?? null;
     if (isPlain(call)) {
-      const values = [call.space, name, call.nonce, leaseMs, id, host, pid, call.waiterMs ?? null];
+      const values = [call.space, name, call.nonce, leaseMs, id, host, pid, call.waiterMs ?? null, job];
       const [row] = await this.#decide<AnswerRow>(sql.TAKE, values, options);
       return toAnswer(row);
     }
     const claim = [call.space, call.names, call.nonce, call.capacity, leaseMs, id, host, pid];
     const place = [call.waiterMs ?? null, call.ticket?.toString() ?? null, call.isAgain];
     const holds = call.holds.map(({ token }) => String(token));
-    const values = [...claim, ...place, holds, call.periodMs ?? null];
+    const values = [...claim, ...place, holds, call.periodMs ?? null, job];
     const [row] = await this.#decide<AnswerRow>(sql.ACQUIRE, values, options);
     return toAnswer(row);
   }
@@ -316,6 +319,7 @@ interface SnapshotRow {
   ticket: string | null;
   host: string;
   pid: number;
+  job: string | null;
   since_ms: number;
   expires_ms: number | null;
   heartbeat_ms: number | null;
@@ -331,6 +335,7 @@ function toHolder(row: SnapshotRow): Holder {
     token: BigInt(row.token ?? 0),
     host: row.host,
     pid: row.pid,
+    job: row.job ?? undefined,
     since: new Date(row.since_ms),
     expiresAt: row.expires_ms === null ? undefined : new Date(row.expires_ms),
     leaseLeftMs: row.left_ms ?? undefined,
@@ -346,6 +351,7 @@ function toWaiter(row: SnapshotRow): Waiter {
     ticket: BigInt(row.ticket ?? 0),
     host: row.host,
     pid: row.pid,
+    job: row.job ?? undefined,
     since: new Date(row.since_ms),
     waitedMs: row.age_ms,
   };
@@ -358,6 +364,7 @@ interface PastRow {
   token: string;
   host: string;
   pid: number;
+  job?: string | null;
   granted_ms: number;
   ended_ms: number;
   outcome: PastHolder['outcome'];
@@ -372,6 +379,7 @@ function toPast(row: PastRow): PastHolder {
     token: BigInt(row.token),
     host: row.host,
     pid: row.pid,
+    job: row.job ?? undefined,
     grantedAt: new Date(row.granted_ms),
     endedAt: new Date(row.ended_ms),
     outcome: row.outcome,

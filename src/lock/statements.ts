@@ -5,7 +5,7 @@ import { type Statement, statement } from '../engine/postgres/index.ts';
 /** One name, held alone. One latch, one look, one row: the uncontended acquire, in one round trip and one commit. */
 export const TAKE: Statement = statement(
   'lock.take',
-  'select pawl.lock_take($1::text, $2::text, $3::uuid, $4::bigint, $5::text, $6::text, $7::int, $8::int) as answer',
+  'select pawl.lock_take($1::text, $2::text, $3::uuid, $4::bigint, $5::text, $6::text, $7::int, $8::int, $9::bigint) as answer',
 );
 
 export const ACQUIRE: Statement = statement(
@@ -14,7 +14,7 @@ export const ACQUIRE: Statement = statement(
 select coalesce(a.token::text, to_json(a)::text) as answer
 from pawl.lock_acquire(
   $1::text, $2::text[], $3::uuid, $4::int, $5::bigint, $6::text, $7::text, $8::int,
-  $9::int, $10::bigint, $11::boolean, $12::bigint[], $13::bigint
+  $9::int, $10::bigint, $11::boolean, $12::bigint[], $13::bigint, $14::bigint
 ) a`,
 );
 
@@ -91,7 +91,7 @@ export const SNAPSHOT: Statement = statement(
   'lock.snapshot',
   `
 select
-  name, state, mode, permits, token::text, ticket::text, host, pid,
+  name, state, mode, permits, token::text, ticket::text, host, pid, job::text,
   (extract(epoch from since) * 1000)::float8 as since_ms,
   (extract(epoch from expires_at) * 1000)::float8 as expires_ms,
   (extract(epoch from last_heartbeat_at) * 1000)::float8 as heartbeat_ms,
@@ -106,7 +106,7 @@ export const HISTORY: Statement = statement(
   'lock.history',
   `
 select
-  name, mode, permits, token::text, host, pid,
+  name, mode, permits, token::text, host, pid, job::text,
   (extract(epoch from granted_at) * 1000)::float8 as granted_ms,
   (extract(epoch from ended_at) * 1000)::float8 as ended_ms,
   outcome, reason
@@ -114,6 +114,25 @@ from pawl.lock_history h
 where h.namespace = $1::text and ($2::text is null or h.name = $2::text)
 order by h.token desc -- the number, not the text above
 limit $3::int`,
+);
+
+/** Of what is held there is little; the past has an index by job. */
+export const OF_JOBS: Statement = statement(
+  'lock.of_jobs',
+  `
+select
+  namespace, name, state, mode, permits, token::text, host, pid,
+  (extract(epoch from since) * 1000)::float8 as since_ms,
+  (extract(epoch from ended_at) * 1000)::float8 as ended_ms,
+  outcome
+from (
+  (select l.namespace, l.name, l.state, l.mode, l.permits, l.token, l.host, l.pid, l.since, null::timestamptz as ended_at, null as outcome
+    from pawl.lock l where l.job = any ($1::bigint[]) order by l.since desc limit 200)
+  union all
+  (select h.namespace, h.name, 'ended', h.mode, h.permits, h.token, h.host, h.pid, h.granted_at, h.ended_at, h.outcome
+    from pawl.lock_history h where h.job = any ($1::bigint[]) and h.job is not null order by h.ended_at desc limit 100)
+) x
+order by since_ms desc, x.name`,
 );
 
 /** Waiters that keep something meanwhile: what they keep, and what they want. */

@@ -110,6 +110,8 @@ export interface Holder {
   readonly token: bigint;
   readonly host: string;
   readonly pid: number;
+  /** The job whose handler took it, on Postgres, where its queue was made on the same engine. */
+  readonly job: string | undefined;
   readonly since: Date;
   /** Undefined when the lease never ends. */
   readonly expiresAt: Date | undefined;
@@ -125,6 +127,8 @@ export interface Waiter {
   readonly ticket: bigint;
   readonly host: string;
   readonly pid: number;
+  /** The job whose handler waits; see {@link Holder}. */
+  readonly job: string | undefined;
   readonly since: Date;
   readonly waitedMs: number;
 }
@@ -167,6 +171,8 @@ export interface PastHolder {
   readonly token: bigint;
   readonly host: string;
   readonly pid: number;
+  /** See {@link Holder}. */
+  readonly job: string | undefined;
   readonly grantedAt: Date;
   readonly endedAt: Date;
   readonly outcome: 'released' | 'broken' | 'expired';

@@ -1,6 +1,7 @@
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { suggest } from '../base/options.ts';
+import { work } from '../base/work.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Handler } from './attempt.ts';
 import {
@@ -277,6 +278,11 @@ export class Queue<K extends Kinds = never> {
     return this.#registered;
   }
 
+  /** While it runs, it can be asked for which job: of a unit, the newest. */
+  #known(handler: Handler): Handler {
+    return (unit) => (work.isAsked ? work.run(this.#engine, unit.job.id, () => handler(unit)) : handler(unit));
+  }
+
   #readHandlers(handlers: Handlers<K>, read: ReadTraces): ReadonlyMap<string, Handler> {
     const kinds = [...this.#definition.kinds.keys()];
     const given = new Map<string, Handler>();
@@ -289,7 +295,7 @@ export class Queue<K extends Kinds = never> {
       if (typeof handler !== 'function') {
         throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
       }
-      given.set(name, traced(handler as Handler, read));
+      given.set(name, this.#known(traced(handler as Handler, read)));
     }
     const missing = kinds.find((name) => !given.has(name));
     if (missing !== undefined) {

@@ -120,12 +120,20 @@ test('charts show when workers started, and hours of the week, both as words, to
   await context.close();
 });
 
-test('a job that runs shows the locks that its process took meanwhile', async () => {
+test('a job shows the locks that its handler holds, and a lock leads to the job that has it', async () => {
   const { page, context } = await on(`jobs/${scene.ids.running}`);
-  const locks = page.getByRole('region', { name: 'Locks while it ran' });
-  await locks.getByRole('link', { name: 'invoice:2041' }).click();
-  await page.getByRole('heading', { name: 'invoice:2041' }).waitFor();
+  const locks = page.getByRole('region', { name: 'Locks', exact: true });
+  const lock = locks.getByRole('link', { name: 'export:region-0' });
+  await lock.waitFor();
+  expect(await locks.getByRole('row').count()).toBe(2);
+  await lock.click();
+  await page.getByRole('heading', { name: 'export:region-0' }).waitFor();
   await page.locator('.head .badge', { hasText: 'held' }).waitFor();
+  const job = `job ${scene.ids.running}`;
+  await page.getByRole('table', { name: 'Holders' }).getByRole('link', { name: job }).waitFor();
+  await page.goto(new URL('locks?name=region-0', base).href);
+  await page.getByRole('table', { name: 'Locks', exact: true }).getByRole('link', { name: job }).click();
+  await page.getByRole('heading', { name: `Job ${scene.ids.running}` }).waitFor();
   await context.close();
 });
 

@@ -17,7 +17,7 @@ import { until } from '../support/eventually.ts';
 export interface Scene {
   readonly engine: PostgresEngine;
   readonly ids: {
-    /** Runs, and its process has taken locks since. */
+    /** Runs, and holds a lock. */
     readonly running: string;
     readonly failed: string;
     readonly complete: string;
@@ -148,8 +148,13 @@ async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)
   );
   closers.push(() => worker.stop());
   await mail.drain({ delayed: true });
+  const exports = createLocks(engine, { namespace: 'shop' });
+  closers.push(() => exports.stop());
   const slow = reports.work(
-    { daily: ({ signal }) => held(signal), export: ({ signal }) => held(signal) },
+    {
+      daily: ({ key, signal }) => exports.request(`export:${key}`, () => held(signal)),
+      export: ({ signal }) => held(signal),
+    },
     { concurrency: 4 },
   );
   closers.push(() => slow.stop({ timeout: 0 }));

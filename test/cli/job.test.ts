@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { postgres } from '../../src/engine/postgres/index.ts';
+import { createLocks, type Locks } from '../../src/lock/index.ts';
 import { createQueue, type Queue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
@@ -12,6 +13,7 @@ const KINDS = { send: {}, welcome: { unique: 'key' }, bad: { attempts: 1 } } as 
 
 interface Fixture {
   readonly queue: Queue<typeof KINDS>;
+  readonly locks: Locks;
   readonly job: (args: readonly string[], options?: PawlOptions) => Promise<Ended>;
 }
 
@@ -21,7 +23,7 @@ async function fixture(): Promise<Fixture> {
   onTestFinished(() => engine.stop());
   const queue = createQueue(engine, 'emails', { kinds: KINDS });
   await queue.register();
-  return { queue, job: (args, options) => pawl(['job', ...args], { url, ...options }) };
+  return { queue, locks: createLocks(engine), job: (args, options) => pawl(['job', ...args], { url, ...options }) };
 }
 
 /** Runs every job that is there: `bad` ones fail. */
@@ -98,6 +100,18 @@ test('get shows a job, why it is where it is, and its history', async () => {
   expect(record).toMatchObject({ id, status: 'error', payload: { to: 'ada' } });
   expect(explanation.reasons[0]).toMatchObject({ code: 'error', text: expect.stringContaining('mailbox full') });
   expect(history.at(-1)).toMatchObject({ to: 'error' });
+});
+
+test('get shows the locks that its handler took', async () => {
+  const { queue, locks, job } = await fixture();
+  const { id } = await queue.enqueue('send', {});
+  const send = (): Promise<void> => locks.request('printer', () => {});
+  await using worker = queue.work({ send, welcome: () => {}, bad: () => {} });
+  await worker.started;
+  await until('it is done', async () => (await queue.get(id)).status === 'complete');
+  expect((await job(['get', id])).stdout).toMatch(/locks\nLOCK .*\nprinter .*released/);
+  const { locks: taken } = JSON.parse((await job(['get', id, '-o', 'json'])).stdout);
+  expect(taken).toMatchObject([{ name: 'printer', state: 'ended', token: expect.any(String) }]);
 });
 
 test('get says why a job waits', async () => {

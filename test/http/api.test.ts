@@ -192,34 +192,40 @@ test('errors have one shape, with a code and the field', async () => {
   expect([long.status, long.body.error?.code]).toEqual([413, 'body_too_large']);
 });
 
-test('a job shows the locks of the process it runs in, and those that were taken there meanwhile', async () => {
-  const queue = createQueue(house.engine, 'locking', { kinds: { lock: {} } });
+test('a job shows the locks that its handler holds and held, though others run beside it; and they say for which job', async () => {
   const locks = createLocks(house.engine);
-  let during: unknown;
-  const { id } = await queue.enqueue('lock', {});
+  const queue = createQueue(house.engine, 'locking', { kinds: { lock: { payload: v.number() } } });
+  const seen = new Map<string, unknown>();
+  const holder = async (name: string): Promise<unknown> => {
+    const [held] = (await api(`/locks?name=${name}`)).body['items'] as { job: unknown }[];
+    return held?.job;
+  };
+  const ids = (await queue.enqueueMany([1, 2].map((n) => ({ kind: 'lock' as const, payload: n })))).map(String);
   const worker = queue.work({
-    lock: async () => {
-      await locks.request('taken and given back', async () => {});
-      await locks.request('stock', async () => {
-        during = (await api(`/jobs/${id}`)).body['locks'];
+    lock: async ({ job: { id, payload } }) => {
+      await locks.request(`given back ${payload}`, async () => {});
+      await locks.request([`stock ${payload}`, `shelf ${payload}`], async () => {
+        await until('both hold theirs', async () => (await locks.query()).held.length >= 4);
+        seen.set(id, [(await api(`/jobs/${id}`)).body['locks'], await holder(`stock ${payload}`)]);
       });
     },
   });
   await queue.drain();
-  expect(during).toMatchObject({
-    pid: process.pid,
-    running: 1,
-    items: expect.arrayContaining([
-      expect.objectContaining({ name: 'stock', endedAt: null, sinceJobBegan: true }),
-      expect.objectContaining({ name: 'taken and given back', endedAt: expect.any(String) }),
-    ]),
-  });
-  const after = (await api(`/jobs/${id}`)).body['locks'];
-  expect(after).toMatchObject({ running: 0, items: [{ name: 'stock' }, { name: 'taken and given back' }] });
+  const [first = ''] = ids;
+  expect(seen.get(first)).toEqual([
+    [
+      expect.objectContaining({ name: 'shelf 1', state: 'held', endedAt: null, pid: process.pid }),
+      expect.objectContaining({ name: 'stock 1', state: 'held', outcome: null }),
+      expect.objectContaining({ name: 'given back 1', state: 'ended', outcome: 'released' }),
+    ],
+    first,
+  ]);
+  const after = (await api(`/jobs/${first}`)).body['locks'];
+  expect(after).toMatchObject([{ name: 'shelf 1', state: 'ended' }, { name: 'stock 1' }, { name: 'given back 1' }]);
+  expect((await api('/locks/one/history?name=stock%202')).body['items']).toMatchObject([{ job: ids[1] }]);
   await worker.stop();
   await locks.stop();
-  const none = (await api(`/jobs/${house.ids.waiting}`)).body;
-  expect(none['locks']).toBeNull();
+  expect((await api(`/jobs/${house.ids.waiting}`)).body['locks']).toEqual([]);
 });
 
 test('a capture is planned, filled anew, compared and taken out', async () => {

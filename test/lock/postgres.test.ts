@@ -1,6 +1,9 @@
-import { afterAll, beforeAll } from 'vitest';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { work } from '../../src/base/work.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createLocks, type Lock, type LockOptions, locksOfJobs } from '../../src/lock/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
 import { describeLocks } from './contract.ts';
 
 let database: FreshDatabase;
@@ -21,3 +24,66 @@ function engineOn(url: string, options: { listen?: boolean; max?: number } = {})
 }
 
 describeLocks('postgres', () => ({ engine: (options) => engineOn(database.url, options) }));
+
+test('a lock is held for the job whose handler asked for it, in whichever way it is had and lost', async () => {
+  const engine = engineOn(database.url);
+  const locks = createLocks(engine, { namespace: 'for jobs' });
+  const forJob = (job: string, name: string | string[], options?: LockOptions): Promise<Lock> =>
+    work.run(engine, job, () => locks.acquire(name, options));
+  const jobs = async (name: string): Promise<(string | undefined)[]> =>
+    (await locks.explain(name)).holders.map(({ job }) => job);
+  const past = async (name: string): Promise<unknown[]> =>
+    (await locks.history({ name })).map(({ job, outcome }) => [job, outcome]);
+  const waiting = (n: number): Promise<unknown> =>
+    until('they wait', async () => (await locks.query()).waiting.length === n);
+
+  const big = String(2n ** 53n + 1n);
+  const first = await forJob(big, 'one');
+  expect(await jobs('one')).toEqual([big]);
+  const second = forJob('2', 'one');
+  await waiting(1);
+  expect((await locks.explain('one')).waiters).toMatchObject([{ job: '2' }]);
+  expect(await locksOfJobs(engine, ['2'])).toMatchObject([{ name: 'one', state: 'waiting', token: null }]);
+  // To the next in line, in the statement of the release; and later to one that works for nobody, in the same row.
+  await first.release();
+  const handed = await second;
+  expect(await jobs('one')).toEqual(['2']);
+  await handed.release();
+  const plain = await locks.acquire('one');
+  expect(await jobs('one')).toEqual([undefined]);
+  await plain.release();
+  expect(await past('one')).toEqual([
+    [undefined, 'released'],
+    ['2', 'released'],
+    [big, 'released'],
+  ]);
+
+  const writer = await forJob('3', ['two', 'three']);
+  const readers = ['4', '5'].map((job) => forJob(job, 'two', { mode: 'shared' }));
+  await waiting(2);
+  await writer.release();
+  await Promise.all(readers);
+  expect(new Set(await jobs('two'))).toEqual(new Set(['4', '5']));
+  expect(await past('three')).toEqual([['3', 'released']]);
+  await locks.break('two', { reason: 'a test' });
+  expect((await past('two')).slice(0, 2)).toEqual(
+    expect.arrayContaining([
+      ['4', 'broken'],
+      ['5', 'broken'],
+    ]),
+  );
+
+  await forJob('6', 'four', { lease: '1s' });
+  const late = "update pawl.lock_grant set expires_at = '-infinity' where name = 'four'";
+  await engine.query(statement('test.late', late));
+  // A job of another database is none of this one's.
+  const other = engineOn(database.url);
+  await work.run(other, '7', () => locks.acquire('four'));
+  expect([await jobs('four'), await past('four')]).toEqual([[undefined], [['6', 'expired']]]);
+  expect(await locksOfJobs(engine, ['3', '6', '7'])).toMatchObject([
+    { name: 'four', state: 'ended', outcome: 'expired' },
+    { name: 'three', state: 'ended', endedAt: expect.any(Date) },
+    { name: 'two', namespace: 'for jobs', mode: 'exclusive' },
+  ]);
+  await locks.stop();
+});

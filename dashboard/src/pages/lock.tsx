@@ -7,6 +7,7 @@ import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
+import { OwnerOf } from '../parts/owner.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
@@ -63,7 +64,7 @@ export function LockPage(): JSX.Element {
                 keyOf={({ token }) => token}
                 columns={[
                   { title: 'Token', align: 'right', of: ({ token }) => <code>{token}</code> },
-                  { title: 'Holder', of: ({ host, pid }) => `${host}:${pid}` },
+                  { title: 'Holder', of: (holder) => <OwnerOf of={holder} /> },
                   { title: 'Granted', of: ({ grantedAt }) => <Time at={grantedAt} /> },
                   {
                     title: 'Held for',
@@ -97,7 +98,7 @@ function Standing({ of: { holders, waiters, guardedBy, blocking } }: { readonly 
             columns={[
               { title: 'Token', align: 'right', of: ({ token }) => <code>{token}</code> },
               { title: 'Mode', of: ({ mode }) => <Badge status={mode} /> },
-              { title: 'Holder', of: ({ host, pid }) => `${host}:${pid}` },
+              { title: 'Holder', of: (holder) => <OwnerOf of={holder} /> },
               { title: 'Since', of: ({ since }) => <Time at={since} /> },
               { title: 'Last heartbeat', of: ({ lastHeartbeatAt }) => <Time at={lastHeartbeatAt} /> },
               {
@@ -124,7 +125,7 @@ function Standing({ of: { holders, waiters, guardedBy, blocking } }: { readonly 
             columns={[
               { title: 'Place', align: 'right', of: ({ place }) => place },
               { title: 'Mode', of: ({ mode }) => <Badge status={mode} /> },
-              { title: 'Who', of: ({ host, pid }) => `${host}:${pid}` },
+              { title: 'Who', of: (waiter) => <OwnerOf of={waiter} /> },
               { title: 'Waits since', of: ({ since }) => <Time at={since} /> },
             ]}
           />

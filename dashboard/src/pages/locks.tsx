@@ -5,6 +5,7 @@ import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import type { Edge, Node } from '../parts/graph.tsx';
 import { LazyGraph } from '../parts/lazy-graph.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
+import { OwnerOf } from '../parts/owner.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { Count, Maybe } from '../parts/words.tsx';
@@ -62,12 +63,12 @@ function Blocking({ of }: { readonly of: LockGraph }): JSX.Element {
     return <Empty title="Nobody waits">Every lock was had at once.</Empty>;
   const { nodes, edges } = draw(of);
   const rows = [
-    ...waits.map(({ namespace, name, claim, host, pid, since, holders }) => ({
-      key: `${claim} ${name}`,
-      who: `${host}:${pid}`,
-      what: <a href={lockUrl({ namespace, name })}>{name}</a>,
-      by: holders.map((holder) => `${holder.host}:${holder.pid}`).join(', ') || 'those before it',
-      since,
+    ...waits.map((wait) => ({
+      key: `${wait.claim} ${wait.name}`,
+      who: <OwnerOf of={wait} />,
+      what: <a href={lockUrl(wait)}>{wait.name}</a>,
+      by: wait.holders.length === 0 ? 'those before it' : <Holders of={wait.holders} />,
+      since: wait.since,
     })),
     ...backends.map(({ pid, applicationName, blockedBy, query: sql }) => ({
       key: `b${pid}`,
@@ -100,6 +101,19 @@ function Blocking({ of }: { readonly of: LockGraph }): JSX.Element {
   );
 }
 
+function Holders({ of }: { readonly of: LockGraph['waits'][number]['holders'] }): JSX.Element {
+  return (
+    <>
+      {of.map((holder, index) => (
+        <span key={holder.token}>
+          {index > 0 && ', '}
+          <OwnerOf of={holder} />
+        </span>
+      ))}
+    </>
+  );
+}
+
 /** Waiters point at what they want, and that at who holds it; who waits and holds something himself is one box. */
 function draw({ waits, backends, cycles }: LockGraph): { nodes: Node[]; edges: Edge[] } {
   const nodes = new Map<string, Node>();
@@ -113,19 +127,20 @@ function draw({ waits, backends, cycles }: LockGraph): { nodes: Node[]; edges: E
     return id;
   };
   const waiterOf = new Map(shown.flatMap(({ claim, keeps }) => keeps.map(({ token }) => [token, `waiter ${claim}`])));
-  for (const { namespace, name, claim, ticket, host, pid, holders, keeps } of shown) {
+  for (const { namespace, name, claim, ticket, host, pid, job, holders, keeps } of shown) {
     const waiter = `waiter ${claim}`;
     const kept = keeps.map((one) => one.name).join(', ');
     const under = kept === '' ? `waits, place ${ticket}` : `has ${kept}, waits`;
-    nodes.set(waiter, { id: waiter, title: `${host}:${pid}`, under });
+    nodes.set(waiter, { id: waiter, title: `${host}:${pid}`, under, ...worksFor(job) });
     const wanted = lock(namespace, name);
     const isHot = circles.has(name) && keeps.some((one) => circles.has(one.name));
     const look = isHot ? { look: 'hot' as const } : {};
     edges.set(`${waiter} ${wanted}`, { from: waiter, to: wanted, label: 'waits for', ...look });
-    for (const { token, host: at, pid: of } of holders) {
+    for (const { token, host: at, pid: of, job: held } of holders) {
       const holder = waiterOf.get(token) ?? `holder ${token}`;
       if (holder.startsWith('holder')) {
-        nodes.set(holder, { id: holder, title: `${at}:${of}`, under: `holds, token ${token}`, tone: 'busy' });
+        const found = held === null ? `holds, token ${token}` : `holds for job ${held}`;
+        nodes.set(holder, { id: holder, title: `${at}:${of}`, under: found, tone: 'busy', ...worksFor(held) });
       }
       edges.set(`${wanted} ${holder}`, { from: wanted, to: holder, label: 'held by', ...look });
     }
@@ -149,6 +164,11 @@ function draw({ waits, backends, cycles }: LockGraph): { nodes: Node[]; edges: E
     }
   }
   return { nodes: [...nodes.values()], edges: [...edges.values()] };
+}
+
+/** A box leads to the job that its process works for. */
+function worksFor(job: string | null): { href?: string } {
+  return job === null ? {} : { href: `jobs/${job}` };
 }
 
 function LockList(): JSX.Element {
@@ -212,9 +232,15 @@ const COLUMNS: readonly Column<Lock>[] = [
   },
   {
     title: 'Holder',
-    of: ({ host, pid, holders }) => (
-      <Maybe of={host === null ? null : `${host}:${pid}${holders > 1 ? ` and ${holders - 1} more` : ''}`} />
-    ),
+    of: ({ host, pid, job, holders }) =>
+      host === null || pid === null ? (
+        <Maybe of={null} />
+      ) : (
+        <>
+          <OwnerOf of={{ host, pid, job }} />
+          {holders > 1 && ` and ${holders - 1} more`}
+        </>
+      ),
   },
   { title: 'Since', of: ({ since }) => <Time at={since} /> },
   {

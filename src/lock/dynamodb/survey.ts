@@ -119,6 +119,7 @@ function toHolder(name: string, holder: HeadHolder, now: number): Holder {
     token,
     host,
     pid,
+    job: undefined,
     since: new Date(grantedAt),
     expiresAt: isLeased ? new Date(beatAt + leaseMs) : undefined,
     leaseLeftMs: isLeased ? Math.max(0, beatAt + leaseMs - now) : undefined,
@@ -128,7 +129,16 @@ function toHolder(name: string, holder: HeadHolder, now: number): Holder {
 
 function toWaiter(name: string, { capacity, ticket, host, pid, since }: WaiterRow, now: number): Waiter {
   const waitedMs = Math.max(0, now - since);
-  return { name, ...modeOf(capacity), ticket: BigInt(ticket), host, pid, since: new Date(since), waitedMs };
+  return {
+    name,
+    ...modeOf(capacity),
+    ticket: BigInt(ticket),
+    host,
+    pid,
+    job: undefined,
+    since: new Date(since),
+    waitedMs,
+  };
 }
 
 /** What is remembered of somebody who held it. */
@@ -140,6 +150,7 @@ export function toPastHolder(name: string, past: HeadPast): PastHolder {
     token,
     host,
     pid,
+    job: undefined,
     grantedAt: new Date(grantedAt),
     endedAt: new Date(endedAt),
     outcome,

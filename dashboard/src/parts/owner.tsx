@@ -1,0 +1,22 @@
+import type { JSX } from 'preact';
+
+interface Owner {
+  readonly host: string;
+  readonly pid: number;
+  readonly job: string | null;
+}
+
+/** Whose a lock is: the process, and the job that it works for, where that is known. */
+export function OwnerOf({ of: { host, pid, job } }: { readonly of: Owner }): JSX.Element {
+  return (
+    <>
+      {host}:{pid}
+      {job !== null && (
+        <>
+          {' for '}
+          <a href={`jobs/${job}`}>job {job}</a>
+        </>
+      )}
+    </>
+  );
+}
