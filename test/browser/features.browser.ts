@@ -1,7 +1,10 @@
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Page } from 'playwright-core';
+import * as v from 'valibot';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { statement } from '../../src/engine/postgres/index.ts';
+import { createQueue } from '../../src/queue/index.ts';
 import { until } from '../support/eventually.ts';
 import { makeScene, type Scene, type Visit } from './scene.ts';
 
@@ -93,6 +96,30 @@ test('a job is added with what is wrong below its field, and with the payload of
   await context.close();
 });
 
+test('a payload that its schema refuses is said to be so below its field, and with which part of it', async () => {
+  const payload = v.object({ to: v.object({ city: v.string() }), copies: v.number() });
+  const letters = createQueue(scene.engine, 'letters', { kinds: { send: { payload } } });
+  await letters.register();
+  const url = await scene.open({ queues: [letters] });
+  const { page, context } = await scene.visit(new URL('queues/letters', url).href);
+  await page.getByRole('button', { name: 'Add a job' }).click();
+  const dialog = page.getByRole('dialog');
+  const field = dialog.locator('label', { hasText: 'Payload' });
+  const add = (): Promise<void> => dialog.getByRole('button', { name: 'Add', exact: true }).click();
+  await field.getByRole('textbox').fill('{"to": {"city": 7}, "copies": 1}');
+  await add();
+  await field
+    .getByRole('alert')
+    .getByText(/payload\.to\.city/)
+    .waitFor();
+  expect(await field.getByRole('textbox').getAttribute('aria-invalid')).toBe('true');
+  await field.getByRole('textbox').fill('{"to": {"city": "Lisbon"}, "copies": 1}');
+  await add();
+  const said = await page.getByText(/^job \d+ is added$/).textContent();
+  await letters.cancel(/\d+/.exec(said ?? '')?.[0] ?? '');
+  await context.close();
+});
+
 test('what is known already can be put aside, in this browser, and brought back', async () => {
   const { page, context } = await on('');
   const item = page.locator('.attention li', { hasText: 'no worker of it runs' });
@@ -172,6 +199,40 @@ describe('files', () => {
     await page.getByLabel(/Type sweep/).fill('sweep');
     await sure.click();
     await page.getByText(/^\d+ objects are deleted$/).waitFor();
+    await context.close();
+  });
+
+  test('what belongs to nothing is taken to quarantine, and a collector that stopped itself goes on, both only when typed', async () => {
+    const { object } = await scene.files.stat('prices/2026.csv');
+    const stray = join(scene.folder, 'objects', '00');
+    await mkdir(stray, { recursive: true });
+    await writeFile(join(stray, object.replace(/^../, '00')), 'x');
+    const halt = "update pawl.file_store set halted_at = now(), halted_because = 'the store is ahead of the database'";
+    await scene.engine.query(statement('test.halt', halt));
+    const { page, context } = await on('files');
+    const dialog = page.getByRole('dialog');
+    const take = async (): Promise<void> => {
+      await page.getByRole('button', { name: /^Quarantine/ }).click();
+      const sure = dialog.getByRole('button', { name: 'Take them away' });
+      expect(await sure.isDisabled()).toBe(true);
+      await page.getByLabel(/Type quarantine/).fill('quarantine');
+      await sure.click();
+    };
+    await page.getByRole('button', { name: /^Compare/ }).click();
+    await page.getByText('1 object belongs to nothing').waitFor();
+    // As long as nobody has said that this database is right.
+    await take();
+    await page.getByText(/^the collector has stopped itself/).waitFor();
+    await page.getByRole('button', { name: 'Let it go on…' }).click();
+    const goOn = dialog.getByRole('button', { name: 'Let it go on', exact: true });
+    expect(await goOn.isDisabled()).toBe(true);
+    await page.getByLabel(/Type go on/).fill('go on');
+    await goOn.click();
+    await page.getByText(/^the collector goes on; it had stopped because/).waitFor();
+    await page.getByRole('button', { name: 'Let it go on…' }).waitFor({ state: 'detached' });
+    await take();
+    await page.getByText('1 object is in quarantine', { exact: true }).first().waitFor();
+    expect(await page.getByRole('button', { name: /^Quarantine/ }).count()).toBe(0);
     await context.close();
   });
 

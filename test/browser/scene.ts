@@ -24,6 +24,9 @@ export interface Scene {
     readonly waiting: string;
     readonly server: string;
   };
+  readonly files: Files;
+  /** Where the bytes of the files are. */
+  readonly folder: string;
   /** A dashboard with these options. @returns its address */
   readonly open: (options?: HttpOptions) => Promise<string>;
   readonly visit: (url: string, options?: Parameters<Browser['newContext']>[0]) => Promise<Visit>;
@@ -43,11 +46,13 @@ export async function makeScene(): Promise<Scene> {
   const engine = postgres(url, { max: 30 });
   const closers: (() => Promise<unknown>)[] = [];
   const { actors, capture, ...ids } = await furnish(engine, closers);
-  const files = await keepFiles(engine, closers);
+  const { files, folder } = await keepFiles(engine, closers);
   const browser = await launch();
   return {
     engine,
     ids,
+    files,
+    folder,
     open: async (options = {}) => {
       const served = await serve(
         createHttp(engine, {
@@ -201,7 +206,10 @@ async function lineUp(engine: PostgresEngine, closers: (() => Promise<unknown>)[
 }
 
 /** Documents with versions, one of them large enough to be worth a unit. */
-async function keepFiles(engine: PostgresEngine, closers: (() => Promise<unknown>)[]): Promise<Files> {
+async function keepFiles(
+  engine: PostgresEngine,
+  closers: (() => Promise<unknown>)[],
+): Promise<{ files: Files; folder: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'pawl-browser-files-'));
   closers.push(() => rm(folder, { recursive: true, force: true }));
   const files = createFiles(engine, { content: disk(folder) });
@@ -211,7 +219,7 @@ async function keepFiles(engine: PostgresEngine, closers: (() => Promise<unknown
   }
   await files.write(undefined, 'logos/shop.svg', `<svg>${' '.repeat(40_000)}</svg>`, { contentType: 'image/svg+xml' });
   await files.write(undefined, 'contracts/rent.pdf', '%PDF-1.7', { contentType: 'application/pdf', author: 'grace' });
-  return files;
+  return { files, folder };
 }
 
 /** A table of the shop's own, whose changes are kept. */

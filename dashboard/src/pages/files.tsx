@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { can, send } from '../api.ts';
-import { bytes } from '../format.ts';
+import { bytes, plural } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
@@ -184,7 +184,7 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
     await attempt(async () => {
       const result = await send<Reconciled>('POST', 'files/quarantine', { namespace });
       setFound(result);
-      return `${result.quarantined.length} objects are in quarantine`;
+      return inQuarantine(result);
     });
   };
   return (
@@ -208,7 +208,8 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
 }
 
 /** What lies there and belongs to nothing, and what should lie there and does not. */
-function Comparison({ of: { seen, strangers, quarantined, damaged } }: { readonly of: Reconciled }): JSX.Element {
+function Comparison({ of }: { readonly of: Reconciled }): JSX.Element {
+  const { seen, strangers, quarantined, damaged } = of;
   const isWhole = damaged.length === 0;
   return (
     <div class="small comparison">
@@ -221,11 +222,19 @@ function Comparison({ of: { seen, strangers, quarantined, damaged } }: { readonl
             {id}, version {version}: {damage === 'missing' ? 'its bytes are missing' : 'its size is wrong'}
           </li>
         ))}
-        {strangers.length > 0 && <li>{strangers.length} objects belong to nothing</li>}
-        {quarantined.length > 0 && <li>{quarantined.length} are in quarantine</li>}
+        {strangers.length > 0 && (
+          <li>
+            {plural(strangers.length, 'object')} {strangers.length === 1 ? 'belongs' : 'belong'} to nothing
+          </li>
+        )}
+        {quarantined.length > 0 && <li>{inQuarantine(of)}</li>}
       </ul>
     </div>
   );
+}
+
+function inQuarantine({ quarantined: { length } }: Reconciled): string {
+  return `${plural(length, 'object')} ${length === 1 ? 'is' : 'are'} in quarantine`;
 }
 
 function Halted({ of: { namespace, haltedAt, haltedBecause, isOpen } }: { readonly of: FileStore }): JSX.Element {
