@@ -1,8 +1,8 @@
 import type { DevContext, DevExample, Figures } from '../dev-example.ts';
 import type { LedgerResult } from './ledger.ts';
-import { startLocal } from './local.ts';
+import { givenOrLocal } from './local.ts';
 
-/** The ledger on DynamoDB Local, where that can be had. */
+/** The ledger on the DynamoDB of LEDGER_ENDPOINT, or on DynamoDB Local, where that can be had. */
 export class LedgerDev implements DevExample {
   readonly name = 'ledger';
   readonly #context: DevContext;
@@ -35,12 +35,12 @@ export class LedgerDev implements DevExample {
   /** @returns why not, in words */
   async #tryRun(): Promise<LedgerResult | string> {
     if (this.#context.signal.aborted) return this.#skip('there is no time');
-    const local = await startLocal();
+    const local = await givenOrLocal();
     if (typeof local === 'string') return this.#skip(local);
     try {
       // Loaded now: it needs a package that Pawl itself does not.
       const { runLedger } = await import('./ledger.ts');
-      this.#context.log('ledger: three processes move and sum money on DynamoDB Local; one of them will be killed');
+      this.#context.log('ledger: three processes move and sum money on DynamoDB; one of them will be killed');
       return await runLedger(local.endpoint, { log: (line) => this.#context.log(`ledger: ${line}`) });
     } catch (error) {
       if (!isMissing(error)) throw error;

