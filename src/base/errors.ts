@@ -122,6 +122,13 @@ export class LeaseLost extends PawlError {
 /** The lock was not had within the time given for waiting; with `wait: 0`, it was not free. Nothing is left behind. */
 export class LockTimeout extends PawlError {
   readonly code = 'lock_timeout';
+  /** Who has it, if that is known: `db-1 (pid 4711)`. */
+  readonly holder: string | undefined;
+
+  constructor(message: string, options?: { cause?: unknown; holder?: string | undefined }) {
+    super(message, options);
+    this.holder = options?.holder;
+  }
 }
 
 /** Waiting for the lock would have closed a circle of owners that wait for each other. Nothing is left behind. */

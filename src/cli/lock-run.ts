@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { after } from '../base/clock.ts';
-import { parseDuration } from '../base/duration.ts';
+import { formatDuration, parseDuration } from '../base/duration.ts';
 import { LeaseLost, LockTimeout } from '../base/errors.ts';
 import type { Lock, Locks } from '../lock/index.ts';
 import { Charge } from './charge.ts';
@@ -65,10 +65,18 @@ async function obtain(cli: Cli, name: string, flags: Flags): Promise<Lock> {
   } catch (error) {
     if (!(error instanceof LockTimeout)) throw error;
     const next = lockCommand(`show ${JSON.stringify(name)}`, flags);
-    throw new Failure(error.message, { exit: EXIT.conflict, next });
+    throw new Failure(notHad(name, wait, error.holder), { exit: EXIT.conflict, next });
   } finally {
     cancel();
   }
+}
+
+/** The error's own message speaks to programs, of what they could call. */
+function notHad(name: string, waitMs: number, holder: string | undefined): string {
+  const by = holder === undefined ? '' : ` by ${holder}`;
+  const what = `lock ${JSON.stringify(name)}`;
+  if (waitMs === 0) return `${what} is held${by}, and --wait 0 does not wait; give a longer --wait`;
+  return `${what} was still held${by} after ${formatDuration(waitMs)}; give a longer --wait`;
 }
 
 /** What it waits for; whoever looks at it would else think that it hangs. */

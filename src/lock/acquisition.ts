@@ -292,7 +292,7 @@ export function lockTimeout(
     waitMs === 0
       ? `${what} is held${by}, and the request does not wait; give a wait, or use tryAcquire`
       : `${what} was still held${by} after ${formatDuration(waitMs)}; ${advice}`;
-  return new LockTimeout(text, cause === undefined ? {} : { cause });
+  return new LockTimeout(text, { holder, ...(cause !== undefined && { cause }) });
 }
 
 function deadlock(names: readonly string[], cycle: readonly DeadlockStep[]): Deadlock {
