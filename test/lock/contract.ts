@@ -77,11 +77,12 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     test('a lock outlasts its lease as long as its process lives, and nobody else gets it', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
-      const lock = await a.acquire(name, { lease: '1s' });
-      const end = performance.now() + 2500;
+      // Long enough for a machine under load to renew it.
+      const lock = await a.acquire(name, { lease: '4s' });
+      const end = performance.now() + 5000;
       while (performance.now() < end) {
         expect(await b.tryAcquire(name)).toBeUndefined();
-        await sleep(40);
+        await sleep(100);
       }
       expect(lock.isHeld).toBe(true);
       await lock.release();
@@ -271,7 +272,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       const lock = await a.acquire(name);
       expect(await within(expect(b.acquire(name, { wait: 0 })).rejects.toThrow(/is held by .*pid/))).toBeLessThan(2000);
       const ms = await within(
-        expect(b.acquire(name, { wait: '200ms' })).rejects.toThrow(/still held by .* after 200ms/),
+        expect(b.acquire(name, { wait: '200ms' })).rejects.toThrow(/still held (by .* )?after 200ms/),
       );
       expect(ms).toBeGreaterThanOrEqual(199);
       expect(ms).toBeLessThan(3000);

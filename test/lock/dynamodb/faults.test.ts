@@ -151,10 +151,10 @@ describe('clocks', () => {
       const name = fresh();
       const locks = ours();
       const other = await party(settings);
-      await other.ask({ do: 'acquire', name, options: { lease: 2000 } });
+      await other.ask({ do: 'acquire', name, options: { lease: 4000 } });
       const mine = fresh();
-      const lock = await locks.acquire(mine, { lease: '2s' });
-      const end = performance.now() + 3000;
+      const lock = await locks.acquire(mine, { lease: '4s' });
+      const end = performance.now() + 5000;
       while (performance.now() < end) {
         expect(await locks.tryAcquire(name)).toBeUndefined();
         expect((await other.ask({ do: 'tryAcquire', name: mine }))['token']).toBeUndefined();

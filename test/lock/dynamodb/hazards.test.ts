@@ -395,8 +395,13 @@ describe('lost answers', () => {
     const name = fresh();
     let beats = 0;
     const a = ours((request) => (isBeat(request) && (beats += 1) % 2 === 1 ? 'drop request' : 'pass'));
-    const lock = await a.acquire(name, { lease: '2s' });
-    await until('half of the renewals were lost for longer than the lease', () => beats > 6);
+    const leaseMs = 5000;
+    const lock = await a.acquire(name, { lease: leaseMs });
+    const since = performance.now();
+    await until(
+      'half of the renewals were lost for longer than the lease',
+      () => beats > 3 && performance.now() - since > leaseMs * 1.2,
+    );
     lock.assertHeld();
     await lock.release();
   });
