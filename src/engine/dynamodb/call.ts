@@ -3,8 +3,9 @@ import { ConnectionFailed, NotSupported } from '../../base/errors.ts';
 import { isObject } from '../../base/shape.ts';
 import type { CallLimits, DynamoClient, Reply } from './client.ts';
 import { attemptsOf, failure, isRefusal, isTransient } from './failure.ts';
+import type { Command, Middleware } from './middleware.ts';
 import type { ServiceClock } from './service-clock.ts';
-import { type Command, type Middleware, Stacks } from './stacks.ts';
+import { Stacks } from './stacks.ts';
 
 /** The operations that Pawl uses: what an IAM policy has to allow. */
 export type Operation =

@@ -1,15 +1,6 @@
 import { now } from '../../base/clock.ts';
-
-/** A command of the SDK, as far as sending it goes. */
-export interface Command {
-  readonly middlewareStack: { add(middleware: Middleware, options: object): void; identify(): readonly string[] };
-  resolveMiddleware(stack: unknown, config: unknown, options: unknown): unknown;
-}
-
-/** Something that each request of it passes through. */
-export type Middleware = (next: Handler) => Handler;
-
-type Handler = (args: unknown) => Promise<{ readonly response: unknown }>;
+import type { Command } from './middleware.ts';
+import { Wire } from './wire.ts';
 
 /** A client's middleware, put together for an operation. */
 interface Stack {
@@ -41,7 +32,7 @@ export class Stacks {
     const free = this.#of(operation);
     const stack = takeFresh(free) ?? { madeAt: now(), options: { abortSignal }, made: undefined };
     stack.options.abortSignal = abortSignal;
-    lend(stack, command);
+    lend(stack, command, operation);
     const output = await send(stack.options);
     free.push(stack);
     return output;
@@ -66,14 +57,15 @@ function takeFresh(free: Stack[]): Stack | undefined {
 }
 
 /** The command stays one of the SDK's, and whatever a client of the user's does with it on the way has its effect. */
-function lend(stack: Stack, command: Command): void {
+function lend(stack: Stack, command: Command, operation: string): void {
   const resolve = command.resolveMiddleware.bind(command);
   command.resolveMiddleware = (clientStack, config, options) => {
     const isPlain = options === stack.options && command.middlewareStack.identify().length === 0;
     if (!isPlain) return resolve(clientStack, config, options);
     const { made } = stack;
     if (made !== undefined && made.clientStack === clientStack && made.config === config) return made.handler;
-    const handler = resolve(clientStack, config, options);
+    const putTogether = (): unknown => resolve(clientStack, config, options);
+    const handler = Wire.isFor(operation) ? new Wire().putInto(command, clientStack, putTogether) : putTogether();
     stack.made = { clientStack, config, handler };
     return handler;
   };
