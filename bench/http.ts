@@ -12,7 +12,7 @@ const REFRESHED = [
   ['attention', 4000],
   ['series', 10_000],
 ] as const;
-/** The HTTP API over many jobs: how long the lists take, and what watchers cost the database. */
+/** The HTTP API over many jobs: how long lists and whole pages take, and what watchers cost the database. */
 export const http: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
@@ -27,6 +27,7 @@ export const http: Bench = async (context) => {
   await context.server.checkpoint();
   const open = (): Handler => createHttp(engine, { rate: { burst: 1e6, perSecond: 1e6 } });
   const lists = await measureLists(context, open(), size.requests);
+  const pages = await measurePages(context, open(), size.requests);
   const cost = await measureWatchers(context, open(), statements, size.watchMs);
   await engine.stop();
   await pool.end();
@@ -37,9 +38,16 @@ export const http: Bench = async (context) => {
       ...Object.fromEntries(
         Object.entries(lists).map(([path, ms]) => [`p95 ${path}`, figure('ms', [percentile(ms, 95)])]),
       ),
+      ...Object.fromEntries(
+        Object.entries(pages).map(([page, ms]) => [`most page ${page}`, figure('ms', [Math.max(...ms)])]),
+      ),
       watchers: figure('statements/s', [cost]),
     },
-    bars: { lists: atMost(100, slowest), watchers: atMost(5, cost) },
+    bars: {
+      pages: atMost(300, Math.max(...Object.values(pages).flat())),
+      lists: atMost(100, slowest),
+      watchers: atMost(5, cost),
+    },
   };
 };
 
@@ -123,6 +131,57 @@ const LISTS = [
   'audit',
   'admin',
 ];
+
+/** What each page of the dashboard asks for at once: see dashboard/src/pages. What is the same for all is left out. */
+const PAGES: Readonly<Record<string, readonly string[]>> = {
+  overview: ['live', 'attention', 'queues', 'series?points=60', 'workers'],
+  queues: ['queues', 'series?points=60'],
+  queue: [
+    'queues/mail',
+    'queues/mail/diagnosis',
+    'queues/mail/series?points=60',
+    `queues/mail/series?points=84&since=${ago(3.5)}`,
+    `queues/mail/series?points=84&since=${ago(7)}&until=${ago(3.5)}`,
+    'workers',
+  ],
+  jobs: ['jobs?limit=50', 'queues'],
+  job: ['jobs/77', 'jobs/77/siblings', 'jobs/77/payload'],
+  schedules: ['schedules'],
+  workers: ['workers'],
+  locks: ['locks/graph', 'locks/hottest', 'locks?contended=false'],
+  lock: ['locks/one?name=a', 'locks/one/history?name=a'],
+  actors: ['actor-types', 'actors?final=false'],
+  captures: ['captures'],
+  files: ['files/stores', 'files', 'files/reloads?namespace='],
+  history: ['history'],
+  pages: ['pages'],
+  bulk: ['bulk'],
+  admin: ['admin', 'audit'],
+};
+
+function ago(days: number): string {
+  return new Date(Date.now() - days * 86_400_000).toISOString();
+}
+
+/** How long the server takes until a page has all of its answers. */
+async function measurePages({ say }: Context, handler: Handler, times: number): Promise<Record<string, number[]>> {
+  const all: Record<string, number[]> = {};
+  for (const [page, paths] of Object.entries(PAGES)) {
+    const taken: number[] = [];
+    for (let n = 0; n < times; n += 1) {
+      const begin = performance.now();
+      const answers = await Promise.all(paths.map((path) => ask(handler, path, n)));
+      await Promise.all(answers.map((answer) => answer.text()));
+      taken.push(performance.now() - begin);
+      const bad = answers.findIndex(({ ok }) => !ok);
+      if (bad >= 0) throw new Error(`page ${page}: ${paths[bad]} answered ${answers[bad]?.status}`);
+    }
+    all[page] = taken;
+    say(`page ${page}: p50 ${percentile(taken, 50).toFixed(1)} ms, most ${Math.max(...taken).toFixed(1)} ms`);
+  }
+  await handler.stop();
+  return all;
+}
 
 async function measureLists({ say }: Context, handler: Handler, requests: number): Promise<Record<string, number[]>> {
   const all: Record<string, number[]> = {};
