@@ -6,6 +6,7 @@ import {
   granted,
   type Head,
   type HeadHolder,
+  isAsLeft,
   isSameState,
   passed,
   standingOf,
@@ -139,7 +140,7 @@ export function publishedDesign(clients: number): Protocol<Published> {
 }
 
 /** What a client of ours is about to do. */
-type At = 'begin' | 'ticket' | 'row' | 'look' | 'decide' | 'holds' | 'release' | 'done';
+type At = 'begin' | 'again' | 'ticket' | 'row' | 'look' | 'decide' | 'holds' | 'release' | 'done';
 
 interface Client {
   readonly at: At;
@@ -151,6 +152,8 @@ interface Client {
   readonly hasBeaten: boolean;
   /** How often it took a ticket: bounded, or the states would never end. */
   readonly tries: number;
+  /** Of one that takes it a second time: the token with which it released it. */
+  readonly left: string;
 }
 
 /** A head as JSON can hold it. */
@@ -183,11 +186,16 @@ export interface OursOptions {
   readonly isSuspicious: boolean;
   /** How many answers may be lost after the request was carried out. */
   readonly losses: number;
+  /** Whoever released it takes it again, on condition that nothing was decided since. */
+  readonly isTakenAgain?: boolean;
   /** A planted fault, to show that it is found. */
-  readonly planted?: 'a grant asks neither whose turn it is nor what was decided';
+  readonly planted?:
+    | 'a grant asks neither whose turn it is nor what was decided'
+    | 'what was left is taken again without asking what was decided';
 }
 
 const MOST_TRIES = 2;
+const GRABBED = 'a grant asks neither whose turn it is nor what was decided';
 /** Whose a place is that was marked before its row came. */
 const NOBODY = '';
 
@@ -200,6 +208,7 @@ export function ourProtocol(options: OursOptions): Protocol<Ours> {
     isDead: false,
     hasBeaten: false,
     tries: 0,
+    left: '',
   };
   return {
     start: {
@@ -253,10 +262,19 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
       const after = granted(head, holderOf(nonce, head.fence + 1n), undefined, new Set(), 0);
       return request('takes the free lock', record(state, after), { at: 'holds', token: String(after.fence) });
     }
+    case 'again': {
+      if (head.holders.some((holder) => holder.nonce === nonce)) return [mine(state, index, head)];
+      const isCareless = options.planted === 'what was left is taken again without asking what was decided';
+      if (!isCareless && !isAsLeft(head, BigInt(me.left))) {
+        return [{ what: `${index} does not find it as it left it`, state: withClient(state, index, { at: 'ticket' }) }];
+      }
+      const after = granted(head, holderOf(nonce, head.fence + 1n), undefined, new Set(), 0);
+      return request('takes it again', record(state, after), { at: 'holds', token: String(after.fence) });
+    }
     case 'ticket': {
       if (me.tries >= MOST_TRIES) return [];
       // As whom it takes this one: another name for each.
-      const taker = `${nonce}.${me.tries}`;
+      const taker = `${nonce}.${me.tries}${me.left === '' ? '' : ' again'}`;
       const after = head.taker === taker ? head : { ...head, last: head.last + 1, taker };
       const answer: Partial<Client> = { at: 'row', ticket: after.last, tries: me.tries + 1 };
       return request(`takes ticket ${after.last}`, { ...state, head: toPlain(after) }, answer);
@@ -289,7 +307,9 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
       const holders = head.holders.filter((holder) => holder.nonce !== nonce);
       const isMine = holders.length < head.holders.length;
       const after = isMine ? { ...head, holders, load: 0 } : head;
-      return request('releases', { ...state, head: toPlain(after) }, { at: 'done', seen: undefined });
+      const isLast = !isMine || !options.isTakenAgain || me.left !== '';
+      const then: Partial<Client> = isLast ? { at: 'done' } : { at: 'again', left: me.token, ticket: 0, tries: 0 };
+      return request('releases', { ...state, head: toPlain(after) }, { ...then, seen: undefined });
     }
     case 'done':
       return [];
@@ -309,7 +329,7 @@ function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>
   const suspects = seen.holders.filter(({ nonce: other }) => other !== nonce && maySuspect(state, other, options));
   const found: Step<Ours>[] = [];
   for (const stale of [new Set<string>(), new Set(suspects.map((holder) => holder.nonce))]) {
-    const isGrabbed = options.planted !== undefined && seen.holders.length === 0;
+    const isGrabbed = options.planted === GRABBED && seen.holders.length === 0;
     const standing = isGrabbed ? 'free' : standingOf(seen, { nonce, capacity: 1, ticket: me.ticket }, stale);
     if (standing === 'held') found.push(mine(state, index, seen));
     else if (standing === 'lost') {
@@ -318,7 +338,7 @@ function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>
     } else if (standing === 'waits') found.push(again('waits'));
     else {
       const head = fromPlain(state.head);
-      const isSame = isSameState(head, seen) || options.planted !== undefined;
+      const isSame = isSameState(head, seen) || options.planted === GRABBED;
       const isUntouched = [...stale].every((other) => beatOf(head, other) === beatOf(seen, other));
       if (!isSame || !isUntouched) found.push(again('is refused, as something was decided'));
       else {
@@ -396,8 +416,8 @@ const ORDERS: Readonly<Record<number, readonly (readonly number[])[]>> = {
 
 /** Of the orders in which the clients are sorted by what they are about, the one that gives the first text. */
 function canonical(state: Ours): Ours {
-  const briefs = state.clients.map(({ at, ticket, token, isDead, hasBeaten, tries }) =>
-    [at, ticket, token, isDead, hasBeaten, tries].join(),
+  const briefs = state.clients.map(({ at, ticket, token, isDead, hasBeaten, tries, left }) =>
+    [at, ticket, token, isDead, hasBeaten, tries, left].join(),
   );
   const orders = (ORDERS[state.clients.length] ?? []).filter((order) =>
     order.every((each, place) => place === 0 || (briefs[order[place - 1] ?? 0] ?? '') <= (briefs[each] ?? '')),

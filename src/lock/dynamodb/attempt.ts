@@ -1,17 +1,18 @@
 import { elapsedSince, moment, now, sleep } from '../../base/clock.ts';
 import { ConnectionFailed } from '../../base/errors.ts';
-import { type CallLimits, type DynamoEngine, readBig } from '../../engine/dynamodb/index.ts';
+import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type { AcquireCall, Answer, CallOptions } from '../store.ts';
+import { takeAtOnce } from './at-once.ts';
 import type { Circle } from './circle.ts';
 import type { Grants } from './grants.ts';
 import { granted, type Head, type HeadHolder, hasRoom, type Standing, standingOf } from './head.ts';
-import { A } from './head-item.ts';
 import type { Heads } from './heads.ts';
 import { headOf, lockKey, shortNonce } from './key.ts';
+import type { Leavings } from './leavings.ts';
 import { type Place, type Places, takeHint } from './places.ts';
 import { keepInMs, type Queue } from './queue.ts';
-import { renew, takeFree, takeTicket } from './requests.ts';
+import { renew, takeTicket } from './requests.ts';
 import type { Sightings } from './sightings.ts';
 import type { NewWaiter } from './waiter-item.ts';
 
@@ -25,6 +26,7 @@ export interface Parts {
   readonly sightings: Sightings;
   readonly places: Places;
   readonly grants: Grants;
+  readonly leavings: Leavings;
 }
 
 /** A head as it was read, and what it means to this attempt. */
@@ -60,7 +62,7 @@ export class Attempt {
 
   /** @param isFirst  nothing is known of the lock: then it is asked for at once, without looking */
   async run(isFirst: boolean): Promise<Answer> {
-    let heads = isFirst ? await this.#takeFree() : await this.#lookFirst();
+    let heads = isFirst ? await this.#takeAtOnce() : await this.#lookFirst();
     for (let tries = 0; ; tries++) {
       if (typeof heads === 'bigint') return this.#granted(heads);
       if (tries > 2) await this.#pause(tries);
@@ -70,17 +72,10 @@ export class Attempt {
     }
   }
 
-  /** The whole uncontended acquire: one write unit, one round trip. */
-  async #takeFree(): Promise<bigint | readonly Head[]> {
-    const { engine, heads } = this.#parts;
-    const [pk = ''] = this.#pks;
-    const { periodMs } = this.#call;
-    const at = periodMs === undefined ? engine.now() : await engine.serviceTime(this.#limits());
-    const written = takeFree(this.#holder(at), periodMs === undefined ? undefined : at - periodMs);
-    // What was there before is less to send than what is there now: the token before this one.
-    const outcome = await engine.update(headOf(pk), written, 'UPDATED_OLD', this.#limits());
-    if (!outcome.isDone) return [heads.seen(pk, outcome) ?? (await heads.read(pk, this.#limits()))];
-    return readBig(outcome.item, A.fence) + 1n;
+  async #takeAtOnce(): Promise<bigint | readonly Head[]> {
+    const asked = { call: this.#call, holderAt: (at: number) => this.#holder(at), limits: () => this.#limits() };
+    const taken = await takeAtOnce(this.#parts, asked);
+    return typeof taken === 'bigint' ? taken : [taken];
   }
 
   async #lookFirst(): Promise<readonly Head[]> {

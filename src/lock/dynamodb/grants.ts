@@ -5,6 +5,7 @@ import { type HeadHolder, toPast } from './head.ts';
 import type { Heads } from './heads.ts';
 import { ANY_TRACE } from './holder-item.ts';
 import { headOf, lockKey, shortNonce } from './key.ts';
+import type { Leavings } from './leavings.ts';
 import { keepForGood, release, renew } from './requests.ts';
 import type { Sightings } from './sightings.ts';
 
@@ -23,13 +24,15 @@ export class Grants {
   readonly #self: ProcessIdentity;
   readonly #heads: Heads;
   readonly #sightings: Sightings;
+  readonly #leavings: Leavings;
   readonly #known = new Map<string, Grant>();
 
-  constructor(engine: DynamoEngine, self: ProcessIdentity, heads: Heads, sightings: Sightings) {
+  constructor(engine: DynamoEngine, self: ProcessIdentity, heads: Heads, sightings: Sightings, leavings: Leavings) {
     this.#engine = engine;
     this.#self = self;
     this.#heads = heads;
     this.#sightings = sightings;
+    this.#leavings = leavings;
   }
 
   /** @param beats  how often it was renewed already */
@@ -98,7 +101,10 @@ export class Grants {
       const written = release(shortNonce(nonce), past, trace, isCounted ? grantedAt : undefined);
       const outcome = await this.#engine.update(headOf(pk), written, this.#heads.returns, limits);
       const told = this.#heads.seen(pk, outcome);
-      if (outcome.isDone) return true;
+      if (outcome.isDone) {
+        if (capacity === 1) this.#leavings.left(pk, token);
+        return true;
+      }
       const head = told ?? (await this.#heads.read(pk, limits));
       const remembered = head.past.find((each) => each.token === token);
       // The first try may have been carried out; if so much came since that nothing tells, not to hold it is what was wanted.

@@ -31,6 +31,7 @@ import { ended, MOST_HOLDERS } from './head.ts';
 import { Heads } from './heads.ts';
 import { whileHeld } from './holder-item.ts';
 import { headOf, lockKey, shortNonce } from './key.ts';
+import { Leavings } from './leavings.ts';
 import { Places } from './places.ts';
 import { Queue } from './queue.ts';
 import { Sightings } from './sightings.ts';
@@ -67,10 +68,11 @@ export class DynamoLockStore implements LockStore {
       () => places.size > 0,
     );
     const sightings = new Sightings();
+    const leavings = new Leavings();
     const queue = new Queue(engine, heads, sightings);
-    const grants = new Grants(engine, self, heads, sightings);
+    const grants = new Grants(engine, self, heads, sightings, leavings);
     const circle = new Circle(engine, heads, queue, grants);
-    this.#parts = { engine, self, heads, queue, circle, sightings, places, grants };
+    this.#parts = { engine, self, heads, queue, circle, sightings, places, grants, leavings };
     this.#survey = new Survey(engine, heads, queue, circle);
   }
 

@@ -665,3 +665,113 @@ describe('H17: waiting 0, so long, or for ever', () => {
     expect(next).toBeDefined();
   });
 });
+
+describe('what this process left', () => {
+  const isAgain = ({ sk, text }: Request): boolean =>
+    sk === 'head' && / IF \(f = :/.test(text) && text.includes('SET f = :');
+
+  /** Takes and releases it until that is tried on condition of what was left. */
+  async function untilAgain(locks: Locks, name: string, seen: () => number): Promise<void> {
+    const before = seen();
+    await until('it is taken as it was left', async () => {
+      await (await locks.acquire(name)).release();
+      return seen() > before;
+    });
+  }
+
+  together('is taken again in one request; if somebody else had it, in one more, and then not soon again', async () => {
+    const name = fresh();
+    let [again, sent] = [0, 0];
+    const a = ours((request) => {
+      if (pkOf(request) === lockKey('', name)) sent += 1;
+      if (isAgain(request)) again += 1;
+      return 'pass';
+    });
+    await untilAgain(a, name, () => again);
+    const before = { again, sent };
+    const lock = await a.acquire(name);
+    expect({ again, sent }).toEqual({ again: before.again + 1, sent: before.sent + 1 });
+    await lock.release();
+    const other = await watching.acquire(name);
+    expect(other.token).toBe(lock.token + 1n);
+    await other.release();
+    const after = await a.acquire(name);
+    expect(after.token).toBe(other.token + 1n);
+    await after.release();
+    const count = again;
+    // Twice as many as before have to meet what was left.
+    for (let i = 0; i < 4; i++) await (await a.acquire(name)).release();
+    expect(again).toBe(count);
+    await untilAgain(a, name, () => again);
+  });
+
+  together('goes to whoever waits for it', async () => {
+    const name = fresh();
+    let again = 0;
+    const a = ours((request) => {
+      if (isAgain(request)) again += 1;
+      return 'pass';
+    });
+    await untilAgain(a, name, () => again);
+    const lock = await a.acquire(name);
+    const order: string[] = [];
+    const waiting = ours().request(name, async () => void order.push('waiter'));
+    await until('it waits', async () => (await watching.query()).waiting.some((each) => each.name === name));
+    await lock.release();
+    await a.request(name, async () => void order.push('again'));
+    await waiting;
+    expect(order).toEqual(['waiter', 'again']);
+  });
+
+  for (const fault of ['drop request', 'drop answer', 'duplicate'] as const) {
+    together(`is taken again once, whatever becomes of the request: ${fault}`, async () => {
+      const name = fresh();
+      let again = 0;
+      let fate: Fault = 'pass';
+      const a = ours((request) => {
+        if (!isAgain(request)) return 'pass';
+        again += 1;
+        const now = fate;
+        fate = 'pass';
+        return now;
+      });
+      await untilAgain(a, name, () => again);
+      const last = await watching.history({ name, limit: 1 });
+      fate = fault;
+      const lock = await a.acquire(name, { wait: '20s' });
+      expect(fate).toBe('pass');
+      expect(lock.token).toBe((last[0]?.token ?? 0n) + 1n);
+      expect(await watching.tryAcquire(name)).toBeUndefined();
+      await lock.release();
+      const next = await watching.tryAcquire(name);
+      expect(next?.token).toBe(lock.token + 1n);
+      await next?.release();
+    });
+  }
+
+  together('is not taken by a request that comes late', async () => {
+    const name = fresh();
+    const late = gate();
+    let again = 0;
+    let isHeldUp = false;
+    const a = ours((request) => {
+      if (!isAgain(request)) return 'pass';
+      again += 1;
+      if (!isHeldUp) return 'pass';
+      isHeldUp = false;
+      return { after: late.opened };
+    });
+    await untilAgain(a, name, () => again);
+    isHeldUp = true;
+    // Given up, and asked for again.
+    const lock = await a.acquire(name, { lease: '20s' });
+    await lock.release();
+    late.open();
+    const next = await ours().acquire(name);
+    expect(next.token).toBe(lock.token + 1n);
+    await sleep(50);
+    next.assertHeld();
+    expect(await a.tryAcquire(name)).toBeUndefined();
+    await next.release();
+  });
+});
