@@ -14,7 +14,9 @@ export function OwnerOf({ of: { host, pid, job } }: { readonly of: Owner }): JSX
       {job !== null && (
         <>
           {' for '}
-          <a href={`jobs/${job}`}>job {job}</a>
+          <a class="in-text" href={`jobs/${job}`}>
+            job {job}
+          </a>
         </>
       )}
     </>
