@@ -12,7 +12,8 @@ export interface ChildOptions {
 }
 
 /** How long a child may take to get ready, and to end when asked to. */
-const READY_MS = 20_000;
+// Twenty of them start on two cores that do other things, too.
+const READY_MS = 60_000;
 const STOP_MS = 10_000;
 
 /** A Node process of an example. It ends when this process ends, however that happens: its channel closes then. */

@@ -9,6 +9,8 @@ import { SCHEMA, seedText } from './schema.ts';
 /** Enough for an index to be worth its place. */
 const ORDERS = 20_000;
 
+type Declared = ReturnType<typeof declareOrders>;
+
 /**
  * 17 tables of a warranty business, two applications that change them, two processes that keep a search table, one of which is
  * killed; and somebody who searches all the time.
@@ -20,7 +22,7 @@ export class OrdersDev implements DevExample {
   readonly #took: number[] = [];
   #workers: Child[] = [];
   #writers: Child[] = [];
-  #declared: ReturnType<typeof declareOrders> | undefined;
+  #declared: Declared | undefined;
   #isFilled = false;
 
   constructor(context: DevContext) {
@@ -41,14 +43,6 @@ export class OrdersDev implements DevExample {
     this.#workers = [this.#start('worker.ts'), this.#start('worker.ts')];
     this.#writers = [this.#start('writer.ts', '1'), this.#start('writer.ts', '2')];
     await Promise.all([...this.#workers, ...this.#writers].map(({ ready }) => ready));
-    const { projection } = this.#declared;
-    this.#isFilled = await projection.backfill({ batch: 1000, signal }).then(
-      () => true,
-      (error: unknown) => {
-        if (signal.aborted) return false; // broken off: finish() goes on with it
-        throw error;
-      },
-    );
     this.#context.log(
       `orders: ${this.#orders} orders in 17 tables; two applications change them, two workers keep them searchable`,
     );
@@ -56,7 +50,7 @@ export class OrdersDev implements DevExample {
 
   async feed(ending: AbortSignal): Promise<void> {
     if (this.#declared === undefined) return;
-    const killing = this.#killOne(ending);
+    const [filling, killing] = [this.#fill(this.#declared, ending), this.#killOne(ending)];
     while (!ending.aborted) {
       await this.#search(
         ['warranty smith', 'warranty card', 'pump porto', '"call before delivery"', 'overheats'][
@@ -65,7 +59,7 @@ export class OrdersDev implements DevExample {
       );
       await sleep(100, undefined, { signal: ending }).catch(() => {});
     }
-    await killing;
+    await Promise.all([filling, killing]);
   }
 
   async finish(): Promise<Figures> {
@@ -87,6 +81,19 @@ export class OrdersDev implements DevExample {
 
   async stop(): Promise<void> {
     await Promise.all([...this.#workers, ...this.#writers].map((child) => child.stop()));
+  }
+
+  /** Beside what changes meanwhile. */
+  async #fill({ projection }: Declared, ending: AbortSignal): Promise<void> {
+    const signal = AbortSignal.any([ending, this.#context.signal]);
+    await projection.backfill({ batch: 1000, signal }).then(
+      () => {
+        this.#isFilled = true;
+      },
+      (error: unknown) => {
+        if (!signal.aborted) throw error; // broken off: finish() goes on with it
+      },
+    );
   }
 
   #start(script: string, seed = '1'): Child {
