@@ -4,6 +4,7 @@ import type { Explanation, JobRecord, JobTransition, QueueAdmin } from '../queue
 import { EXIT, exitCodeOf, messageOf, nextStepOf } from './failure.ts';
 import { examples } from './help.ts';
 import { addJobAdd } from './job-add.ts';
+import { addJobList } from './job-list.ts';
 import type { Field } from './output.ts';
 import { type Cli, run } from './run.ts';
 
@@ -11,6 +12,7 @@ import { type Cli, run } from './run.ts';
 export function addJob(program: Command): void {
   const job = program.command('job').description('look at jobs, add, retry and cancel them');
   examples(job, ['pawl job list --status error', 'pawl job get 1042']);
+  addJobList(job);
   const get = job
     .command('get <id>')
     .description('one job: where it is, why it is not running, and what happened to it');

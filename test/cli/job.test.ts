@@ -88,6 +88,37 @@ test('add refuses what is no JSON, an unknown kind, and an unknown queue', async
   expect(await job(['add', 'nope', 'send', '{}'])).toMatchObject({ code: 4 });
 });
 
+test('list and search show the newest jobs that fit, as a table, as JSON, and as ids for the next command', async () => {
+  const { queue, job } = await fixture();
+  const { id: bad } = await queue.enqueue('bad', { to: 'ada' }, { key: 'a "key"' });
+  await runAll(queue, bad);
+  const ids = await queue.enqueueMany(
+    Array.from({ length: 5 }, (_, n) => ({ kind: 'send' as const, payload: { to: `carl ${n}` }, key: 'k' })),
+  );
+  const newest = ids.map(String).toReversed();
+  const lines = (of: readonly string[]): string => of.map((id) => `${id}\n`).join('');
+  expect(await job(['list', '--status', 'error', '-q'])).toMatchObject({ code: 0, stdout: lines([bad]) });
+  expect((await job(['list', '--status', 'error'])).stdout).toMatch(/ID +QUEUE.*\n.*emails +bad.*error.*mailbox full/);
+  expect((await job(['list', '--queue', 'emails', '--kind', 'send', '--key', 'k', '-q'])).stdout).toBe(lines(newest));
+  const some = await job(['list', '--since', '1h', '--limit', '2', '-o', 'jsonl']);
+  expect(
+    some.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).id),
+  ).toEqual(newest.slice(0, 2));
+  const [, after = ''] = /add --after (\S+)/.exec(some.stderr) ?? [];
+  expect((await job(['list', '--after', after, '-q'])).stdout).toBe(lines([...newest.slice(2), bad]));
+  expect((await job(['search', 'mailbox', 'status:error', '-q'])).stdout).toBe(lines([bad]));
+  expect((await job(['search', '"carl 3"', '-q'])).stdout).toBe(lines(newest.slice(1, 2)));
+  expect(await job(['search', 'nobody'])).toMatchObject({ code: 0, stderr: expect.stringContaining('no job fits') });
+  expect(await job(['list', '--status', 'eror'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('"error"'),
+  });
+  expect(await job(['list', '--queue', 'emials'])).toMatchObject({ code: 4 });
+});
+
 test('get shows a job, why it is where it is, and its history', async () => {
   const { queue, job } = await fixture();
   const { id } = await queue.enqueue('bad', { to: 'ada' });
