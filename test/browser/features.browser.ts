@@ -71,6 +71,18 @@ describe('a list of jobs', () => {
   });
 });
 
+test('a search is had as a command, for curl and for a program', async () => {
+  const { page, context } = await on(`jobs?q=${encodeURIComponent('status:error "it\'s"')}&queue=mail`);
+  await open(page, 'Copy as');
+  const says = (text: string): Promise<void> => page.locator('code', { hasText: text }).waitFor();
+  await says(`pawl job search 'status:error "it'\\''s"' --queue 'mail'`);
+  await says(`curl '${new URL('api/v1/jobs?q=', base).href}`);
+  await says(`createQueueAdmin(engine).search("status:error \\"it's\\"", { queue: "mail" })`);
+  await page.getByRole('button', { name: /^CLI/ }).click();
+  await page.getByText('CLI copied').waitFor();
+  await context.close();
+});
+
 test('a job is added with what is wrong below its field, and with the payload of another to the letter', async () => {
   const { page, context } = await on('queues/thumbnails');
   const long = '{"image": "huge.png", "bytes": 12345678901234567890123}';

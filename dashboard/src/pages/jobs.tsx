@@ -5,6 +5,7 @@ import { Badge } from '../parts/badge.tsx';
 import { BulkBar } from '../parts/bulk.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { Columns, chosen } from '../parts/columns.tsx';
+import { CopyAs, shellWord } from '../parts/copy.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
@@ -53,6 +54,7 @@ export function JobList({ queue }: { readonly queue: string | undefined }): JSX.
           {list.newer > 0 && <NewPill n={list.newer} show={list.showNewer} />}
           <Views />
           <Columns all={all} usual={USUAL} />
+          <CopyAs of={elsewhere(q, of, asked)} />
         </>
       }
     >
@@ -100,6 +102,20 @@ export function JobList({ queue }: { readonly queue: string | undefined }): JSX.
       </Loaded>
     </Card>
   );
+}
+
+/** The same search, done elsewhere. */
+function elsewhere(q: string, queue: string, asked: string): Record<string, string> {
+  const [words, of] = [
+    q === '' ? 'list' : `search ${shellWord(q)}`,
+    queue === '' ? '' : ` --queue ${shellWord(queue)}`,
+  ];
+  const options = queue === '' ? '' : `, { queue: ${JSON.stringify(queue)} }`;
+  return {
+    CLI: `pawl job ${words}${of}`,
+    curl: `curl ${shellWord(urlOf(`api/v1/${asked}`))}`,
+    TypeScript: `await createQueueAdmin(engine).search(${JSON.stringify(q)}${options})`,
+  };
 }
 
 interface StillList {

@@ -4,7 +4,7 @@ import { duration } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs } from '../parts/copy.tsx';
+import { CopyAs, shellWord } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { OwnerOf } from '../parts/owner.tsx';
@@ -23,7 +23,7 @@ export function LockPage(): JSX.Element {
   const lock = useResource<LockDetail>(`locks/one?${of}`);
   const past = useResource<Page<LockPast>>(`locks/one/history?${of}`, 5000);
   const isHeld = (lock.data?.holders.length ?? 0) > 0;
-  const option = namespace === '' ? '' : ` --namespace ${JSON.stringify(namespace)}`;
+  const option = namespace === '' ? '' : ` --namespace ${shellWord(namespace)}`;
   return (
     <>
       <Head
@@ -38,8 +38,8 @@ export function LockPage(): JSX.Element {
           <>
             <CopyAs
               of={{
-                CLI: `pawl lock show ${JSON.stringify(name)}${option}`,
-                curl: `curl '${urlOf(`api/v1/locks/one?${of}`)}'`,
+                CLI: `pawl lock show ${shellWord(name)}${option}`,
+                curl: `curl ${shellWord(urlOf(`api/v1/locks/one?${of}`))}`,
                 TypeScript: `await createLocks(engine${namespace === '' ? '' : `, { namespace: ${JSON.stringify(namespace)} }`}).explain(${JSON.stringify(name)})`,
               }}
             />

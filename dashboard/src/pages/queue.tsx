@@ -5,7 +5,7 @@ import { count, duration, rough, short } from '../format.ts';
 import { AddJob } from '../parts/add-job.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs } from '../parts/copy.tsx';
+import { CopyAs, shellWord } from '../parts/copy.tsx';
 import { type Reason, Reasons } from '../parts/facts.tsx';
 import { Heat } from '../parts/heat.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -48,7 +48,7 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
           <>
             <CopyAs
               of={{
-                CLI: `pawl queue stats ${JSON.stringify(name)}`,
+                CLI: `pawl queue stats ${shellWord(name)}`,
                 curl: `curl ${urlOf(`api/v1/${at}`)}`,
                 TypeScript: `createQueueAdmin(engine).stats(${JSON.stringify(name)})`,
               }}

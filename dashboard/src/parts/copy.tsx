@@ -18,6 +18,11 @@ export async function copy(text: string, what: string): Promise<void> {
   say(`${what} copied`);
 }
 
+/** As one word of a shell, whatever is in it. */
+export function shellWord(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
 /** The same, done elsewhere: on the command line, by curl, in a program. */
 export function CopyAs({ of }: { readonly of: Readonly<Record<string, string>> }): JSX.Element {
   return (
