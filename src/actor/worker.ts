@@ -385,6 +385,8 @@ export class ActorWorker implements Kept {
     this.#busySince ??= performance.now();
     if (this.#wants && performance.now() - this.#busySince > BUSY_MS) {
       this.#wants = false;
+      // Nobody would use one now, and each half of a poll would be spent on asking after it.
+      this.#offers.withdraw();
       this.#parts.store.setWants(id, false).catch(this.onError);
     }
     return 0;

@@ -77,7 +77,7 @@ export class Offers<Handed extends HandedOver> {
   #isDeaf = false;
   /** What was sent on the connection before is gone, and says nothing of this one. */
   #isReconnected = false;
-  /** Up to here it was tried to take them back. Once is enough: what is handed over all the same is given back. */
+  /** Up to here it was tried to take them back; again only when a recall finds one that is left. */
   #withdrawn = 0;
   #isRecalling = false;
   /** Something was heard during a recall. */
@@ -158,7 +158,8 @@ export class Offers<Handed extends HandedOver> {
     try {
       const { lost, offers } = await ask();
       for (const number of asked) if (offers.includes(number)) this.#open.add(number);
-      if (offers.some((number) => !this.#open.has(number))) this.#takeBack();
+      // Those that it has given up; and those that were not there yet, or just in use, when it tried to take them back.
+      if (offers.some((number) => !this.#open.has(number) || number <= this.#withdrawn)) this.#takeBack();
       this.#isDeaf = lost > 0 && !this.#hasMissed && !isReconnected;
       this.#askedAt = performance.now();
       return !this.#hasMissed;

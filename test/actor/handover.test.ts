@@ -113,6 +113,22 @@ describe('a worker that sleeps', () => {
     expect(await scene.one(OFFERS)).toBe(0);
   });
 
+  test('and then has so much to do that nobody need wake it, takes its offer back, and makes another in the end', async () => {
+    let isBusy = true;
+    const Busy = actor('busy', {
+      initial: 'only',
+      states: (state) => ({ only: state({ run: (a) => (isBusy ? a.nap(0) : a.hibernate()) }) }),
+    });
+    const scene = await openScene([Busy]);
+    await scene.run({ poll: NEVER });
+    await until('an offer was made', () => scene.one<boolean>(`select (${OFFERS}) = 1`));
+    await scene.query(`select count(pawl.actor_create('{"type":"busy"}')) from generate_series(1, 2500)`);
+    const takesNone = `select not w.wants_notify and (${OFFERS}) = 0 from pawl.actor_worker w`;
+    await until('it takes none', () => scene.one<boolean>(takesNone));
+    isBusy = false;
+    await until('an offer was made again', () => scene.one<boolean>(`select (${OFFERS}) = 1`));
+  });
+
   test('is handed nothing that is rolled back', async () => {
     const scene = await idle();
     await asleep(scene);
