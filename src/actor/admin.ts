@@ -27,6 +27,24 @@ export interface ListOptions {
   readonly limit?: number | undefined;
 }
 
+export interface HistoryOptions {
+  /** Only what is older than this epoch: that of the first row of the list before. */
+  readonly before?: number | undefined;
+  /** 1 to 10,000; default 1000. */
+  readonly limit?: number | undefined;
+}
+
+export interface PagesOptions {
+  /** Those that are resolved, too. Default false. */
+  readonly resolved?: boolean | undefined;
+  /** Only those about this one. */
+  readonly actor?: ActorTarget<never> | undefined;
+  /** Only older ones than this id: the last of the list before. */
+  readonly before?: string | undefined;
+  /** 1 to 10,000; default 100. */
+  readonly limit?: number | undefined;
+}
+
 /** An actor, a whole type, or one state of a type. */
 export type PauseTarget =
   | ActorTarget<never>
@@ -60,12 +78,22 @@ const waitShape = {
 };
 const WAIT_MS = 50;
 
+const before = optional(text({ pattern: [/^\d{1,15}$/, 'an id'] }));
 const listShape = {
   type: optional(text({ min: 1 })),
   state: optional(text({ min: 1 })),
   status: optional(oneOf(STATUSES)),
   final: optional(bool()),
-  before: optional(text({ pattern: [/^\d{1,15}$/, 'an id'] })),
+  before,
+  limit: integer({ min: 1, max: 10_000, default: 100 }),
+};
+const historyShape = {
+  before: integer({ min: 0, default: Number.MAX_SAFE_INTEGER }),
+  limit: integer({ min: 1, max: 10_000, default: 1000 }),
+};
+const pagesShape = {
+  resolved: bool({ default: false }),
+  before,
   limit: integer({ min: 1, max: 10_000, default: 100 }),
 };
 
@@ -98,7 +126,7 @@ export class ActorAdmin {
     return this.reader.list({
       ...given,
       parent: parent === undefined ? undefined : idOf(parent),
-      before: given.before === undefined ? Number.MAX_SAFE_INTEGER : Number(given.before),
+      before: Number(given.before ?? Number.MAX_SAFE_INTEGER),
       final: given.final ?? given.status === 'final',
     });
   }
@@ -113,10 +141,11 @@ export class ActorAdmin {
     return explain(await this.get(target));
   }
 
-  /** Its transitions and failures, oldest first; the last thousand. @throws NotFound */
-  async history(target: ActorTarget<never>): Promise<ActorTransition[]> {
+  /** Its transitions and failures, oldest first: the last thousand, or those before them. @throws NotFound */
+  async history(target: ActorTarget<never>, options: HistoryOptions = {}): Promise<ActorTransition[]> {
     const id = idOf(target);
-    const history = await this.reader.history(id, 1000);
+    const given = checkOptions('history', options, historyShape);
+    const history = await this.reader.history(id, given.before, given.limit);
     if (history.length === 0) await this.reader.show(id);
     return history;
   }
@@ -215,15 +244,14 @@ export class ActorAdmin {
   }
 
   /** Newest first, those that are open unless told otherwise. */
-  async pages(
-    options: { readonly resolved?: boolean; readonly actor?: ActorTarget<never>; readonly limit?: number } = {},
-  ): Promise<PageRecord[]> {
+  async pages(options: PagesOptions = {}): Promise<PageRecord[]> {
     const { actor, ...rest } = options;
-    const { resolved, limit } = checkOptions('pages', rest, {
-      resolved: bool({ default: false }),
-      limit: integer({ min: 1, max: 10_000, default: 100 }),
+    const given = checkOptions('pages', rest, pagesShape);
+    return this.reader.pages({
+      ...given,
+      actor: actor === undefined ? undefined : idOf(actor),
+      before: Number(given.before ?? Number.MAX_SAFE_INTEGER),
     });
-    return this.reader.pages(resolved, actor === undefined ? undefined : idOf(actor), limit);
   }
 
   /** @throws NotFound */
@@ -258,7 +286,10 @@ export class ActorAdmin {
     const [history, children] =
       actor === undefined
         ? [[], []]
-        : await Promise.all([this.reader.history(Number(actor.id), 200), this.list({ parent: actor.id, final: true })]);
+        : await Promise.all([
+            this.reader.history(Number(actor.id), Number.MAX_SAFE_INTEGER, 200),
+            this.list({ parent: actor.id, final: true }),
+          ]);
     return diagnosticsHtml({ page, actor, history, children, at: new Date() });
   }
 

@@ -2,8 +2,10 @@ export { type Actors, type CreatedActor, type CreateOptions, createActors, type 
 export {
   ActorAdmin,
   createActorAdmin,
+  type HistoryOptions,
   type IncrOptions,
   type ListOptions,
+  type PagesOptions,
   type PauseTarget,
   type TxOptions,
   type WaitOptions,

@@ -30,11 +30,12 @@ limit $7`,
 const HISTORY = statement(
   'actor.history',
   `
-select json_build_object('at', h.at, 'from', h.from_state, 'to', h.to_state, 'reason', h.reason, 'attempt', h.attempt, 'error', h.error) as move
+select json_build_object('at', h.at, 'epoch', h.epoch, 'from', h.from_state, 'to', h.to_state, 'reason', h.reason, 'attempt', h.attempt,
+  'error', h.error) as move
 from (
-  select * from pawl.actor_history where actor_id = $1 order by at desc limit $2
+  select t.* from pawl.actor_transition t where t.actor = $1 and t.epoch < $2 order by t.at desc, t.epoch desc limit $3
 ) h
-order by h.at`,
+order by h.at, h.epoch`,
 );
 const TYPES = statement(
   'actor.types',
@@ -75,9 +76,9 @@ const PAGES = statement(
   `
 select ${PAGE_COLUMNS}
 from pawl.page p
-where ($1::boolean or p.status <> 'resolved') and ($2::bigint is null or p.actor_id = $2)
+where ($1::boolean or p.status <> 'resolved') and ($2::bigint is null or p.actor_id = $2) and p.id < $3
 order by p.id desc
-limit $3`,
+limit $4`,
 );
 const PAGE = statement(
   'actor.page',
@@ -128,6 +129,14 @@ export interface ActorFilter {
   readonly limit: number;
 }
 
+/** Which pages `pages` gives; newest first. */
+export interface PageFilter {
+  readonly resolved: boolean;
+  readonly actor: number | undefined;
+  readonly before: number;
+  readonly limit: number;
+}
+
 /** A notification that this process has taken upon itself to deliver. */
 export interface Notice extends PageNotice {
   readonly attempt: number;
@@ -172,8 +181,9 @@ export class PostgresActorReader {
     return rows.map(({ actor }) => actor);
   }
 
-  async history(actor: number, limit: number): Promise<ActorTransition[]> {
-    const rows = await this.engine.query<{ move: ActorTransition }>(HISTORY, [actor, limit]);
+  /** The last of those before an epoch, oldest first. */
+  async history(actor: number, before: number, limit: number): Promise<ActorTransition[]> {
+    const rows = await this.engine.query<{ move: ActorTransition }>(HISTORY, [actor, before, limit]);
     return rows.map(({ move }) => move);
   }
 
@@ -191,8 +201,9 @@ export class PostgresActorReader {
     return only(rows).answer;
   }
 
-  async pages(resolved: boolean, actor: number | undefined, limit: number): Promise<PageRecord[]> {
-    const rows = await this.engine.query<{ page: PageRecord }>(PAGES, [resolved, actor ?? null, limit]);
+  async pages(filter: PageFilter): Promise<PageRecord[]> {
+    const { resolved, actor, before, limit } = filter;
+    const rows = await this.engine.query<{ page: PageRecord }>(PAGES, [resolved, actor ?? null, before, limit]);
     return rows.map(({ page }) => page);
   }
 

@@ -57,6 +57,8 @@ export interface ActorRecord extends ActorSummary {
 /** One row of an actor's history. */
 export interface ActorTransition {
   readonly at: string;
+  /** Of the turn that it was; rises from row to row. */
+  readonly epoch: number;
   /** Null: it was created. */
   readonly from: string | null;
   readonly to: string;

@@ -21,6 +21,7 @@ interface ListFlags {
   readonly status?: ActorSummary['status'];
   readonly parent?: string;
   readonly final?: boolean;
+  readonly before?: string;
   readonly limit: number;
 }
 
@@ -33,6 +34,7 @@ function addLooking(actor: Command): void {
     .option('--status <status>', 'only running, due, napping, hibernating, "backing off", paused, held or final')
     .option('--parent <id>', 'only the children of this one')
     .option('--final', 'those that are final, too')
+    .option('--before <id>', 'only older ones than this: the last of the list before')
     .option('--limit <n>', 'at most so many', wholeNumber(1, 10_000), 100);
   examples(list, ['pawl actor list', 'pawl actor list --type server --state running -o json']);
   list.action((flags: ListFlags, self: Command) => run(self, (cli) => listActors(cli, flags)));
@@ -42,9 +44,13 @@ function addLooking(actor: Command): void {
   const why = actor.command('explain <id>').description('why an actor is not running, and what helps');
   examples(why, ['pawl actor explain 42']);
   why.action((id: string, _options: object, self: Command) => run(self, (cli) => explainActor(cli, id)));
-  const history = actor.command('history <id>').description('transitions and failures of an actor, oldest first');
-  examples(history, ['pawl actor history 42']);
-  history.action((id: string, _options: object, self: Command) => run(self, (cli) => showHistory(cli, id)));
+  const history = actor
+    .command('history <id>')
+    .description('transitions and failures of an actor, oldest first')
+    .option('--before <epoch>', 'only older ones: the epoch of the first of the list before', wholeNumber(0, 1e15))
+    .option('--limit <n>', 'at most so many, the last ones', wholeNumber(1, 10_000), 1000);
+  examples(history, ['pawl actor history 42', 'pawl actor history 42 --limit 20']);
+  history.action((id: string, flags: HistoryFlags, self: Command) => run(self, (cli) => showHistory(cli, id, flags)));
   const diagram = actor
     .command('diagram <type>')
     .description('the machine of a type, with how many actors are in each state')
@@ -113,11 +119,12 @@ const LIST: readonly Field<ActorSummary>[] = [
   { title: 'ERROR', of: (row) => row.error?.split('\n')[0] },
 ];
 
-async function listActors(cli: Cli, { type, state, status, parent, final, limit }: ListFlags): Promise<number> {
+async function listActors(cli: Cli, flags: ListFlags): Promise<number> {
+  const { type, state, status, parent, final, before, limit } = flags;
   const admin = await openAdmin(cli);
-  const rows = await admin.list({ type, state, status, parent, final, limit });
+  const rows = await admin.list({ type, state, status, parent, final, before, limit });
   cli.out.rows(rows, LIST, (row) => row.id);
-  if (rows.length === limit) cli.talk.say(`there may be more: add --limit`);
+  if (rows.length === limit) cli.talk.say(`there may be more: add --before ${rows.at(-1)?.id ?? ''}`);
   return EXIT.done;
 }
 
@@ -164,6 +171,11 @@ async function explainActor(cli: Cli, id: string): Promise<number> {
   return EXIT.done;
 }
 
+interface HistoryFlags {
+  readonly before?: number;
+  readonly limit: number;
+}
+
 const HISTORY: readonly Field<ActorTransition>[] = [
   { title: 'AT', of: (move) => moment(move.at) },
   { title: 'FROM', of: (move) => move.from },
@@ -173,8 +185,12 @@ const HISTORY: readonly Field<ActorTransition>[] = [
   { title: 'ERROR', of: (move) => move.error?.split('\n')[0] },
 ];
 
-async function showHistory(cli: Cli, id: string): Promise<number> {
-  cli.out.rows(await (await openAdmin(cli)).history(id), HISTORY, (move) => move.to);
+async function showHistory(cli: Cli, id: string, { before, limit }: HistoryFlags): Promise<number> {
+  const admin = await openAdmin(cli);
+  const moves = await admin.history(id, { before, limit });
+  cli.out.rows(moves, HISTORY, (move) => move.to);
+  const [first] = moves;
+  if (first !== undefined && moves.length === limit) cli.talk.say(`there may be more: add --before ${first.epoch}`);
   return EXIT.done;
 }
 

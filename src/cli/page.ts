@@ -19,11 +19,10 @@ export function addPage(program: Command): void {
     .description('open pages, newest first')
     .option('--resolved', 'those that are resolved, too')
     .option('--actor <id>', 'only about this actor')
+    .option('--before <id>', 'only older ones than this: the last of the list before')
     .option('--limit <n>', 'at most so many', wholeNumber(1, 10_000), 100);
   examples(list, ['pawl page list', 'pawl page list --resolved -o json']);
-  list.action((flags: { resolved?: boolean; actor?: string; limit: number }, self: Command) =>
-    run(self, (cli) => listPages(cli, flags)),
-  );
+  list.action((flags: ListFlags, self: Command) => run(self, (cli) => listPages(cli, flags)));
   const show = page
     .command('show <id>')
     .description('one page, with its diagnostics')
@@ -51,6 +50,13 @@ export function addPage(program: Command): void {
   );
 }
 
+interface ListFlags {
+  readonly resolved?: boolean;
+  readonly actor?: string;
+  readonly before?: string;
+  readonly limit: number;
+}
+
 const LIST: readonly Field<PageRecord>[] = [
   { title: 'ID', of: (row) => row.id, align: 'right' },
   { title: 'SEVERITY', of: (row) => row.severity },
@@ -62,14 +68,13 @@ const LIST: readonly Field<PageRecord>[] = [
   { title: 'SUMMARY', of: (row) => row.summary },
 ];
 
-async function listPages(
-  cli: Cli,
-  { resolved, actor, limit }: { resolved?: boolean; actor?: string; limit: number },
-): Promise<number> {
+async function listPages(cli: Cli, flags: ListFlags): Promise<number> {
+  const { resolved, actor, before, limit } = flags;
   const admin = await openAdmin(cli);
-  const pages = await admin.pages({ resolved: resolved === true, limit, ...(actor === undefined ? {} : { actor }) });
+  const pages = await admin.pages({ resolved, actor, before, limit });
   cli.out.rows(pages, LIST, (row) => row.id);
-  if (pages.length === 0) cli.talk.say('no page is open');
+  if (pages.length === limit) cli.talk.say(`there may be more: add --before ${pages.at(-1)?.id ?? ''}`);
+  if (pages.length === 0 && before === undefined) cli.talk.say('no page is open');
   return EXIT.done;
 }
 

@@ -402,7 +402,15 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
       advice: list(text),
     }),
     history: list(
-      object({ at: time, from: orNull(text), to: text, reason: text, attempt: whole, error: orNull(text) }),
+      object({
+        at: time,
+        epoch: whole,
+        from: orNull(text),
+        to: text,
+        reason: text,
+        attempt: whole,
+        error: orNull(text),
+      }),
     ),
     hasProgram: yes,
   }),

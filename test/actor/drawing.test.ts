@@ -107,8 +107,8 @@ describe('a diagnostics page', () => {
   test('shows what there is', () => {
     const child = { ...record, id: '8', type: 'lid', state: 'shut' };
     const history = [
-      { at: 'then', from: null, to: 'left side', reason: 'created', attempt: 0, error: null },
-      { at: 'now', from: 'left side', to: 'middle', reason: 'failed', attempt: 1, error: 'Error: no\n at x' },
+      { at: 'then', epoch: 0, from: null, to: 'left side', reason: 'created', attempt: 0, error: null },
+      { at: 'now', epoch: 1, from: 'left side', to: 'middle', reason: 'failed', attempt: 1, error: 'Error: no\n at x' },
     ];
     const actor = { ...record, attempt: 1, error: 'Error: <no>', semaphores: { go: 2 } };
     const html = diagnosticsHtml({ page: { ...page, details: { n: 1 } }, actor, history, children: [child], at });

@@ -395,7 +395,7 @@ describe('pages', () => {
   test('one is open per tag, however many ask at once; it only gets worse; resolving it twice does nothing', async () => {
     const { actors } = await openScene([Sleeper]);
     const answers = await Promise.all(
-      Array.from({ length: 20 }, () => actors.page({ tag: 'disk', summary: 'full', severity: 'warning' })),
+      Array.from({ length: 100 }, () => actors.page({ tag: 'disk', summary: 'full', severity: 'warning' })),
     );
     expect(new Set(answers.map(({ id }) => id)).size).toBe(1);
     expect(answers.filter(({ news }) => news === 'opened')).toHaveLength(1);
@@ -404,7 +404,7 @@ describe('pages', () => {
     });
     expect(await actors.page({ tag: 'disk', summary: 'less', severity: 'info' })).toMatchObject({ news: 'none' });
     const [page] = await actors.pages();
-    expect(page).toMatchObject({ severity: 'critical', count: 22, status: 'open' });
+    expect(page).toMatchObject({ severity: 'critical', count: 102, status: 'open' });
     expect(await actors.ackPage(page?.id ?? '', 'ann')).toBe(true);
     expect(await actors.getPage(page?.id ?? '')).toMatchObject({ status: 'acked', ackedBy: 'ann' });
     expect(await actors.resolvePage({ tag: 'disk' })).toBe(true);
@@ -543,6 +543,28 @@ describe('what operators ask', () => {
     await scene.run();
     await until('it is final', async () => (await admin.get(ids[1] ?? '')).status === 'final');
     expect((await admin.explain(ids[1] ?? '')).reasons.join()).toMatch(/it is final/);
+  });
+
+  test('lists that are cut go on where they ended', async () => {
+    const scene = await openScene([Sleeper]);
+    const { actors } = scene;
+    const one = await actors.create(Sleeper, {});
+    for (let n = 0; n < 3; n += 1) {
+      await actors.incr(one, 'go');
+      for (let turns = 0; turns < 2; turns += 1) await actors.work(one);
+      await actors.page({ tag: `p${n}`, summary: 'odd' });
+    }
+    const all = await actors.history(one);
+    const last = await actors.history(one, { limit: 2 });
+    const before = await actors.history(one, { before: last[0]?.epoch, limit: 1000 });
+    expect(all.length).toBeGreaterThan(4);
+    expect([...before, ...last]).toEqual(all);
+    expect(await actors.history(one, { before: 0 })).toEqual([]);
+    const [newest, ...older] = await actors.pages();
+    expect(await actors.pages({ limit: 1 })).toEqual([newest]);
+    expect(await actors.pages({ before: newest?.id })).toEqual(older);
+    await expect(actors.history(one, { before: -1 })).rejects.toThrow(InvalidInput);
+    await expect(actors.pages({ before: 'x' })).rejects.toThrow(InvalidInput);
   });
 
   test('history that is over is removed, with the actors that ended', async () => {

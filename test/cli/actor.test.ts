@@ -54,6 +54,9 @@ test('actors are listed, shown and explained', async () => {
   expect(JSON.parse(shown.stdout)).toMatchObject({ id, type: 'light', state: 'off', fields: { room: 'hall' } });
   expect((await pawl(['actor', 'explain', id], { url })).stdout).toMatch(/no worker of its type lives/);
   expect((await pawl(['actor', 'history', id, '-o', 'jsonl'], { url })).stdout).toMatch(/"reason":"created"/);
+  const cut = await pawl(['actor', 'history', id, '--limit', '1'], { url });
+  expect(cut.stderr).toMatch(/there may be more: add --before 0/);
+  expect((await pawl(['actor', 'list', '--before', id, '-q'], { url })).stdout).toBe('');
   expect((await pawl(['actor', 'diagram', 'light'], { url })).stdout).toMatch(/stateDiagram-v2[^]*off --> on/);
   expect((await pawl(['actor', 'diagram', 'light', '--svg'], { url })).stdout).toMatch(/^<svg/);
   expect(await pawl(['actor', 'show', '4711'], { url })).toMatchObject({ code: 4 });
