@@ -73,14 +73,22 @@ describe('parents and children', () => {
     const scene = await openScene([Parent, Child]);
     const { actors } = scene;
     await scene.run();
-    for (const wait of ['creating', 'waiting']) {
+    for (const state of ['creating', 'waiting', 'finished', 'destroying']) {
       const parent = await actors.create(Parent, {});
-      if (wait === 'waiting') await until('it waits', async () => (await actors.get(parent)).state === 'waiting');
+      if (state !== 'creating') await until('it waits', async () => (await actors.get(parent)).state === 'waiting');
+      for (const { id } of state === 'finished' ? await actors.list({ parent }) : []) await actors.incr(id, 'finish');
+      if (state === 'destroying') await actors.destroy(parent);
+      if (state === 'finished') await until('it is', async () => (await actors.get(parent)).state === state);
+      await scene.query(
+        `select pawl.page_open(json_build_object('tag', $1::text, 'severity', 2, 'summary', 'odd', 'actor', $1::bigint))`,
+        [parent.id],
+      );
       await actors.destroy(parent);
       await until('it is final', async () => (await actors.get(parent)).status === 'final');
     }
     expect(await actors.list()).toEqual([]);
     expect(await scene.one('select count(*)::int from pawl.semaphore')).toBe(0);
+    expect(await actors.pages()).toEqual([]);
     await until(
       'nothing is in an inbox',
       async () => (await scene.one('select count(*)::int from pawl.actor_inbox')) === 0,
