@@ -83,6 +83,23 @@ test('a search is had as a command, for curl and for a program', async () => {
   await context.close();
 });
 
+test.each([
+  ['queues', 'pawl queue stats', 'createQueueAdmin(engine).list()'],
+  ['schedules', 'api/v1/schedules', 'createQueueAdmin(engine).schedules()'],
+  ['workers', 'api/v1/workers', 'createQueueAdmin(engine).workers()'],
+  ['locks?name=re', 'api/v1/locks?name=re', 'createLocks(engine).query()'],
+  ['pages?status=all', 'pawl page list --resolved', 'pages({ resolved: true })'],
+  ['history?part=lock', 'api/v1/history?part=lock', 'curl'],
+  ['files', 'pawl file list', 'createFiles(engine, store'],
+  ['captures', 'pawl capture status', 'createCaptureAdmin(engine).status('],
+  ['admin', 'pawl doctor', 'engine.status()'],
+])('%s is had elsewhere, too', async (path, ...texts) => {
+  const { page, context } = await on(path);
+  await open(page, 'Copy as');
+  for (const text of texts) await page.locator('code', { hasText: text }).first().waitFor();
+  await context.close();
+});
+
 test('a job is added with what is wrong below its field, and with the payload of another to the letter', async () => {
   const { page, context } = await on('queues/thumbnails');
   const long = '{"image": "huge.png", "bytes": 12345678901234567890123}';

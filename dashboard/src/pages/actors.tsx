@@ -4,6 +4,7 @@ import { count } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { MachineGraph } from '../parts/machine.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
@@ -105,7 +106,10 @@ function Instances({ type }: { readonly type: ActorType }): JSX.Element {
   const asked = `actors?${new URLSearchParams({ type: type.name, ...(state === '' ? {} : { state }), ...(status === '' ? {} : { status }), final: String(isFinal) })}`;
   const { page, rows, next } = useLongList<Actor>(asked);
   return (
-    <Card title={`Actors of type ${type.name}`}>
+    <Card
+      title={`Actors of type ${type.name}`}
+      actions={<CopyAs of={elsewhere({ type: type.name, state, status, final: isFinal }, asked)} />}
+    >
       <div class="body filters">
         <select aria-label="State" value={state} onChange={(event) => filter({ state: event.currentTarget.value })}>
           <option value="">Any state</option>
@@ -149,3 +153,16 @@ const COLUMNS: readonly Column<Actor>[] = [
   { title: 'Wakes', of: ({ wakeAt }) => <Time at={wakeAt} /> },
   { title: 'Error', of: ({ error }) => <FirstLine of={error} /> },
 ];
+
+function elsewhere(
+  { final, ...words }: Readonly<Record<string, string | boolean>>,
+  asked: string,
+): Record<string, string> {
+  const given = Object.entries(words).filter(([, word]) => word !== '');
+  const options = given.map(([name, word]) => ` --${name} ${shellWord(String(word))}`).join('');
+  return {
+    CLI: `pawl actor list${options}${final === true ? ' --final' : ''}`,
+    curl: curlOf(asked),
+    TypeScript: `await createActorAdmin(engine).list(${JSON.stringify({ ...Object.fromEntries(given), ...(final === true ? { final } : {}) })})`,
+  };
+}

@@ -4,6 +4,7 @@ import { can } from '../api.ts';
 import { bytes, duration, plural } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { Facts } from '../parts/facts.tsx';
 import { Gauge } from '../parts/spark.tsx';
 import { Table } from '../parts/table.tsx';
@@ -21,7 +22,12 @@ export function AdminPage(): JSX.Element {
       <Head
         title="Admin"
         about="The database, the schema, this process, and what people did."
-        actions={<a href={urlOf('api/v1/openapi.json')}>OpenAPI document</a>}
+        actions={
+          <>
+            <CopyAs of={{ CLI: 'pawl doctor', curl: curlOf('admin'), TypeScript: 'await engine.status()' }} />
+            <a href={urlOf('api/v1/openapi.json')}>OpenAPI document</a>
+          </>
+        }
       />
       <Loaded of={admin}>
         {({ server, process, migrations, tables }) => (

@@ -5,6 +5,7 @@ import { Badge } from '../parts/badge.tsx';
 import { install } from '../parts/capture-actions.tsx';
 import { Coverage } from '../parts/capture-coverage.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -23,6 +24,7 @@ export function CapturesPage(): JSX.Element {
       <Head
         title="Capture"
         about="Changes of your tables, whoever makes them, and how far behind their consumers are."
+        actions={<CopyAs of={elsewhere(shown?.entity)} />}
       />
       <Card title="Consumers">
         <Loaded of={captures}>{({ items }) => <Consumers of={items} />}</Loaded>
@@ -191,4 +193,12 @@ function Difference({ of: { before, after } }: { readonly of: Change }): JSX.Ele
       ))}
     </ul>
   );
+}
+
+function elsewhere(entity: string | undefined): Record<string, string> {
+  return {
+    CLI: `pawl capture status${entity === undefined ? '' : ` ${shellWord(entity)}`}`,
+    curl: curlOf('captures'),
+    TypeScript: `await createCaptureAdmin(engine).status(${entity === undefined ? '' : JSON.stringify(entity)})`,
+  };
 }

@@ -5,6 +5,7 @@ import { bytes, plural } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
@@ -66,7 +67,7 @@ function Documents({ namespace, all }: DocumentsProps): JSX.Element {
   const of = new URLSearchParams({ namespace, ...(prefix === '' ? {} : { prefix }) });
   const { page, rows, next } = useLongList<FileVersion>(`files?${of}`);
   return (
-    <Card title="Documents">
+    <Card title="Documents" actions={<CopyAs of={elsewhere(namespace, prefix)} />}>
       <div class="body filters">
         <input
           type="search"
@@ -299,3 +300,13 @@ export const RELOADS: readonly Column<FileReload>[] = [
   { title: 'Since', of: ({ since }) => <Time at={since} /> },
   { title: 'Lease until', of: ({ expiresAt }) => <Time at={expiresAt} /> },
 ];
+
+function elsewhere(namespace: string, prefix: string): Record<string, string> {
+  const option = namespace === '' ? '' : ` --namespace ${shellWord(namespace)}`;
+  const given = namespace === '' ? '' : `, { namespace: ${JSON.stringify(namespace)} }`;
+  return {
+    CLI: `pawl file list${prefix === '' ? '' : ` ${shellWord(prefix)}`}${option}`,
+    curl: curlOf(`files?${new URLSearchParams({ namespace, ...(prefix === '' ? {} : { prefix }) })}`),
+    TypeScript: `await createFiles(engine, store${given}).list(${prefix === '' ? '' : JSON.stringify({ prefix })})`,
+  };
+}

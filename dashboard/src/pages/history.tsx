@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { clock } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { Icon, type IconName } from '../parts/icon.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
 import { type Column, Table } from '../parts/table.tsx';
@@ -36,7 +37,11 @@ export function HistoryPage(): JSX.Element {
   const { page, rows, next } = useLongList<HistoryEvent>(asked, 3000);
   return (
     <>
-      <Head title="History" about="Jobs, locks, actors, pages and people on one axis." />
+      <Head
+        title="History"
+        about="Jobs, locks, actors, pages and people on one axis."
+        actions={<CopyAs of={{ curl: curlOf(asked) }} />}
+      />
       <Card
         title={moment === undefined ? 'What happened' : `Around ${clock(moment)}`}
         actions={

@@ -5,7 +5,7 @@ import { Badge } from '../parts/badge.tsx';
 import { BulkBar } from '../parts/bulk.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { Columns, chosen } from '../parts/columns.tsx';
-import { CopyAs, shellWord } from '../parts/copy.tsx';
+import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
@@ -113,7 +113,7 @@ function elsewhere(q: string, queue: string, asked: string): Record<string, stri
   const options = queue === '' ? '' : `, { queue: ${JSON.stringify(queue)} }`;
   return {
     CLI: `pawl job ${words}${of}`,
-    curl: `curl ${shellWord(urlOf(`api/v1/${asked}`))}`,
+    curl: curlOf(asked),
     TypeScript: `await createQueueAdmin(engine).search(${JSON.stringify(q)}${options})`,
   };
 }

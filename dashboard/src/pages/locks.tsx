@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { duration } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import type { Edge, Node } from '../parts/graph.tsx';
 import { LazyGraph } from '../parts/lazy-graph.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
@@ -177,7 +178,12 @@ function LockList(): JSX.Element {
   const asked = `locks?${new URLSearchParams({ ...(name === '' ? {} : { name }), contended: String(contended) })}`;
   const { page, rows, next } = useLongList<Lock>(asked);
   return (
-    <Card title="Held and waited for">
+    <Card
+      title="Held and waited for"
+      actions={
+        <CopyAs of={{ CLI: 'pawl lock list', curl: curlOf(asked), TypeScript: 'await createLocks(engine).query()' }} />
+      }
+    >
       <div class="body filters">
         <input
           type="search"

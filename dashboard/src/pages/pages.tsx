@@ -3,6 +3,7 @@ import { can, send } from '../api.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
@@ -13,7 +14,8 @@ import type { Page, PageRecord } from '../types.ts';
 /** What a person has to look at. */
 export function PagesPage(): JSX.Element {
   const status = query.value.get('status') ?? '';
-  const pages = useResource<Page<PageRecord>>(`pages${status === '' ? '' : `?status=${status}`}`);
+  const asked = `pages${status === '' ? '' : `?status=${status}`}`;
+  const pages = useResource<Page<PageRecord>>(asked);
   const options = [
     ['', 'Not resolved'],
     ['open', 'Open'],
@@ -23,7 +25,11 @@ export function PagesPage(): JSX.Element {
   ] as const;
   return (
     <>
-      <Head title="Pages" about="What needs a person. One is open for each tag, however often it is asked for." />
+      <Head
+        title="Pages"
+        about="What needs a person. One is open for each tag, however often it is asked for."
+        actions={<CopyAs of={elsewhere(status, asked)} />}
+      />
       <Card
         title="Pages"
         actions={
@@ -112,4 +118,13 @@ function Actions({ of: { id, status } }: { readonly of: PageRecord }): JSX.Eleme
       )}
     </div>
   );
+}
+
+function elsewhere(status: string, asked: string): Record<string, string> {
+  const isAll = status === 'resolved' || status === 'all';
+  return {
+    CLI: `pawl page list${isAll ? ' --resolved' : ''}`,
+    curl: curlOf(asked),
+    TypeScript: `await createActorAdmin(engine).pages(${isAll ? '{ resolved: true }' : ''})`,
+  };
 }

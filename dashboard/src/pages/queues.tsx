@@ -4,6 +4,7 @@ import { count, plural, rough, short } from '../format.ts';
 import { recent } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { PauseQueue } from '../parts/pause-queue.tsx';
 import { Gauge, Spark } from '../parts/spark.tsx';
 import { type Column, Table } from '../parts/table.tsx';
@@ -14,7 +15,19 @@ import type { Page, Queue } from '../types.ts';
 export function QueuesPage(): JSX.Element {
   return (
     <>
-      <Head title="Queues" about="What waits, what runs, and how fast it goes." />
+      <Head
+        title="Queues"
+        about="What waits, what runs, and how fast it goes."
+        actions={
+          <CopyAs
+            of={{
+              CLI: 'pawl queue stats',
+              curl: curlOf('queues'),
+              TypeScript: 'await createQueueAdmin(engine).list()',
+            }}
+          />
+        }
+      />
       <Card title="All queues">
         <QueueTable />
       </Card>

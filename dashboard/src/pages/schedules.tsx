@@ -3,6 +3,7 @@ import { can, send } from '../api.ts';
 import { cronWords, exact } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -15,7 +16,13 @@ export function SchedulesPage(): JSX.Element {
   const schedules = useResource<Page<Schedule>>('schedules', 5000);
   return (
     <>
-      <Head title="Schedules" about="Jobs that are enqueued at the ticks of a pattern, each tick once." />
+      <Head
+        title="Schedules"
+        about="Jobs that are enqueued at the ticks of a pattern, each tick once."
+        actions={
+          <CopyAs of={{ curl: curlOf('schedules'), TypeScript: 'await createQueueAdmin(engine).schedules()' }} />
+        }
+      />
       <Card title="All schedules">
         <Loaded of={schedules}>
           {({ items }) =>

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { Gauge } from '../parts/spark.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -12,7 +13,11 @@ export function WorkersPage(): JSX.Element {
   const workers = useResource<Workers>('workers');
   return (
     <>
-      <Head title="Workers" about="Who works, on what, and when they were last heard of." />
+      <Head
+        title="Workers"
+        about="Who works, on what, and when they were last heard of."
+        actions={<CopyAs of={{ curl: curlOf('workers'), TypeScript: 'await createQueueAdmin(engine).workers()' }} />}
+      />
       <Card title="Of queues">
         <Loaded of={workers}>
           {({ queues }) =>

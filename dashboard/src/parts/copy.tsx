@@ -1,4 +1,5 @@
 import type { JSX } from 'preact';
+import { urlOf } from '../router.ts';
 import { Icon } from './icon.tsx';
 import { Menu } from './menu.tsx';
 import { say } from './toast.tsx';
@@ -21,6 +22,11 @@ export async function copy(text: string, what: string): Promise<void> {
 /** As one word of a shell, whatever is in it. */
 export function shellWord(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** What asks the API for the same. */
+export function curlOf(asked: string): string {
+  return `curl ${shellWord(urlOf(`api/v1/${asked}`))}`;
 }
 
 /** The same, done elsewhere: on the command line, by curl, in a program. */
