@@ -67,10 +67,7 @@ export const actorRoutes: readonly AnyRoute[] = [
     answers: 'ActorPage',
     sharedMs: 1000,
     run: async ({ query: { limit, after, ...filter }, services: { actors } }) => {
-      const before = after === undefined ? undefined : readIdCursor(after);
-      if (before !== undefined && !Number.isSafeInteger(Number(before)))
-        throw new InvalidInput('that is no cursor of this list', { field: 'after' });
-      const rows = await actors.reads.list({ ...filter, limit: limit + 1, before });
+      const rows = await actors.reads.list({ ...filter, limit: limit + 1, before: placeOf(after)?.toString() });
       return pageOf(rows, limit, (row) => writeCursor(row.id));
     },
   }),
@@ -97,6 +94,22 @@ export const actorRoutes: readonly AnyRoute[] = [
       const hasProgram = services.hasProgramOf(record.type);
       const shown = { fields: show(fields), result: show(result), payloadHidden };
       return { ...record, ...shown, explanation, history, hasProgram };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/actors/{id}/history',
+    id: 'listActorHistory',
+    tag: 'actors',
+    summary: 'Moves and failures of an actor, newest first, for as long as its history is kept.',
+    permission: 'view',
+    params: actor,
+    query: { limit: integer({ min: 1, max: 1000, default: 100 }), after: maybe(text({ about: AFTER })) },
+    answers: 'ActorHistoryPage',
+    run: async ({ params, query: { limit, after }, services: { actors } }) => {
+      checkId(params.id);
+      const rows = await actors.reads.history(params.id, { limit: limit + 1, before: placeOf(after) });
+      return pageOf(rows.toReversed(), limit, ({ epoch }) => writeCursor(String(epoch)));
     },
   }),
   route({
@@ -226,6 +239,14 @@ async function semaphoresOf(
   const [record, types] = await Promise.all([admin.get(actorId), admin.types()]);
   const of = types.find(({ name }) => name === record.type);
   return { type: record.type, semaphores: of?.semaphores ?? [] };
+}
+
+/** Where the page before ended: an id or an epoch. @throws InvalidInput  that is none */
+function placeOf(after: string | undefined): number | undefined {
+  if (after === undefined) return undefined;
+  const place = Number(readIdCursor(after));
+  if (!Number.isSafeInteger(place)) throw new InvalidInput('that is no cursor of this list', { field: 'after' });
+  return place;
 }
 
 /** Actors have ids that a number holds. @throws NotFound */

@@ -62,6 +62,7 @@ describe('every answer is what the OpenAPI document says', () => {
     actorDiagram: ['/actor-types/server/diagram?format=svg&counts=true'],
     listActors: ['/actors?type=server'],
     getActor: [`/actors/${house.ids.actor}`],
+    listActorHistory: [`/actors/${house.ids.actor}/history?limit=1`],
     incrActor: [`/actors/${house.ids.actor}/incr`, { semaphore: 'configure' }],
     sendToActor: [`/actors/${house.ids.actor}/messages`, { name: 'hello', payload: { a: 1 } }],
     pauseActor: [`/actors/${house.ids.actor}/pause`, {}],
@@ -165,6 +166,20 @@ test('the history over all parts goes on exactly where a page ended', async () =
   const second = (await api(`/history?limit=4&until=${until}&after=${String(first['after'])}`)).body;
   const four = (await api(`/history?limit=8&until=${until}`)).body.items;
   expect([...(first.items ?? []), ...(second.items ?? [])]).toEqual(four);
+});
+
+test('the moves of an actor go on exactly where a page ended, newest first', async () => {
+  const id = await house.addServer();
+  for (const verb of ['work', 'destroy', 'work', 'work']) await post(`/actors/${id}/${verb}`, {});
+  const of = `/actors/${id}/history`;
+  const whole = (await api(of)).body.items ?? [];
+  expect(whole.at(-1)).toMatchObject({ from: null, reason: 'created' });
+  const first = (await api(`${of}?limit=2`)).body;
+  const second = (await api(`${of}?limit=1000&after=${String(first['after'])}`)).body;
+  expect([...(first.items ?? []), ...(second.items ?? [])]).toEqual(whole);
+  expect([first.items?.length, second['after']]).toEqual([2, null]);
+  expect(whole.length).toBeGreaterThan(2);
+  expect((await api('/actors/999999/history')).status).toBe(404);
 });
 
 test('errors have one shape, with a code and the field', async () => {

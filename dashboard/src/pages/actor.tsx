@@ -9,13 +9,14 @@ import { type Fact, Facts, Reasons } from '../parts/facts.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { Json } from '../parts/json.tsx';
 import { MachineGraph } from '../parts/machine.tsx';
+import { ShowMore, useLongList } from '../parts/more.tsx';
 import { Moves } from '../parts/moves.tsx';
 import { Moment, Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { Trace } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { urlOf } from '../router.ts';
-import type { ActorDetail, ActorType, Page, Turn } from '../types.ts';
+import type { ActorDetail, ActorType, Move, Page, Turn } from '../types.ts';
 
 /** One actor: where it is in its machine, what it has, what wakes it. */
 export function ActorPage({ id }: { readonly id: string }): JSX.Element {
@@ -68,7 +69,7 @@ export function ActorPage({ id }: { readonly id: string }): JSX.Element {
               </Card>
             )}
             <Card title="History">
-              <Moves of={data.history} isPlain />
+              <Past of={data.id} />
             </Card>
           </>
         )}
@@ -188,4 +189,18 @@ async function destroy(id: string): Promise<void> {
     return `actor ${id} is asked to end`;
   });
   refresh();
+}
+
+function Past({ of }: { readonly of: string }): JSX.Element {
+  const { page, rows, next } = useLongList<Move>(`actors/${of}/history`);
+  return (
+    <Loaded of={page}>
+      {() => (
+        <>
+          <Moves of={rows.toReversed()} isPlain />
+          <ShowMore next={next} />
+        </>
+      )}
+    </Loaded>
+  );
 }
