@@ -7,7 +7,7 @@ import { type Acquire, counted, pawlAcquire, pawlOn, peerAcquire, type Units } f
 const PAWL = 'pawl';
 const PEER = 'lock-client';
 /** The service is a Java program: its first ten thousand requests are several times slower. Several at once get there sooner. */
-const WARM_UP_MS = { quick: 10_000, full: 25_000 };
+const WARM_UP_MS = { quick: 7000, full: 25_000 };
 const WARM_UP_AT_ONCE = 4;
 /** Of both sides together. The rate of a round is that of its median pair. */
 const ROUND_MS = 800;

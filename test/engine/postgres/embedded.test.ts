@@ -322,7 +322,7 @@ test('stop can be called twice, and leaves no process and no folder', async () =
   await expect(server.restart()).rejects.toThrow(Stopped);
 });
 
-test('await using stops the server', async () => {
+rarely('await using stops the server', async () => {
   let pid = 0;
   {
     await using server = await startEmbedded();
