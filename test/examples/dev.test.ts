@@ -52,6 +52,7 @@ test('pawl dev: workers are killed, nothing is lost, nothing is done twice, ever
     expect(ledger, told).toMatchObject({ ok: true });
     expect(documents, told).toMatchObject({ ok: true, corrupt: 0, orphans: 0 });
     expect(cloud, told).toMatchObject({ ok: true, orphans: 0 });
+    expect(Reflect.get(Object(cloud), 'healed'), told).toBeGreaterThanOrEqual(1);
     expect(rest, told).toMatchObject({ ok: true, complete: enqueued, error: 0, lost: 0, doubleRuns: 0 });
     expect(enqueued, told).toBeGreaterThan(2);
     expect(workersKilled, told).toBeGreaterThanOrEqual(1);
