@@ -351,7 +351,10 @@ describe('a worker that was handed an actor', () => {
     await handed.next();
     await until('it was given back', async () => (await scene.one(RUNNING)) === 1);
     await scene.run({ poll: NEVER });
-    await until('it has run', () => scene.turns.length === 4);
+    await until('it has run', () => scene.turns.length === 4).catch(async (cause: unknown) => {
+      const [one, all] = [await scene.actors.get(second), await scene.query('select * from pawl.actor_worker')];
+      throw new Error(JSON.stringify([scene.turns, one, all]), { cause });
+    });
     expect(scene.turns[3]).toEqual([1, [], 1]);
     end();
   });
