@@ -3,7 +3,7 @@ import { can, send } from '../api.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs } from '../parts/copy.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { type Fact, Facts, Reasons } from '../parts/facts.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -15,7 +15,6 @@ import { Moment, Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { Trace } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
-import { urlOf } from '../router.ts';
 import type { ActorDetail, ActorType, Move, Page, Turn } from '../types.ts';
 
 /** One actor: where it is in its machine, what it has, what wakes it. */
@@ -141,7 +140,7 @@ function Actions({ of }: { readonly of: ActorDetail }): JSX.Element {
       <CopyAs
         of={{
           CLI: `pawl actor show ${of.id}`,
-          curl: `curl ${urlOf(`api/v1/actors/${of.id}`)}`,
+          curl: curlOf(`actors/${of.id}`),
           TypeScript: `await createActorAdmin(engine).get(${JSON.stringify(of.id)})`,
         }}
       />

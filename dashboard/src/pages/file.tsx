@@ -4,7 +4,7 @@ import { bytes } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs, shellWord } from '../parts/copy.tsx';
+import { CopyAs, curlOf, inNamespace, shellWord } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { type Fact, Facts } from '../parts/facts.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -107,15 +107,14 @@ interface ActionsProps {
 }
 
 function Actions({ id, namespace, file }: ActionsProps): JSX.Element {
-  const option = namespace === '' ? '' : ` --namespace ${shellWord(namespace)}`;
-  const given = namespace === '' ? '' : `, { namespace: ${JSON.stringify(namespace)} }`;
+  const { option, given } = inNamespace(namespace);
   const canRemove = file !== undefined && file.live !== null && file.isOpen && can('file:remove');
   return (
     <>
       <CopyAs
         of={{
           CLI: `pawl file history ${shellWord(id)}${option}`,
-          curl: `curl '${urlOf(`api/v1/files/one?${new URLSearchParams({ namespace, id })}`)}'`,
+          curl: curlOf(`files/one?${new URLSearchParams({ namespace, id })}`),
           TypeScript: `await createFiles(engine, store${given}).stat(${JSON.stringify(id)})`,
         }}
       />

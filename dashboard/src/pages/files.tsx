@@ -5,7 +5,7 @@ import { bytes, plural } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
+import { CopyAs, curlOf, inNamespace, shellWord } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
@@ -64,10 +64,10 @@ interface DocumentsProps {
 
 function Documents({ namespace, all }: DocumentsProps): JSX.Element {
   const prefix = query.value.get('prefix') ?? '';
-  const of = new URLSearchParams({ namespace, ...(prefix === '' ? {} : { prefix }) });
-  const { page, rows, next } = useLongList<FileVersion>(`files?${of}`);
+  const asked = `files?${new URLSearchParams({ namespace, ...(prefix === '' ? {} : { prefix }) })}`;
+  const { page, rows, next } = useLongList<FileVersion>(asked);
   return (
-    <Card title="Documents" actions={<CopyAs of={elsewhere(namespace, prefix)} />}>
+    <Card title="Documents" actions={<CopyAs of={elsewhere(namespace, prefix, asked)} />}>
       <div class="body filters">
         <input
           type="search"
@@ -301,12 +301,11 @@ export const RELOADS: readonly Column<FileReload>[] = [
   { title: 'Lease until', of: ({ expiresAt }) => <Time at={expiresAt} /> },
 ];
 
-function elsewhere(namespace: string, prefix: string): Record<string, string> {
-  const option = namespace === '' ? '' : ` --namespace ${shellWord(namespace)}`;
-  const given = namespace === '' ? '' : `, { namespace: ${JSON.stringify(namespace)} }`;
+function elsewhere(namespace: string, prefix: string, asked: string): Record<string, string> {
+  const { option, given } = inNamespace(namespace);
   return {
     CLI: `pawl file list${prefix === '' ? '' : ` ${shellWord(prefix)}`}${option}`,
-    curl: curlOf(`files?${new URLSearchParams({ namespace, ...(prefix === '' ? {} : { prefix }) })}`),
+    curl: curlOf(asked),
     TypeScript: `await createFiles(engine, store${given}).list(${prefix === '' ? '' : JSON.stringify({ prefix })})`,
   };
 }

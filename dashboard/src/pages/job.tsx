@@ -3,7 +3,7 @@ import { can, send } from '../api.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs } from '../parts/copy.tsx';
+import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { type Fact, Facts, Reasons } from '../parts/facts.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -125,7 +125,7 @@ function Actions({ of: { id, status, queue, kind } }: { readonly of: JobDetail }
         of={{
           Id: id,
           CLI: `pawl job get ${id}`,
-          curl: `curl ${urlOf(`api/v1/jobs/${id}`)}`,
+          curl: curlOf(`jobs/${id}`),
           TypeScript: `await createQueue(engine, ${JSON.stringify(queue)}, { kinds: { ${JSON.stringify(kind)}: {} } }).get(${JSON.stringify(id)})`,
         }}
       />

@@ -4,7 +4,7 @@ import { duration } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs, shellWord } from '../parts/copy.tsx';
+import { CopyAs, curlOf, inNamespace, shellWord } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { OwnerOf } from '../parts/owner.tsx';
@@ -12,7 +12,7 @@ import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { useResource } from '../resource.ts';
-import { query, urlOf } from '../router.ts';
+import { query } from '../router.ts';
 import type { LockDetail, LockPast, Page } from '../types.ts';
 
 /** One lock: who has it, who is next, who had it before. */
@@ -23,7 +23,7 @@ export function LockPage(): JSX.Element {
   const lock = useResource<LockDetail>(`locks/one?${of}`);
   const past = useResource<Page<LockPast>>(`locks/one/history?${of}`, 5000);
   const isHeld = (lock.data?.holders.length ?? 0) > 0;
-  const option = namespace === '' ? '' : ` --namespace ${shellWord(namespace)}`;
+  const { option, given } = inNamespace(namespace);
   return (
     <>
       <Head
@@ -39,8 +39,8 @@ export function LockPage(): JSX.Element {
             <CopyAs
               of={{
                 CLI: `pawl lock show ${shellWord(name)}${option}`,
-                curl: `curl ${shellWord(urlOf(`api/v1/locks/one?${of}`))}`,
-                TypeScript: `await createLocks(engine${namespace === '' ? '' : `, { namespace: ${JSON.stringify(namespace)} }`}).explain(${JSON.stringify(name)})`,
+                curl: curlOf(`locks/one?${of}`),
+                TypeScript: `await createLocks(engine${given}).explain(${JSON.stringify(name)})`,
               }}
             />
             {isHeld && can('lock:break') && (

@@ -5,7 +5,7 @@ import { count, duration, rough, short } from '../format.ts';
 import { AddJob } from '../parts/add-job.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs, shellWord } from '../parts/copy.tsx';
+import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { type Reason, Reasons } from '../parts/facts.tsx';
 import { Heat } from '../parts/heat.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -13,7 +13,7 @@ import { PauseQueue } from '../parts/pause-queue.tsx';
 import { SeriesCharts } from '../parts/series.tsx';
 import { Tile } from '../parts/tile.tsx';
 import { useResource } from '../resource.ts';
-import { filter, query, urlOf } from '../router.ts';
+import { filter, query } from '../router.ts';
 import type { Queue, Stats } from '../types.ts';
 import { JobList } from './jobs.tsx';
 
@@ -49,7 +49,7 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
             <CopyAs
               of={{
                 CLI: `pawl queue stats ${shellWord(name)}`,
-                curl: `curl ${urlOf(`api/v1/${at}`)}`,
+                curl: curlOf(at),
                 TypeScript: `createQueueAdmin(engine).stats(${JSON.stringify(name)})`,
               }}
             />

@@ -29,6 +29,15 @@ export function curlOf(asked: string): string {
   return `curl ${shellWord(urlOf(`api/v1/${asked}`))}`;
 }
 
+/** A namespace, where there is one: as an option of a command, and as the last argument of a call. */
+export function inNamespace(namespace: string): { readonly option: string; readonly given: string } {
+  if (namespace === '') return { option: '', given: '' };
+  return {
+    option: ` --namespace ${shellWord(namespace)}`,
+    given: `, { namespace: ${JSON.stringify(namespace)} }`,
+  };
+}
+
 /** The same, done elsewhere: on the command line, by curl, in a program. */
 export function CopyAs({ of }: { readonly of: Readonly<Record<string, string>> }): JSX.Element {
   return (
