@@ -1,3 +1,4 @@
+import { Ahead } from '../base/ahead.ts';
 import { within } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
@@ -57,7 +58,6 @@ export interface WorkerSettings {
   readonly pollMs: number;
 }
 
-const PREFETCH_MS = 50;
 const PREFETCH_MAX = 1000;
 /** The longest wait between two looks at what somebody has locked. */
 const LOCKED_MS = 100;
@@ -76,6 +76,7 @@ export class ActorWorker implements Kept {
   readonly #alarm: Alarm;
   readonly #offers: Offers<HandedOver>;
   readonly #looks: Looks<HandedOver>;
+  readonly #ahead: Ahead;
   readonly #running = new Map<number, RunningTurn>();
   /** Claimed and not yet committed: epochs, by actor. */
   readonly #held = new Map<number, number>();
@@ -86,8 +87,6 @@ export class ActorWorker implements Kept {
   /** The same, and still what it was when that is gone. */
   #worker = 0;
   #lives = 0;
-  #finished = 0;
-  #sample = { at: performance.now(), finished: 0, perMs: 0 };
   #wants = true;
   #busySince: number | undefined;
   #emptyTurns = 0;
@@ -130,6 +129,12 @@ export class ActorWorker implements Kept {
       pollMs: parts.settings.pollMs,
       accept: (handed) => this.#accept(handed),
       wake,
+    });
+    this.#ahead = new Ahead({
+      count: 'auto',
+      max: PREFETCH_MAX,
+      waiting: () => this.#waiting.length,
+      onLate: (kept) => this.#leaveToOthers(this.#waiting.splice(kept)),
     });
   }
 
@@ -241,21 +246,9 @@ export class ActorWorker implements Kept {
 
   #room(): number {
     const { concurrency } = this.#parts.settings;
-    const ahead = this.#prefetch();
+    const ahead = this.#ahead.count;
     if (this.#held.size > concurrency + ahead / 2 || this.#held.size >= concurrency + ahead) return 0;
     return concurrency + ahead - this.#held.size;
-  }
-
-  /** As many turns ahead as the last 50 ms would have run: bodies that end at once need not wait for a round trip each. */
-  #prefetch(): number {
-    const at = performance.now();
-    const passed = at - this.#sample.at;
-    if (passed >= 10) {
-      const perMs = (this.#finished - this.#sample.finished) / passed;
-      const before = passed > 1000 ? 0 : this.#sample.perMs / 2;
-      this.#sample = { at, finished: this.#finished, perMs: Math.max(perMs, before) };
-    }
-    return Math.min(PREFETCH_MAX, Math.floor(this.#sample.perMs * PREFETCH_MS));
   }
 
   /** A loop and not a recursion: bodies may finish while they are being called. */
@@ -272,11 +265,13 @@ export class ActorWorker implements Kept {
     }
     this.#waiting.splice(0, next);
     this.#isPumping = false;
+    this.#ahead.watch();
     if (!this.#isFree()) this.#offers.withdraw();
     if (this.#hasMore && this.#stopping === undefined && this.#room() > 0) this.#loop?.wake();
   }
 
   #begin(row: ClaimedRow): void {
+    this.#ahead.noteBegun();
     const [actor, type, stateName, , , , version] = row;
     const worker = this.#worker;
     const definition = this.#parts.types.get(type);
@@ -305,7 +300,7 @@ export class ActorWorker implements Kept {
   }
 
   #finish(finished: Finished): void {
-    this.#finished += 1;
+    this.#ahead.noteFinished(1);
     if (finished.settled.kind === 'failed' && !finished.isLost) this.#tellFailed(finished);
     if (finished.isLost) this.#stale([finished.settled]);
     else if (finished.isWritten === true) this.#done(finished.settled, finished.error);
@@ -366,10 +361,18 @@ export class ActorWorker implements Kept {
   /** Something else took the last slot, and an actor must not wait here while others sleep. */
   #decline(row: ClaimedRow): void {
     this.#held.set(row[0], row[4]);
-    this.#giveBack(row);
+    // Or it would be claimed here again, ahead of its turn.
+    this.#ahead.reset();
+    this.#leaveToOthers([row]);
+  }
+
+  /** Gives these back, and wakes whoever has a slot for them. */
+  #leaveToOthers(rows: readonly ClaimedRow[]): void {
+    for (const row of rows) this.#giveBack(row);
+    const types = new Set(rows.map(([, type]) => type));
     this.#settler
       .flushed()
-      .then(() => this.#parts.store.wake([row[1]]))
+      .then(() => this.#parts.store.wake([...types]))
       .catch(this.onError);
   }
 

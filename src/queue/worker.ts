@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { Ahead } from '../base/ahead.ts';
 import { within } from '../base/clock.ts';
 import { ConnectionFailed, type LeaseLost, NotFound, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
@@ -55,7 +56,6 @@ export interface WorkerParts {
 
 /** Jobs of one key taken together: enough to make a claim worth its cost, few enough to share a hot key's time. */
 const CHAIN = 32;
-const PREFETCH_MS = 50;
 const PREFETCH_MAX = 2000;
 /** After this long without a rest, enqueues need not notify any more. */
 const BUSY_MS = 500;
@@ -73,6 +73,7 @@ export class LeaseWorker implements UnitOwner, Kept {
   readonly #keeper: Keeper;
   readonly #offers: Offers<HandedOver>;
   readonly #looks: Looks<HandedOver>;
+  readonly #ahead: Ahead;
   readonly #scans: Scan[];
   readonly #chain: number;
   readonly #claims = new Set<Claim>();
@@ -89,8 +90,6 @@ export class LeaseWorker implements UnitOwner, Kept {
   #lives = 0;
   /** Jobs claimed and not yet finished. */
   #held = 0;
-  #finished = 0;
-  #sample = { at: performance.now(), finished: 0, perMs: 0 };
   #wants = true;
   #busySince: number | undefined;
   #busyTurns = 0;
@@ -138,6 +137,12 @@ export class LeaseWorker implements UnitOwner, Kept {
       pollMs: settings.pollMs,
       accept: (job) => this.#accept(job),
       wake: () => this.#loop?.wake(),
+    });
+    this.#ahead = new Ahead({
+      count: settings.prefetch,
+      max: PREFETCH_MAX,
+      waiting: () => this.#waiting.length,
+      onLate: (kept) => this.#giveWay(kept),
     });
   }
 
@@ -274,25 +279,9 @@ export class LeaseWorker implements UnitOwner, Kept {
   #room(): number {
     const { concurrency } = this.#parts.settings;
     const free = Math.max(0, concurrency - this.#running.size - this.#following.length - this.#waiting.length);
-    const ahead = this.#prefetch();
+    const ahead = this.#ahead.count;
     if (this.#held > concurrency + ahead / 2) return free;
     return Math.max(free, concurrency + ahead - this.#held);
-  }
-
-  #prefetch(): number {
-    const { prefetch } = this.#parts.settings;
-    if (prefetch !== 'auto') return prefetch;
-    const at = performance.now();
-    const passed = at - this.#sample.at;
-    if (passed >= 10) {
-      const perMs = (this.#finished - this.#sample.finished) / passed;
-      this.#sample = {
-        at,
-        finished: this.#finished,
-        perMs: Math.max(perMs, passed > 1000 ? 0 : this.#sample.perMs / 2),
-      };
-    }
-    return Math.min(PREFETCH_MAX, Math.floor(this.#sample.perMs * PREFETCH_MS));
   }
 
   #post(batch: Batch): void {
@@ -323,12 +312,14 @@ export class LeaseWorker implements UnitOwner, Kept {
     }
     this.#waiting.splice(0, next);
     this.#isPumping = false;
+    this.#ahead.watch();
     if (!this.#isFree()) this.#offers.withdraw();
     if (this.#stopping === undefined && !this.#isAsleep && this.#room() > 0) this.#loop?.wake();
   }
 
   #begin(unit: Unit): void {
     const { definition, handlers } = this.#parts;
+    this.#ahead.noteBegun();
     this.#running.set(unit, undefined);
     const life = this.#lives;
     const fail = begin(unit, definition, handlers, (outcome) => {
@@ -343,7 +334,7 @@ export class LeaseWorker implements UnitOwner, Kept {
 
   #finish(unit: Unit, outcome: Outcome): void {
     this.#held -= unit.jobs.length;
-    this.#finished += unit.jobs.length;
+    this.#ahead.noteFinished(unit.jobs.length);
     if (outcome.failed.length > 0) this.#tellFailed(unit, outcome);
     const rest = unit.next;
     if (outcome.isRetried || this.#stopping !== undefined) {
@@ -401,6 +392,18 @@ export class LeaseWorker implements UnitOwner, Kept {
   #decline(batch: Batch): void {
     for (const claim of batch.claims) this.#claims.add(claim);
     for (const unit of batch.units) this.#settler.release(unit, 'handed to a worker without a free slot', true);
+    // Or it would be claimed here again, ahead of its turn.
+    this.#ahead.reset();
+    this.#wakeOthers();
+  }
+
+  /** What was claimed ahead waits for slots that are taken for longer than was thought. */
+  #giveWay(kept: number): void {
+    for (const unit of this.#waiting.splice(kept)) this.#handBackChain(unit, 'claimed too far ahead', true);
+    this.#wakeOthers();
+  }
+
+  #wakeOthers(): void {
     this.#settler
       .flushed()
       .then(() => this.#parts.store.wake(this.queue))

@@ -71,3 +71,38 @@ test('of seven dispatchers of eight types some die at once: what they ran, and w
     await scene.one(`select count(*)::int from pawl.actor_history where reason = 'worker lost'`),
   ).toBeGreaterThanOrEqual(15);
 });
+
+test('what was claimed ahead does not wait behind bodies that take every slot: another dispatcher is given it, uncharged', async () => {
+  let end = (): void => {};
+  const waits = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  const attempts: number[] = [];
+  let isTaken = false;
+  const Quick = actor('quick', {
+    initial: 'only',
+    states: (state) => ({
+      only: state({
+        run: async (a) => {
+          attempts.push(a.attempt);
+          // The thousandth takes the only slot.
+          if (attempts.length !== 1000) return a.done();
+          isTaken = true;
+          await waits;
+          return a.done();
+        },
+      }),
+    }),
+  });
+  const scene = await openScene([Quick]);
+  await scene.actors.register();
+  await scene.query(`select pawl.actor_create('{"type": "quick"}') from generate_series(1, 3000)`);
+  await scene.run({ concurrency: 1, poll: '60s' });
+  await until('the slot is taken', () => isTaken);
+  const claimed = `select count(*)::int from pawl.actor_instance where worker is not null`;
+  await until('more is claimed than runs', async () => (await scene.one<number>(claimed)) > 1);
+  await scene.run({ poll: '60s' });
+  await until('all others have run', () => attempts.length === 3000);
+  expect(new Set(attempts)).toEqual(new Set([1]));
+  end();
+});

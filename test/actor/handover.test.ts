@@ -315,20 +315,23 @@ describe('a worker that was handed an actor', () => {
 
   test('while its lease is over by its own clock: does not begin it, and gives it back if it was not taken for dead', async () => {
     const scene = await idle();
-    await asleep(scene, { poll: '100ms' });
+    await asleep(scene, { poll: '1s' });
     const now = performance.now.bind(performance);
     onTestFinished(() => {
       performance.now = now;
     });
     const raiser = await session(scene);
     using handed = probe.watch('actor.handed');
-    performance.now = () => now() + 60_000;
-    await raiseOpen(raiser, scene.id);
-    await raiser.commit();
-    await handed.next();
-    // The clock stays where it is: one that went back would keep what waits by it from waking.
-    await until('it has run', () => scene.turns.length > 1);
-    expect(scene.turns[1]).toEqual([1, [], 1]);
+    // What is heard of while the worker happens to look is given back by that look, and proves nothing.
+    for (let n = 1; handed.hits.length === 0; n += 1) {
+      await scene.offered();
+      await raiseOpen(raiser, scene.id);
+      // The clock stays where it is: one that went back would keep what waits by it from waking.
+      performance.now = () => now() + n * 60_000;
+      await raiser.commit();
+      await until('it has run', () => scene.turns.length > n);
+      expect(scene.turns[n]).toEqual([1, [], 1]);
+    }
   });
 
   test('and has no free slot any more: gives it back, uncharged, and another one runs it', async () => {

@@ -414,6 +414,28 @@ test('a retried job of a key takes its old place among those that were not tried
   expect(order).toEqual([2, 1, 2, 3, 4]);
 });
 
+test('what was claimed ahead does not wait behind what takes every slot: another worker is given it, uncharged', async () => {
+  const queue = newQueue();
+  const { run, open, seen } = gate();
+  const attempts: number[] = [];
+  const handler = all(async (unit) => {
+    if (unit.payload === 'long') await run(unit);
+    else attempts.push(unit.attempt);
+  });
+  const quick = Array.from({ length: 2000 }, () => ({ kind: 'job', payload: 'quick' }) as const);
+  await queue.enqueueMany([...quick, { kind: 'job', payload: 'long' }, ...quick]);
+  const worker = queue.work(handler, { concurrency: 1, poll: '1h' });
+  await eventually(() => expect(seen).toHaveLength(1));
+  await eventually(async () => expect((await queue.stats()).inProgress).toBeGreaterThan(1));
+  await using _other = queue.work(handler, { poll: '1h' });
+  await eventually(() => expect(attempts).toHaveLength(4000));
+  expect(new Set(attempts)).toEqual(new Set([1]));
+  expect(seen).toHaveLength(1);
+  open();
+  await queue.drain();
+  await worker.stop();
+});
+
 test('retry against giving the key up: no job of the key is left behind or run beside another', async () => {
   const queue = newQueue({ attempts: 1 });
   const ids = await queue.enqueueMany(

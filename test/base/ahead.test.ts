@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import { Ahead } from '../../src/base/ahead.ts';
+import { eventually } from '../support/eventually.ts';
+
+/** A worker with so many units waiting, which notes how many it was told to keep. */
+function worker(waiting: number): { ahead: Ahead; kept: number[] } {
+  const kept: number[] = [];
+  const ahead = new Ahead({
+    count: 'auto',
+    max: 100,
+    waiting: () => waiting,
+    onLate: (keep) => {
+      kept.push(keep);
+      waiting = Math.min(waiting, keep);
+    },
+  });
+  return { ahead, kept };
+}
+
+/** Ends a thousand units in the least time that is measured. */
+function finishWave(ahead: Ahead): void {
+  const since = performance.now();
+  while (performance.now() - since < 11);
+  ahead.noteFinished(1000);
+}
+
+test('as much is claimed ahead as has ended lately, up to the most', () => {
+  const { ahead } = worker(0);
+  expect(ahead.count).toBe(0);
+  finishWave(ahead);
+  expect(ahead.count).toBe(100);
+  ahead.reset();
+  expect(ahead.count).toBe(0);
+});
+
+test('a number is kept whatever happens', () => {
+  const ahead = new Ahead({ count: 7, max: 5, waiting: () => 7, onLate: () => expect.unreachable() });
+  ahead.watch();
+  expect(ahead.count).toBe(7);
+});
+
+test('only as much goes on waiting as has begun lately, and a wave is not taken for a rate again', async () => {
+  const { ahead, kept } = worker(50);
+  finishWave(ahead);
+  expect(ahead.count).toBe(100);
+  ahead.watch();
+  for (let n = 0; n < 3; n += 1) ahead.noteBegun();
+  await eventually(() => expect(kept).toEqual([3]));
+  expect(ahead.count).toBe(0);
+  finishWave(ahead);
+  expect(ahead.count).toBe(0);
+});
+
+test('what begins soon enough is left alone', async () => {
+  const { ahead, kept } = worker(2);
+  ahead.watch();
+  for (let n = 0; n < 2; n += 1) ahead.noteBegun();
+  const over = performance.now() + 400;
+  await eventually(() => expect(performance.now()).toBeGreaterThan(over));
+  // That look was content, and the next one is not: nothing has begun since.
+  await eventually(() => expect(kept).toEqual([0]));
+});
