@@ -3,6 +3,7 @@ import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { buildChildren } from './children.ts';
 import { startTestServer } from './embedded.ts';
+import { logInCheaply } from './login.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -15,6 +16,15 @@ declare module 'vitest' {
   }
 }
 
+const SETTINGS = {
+  // Tests kill processes, never the machine: what was written survives that without reaching the disk.
+  fsync: 'off',
+  full_page_writes: 'off',
+  max_connections: '400',
+  // It would look into each of some hundred databases, which are gone before there is anything to clean.
+  autovacuum: 'off',
+};
+
 /** One server for the whole run: that of TEST_DATABASE_URL, else our own. And the scripts of child processes, built once. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const runId = randomBytes(4).toString('hex');
@@ -26,9 +36,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
     project.provide('serverUrl', given);
     return async () => void (await Promise.all([dropDatabases(given, runId), children.remove()]));
   }
-  // Tests kill processes, never the machine: what was written survives that without reaching the disk.
-  const settings = { fsync: 'off', full_page_writes: 'off', max_connections: '400' };
-  const server = await startTestServer(settings);
+  const server = await startTestServer(SETTINGS);
+  await logInCheaply(server.url);
   project.provide('serverUrl', server.url);
   return async () => void (await Promise.all([server.stop(), children.remove()]));
 }
