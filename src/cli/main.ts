@@ -1,70 +1,6 @@
 #!/usr/bin/env node
-import { Command, CommanderError } from 'commander';
-import { EXIT, exitCodeOf, messageOf, nextStepOf } from './failure.ts';
-import { addGlobals, DEFAULTS } from './globals.ts';
-import { examples } from './help.ts';
-import { type Colour, Talk } from './talk.ts';
-import { packageVersion } from './version.ts';
-
-type Add = (program: Command) => void;
-
-/** In the order in which help lists them. A command is loaded when it is named: all of them take 0.2 s of the processor. */
-const COMMANDS: Record<string, () => Promise<Add>> = {
-  dev: async () => (await import('./dev.ts')).addDev,
-  migrate: async () => (await import('./migrate.ts')).addMigrate,
-  doctor: async () => (await import('./doctor.ts')).addDoctor,
-  dashboard: async () => (await import('./dashboard.ts')).addDashboard,
-  worker: async () => (await import('./worker.ts')).addWorker,
-  queue: async () => (await import('./queue.ts')).addQueue,
-  job: async () => (await import('./job.ts')).addJob,
-  lock: async () => (await import('./lock.ts')).addLock,
-  actor: async () => (await import('./actor.ts')).addActor,
-  page: async () => (await import('./page.ts')).addPage,
-  capture: async () => (await import('./capture.ts')).addCapture,
-  file: async () => (await import('./file.ts')).addFile,
-  repl: async () => (await import('./repl.ts')).addRepl,
-  bench: async () => (await import('./bench.ts')).addBench,
-  version: async () => (await import('./version.ts')).addVersion,
-};
-
-/** Those whose name stands anywhere in `words`; all of them where none does, for the help or the complaint that follows. */
-async function addCommands(program: Command, words: readonly string[]): Promise<void> {
-  const all = Object.entries(COMMANDS);
-  const named = all.filter(([name]) => words.includes(name));
-  const adds = await Promise.all((named.length > 0 ? named : all).map(([, load]) => load()));
-  for (const add of adds) add(program);
-}
-
-function makeProgram(): Command {
-  const program = new Command('pawl')
-    .description('locks, queues and state machines on the database you already run')
-    .version(packageVersion(), '--version', 'print the version of pawl')
-    .exitOverride()
-    .configureHelp({ showGlobalOptions: true })
-    .showHelpAfterError('next:  add --help to see what there is')
-    .helpCommand('help [command]', 'explain a command');
-  addGlobals(program);
-  examples(program, ['pawl dev', 'pawl doctor --url postgres://localhost/app']);
-  return program;
-}
-
-/** Every ending is an exit code of docs/cli.md, and everything was written before it. */
-async function main(): Promise<number> {
-  const program = makeProgram();
-  try {
-    await addCommands(program, process.argv.slice(2));
-    await program.parseAsync();
-    return Number(process.exitCode ?? EXIT.done);
-  } catch (error) {
-    if (error instanceof CommanderError) {
-      // Help that was asked for is an answer; help because a command is missing is a complaint.
-      return error.exitCode === 0 ? EXIT.done : EXIT.usage;
-    }
-    const { color = DEFAULTS.color }: { color?: Colour } = program.opts();
-    new Talk(color, false).fail(messageOf(error), nextStepOf(error));
-    return exitCodeOf(error);
-  }
-}
+import { runCommandLine } from './command-line.ts';
+import { EXIT } from './failure.ts';
 
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
@@ -74,7 +10,7 @@ for (const stream of [process.stdout, process.stderr]) {
   });
 }
 
-const code = await main();
+const code = await runCommandLine(process.argv.slice(2));
 await new Promise<void>((resolve) => process.stdout.write('', () => resolve()));
 // A config file may have opened what only its author can close; the command is done all the same.
 process.exit(code);

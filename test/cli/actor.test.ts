@@ -6,6 +6,7 @@ import { type Actors, actor, createActors } from '../../src/actor/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { pawl, startPawl } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 const Light = actor('light', {
   semaphores: ['press', 'destroy'],
@@ -49,52 +50,52 @@ async function scene(): Promise<{ url: string; actors: Actors; config: string; f
 
 test('actors are listed, shown and explained', async () => {
   const { url, id } = await scene();
-  expect((await pawl(['actor', 'list', '-q'], { url })).stdout).toBe(`${id}\n`);
-  const shown = await pawl(['actor', 'show', id, '-o', 'json'], { url });
+  expect((await warmPawl(['actor', 'list', '-q'], { url })).stdout).toBe(`${id}\n`);
+  const shown = await warmPawl(['actor', 'show', id, '-o', 'json'], { url });
   expect(JSON.parse(shown.stdout)).toMatchObject({ id, type: 'light', state: 'off', fields: { room: 'hall' } });
-  expect((await pawl(['actor', 'explain', id], { url })).stdout).toMatch(/no worker of its type lives/);
-  expect((await pawl(['actor', 'history', id, '-o', 'jsonl'], { url })).stdout).toMatch(/"reason":"created"/);
-  const cut = await pawl(['actor', 'history', id, '--limit', '1'], { url });
+  expect((await warmPawl(['actor', 'explain', id], { url })).stdout).toMatch(/no worker of its type lives/);
+  expect((await warmPawl(['actor', 'history', id, '-o', 'jsonl'], { url })).stdout).toMatch(/"reason":"created"/);
+  const cut = await warmPawl(['actor', 'history', id, '--limit', '1'], { url });
   expect(cut.stderr).toMatch(/there may be more: add --before 0/);
-  expect((await pawl(['actor', 'list', '--before', id, '-q'], { url })).stdout).toBe('');
-  expect((await pawl(['actor', 'diagram', 'light'], { url })).stdout).toMatch(/stateDiagram-v2[^]*off --> on/);
-  expect((await pawl(['actor', 'diagram', 'light', '--svg'], { url })).stdout).toMatch(/^<svg/);
-  expect(await pawl(['actor', 'show', '4711'], { url })).toMatchObject({ code: 4 });
-  expect(await pawl(['actor', 'list', '--status', 'tired'], { url })).toMatchObject({ code: 2 });
+  expect((await warmPawl(['actor', 'list', '--before', id, '-q'], { url })).stdout).toBe('');
+  expect((await warmPawl(['actor', 'diagram', 'light'], { url })).stdout).toMatch(/stateDiagram-v2[^]*off --> on/);
+  expect((await warmPawl(['actor', 'diagram', 'light', '--svg'], { url })).stdout).toMatch(/^<svg/);
+  expect(await warmPawl(['actor', 'show', '4711'], { url })).toMatchObject({ code: 4 });
+  expect(await warmPawl(['actor', 'list', '--status', 'tired'], { url })).toMatchObject({ code: 2 });
 });
 
 test('semaphores are raised, turns run by hand, actors paused and destroyed', async () => {
   const { url, id, config, actors } = await scene();
-  expect((await pawl(['actor', 'incr', id, 'press', '--dry-run'], { url })).code).toBe(0);
+  expect((await warmPawl(['actor', 'incr', id, 'press', '--dry-run'], { url })).code).toBe(0);
   expect((await actors.get(id)).semaphores).toEqual({});
-  expect(await pawl(['actor', 'incr', id, 'press', '-q'], { url })).toMatchObject({ code: 0, stdout: `${id}\n` });
-  expect(await pawl(['actor', 'incr', id, 'pres'], { url })).toMatchObject({ code: 2 });
-  expect(await pawl(['actor', 'pause', id], { url })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['actor', 'incr', id, 'press', '-q'], { url })).toMatchObject({ code: 0, stdout: `${id}\n` });
+  expect(await warmPawl(['actor', 'incr', id, 'pres'], { url })).toMatchObject({ code: 2 });
+  expect(await warmPawl(['actor', 'pause', id], { url })).toMatchObject({ code: 0 });
   expect((await actors.get(id)).status).toBe('paused');
-  const worked = await pawl(['actor', 'work', id, '--config', config, '-o', 'json'], { url });
+  const worked = await warmPawl(['actor', 'work', id, '--config', config, '-o', 'json'], { url });
   expect(JSON.parse(worked.stdout)).toMatchObject({ kind: 'to', from: 'off', to: 'on' });
-  expect(await pawl(['actor', 'work', id], { url })).toMatchObject({ code: 2 });
-  expect(await pawl(['actor', 'resume', id], { url })).toMatchObject({ code: 0 });
-  expect(await pawl(['actor', 'pause', '--type', 'light', '--state', 'on'], { url })).toMatchObject({ code: 0 });
-  expect(await pawl(['actor', 'pause', id, '--type', 'light'], { url })).toMatchObject({ code: 2 });
-  expect(await pawl(['actor', 'destroy', id], { url })).toMatchObject({ code: 2 });
-  expect(await pawl(['actor', 'destroy', id, '--yes'], { url })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['actor', 'work', id], { url })).toMatchObject({ code: 2 });
+  expect(await warmPawl(['actor', 'resume', id], { url })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['actor', 'pause', '--type', 'light', '--state', 'on'], { url })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['actor', 'pause', id, '--type', 'light'], { url })).toMatchObject({ code: 2 });
+  expect(await warmPawl(['actor', 'destroy', id], { url })).toMatchObject({ code: 2 });
+  expect(await warmPawl(['actor', 'destroy', id, '--yes'], { url })).toMatchObject({ code: 0 });
   for (const kind of ['to', 'done']) expect(await actors.work(id)).toMatchObject({ kind });
-  expect(await pawl(['actor', 'incr', id, 'press'], { url })).toMatchObject({ code: 5 });
+  expect(await warmPawl(['actor', 'incr', id, 'press'], { url })).toMatchObject({ code: 5 });
 });
 
 test('pages are listed, shown as HTML, acknowledged and resolved', async () => {
   const { url, actors, folder, id } = await scene();
   const { id: page } = await actors.page({ tag: 'dark', summary: 'it is dark' });
-  expect((await pawl(['page', 'list', '-o', 'json'], { url })).stdout).toMatch(/"tag": ?"dark"/);
+  expect((await warmPawl(['page', 'list', '-o', 'json'], { url })).stdout).toMatch(/"tag": ?"dark"/);
   const html = join(folder, 'page.html');
-  expect(await pawl(['page', 'show', page, '--html', html], { url })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['page', 'show', page, '--html', html], { url })).toMatchObject({ code: 0 });
   expect(await readFile(html, 'utf8')).toMatch(/it is dark/);
-  expect(await pawl(['page', 'ack', page, '--by', 'ann'], { url })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['page', 'ack', page, '--by', 'ann'], { url })).toMatchObject({ code: 0 });
   expect(await actors.getPage(page)).toMatchObject({ status: 'acked', ackedBy: 'ann' });
-  expect(await pawl(['page', 'resolve', page], { url })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['page', 'resolve', page], { url })).toMatchObject({ code: 0 });
   expect(await actors.pages()).toEqual([]);
-  expect(await pawl(['page', 'show', '4711'], { url })).toMatchObject({ code: 4 });
+  expect(await warmPawl(['page', 'show', '4711'], { url })).toMatchObject({ code: 4 });
   void id;
 });
 
@@ -123,7 +124,7 @@ test('a worker runs the actors of the config file, with its options and channels
 test('the doctor sees actors that nobody runs, and open pages', async () => {
   const { url, actors } = await scene();
   await actors.page({ tag: 'dark', summary: 'it is dark' });
-  const { stdout } = await pawl(['doctor', '-o', 'json'], { url });
+  const { stdout } = await warmPawl(['doctor', '-o', 'json'], { url });
   expect(JSON.parse(stdout)).toEqual(
     expect.arrayContaining([
       expect.objectContaining({ check: 'actors', verdict: 'warn', detail: 'due, but no worker runs: light' }),

@@ -5,7 +5,8 @@ import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
-import { pawl, startPawl } from './pawl.ts';
+import { startPawl } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 const CONFIG = `
 import { createCapture } from '${new URL('../../dist/capture/index.js', import.meta.url).href}';
@@ -31,8 +32,8 @@ test('a capture is planned, applied, verified, followed, replayed, reconciled an
   await client.query(
     "create table team (id int primary key, name text); insert into team select i, 'team ' || i from generate_series(1, 30) i",
   );
-  const capture = (...args: string[]): ReturnType<typeof pawl> =>
-    pawl(['capture', ...args, '--config', config], { url });
+  const capture = (...args: string[]): ReturnType<typeof warmPawl> =>
+    warmPawl(['capture', ...args, '--config', config], { url });
 
   const planned = await capture('plan', 'team');
   expect(planned).toMatchObject({
@@ -50,7 +51,7 @@ test('a capture is planned, applied, verified, followed, replayed, reconciled an
   expect((await capture('verify', 'team')).code).toBe(0);
 
   await client.query('alter table team disable trigger pawl_capture_team_update');
-  const doctor = await pawl(['doctor', '-o', 'json'], { url });
+  const doctor = await warmPawl(['doctor', '-o', 'json'], { url });
   const findings: { check: string; verdict: string; detail: string; fix: string }[] = JSON.parse(doctor.stdout);
   expect(doctor.code).toBe(1);
   expect(findings.find(({ check }) => check === 'captures')).toMatchObject({
@@ -80,7 +81,7 @@ test('a capture is planned, applied, verified, followed, replayed, reconciled an
   ]);
 
   await client.query("update pawl.capture_dirty set at = at - interval '1 hour'");
-  expect((await pawl(['doctor', '-o', 'json'], { url })).stdout).toMatch(
+  expect((await warmPawl(['doctor', '-o', 'json'], { url })).stdout).toMatch(
     /"capture lag",\s*"verdict":\s*"warn"[^]*1 outstanding/,
   );
   const worker = startPawl(['worker', '--config', config], { url });

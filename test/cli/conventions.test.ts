@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
-import { LONG } from '../support/long.ts';
 import { MAIN, pawl, silentServer, startPawl } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 const NOWHERE = 'postgres://me:secret@127.0.0.1:1/app';
 
@@ -126,29 +126,27 @@ describe('help', () => {
   ];
 
   test('every command has help on stdout that begins with two examples of it', async () => {
-    // A process each: all of them in a long run, every fourth otherwise.
-    const asked = commands.filter((_, index) => LONG || index % 4 === 0);
-    const helps = await Promise.all(asked.map((command) => pawl([...command, '--help'])));
+    const helps = await Promise.all(commands.map((command) => warmPawl([...command, '--help'])));
     for (const [index, { code, stdout, stderr }] of helps.entries()) {
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
       const [title, ...lines] = stdout.split('\n');
       expect(title).toBe('Examples:');
       for (const line of lines.slice(0, 2))
-        expect(line).toMatch(new RegExp(`^  \\$ .*pawl ${asked[index]?.join(' ')}`));
+        expect(line).toMatch(new RegExp(`^  \\$ .*pawl ${commands[index]?.join(' ')}`));
     }
   });
 
   test('a mistyped command or option is answered with the right one', async () => {
-    expect((await pawl(['queu', 'list'])).stderr).toContain('Did you mean queue?');
-    expect((await pawl(['queue', 'lits'])).stderr).toContain('Did you mean list?');
-    expect((await pawl(['migrate', 'stauts'])).stderr).toContain('did you mean "status"?');
-    expect((await pawl(['version', '--outptu', 'json'])).stderr).toContain('Did you mean --output?');
+    expect((await warmPawl(['queu', 'list'])).stderr).toContain('Did you mean queue?');
+    expect((await warmPawl(['queue', 'lits'])).stderr).toContain('Did you mean list?');
+    expect((await warmPawl(['migrate', 'stauts'])).stderr).toContain('did you mean "status"?');
+    expect((await warmPawl(['version', '--outptu', 'json'])).stderr).toContain('Did you mean --output?');
   });
 });
 
 describe('the database is named by', () => {
   const origin = async (args: readonly string[], env: NodeJS.ProcessEnv, cwd: string): Promise<string> => {
-    const { stdout } = await pawl(['doctor', '-o', 'json', ...args], { env, cwd });
+    const { stdout } = await warmPawl(['doctor', '-o', 'json', ...args], { env, cwd });
     const findings: { check: string; detail: string }[] = JSON.parse(stdout);
     return findings.find(({ check }) => check === 'url')?.detail ?? '';
   };
@@ -174,7 +172,7 @@ describe('the database is named by', () => {
     const cwd = folder();
     writeFileSync(join(cwd, 'broken.mjs'), 'export default {');
     writeFileSync(join(cwd, 'slip.json'), '{"ulr":"x"}');
-    const use = (file: string) => pawl(['queue', 'list', '--config', file], { cwd });
+    const use = (file: string) => warmPawl(['queue', 'list', '--config', file], { cwd });
     expect(await use('broken.mjs')).toMatchObject({
       code: 2,
       stderr: expect.stringMatching(/broken\.mjs.*SyntaxError/s),
@@ -186,16 +184,16 @@ describe('the database is named by', () => {
 
 describe('output', () => {
   test('json is one value, plain is tab-separated, quiet is ids', async () => {
-    const json = await pawl(['version', '-o', 'json']);
+    const json = await warmPawl(['version', '-o', 'json']);
     expect(JSON.parse(json.stdout)).toMatchObject({ node: process.versions.node, postgres: null });
-    expect((await pawl(['version', '-o', 'plain'])).stdout).toContain(`node\t${process.versions.node}\n`);
-    expect((await pawl(['version', '-q'])).stdout).toBe(`${JSON.parse(json.stdout).pawl}\n`);
+    expect((await warmPawl(['version', '-o', 'plain'])).stdout).toContain(`node\t${process.versions.node}\n`);
+    expect((await warmPawl(['version', '-q'])).stdout).toBe(`${JSON.parse(json.stdout).pawl}\n`);
   });
 
   test('no colour where there is no terminal, or with NO_COLOR; --color always paints, never does not', async () => {
     const escape = '\u001b[';
     const show = async (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<string> => {
-      const { stdout, stderr } = await pawl(['version', ...args], { env });
+      const { stdout, stderr } = await warmPawl(['version', ...args], { env });
       return stdout + stderr;
     };
     expect(await show([])).not.toContain(escape);
@@ -224,6 +222,6 @@ test('works through a link, as npm makes one', async () => {
 
 test('--read-only refuses what changes something', async () => {
   const { url } = await freshDatabase({ migrated: false });
-  expect(await pawl(['migrate', '--read-only'], { url })).toMatchObject({ code: 2 });
-  expect(await pawl(['migrate', 'status', '--read-only'], { url })).toMatchObject({ code: 1 });
+  expect(await warmPawl(['migrate', '--read-only'], { url })).toMatchObject({ code: 2 });
+  expect(await warmPawl(['migrate', 'status', '--read-only'], { url })).toMatchObject({ code: 1 });
 });

@@ -6,6 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { pawl, startPawl } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 const ADDRESS = /http:\/\/\S+\//;
 
@@ -68,11 +69,11 @@ test('dashboard --read-only changes nothing; a token opens it to others', async 
 
 test('an interface that others reach is refused without a way in, and so are options that cannot be', async () => {
   const { url } = await freshDatabase({ migrated: false });
-  const open = await pawl(['dashboard', '--host', '0.0.0.0'], { url });
+  const open = await warmPawl(['dashboard', '--host', '0.0.0.0'], { url });
   expect(open).toMatchObject({ code: 2, stderr: expect.stringMatching(/no way for them to get in[^]*next:.*--token/) });
-  expect((await pawl(['dashboard', '--base-path', 'pawl', '--port', '0'], { url })).code).toBe(2);
-  expect((await pawl(['dashboard', '--token', 'short', '--port', '0'], { url })).code).toBe(2);
-  expect((await pawl(['dashboard', '--dry-run'], { url })).code).toBe(0);
+  expect((await warmPawl(['dashboard', '--base-path', 'pawl', '--port', '0'], { url })).code).toBe(2);
+  expect((await warmPawl(['dashboard', '--token', 'short', '--port', '0'], { url })).code).toBe(2);
+  expect((await warmPawl(['dashboard', '--dry-run'], { url })).code).toBe(0);
 });
 
 test('dashboard hash makes of a password what may be kept', async () => {

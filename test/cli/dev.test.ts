@@ -5,6 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { rarely } from '../support/long.ts';
 import { MAIN, pawl, startPawl } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 function urlIn(text: string): string {
   return /database +(postgres:\S+)/.exec(text)?.[1] ?? '';
@@ -80,11 +81,11 @@ test('dev says where the data is and how to reach it, and Ctrl-C leaves neither 
   const data = /data +(\S+) \(temporary/.exec(said)?.[1] ?? '';
   expect(existsSync(data)).toBe(true);
   expect(said).toMatch(/queue list[^]*doctor/);
-  expect((await pawl(['migrate', 'status'], { url: urlIn(said) })).code).toBe(0);
+  expect((await warmPawl(['migrate', 'status'], { url: urlIn(said) })).code).toBe(0);
   dev.signal('SIGINT');
   expect((await dev.ended).code).toBe(0);
   expect(existsSync(data)).toBe(false);
-  expect((await pawl(['queue', 'list'], { url: urlIn(said) })).code).toBe(3);
+  expect((await warmPawl(['queue', 'list'], { url: urlIn(said) })).code).toBe(3);
 });
 
 rarely('--exit-after --json ends by itself, with one line of JSON on stdout', async () => {

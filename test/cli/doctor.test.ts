@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
-import { pawl } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 interface Finding {
   readonly check: string;
@@ -13,7 +13,7 @@ interface Finding {
 async function diagnose(
   url: string,
 ): Promise<{ code: number | null; of: (check: string) => Finding | undefined; findings: Finding[] }> {
-  const { code, stdout } = await pawl(['doctor', '-o', 'json'], { url });
+  const { code, stdout } = await warmPawl(['doctor', '-o', 'json'], { url });
   const findings: Finding[] = JSON.parse(stdout);
   return { code, findings, of: (check) => findings.find((finding) => finding.check === check) };
 }

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { faultyStore } from '../../src/testing/index.ts';
 import { freshDatabase } from '../support/database.ts';
-import { type PawlOptions, pawl } from './pawl.ts';
+import type { PawlOptions } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 function folder(): string {
   const made = mkdtempSync(join(tmpdir(), 'pawl-cli-file-'));
@@ -16,11 +17,14 @@ test('a file goes in, comes out, has a history, is restored, swept and compared'
   const { url } = await freshDatabase();
   const dir = folder();
   const on: PawlOptions = { url, env: { PAWL_FILES: join(dir, 'objects') } };
-  const file = (...args: string[]) => pawl(['file', ...args], on);
+  const file = (...args: string[]) => warmPawl(['file', ...args], on);
   const path = join(dir, 'a.txt');
   writeFileSync(path, 'first');
   expect(await file('put', 'doc', path, '--author', 'ada', '-q')).toMatchObject({ code: 0, stdout: '1\n' });
-  const second = await pawl(['file', 'put', 'doc', '-', '--if-version', '1', '-o', 'json'], { ...on, input: 'second' });
+  const second = await warmPawl(['file', 'put', 'doc', '-', '--if-version', '1', '-o', 'json'], {
+    ...on,
+    input: 'second',
+  });
   expect(JSON.parse(second.stdout)).toMatchObject({ id: 'doc', version: 2, size: 6, previous: 1 });
   const conflict = await file('put', 'doc', path, '--if-version', '1');
   expect(conflict).toMatchObject({ code: 5, stdout: '' });
@@ -55,13 +59,13 @@ test('a bucket is named by its URL; without a store the command says how to name
     AWS_ACCESS_KEY_ID: credentials.accessKeyId,
     AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
   };
-  expect(await pawl(['file', 'put', 'doc', '-'], { url, env, input: 'bytes' })).toMatchObject({ code: 0 });
-  expect(await pawl(['file', 'get', 'doc', '-'], { url, env })).toMatchObject({ code: 0, stdout: 'bytes' });
+  expect(await warmPawl(['file', 'put', 'doc', '-'], { url, env, input: 'bytes' })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['file', 'get', 'doc', '-'], { url, env })).toMatchObject({ code: 0, stdout: 'bytes' });
   store.put('cli/objects/of-somebody-else', Buffer.from('?'));
-  const found = await pawl(['file', 'reconcile'], { url, env });
+  const found = await warmPawl(['file', 'reconcile'], { url, env });
   expect(found).toMatchObject({ code: 1 });
   expect(found.stderr).toContain('stranger  of-somebody-else');
-  const nowhere = await pawl(['file', 'list'], { url });
+  const nowhere = await warmPawl(['file', 'list'], { url });
   expect(nowhere).toMatchObject({ code: 2, stdout: '' });
   expect(nowhere.stderr).toMatch(/next:.*--store/);
 });

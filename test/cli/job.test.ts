@@ -7,7 +7,8 @@ import { createLocks, type Locks } from '../../src/lock/index.ts';
 import { createQueue, type Queue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
-import { type Ended, type PawlOptions, pawl } from './pawl.ts';
+import type { Ended, PawlOptions } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 const KINDS = { send: {}, welcome: { unique: 'key' }, bad: { attempts: 1 } } as const;
 
@@ -23,7 +24,7 @@ async function fixture(): Promise<Fixture> {
   onTestFinished(() => engine.stop());
   const queue = createQueue(engine, 'emails', { kinds: KINDS });
   await queue.register();
-  return { queue, locks: createLocks(engine), job: (args, options) => pawl(['job', ...args], { url, ...options }) };
+  return { queue, locks: createLocks(engine), job: (args, options) => warmPawl(['job', ...args], { url, ...options }) };
 }
 
 /** Runs every job that is there: `bad` ones fail. */

@@ -4,6 +4,7 @@ import { createLocks, type Locks } from '../../src/lock/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../support/dynamodb.ts';
 import { until } from '../support/eventually.ts';
 import { pawl } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 const TABLE = 'cli-locks';
 let local: SharedDynamo;
@@ -33,8 +34,8 @@ test('list, show and history say what is held, who waits, and how it ended', asy
   const waiting = locks.acquire('invoice:42', { mode: 'shared', signal: ends.signal }).catch(() => {});
   await until('it waits', async () => (await locks.query()).waiting.length > 0);
   const [list, show] = await Promise.all([
-    pawl(['lock', 'list', ...here, '-o', 'json']),
-    pawl(['lock', 'show', 'invoice:42', ...here]),
+    warmPawl(['lock', 'list', ...here, '-o', 'json']),
+    warmPawl(['lock', 'show', 'invoice:42', ...here]),
   ]);
   expect(JSON.parse(list.stdout)).toMatchObject([
     { name: 'invoice:42', state: 'held', token: String(lock.token), pid: process.pid },
@@ -44,7 +45,7 @@ test('list, show and history say what is held, who waits, and how it ended', asy
   ends.abort();
   await waiting;
   await lock.release();
-  const history = await pawl(['lock', 'history', ...here, '-o', 'json']);
+  const history = await warmPawl(['lock', 'history', ...here, '-o', 'json']);
   expect(JSON.parse(history.stdout)).toMatchObject([{ outcome: 'released', token: String(lock.token) }]);
 });
 
@@ -52,10 +53,10 @@ test('break takes a lock away, and says what helps when nobody has it', async ()
   const locks = open('');
   const lock = await locks.acquire('nightly', { lease: '3s' });
   const args = ['lock', 'break', 'nightly', '--reason', 'the machine is gone', '--yes', '-q', ...at];
-  expect(await pawl(args)).toMatchObject({ code: 0, stdout: `${lock.token}\n` });
+  expect(await warmPawl(args)).toMatchObject({ code: 0, stdout: `${lock.token}\n` });
   await until('the holder knows', () => lock.signal.aborted);
   expect(String(lock.signal.reason)).toContain('the machine is gone');
-  expect(await pawl(args)).toMatchObject({
+  expect(await warmPawl(args)).toMatchObject({
     code: 4,
     stderr: expect.stringContaining(`pawl lock list --dynamodb ${TABLE} --endpoint ${local.endpoint}`),
   });
@@ -74,12 +75,21 @@ test('run holds the lock while the command runs, and is 5 when it is not had', a
 
 test('a table that is not there, two databases at once, and an endpoint without a table are refused', async () => {
   const here = ['--endpoint', local.endpoint];
-  expect(await pawl(['lock', 'list', '--dynamodb', 'missing', ...here])).toMatchObject({
+  expect(await warmPawl(['lock', 'list', '--dynamodb', 'missing', ...here])).toMatchObject({
     code: 1,
     stderr: expect.stringContaining(`next:  pawl migrate --dynamodb missing --endpoint ${local.endpoint}`),
   });
   const both = ['--url', 'postgres://me@127.0.0.1:1/app', ...at];
-  expect(await pawl(['lock', 'list', ...both])).toMatchObject({ code: 2, stderr: expect.stringMatching(/exclude/) });
-  expect(await pawl(['lock', 'list', ...here])).toMatchObject({ code: 2, stderr: expect.stringMatching(/add --dyna/) });
-  expect(await pawl(['migrate', ...here])).toMatchObject({ code: 2, stderr: expect.stringMatching(/add --dynamodb/) });
+  expect(await warmPawl(['lock', 'list', ...both])).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/exclude/),
+  });
+  expect(await warmPawl(['lock', 'list', ...here])).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/add --dyna/),
+  });
+  expect(await warmPawl(['migrate', ...here])).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/add --dynamodb/),
+  });
 });

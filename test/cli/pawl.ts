@@ -41,10 +41,10 @@ export function pawl(args: readonly string[], options: PawlOptions = {}): Promis
 }
 
 /** Starts a command, in a clean environment, and kills it at the end of the test if it still runs. */
-export function startPawl(args: readonly string[], { url, env, input, cwd, main = MAIN }: PawlOptions = {}): Running {
-  const { PATH, HOME, TMPDIR } = process.env;
+export function startPawl(args: readonly string[], options: PawlOptions = {}): Running {
+  const { input, cwd, main = MAIN } = options;
   const child = spawn(process.execPath, [main, ...args], {
-    env: { PATH, HOME, TMPDIR, ...(url === undefined ? {} : { PAWL_URL: url }), ...env },
+    env: cleanEnvironment(options),
     ...(cwd === undefined ? {} : { cwd }),
   });
   let [stdout, stderr] = ['', ''];
@@ -72,6 +72,12 @@ export function startPawl(args: readonly string[], { url, env, input, cwd, main 
       });
     },
   };
+}
+
+/** What the command sees of ours, and what it is given. */
+export function cleanEnvironment({ url, env }: PawlOptions): NodeJS.ProcessEnv {
+  const { PATH, HOME, TMPDIR } = process.env;
+  return { PATH, HOME, TMPDIR, ...(url === undefined ? {} : { PAWL_URL: url }), ...env };
 }
 
 /** A URL of a server that accepts connections and never answers. */

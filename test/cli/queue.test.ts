@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { createQueue, type Queue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
-import { pawl } from './pawl.ts';
+import { warmPawl } from './warm-pawl.ts';
 
 const KINDS = { send: {} } as const;
 
@@ -18,36 +18,36 @@ async function declared(): Promise<{ url: string; queue: Queue<typeof KINDS> }> 
 test('list and stats show queues and where their jobs are', async () => {
   const { url, queue } = await declared();
   await queue.enqueue('send', { to: 'ada' });
-  expect(JSON.parse((await pawl(['queue', 'list', '-o', 'json'], { url })).stdout)).toMatchObject([
+  expect(JSON.parse((await warmPawl(['queue', 'list', '-o', 'json'], { url })).stdout)).toMatchObject([
     { name: 'emails', kinds: ['send'] },
   ]);
-  expect((await pawl(['queue', 'list', '-q'], { url })).stdout).toBe('emails\n');
-  expect(JSON.parse((await pawl(['queue', 'stats', 'emails', '-o', 'json'], { url })).stdout)).toMatchObject({
+  expect((await warmPawl(['queue', 'list', '-q'], { url })).stdout).toBe('emails\n');
+  expect(JSON.parse((await warmPawl(['queue', 'stats', 'emails', '-o', 'json'], { url })).stdout)).toMatchObject({
     queue: 'emails',
     ready: 1,
   });
-  const table = await pawl(['queue', 'stats'], { url });
+  const table = await warmPawl(['queue', 'stats'], { url });
   expect(table.stdout).toMatch(/^QUEUE +READY[^\n]*\nemails +1 /);
 });
 
 test('pause and resume do that; --dry-run does not', async () => {
   const { url, queue } = await declared();
-  expect((await pawl(['queue', 'pause', 'emails', '--dry-run'], { url })).code).toBe(0);
+  expect((await warmPawl(['queue', 'pause', 'emails', '--dry-run'], { url })).code).toBe(0);
   expect((await queue.stats()).paused).toBe(false);
-  expect(await pawl(['queue', 'pause', 'emails', '-q'], { url })).toMatchObject({
+  expect(await warmPawl(['queue', 'pause', 'emails', '-q'], { url })).toMatchObject({
     code: 0,
     stdout: 'emails\n',
     stderr: '',
   });
   expect((await queue.stats()).paused).toBe(true);
-  expect((await pawl(['queue', 'resume', 'emails'], { url })).code).toBe(0);
+  expect((await warmPawl(['queue', 'resume', 'emails'], { url })).code).toBe(0);
   expect((await queue.stats()).paused).toBe(false);
 });
 
 test('a queue that is not there is 4', async () => {
   const { url } = await declared();
   for (const verb of ['stats', 'pause', 'resume']) {
-    const { code, stdout, stderr } = await pawl(['queue', verb, 'nope'], { url });
+    const { code, stdout, stderr } = await warmPawl(['queue', verb, 'nope'], { url });
     expect({ code, stdout }).toEqual({ code: 4, stdout: '' });
     expect(stderr).toMatch(/"nope"[^]*next:/);
   }
@@ -55,7 +55,7 @@ test('a queue that is not there is 4', async () => {
 
 test('a database without a schema says which command to run', async () => {
   const { url } = await freshDatabase({ migrated: false });
-  const { code, stderr } = await pawl(['queue', 'list'], { url });
+  const { code, stderr } = await warmPawl(['queue', 'list'], { url });
   expect(code).toBe(1);
   expect(stderr).toMatch(/next:.*pawl migrate/);
 });
