@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { LeaseLost } from '../../src/base/errors.ts';
@@ -39,7 +40,10 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     const ids: string[] = [];
     let isOver = false;
     const producing = (async () => {
-      while (!isOver) ids.push(...(await scene.enqueue(5).catch(() => [])));
+      while (!isOver) {
+        ids.push(...(await scene.enqueue(5).catch(() => [])));
+        await sleep(30);
+      }
     })();
     await until('some jobs have run', async () => (await scene.one<number>('select count(*)::int from test_run')) > 50);
     await server.restart('immediate');
