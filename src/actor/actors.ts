@@ -181,6 +181,7 @@ export class Actors extends ActorAdmin {
     for (const name of types ?? []) {
       if (!this.#definitions.has(name)) throw unknown('actor type', name, [...this.#definitions.keys()], 'types');
     }
+    requireNames(channels);
     const holds = [...this.#definitions.values()].filter(({ name }) => types?.includes(name) ?? true).flatMap(holding);
     return new Dispatcher({
       store: this.store,
@@ -223,6 +224,17 @@ export class Actors extends ActorAdmin {
     });
     return this.#registered;
   }
+}
+
+/** What a channel has taken is noted by its name. */
+function requireNames(channels: readonly PageChannel[]): void {
+  const names = channels.map(({ name }) => name);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice === undefined) return;
+  throw new InvalidInput(
+    `there are two channels named "${twice}", and only one of them would be told; give one a name: webhook(url, { name: 'on call' })`,
+    { field: 'channels' },
+  );
 }
 
 /** States whose bodies each take a connection. */

@@ -1,3 +1,4 @@
+import { aborted } from '../base/clock.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import { type AnyTurn, type Finished, GRACE_MS, orphaning } from './attempt.ts';
 import type { PostgresActorStore } from './postgres.ts';
@@ -23,10 +24,4 @@ export async function holdTransaction(
     return { ...came, effects: undefined, isWritten: true };
   };
   return store.holding(turn.turnToken, run, timeoutMs + GRACE_MS);
-}
-
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-  });
 }

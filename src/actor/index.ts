@@ -10,7 +10,7 @@ export {
   type TxOptions,
   type WaitOptions,
 } from './admin.ts';
-export { consoleChannel, type PageChannel, type PageNotice, webhook } from './channel.ts';
+export { consoleChannel, type PageChannel, type PageNotice, type WebhookOptions, webhook } from './channel.ts';
 export {
   type ActorDefinition,
   type ActorOptions,

@@ -68,6 +68,15 @@ export function sleep(ms: number, signal?: AbortSignal, options?: TimerOptions):
   });
 }
 
+/** Rejects with the signal's reason as soon as that is aborted: to race with what may not end when it is told to. */
+export function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const tell = (): void => reject(signal.reason);
+    if (signal.aborted) tell();
+    else signal.addEventListener('abort', tell, { once: true });
+  });
+}
+
 /** Waits for `work`, but no longer than `ms`. Resolves to whether it ended in time; leaves no timer behind. */
 export async function within(ms: number, work: Promise<unknown>): Promise<boolean> {
   const over = new AbortController();

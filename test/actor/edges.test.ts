@@ -1,5 +1,6 @@
 import * as v from 'valibot';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { Delivery } from '../../src/actor/delivery.ts';
 import {
   type ActorDefinition,
   actor,
@@ -8,7 +9,9 @@ import {
   type LooseFields,
   type PageChannel,
   type Turn,
+  webhook,
 } from '../../src/actor/index.ts';
+import { PostgresActorReader } from '../../src/actor/postgres-read.ts';
 import { Conflict, InvalidInput, LeaseLost, NotFound } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { probe } from '../../src/base/probe.ts';
@@ -284,6 +287,47 @@ describe('a dispatcher', () => {
     await until('the refusal is kept', () =>
       scene.one(`select count(*)::int = 1 from pawl.actor_notice where error = 'test: not an error'`),
     );
+  });
+});
+
+describe('a channel that hangs', () => {
+  const silent: PageChannel = { name: 'silent', deliver: () => new Promise(() => {}) };
+
+  test('keeps no other channel waiting, nor another page, nor the end of its dispatcher', async () => {
+    const scene = await openScene([make((a) => a.done())]);
+    const told: string[] = [];
+    const note: PageChannel = { name: 'note', deliver: async ({ tag }) => void told.push(tag) };
+    const dispatcher = await scene.run({ channels: [silent, note] });
+    await scene.actors.page({ tag: 'first', summary: 'x' });
+    await until('the other channel has it', () => told.length === 1);
+    await scene.actors.page({ tag: 'second', summary: 'x' });
+    await until('the next page is told of', () => told.length === 2);
+    await dispatcher.stop();
+    const notices = await scene.query(
+      `select delivered, done_at is null as open, error from pawl.actor_notice order by id`,
+    );
+    const left = { delivered: ['note'], open: true, error: expect.stringMatching(/^silent: /) };
+    expect(notices).toEqual([left, left]);
+  });
+
+  test('is given up in time, and tried again; more than it has taken wait for it', async () => {
+    const scene = await openScene([make((a) => a.done())]);
+    for (let n = 0; n < 25; n += 1) await scene.actors.page({ tag: `t${n}`, summary: 'x' });
+    const reader = new PostgresActorReader(scene.engine);
+    const delivery = new Delivery(reader, [silent], () => {}, 20);
+    onTestFinished(() => delivery.stop());
+    await until('all were given up', () =>
+      scene.one(
+        `select count(*)::int = 25 from pawl.actor_notice where error = 'silent: it took longer than 20ms' and next_at > clock_timestamp()`,
+      ),
+    );
+  });
+
+  test('is not to be mistaken for another one: two with one name are refused', () => {
+    const actors = createActors(postgres('postgres://127.0.0.1:1/none'), [make((a) => a.done())]);
+    const hooks = ['a', 'b'].map((path) => webhook(`https://hooks.example/${path}`));
+    expect(() => actors.run({ channels: hooks })).toThrow(/two channels named "webhook hooks\.example"/);
+    expect(() => webhook('https://hooks.example', { nmae: 'x' } as object)).toThrow(/did you mean "name"/);
   });
 });
 
