@@ -101,7 +101,6 @@ export class Dispatcher implements AsyncDisposable {
   async #open(): Promise<void> {
     const { store, reader, owner, register, settings, channels } = this.#parts;
     const types = await register();
-    for (const [id, definition] of types) await store.letGo(id, definition);
     if (this.#stopping !== undefined) throw new Stopped('the dispatcher was stopped before it had started');
     const keeper = new Keeper(store, settings.leaseMs);
     const worker = new ActorWorker({ store, keeper, owner, types, events: this.events, settings });

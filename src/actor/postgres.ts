@@ -22,7 +22,7 @@ const REGISTER = statement(
   'actor.register',
   "select pawl.actor_register($1::json) as ids, current_setting('transaction_isolation') as isolation",
 );
-const LET_GO = statement('actor.let_go', 'select pawl.actor_let_go($1::smallint, $2::text[], $3::smallint) as actors');
+const LET_GO = statement('actor.let_go', 'select pawl.actor_let_go($1::jsonb) as actors');
 const CREATE = statement('actor.create', 'select pawl.actor_create_json($1::json) as answer');
 const INCR = statement('actor.incr', 'select pawl.actor_incr($1::jsonb) as answer');
 const INCR_ALONE = statement('actor.incr_alone', 'select pawl.actor_incr_alone($1::jsonb) as answer');
@@ -141,10 +141,6 @@ export class PostgresActorStore {
     const { ids, isolation } = only(rows);
     if (isolation !== 'read committed') this.#rows = alone(this.engine);
     return new Map(definitions.map((definition) => [Number(ids[definition.name]), definition]));
-  }
-
-  async letGo(type: number, definition: ActorDefinition): Promise<void> {
-    await this.engine.query(LET_GO, [type, [...definition.states.keys()], definition.version]);
   }
 
   /** @param fields  JSON */
@@ -304,17 +300,13 @@ export class PostgresActorStore {
     return answerOf(await this.#in(RESOLVE_PAGE, tag, tx)) === true;
   }
 
+  /** Lists a process, and lets go what was held because nobody knew what this one knows. */
   async addWorker(row: WorkerRow): Promise<number> {
-    const values = [
-      row.host,
-      row.pid,
-      row.concurrency,
-      row.leaseMs,
-      row.types,
-      JSON.stringify(row.knows),
-      row.wantsNotify,
-    ];
+    const knows = JSON.stringify(row.knows);
+    const values = [row.host, row.pid, row.concurrency, row.leaseMs, row.types, knows, row.wantsNotify];
     const added = await this.engine.query<{ id: string }>(ADD_WORKER, values);
+    // Not before it is listed, and not only at the start: in between, and while it was taken for dead, others held what it knows.
+    if (row.types.length > 0) await this.#rows.query(LET_GO, [knows]);
     return Number(only(added).id);
   }
 

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import pg from 'pg';
 import * as v from 'valibot';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import {
@@ -101,6 +102,41 @@ describe('a program that does not know', () => {
     onTestFinished(() => dispatcher.stop());
     await until('it runs', async () => (await actors.get(one)).status === 'hibernating');
     expect(await actors.pages()).toEqual([]);
+  });
+
+  /** As a worker of the program before does: finds that nobody knows the state of the actor. */
+  const HOLD = `
+    with claimed as (update pawl.actor_instance a set worker = -1, wake_at = clock_timestamp() where a.id = $1 returning a.*)
+    select pawl.actor_unknown(json_build_object('actor', c.id, 'epoch', c.epoch, 'worker', -1, 'type', c.type, 'state', c.state,
+      'version', c.version, 'reason', 'no running program knows it')) from claimed c`;
+
+  test('lets go what is held while its worker was taken for dead, as soon as that is listed anew', async () => {
+    const scene = await openScene([New]);
+    const { actors } = scene;
+    const one = await actors.create(New, { width: 3 });
+    await scene.run({ lease: '1s' });
+    await actors.waitFor(one, { state: 'two', status: 'hibernating' });
+    await scene.query('delete from pawl.actor_worker');
+    await scene.query(HOLD, [one.id]);
+    await until('it is let go', async () => (await actors.get(one)).status === 'hibernating');
+    expect(await actors.pages()).toEqual([]);
+  });
+
+  test('lets go what somebody is just about to hold while it starts', async () => {
+    const scene = await openScene([New]);
+    const { actors } = scene;
+    const one = await actors.create(New, { width: 3 });
+    await actors.work(one);
+    const holding = new pg.Client(scene.url);
+    await holding.connect();
+    onTestFinished(() => holding.end());
+    await holding.query('begin');
+    await holding.query(HOLD, [one.id]);
+    const dispatcher = actors.run({ poll: '100ms' });
+    onTestFinished(() => dispatcher.stop());
+    await until('it is listed', () => scene.one('select count(*) > 0 from pawl.actor_worker'));
+    await holding.query('commit');
+    await until('it is let go', async () => (await actors.get(one)).status === 'hibernating');
   });
 });
 
@@ -443,7 +479,9 @@ describe('pages', () => {
     await until('the console has it', () => lines.length === 1);
     expect(lines[0]).toMatch(/page \d+ opened, critical: down \[host:1\]/);
     await until('the webhook has it', async () => {
-      await scene.query('update pawl.actor_notice set next_at = clock_timestamp() where done_at is null');
+      await scene.query(
+        'update pawl.actor_notice set next_at = clock_timestamp() where done_at is null and error is not null',
+      );
       await actors.page({ tag: 'host:1', summary: 'down' });
       await scene.query(`select pg_notify('pawl_actor', 'page')`);
       return told.length > 0;
