@@ -12,11 +12,10 @@ export async function holdTransaction(
   timeoutMs: number,
 ): Promise<Finished> {
   const run = async (tx: Transaction): Promise<Finished> => {
-    const told = aborted(turn.signal);
     turn.throwIfAborted();
     turn.lend(tx);
     // A body that does not end when told to must not keep the row locked.
-    const came = await Promise.race([body(), told]);
+    const came = await Promise.race([body(), aborted(turn.signal)]);
     // Failed under the lock: nobody can have claimed it before the failure and its back-off are written.
     if (came.settled.kind === 'failed' || came.settled.kind === 'released') await store.undo(tx);
     const { refused } = await commitWithEffects(store, turn.worker, came, { tx });
