@@ -5,14 +5,16 @@ import { validate } from '../base/schema.ts';
 import { isObject } from '../base/shape.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './admin.ts';
+import { readKey } from './asked.ts';
 import type { PageChannel } from './channel.ts';
 import type { ActorDefinition, AnyActorDefinition } from './definition.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { runByHand, type WorkedTurn } from './hand.ts';
+import { toJson } from './json.ts';
 import { Keeper } from './keeper.ts';
-import { unknown } from './kind.ts';
+import { requireFields, requireSemaphore, unknown } from './kind.ts';
 import { type ActorHandle, type ActorTarget, idOf } from './ref.ts';
-import { type TurnOwner, toJson } from './turn.ts';
+import type { TurnOwner } from './turn.ts';
 
 export interface CreateOptions extends TxOptions {
   /** The actor that waits for this one to be final, and ends it with itself. */
@@ -59,6 +61,8 @@ const channel = custom('a channel such as webhook(url)', (value, place): PageCha
   );
 });
 
+const findShape = { key: text({ min: 1 }) };
+
 const runShape = {
   concurrency: optional(integer({ min: 1, max: 10_000 })),
   // Below a second a busy event loop looks like a dead one.
@@ -69,13 +73,19 @@ const runShape = {
   signal,
 };
 
-const createShape = { key: optional(text({ min: 1, max: 1000 })) };
-
 /**
  * The actors of these types on your database. Nothing is sent until it is used; the database then learns of the types.
  * @throws InvalidInput  two types of the same name, or what is no definition
  */
 export function createActors(engine: PostgresEngine, definitions: readonly AnyActorDefinition[]): Actors {
+  if (!isObject(engine) || typeof engine['migrate'] !== 'function' || !Array.isArray(definitions)) {
+    throw new InvalidInput(
+      'createActors takes an engine, such as postgres(url), and a list: createActors(engine, [Server])',
+      {
+        field: Array.isArray(definitions) ? 'engine' : 'definitions',
+      },
+    );
+  }
   return new Actors(engine, definitions as unknown as readonly ActorDefinition[]);
 }
 
@@ -119,14 +129,15 @@ export class Actors extends ActorAdmin {
    */
   async create<F, S extends string, In>(
     definition: ActorDefinition<F, S, In>,
-    fields: In,
+    fields: NoInfer<In>,
     options: CreateOptions = {},
   ): Promise<CreatedActor<S>> {
     const { tx, parent, ...rest } = options;
-    const { key } = checkOptions('create', rest, createShape);
+    const key = readKey(rest);
+    const of = parent === undefined ? undefined : idOf(parent);
     await this.#register();
     const { fields: json, ...made } = await this.#readNew(definition.name, fields);
-    const head = { ...made, key, parent: parent === undefined ? undefined : idOf(parent) };
+    const head = { ...made, key, parent: of };
     const { id, created } = await this.store.create(head, json, tx);
     return { id, type: definition.name, created };
   }
@@ -136,6 +147,7 @@ export class Actors extends ActorAdmin {
     definition: ActorDefinition<F, S, In>,
     key: string,
   ): Promise<ActorHandle<S> | undefined> {
+    checkOptions('find', { key }, findShape);
     const id = await this.reader.find(definition.name, key);
     return id === undefined ? undefined : { id, type: definition.name };
   }
@@ -145,10 +157,9 @@ export class Actors extends ActorAdmin {
     semaphore: NoInfer<S>,
     options: IncrOptions = {},
   ): Promise<boolean> {
+    idOf(target);
     const definition = typeof target === 'string' ? undefined : this.#definitions.get(target.type);
-    if (definition !== undefined && !definition.semaphores.includes(semaphore)) {
-      throw unknown(`semaphore of ${definition.name}`, semaphore, definition.semaphores, 'semaphore');
-    }
+    if (definition !== undefined) requireSemaphore(definition.name, semaphore, definition.semaphores);
     return super.incr(target, semaphore, options);
   }
 
@@ -209,6 +220,7 @@ export class Actors extends ActorAdmin {
     if (!isObject(fields))
       throw new InvalidInput('the fields of an actor are an object; give {} if it has none', { field: 'fields' });
     const valid: unknown = await validate(known.schema, fields, 'fields');
+    requireFields(known.name, fields, valid);
     return { type: known.name, version: known.version, fields: toJson(valid, 'fields') };
   }
 

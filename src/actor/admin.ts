@@ -3,10 +3,12 @@ import { type Duration, formatDuration } from '../base/duration.ts';
 import { InvalidInput, NotFound, TimedOut } from '../base/errors.ts';
 import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } from '../base/options.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { requireMessageName } from './asked.ts';
 import { diagnosticsHtml } from './diagnostics.ts';
 import { type DiagramOptions, mermaid, svg } from './diagram.ts';
 import { type ActorExplanation, explain } from './explain.ts';
-import { unknown } from './kind.ts';
+import { toJson } from './json.ts';
+import { requireSemaphore, unknown } from './kind.ts';
 import type { Machine } from './machine.ts';
 import { type PageOptions, readPage } from './page.ts';
 import { PostgresActorStore } from './postgres.ts';
@@ -91,6 +93,8 @@ const historyShape = {
   before: integer({ min: 0, default: Number.MAX_SAFE_INTEGER }),
   limit: integer({ min: 1, max: 10_000, default: 1000 }),
 };
+const incrShape = { n: integer({ min: 1, max: 1_000_000, default: 1 }) };
+const pauseShape = { type: text({ min: 1 }), state: optional(text({ min: 1 })) };
 const pagesShape = {
   resolved: bool({ default: false }),
   before,
@@ -184,14 +188,23 @@ export class ActorAdmin {
     semaphore: NoInfer<S>,
     options: IncrOptions = {},
   ): Promise<boolean> {
-    const n = checkOptions('incr', { n: options.n }, { n: integer({ min: 1, max: 1_000_000, default: 1 }) }).n;
-    return this.store.incr({ actor: idOf(target), semaphore, n }, options.tx);
+    const { tx, ...rest } = options;
+    const actor = idOf(target);
+    const { n } = checkOptions('incr', rest, incrShape);
+    checkOptions('incr', { semaphore }, { semaphore: text({ min: 1 }) });
+    try {
+      return await this.store.incr({ actor, semaphore, n }, tx);
+    } catch (error) {
+      if (error instanceof InvalidInput) await this.#suggestSemaphore(actor, semaphore);
+      throw error;
+    }
   }
 
   /** Sends a message, which wakes the actor; its body `receive()`s it. @returns false when it is final */
   async send(target: ActorTarget<never>, name: string, payload?: unknown, options: TxOptions = {}): Promise<boolean> {
-    checkOptions('send', { name }, { name: text({ min: 1, max: 200 }) });
-    return this.store.send({ actor: idOf(target), name }, payload, options.tx);
+    const { tx } = onlyTx('send', options);
+    requireMessageName(name);
+    return this.store.send({ actor: idOf(target), name }, toJson(payload, `the payload of "${name}"`), tx);
   }
 
   /**
@@ -199,11 +212,12 @@ export class ActorAdmin {
    * @throws InvalidInput  its type has no `always: { destroy: … }`
    */
   async destroy(target: ActorTarget<never>, options: TxOptions = {}): Promise<boolean> {
+    const { tx } = onlyTx('destroy', options);
     const { type, id, machine } = await this.get(target);
     if (machine.always['destroy'] === undefined) {
       throw new InvalidInput(`actor ${id} cannot be destroyed: type "${type}" has no always: { destroy: 'state' }`);
     }
-    return this.store.incr({ actor: Number(id), semaphore: 'destroy' }, options.tx);
+    return this.store.incr({ actor: Number(id), semaphore: 'destroy' }, tx);
   }
 
   /** Lets no turn begin; what comes meanwhile is kept. A turn by hand is still possible. */
@@ -238,8 +252,9 @@ export class ActorAdmin {
   /** Opens a page that belongs to no turn; see `a.page()`. */
   async page(
     options: PageOptions,
-    { tx }: TxOptions = {},
+    rest: TxOptions = {},
   ): Promise<{ id: string; news: 'opened' | 'escalated' | 'none' }> {
+    const { tx } = onlyTx('page', rest);
     return this.store.openPage(readPage(options), tx);
   }
 
@@ -274,8 +289,9 @@ export class ActorAdmin {
   /** By id or by tag. @returns false when none was open */
   async resolvePage(
     which: { readonly id: string } | { readonly tag: string },
-    { tx }: TxOptions = {},
+    options: TxOptions = {},
   ): Promise<boolean> {
+    const { tx } = onlyTx('resolvePage', options);
     if ('tag' in which) return this.store.resolvePage(which.tag, tx);
     const page = await this.getPage(which.id);
     return page.status === 'resolved' ? false : this.store.resolvePage(page.tag, tx);
@@ -294,12 +310,20 @@ export class ActorAdmin {
   }
 
   async #paused(target: PauseTarget): Promise<object> {
-    if (typeof target === 'string' || 'id' in target) return { actor: idOf(target as ActorTarget<never>) };
-    const { type, state } = target as { type: string; state?: string };
+    if (typeof target !== 'object' || target === null || 'id' in target)
+      return { actor: idOf(target as ActorTarget<never>) };
+    const { type, state } = checkOptions('pause and resume', target, pauseShape);
     const record = await this.#type(type);
     const states = Object.keys(record.machine.states);
     if (state !== undefined && !states.includes(state)) throw unknown(`state of ${type}`, state, states, 'state');
     return { type, state };
+  }
+
+  /** The database has refused it, and lists what there is: with the nearest it is read faster. @throws InvalidInput */
+  async #suggestSemaphore(actor: number, semaphore: string): Promise<void> {
+    const [record, types] = await Promise.all([this.reader.look(actor), this.reader.types()]);
+    const type = types.find(({ name }) => name === record?.type);
+    if (type !== undefined) requireSemaphore(type.name, semaphore, type.semaphores);
   }
 
   async #type(name: string): Promise<TypeRecord> {
@@ -321,6 +345,11 @@ export class ActorAdmin {
 /** Operates actors without the program that runs them. */
 export function createActorAdmin(engine: PostgresEngine): ActorAdmin {
   return new ActorAdmin(engine);
+}
+
+function onlyTx(what: string, { tx, ...rest }: TxOptions): TxOptions {
+  checkOptions(what, rest, {});
+  return { tx };
 }
 
 export function draw(format: 'mermaid' | 'svg', machine: Machine, options: DiagramOptions): string {

@@ -7,10 +7,11 @@ import { validate } from '../base/schema.ts';
 import { isObject } from '../base/shape.ts';
 import type { ActorDefinition, StateDefinition } from './definition.ts';
 import type { Effects } from './effects.ts';
-import type { LooseFields } from './kind.ts';
+import { toJson } from './json.ts';
+import { type LooseFields, requireFields } from './kind.ts';
 import { MadeOutcome } from './outcome.ts';
 import type { ClaimedRow, Settled } from './store.ts';
-import { Turn, type TurnOwner, toJson } from './turn.ts';
+import { Turn, type TurnOwner } from './turn.ts';
 
 export type AnyTurn = Turn<LooseFields, string, string>;
 
@@ -209,10 +210,12 @@ class Attempt implements RunningTurn {
     if (patch !== undefined && !isObject(patch))
       throw new InvalidInput(`a fields patch must be an object, but was ${show(patch)}`);
     if (patch === undefined && !this.#isMigrated) return this.#succeeded(turn, outcome, undefined);
+    const succeeded = (fields: unknown): Finished => {
+      if (patch !== undefined) requireFields(definition.name, patch, fields);
+      return this.#succeeded(turn, outcome, toJson(fields, 'fields'));
+    };
     const valid: unknown = validate(definition.schema, { ...turn.fields, ...patch }, 'fields');
-    return valid instanceof Promise
-      ? valid.then((fields) => this.#succeeded(turn, outcome, toJson(fields, 'fields')))
-      : this.#succeeded(turn, outcome, toJson(valid, 'fields'));
+    return valid instanceof Promise ? valid.then(succeeded) : succeeded(valid);
   }
 
   #succeeded(turn: AnyTurn, outcome: MadeOutcome<string>, fields: string | undefined): Finished {
@@ -346,13 +349,11 @@ export function orphaning({ settled }: Finished): Finished {
 export function describe(error: unknown): string {
   const parts: string[] = [];
   try {
-    for (
-      let at: unknown = error;
-      at !== undefined && parts.length < 5;
-      at = at instanceof Error ? at.cause : undefined
-    ) {
+    let at: unknown = error;
+    do {
       parts.push(at instanceof Error ? (at.stack ?? `${at.name}: ${at.message}`) : printed(at));
-    }
+      at = at instanceof Error ? at.cause : undefined;
+    } while (at !== undefined && parts.length < 5);
   } catch {
     parts.push('an error that cannot be shown: reading it failed');
   }
@@ -361,5 +362,5 @@ export function describe(error: unknown): string {
 }
 
 function printed(value: unknown): string {
-  return typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value));
+  return typeof value === 'string' && value !== '' ? value : `${JSON.stringify(value) ?? String(value)} was thrown`;
 }

@@ -187,7 +187,7 @@ const shape = {
 
 function define<F, S extends string, In>(name: string, options: unknown): ActorDefinition<F, S, In> {
   const what = 'actor';
-  checkOptions(what, { name }, { name: text({ min: 1, max: 100 }) });
+  checkOptions(what, { name }, { name: text({ min: 1, maxBytes: 100 }) });
   const given = checkOptions(what, options, shape);
   const made: unknown = typeof given.states === 'function' ? given.states(state) : given.states;
   const raw = checkOptions(what, { states: made }, { states: record(stateOption) }).states;

@@ -18,9 +18,9 @@ export interface JobRequest {
 export interface EffectStore {
   create(head: object, fields: string, tx: unknown): Promise<{ id: string; created: boolean }>;
   incr(request: object, tx: unknown): Promise<boolean>;
-  send(head: object, payload: unknown, tx: unknown): Promise<boolean>;
+  send(head: object, payload: string, tx: unknown): Promise<boolean>;
   dropMessages(actor: number, ids: readonly string[], tx: Transaction): Promise<void>;
-  enqueue(request: object, tx: Transaction): Promise<void>;
+  enqueue(request: string, tx: Transaction): Promise<void>;
   openPage(page: object, tx: unknown): Promise<unknown>;
   resolvePage(tag: string, tx: unknown): Promise<boolean>;
 }
@@ -38,8 +38,10 @@ interface NewChild {
 export class Effects {
   readonly children: NewChild[] = [];
   readonly incrs: { readonly actor: number; readonly semaphore: string }[] = [];
-  readonly messages: { readonly actor: number; readonly name: string; readonly payload: unknown }[] = [];
-  readonly jobs: JobRequest[] = [];
+  /** The payloads as JSON, as they were when they were sent. */
+  readonly messages: { readonly actor: number; readonly name: string; readonly json: string }[] = [];
+  /** JSON. */
+  readonly jobs: string[] = [];
   readonly received: Set<string> = new Set();
   readonly resolved: Set<string> = new Set();
   readonly callbacks: ((tx: Transaction) => unknown)[] = [];
@@ -69,7 +71,7 @@ export class Effects {
   *#steps(store: EffectStore, tx: Transaction, parent: number): Generator<() => unknown> {
     for (const child of this.children) yield () => createChild(child, store, tx, parent);
     for (const incr of this.incrs) yield () => store.incr(incr, tx);
-    for (const { payload, ...head } of this.messages) yield () => store.send(head, payload, tx);
+    for (const { json, ...head } of this.messages) yield () => store.send(head, json, tx);
     if (this.received.size > 0) yield () => store.dropMessages(parent, [...this.received], tx);
     for (const job of this.jobs) yield () => store.enqueue(job, tx);
     // In the order of their tags: two turns with the same pages must not wait for each other.

@@ -1,5 +1,7 @@
 import { InvalidInput } from '../base/errors.ts';
 import { suggest } from '../base/options.ts';
+import { show } from '../base/refusal.ts';
+import { isObject } from '../base/shape.ts';
 
 /** Fields nobody has declared: the body is trusted to know them, as it is in JavaScript. */
 // oxlint-disable-next-line typescript/no-explicit-any -- with unknown, no body without a schema could use its own fields
@@ -14,9 +16,28 @@ export interface ActorKind<F = LooseFields, S extends string = string, In = F> {
 }
 
 /** The error for a name that was not declared, with the nearest that was. */
-export function unknown(what: string, name: string, known: readonly string[], field: string): InvalidInput {
-  const near = suggest(name, known);
+export function unknown(what: string, name: unknown, known: readonly string[], field: string): InvalidInput {
+  const isText = typeof name === 'string';
+  const near = isText ? suggest(name, known) : undefined;
   const all = known.length === 0 ? `there is no ${what} at all` : `there are ${known.join(', ')}`;
   const advice = near === undefined ? all : `did you mean "${near}"?`;
-  return new InvalidInput(`there is no ${what} "${name}"; ${advice}`, { field });
+  return new InvalidInput(`there is no ${what} ${isText ? `"${name}"` : show(name)}; ${advice}`, { field });
+}
+
+/**
+ * What a schema silently leaves out would be lost.
+ * @param valid  what the schema made of the fields
+ * @throws InvalidInput  with the nearest that it knows
+ */
+export function requireFields(type: string, given: object, valid: unknown): void {
+  if (!isObject(valid)) return;
+  for (const [name, value] of Object.entries(given)) {
+    if (value !== undefined && !(name in valid)) throw unknown(`field of ${type}`, name, Object.keys(valid), name);
+  }
+}
+
+/** @throws InvalidInput  with the nearest that was declared */
+export function requireSemaphore(type: string, name: unknown, known: readonly string[]): void {
+  if (typeof name !== 'string' || !known.includes(name))
+    throw unknown(`semaphore of ${type}`, name, known, 'semaphore');
 }

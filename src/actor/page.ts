@@ -1,11 +1,12 @@
 import { type Check, checkOptions, custom, oneOf, optional, text } from '../base/options.ts';
+import { toJson } from './json.ts';
 
 export const SEVERITIES = ['info', 'warning', 'error', 'critical'] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
 /** What a person has to look at. */
 export interface PageOptions {
-  /** One page is open per tag; asking for it again counts, and raises its severity if that is higher. 1 to 1000 characters. */
+  /** One page is open per tag; asking for it again counts, and raises its severity if that is higher. 1 to 1000 bytes. */
   readonly tag: string;
   /** One line: what is wrong. */
   readonly summary: string;
@@ -33,7 +34,7 @@ export interface PageRequest {
 const anything: Check<unknown> = custom('anything', (value) => value, { default: null });
 
 const shape = {
-  tag: text({ min: 1, max: 1000 }),
+  tag: text({ min: 1, maxBytes: 1000 }),
   summary: text({ min: 1, max: 10_000 }),
   severity: oneOf(SEVERITIES, { default: 'error' }),
   details: anything,
@@ -43,5 +44,6 @@ const shape = {
 /** @throws InvalidInput */
 export function readPage(page: PageOptions, actor?: string): PageRequest {
   const { severity, ...rest } = checkOptions('page', page, shape);
+  toJson(rest.details, 'the details of a page');
   return { ...rest, severity: SEVERITIES.indexOf(severity) + 1, actor };
 }

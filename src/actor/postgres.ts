@@ -155,8 +155,9 @@ export class PostgresActorStore {
     return answerOf(await this.#in(INCR, value, tx)) === true;
   }
 
-  async send(head: object, payload: unknown, tx: unknown): Promise<boolean> {
-    const value = JSON.stringify([head, payload ?? null]);
+  /** @param payload  JSON */
+  async send(head: object, payload: string, tx: unknown): Promise<boolean> {
+    const value = `[${JSON.stringify(head)},${payload}]`;
     if (tx === undefined && this.#reluctance.hasPassed) return this.#alone(SEND_ALONE, value);
     return answerOf(await this.#in(SEND, value, tx)) === true;
   }
@@ -285,8 +286,9 @@ export class PostgresActorStore {
     return this.engine.query<ChildRecord & Record<string, unknown>>(CHILDREN, [actor]);
   }
 
-  async enqueue(request: object, tx: Runner): Promise<void> {
-    await tx.query(ENQUEUE, [JSON.stringify(request)]);
+  /** @param request  JSON */
+  async enqueue(request: string, tx: Runner): Promise<void> {
+    await tx.query(ENQUEUE, [request]);
   }
 
   async openPage(page: object, tx: unknown): Promise<{ id: string; news: 'opened' | 'escalated' | 'none' }> {

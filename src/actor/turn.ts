@@ -1,10 +1,13 @@
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { type Duration, parseDuration } from '../base/duration.ts';
-import { Conflict, InvalidInput, LeaseLost } from '../base/errors.ts';
+import { Conflict, LeaseLost } from '../base/errors.ts';
+import { checkOptions, func, text } from '../base/options.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
+import { readKey, requireMessageName } from './asked.ts';
 import { Effects, type JobRequest } from './effects.ts';
-import { type ActorKind, unknown } from './kind.ts';
+import { toJson } from './json.ts';
+import { type ActorKind, requireSemaphore, unknown } from './kind.ts';
 import type { MachineState } from './machine.ts';
 import { MadeOutcome, type Outcome } from './outcome.ts';
 import type { PageOptions } from './page.ts';
@@ -31,6 +34,10 @@ export interface ChildOptions {
   /** One actor of this type and key, ever: if there is one already, nothing is created. */
   readonly key?: string | undefined;
 }
+
+const keyShape = { name: text({ min: 1 }) };
+const onceShape = { ...keyShape, fn: func<(key: string) => unknown>() };
+const commitShape = { fn: func<(tx: Transaction) => unknown>() };
 
 /**
  * One turn of an actor, as the body of its state gets it. Everything it asks for is committed with its outcome, in one
@@ -182,7 +189,8 @@ export class Turn<F, S extends string, To extends string> {
    * state, another on the next visit, with another name or other arguments, and for another actor.
    */
   key(name: string, args?: unknown): string {
-    const parts = JSON.stringify([this.type, this.id, this.visit, name, args ?? null]);
+    checkOptions('key', { name }, keyShape);
+    const parts = toJson([this.type, this.id, this.visit, name, args ?? null], `the arguments of key("${name}")`);
     return createHash('sha256').update(parts).digest('hex').slice(0, 32);
   }
 
@@ -193,6 +201,7 @@ export class Turn<F, S extends string, To extends string> {
    */
   async once<T>(name: string, args: unknown, fn: (key: string) => T | Promise<T>): Promise<T> {
     this.#check();
+    checkOptions('once', { name, fn }, onceShape);
     if (this.#tx !== undefined) {
       // The result is kept apart from the body's transaction, which has the row locked: each would wait for the other.
       throw new Conflict(`a.once("${name}") is not for hold: 'transaction', whose writes are undone with the turn`);
@@ -228,20 +237,22 @@ export class Turn<F, S extends string, To extends string> {
 
   /** Runs `fn` in the transaction that commits the turn, after everything else. What it throws fails the turn. */
   atCommit(fn: (tx: Transaction) => unknown): void {
+    checkOptions('atCommit', { fn }, commitShape);
     this.#later().callbacks.push(fn);
   }
 
   /** Creates a child. It is there once the turn is committed; its id is known at once, for the fields. */
   async create<CF, CS extends string, In>(
     definition: ActorKind<CF, CS, In>,
-    fields: In,
+    fields: NoInfer<In>,
     options: ChildOptions = {},
   ): Promise<ActorHandle<CS>> {
     const effects = this.#later();
+    const key = readKey(options);
     const made = await this.#owner.readNew(definition.name, fields);
     const id = await this.#owner.allocate();
     this.#check();
-    effects.children.push({ ...made, id, key: options.key });
+    effects.children.push({ ...made, id, key });
     return { id: String(id), type: made.type };
   }
 
@@ -259,7 +270,9 @@ export class Turn<F, S extends string, To extends string> {
 
   /** Sends a message to another actor, which `receive()`s it. */
   send(target: ActorTarget<never>, name: string, payload?: unknown): void {
-    this.#later().messages.push({ actor: idOf(target), name, payload });
+    requireMessageName(name);
+    const json = toJson(payload, `the payload of "${name}"`);
+    this.#later().messages.push({ actor: idOf(target), name, json });
   }
 
   /** The messages that are there, oldest first, a thousand at most; read once the turn is committed, else again next time. */
@@ -279,7 +292,7 @@ export class Turn<F, S extends string, To extends string> {
 
   /** Adds a job to a queue. */
   enqueue(job: JobRequest): void {
-    this.#later().jobs.push(job);
+    this.#later().jobs.push(toJson(job, 'a job'));
   }
 
   /** Opens a page about this actor, or repeats it: one is open per tag. */
@@ -366,16 +379,6 @@ export class Turn<F, S extends string, To extends string> {
   }
 
   #requireSemaphore(name: string): void {
-    const { semaphores } = this.#definition;
-    if (!semaphores.includes(name)) throw unknown(`semaphore of ${this.type}`, name, semaphores, 'semaphore');
-  }
-}
-
-/** JSON of a value; undefined is null. @throws InvalidInput */
-export function toJson(value: unknown, what: string): string {
-  try {
-    return JSON.stringify(value) ?? 'null';
-  } catch (cause) {
-    throw new InvalidInput(`${what} cannot be written as JSON: ${String(cause)}`, { cause });
+    requireSemaphore(this.type, name, this.#definition.semaphores);
   }
 }

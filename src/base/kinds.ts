@@ -16,6 +16,8 @@ export interface Range {
 
 /** Bounds are lengths in characters. */
 export interface TextKind extends Kind<string>, Range {
+  /** The longest that it may be in UTF-8, instead of `max`: what the database counts. */
+  readonly maxBytes?: number | undefined;
   /** What the text has to match, and how to say that after "must be": `[/^[a-z]+$/, 'lower-case letters']`. */
   readonly pattern?: readonly [RegExp, string] | undefined;
   /** Never shown in a message. Default false. */
@@ -50,7 +52,10 @@ export function text(kind: TextKind = {}): Check<string> {
   const { pattern, secret = false } = kind;
   const words = `${pattern?.[1] ?? 'a string'}${lengthWords(kind)}`;
   const fits = (value: unknown): value is string =>
-    typeof value === 'string' && isInRange(value.length, kind) && (pattern?.[0].test(value) ?? true);
+    typeof value === 'string' &&
+    isInRange(value.length, kind) &&
+    fitsBytes(value, kind) &&
+    (pattern?.[0].test(value) ?? true);
   const read = (value: unknown, place: Place): string => {
     if (!fits(value)) throw secret ? hidden(place, words) : refusal(place, value, words);
     if (UNSTORABLE.test(value)) throw secret ? hidden(place, STORABLE) : refusal(place, value, STORABLE);
@@ -179,7 +184,12 @@ function isInRange(value: number, { min = -Infinity, max = Infinity }: Range): b
   return value >= min && value <= max;
 }
 
-function lengthWords(range: Range): string {
+function fitsBytes(value: string, { maxBytes = Infinity }: TextKind): boolean {
+  return value.length * 3 <= maxBytes || Buffer.byteLength(value) <= maxBytes;
+}
+
+function lengthWords({ maxBytes, ...range }: TextKind): string {
+  if (maxBytes !== undefined) return rangeWords({ ...range, max: maxBytes }, ' bytes');
   return range.max === undefined && range.min === 1 ? ' that is not empty' : rangeWords(range, ' characters');
 }
 

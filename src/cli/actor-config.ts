@@ -1,18 +1,26 @@
 import type { ActorAdmin, Actors } from '../actor/index.ts';
+import { NotFound } from '../base/errors.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { type Config, isEngine, isRecord, loadConfig } from './config.ts';
-import { EXIT, Failure } from './failure.ts';
+import { EXIT, Failure, nextStepOf } from './failure.ts';
 import type { Cli } from './run.ts';
 import { needTarget } from './target.ts';
 
 /** The actors of the database of the command line, without the program that runs them. */
 export async function openAdmin(cli: Cli): Promise<ActorAdmin> {
+  cli.advise(nextStep);
   const engine = await cli.engine();
   return (await import('../actor/index.ts')).createActorAdmin(engine);
 }
 
+/** What to do next about an error of an actor or a page. */
+export function nextStep(error: unknown): string | undefined {
+  return error instanceof NotFound ? 'pawl actor list, or pawl page list, shows what there is' : nextStepOf(error);
+}
+
 /** The actors of the config file, with their program. @throws Failure (usage) when it has none */
 export async function openActors(cli: Cli): Promise<Actors> {
+  cli.advise(nextStep);
   const config = await loadConfig(cli.globals.config);
   if (config === undefined) {
     throw new Failure('running a turn needs a config file that has the program', {

@@ -1,7 +1,9 @@
 import type { Command } from 'commander';
 import type { ActorAdmin, ActorExplanation, ActorRecord, ActorSummary, ActorTransition } from '../actor/index.ts';
-import { openActors, openAdmin } from './actor-config.ts';
-import { EXIT, exitCodeOf, Failure, messageOf, nextStepOf } from './failure.ts';
+import { NotFound } from '../base/errors.ts';
+import { suggest } from '../base/options.ts';
+import { nextStep, openActors, openAdmin } from './actor-config.ts';
+import { EXIT, exitCodeOf, Failure, messageOf } from './failure.ts';
 import { wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
 import type { Field } from './output.ts';
@@ -123,9 +125,29 @@ async function listActors(cli: Cli, flags: ListFlags): Promise<number> {
   const { type, state, status, parent, final, before, limit } = flags;
   const admin = await openAdmin(cli);
   const rows = await admin.list({ type, state, status, parent, final, before, limit });
+  if (rows.length === 0) await requireKnown(admin, type, state);
   cli.out.rows(rows, LIST, (row) => row.id);
   if (rows.length === limit) cli.talk.say(`there may be more: add --before ${rows.at(-1)?.id ?? ''}`);
   return EXIT.done;
+}
+
+/** None of a type that does not exist is another answer than none. @throws NotFound */
+async function requireKnown(admin: ActorAdmin, type: string | undefined, state: string | undefined): Promise<void> {
+  const types = (await admin.types()).filter(({ name }) => type === undefined || name === type);
+  if (type !== undefined && types.length === 0) {
+    throw notThere(
+      'actor type',
+      type,
+      (await admin.types()).map(({ name }) => name),
+    );
+  }
+  const states = types.flatMap(({ machine }) => Object.keys(machine.states));
+  if (state !== undefined && types.length > 0 && !states.includes(state)) throw notThere('state', state, states);
+}
+
+function notThere(what: string, name: string, known: readonly string[]): NotFound {
+  const near = suggest(name, known);
+  return new NotFound(`there is no ${what} "${name}"${near === undefined ? '' : `; did you mean "${near}"?`}`);
 }
 
 interface Shown extends ActorRecord {
@@ -252,7 +274,7 @@ async function each(
       rows.push({ id, done: cli.globals.dryRun ? `would be ${done}` : done });
     } catch (error) {
       if (names.length === 1) throw error;
-      cli.talk.fail(messageOf(error), nextStepOf(error));
+      cli.talk.fail(messageOf(error), nextStep(error));
       if (code === EXIT.done) code = exitCodeOf(error);
     }
   }

@@ -53,7 +53,8 @@ describe('a turn that fails says why', () => {
 
   const ways: readonly (readonly [string, Hook, RegExp])[] = [
     ['a text was thrown', () => Promise.reject('just text'), /just text/],
-    ['nothing was thrown', () => Promise.reject(null), /null/],
+    ['nothing was thrown', () => Promise.reject(null), /^null was thrown/],
+    ['undefined was thrown', () => Promise.reject(), /^undefined was thrown/],
     ['an object was thrown', () => Promise.reject({ code: 7 }), /"code":7/],
     ['a function was thrown', () => Promise.reject(Math.max), /function max/],
     ['its cause is told', () => Promise.reject(new Error('outer', { cause: 'inner' })), /outer[^]*caused by: inner/],
@@ -61,6 +62,37 @@ describe('a turn that fails says why', () => {
     ['an error that cannot be read', () => Promise.reject(unreadable), /cannot be shown/],
     ['the patch is no object', (a) => a.stay(5 as never), /patch must be an object, but was 5/],
     ['the patch is circular', (a) => a.stay(circular), /cannot be written as JSON: .*circular/i],
+    ['it goes nowhere', (a) => a.to(undefined as never), /no transition from "only" to state undefined/],
+    ['it asks for no semaphore', (a) => (a.pos(undefined as never), a.stay()), /no semaphore of edge\d+ undefined/],
+    ['its key has no name', (a) => (a.key(undefined as never), a.stay()), /option "name" for key is required/],
+    [
+      'its key is made of what is no JSON',
+      (a) => (a.key('x', 5n), a.stay()),
+      /arguments of key\("x"\) cannot be written/,
+    ],
+    [
+      'it forgets the arguments of once',
+      async (a) => (await a.once('x', Math.max, undefined as never), a.stay()),
+      /"fn" for once/,
+    ],
+    ['it sends what is no JSON', (a) => (a.send(a.id, 'x', 5n), a.stay()), /payload of "x" cannot be written as JSON/],
+    ['it sends what has no name', (a) => (a.send(a.id, ''), a.stay()), /option "name" for send/],
+    [
+      'its job is no JSON',
+      (a) => (a.enqueue({ queue: 'q', kind: 'k', payload: 5n }), a.stay()),
+      /a job cannot be written/,
+    ],
+    [
+      'its page is no JSON',
+      (a) => (a.page({ tag: 't', summary: 's', details: 5n }), a.stay()),
+      /details of a page cannot/,
+    ],
+    ['its commit calls nothing', (a) => (a.atCommit(5 as never), a.stay()), /option "fn" for atCommit/],
+    [
+      'its child has a strange option',
+      async (a) => (await a.create(Child, {}, { kye: 'x' } as object), a.stay()),
+      /mean "key"/,
+    ],
     ['it bears a child and ends', async (a) => (await a.create(Child, {}), a.done()), /they would be orphans/],
     ['it is given something like a promise', () => thenable, /thenable/],
   ];

@@ -225,7 +225,7 @@ describe('a semaphore', () => {
     const Worker = worker(() => {});
     const scene = await openScene([Worker]);
     const one = await scene.actors.create(Worker, {});
-    await expect(scene.actors.incr(one.id, 'stop')).rejects.toThrow(/its semaphores are go, other/);
+    await expect(scene.actors.incr(one.id, 'stop')).rejects.toThrow(/there are go, other/);
     await expect(scene.actors.incr(one, 'go', { n: -1 })).rejects.toThrow(/from 1/);
     await expect(scene.query(`select pawl.actor_incr('{"actor":${one.id},"semaphore":"go","n":-1}')`)).rejects.toThrow(
       /1 or more/,

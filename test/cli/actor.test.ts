@@ -62,6 +62,15 @@ test('actors are listed, shown and explained', async () => {
   expect((await warmPawl(['actor', 'diagram', 'light', '--svg'], { url })).stdout).toMatch(/^<svg/);
   expect(await warmPawl(['actor', 'show', '4711'], { url })).toMatchObject({ code: 4 });
   expect(await warmPawl(['actor', 'list', '--status', 'tired'], { url })).toMatchObject({ code: 2 });
+  const missing = await warmPawl(['actor', 'list', '--type', 'lihgt'], { url });
+  expect(missing).toMatchObject({ code: 4, stdout: '' });
+  expect(missing.stderr).toMatch(/no actor type "lihgt"; did you mean "light"\?\nnext: +pawl actor list/);
+  expect((await warmPawl(['actor', 'list', '--state', 'onn'], { url })).stderr).toMatch(
+    /no state "onn"; did you mean "on"/,
+  );
+  expect((await warmPawl(['actor', 'incr', id, 'pres'], { url })).stderr).toMatch(
+    /of light "pres"; did you mean "press"/,
+  );
 });
 
 test('semaphores are raised, turns run by hand, actors paused and destroyed', async () => {
