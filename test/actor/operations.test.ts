@@ -453,6 +453,34 @@ describe('pages', () => {
     await expect(actors.getPage('seven')).rejects.toThrow(InvalidInput);
   });
 
+  test('of an actor are resolved when it is final, but for what its last turn opens', async () => {
+    const Ends = actor('ends', {
+      initial: 'one',
+      states: (state) => ({
+        one: state({
+          to: ['two'],
+          run: (a) => {
+            a.page({ tag: 'trouble', summary: 'x' });
+            return a.to('two');
+          },
+        }),
+        two: state({
+          run: (a) => {
+            a.page({ tag: 'last word', summary: 'look at what is left' });
+            return a.done();
+          },
+        }),
+      }),
+    });
+    const { actors } = await openScene([Ends]);
+    const one = await actors.create(Ends, {});
+    await actors.work(one);
+    expect(await actors.pages()).toMatchObject([{ tag: 'trouble' }]);
+    await actors.work(one);
+    expect(await actors.pages()).toMatchObject([{ tag: 'last word', actor: one.id, status: 'open' }]);
+    expect(await actors.resolvePage({ tag: 'last word' })).toBe(true);
+  });
+
   test('are delivered to every channel, again and again until it takes them, and not while their root is open', async () => {
     const scene = await openScene([Sleeper]);
     const told: PageNotice[] = [];
