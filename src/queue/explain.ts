@@ -19,6 +19,7 @@ export interface Reason {
     | 'cancelling'
     | 'scheduled'
     | 'backing_off'
+    | 'no_handler'
     | 'queue_paused'
     | 'behind_job'
     | 'waits_for_kind'
@@ -148,6 +149,11 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
   if (attempt > 0 && failure !== null) {
     const text = `backing off ${when}, after attempt ${attempt} ${failure.reason}: ${firstLine(failure.error)}`;
     return [{ code: 'backing_off', text, until }];
+  }
+  // Only a worker says so, of what it gives back for a while.
+  if (failure?.reason.startsWith('no handler') === true) {
+    const text = `given back until ${runAt}: the worker that took it has ${failure.reason}; start one whose queue is declared with that kind`;
+    return [{ code: 'no_handler', text, until }];
   }
   return [{ code: 'scheduled', text: `scheduled for later: ${when}`, until }];
 }

@@ -169,3 +169,18 @@ test('a settled job says how it ended', async () => {
   expect((await queue.explain(gone.id)).reasons[0]?.text).toMatch(/^cancelled since .*: not needed$/);
   await expect(createQueueAdmin(engine).explain('999999999')).rejects.toBeInstanceOf(NotFound);
 });
+
+test('a job of a kind that the worker does not know says so, and loses no attempt', async () => {
+  const queue = newQueue();
+  const { id } = await queue.enqueue('create', 1);
+  const older = createQueue(engine, queue.name, { kinds: { job: {} } }).work({ job: () => {} });
+  await eventually(async () =>
+    expect((await queue.explain(id)).reasons[0]).toMatchObject({
+      code: 'no_handler',
+      text: expect.stringContaining('no handler for kind "create"'),
+      until: expect.any(Date),
+    }),
+  );
+  expect(await queue.get(id)).toMatchObject({ status: 'new', attempt: 0 });
+  await older.stop();
+});
