@@ -58,6 +58,13 @@ function checkServer(facts: ServerFacts): Finding[] {
           'use the URL of the primary',
         )
       : ok('writable', 'yes'),
+    facts.dateStyle.startsWith('ISO')
+      ? ok('times', `DateStyle ${facts.dateStyle}`)
+      : fail(
+          'times',
+          `DateStyle is ${facts.dateStyle}, and node-postgres reads times in ISO alone: those that Pawl reads are null`,
+          `alter database ${database} set datestyle = 'ISO'; the same for a role that sets it`,
+        ),
     facts.hasPooler
       ? warn(
           'pooler',

@@ -426,9 +426,9 @@ export function settleText(settlement: Settlement): string {
   );
 }
 
-/** A literal that means the same whatever standard_conforming_strings is. */
+/** A literal that means the same whatever standard_conforming_strings and backslash_quote are. */
 export function quoted(text: string): string {
-  return `e'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
+  return `e'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
 }
 
 function settleValues(settlement: Settlement): unknown[] {

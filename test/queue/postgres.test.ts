@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { InvalidInput, NotFound } from '../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
@@ -48,4 +49,89 @@ function fixture(hold: Fixture['hold']): Fixture {
 
 describe.each(['lease', 'transaction'] as const)('hold: %s', (hold) => {
   queueContract(() => Promise.resolve(fixture(hold)));
+});
+
+test('pawl.enqueue() says what is wrong with a request, and takes nothing that programs could not read', async () => {
+  const queue = createQueue(engine, 'from sql', { kinds: { send: {}, sync: { coalesce: 'all' } } });
+  await queue.register();
+  const ask = (request: unknown): Promise<{ answer: { id: string } }[]> =>
+    engine.query(statement('test.enqueue', 'select pawl.enqueue($1::jsonb) as answer'), [JSON.stringify(request)]);
+  const good = { queue: 'from sql', kind: 'send' };
+  for (const [request, words] of [
+    [null, 'takes an object or an array of objects, got null'],
+    [[good, 5], 'takes an object or an array of objects, got 5'],
+    [{}, 'needs a queue and a kind, got {}'],
+    [{ queue: 'from sql' }, 'needs a queue and a kind'],
+    [{ ...good, kind: 'sned' }, 'has no kind "sned"; it has "send", "sync"'],
+    [{ ...good, kind: 'sync' }, 'kind "sync" of queue "from sql" needs a key'],
+    [{ ...good, key: '' }, 'key must be 1 to 1000 bytes long, got 0 bytes'],
+    [{ ...good, run_at: 'now' }, 'unknown field "run_at"'],
+    [{ ...good, runAt: 'soon' }, 'invalid input syntax'],
+    [{ ...good, runAt: 'infinity' }, 'not of the years 1 to 9999'],
+    [{ ...good, runAt: '20000-01-01' }, 'not of the years 1 to 9999'],
+    [{ ...good, runAt: '2030-01-01', delay: '1 hour' }, 'both runAt and delay'],
+    [{ ...good, priority: 1.5 }, 'priority an integer'],
+  ] as const) {
+    const error: unknown = await ask(request).catch((cause: unknown) => cause);
+    expect(error, JSON.stringify(request)).toBeInstanceOf(InvalidInput);
+    expect(error).toMatchObject({ message: expect.stringContaining(words) });
+  }
+  await expect(ask({ ...good, queue: 'from %s' })).rejects.toBeInstanceOf(NotFound);
+  expect(await queue.stats()).toMatchObject({ new: 0 });
+  await ask([{ ...good, payload: '%s', delay: '-1 hour' }, good]);
+  expect(await queue.stats()).toMatchObject({ ready: 2, delayed: 0 });
+});
+
+test('what a database sets for its sessions changes nothing', async () => {
+  const odd = await freshDatabase({ migrated: false });
+  await engine.session(async (session) => {
+    for (const setting of [
+      'standard_conforming_strings = off',
+      'backslash_quote = off',
+      'escape_string_warning = off',
+      `search_path = ''`,
+      `default_transaction_isolation = 'serializable'`,
+      `datestyle = 'SQL, DMY'`,
+      `timezone = 'Asia/Kathmandu'`,
+      'array_nulls = off',
+      'lock_timeout = 100',
+      'statement_timeout = 2000',
+      'idle_in_transaction_session_timeout = 500',
+    ]) {
+      await session.run(`alter database "${odd.name}" set ${setting}`);
+    }
+  });
+  const there = postgres(odd.url, { logger: recordLog() });
+  await there.migrate();
+  const kinds = { say: { attempts: 1 }, sync: { coalesce: 'all', after: ['say'] } } as const;
+  const queue = createQueue(there, `it's \\ odd`, { kinds });
+  const key = `k'\\"`;
+  for (const hold of ['lease', 'transaction'] as const) {
+    const ran: unknown[] = [];
+    const handlers = {
+      say: ({ payload }: { payload: unknown }): unknown => {
+        ran.push(payload);
+        if (payload === 2) throw new Error(`it's \\ ${hold}`);
+        return `'\\`;
+      },
+      sync: ({ jobs }: { jobs: readonly unknown[] }): void => void ran.push(`${jobs.length} at once`),
+    };
+    const ids = await queue.enqueueMany([
+      { kind: 'say', payload: `'\\ "x"`, key },
+      { kind: 'say', payload: 2, key: 'NULL' },
+      { kind: 'say', payload: null },
+      { kind: 'sync', payload: 1, key },
+      { kind: 'sync', payload: 2, key },
+    ]);
+    const worker = queue.work(handlers, { hold, concurrency: 2 });
+    await queue.drain();
+    await worker.stop();
+    expect(ran).toEqual(expect.arrayContaining([`'\\ "x"`, 2, null, '2 at once']));
+    expect(ran).toHaveLength(4);
+    expect(await queue.get(ids[0] ?? '')).toMatchObject({ status: 'complete', result: `'\\`, key });
+    const { jobs } = await queue.search(`status:error key:NULL "\\\\ ${hold}"`);
+    expect(jobs.map(({ id }) => id)).toEqual([ids[1]]);
+  }
+  await there.stop();
+  await odd.drop();
 });

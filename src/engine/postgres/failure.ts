@@ -7,6 +7,7 @@ import {
   LeaseLost,
   LockNotAvailable,
   NotFound,
+  NotSupported,
   PawlError,
   SchemaMismatch,
   SerializationFailed,
@@ -115,6 +116,8 @@ function byOwnFunction(error: Error, code: string): PawlError {
       return new Conflict(error.message, { cause: error });
     case 'PW004':
       return new LeaseLost(error.message, { cause: error });
+    case 'PW006':
+      return new NotSupported(error.message, { cause: error });
     default:
       return new DatabaseError(error.message, { cause: error, sqlState: code });
   }

@@ -17,6 +17,8 @@ export interface ServerFacts {
   readonly hasPooler: boolean;
   /** A standby, or a database set to read-only transactions. */
   readonly isReadOnly: boolean;
+  /** In which form the server writes times; node-postgres reads those that begin with ISO. */
+  readonly dateStyle: string;
   readonly connections: number;
   readonly maxConnections: number;
   /** What keeps dead rows from being removed longest, as far as this user may see it. */
@@ -46,6 +48,7 @@ select
   current_database()::text as database,
   pg_backend_pid() as pid,
   pg_is_in_recovery() or current_setting('default_transaction_read_only')::boolean as read_only,
+  current_setting('datestyle') as date_style,
   current_setting('max_connections')::int as max_connections,
   (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as connections,
   (select json_build_object('pid', a.pid, 'application', a.application_name,
@@ -82,6 +85,7 @@ interface ServerRow {
   database: string;
   pid: number;
   read_only: boolean;
+  date_style: string;
   max_connections: number;
   connections: number;
   oldest: ServerFacts['oldestTransaction'] | null;
@@ -106,6 +110,7 @@ export async function inspectServer(engine: PostgresEngine): Promise<ServerFacts
       hasPooler: isAnsweredByAnother(session, row.pid),
       isReadOnly: row.read_only,
       connections: row.connections,
+      dateStyle: row.date_style,
       maxConnections: row.max_connections,
       oldestTransaction: row.oldest ?? undefined,
     };

@@ -106,11 +106,16 @@ set local statement_timeout = 0;
 set local idle_in_transaction_session_timeout = 0;
 ${LOCK};
 set local lock_timeout = '30s';
+set local standard_conforming_strings = on;
 set local client_min_messages = warning`;
 
 // CREATE SCHEMA IF NOT EXISTS asks for the right to create even when the schema is there.
 const FOUNDATION = `do $$
 begin
+  if current_setting('server_encoding') not in ('UTF8', 'SQL_ASCII') then
+    raise exception 'database "%" is encoded in %, which cannot hold every text; Pawl needs one in UTF8: create database NAME template template0 encoding ''UTF8''',
+      current_database(), current_setting('server_encoding') using errcode = 'PW006';
+  end if;
   if not exists (select from pg_namespace where nspname = 'pawl') then
     create schema pawl;
   end if;

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { InvalidInput, SchemaMismatch } from '../../../src/base/errors.ts';
+import { InvalidInput, NotSupported, SchemaMismatch } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { migrate, status } from '../../../src/engine/postgres/migrate.ts';
 import { type Migration, migrations } from '../../../src/engine/postgres/schema.gen.ts';
@@ -141,5 +141,20 @@ describe('migrate', () => {
     expect((await migrate(modest, {}, FILES)).applied).toHaveLength(3);
     await modest.stop();
     await engine.session((session) => session.run(`drop owned by ${role}; drop role ${role}`));
+  });
+
+  test('a database that cannot hold every text is refused by name of its encoding', async () => {
+    const latin = `${new URL(database.url).pathname.slice(1)}_latin`;
+    await engine.session((session) =>
+      session.run(`create database "${latin}" template template0 encoding 'LATIN1' locale 'C'`),
+    );
+    const url = new URL(database.url);
+    url.pathname = `/${latin}`;
+    const there = postgres(url.toString());
+    const failed = migrate(there, {}, FILES);
+    await expect(failed).rejects.toThrow(/is encoded in LATIN1.*needs one in UTF8/);
+    await expect(failed).rejects.toBeInstanceOf(NotSupported);
+    await there.stop();
+    await engine.session((session) => session.run(`drop database "${latin}" with (force)`));
   });
 });
