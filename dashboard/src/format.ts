@@ -141,3 +141,8 @@ function names(list: string, of: readonly string[], from = 0): string {
     )
     .join(', ');
 }
+
+/** A search for the jobs of one key, as the path of a page. */
+export function jobsOfKey(key: string): string {
+  return `jobs?q=${encodeURIComponent(`key:"${key.replaceAll(/["\\]/g, '\\$&')}"`)}`;
+}

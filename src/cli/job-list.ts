@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { JobRecord, SearchPage } from '../queue/index.ts';
+import { type JobRecord, type SearchPage, searchFilter } from '../queue/index.ts';
 import { EXIT } from './failure.ts';
 import { wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
@@ -49,7 +49,7 @@ function withLimits(command: Command): Command {
 
 function queryOf(flags: FilterFlags): string {
   const names = Object.keys(FILTERS) as (keyof typeof FILTERS)[];
-  return names.flatMap((name) => (flags[name] === undefined ? [] : [`${name}:"${flags[name]}"`])).join(' ');
+  return names.flatMap((name) => (flags[name] === undefined ? [] : [searchFilter(name, flags[name])])).join(' ');
 }
 
 const FIELDS: readonly Field<JobRecord>[] = [

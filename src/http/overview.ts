@@ -1,6 +1,6 @@
 import { formatDuration } from '../base/duration.ts';
 import { inspectServer, inspectTables } from '../engine/postgres/inspect.ts';
-import { readQueueHealth } from '../queue/index.ts';
+import { readQueueHealth, searchFilter } from '../queue/index.ts';
 import { pageOf, readIdCursor, writeCursor } from './cursor.ts';
 import { integer, maybe, text } from './field.ts';
 import type { LiveSnapshot } from './postgres-live.ts';
@@ -133,7 +133,7 @@ async function needsAttention({ bounded, actors, live }: Services): Promise<Item
         level: 'error',
         text: `key "${key}" of queue "${queue}" counts as busy, but nobody has it`,
         advice: 'this is a fault in Pawl: please report it',
-        look: `jobs?q=${encodeURIComponent(`key:"${key}"`)}`,
+        look: `jobs?q=${encodeURIComponent(searchFilter('key', key))}`,
       }),
     ),
     ...unattended.map(

@@ -1,6 +1,7 @@
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { suggest } from '../base/options.ts';
+import { show } from '../base/refusal.ts';
 import { work } from '../base/work.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Handler } from './attempt.ts';
@@ -22,7 +23,7 @@ import { PostgresQueueSchedules } from './postgres-schedule.ts';
 import { COUNT_LIMIT, type QueueStats } from './reading.ts';
 import { Worker } from './running-worker.ts';
 import type { ScheduleOptions, ScheduleRecord } from './schedule.ts';
-import { setSchedule } from './schedules.ts';
+import { readScheduleName, setSchedule } from './schedules.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import type { Registered } from './store.ts';
 import { type ReadTraces, traced } from './tracing.ts';
@@ -48,7 +49,7 @@ export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres-h
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './reading.ts';
 export { Worker } from './running-worker.ts';
 export { nextTicks, type ScheduleOptions, type ScheduleRecord } from './schedule.ts';
-export type { SearchOptions, SearchPage } from './search.ts';
+export { type SearchOptions, type SearchPage, searchFilter } from './search.ts';
 export type { Job, Unit } from './unit.ts';
 export type { StopOptions, WorkOptions } from './work-options.ts';
 export type { WorkerEvents } from './worker.ts';
@@ -73,6 +74,11 @@ export function createQueue<const K extends Kinds>(
   name: string,
   options: QueueOptions<K>,
 ): Queue<K> {
+  if (typeof engine?.transaction !== 'function') {
+    throw new InvalidInput(`createQueue takes what postgres() gives, but was given ${show(engine)}`, {
+      field: 'engine',
+    });
+  }
   return new Queue(engine, define(name, options));
 }
 
@@ -148,7 +154,7 @@ export class Queue<K extends Kinds = never> {
     jobs: readonly NoInfer<J>[],
     options: { readonly tx?: unknown } = {},
   ): Promise<string[]> {
-    return this.#producer.many(jobs, options.tx ?? undefined);
+    return this.#producer.many(jobs, options);
   }
 
   /**
@@ -261,6 +267,7 @@ export class Queue<K extends Kinds = never> {
 
   /** Ends a schedule; what it has enqueued stays. @returns whether there was one */
   async unschedule(name: string): Promise<boolean> {
+    readScheduleName('unschedule', name);
     await this.#register();
     return this.#schedules.remove(this.name, name);
   }
@@ -285,6 +292,11 @@ export class Queue<K extends Kinds = never> {
 
   #readHandlers(handlers: Handlers<K>, read: ReadTraces): ReadonlyMap<string, Handler> {
     const kinds = [...this.#definition.kinds.keys()];
+    if (typeof handlers !== 'object' || handlers === null) {
+      throw new InvalidInput(`work() takes a handler for each kind: { ${kinds[0]}: (unit) => … }`, {
+        field: 'handlers',
+      });
+    }
     const given = new Map<string, Handler>();
     for (const [name, handler] of Object.entries(handlers)) {
       if (!kinds.includes(name)) {

@@ -39,11 +39,22 @@ export interface SearchQuery {
 const FILTERS = ['key', 'kind', 'status', 'since', 'until'] as const;
 type Filter = (typeof FILTERS)[number];
 
-const LONGEST = 1000;
+/** Enough for a key of 1,000 bytes of which each is escaped. */
+const LONGEST = 3000;
 const MOST_TERMS = 20;
 
-/** `name:value`, `name:"value"`, `"a phrase"`, or a word; a lone quote is an error. */
-const TOKEN = /\s*(?:([a-z]+):(?:"([^"]*)"|([^\s"]*))(?=\s|$)|"([^"]*)"|([^\s"]+)(?=[\s"]|$))/iy;
+/** `name:value`, `name:"value"`, `"a phrase"`, or a word; a lone quote is an error. Within quotes, `\"` and `\\` are what they escape. */
+const TOKEN =
+  /\s*(?:([a-z]+):(?:"((?:[^"\\]|\\[^])*)"|([^\s"]*))(?=\s|$)|"((?:[^"\\]|\\[^])*)"|([^\s"]+)(?=[\s"]|$))/iy;
+
+/** A filter of a search, whatever its value: `key:"a \"b\" c"`. */
+export function searchFilter(name: 'key' | 'kind' | 'status' | 'since' | 'until', value: string): string {
+  return `${name}:"${value.replaceAll(/["\\]/g, '\\$&')}"`;
+}
+
+function unescape(quoted: string | undefined): string | undefined {
+  return quoted?.replaceAll(/\\(["\\])/g, '$1');
+}
 
 /**
  * Reads a query: words and `"quoted phrases"`, all of which a job's payload, or one of its errors, must have, in any case;
@@ -65,8 +76,8 @@ export function parseQuery(query: string): SearchQuery {
     if (match === null) throw refused(`the quote at "${query.slice(at).trim().slice(0, 20)}" is not closed`);
     const [text, name, quoted, plain, phrase, word] = match;
     const filter = name === undefined ? undefined : filterOf(name);
-    if (filter !== undefined) setFilter(filters, filter, quoted ?? plain ?? '');
-    else addTerm(terms, phrase ?? word ?? text.trim().replaceAll('"', ''));
+    if (filter !== undefined) setFilter(filters, filter, unescape(quoted) ?? plain ?? '');
+    else addTerm(terms, unescape(phrase) ?? word ?? text.trim().replaceAll('"', ''));
   }
   return { terms, ...readFilters(filters) };
 }
@@ -82,8 +93,11 @@ function filterOf(name: string): Filter | undefined {
   return undefined;
 }
 
+const UNSTORABLE = /[\0\p{Surrogate}]/u;
+
 function setFilter(filters: Map<Filter, string>, name: Filter, value: string): void {
   if (value === '') throw refused(`"${name}:" needs a value right after it`);
+  if (UNSTORABLE.test(value)) throw refused(`the value of "${name}:" has U+0000 or a lone surrogate`);
   if (filters.has(name)) throw refused(`"${name}:" is given twice`);
   filters.set(name, value);
 }
@@ -91,7 +105,7 @@ function setFilter(filters: Map<Filter, string>, name: Filter, value: string): v
 function addTerm(terms: string[], term: string): void {
   const clean = term.trim();
   if (!/[\p{L}\p{N}]/u.test(clean)) throw refused(`"${term}" has no letter or digit to search for`);
-  if (/[\0\p{Surrogate}]/u.test(clean)) throw refused('it has U+0000 or a lone surrogate');
+  if (UNSTORABLE.test(clean)) throw refused('it has U+0000 or a lone surrogate');
   if (terms.length === MOST_TERMS) throw refused(`it has more than ${MOST_TERMS} words`);
   terms.push(clean);
 }

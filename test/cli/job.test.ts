@@ -94,13 +94,15 @@ test('list and search show the newest jobs that fit, as a table, as JSON, and as
   const { id: bad } = await queue.enqueue('bad', { to: 'ada' }, { key: 'a "key"' });
   await runAll(queue, bad);
   const ids = await queue.enqueueMany(
-    Array.from({ length: 5 }, (_, n) => ({ kind: 'send' as const, payload: { to: `carl ${n}` }, key: 'k' })),
+    Array.from({ length: 5 }, (_, n) => ({ kind: 'send' as const, payload: { to: `carl ${n}` }, key: 'a "k" \\' })),
   );
   const newest = ids.map(String).toReversed();
   const lines = (of: readonly string[]): string => of.map((id) => `${id}\n`).join('');
   expect(await job(['list', '--status', 'error', '-q'])).toMatchObject({ code: 0, stdout: lines([bad]) });
   expect((await job(['list', '--status', 'error'])).stdout).toMatch(/ID +QUEUE.*\n.*emails +bad.*error.*mailbox full/);
-  expect((await job(['list', '--queue', 'emails', '--kind', 'send', '--key', 'k', '-q'])).stdout).toBe(lines(newest));
+  expect((await job(['list', '--queue', 'emails', '--kind', 'send', '--key', 'a "k" \\', '-q'])).stdout).toBe(
+    lines(newest),
+  );
   const some = await job(['list', '--since', '1h', '--limit', '2', '-o', 'jsonl']);
   expect(
     some.stdout

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { InvalidInput, NotFound } from '../../src/base/errors.ts';
 import { probe } from '../../src/base/probe.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
-import { createQueue, createQueueAdmin, type Queue } from '../../src/queue/index.ts';
+import { createQueue, createQueueAdmin, type Queue, searchFilter } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { eventually, until } from '../support/eventually.ts';
 
@@ -119,6 +119,9 @@ test('filters narrow a search by key, kind, status and time, alone and together'
   expect(await found(queue, 'since:1h ink')).toEqual([fourth, third, second, first]);
   expect(await found(queue, 'until:1h ink')).toEqual([]);
   expect(await found(queue, `since:2020-01-01 until:${new Date(Date.now() + 60_000).toISOString()}`)).toHaveLength(4);
+  const strange = `C:\\new "k" \\${'"'.repeat(500)}`;
+  const { id } = await queue.enqueue('print', { n: 5 }, { key: strange });
+  expect(await found(queue, searchFilter('key', strange))).toEqual([id]);
   const worker = queue.work({ mail: () => {}, print: () => {} });
   await queue.drain();
   await worker.stop();
@@ -337,7 +340,10 @@ test('a query that cannot be understood is refused with what to write instead', 
   await refused('since:yesterday', /takes a date/);
   await refused('until:2026-13-01', /takes a date/);
   await refused('--- x', /no letter or digit/);
-  await refused('x'.repeat(1001), /at most 1000 characters/);
+  await refused('key:"a\\"', /is not closed/);
+  await refused('key:a\0', /U\+0000/);
+  await refused('kind:\ud800', /lone surrogate/);
+  await refused('x'.repeat(3001), /at most 3000 characters/);
   await refused('w '.repeat(21), /more than 20 words/);
   await expect(queue.search('kind:fax')).rejects.toThrow(/no kind "fax"; there are "mail", "print"/);
   await expect(queue.search('kind:fax')).rejects.toBeInstanceOf(NotFound);

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
 import { can, send } from '../api.ts';
+import { jobsOfKey } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Head, Loaded } from '../parts/card.tsx';
@@ -157,7 +158,7 @@ function Actions({ of: { id, status, queue, kind } }: { readonly of: JobDetail }
 function factsOf(of: JobDetail): readonly Fact[] {
   const at = (time: string | null): JSX.Element | null => (time === null ? null : <Moment at={time} />);
   return [
-    ['Key', of.key && <a href={`jobs?q=${encodeURIComponent(`key:"${of.key}"`)}`}>{of.key}</a>],
+    ['Key', of.key && <a href={jobsOfKey(of.key)}>{of.key}</a>],
     ['Priority', of.priority],
     ['Attempt', of.attempt],
     ['Runs at', at(of.runAt)],

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { can, get } from '../api.ts';
+import { jobsOfKey } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { BulkBar } from '../parts/bulk.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
@@ -235,7 +236,7 @@ const COLUMNS: readonly Column<Job>[] = [
   { title: 'Kind', of: ({ kind }) => kind },
   {
     title: 'Key',
-    of: ({ key }) => (key === null ? <None /> : <a href={`jobs?q=${encodeURIComponent(`key:"${key}"`)}`}>{key}</a>),
+    of: ({ key }) => (key === null ? <None /> : <a href={jobsOfKey(key)}>{key}</a>),
   },
   { title: 'Priority', align: 'right', of: ({ priority }) => <Count of={priority} isExact /> },
   { title: 'Attempt', align: 'right', of: ({ attempt: n }) => <Count of={n} isExact /> },
