@@ -1,10 +1,11 @@
-import { checkOptions, custom, integer, optional, text } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
+import { checkOptions } from '../base/options.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Enqueued, EnqueueOptions } from './enqueue.ts';
 import type { Explanation } from './explain.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
+import { jobShape } from './job-options.ts';
 import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
+import { toJsonb } from './payload.ts';
 import { PostgresQueueStore } from './postgres.ts';
 import { PostgresQueueReader } from './postgres-read.ts';
 import { PostgresQueueSchedules } from './postgres-schedule.ts';
@@ -16,17 +17,6 @@ import type { SearchOptions, SearchPage } from './search.ts';
 export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
   return new QueueAdmin(engine);
 }
-
-const when = custom('a Date', (value, place) => {
-  if (!(value instanceof Date) || Number.isNaN(value.getTime())) throw refusal(place, value, 'a valid Date');
-  return value;
-});
-
-const enqueueShape = {
-  key: optional(text({ min: 1, max: 1000 })),
-  priority: integer({ min: -32_768, max: 32_767, default: 0 }),
-  runAt: optional(when),
-};
 
 /** Every queue of a database, for tools. Jobs are named by their id alone. */
 export class QueueAdmin {
@@ -119,8 +109,9 @@ export class QueueAdmin {
     payload: unknown,
     options: Omit<EnqueueOptions, 'tx'> = {},
   ): Promise<Enqueued> {
-    const { key, priority, runAt } = checkOptions('enqueue', options, enqueueShape);
-    const request = { queue, kind, payload: payload ?? null, key, priority, runAt: runAt?.toISOString() };
+    const { key, priority, runAt } = checkOptions('enqueue', options, jobShape);
+    const json = toJsonb(payload, 'payload', "a job that is enqueued by its queue's name");
+    const request = { queue, kind, payload: json, key, priority, runAt: runAt?.toISOString() };
     return this.#store.enqueue(request, undefined);
   }
 }

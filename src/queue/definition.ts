@@ -17,6 +17,7 @@ import {
 } from '../base/options.ts';
 import { refusal } from '../base/refusal.ts';
 import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/schema.ts';
+import { label } from './label.ts';
 
 /** How the jobs of one kind behave. */
 export interface KindOptions {
@@ -144,7 +145,7 @@ const shape = {
 
 /** @throws InvalidInput when the declaration is not one a queue can keep */
 export function define(name: string, options: QueueOptions): Definition {
-  checkOptions('createQueue', { name }, { name: text({ min: 1, max: 100 }) });
+  checkOptions('createQueue', { name }, { name: label });
   const given = checkOptions('createQueue', options, shape);
   const names = Object.keys(given.kinds);
   if (names.length === 0) {
@@ -179,9 +180,7 @@ export function define(name: string, options: QueueOptions): Definition {
 
 function checkKind(kind: Kind, names: readonly string[], keyed: boolean): void {
   const field = `kinds.${kind.name}`;
-  if (Buffer.byteLength(kind.name) > 100) {
-    throw new InvalidInput(`the kind name "${kind.name}" is longer than 100 bytes`, { field });
-  }
+  label.given(kind.name, { field, what: 'createQueue, as the name of a kind' });
   for (const other of kind.after) {
     if (names.includes(other)) continue;
     const near = suggest(other, names);

@@ -1,11 +1,13 @@
 import { createHash } from 'node:crypto';
 import { InvalidInput, NotFound } from '../base/errors.ts';
-import { checkOptions, custom, integer, optional, suggest, text } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
+import { checkOptions, custom, optional, suggest } from '../base/options.ts';
+import { refusal, show } from '../base/refusal.ts';
 import { validate } from '../base/schema.ts';
 import { isTraceparent } from '../base/telemetry.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
+import { jobShape } from './job-options.ts';
+import { toJson, toJsonb } from './payload.ts';
 import type { Batch, QueueStore, Registered } from './store.ts';
 import { sending } from './tracing.ts';
 
@@ -38,30 +40,15 @@ export interface JobInput extends Omit<EnqueueOptions, 'tx' | 'traceparent'> {
   readonly payload?: unknown;
 }
 
-const when = custom('a Date', (value, place) => {
-  if (!(value instanceof Date) || Number.isNaN(value.getTime())) throw refusal(place, value, 'a valid Date');
-  return value;
-});
-
-const key = custom('a string of 1 to 1000 bytes', (value, place) => {
-  const name = text({ min: 1, max: 1000 }).given(value, place);
-  if (Buffer.byteLength(name) > 1000) throw refusal(place, value, 'a string of 1 to 1000 bytes');
-  return name;
-});
-
 const TRACEPARENT = 'a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"';
 const traceparent = custom(TRACEPARENT, (value, place) => {
   if (typeof value === 'string' && isTraceparent(value)) return value;
   throw refusal(place, value, TRACEPARENT);
 });
 
-const shape = {
-  key: optional(key),
-  priority: integer({ min: -32_768, max: 32_767, default: 0 }),
-  runAt: optional(when),
-  tx: custom('a transaction', (value) => value, { default: null }),
-  traceparent: optional(traceparent),
-};
+const tx = custom('a transaction', (value) => value, { default: null });
+const shape = { ...jobShape, tx, traceparent: optional(traceparent) };
+const manyShape = { tx };
 
 /** A bulk enqueue goes to the database in pieces of this many jobs: one statement each, all or nothing for the piece. */
 const AT_ONCE = 1000;
@@ -115,21 +102,23 @@ export class Producer {
 
   /** For the database function that looks whether there is one already, and waits for another enqueue of the same key to commit. */
   #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
-    if (toJson(payload, 'payload').includes('\\u0000')) {
-      throw new InvalidInput(`the payload of a unique kind cannot hold U+0000`, { field: 'payload' });
-    }
-    const request = { queue: this.#definition.name, kind: kind.name, payload: payload ?? null, key: name, priority };
+    const json = toJsonb(payload, 'payload', `the unique kind "${kind.name}"`);
+    const request = { queue: this.#definition.name, kind: kind.name, payload: json, key: name, priority };
     return runAt === undefined ? request : { ...request, runAt: runAt.toISOString() };
   }
 
   /** All or nothing within each thousand; with `tx`, in all. @returns ids in the same order */
-  async many(jobs: readonly JobInput[], tx: unknown): Promise<string[]> {
+  async many(jobs: readonly JobInput[], options: { readonly tx?: unknown }): Promise<string[]> {
+    const { tx } = checkOptions('enqueueMany', options, manyShape);
+    if (!Array.isArray(jobs)) {
+      throw new InvalidInput(`enqueueMany takes an array of jobs, but was given ${show(jobs)}`, { field: 'jobs' });
+    }
     // Everything is checked before anything is written.
     const rows: Row[] = [];
     for (let index = 0; index < jobs.length; index += 1) rows.push(await this.#row(jobs[index], index));
     const registered = await this.#register();
     const { name } = this.#definition;
-    return sending(name, rows.length, undefined, (trace) => this.#addAll(registered, rows, tx, trace));
+    return sending(name, rows.length, undefined, (trace) => this.#addAll(registered, rows, tx ?? undefined, trace));
   }
 
   async #addAll(
@@ -163,7 +152,7 @@ export class Producer {
       });
     }
     if (name !== undefined || priority !== 0 || runAt !== undefined) {
-      checkOptions(`enqueueMany, ${field}`, { key: name, priority, runAt }, shape);
+      checkOptions(`enqueueMany, ${field}`, { key: name, priority, runAt }, jobShape);
     }
     const kind = this.#kind(kindName);
     this.#requireKey(kind, name);
@@ -192,7 +181,7 @@ export class Producer {
     const names = [...this.#definition.kinds.keys()];
     const near = suggest(String(name), names);
     const advice = near === undefined ? `it has ${names.join(', ')}` : `did you mean "${near}"?`;
-    throw new NotFound(`queue "${this.#definition.name}" has no kind "${name}"; ${advice}`);
+    throw new NotFound(`queue "${this.#definition.name}" has no kind "${String(name)}"; ${advice}`);
   }
 
   #requireKey(kind: Kind, name: string | undefined): void {
@@ -251,15 +240,4 @@ function compact(values: readonly number[]): readonly number[] {
 /** As pawl.queue_shard() has it. */
 function shardOf(name: string, shards: number): number {
   return Number.parseInt(createHash('md5').update(name).digest('hex').slice(0, 7), 16) % shards;
-}
-
-/** @throws InvalidInput for what JSON cannot hold */
-function toJson(value: unknown, field: string): string {
-  try {
-    const json = JSON.stringify(value ?? null);
-    if (json !== undefined) return json;
-  } catch (cause) {
-    throw new InvalidInput(`${field} cannot be written as JSON: ${String(cause)}`, { field, cause });
-  }
-  throw new InvalidInput(`${field} cannot be written as JSON: it is a ${typeof value}`, { field });
 }

@@ -182,6 +182,9 @@ test('bad schedules are refused, and nothing is written', async () => {
   await refused({ kind: 'once' }, 'key', /needs a key/);
   await refused({ cronn: 'x' }, 'cronn', /did you mean "cron"/);
   await expect(queue.schedule('', good)).rejects.toBeInstanceOf(InvalidInput);
+  await expect(queue.schedule('ü'.repeat(51), good)).rejects.toBeInstanceOf(InvalidInput);
+  await expect(queue.schedule('x', { ...good, payload: '\ud800' })).rejects.toBeInstanceOf(InvalidInput);
+  await expect(queue.unschedule('\0')).rejects.toBeInstanceOf(InvalidInput);
   await expect(queue.schedule('x', { ...good, kind: 'tock' as 'tick' })).rejects.toBeInstanceOf(NotFound);
   expect(await queue.schedules()).toEqual([]);
 });

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { InvalidInput } from '../../src/base/errors.ts';
 import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
 import { createQueue, type Kinds, type Queue, type QueueStats } from '../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
@@ -47,4 +48,18 @@ test('any queue can be passed where a Queue is wanted, and operated there', asyn
   await enqueueBlindly(mail);
   const inOneList: Queue[] = [mail, sheets];
   expect((await inOneList[0]?.stats())?.new).toBe(2);
+});
+
+test('what JavaScript passes in the place of an engine, a name or handlers is refused by name', () => {
+  const wrong = (value: unknown): never => value as never;
+  const kinds = { send: {} };
+  for (const given of [undefined, null, { query: () => [] }]) {
+    expect(() => createQueue(wrong(given), 'a', { kinds })).toThrow(/takes what postgres\(\) gives, but was given/);
+  }
+  expect(() => postgres(wrong(null))).toThrow(InvalidInput);
+  for (const name of ['', 'ü'.repeat(51), 'a\0', '\ud800']) {
+    expect(() => createQueue(engine, name, { kinds }), name).toThrow(InvalidInput);
+    expect(() => createQueue(engine, 'a', { kinds: { [name]: {} } }), name).toThrow(InvalidInput);
+  }
+  expect(() => createQueue(engine, 'a', { kinds }).work(wrong(undefined))).toThrow(/a handler for each kind/);
 });

@@ -48,7 +48,7 @@ export interface EngineDescription {
 export function postgres(source?: string | PoolLike, options: PostgresOptions = {}): PostgresEngine {
   if (typeof source === 'string') {
     requireUrl(source);
-  } else if (source !== undefined && typeof source.connect !== 'function') {
+  } else if (source !== undefined && typeof source?.connect !== 'function') {
     throw new InvalidInput(
       `postgres() takes a connection URL, a pg.Pool, or nothing for an embedded server, but was given ${show(source)}`,
     );

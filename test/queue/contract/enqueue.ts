@@ -99,7 +99,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
 
   test('what cannot be is refused before anything is written', async () => {
     const fixture = await open();
-    const queue = fixture.queue({ kinds: { send: {}, sync: { coalesce: 'all' } } });
+    const queue = fixture.queue({ kinds: { send: {}, sync: { coalesce: 'all' }, once: { unique: 'key' } } });
     const wrong = (value: unknown): never => value as never;
     await expect(queue.enqueue(wrong('sned'), wrong({}))).rejects.toThrow(NotFound);
     await expect(queue.enqueue(wrong('sned'), wrong({}))).rejects.toThrow('did you mean "send"?');
@@ -111,15 +111,34 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
       () => queue.enqueue('send', {}, { priority: 40_000 }),
       () => queue.enqueue('send', {}, { runAt: new Date('never') }),
       () => queue.enqueue('send', {}, wrong({ prority: 1 })),
+      () => queue.enqueue('send', {}, { runAt: new Date(8.64e15) }),
+      () => queue.enqueue('once', {}, { key: 'a', runAt: new Date('-000027-08-11') }),
       () => queue.enqueue('send', 1n),
+      () => queue.enqueue('send', { toJSON: () => undefined }),
+      () =>
+        queue.enqueue('send', {
+          toJSON: () => {
+            throw Object.create(null);
+          },
+        }),
+      () => queue.enqueue('once', '\0', { key: 'a' }),
+      () => queue.enqueue('once', { '\udc00x': 1 }, { key: 'a' }),
       () => queue.enqueueMany([{ kind: 'send', payload: 1 }, wrong({ kind: 'send', payload: 2, keys: 'a' })]),
+      () => queue.enqueueMany(wrong({ kind: 'send', payload: 1 })),
+      () => queue.enqueueMany(wrong(undefined)),
+      // A transaction with its name misspelt: the job would be committed by itself.
+      () => queue.enqueueMany([{ kind: 'send', payload: 1 }], wrong({ txx: {} })),
     ]) {
       await expect(bad()).rejects.toThrow(InvalidInput);
     }
     const ran: unknown[] = [];
-    await start(fixture, queue, { send: (unit) => void ran.push(unit.payload), sync: () => {} });
+    const note = (unit: { payload: unknown }): void => void ran.push(unit.payload);
+    await start(fixture, queue, { send: note, sync: () => {}, once: note });
     await queue.enqueue('send', 'fine', { key: 'k'.repeat(1000) });
     await eventually(() => expect(ran).toEqual(['fine']));
+    // A backslash before it makes it six letters, and a pair of surrogates is one.
+    await queue.enqueue('once', '\\u0000 \\ud800 😀', { key: 'a', runAt: new Date('0001-01-01T00:00:00Z') });
+    await eventually(() => expect(ran).toEqual(['fine', '\\u0000 \\ud800 😀']));
   });
 
   test('a key with U+0000 is refused as bad input', async () => {
@@ -176,6 +195,12 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     const at = (ms: number): Date => new Date(Date.now() + ms);
     const due = at(700);
     const ran: [unknown, number][] = [];
+    // Cancelled and put back, with a key and without: that undoes nothing of "not before".
+    for (const key of [undefined, 'k']) {
+      const { id } = await queue.enqueue('send', 'undone', { key, runAt: at(3_600_000) });
+      await queue.cancel(id);
+      await queue.retry(id);
+    }
     await start(fixture, queue, { send: (unit) => void ran.push([unit.payload, Date.now()]) }, { concurrency: 1 });
     // At once: on a slow machine some would be due before the others are there.
     await queue.enqueueMany([

@@ -1,0 +1,34 @@
+import { type Check, custom, integer, optional, text } from '../base/options.ts';
+import { refusal } from '../base/refusal.ts';
+
+const KEY = 'a string of 1 to 1000 bytes';
+
+const key: Check<string> = custom(KEY, (value, place) => {
+  const name = text({ min: 1, max: 1000 }).given(value, place);
+  if (Buffer.byteLength(name) > 1000) throw refusal(place, value, KEY);
+  return name;
+});
+
+/** Four digits of a year: with more, or with a sign, JavaScript and Postgres do not write times in the same way. */
+const WHEN = 'a valid Date of the years 1 to 9999';
+
+const when: Check<Date> = custom(WHEN, (value, place) => {
+  if (!(value instanceof Date) || !isPlain(value.getUTCFullYear())) throw refusal(place, value, WHEN);
+  return value;
+});
+
+/** False for NaN. */
+function isPlain(year: number): boolean {
+  return year >= 1 && year <= 9999;
+}
+
+/** What is said of a job beside its kind and payload, however it is enqueued. */
+export const jobShape: {
+  readonly key: Check<string | undefined>;
+  readonly priority: Check<number>;
+  readonly runAt: Check<Date | undefined>;
+} = {
+  key: optional(key),
+  priority: integer({ min: -32_768, max: 32_767, default: 0 }),
+  runAt: optional(when),
+};
