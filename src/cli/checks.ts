@@ -63,7 +63,7 @@ function checkServer(facts: ServerFacts): Finding[] {
       : fail(
           'times',
           `DateStyle is ${facts.dateStyle}, and node-postgres reads times in ISO alone: those that Pawl reads are null`,
-          `alter database ${database} set datestyle = 'ISO'; the same for a role that sets it`,
+          'set datestyle to ISO where it is changed: for the database, or for the role',
         ),
     facts.hasPooler
       ? warn(
