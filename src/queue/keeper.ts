@@ -45,6 +45,8 @@ export class Keeper {
   #indexer: Indexer | undefined;
   #session: Session | undefined;
   #connecting: Promise<Session> | undefined;
+  /** The last beat, failed or not. */
+  #last: Promise<unknown> = Promise.resolve();
   #prunedAt = -Infinity;
 
   private constructor(store: PostgresQueueStore, leaseMs: number) {
@@ -153,7 +155,7 @@ export class Keeper {
 
   /** Gives up when the signal aborts: a connection that went dead says nothing for minutes, and the next beat needs another. */
   async #send(beats: readonly Beat[], signal: AbortSignal | undefined): Promise<BeatAnswer> {
-    const answer = this.#connection().then((session) => this.#store.beat(beats, session));
+    const answer = this.#inTurn(() => this.#connection().then((session) => this.#store.beat(beats, session)));
     if (signal === undefined) return answer;
     const done = new AbortController();
     const givenUp = sleep(Infinity, AbortSignal.any([signal, done.signal])).then(() => undefined);
@@ -171,6 +173,13 @@ export class Keeper {
     } finally {
       done.abort();
     }
+  }
+
+  /** A connection takes one statement after another, and a beat may be wanted while one is under way. */
+  #inTurn<T>(beat: () => Promise<T>): Promise<T> {
+    const answer = this.#last.then(beat);
+    this.#last = answer.catch(() => {});
+    return answer;
   }
 
   #connection(): Promise<Session> {

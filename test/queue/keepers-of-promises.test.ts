@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, type Queue, type WorkOptions } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -41,6 +41,31 @@ test.each(['lease', 'transaction'] as const)(
     await until('the bad job ends in error', async () => (await statusOf(queue, bad ?? '')) === 'error', 5000);
   },
 );
+
+test('many jobs cancelled at once: one statement after another on each connection', async () => {
+  const { engine } = await freshEngine();
+  const queue = createQueue(engine, 'cancelled', { kinds: { work: {} } });
+  const ids = await queue.enqueueMany(Array.from({ length: 12 }, () => ({ kind: 'work', payload: null }) as const));
+  const original = pg.Client.prototype.query;
+  const send = vi.spyOn(pg.Client.prototype, 'query');
+  const isBusy = (client: unknown): boolean => Reflect.get(client as object, 'readyForQuery') === false;
+  const early: unknown[] = [];
+  send.mockImplementation(function (this: pg.Client, ...args: unknown[]) {
+    if (isBusy(this)) early.push(args[0]);
+    return Reflect.apply(original, this, args);
+  });
+  onTestFinished(() => send.mockRestore());
+  const worker = queue.work(
+    { work: ({ signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))) },
+    { concurrency: 12 },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  await until('all are in progress', async () => (await queue.stats()).inProgress === 12, 5000);
+  await Promise.all(ids.map((id) => queue.cancel(id)));
+  await queue.drain();
+  expect((await queue.stats()).cancelled).toBe(12);
+  expect(early).toEqual([]);
+});
 
 test('in transaction hold, giving up on one job of a unit keeps what was written for the others', async () => {
   const { engine } = await freshEngine();
