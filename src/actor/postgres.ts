@@ -78,6 +78,19 @@ const READ = statement(
   'actor.read',
   'delete from pawl.actor_message m where m.actor = $1 and m.id = any ($2::bigint[])',
 );
+/** What woke the actor for the messages that a turn was not given is gone: they wake it again. */
+const READ_ON = statement(
+  'actor.read_on',
+  `
+with more as (
+  insert into pawl.actor_inbox (actor, type, name)
+  select a.id, a.type, '$message'
+  from pawl.actor_instance a
+  where a.id = $1 and a.finished_at is null and exists (select 1 from pawl.actor_message m where m.actor = a.id)
+  returning type
+)
+select pawl.actor_wake(array[m.type]) from more m`,
+);
 const CHILDREN = statement(
   'actor.children',
   `
@@ -280,6 +293,7 @@ export class PostgresActorStore {
 
   async dropMessages(actor: number, ids: readonly string[], tx: Runner): Promise<void> {
     await tx.query(READ, [actor, ids]);
+    if (ids.length >= MESSAGES_AT_ONCE) await tx.query(READ_ON, [actor]);
   }
 
   children(actor: number): Promise<ChildRecord[]> {

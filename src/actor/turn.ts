@@ -31,7 +31,7 @@ export type Patch<F> = { readonly [K in keyof F]?: F[K] | undefined };
 
 /** How a child is created. */
 export interface ChildOptions {
-  /** One actor of this type and key, ever: if there is one already, nothing is created. */
+  /** One actor of this type and key, ever: if there is one already, the turn fails. 1 to 1000 bytes. */
   readonly key?: string | undefined;
 }
 
@@ -275,7 +275,10 @@ export class Turn<F, S extends string, To extends string> {
     this.#later().messages.push({ actor: idOf(target), name, json });
   }
 
-  /** The messages that are there, oldest first, a thousand at most; read once the turn is committed, else again next time. */
+  /**
+   * The messages that are there, oldest first, a thousand at most; read once the turn is committed, else again next time. Those
+   * that are left wake the actor again.
+   */
   async receive(): Promise<Message[]> {
     const effects = this.#later();
     const messages = await this.#owner.messages(this.row[0]);

@@ -229,3 +229,32 @@ test('messages wake an actor, and are read once, when the turn is committed', as
   await until('none is left', async () => (await scene.actors.get(one)).messages === 0);
   await expect(scene.actors.send('4711', 'x')).rejects.toThrow(/no actor 4711/);
 });
+
+test('more messages than a turn is given wake the actor again, until it has read them all', async () => {
+  const given: number[] = [];
+  const Reader = actor('reader', {
+    initial: 'only',
+    states: (state) => ({
+      only: state({
+        run: async (a) => {
+          given.push((await a.receive()).length);
+          return a.hibernate();
+        },
+      }),
+    }),
+  });
+  const scene = await openScene([Reader]);
+  const one = await scene.actors.create(Reader, {});
+  await scene.query(
+    `select count(pawl.actor_send(jsonb_build_object('actor', $1::text, 'name', 'n', 'payload', n))) from generate_series(1, 2000) n`,
+    [one.id],
+  );
+  await scene.run();
+  await until(
+    'it has read all',
+    async () => given.length > 1 && (await scene.actors.get(one)).status === 'hibernating',
+  );
+  // Nothing is left, so nothing wakes it any more.
+  expect(given).toEqual([1000, 1000]);
+  expect(await scene.actors.get(one)).toMatchObject({ messages: 0 });
+});
