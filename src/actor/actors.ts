@@ -12,7 +12,7 @@ import { Dispatcher } from './dispatcher.ts';
 import { runByHand, type WorkedTurn } from './hand.ts';
 import { toJson } from './json.ts';
 import { Keeper } from './keeper.ts';
-import { requireFields, requireSemaphore, unknown } from './kind.ts';
+import { asFields, requireFields, requireSemaphore, unknown } from './kind.ts';
 import { type ActorHandle, type ActorTarget, idOf } from './ref.ts';
 import type { TurnOwner } from './turn.ts';
 
@@ -219,7 +219,7 @@ export class Actors extends ActorAdmin {
     }
     if (!isObject(fields))
       throw new InvalidInput('the fields of an actor are an object; give {} if it has none', { field: 'fields' });
-    const valid: unknown = await validate(known.schema, fields, 'fields');
+    const valid = asFields(await validate(known.schema, fields, 'fields'));
     requireFields(known.name, fields, valid);
     return { type: known.name, version: known.version, fields: toJson(valid, 'fields') };
   }

@@ -8,7 +8,7 @@ import { isObject } from '../base/shape.ts';
 import type { ActorDefinition, StateDefinition } from './definition.ts';
 import type { Effects } from './effects.ts';
 import { toJson } from './json.ts';
-import { type LooseFields, requireFields } from './kind.ts';
+import { asFields, type LooseFields, requireFields } from './kind.ts';
 import { MadeOutcome } from './outcome.ts';
 import type { ClaimedRow, Settled } from './store.ts';
 import { Turn, type TurnOwner } from './turn.ts';
@@ -210,7 +210,8 @@ class Attempt implements RunningTurn {
     if (patch !== undefined && !isObject(patch))
       throw new InvalidInput(`a fields patch must be an object, but was ${show(patch)}`);
     if (patch === undefined && !this.#isMigrated) return this.#succeeded(turn, outcome, undefined);
-    const succeeded = (fields: unknown): Finished => {
+    const succeeded = (made: unknown): Finished => {
+      const fields = asFields(made);
       if (patch !== undefined) requireFields(definition.name, patch, fields);
       return this.#succeeded(turn, outcome, toJson(fields, 'fields'));
     };
@@ -305,12 +306,6 @@ class Attempt implements RunningTurn {
     this.#turn?.end();
     this.#end(finished);
   }
-}
-
-function asFields(value: unknown): LooseFields {
-  if (!isObject(value))
-    throw new InvalidInput(`the fields of an actor are an object, but were ${show(value)}`, { field: 'fields' });
-  return value;
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {

@@ -24,13 +24,19 @@ export function unknown(what: string, name: unknown, known: readonly string[], f
   return new InvalidInput(`there is no ${what} ${isText ? `"${name}"` : show(name)}; ${advice}`, { field });
 }
 
+/** @throws InvalidInput  a schema made something else of them */
+export function asFields(value: unknown): LooseFields {
+  if (!isObject(value))
+    throw new InvalidInput(`the fields of an actor are an object, but were ${show(value)}`, { field: 'fields' });
+  return value;
+}
+
 /**
  * What a schema silently leaves out would be lost.
  * @param valid  what the schema made of the fields
  * @throws InvalidInput  with the nearest that it knows
  */
-export function requireFields(type: string, given: object, valid: unknown): void {
-  if (!isObject(valid)) return;
+export function requireFields(type: string, given: object, valid: object): void {
   for (const [name, value] of Object.entries(given)) {
     if (value !== undefined && !(name in valid)) throw unknown(`field of ${type}`, name, Object.keys(valid), name);
   }

@@ -1,4 +1,5 @@
 import { faults } from '../base/fault.ts';
+import { checkOptions, func } from '../base/options.ts';
 
 /** A side effect that a test stands in for: called like the real one, and remembers how. */
 export interface Stub<A extends readonly unknown[], R> {
@@ -12,6 +13,7 @@ export const STUB_POINTS: readonly string[] = ['world.before_stub', 'world.after
 
 /** Stands in for a side effect. A `world` with `crash: 'everywhere'` crashes before and after each call of it, too. */
 export function stub<A extends readonly unknown[], R>(work: (...args: A) => R | Promise<R>): Stub<A, R> {
+  checkOptions('stub', { work }, { work: func<(...args: A) => R | Promise<R>>() });
   const calls: A[] = [];
   const call = async (...args: A): Promise<R> => {
     if (faults.armed) await faults.reach('world.before_stub');

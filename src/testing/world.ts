@@ -1,6 +1,6 @@
 import { type Actors, type AnyActorDefinition, createActors } from '../actor/index.ts';
 import { type Duration, parseDuration } from '../base/duration.ts';
-import { checkOptions, custom, duration, list, oneOf, optional, text } from '../base/options.ts';
+import { checkOptions, custom, duration, func, list, oneOf, optional, text } from '../base/options.ts';
 import { type PostgresEngine, type PostgresOptions, postgres } from '../engine/postgres/index.ts';
 import { Crash, POINTS } from './crash.ts';
 import { Machine } from './machine.ts';
@@ -48,6 +48,8 @@ const shape = {
   patience: duration({ min: '1s', default: '20s' }),
 };
 
+const scenarioShape = { scenario: func<(scene: Scene) => Promise<void>>() };
+
 /** A place to test actors in: real ones, on a real Postgres, with a clock that can be moved and crashes at will. */
 export function world(options: WorldOptions): World {
   return new World(checkOptions('world', options, shape));
@@ -81,6 +83,7 @@ export class World implements AsyncDisposable {
    * @throws Error  of the scenario, or saying after which crash it ended otherwise, and how
    */
   async run(scenario: (scene: Scene) => Promise<void>): Promise<WorldReport> {
+    checkOptions('world.run', { scenario }, scenarioShape);
     const clean = await this.#play(scenario, undefined);
     const crashes: Record<string, number> = {};
     let runs = 1;

@@ -129,6 +129,7 @@ test('fields that a schema makes something else of, or refuses late, fail the tu
     expect((await scene.actors.get(id)).error).toMatch(message);
   }
   await expect(scene.actors.create(Odd, 5)).rejects.toThrow(/are an object; give \{\}/);
+  await expect(scene.actors.create(Odd, { list: true })).rejects.toThrow(/are an object, but were/);
 });
 
 test('a body begins no more when the actor was lost while its fields were checked', async () => {

@@ -50,7 +50,7 @@ describe('a turn by hand', () => {
   });
 
   test('is refused for what is not there, with the nearest name', async () => {
-    const { actors } = await openScene([Door]);
+    const { actors, engine } = await openScene([Door]);
     const door = await actors.create(Door, { opened: 0 });
     await expect(actors.work('4711')).rejects.toThrow(NotFound);
     await expect(actors.get('nonsense')).rejects.toThrow(InvalidInput);
@@ -61,6 +61,12 @@ describe('a turn by hand', () => {
     // @ts-expect-error the fields have another type
     await expect(actors.create(Door, { opened: 'often' })).rejects.toThrow(InvalidInput);
     await expect(actors.incr('4711', 'open')).rejects.toThrow(NotFound);
+    // One that only an open transaction sees: as the database says it.
+    const unseen = engine.transaction(async (tx) => {
+      const { id } = await actors.create(Door, { opened: 0 }, { tx });
+      await actors.incr(id, 'opne', { tx });
+    });
+    await expect(unseen).rejects.toThrow(/no semaphore "opne"; its semaphores are open, destroy/);
     // @ts-expect-error there is no such field
     await expect(actors.create(Door, { opened: 0, openned: 1 })).rejects.toThrow(
       /field of door "openned"; did you mean "opened"/,

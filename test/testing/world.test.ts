@@ -183,4 +183,6 @@ test('without a database a world has one of its own', async () => {
   });
   expect(runs).toBe(1);
   expect(() => Reflect.apply(world, undefined, [{ actors: [] }])).toThrow(/actors/);
+  await expect(w.run(undefined as never)).rejects.toThrow(/"scenario" for world\.run is required/);
+  expect(() => stub(5 as never)).toThrow(/"work" for stub must be a function/);
 });
