@@ -92,6 +92,9 @@ test('this comparison finds a capture with a hole', async () => {
   onTestFinished(() => worker.stop());
   await workload(scene, 1, 40);
   await projection.settled();
+  // A truncate in there makes everything anew, and so mends what was missed before it: this one comes after.
+  await client.query("update customer set name = 'missed'");
+  await projection.settled();
   await worker.stop();
   expect(await diff()).toBeGreaterThan(0);
   expect((await projection.reconcile({ repair: false })).drifted).toBe(await diff());
