@@ -38,7 +38,14 @@ const LINES_OF_ORDER = 50;
 /** Transactions of one row between two looks at the clock. */
 const CHUNK = 50;
 
-/** Two tables that are alike, of which one is captured: 100,000 rows of 2,000 entities are changed by one statement. */
+const ALIKE = ['plain', 'captured', 'floor'] as const;
+type Alike = (typeof ALIKE)[number];
+type Times = Record<Alike, number[]>;
+
+/**
+ * Tables that are alike: one plain, one captured, and one whose trigger inserts a constant into a log, as the least that any trigger
+ * can do which leaves a row. 100,000 rows of 2,000 entities are changed by one statement, then single ones.
+ */
 async function writerCost(context: Context): Promise<{
   figures: Record<string, Figure>;
   bulkTime: number;
@@ -48,25 +55,15 @@ async function writerCost(context: Context): Promise<{
   const { server, quick, say } = context;
   const { postgres, createCapture } = await loadCapture();
   const orders = quick ? 400 : 2000;
-  const times: Record<'plain' | 'captured', number[]> = { plain: [], captured: [] };
-  const wal: Record<'plain' | 'captured', number[]> = { plain: [], captured: [] };
-  const single: Record<'plain' | 'captured', number[]> = { plain: [], captured: [] };
+  const none = (): Times => ({ plain: [], captured: [], floor: [] });
+  const [times, wal, single, each] = [none(), none(), none(), none()];
   await server.withDatabase(async (url) => {
     const engine = postgres(url, { max: 4 });
     const client = new pg.Client(url);
     await client.connect();
     try {
       await engine.migrate();
-      for (const name of ['plain', 'captured']) {
-        await client.query(`create table ${name}_order (id bigint primary key, customer text not null);
-          insert into ${name}_order select i, 'customer ' || i from generate_series(1, ${orders}) i;
-          create table ${name}_line (id bigint primary key, order_id bigint not null references ${name}_order (id), sku text not null,
-            qty int not null, price numeric(12, 2) not null, updated_at timestamptz not null default now(), description text not null);
-          insert into ${name}_line select i, 1 + i % ${orders}, 'sku-' || i % 500, 1, 9.95, now(), repeat('d', 240)
-            from generate_series(1, ${orders * LINES_OF_ORDER}) i;
-          create index on ${name}_line (order_id); create index on ${name}_line (sku)`);
-        await client.query(`vacuum analyze ${name}_line`);
-      }
+      for (const name of ALIKE) await makeTables(client, name, orders);
       const captured = createCapture(engine, {
         entity: 'bench',
         root: 'captured_order',
@@ -74,33 +71,33 @@ async function writerCost(context: Context): Promise<{
       });
       captured.project({ into: 'bench_search', columns: { customer: 'text' }, build: async () => [] });
       await captured.apply();
+      await client.query(FLOOR);
       const names = ['plain', 'captured'] as const;
       for (let round = 0; round < Math.max(3, context.rounds); round++) {
         for (const name of round % 2 === 0 ? names : [...names].reverse()) {
-          await client.query(`vacuum ${name}_line; `);
+          await client.query(`vacuum ${name}_line`);
           await server.checkpoint();
           // Once, so that both write full pages no more.
-          await client.query(`update ${name}_line set qty = qty`);
-          await client.query(`vacuum ${name}_line`);
+          await touch(client, name);
           const before = await server.walBytes();
           const since = performance.now();
           await client.query(`update ${name}_line set qty = qty + 1, updated_at = now()`);
           times[name].push(performance.now() - since);
           wal[name].push((await server.walBytes()) - before);
         }
+        // The last checkpoint above was before one of them and after the other, whose next changes would write full pages.
+        await server.checkpoint();
+        for (const name of ALIKE) await touch(client, name);
         // In turns, since how long the disk takes changes within seconds.
         for (let chunk = 0; chunk < (quick ? 6 : 30); chunk++) {
-          for (const name of chunk % 2 === 0 ? names : [...names].reverse()) {
-            const since = performance.now();
-            for (let i = 0; i < CHUNK; i++) {
-              const id = 1 + (((chunk * CHUNK + i) * 37) % (orders * LINES_OF_ORDER));
-              await client.query({ name, text: `update ${name}_line set qty = qty + 1 where id = $1`, values: [id] });
-            }
-            single[name].push((performance.now() - since) / CHUNK);
+          for (const name of chunk % 2 === 0 ? ALIKE : [...ALIKE].reverse()) {
+            const took = await updateSingly(client, name, chunk, orders * LINES_OF_ORDER);
+            single[name].push(took.reduce((sum, ms) => sum + ms, 0) / took.length);
+            each[name].push(...took);
           }
         }
         say(
-          `writer ${round + 1}: bulk ${times.plain.at(-1)?.toFixed(0)} and ${times.captured.at(-1)?.toFixed(0)} ms, one row ${median(single.plain).toFixed(3)} and ${median(single.captured).toFixed(3)} ms`,
+          `writer ${round + 1}: bulk ${times.plain.at(-1)?.toFixed(0)} and ${times.captured.at(-1)?.toFixed(0)} ms, one row ${ALIKE.map((name) => `${name} ${median(single[name]).toFixed(3)}`).join(', ')} ms`,
         );
       }
     } finally {
@@ -108,6 +105,7 @@ async function writerCost(context: Context): Promise<{
       await engine.stop();
     }
   });
+  const half = (name: Alike): Figure => figure('ms', [median(each[name])]);
   return {
     figures: {
       'bulk/plain': figure('ms', times.plain),
@@ -116,11 +114,56 @@ async function writerCost(context: Context): Promise<{
       'bulk_wal/captured': figure('bytes', wal.captured),
       'single/plain': figure('ms', single.plain),
       'single/captured': figure('ms', single.captured),
+      'single/floor': figure('ms', single.floor),
+      // Of all transactions, and not of means of some: without those for which the disk took long.
+      'single_p50/plain': half('plain'),
+      'single_p50/captured': half('captured'),
+      'single_p50/floor': half('floor'),
+      floor: figure('times', [ratio(single.floor, single.plain)]),
     },
     bulkTime: ratio(times.captured, times.plain),
     bulkWal: ratio(wal.captured, wal.plain),
     singleRow: ratio(single.captured, single.plain),
   };
+}
+
+/** With neither the changed row, nor another role, nor moved rows to look for. */
+const FLOOR = `
+create table floor_log (like pawl.capture_dirty including defaults including identity including indexes);
+create function floor_note() returns trigger language plpgsql as $$
+begin
+  insert into public.floor_log (line, source, key) values (1, 0, '17');
+  return null;
+end $$;
+create trigger floor_note after update on floor_line for each statement execute function floor_note()`;
+
+async function makeTables(client: pg.Client, name: Alike, orders: number): Promise<void> {
+  await client.query(`create table ${name}_order (id bigint primary key, customer text not null);
+    insert into ${name}_order select i, 'customer ' || i from generate_series(1, ${orders}) i;
+    create table ${name}_line (id bigint primary key, order_id bigint not null references ${name}_order (id), sku text not null,
+      qty int not null, price numeric(12, 2) not null, updated_at timestamptz not null default now(), description text not null);
+    insert into ${name}_line select i, 1 + i % ${orders}, 'sku-' || i % 500, 1, 9.95, now(), repeat('d', 240)
+      from generate_series(1, ${orders * LINES_OF_ORDER}) i;
+    create index on ${name}_line (order_id); create index on ${name}_line (sku)`);
+  await client.query(`vacuum analyze ${name}_line`);
+}
+
+/** Changes every page, and leaves room in it. */
+async function touch(client: pg.Client, name: Alike): Promise<void> {
+  await client.query(`update ${name}_line set qty = qty`);
+  await client.query(`vacuum ${name}_line`);
+}
+
+/** @returns the milliseconds of each transaction */
+async function updateSingly(client: pg.Client, name: Alike, chunk: number, rows: number): Promise<number[]> {
+  const took: number[] = [];
+  for (let i = 0; i < CHUNK; i++) {
+    const id = 1 + (((chunk * CHUNK + i) * 37) % rows);
+    const since = performance.now();
+    await client.query({ name, text: `update ${name}_line set qty = qty + 1 where id = $1`, values: [id] });
+    took.push(performance.now() - since);
+  }
+  return took;
 }
 
 /** 500 single-row writes a second by an application of its own; each puts in a word that only it has. */
