@@ -43,8 +43,12 @@ select d.entity, l.name, l.guarantee, x.n as outstanding,
 from pawl.capture_line l join pawl.capture_definition d on d.id = l.capture
 left join pawl.capture_sweep s on s.line = l.id and s.phase <> 'done'
 cross join lateral (
-  select count(*)::int as n, min(y.at) as oldest from (
-    (select q.at from pawl.capture_dirty q where l.guarantee = 'latest' and q.line = l.id order by q.id limit 10000)
+  select least(count(*), 10000)::int as n, min(y.at) as oldest from (
+    (select q.at from pawl.capture_dirty q where l.guarantee = 'latest' and q.line = l.id and q.source = 0 order by q.id limit 10000)
+    union all
+    (select q.at from pawl.capture_dirty q where l.guarantee = 'latest' and q.line = l.id and q.source < 0 limit 10000)
+    union all
+    (select q.at from pawl.capture_dirty q where l.guarantee = 'latest' and q.line = l.id and q.source > 0 limit 10000)
     union all
     (select c.at from pawl.capture_change c
       where l.guarantee = 'ordered' and c.capture = l.capture and c.xid >= pg_snapshot_xmin(l.seen) and not pg_visible_in_snapshot(c.xid, l.seen)

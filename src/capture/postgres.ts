@@ -47,10 +47,15 @@ const TAKE_LINKS = statement(
   'select l.source, l.key from pawl.capture_take_links($1::smallint, $2::int) l',
 );
 
+// Links stand before and after the keys of entities in the index: "not 0" would read all that is between.
+const HAS_LINKS = `
+  (exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0)
+    or exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0))`;
+
 const LOOK = statement(
   'capture.look',
   `
-select exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source <> 0) as links,
+select ${HAS_LINKS} as links,
   exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0) as keys,
   exists (select from pawl.capture_retry r where r.line = $1::smallint and r.run_at <= clock_timestamp()) as retries,
   exists (select from pawl.capture_sweep s where s.line = $1::smallint and s.phase <> 'done') as sweep`,
@@ -58,18 +63,25 @@ select exists (select from pawl.capture_dirty d where d.line = $1::smallint and 
 
 const NEWEST = statement(
   'capture.newest',
-  'select coalesce(max(d.id), 0)::text as id from pawl.capture_dirty d where d.line = $1::smallint',
+  `
+select coalesce(greatest(
+  (select max(d.id) from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0),
+  (select max(d.id) from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0),
+  (select max(d.id) from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0)), 0)::text as id`,
 );
 
 const IS_PAST = statement(
   'capture.is_past',
-  'select not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.id <= $2::bigint) as yes',
+  `
+select not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0 and d.id <= $2::bigint)
+  and not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0 and d.id <= $2::bigint)
+  and not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0 and d.id <= $2::bigint) as yes`,
 );
 
 const DIRTY_AMONG = statement(
   'capture.dirty_among',
   `
-select exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source <> 0) as unknown,
+select ${HAS_LINKS} as unknown,
   array(
     select d.key from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0 and d.key = any ($2::text[])
     union select r.key from pawl.capture_retry r where r.line = $1::smallint and r.key = any ($2::text[])) as keys`,

@@ -49,6 +49,29 @@ test('whatever way a committed change is made, its entities are noted', async ()
   }
 });
 
+test('links stand beside keys in one index: those of each source are taken, up to the limit, and no key', async () => {
+  const { capture, client, query } = await openScene();
+  await capture.apply();
+  await client.query('update customer set name = name; update item set title = title where sku in ($$s1$$, $$s2$$)');
+  await client.query('update orders set status = status; truncate note');
+  const taken =
+    'select l.source, count(*)::int as n from pawl.capture_line c cross join lateral pawl.capture_take_links(c.id, 15) l';
+  const rounds = [];
+  for (let n = 0; n < 3; n += 1) {
+    rounds.push((await query<{ source: number; n: number }>(`${taken} group by 1 order by 1`)).map((row) => row.n));
+  }
+  // The whole table, customers, items; what is left of the customers; nothing.
+  expect(rounds).toEqual([[1, 15, 2], [5], []]);
+  expect(await query('select d.source, count(*)::int as n from pawl.capture_dirty d group by 1')).toEqual([
+    { source: 0, n: 100 },
+  ]);
+  expect(
+    await query(
+      "select indexrelid::regclass::text as name from pg_index where indrelid = 'pawl.capture_dirty'::regclass",
+    ),
+  ).toEqual([{ name: 'pawl.capture_dirty_pkey' }]);
+});
+
 test('COPY is noted, and what psql does', async ({ skip }) => {
   const { url, capture, dirty } = await openScene();
   await capture.apply();
