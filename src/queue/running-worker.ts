@@ -33,9 +33,11 @@ export class Worker implements AsyncDisposable {
   ) {
     this.events = events;
     this.#logger = logger;
-    this.events.on('error', ({ error }) =>
-      this.#logger.warn({ err: error, queue: parts.definition.name }, 'queue worker: it goes on trying'),
-    );
+    const queue = parts.definition.name;
+    this.events.on('error', ({ error }) => {
+      if (parts.store.engine.isStopped) this.#endWithEngine(queue);
+      else this.#logger.warn({ err: error, queue }, 'queue worker: it goes on trying');
+    });
     this.started = this.#start(async () => {
       const registered = await register();
       const store = parts.store.within(patience(parts.settings.leaseMs));
@@ -87,6 +89,16 @@ export class Worker implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
+  }
+
+  /** There is nothing it could do any more, and its timers would keep the process alive for ever. */
+  #endWithEngine(queue: string): void {
+    if (this.#stopping !== undefined) return;
+    this.#logger.warn(
+      { queue },
+      'queue worker: it ends, since the engine was stopped; stop workers before their engine',
+    );
+    void this.stop({ timeout: 0 });
   }
 
   async #shutDown(timeoutMs: number): Promise<void> {

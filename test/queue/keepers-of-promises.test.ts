@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import pg from 'pg';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
@@ -5,6 +7,8 @@ import { createQueue, type Queue, type WorkOptions } from '../../src/queue/index
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { spawnChild } from '../support/process.ts';
+
+const run = promisify(execFile);
 
 async function freshEngine(): Promise<{ engine: PostgresEngine; url: string }> {
   const { url } = await freshDatabase();
@@ -46,13 +50,13 @@ test('many jobs cancelled at once: one statement after another on each connectio
   const { engine } = await freshEngine();
   const queue = createQueue(engine, 'cancelled', { kinds: { work: {} } });
   const ids = await queue.enqueueMany(Array.from({ length: 12 }, () => ({ kind: 'work', payload: null }) as const));
-  const original = pg.Client.prototype.query;
+  const original: unknown = Reflect.get(pg.Client.prototype, 'query');
   const send = vi.spyOn(pg.Client.prototype, 'query');
   const isBusy = (client: unknown): boolean => Reflect.get(client as object, 'readyForQuery') === false;
   const early: unknown[] = [];
   send.mockImplementation(function (this: pg.Client, ...args: unknown[]) {
     if (isBusy(this)) early.push(args[0]);
-    return Reflect.apply(original, this, args);
+    return Reflect.apply(original as typeof send, this, args);
   });
   onTestFinished(() => send.mockRestore());
   const worker = queue.work(
@@ -119,3 +123,24 @@ test.each([
   expect(jobs.map(({ status }) => status)).toEqual(['error', 'new', 'new', 'new']);
   for (const { attempt } of jobs.slice(1)) expect(attempt).toBeLessThan(Math.max(attempts, 2));
 });
+
+test.each(['lease', 'transaction'] as const)(
+  'a worker whose engine was stopped ends with it (hold: %s)',
+  async (hold) => {
+    const { url } = await freshEngine();
+    const program = `
+    import { postgres } from 'pawl/postgres';
+    import { createQueue } from 'pawl/queue';
+    const engine = postgres(${JSON.stringify(url)});
+    const queue = createQueue(engine, 'forgotten', { kinds: { work: {} } });
+    queue.work({ work: () => console.log('ran') }, { hold: '${hold}', concurrency: 2, poll: '50ms', lease: '1s' });
+    await queue.enqueue('work', 1);
+    await queue.drain();
+    await engine.stop();
+  `;
+    const { stdout, stderr } = await run(process.execPath, ['--input-type=module', '-e', program], { timeout: 30_000 });
+    expect(stdout).toBe('ran\n');
+    expect(stderr.match(/stop workers before their engine/g)).toHaveLength(1);
+    expect(stderr).not.toContain('goes on trying');
+  },
+);

@@ -177,6 +177,11 @@ export class PostgresEngine {
     };
   }
 
+  /** True from the call of `stop()` on: whatever comes now throws Stopped. */
+  get isStopped(): boolean {
+    return this.#stopping !== undefined;
+  }
+
   /** True when a later call may succeed without anybody's help. */
   isTransient(error: unknown): boolean {
     return isTransient(error);
