@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
+import type { QueueRecord } from '../queue/index.ts';
 import { EXIT, Failure } from './failure.ts';
 import { wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
@@ -43,6 +44,7 @@ async function add(cli: Cli, { queue, kind, payload, flags }: Added): Promise<nu
   const admin = await cli.admin();
   if (cli.globals.dryRun) {
     await admin.stats(queue);
+    requireKind(await admin.list(), queue, kind);
     cli.talk.say(`would add a job "${kind}" to queue "${queue}"`);
     return EXIT.done;
   }
@@ -56,6 +58,12 @@ async function add(cli: Cli, { queue, kind, payload, flags }: Added): Promise<nu
   ];
   cli.out.one(added, fields, added.id);
   return EXIT.done;
+}
+
+function requireKind(queues: readonly QueueRecord[], queue: string, kind: string): void {
+  const kinds = queues.find(({ name }) => name === queue)?.kinds ?? [];
+  if (kinds.includes(kind)) return;
+  throw new Failure(`queue "${queue}" has no kind "${kind}"`, { exit: EXIT.usage, next: `it has ${kinds.join(', ')}` });
 }
 
 function readPayload(given: string | undefined, file: string | undefined): unknown {

@@ -76,6 +76,14 @@ test('add of a duplicate gives the id that is there; --dry-run adds nothing', as
   const second = await job(['add', 'emails', 'welcome', '--key', 'ada', '-o', 'json']);
   expect(JSON.parse(second.stdout)).toMatchObject({ id: first.stdout.trim(), duplicate: true });
   expect(await job(['add', 'emails', 'send', '--dry-run'])).toMatchObject({ code: 0, stdout: '' });
+  expect(await job(['add', 'emails', 'sned', '--dry-run'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('has no kind "sned"'),
+  });
+  expect(await job(['add', 'emails', 'send', '"\\u0000"'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('cannot hold U+0000'),
+  });
   expect((await queue.stats()).ready).toBe(1);
 });
 
