@@ -212,7 +212,7 @@ export class ActorWorker implements Kept {
 
   async #look(id: number): Promise<number> {
     if (this.#looks.isInDoubt) await this.#recall(id);
-    const limit = this.#room();
+    const limit = this.#looks.limit(this.#room());
     if (limit <= 0) {
       // Until a slot is free, which has to look then: for what woke this in vain, and for all that the poll would have found.
       this.#hasMore = true;
@@ -220,6 +220,7 @@ export class ActorWorker implements Kept {
     }
     const answer = await this.#claim(id, limit);
     if (this.#id !== id) return 0;
+    this.#looks.noteAnswer();
     this.#hasMore = answer.again === true;
     this.#post(answer.rows);
     return this.#rest(id, answer, this.#parts.settings.pollMs);

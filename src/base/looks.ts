@@ -28,6 +28,9 @@ export class Looks<Handed extends HandedOver> {
   #isUnsure = false;
   /** Until when such a look may still be committed: a server that was slow, and did not hear that it was cancelled. */
   #unsureUntil = -Infinity;
+  /** How much the last look asked for. */
+  #asked = Infinity;
+  #most = Infinity;
 
   constructor(options: LooksOptions<Handed>) {
     this.#options = options;
@@ -70,6 +73,19 @@ export class Looks<Handed extends HandedOver> {
     return this.#isUnsure || (this.#unsureUntil > 0 && performance.now() > this.#unsureUntil);
   }
 
+  /**
+   * How much a look should ask for. An answer that did not come may have been too large to come in time, and would be so again:
+   * half as much is asked for then, and a tenth more after each that came.
+   */
+  limit(room: number): number {
+    this.#asked = Math.min(room, Math.floor(this.#most));
+    return this.#asked;
+  }
+
+  noteAnswer(): void {
+    this.#most *= 1.1;
+  }
+
   /** Something may be claimed that the worker does not know of. */
   doubt(): void {
     this.#isUnsure = true;
@@ -78,6 +94,7 @@ export class Looks<Handed extends HandedOver> {
   /** The same, and such a look may still be under way. */
   noteLostAnswer(): void {
     this.doubt();
+    this.#most = Math.max(1, Math.floor(this.#asked / 2));
     this.#unsureUntil = performance.now() + this.#options.leaseMs;
   }
 

@@ -244,12 +244,13 @@ export class LeaseWorker implements UnitOwner, Kept {
     this.#isAsleep = false;
     const id = this.#id ?? (await this.#register());
     if (this.#looks.isInDoubt) await this.#recall(id);
-    const limit = this.#room();
+    const limit = this.#looks.limit(this.#room());
     if (limit <= 0) return Infinity;
     const scan = this.#scans[this.#at % this.#scans.length];
     if (scan === undefined) throw new NotFound('a queue always has a shard');
     const answer = await this.#claim(id, scan, limit);
     if (this.#id !== id) return 0;
+    this.#looks.noteAnswer();
     if (hasJobs(answer)) {
       const { definition, registered } = this.#parts;
       this.#post(readClaimed(answer, { shard: scan.shard, definition, registered, owner: this }));

@@ -1,9 +1,11 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Cancelled, Conflict, InvalidInput, NotFound, TimedOut } from '../../src/base/errors.ts';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { Cancelled, Conflict, ConnectionFailed, InvalidInput, NotFound, TimedOut } from '../../src/base/errors.ts';
+import { faults } from '../../src/base/fault.ts';
 import { type PostgresEngine, postgres, id as quoted, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, createQueueAdmin, type Queue, type QueueAdmin, type Unit } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
 
 let engine: PostgresEngine;
 let admin: QueueAdmin;
@@ -11,7 +13,8 @@ let nth = 0;
 
 beforeAll(async () => {
   const { url } = await freshDatabase();
-  engine = postgres(url, { max: 20 });
+  // What tests provoke is not for the terminal.
+  engine = postgres(url, { max: 20, logger: recordLog() });
   admin = createQueueAdmin(engine);
 });
 
@@ -433,6 +436,28 @@ test('what was claimed ahead does not wait behind what takes every slot: another
   expect(seen).toHaveLength(1);
   open();
   await queue.drain();
+  await worker.stop();
+});
+
+test('an answer to a claim that is too large to come in time is asked for in smaller pieces', async () => {
+  const queue = newQueue();
+  await queue.enqueueMany(Array.from({ length: 30 }, (_, n) => ({ kind: 'job', payload: n }) as const));
+  const asked: number[] = [];
+  // As if more than two jobs took longer to arrive than a worker waits.
+  const disarm = faults.arm('queue.after_claim', async () => {
+    const { inProgress } = await queue.stats();
+    asked.push(inProgress);
+    if (inProgress > 2) throw new ConnectionFailed('no answer in time', { outcome: 'unknown' });
+  });
+  onTestFinished(disarm);
+  const attempts: number[] = [];
+  const worker = queue.work(
+    all((unit) => void attempts.push(unit.attempt)),
+    { prefetch: 0 },
+  );
+  await eventually(() => expect(attempts).toHaveLength(30));
+  expect(asked[0]).toBe(10);
+  expect(new Set(attempts)).toEqual(new Set([1]));
   await worker.stop();
 });
 
