@@ -43,8 +43,11 @@ export class Dispatcher implements AsyncDisposable {
   /** @internal */
   constructor(parts: DispatcherParts) {
     this.#parts = parts;
-    const { logger, signal } = parts;
-    this.events.on('error', ({ error }) => logger.warn({ err: error }, 'actor dispatcher: it goes on trying'));
+    const { logger, signal, store } = parts;
+    this.events.on('error', ({ error }) => {
+      if (store.engine.isStopped) this.#endWithEngine();
+      else logger.warn({ err: error }, 'actor dispatcher: it goes on trying');
+    });
     this.started = this.#start();
     this.started.catch((error: unknown) => {
       if (!(error instanceof Stopped)) this.events.emit('error', { error });
@@ -80,6 +83,16 @@ export class Dispatcher implements AsyncDisposable {
     this.#stop.abort();
     this.#worker?.abandon();
     void this.#delivery?.stop();
+  }
+
+  /** There is nothing it could do any more, and its timers would keep the process alive for ever. */
+  #endWithEngine(): void {
+    if (this.#stopping !== undefined) return;
+    this.#parts.logger.warn(
+      {},
+      'actor dispatcher: it ends, since the engine was stopped; stop dispatchers before their engine',
+    );
+    void this.stop({ timeout: 0 });
   }
 
   /** A database that is away at the start is waited for, as it is later on. */

@@ -302,3 +302,15 @@ test('waiting for what does not come says where it is', async () => {
   await expect(scene.actors.waitFor(one, { timeout: '60ms' })).rejects.toThrow(/it is due in "only"/);
   await expect(scene.actors.waitFor(one, { signal: AbortSignal.abort() })).rejects.toThrow(/abort/);
 });
+
+test('a dispatcher whose engine was stopped ends with it, and says so once', async () => {
+  const log = recordLog();
+  const { Gate } = gated();
+  const scene = await openScene([Gate], { logger: log });
+  const dispatcher = await scene.run({ poll: '50ms', lease: '1s' });
+  await scene.engine.stop();
+  await until('it has noticed', () => log.count('warn', /stop dispatchers before their engine/) > 0);
+  await dispatcher.stop();
+  expect(log.count('warn', /stop dispatchers before/)).toBe(1);
+  expect(log.count('warn', /goes on trying/)).toBe(0);
+});
