@@ -30,8 +30,8 @@ class Tollgate {
   }
 
   async open(): Promise<void> {
-    const gate = createServer((client) => {
-      const server = connect(Number(this.#target.port || 5432), this.#target.hostname);
+    const gate = createServer({ noDelay: true }, (client) => {
+      const server = connect({ port: Number(this.#target.port || 5432), host: this.#target.hostname, noDelay: true });
       let isLast = false;
       client.on('data', (data) => {
         if (this.#isStopped) return;

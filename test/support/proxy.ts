@@ -36,13 +36,14 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const faults: Faults = { answerLost: undefined, requestLost: undefined, sent: 0, lost: 0 };
   let refusing = false;
   let accepted = 0;
-  const server = createServer((client) => {
+  // As drivers do: what the server says by itself, such as a notification, would else wait until the client has said something.
+  const server = createServer({ noDelay: true }, (client) => {
     if (refusing) {
       client.resetAndDestroy();
       return;
     }
     accepted += 1;
-    const server = connect(Number(target.port || 5432), target.hostname);
+    const server = connect({ port: Number(target.port || 5432), host: target.hostname, noDelay: true });
     const link = new Link(client, server, faults);
     links.add(link);
     // A stalled link outlives its client: only the reset tells the server.

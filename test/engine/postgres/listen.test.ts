@@ -212,7 +212,7 @@ describe('a listening connection that is lost', () => {
   });
 
   test('is noticed although the socket stays open', async () => {
-    const listener = startListener({ checkEvery: 20, checkTimeout: 50 });
+    const listener = startListener({ checkEvery: 100, checkTimeout: 50 });
     const heard: string[] = [];
     let caughtUp = 0;
     const subscription = await listener.subscribe('stalled', (payload) => heard.push(payload), {
