@@ -497,6 +497,7 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
       hasPooler: yes,
       isReadOnly: yes,
       connections: whole,
+      dateStyle: text,
       maxConnections: whole,
       oldestTransaction: orNull(object({ pid: whole, application: text, ageMs: number })),
     }),
