@@ -114,7 +114,7 @@ const SCENES: readonly Scene[] = (['hibernate', 'to', 'ignore', 'failed'] as con
 describe('in every order of raising, claiming and committing', () => {
   test.each(SCENES)(
     'the actor runs at least once after the last commit, nobody waits, nothing is left ($ending, before: $raisedBefore, hibernates: $hibernates, rolls back: $rollsBack)',
-    async (scene) => playAll(stage, scene, LONG ? 1 : 37),
+    async (scene) => playAll(stage, scene, LONG ? 1 : 53),
     120_000,
   );
 

@@ -7,7 +7,7 @@ import { LONG, rarely } from '../support/long.ts';
 import { hasRead, type Party, PROTECTED, startParty } from './party.ts';
 import { type Faults, runSchedule, toWrites } from './schedules.ts';
 
-const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 8));
+const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 5));
 const SEED = Number(process.env['PAWL_SEED'] ?? 7000);
 
 interface Arena {

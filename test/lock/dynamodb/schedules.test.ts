@@ -10,7 +10,7 @@ import { type Party, startParty } from '../party.ts';
 import { type Faults, runSchedule } from '../schedules.ts';
 import { protectedKey, toWrites } from './ground.ts';
 
-const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 8));
+const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 5));
 const SEED = Number(process.env['PAWL_SEED'] ?? 9000);
 
 const BAD_NETWORK: readonly PartySettings[] = [{}, { faults: SEED + 1 }, { faults: SEED + 2 }];
