@@ -1,4 +1,35 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/**
+ * Long ones, of which Vitest does not know it in a new checkout: it begins with the largest files, and these are small. Begun
+ * last, one of them keeps a single core busy when all others are done.
+ */
+const LONG = [
+  'docs',
+  'examples/dev',
+  'engine/postgres/embedded',
+  'queue/postgres',
+  'queue/silence',
+  'lock/dynamodb/contract',
+  'cli/dev',
+  'cli/lock-run',
+  'files/disk',
+  'files/s3',
+  'lock/postgres',
+  'lock/model',
+  'actor/database',
+  'capture/copy',
+  'queue/schedules',
+].map((name) => `/test/${name}.test.ts`);
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = ({ moduleId }: TestSpecification): boolean => LONG.some((name) => moduleId.endsWith(name));
+    const sorted = await super.sort(files);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
 
 // The files of a worker share its process, one after the other: what tests kill, pause and restart is in processes of their own,
 // and a process for each file, with all modules loaded anew, takes 100 s more of the processor.
@@ -11,6 +42,7 @@ const config: ViteUserConfig = defineConfig({
     isolate: false,
     // Much of a run is waiting: for leases to end, for processes to die. Two cores serve five files at a time.
     maxWorkers: 5,
+    sequence: { sequencer: LongestFirst },
     testTimeout: 120_000,
     hookTimeout: 60_000,
   },
