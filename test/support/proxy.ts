@@ -23,8 +23,8 @@ export interface Proxy {
   accept(): void;
   /** Passes nothing more in either direction on open connections, without closing them: a half-open socket. */
   stall(): void;
-  /** From now on: passes what the client sends that holds `text`, and resets instead of passing the answer. */
-  loseAnswerTo(text: string): void;
+  /** From now on, so many times: passes what the client sends that holds `text`, and resets instead of passing the answer. */
+  loseAnswerTo(text: string, times?: number): void;
   /** From now on: resets as soon as the client sends what holds `text`, before it reaches the server. */
   loseRequest(text: string): void;
   stop(): Promise<void>;
@@ -33,7 +33,7 @@ export interface Proxy {
 export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const target = new URL(databaseUrl);
   const links = new Set<Link>();
-  const faults: Faults = { answerLost: undefined, requestLost: undefined, sent: 0, lost: 0 };
+  const faults: Faults = { answerLost: undefined, toLose: 0, requestLost: undefined, sent: 0, lost: 0 };
   let refusing = false;
   let accepted = 0;
   // As drivers do: what the server says by itself, such as a notification, would else wait until the client has said something.
@@ -86,8 +86,9 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
         link.stalled = true;
       }
     },
-    loseAnswerTo: (text) => {
+    loseAnswerTo: (text, times = Infinity) => {
       faults.answerLost = text;
+      faults.toLose = times;
     },
     loseRequest: (text) => {
       faults.requestLost = text;
@@ -105,6 +106,7 @@ interface Faults {
   sent: number;
   lost: number;
   answerLost: string | undefined;
+  toLose: number;
   requestLost: string | undefined;
 }
 
@@ -146,7 +148,7 @@ class Link {
       this.reset();
       return;
     }
-    this.#resetOnAnswer ||= faults.answerLost !== undefined && data.includes(faults.answerLost);
+    this.#resetOnAnswer ||= faults.toLose > 0 && faults.answerLost !== undefined && data.includes(faults.answerLost);
     this.#server.write(data);
   }
 
@@ -156,6 +158,7 @@ class Link {
     }
     if (this.#resetOnAnswer) {
       this.#faults.lost += 1;
+      this.#faults.toLose -= 1;
       this.reset();
     } else {
       this.#client.write(data);
