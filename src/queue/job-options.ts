@@ -1,14 +1,6 @@
 import { type Check, custom, integer, optional, text } from '../base/options.ts';
 import { refusal } from '../base/refusal.ts';
 
-const KEY = 'a string of 1 to 1000 bytes';
-
-const key: Check<string> = custom(KEY, (value, place) => {
-  const name = text({ min: 1, max: 1000 }).given(value, place);
-  if (Buffer.byteLength(name) > 1000) throw refusal(place, value, KEY);
-  return name;
-});
-
 /** Four digits of a year: with more, or with a sign, JavaScript and Postgres do not write times in the same way. */
 const WHEN = 'a valid Date of the years 1 to 9999';
 
@@ -28,7 +20,7 @@ export const jobShape: {
   readonly priority: Check<number>;
   readonly runAt: Check<Date | undefined>;
 } = {
-  key: optional(key),
+  key: optional(text({ min: 1, maxBytes: 1000 })),
   priority: integer({ min: -32_768, max: 32_767, default: 0 }),
   runAt: optional(when),
 };
