@@ -1,9 +1,19 @@
 import { Conflict, ConnectionFailed } from '../base/errors.ts';
 import { type AnswerOptions, type Session, type Step, statement } from '../engine/postgres/index.ts';
+import { readSeen, type Seen } from './picks.ts';
 import { claimOneText, type OpenClaim, quoted } from './postgres.ts';
-import { claimed, JOB, readTaken, readTakenSeen, receiptStep, takeSeenStep, takeStep } from './postgres-take.ts';
+import {
+  claimed,
+  JOB,
+  readTaken,
+  readTakenSeen,
+  receiptStep,
+  takeAtStep,
+  takeSeenStep,
+  takeStep,
+} from './postgres-take.ts';
 import type { Claimed, LookRequest } from './store.ts';
-import { readSeen, type Seen, type Taking } from './stretch.ts';
+import type { Taking } from './stretch.ts';
 
 /** A connection of the transaction hold. */
 export interface Lane {
@@ -12,6 +22,8 @@ export interface Lane {
   readonly answer: AnswerOptions;
   /** Whether what is sent for every job is prepared. */
   readonly takesBatches: boolean;
+  /** To be called once its transaction is over: see {@link Stretch.hold}. */
+  letGo?: (() => void) | undefined;
 }
 
 /** What the open transaction is yet to be told before its COMMIT: SQL, or a job without a key that completed. */
@@ -39,27 +51,26 @@ export async function look(lane: Lane, told: Told | undefined, request: LookRequ
   return JSON.parse(text ?? '') as Claimed;
 }
 
-/** @returns undefined when nothing is left there */
+/** @returns undefined when nothing is left there, or what was picked is somebody else's */
 export async function take(
   lane: Lane,
   told: Told | undefined,
-  { queue, shard }: { queue: number; shard: number },
-  { from, to, jobs }: Taking,
+  where: { queue: number; shard: number },
+  { from, to, jobs, pick }: Taking,
 ): Promise<Claimed | undefined> {
-  const request = { queue, shard, from, to };
-  const isShort = typeof told !== 'string' || told === '';
-  if (!lane.takesBatches || !isShort) {
-    const text = await ask(lane, told, inText(takeStep(request)));
-    return text === null ? undefined : readTaken(text);
+  if (pick !== undefined) {
+    const text = await askByStep(lane, told, takeAtStep(where, pick));
+    return text === null ? undefined : claimed(readTakenSeen(text), pick.seen);
   }
+  const request = { ...where, from, to };
   if (jobs === undefined) {
-    const text = await askInBatch(lane, told, takeStep(request));
+    const text = await askByStep(lane, told, takeStep(request));
     return text === null ? undefined : readTaken(text);
   }
-  const text = await askInBatch(lane, told, takeSeenStep(request));
+  const text = await askByStep(lane, told, takeSeenStep(request));
   if (text === null) return undefined;
   const taken = readTakenSeen(text);
-  return claimed(taken, jobs.get(taken.id) ?? (await readJob(lane, shard, taken.id)));
+  return claimed(taken, jobs.get(taken.id) ?? (await readJob(lane, where.shard, taken.id)));
 }
 
 /** A job that came after the look, and stands before its end. */
@@ -70,11 +81,10 @@ async function readJob({ session, answer }: Lane, shard: number, id: number): Pr
   return seen;
 }
 
-async function askInBatch(
-  { session, answer }: Lane,
-  told: '' | OpenClaim | undefined,
-  step: Step,
-): Promise<string | null> {
+async function askByStep(lane: Lane, told: Told | undefined, step: Step): Promise<string | null> {
+  const { session, answer, takesBatches } = lane;
+  const isShort = typeof told !== 'string' || told === '';
+  if (!takesBatches || !isShort) return ask(lane, told, inText(step));
   const opening = told === undefined ? [BEGIN_STEP] : told === '' ? [CHAIN_STEP] : [receiptStep(told), CHAIN_STEP];
   const answers = await session.batch([...opening, step, SAVEPOINT_STEP], answer);
   return answered(answers.at(-2)?.[0]?.[0]);

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type Statement, type Step, statement } from '../engine/postgres/index.ts';
+import type { Pick, Seen } from './picks.ts';
 import type { OpenClaim } from './postgres.ts';
 import type { Claimed, Cursor } from './store.ts';
-import type { Seen } from './stretch.ts';
 
 /** Where a job without a key is taken from: see `pawl.queue_take`. */
 export interface TakeRequest {
@@ -19,6 +19,10 @@ const TAKE = statement(
 const TAKE_SEEN = statement(
   'queue.take_seen',
   'select pawl.queue_take_seen($1::smallint, $2::smallint, $3::smallint, $4::bigint, $5::smallint, $6::bigint)',
+);
+const TAKE_AT = statement(
+  'queue.take_at',
+  'select pawl.queue_take_at($1::smallint, $2::smallint, $3::bigint, $4::tid)',
 );
 /** The answer is as a look's, for one job. */
 export const JOB: Statement = statement(
@@ -42,6 +46,11 @@ export function takeStep(request: TakeRequest): Step {
 /** Takes a job that a look has read: {@link readTakenSeen} reads the answer. */
 export function takeSeenStep(request: TakeRequest): Step {
   return { statement: TAKE_SEEN, values: takeValues(request) };
+}
+
+/** Takes this very job, from where its row stood: {@link readTakenSeen} reads the answer. */
+export function takeAtStep({ queue, shard }: { queue: number; shard: number }, { id, seen }: Pick): Step {
+  return { statement: TAKE_AT, values: [queue, shard, id, seen.tid ?? null] };
 }
 
 function takeValues({ queue, shard, from, to }: TakeRequest): number[] {

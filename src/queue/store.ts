@@ -105,6 +105,8 @@ export interface Looked {
   readonly until?: readonly [priority: number, id: number];
   /** Flat, four fields a job: id, kind, enqueued at (ms), payload. Undefined where a payload is too large to be told in advance. */
   readonly jobs?: readonly unknown[];
+  /** Where the row of each of `jobs` stood. */
+  readonly tids?: readonly string[];
 }
 
 /** One job that did not complete. `retry` spends the attempt, `release` does not. */

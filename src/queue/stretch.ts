@@ -1,4 +1,5 @@
 import { Reluctance } from '../base/reluctance.ts';
+import { type Pick, Picks, type Seen } from './picks.ts';
 import { START } from './scan.ts';
 import type { Claimed, Cursor, Looked } from './store.ts';
 
@@ -14,19 +15,13 @@ export const LOOK_MS = 100;
 /** How many rows a look may show: it costs 1 µs for each, and with what the job is 4 µs. */
 const ROWS = { min: 16, max: 512 } as const;
 
-/** What a look has read of a job. Jobs are never changed. */
-export interface Seen {
-  readonly kind: number;
-  /** Enqueued at (ms). */
-  readonly at: number;
-  readonly payload: unknown;
-}
-
 /** Where a lane takes from, and which jobs are known there; undefined when none is. */
 export interface Taking {
   readonly from: Cursor;
   readonly to: Cursor;
   readonly jobs: Map<number, Seen> | undefined;
+  /** The one to take; undefined where the first that is free is to be searched for. */
+  readonly pick?: Pick | undefined;
 }
 
 /**
@@ -38,7 +33,7 @@ export class Stretch {
   /** Everything up to here was taken by a lane, or was passed over. */
   #from: Cursor = START;
   #to: Cursor = START;
-  #jobs: Map<number, Seen> | undefined;
+  readonly #picks = new Picks();
   readonly #lanes: number;
   #left = 0;
   /** Takes that are not answered yet. */
@@ -110,7 +105,7 @@ export class Stretch {
     if (last === undefined || priority === undefined || id === undefined || n === undefined) return;
     this.#from = { priority: last[0], id: last[1] };
     this.#to = { priority, id };
-    this.#jobs = undefined;
+    this.#picks.set(undefined);
     this.#left = n - this.#open;
     this.#isFruitful = this.#left >= this.#lanes;
     this.#isWhole = n < this.#rows;
@@ -118,7 +113,7 @@ export class Stretch {
 
   /** Begins a look beside the lanes: at what follows, or, now and then, from the start. {@link LookAhead.end} ends it. */
   lookAhead(): LookAhead {
-    const isPass = this.isOld || this.#jobs === undefined;
+    const isPass = this.isOld || this.#picks.jobs === undefined;
     this.#beginLook(isPass);
     const ahead: LookAhead = {
       rows: this.#rows,
@@ -151,22 +146,24 @@ export class Stretch {
     return performance.now() - this.#lookedAt > LOOK_MS;
   }
 
-  #seeAhead({ n, until: [priority, id] = [START.priority, START.id], jobs }: Looked, isPass: boolean): void {
+  #seeAhead(looked: Looked, isPass: boolean): void {
+    const { n, until: [priority, id] = [START.priority, START.id] } = looked;
     if (isPass) {
       this.#from = START;
       this.#to = { priority, id };
-      this.#left = n - this.#open;
-      this.#jobs = jobs && readSeen(jobs);
+      this.#picks.set(looked);
+      this.#left = this.#picks.jobs?.size ?? n - this.#open;
     } else if (n > 0) {
       this.#to = { priority, id };
       this.#left += n;
-      this.#jobs = jobs && this.#jobs && readSeen(jobs, this.#jobs);
+      this.#picks.add(looked);
     }
     this.#isFruitful = this.#left >= this.#lanes;
     this.#isWhole = n < this.#rows;
   }
 
   #beginLook(isPass: boolean): void {
+    this.#picks.beginLook();
     this.#rows = Math.max(ROWS.min, Math.min(ROWS.max, isPass ? this.#taken * 3 : this.#rows * 2));
     this.#isLookedAt = true;
     this.#lookedAt = performance.now();
@@ -183,14 +180,16 @@ export class Stretch {
   take(): Taking {
     this.#left -= 1;
     this.#open += 1;
-    return { from: this.#from, to: this.#to, jobs: this.#jobs };
+    const { jobs } = this.#picks;
+    return { from: this.#from, to: this.#to, jobs, pick: this.#picks.take() };
   }
 
-  /** Ends a take. Without an answer: nothing can be had there any more. */
-  took({ to, jobs }: Taking, answer: Claimed | undefined): void {
+  /** Ends a take. Without an answer: what was picked is somebody else's, or nothing can be had there any more. */
+  took({ to, jobs, pick }: Taking, answer: Claimed | undefined): void {
     this.#open -= 1;
+    this.#picks.took(pick, answer?.last?.[1]);
     if (answer?.last === undefined) {
-      if (to === this.#to) this.#left = 0;
+      if (pick === undefined && to === this.#to) this.#left = 0;
       return;
     }
     this.#taken += 1;
@@ -200,6 +199,11 @@ export class Stretch {
       this.#from = { priority, id };
     }
   }
+
+  /** Keeps looks from showing what a lane has claimed. @returns to be called once its transaction is over */
+  hold(answer: Claimed): () => void {
+    return this.#picks.hold(answer);
+  }
 }
 
 /** A look that is made beside the lanes. */
@@ -208,13 +212,4 @@ export interface LookAhead {
   readonly cursor: Cursor;
   /** Tells what it showed; undefined when it failed. */
   end(looked: Looked | undefined): void;
-}
-
-/** Adds jobs, by id, from the list of a look. */
-export function readSeen(jobs: readonly unknown[], to: Map<number, Seen> = new Map()): Map<number, Seen> {
-  for (let at = 0; at < jobs.length; at += 4) {
-    const [id, kind, enqueuedAt] = jobs.slice(at, at + 3) as number[];
-    if (id !== undefined) to.set(id, { kind: kind ?? 0, at: enqueuedAt ?? 0, payload: jobs[at + 3] });
-  }
-  return to;
 }

@@ -160,6 +160,7 @@ export class TransactionWorker implements UnitOwner, Kept {
         if (error instanceof LeaseLost) this.#id = undefined;
         // A handler had everything deallocated, and might do so again.
         if (error instanceof DatabaseError && error.sqlState === '26000') this.#mayPrepare = false;
+        lane?.letGo?.();
         await this.#giveUp(lane?.session);
         lane = undefined;
         await this.#pause(Math.min(100 * 2 ** failures, 5000));
@@ -216,6 +217,8 @@ export class TransactionWorker implements UnitOwner, Kept {
 
   async #commit(lane: Lane, told: Told): Promise<void> {
     await commit(lane, told);
+    lane.letGo?.();
+    lane.letGo = undefined;
     if (faults.armed && told !== '') await faults.reach('queue.after_settle');
   }
 
@@ -231,6 +234,8 @@ export class TransactionWorker implements UnitOwner, Kept {
       ? this.#take(lane, told, scan.shard, stretch)
       : this.#look(lane, told, worker, scan, stretch));
     // The outcome of the unit before was committed by the same message.
+    lane.letGo?.();
+    lane.letGo = answer && stretch.hold(answer);
     if (faults.armed && told !== undefined && told !== '') await faults.reach('queue.after_settle');
     if (faults.armed) await faults.reach('queue.after_claim');
     return answer;

@@ -3,8 +3,10 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, type WorkOptions } from '../../src/queue/index.ts';
 import { type Lane, take } from '../../src/queue/lane-messages.ts';
+import { claimed } from '../../src/queue/postgres-take.ts';
 import { START } from '../../src/queue/scan.ts';
-import type { Looked } from '../../src/queue/store.ts';
+import type { Claimed, Looked } from '../../src/queue/store.ts';
+import { Stretch } from '../../src/queue/stretch.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
@@ -128,6 +130,124 @@ test('nothing is taken of a paused queue, of a run, of a key, or past the end of
     [key, 1],
     [run, 2],
   ]);
+});
+
+test('a job is taken from where a look saw its row, and no other: not of a paused queue, not what somebody holds', async () => {
+  const session = await SqlSession.open(database.url);
+  onTestFinished(() => session.end());
+  const { queue, kinds } = await session.register('takes at', [{ name: 'job' }]);
+  const worker = await session.addWorker(queue);
+  const kind = kinds['job'] ?? -1;
+  const ids: number[] = [];
+  for (let n = 0; n < 3; n += 1) ids.push(...(await session.add(queue, [{ kind }])));
+  const looked = JSON.parse(
+    await session.one<string>(
+      `select pawl.queue_look(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`,
+    ),
+  ) as Looked;
+  const tids = looked.tids ?? [];
+  expect([looked.n, tids.length]).toEqual([3, 3]);
+  const [first, second, third] = ids;
+  const take = async (id: number | undefined, tid: string | undefined, by = session): Promise<number | undefined> => {
+    const text = await by.one<string | null>(
+      `select pawl.queue_take_at(${queue}::smallint, 0::smallint, ${id}, '${tid}')`,
+    );
+    return text === null ? undefined : Number(text.split(',')[1]);
+  };
+  await session.client.query(`update pawl.queue_definition set paused_at = now() where id = ${queue}`);
+  expect(await take(first, tids[0])).toBe(undefined);
+  await session.client.query(`update pawl.queue_definition set paused_at = null where id = ${queue}`);
+  expect(await take(first, tids[1])).toBe(undefined);
+  const other = await SqlSession.open(database.url);
+  onTestFinished(() => other.end());
+  await other.client.query('begin');
+  expect(await take(first, tids[0], other)).toBe(first);
+  expect(await take(first, tids[0])).toBe(undefined);
+  await other.client.query('rollback');
+  expect(await take(first, tids[0])).toBe(first);
+  expect(await take(first, tids[0])).toBe(undefined);
+  await session.client.query(`update pawl.queue_ready set attempt = 1 where id = ${second}`);
+  expect(await take(second, tids[1])).toBe(undefined);
+  await session.client.query(`update pawl.queue_ready set n = 2 where id = ${third}`);
+  const moved = await session.one<string>(`select ctid from pawl.queue_ready where id = ${third}`);
+  expect(await take(third, moved)).toBe(undefined);
+  const left = await session.client.query<{ id: string }>(
+    `select id from pawl.queue_ready where queue = ${queue} order by id`,
+  );
+  expect(left.rows.map(({ id }) => Number(id))).toEqual([second, third]);
+});
+
+/** What a look shows of jobs 1 to n, all ready. */
+function looked(n: number): Looked {
+  const ids = Array.from({ length: n }, (_, at) => at + 1);
+  return {
+    n,
+    until: [0, n],
+    jobs: ids.flatMap((id) => [id, 1, 17, `payload ${id}`]),
+    tids: ids.map((id) => `(0,${id})`),
+  };
+}
+
+function tookOf(id: number): Claimed {
+  return claimed(
+    { claim: 100 + id, id, attempt: 1, priority: 0, claimedAt: '', processId: '' },
+    { kind: 1, at: 17, payload: 0 },
+  );
+}
+
+/** A stretch that two lanes take from, after a look that showed `n` jobs. */
+function stretchOf(n: number): Stretch {
+  const stretch = new Stretch(2);
+  stretch.lookAhead().end(looked(n));
+  return stretch;
+}
+
+test('each lane picks a job of its own, in their order, and a look does not show again what they hold', async () => {
+  const stretch = stretchOf(6);
+  const takings = [stretch.take(), stretch.take()];
+  expect(takings.map(({ pick }) => [pick?.id, pick?.seen.tid, pick?.seen.payload])).toEqual([
+    [1, '(0,1)', 'payload 1'],
+    [2, '(0,2)', 'payload 2'],
+  ]);
+  const letGo = takings.map((taking, at) => {
+    stretch.took(taking, tookOf(at + 1));
+    return stretch.hold(tookOf(at + 1));
+  });
+  const isOld = (): boolean => stretch.isOld;
+  await until('the next look is one from the start', isOld);
+  const look = stretch.lookAhead();
+  // Committed while the look is under way: its snapshot may be older than that.
+  letGo[0]?.();
+  look.end(looked(6));
+  expect(stretch.take().pick?.id).toBe(3);
+  // The next one begins after the commit: job 1 is ready again, 2 and 3 are still held.
+  await until('the next look is one from the start', isOld);
+  stretch.lookAhead().end(looked(6));
+  expect([stretch.take().pick?.id, stretch.take().pick?.id]).toEqual([1, 4]);
+});
+
+test('what a search that is under way will find is not picked', () => {
+  const stretch = new Stretch(2);
+  stretch.look();
+  stretch.see({ ...tookOf(1), until: [0, 9, 9] });
+  const search = stretch.take();
+  expect(search.pick).toBe(undefined);
+  stretch.lookAhead().end(looked(9));
+  const pick = stretch.take();
+  expect(pick.pick?.id).toBe(2);
+  stretch.took(search, tookOf(1));
+  expect(stretch.take().pick?.id).toBe(3);
+});
+
+test('where others took what was picked, twice in a row, lanes search for what is free', () => {
+  const stretch = stretchOf(9);
+  const [one, other] = [stretch.take(), stretch.take()];
+  stretch.took(one, undefined);
+  expect(stretch.hasMore).toBe(true);
+  expect(stretch.take().pick?.id).toBe(3);
+  stretch.took(other, undefined);
+  const search = stretch.take();
+  expect([search.pick, search.jobs?.has(4)]).toEqual([undefined, true]);
 });
 
 test('a look beside the lanes takes runs apart, brings back what is due, and stops at a key and at a pause', async () => {
@@ -260,7 +380,7 @@ test('that is noticed of a take that does not delete what it takes', async () =>
   const fresh = await freshDatabase();
   onTestFinished(() => fresh.drop());
   const session = await SqlSession.open(fresh.url);
-  for (const name of ['queue_take', 'queue_take_seen']) {
+  for (const name of ['queue_take', 'queue_take_seen', 'queue_take_at']) {
     const right = await session.one<string>(`select pg_get_functiondef('pawl.${name}'::regproc)`);
     const wrong = right.replace('delete from pawl.queue_ready r', 'update pawl.queue_ready r set attempt = 0');
     expect(wrong).not.toBe(right);
