@@ -25,6 +25,13 @@ from (
     order by r.settled_at desc limit $3) r
   where ($4::text is null or $4 = 'job') and ($5::text is null or q.name = $5))
   union all
+  (select r.settled_at, 'job', 'complete', q.name, r.id::text, null, r.worker::text, null
+  from pawl.queue_definition q cross join lateral (
+    select r.* from pawl.queue_receipt_one r
+    where r.queue = q.id and r.settled_at >= $1 and r.settled_at <= $2 and ($6::text is null or $6 ~ '^[0-9]{1,18}$' and r.id = $6::bigint)
+    order by r.settled_at desc limit $3) r
+  where ($4::text is null or $4 = 'job') and ($5::text is null or q.name = $5))
+  union all
   (select p.ended_at, 'lock', p.outcome, p.name, p.token::text,
     coalesce(p.reason, 'held ' || round(extract(epoch from p.ended_at - p.granted_at)::numeric, 3) || ' s'), p.host || ':' || p.pid, p.space
   from pawl.lock_past p

@@ -51,13 +51,19 @@ cross join lateral (
       case when r.seen < $5::int then r.jobs
         else r.jobs * $4::float8 / greatest(1, extract(epoch from r.last_at - b.at) * 1000) end as jobs
     from pawl.queue_definition q cross join lateral (
-      select pawl.queue_size(y.ids) as jobs, extract(epoch from y.settled_at - y.claimed_at) * 1000 as run_ms,
+      select y.jobs, extract(epoch from y.settled_at - y.claimed_at) * 1000 as run_ms,
         count(*) over () as seen, max(y.settled_at) over () as last_at,
-        (select extract(epoch from y.claimed_at - greatest(j.created_at, j.run_at)) * 1000 from pawl.queue_job j where j.shard = y.shard and j.id = lower(y.ids)) as wait_ms
+        (select extract(epoch from y.claimed_at - greatest(j.created_at, j.run_at)) * 1000 from pawl.queue_job j where j.shard = y.shard and j.id = y.id) as wait_ms
       from (
-        select r.* from pawl.queue_receipt r
-        where r.queue = q.id and r.settled_at >= b.at and r.settled_at < b.at + make_interval(secs => $4::float8 / 1000)
-        order by r.settled_at limit $5::int) y) r
+        select z.* from (
+          (select r.shard, r.claimed_at, r.settled_at, lower(r.ids) as id, pawl.queue_size(r.ids) as jobs from pawl.queue_receipt r
+          where r.queue = q.id and r.settled_at >= b.at and r.settled_at < b.at + make_interval(secs => $4::float8 / 1000)
+          order by r.settled_at limit $5::int)
+          union all
+          (select r.shard, r.claimed_at, r.settled_at, r.id, 1 from pawl.queue_receipt_one r
+          where r.queue = q.id and r.settled_at >= b.at and r.settled_at < b.at + make_interval(secs => $4::float8 / 1000)
+          order by r.settled_at limit $5::int)) z
+        order by z.settled_at limit $5::int) y) r
     where $1::text is null or q.name = $1) x) done
 cross join lateral (
   select count(*) filter (where t.to_status = 'error') as errors, count(*) filter (where t.to_status = 'new' and t.error is not null) as retries

@@ -34,8 +34,8 @@ from pawl.queue_job j where j.shard = $1::smallint and j.id = $2::bigint`,
 const RECEIPT = statement(
   'queue.receipt',
   `
-insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
-values ($1::bigint, $2::bigint, $3::timestamptz, clock_timestamp(), $4::uuid, $5::smallint, $6::smallint, $7::smallint, false, int8multirange(int8range($8::bigint, $8::bigint + 1)))`,
+insert into pawl.queue_receipt_one (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, id)
+values ($1::bigint, $2::bigint, $3::timestamptz, clock_timestamp(), $4::uuid, $5::smallint, $6::smallint, $7::smallint, $8::bigint)`,
 );
 
 /** Takes a job: {@link readTaken} reads the answer. */

@@ -83,7 +83,7 @@ class Stage {
 
   async clear(): Promise<void> {
     await this.session(0).client.query(`
-      delete from pawl.queue_job; delete from pawl.queue_receipt; delete from pawl.queue_dead; delete from pawl.queue_transition;
+      delete from pawl.queue_job; delete from pawl.queue_receipt; delete from pawl.queue_receipt_one; delete from pawl.queue_dead; delete from pawl.queue_transition;
       delete from pawl.queue_ready; delete from pawl.queue_delayed; delete from pawl.queue_parked; delete from pawl.queue_key;
       delete from pawl.queue_running`);
   }

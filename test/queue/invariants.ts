@@ -16,6 +16,7 @@ place as materialized (
   select r.shard, i.id, null, 'complete', r.worker, null
   from pawl.queue_receipt r cross join lateral unnest(r.ids) u (span)
   cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+  union all select shard, id, null, 'complete', worker, null from pawl.queue_receipt_one
 )`;
 
 /** What must hold in every committed state of a queue whose history is not pruned. Each row is a breach, in words. */

@@ -67,7 +67,7 @@ export class Model {
 
   static async start(session: SqlSession): Promise<Model> {
     await session.client.query(`
-      delete from pawl.queue_job; delete from pawl.queue_receipt; delete from pawl.queue_dead; delete from pawl.queue_transition;
+      delete from pawl.queue_job; delete from pawl.queue_receipt; delete from pawl.queue_receipt_one; delete from pawl.queue_dead; delete from pawl.queue_transition;
       delete from pawl.queue_ready; delete from pawl.queue_delayed; delete from pawl.queue_parked; delete from pawl.queue_key;
       delete from pawl.queue_running; delete from pawl.queue_worker`);
     const model = new Model(session, await session.register('model', KINDS, { attempts: ATTEMPTS }));

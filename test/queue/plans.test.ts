@@ -15,6 +15,7 @@ const TABLES = [
   'queue_key',
   'queue_running',
   'queue_receipt',
+  'queue_receipt_one',
 ];
 
 interface Plan {

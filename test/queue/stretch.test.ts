@@ -360,7 +360,12 @@ const WRONG = statement(
 select 'ran ' || count(r.id) || ' times: ' || j.id as wrong from pawl.queue_job j left join ran r on r.id = j.id
 group by j.shard, j.id having count(r.id) <> 1
 union all
-select 'has ' || count(r.claim) || ' receipts: ' || j.id from pawl.queue_job j left join pawl.queue_receipt r on r.ids @> j.id and r.shard = j.shard
+select 'has ' || count(r.claim) || ' receipts: ' || j.id from pawl.queue_job j left join (
+  select o.shard, o.id, o.claim from pawl.queue_receipt_one o
+  union all
+  select r.shard, i.id, r.claim from pawl.queue_receipt r
+  cross join lateral unnest(r.ids) u (span) cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+) r on r.id = j.id and r.shard = j.shard
 group by j.shard, j.id having count(r.claim) <> 1
 union all
 select 'left behind: ' || r.id from pawl.queue_ready r
