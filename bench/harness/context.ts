@@ -86,19 +86,24 @@ export async function interleave(
   return series;
 }
 
-/** Opens a side on an empty database, runs `fn`, and leaves nothing behind. */
+/** Opens a side on a database that has its schema and nothing else, runs `fn`, and leaves nothing behind. */
 export async function inDatabase<T>(
   { server }: Context,
   side: Side,
   profile: string,
   fn: (url: string) => Promise<T>,
 ): Promise<T> {
-  return server.withDatabase(async (url) => {
+  const prepare = async (url: string): Promise<void> => {
+    await side.call('open', { url, profile });
+    await side.call('close');
+  };
+  const run = async (url: string): Promise<T> => {
     await side.call('open', { url, profile });
     try {
       return await fn(url);
     } finally {
       await side.call('close');
     }
-  });
+  };
+  return server.withDatabase(run, { name: `${side.name} ${profile}`, prepare });
 }

@@ -65,9 +65,14 @@ serve({
     await engine.transaction(async (tx) => {
       await tx.query({ name: 'bench.lock', text: 'select pg_advisory_xact_lock(1)', prepare: false });
       await tx.query({ name: 'bench.make', text: make, prepare: false });
-      await tx.query({ name: 'bench.row', text: 'insert into bench_row values ($1::int, 0, now())', prepare: false }, [
-        row,
-      ]);
+      await tx.query(
+        {
+          name: 'bench.row',
+          text: 'insert into bench_row values ($1::int, 0, now()) on conflict do nothing',
+          prepare: false,
+        },
+        [row],
+      );
     });
     const counts = { looks: 0, beats: 0 };
     const store = storeOf(engine);
