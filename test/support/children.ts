@@ -37,6 +37,10 @@ export async function buildChildren(): Promise<Children> {
     },
     platform: 'node',
     format: 'esm',
+    // In one module, what a script loads only for some of its arguments would be loaded with it: the SDK of AWS.
+    splitting: true,
+    // Else `pg` loads all of fetch, where Node is too old to have a navigator: see src/engine/postgres/runtime.ts.
+    define: { navigator: '{ "userAgent": "Node.js" }' },
     target: 'node20',
     sourcemap: 'linked',
     logLevel: 'warning',
