@@ -31,6 +31,10 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+// The certificates of a proxy to the internet are read by each Node as it starts, for 60 ms. The tests start hundreds,
+// which speak to this machine alone, unless a bucket elsewhere was named.
+if (process.env['PAWL_S3_BUCKET'] === undefined) delete process.env['NODE_EXTRA_CA_CERTS'];
+
 // The files of a worker share its process, one after the other: what tests kill, pause and restart is in processes of their own,
 // and a process for each file, with all modules loaded anew, takes 100 s more of the processor.
 // The database server of a run is started once, by the globalSetup, and so is a DynamoDB, if a test asks for one.
