@@ -5,6 +5,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { createActors } from '../../src/actor/index.ts';
 import { startEmbedded } from '../../src/engine/postgres/embedded.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
+import { copied } from '../support/embedded.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { hasPooler, startPooler } from '../support/pooler.ts';
@@ -18,7 +19,7 @@ test('the database is killed under load and started again: every step is taken o
   // The server may run under another account than the test.
   await chmod(folder, 0o755);
   const data = join(folder, 'data');
-  const first = await startEmbedded({ data });
+  const first = await startEmbedded({ data, ...copied() });
   let stopSecond = (): Promise<void> => first.stop();
   onTestFinished(async () => {
     await stopSecond();

@@ -6,6 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { type Embedded, startEmbedded } from '../../src/engine/postgres/embedded.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type Locks } from '../../src/lock/index.ts';
+import { copied } from '../support/embedded.ts';
 import { until } from '../support/eventually.ts';
 import { type Hold, violations } from '../support/history.ts';
 import { LONG, rarely } from '../support/long.ts';
@@ -26,7 +27,7 @@ async function startCrashable(): Promise<Crashable> {
   await chmod(folder, 0o755);
   const data = join(folder, 'data');
   const engines: PostgresEngine[] = [];
-  let server: Embedded = await startEmbedded({ data });
+  let server: Embedded = await startEmbedded({ data, ...copied() });
   let writer = 0;
   /** Nothing is written behind the backs of those who commit. */
   const stopWriter = async (): Promise<void> => {

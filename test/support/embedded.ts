@@ -1,11 +1,46 @@
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { inject } from 'vitest';
 import { type Embedded, startEmbedded } from '../../src/engine/postgres/embedded.ts';
 import { memoryFolder } from './memory.ts';
 
-/**
- * A server of the tests' own, in memory where there is room: the Postgres of the folder TEST_POSTGRES (with bin/, lib/ and
- * share/), else the one that is found.
- */
-export function startTestServer(settings: Record<string, string>): Promise<Embedded> {
-  const tree = process.env['TEST_POSTGRES'];
-  return startEmbedded({ temp: memoryFolder(), settings, ...(tree ? { tree } : {}) });
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The data folder of this run that is copied, or empty. */
+    cluster: string;
+  }
+}
+
+/** The Postgres of the folder TEST_POSTGRES (with bin/, lib/ and share/), else the one that is found. */
+const tree = process.env['TEST_POSTGRES'];
+const binaries: { tree?: string } = tree ? { tree } : {};
+
+/** A data folder as initdb makes it, of a server that was stopped. */
+export interface MadeCluster {
+  readonly dataDir: string;
+  remove(): Promise<void>;
+}
+
+/** For servers of tests that are not about initdb, which takes 0.7 s of the processor; to copy what it made, 0.05 s. */
+export async function makeCluster(): Promise<MadeCluster> {
+  const folder = await mkdtemp(join(memoryFolder(), 'pawl-cluster-'));
+  // The server may run under another account than the tests.
+  await chmod(folder, 0o755);
+  const dataDir = join(folder, 'data');
+  await (await startEmbedded({ data: dataDir, ...binaries })).stop();
+  return { dataDir, remove: () => rm(folder, { recursive: true, force: true }) };
+}
+
+/** A server of a test's own, in memory where there is room. */
+export function startTestServer(
+  settings: Record<string, string>,
+  made: string | undefined = inject('cluster') || undefined,
+): Promise<Embedded> {
+  return startEmbedded({ temp: memoryFolder(), settings, ...binaries, ...(made ? { made } : {}) });
+}
+
+/** The option for a server of the Postgres that is found. Without it, initdb is run. */
+export function copied(): { made?: string } {
+  const made = inject('cluster');
+  return made && tree === undefined ? { made } : {};
 }

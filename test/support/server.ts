@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { buildChildren } from './children.ts';
-import { startTestServer } from './embedded.ts';
+import { makeCluster, startTestServer } from './embedded.ts';
 import { logInCheaply } from './login.ts';
 
 declare module 'vitest' {
@@ -34,12 +34,15 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const given = process.env['TEST_DATABASE_URL'];
   if (given) {
     project.provide('serverUrl', given);
+    project.provide('cluster', '');
     return async () => void (await Promise.all([dropDatabases(given, runId), children.remove()]));
   }
-  const server = await startTestServer(SETTINGS);
+  const cluster = await makeCluster();
+  project.provide('cluster', cluster.dataDir);
+  const server = await startTestServer(SETTINGS, cluster.dataDir);
   await logInCheaply(server.url);
   project.provide('serverUrl', server.url);
-  return async () => void (await Promise.all([server.stop(), children.remove()]));
+  return async () => void (await Promise.all([server.stop(), cluster.remove(), children.remove()]));
 }
 
 /** A server that is not ours outlives the run; its databases must not. */

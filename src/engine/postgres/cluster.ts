@@ -46,6 +46,8 @@ export interface Machinery {
   readonly watchdog: Watchdog;
   /** A folder of this run alone, entered by the account and removed at the end. */
   readonly runDir: string;
+  /** Copied where initdb would make a data folder. */
+  readonly made?: string | undefined;
 }
 
 /** A new data folder inside the run's folder, gone with it. */
@@ -79,7 +81,8 @@ export async function keptCluster(data: string, machinery: Machinery): Promise<C
 
 /** Runs initdb: 0.4 s of processor time, most of it Postgres building its catalog. */
 async function initialise(dataDir: string, machinery: Machinery, extra: string[]): Promise<Cluster> {
-  const { binaries, account, watchdog, runDir } = machinery;
+  const { binaries, account, watchdog, runDir, made } = machinery;
+  if (made !== undefined) return copyOf(made, dataDir, account);
   const password = randomBytes(18).toString('base64url');
   const passwordFile = join(runDir, 'password');
   await writeFile(passwordFile, password, { mode: 0o600 });
@@ -111,6 +114,12 @@ async function initialise(dataDir: string, machinery: Machinery, extra: string[]
   }
   await keepPassword(passwordFile, join(dataDir, PASSWORD_FILE), account);
   return { dataDir, password };
+}
+
+/** With its password: 0.05 s of processor time. Node's own copying takes a second for the thousand files. */
+async function copyOf(made: string, dataDir: string, account: Account | undefined): Promise<Cluster> {
+  await run('cp', ['-R', '-P', '-p', `${made}/.`, dataDir], { cwd: '/', ...identity(account) });
+  return { dataDir, password: await readFile(join(dataDir, PASSWORD_FILE), 'utf8') };
 }
 
 async function keepPassword(from: string, to: string, account: Account | undefined): Promise<void> {

@@ -28,6 +28,8 @@ export interface EmbeddedOptions {
   tree?: string;
   /** Folder for temporary data instead of TMPDIR, e.g. one in memory. @internal */
   temp?: string;
+  /** A data folder of the same Postgres, of a server that was stopped, to copy where initdb would make one. @internal */
+  made?: string;
 }
 
 /**
@@ -51,8 +53,8 @@ export async function startEmbedded(options: EmbeddedOptions = {}): Promise<Embe
     await rm(runDir, { recursive: true, force: true, maxRetries: 5 });
   };
   try {
-    const machinery = { binaries, account, watchdog, runDir };
-    const { data, port, log } = options;
+    const { data, port, log, made } = options;
+    const machinery = { binaries, account, watchdog, runDir, made };
     const cluster = await (data === undefined ? temporaryCluster(machinery) : keptCluster(data, machinery));
     const launching = { ...machinery, cluster, log, settings: options.settings ?? {} };
     return await EmbeddedServer.start({ launching, port, temporary: data === undefined, clear });

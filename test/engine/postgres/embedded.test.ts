@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { Conflict, ConnectionFailed, InvalidInput, NotSupported, Stopped } from '../../../src/base/errors.ts';
 import { copyTree } from '../../../src/engine/postgres/binary-copy.ts';
 import { type Embedded, type EmbeddedOptions, startEmbedded } from '../../../src/engine/postgres/embedded.ts';
+import { copied } from '../../support/embedded.ts';
 import { until } from '../../support/eventually.ts';
 import { LONG, rarely } from '../../support/long.ts';
 import { memoryFolder } from '../../support/memory.ts';
@@ -117,7 +118,7 @@ rarely('servers started at once do not collide', async () => {
 });
 
 test.runIf(isRoot && process.platform === 'linux')('root starts a server that does not run as root', async () => {
-  const server = await start();
+  const server = await start(copied());
   const status = await readFile(`/proc/${server.pid}/status`, 'utf8');
   expect(status).toMatch(/^Uid:\t[1-9]\d*\t[1-9]/m);
   expect(status).toMatch(/^Groups:\s*$/m);
@@ -154,7 +155,7 @@ test.runIf(isRoot && hasPackage)('binaries that the account cannot read are copi
   const made = await stat(program);
   expect(made.uid).toBe(0);
 
-  await (await startEmbedded({ tree })).stop();
+  await (await startEmbedded({ tree, ...copied() })).stop();
   expect((await stat(program)).ino).toBe(made.ino);
 
   await rm(join(copies, copy, 'share/postgresql/postgres.bki'));
@@ -229,7 +230,7 @@ test('kept data is there again at the next start, and after a kill', async () =>
 
 test('a pid file left by a killed server does not count when another program has the pid', async () => {
   const data = join(await folder('kept'), 'data');
-  const first = await start({ data });
+  const first = await start({ data, ...copied() });
   await first.stop();
   await writeFile(join(data, 'postmaster.pid'), `${process.pid}\n${data}\n1\n${first.port}\n`);
   const second = await start({ data });
@@ -301,7 +302,7 @@ test('a failed start shows the log and leaves nothing behind', async () => {
   const before = await readdir(temp);
   const lines: string[] = [];
   for (const log of [undefined, (line: string) => void lines.push(line)]) {
-    const failed = startEmbedded({ settings: { work_mem: 'plenty' }, ...(log && { log }) });
+    const failed = startEmbedded({ settings: { work_mem: 'plenty' }, ...(log && { log }), ...copied() });
     await expect(failed).rejects.toThrow(ConnectionFailed);
     await expect(failed).rejects.toThrow(/invalid value for parameter "work_mem": "plenty"/);
   }
@@ -317,7 +318,7 @@ rarely('the log callback gets what the server says', async () => {
 });
 
 test('stop can be called twice, and leaves no process and no folder', async () => {
-  const server = await startEmbedded();
+  const server = await startEmbedded(copied());
   const client = await connect(server);
   const broken = new Promise<void>((resolve) => client.on('end', resolve));
   await Promise.all([server.stop(), server.stop()]);
@@ -341,7 +342,7 @@ rarely('await using stops the server', async () => {
 test.each(LONG ? (['fast', 'immediate'] as const) : (['immediate'] as const))(
   'a %s restart comes back on the same port with what was committed',
   async (mode) => {
-    const server = await start();
+    const server = await start(copied());
     await ask(server, 'create table note as select 42 as answer');
     const [pid, url] = [server.pid, server.url];
     await server.restart(mode);
@@ -352,7 +353,7 @@ test.each(LONG ? (['fast', 'immediate'] as const) : (['immediate'] as const))(
 );
 
 test('a server that was killed comes back with restart', async () => {
-  const server = await start();
+  const server = await start(copied());
   await connect(server);
   await ask(server, 'create table note as select 42 as answer');
   process.kill(server.pid, 'SIGKILL');
@@ -361,7 +362,7 @@ test('a server that was killed comes back with restart', async () => {
 });
 
 test('a server ends within seconds of its parent being killed, and takes its data along', async () => {
-  const child = spawnChild('engine/postgres/embedded.child.ts');
+  const child = spawnChild('engine/postgres/embedded.child.ts', ['', '', copied().made ?? '']);
   const { pid, dataDir } = await child.message<{ pid: number; dataDir: string }>();
   expect(isAlive(pid)).toBe(true);
   await child.kill('SIGKILL');
@@ -394,7 +395,7 @@ rarely('kept data survives the kill of the parent', async () => {
 });
 
 test('a server neither keeps its parent from exiting nor outlives it', async () => {
-  const child = spawnChild('engine/postgres/embedded.child.ts', ['', 'exit']);
+  const child = spawnChild('engine/postgres/embedded.child.ts', ['', 'exit', copied().made ?? '']);
   const { pid, dataDir } = await child.message<{ pid: number; dataDir: string }>();
   expect(await child.exited).toEqual({ code: 0, signal: null });
   await until('the server is gone', () => !isAlive(pid), 10_000);
