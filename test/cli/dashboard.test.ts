@@ -84,7 +84,9 @@ test('dashboard hash makes of a password what may be kept', async () => {
 });
 
 test('dev serves the dashboard, and its button makes others wait for a lock, and lets them go on', async () => {
-  const dev = startPawl(['dev', '--bare']);
+  // A server of its own is seen to start and end in dev.test.ts.
+  const { url } = await freshDatabase();
+  const dev = startPawl(['dev', '--bare', '--url', url]);
   await dev.said(/Ctrl-C/);
   const base = /dashboard +(http:\S+\/)/.exec(dev.stderr())?.[1] ?? '';
   const press = async (): Promise<string> => {
