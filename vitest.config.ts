@@ -42,6 +42,8 @@ const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
+    // What was built is run as it is, as users run it.
+    server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
     isolate: false,
     // Much of a run is waiting: for leases to end, for processes to die. Two cores serve five files at a time.
