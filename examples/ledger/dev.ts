@@ -1,5 +1,5 @@
 import type { DevContext, DevExample, Figures } from '../dev-example.ts';
-import type { LedgerResult } from './ledger.ts';
+import type { LedgerOptions, LedgerResult } from './ledger.ts';
 import { givenOrLocal } from './local.ts';
 
 /** The ledger on the DynamoDB of LEDGER_ENDPOINT, or on DynamoDB Local, where that can be had. */
@@ -41,13 +41,23 @@ export class LedgerDev implements DevExample {
       // Loaded now: it needs a package that Pawl itself does not.
       const { runLedger } = await import('./ledger.ts');
       this.#context.log('ledger: three processes move and sum money on DynamoDB; one of them will be killed');
-      return await runLedger(local.endpoint, { log: (line) => this.#context.log(`ledger: ${line}`) });
+      return await runLedger(local.endpoint, {
+        ...this.#times(),
+        log: (line) => this.#context.log(`ledger: ${line}`),
+      });
     } catch (error) {
       if (!isMissing(error)) throw error;
       return this.#skip('the package @aws-sdk/client-dynamodb is not installed');
     } finally {
       await local.stop();
     }
+  }
+
+  /** A run that is short for all has no six seconds for this one. */
+  #times(): Pick<LedgerOptions, 'unlockedMs' | 'lockedMs'> {
+    const { exitAfterMs } = this.#context;
+    if (exitAfterMs === undefined) return {};
+    return { unlockedMs: Math.min(2000, exitAfterMs / 4), lockedMs: Math.min(4000, exitAfterMs / 2) };
   }
 
   #skip(why: string): string {
