@@ -39,7 +39,7 @@ export async function buildChildren(): Promise<Children> {
     format: 'esm',
     // In one module, what a script loads only for some of its arguments would be loaded with it: the SDK of AWS.
     splitting: true,
-    // Else `pg` loads all of fetch, where Node is too old to have a navigator: see src/engine/postgres/runtime.ts.
+    // `pg` asks by it whether it runs on Cloudflare, and where Node is too old to have one loads all of fetch instead: 38 ms.
     define: { navigator: '{ "userAgent": "Node.js" }' },
     target: 'node20',
     sourcemap: 'linked',
