@@ -9,6 +9,12 @@ import type { Claimed, Cursor, Looked } from './store.ts';
  */
 const PASS_MS = 100;
 
+/**
+ * What a look has shown is not taken any more after this, while another one is made: with handlers that take long it would be
+ * the next job for as long again.
+ */
+const STALE_MS = 1000;
+
 /** For so long a lane waits for another one's look, whose connection may be dead; then it looks itself. */
 export const LOOK_MS = 100;
 
@@ -58,13 +64,17 @@ export class Stretch {
 
   /** Whether to take from here. If not, it is for the caller to look. */
   get hasMore(): boolean {
-    if (this.#left <= 0) return false;
+    if (this.#left <= 0 || this.#isStale) return false;
     return this.#isLookedAt || (!this.#isScarce && !this.isOld);
   }
 
   /** Whether the next look should be one from the start. */
   get isOld(): boolean {
     return performance.now() - this.#passAt > PASS_MS;
+  }
+
+  get #isStale(): boolean {
+    return performance.now() - this.#passAt > STALE_MS;
   }
 
   get #isScarce(): boolean {
@@ -84,12 +94,14 @@ export class Stretch {
   /** Whether to look beside the lanes, which take the rest meanwhile. */
   get wantsLook(): boolean {
     if (this.#isLookedAt || !this.#isFruitful || this.#left <= 0 || !this.#reluctance.hasPassed) return false;
+    if (this.#isStale) return false;
     return this.#isScarce || this.isOld;
   }
 
   /** Begins a look by a lane, which claims the first job. @returns how many rows it should show; 0: somebody else is at it */
   look(): number {
     if (this.#isLookedAt && !this.#giveUpAhead()) return 0;
+    if (this.#isStale) this.#left = 0;
     this.#beginLook(this.isOld);
     return this.#rows;
   }

@@ -72,6 +72,23 @@ test('what comes due, comes first, or has a key is not kept waiting by the jobs 
   for (const name of ['first', 'due', 'key']) expect(seen.indexOf(name)).toBeLessThan(1400);
 });
 
+test('after a handler that took long, what comes first by then is next, and not what came first before it', async () => {
+  const queue = createQueue(connect(), 'long', { kinds: { job: {} } });
+  await queue.enqueueMany(Array.from({ length: 40 }, (_, n) => ({ kind: 'job' as const, payload: n, priority: 5 })));
+  const seen: unknown[] = [];
+  const handler = async ({ payload }: { payload: unknown }): Promise<void> => {
+    seen.push(payload);
+    if (payload !== 20) return;
+    await queue.enqueue('job', 'first', { priority: 1 });
+    await sleep(1100);
+  };
+  const worker = queue.work({ job: handler }, LANE);
+  await queue.drain({ timeout: '30s' });
+  await worker.stop();
+  expect(seen).toHaveLength(41);
+  expect(seen[seen.indexOf(20) + 1]).toBe('first');
+});
+
 test('a handler that deallocates every prepared statement costs no job, and none is done twice', async () => {
   const engine = connect();
   await engine.query(statement('done.create', 'create table done (n int)'));
