@@ -34,7 +34,8 @@ begin
     delete from pawl.queue_offer o where o.ctid = (
       select o.ctid from pawl.queue_offer o
       where o.queue = p_queue
-        and exists (select 1 from pawl.queue_worker w where w.id = o.worker and w.wants_notify and w.expires_at > v_now)
+        -- Not "exists": that is planned as a hash join, of tables that have a row or two.
+        and (select w.wants_notify and w.expires_at > v_now from pawl.queue_worker w where w.id = o.worker)
         and exists (
           select 1 from pawl.queue_definition d join pawl.queue_kind k on k.queue = d.id
           where d.id = p_queue and k.id = p_kind and d.paused_at is null and coalesce(k.attempts, d.attempts) > 1
