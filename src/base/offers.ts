@@ -75,8 +75,10 @@ export class Offers<Handed extends HandedOver> {
   #hearing: Hearing | undefined;
   /** Something was handed over, and not heard of: no more offers until something is heard. */
   #isDeaf = false;
-  /** What was sent on the connection before is gone, and says nothing of this one. */
-  #isReconnected = false;
+  /** How often the connection was renewed: what was sent on the one before is gone, and says nothing of this one. */
+  #renewals = 0;
+  /** How many of them had been when that was asked for which the last recall got an answer. */
+  #recalled = 0;
   /** Up to here it was tried to take them back; again only when a recall finds one that is left. */
   #withdrawn = 0;
   #isRecalling = false;
@@ -140,7 +142,7 @@ export class Offers<Handed extends HandedOver> {
 
   /** Whether an offer has been open for so long that its notification may have been lost. */
   isOverdue(ms: number): boolean {
-    return this.#open.size > 0 && (this.#isReconnected || performance.now() - this.#askedAt > ms);
+    return this.#open.size > 0 && (this.#renewals > this.#recalled || performance.now() - this.#askedAt > ms);
   }
 
   /**
@@ -151,8 +153,7 @@ export class Offers<Handed extends HandedOver> {
   async recall(ask: () => Promise<Recalled>): Promise<boolean> {
     const asked = [...this.#open];
     this.#open.clear();
-    const isReconnected = this.#isReconnected;
-    this.#isReconnected = false;
+    const renewals = this.#renewals;
     this.#isRecalling = true;
     this.#hasMissed = false;
     try {
@@ -160,7 +161,9 @@ export class Offers<Handed extends HandedOver> {
       for (const number of asked) if (offers.includes(number)) this.#open.add(number);
       // Those that it has given up; and those that were not there yet, or just in use, when it tried to take them back.
       if (offers.some((number) => !this.#open.has(number) || number <= this.#withdrawn)) this.#takeBack();
-      this.#isDeaf = lost > 0 && !this.#hasMissed && !isReconnected;
+      // A renewal counts that came while the database was asked, too, or before a question that got no answer.
+      this.#isDeaf = lost > 0 && !this.#hasMissed && this.#renewals === this.#recalled;
+      this.#recalled = renewals;
       this.#askedAt = performance.now();
       return !this.#hasMissed;
     } finally {
@@ -207,7 +210,7 @@ export class Offers<Handed extends HandedOver> {
   /** What was sent meanwhile is gone. The worker looks around now, and asks for it, too. */
   #onReconnect(): void {
     this.#isDeaf = false;
-    this.#isReconnected = true;
+    this.#renewals += 1;
   }
 
   #heard(handed: Handed): void {

@@ -223,6 +223,35 @@ describe('a notification that is not heard', () => {
     expect(await scene.one('select count(*)::int from test_run')).toBe(3);
   });
 
+  test('because its connection was ended, and renewed while the database was asked for what was lost: it offers again', async () => {
+    const scene = await openScene();
+    const log = recordLog();
+    await scene.worker('lease', { poll: '300ms', lease: '20s' }, { logger: log });
+    await offered(scene);
+    const pid = await scene.one<number>(`select pid from pg_stat_activity
+      where query like '%listen%' and pid <> pg_backend_pid() and datname = current_database()`);
+    const session = await openSession(scene);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      await session.begin();
+      await scene.queue.enqueue('job', {});
+      // So the recall, which gives it back, stands still.
+      await session.one('select id from pawl.queue_running for update');
+      await until('the job is asked for', () =>
+        scene.one(`select count(*)::int from pg_stat_activity
+          where wait_event_type = 'Lock' and query like '%queue_recall%' and datname = current_database()`),
+      );
+      await scene.one('select pg_terminate_backend($1)', [pid]);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    await until('it listens again', () => log.count('info', /listening again/));
+    await session.client.query('rollback');
+    await scene.drained();
+    // Nothing comes that would be heard.
+    await offered(scene);
+  });
+
   test('because nobody listens: the job is not handed over', async () => {
     const scene = await openScene();
     const { queue } = await scene.row();

@@ -1,0 +1,71 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { type HandedOver, type Offer, Offers, type Recalled } from '../../src/base/offers.ts';
+import { until } from '../support/eventually.ts';
+
+/** A worker's offers, and what the worker does about them; the database is played by the test. */
+async function start(): Promise<{
+  readonly offers: Offers<HandedOver>;
+  readonly sent: readonly Offer[];
+  readonly reconnect: () => void;
+}> {
+  const sent: Offer[] = [];
+  let reconnect = (): void => {};
+  const hearing = { tested: Promise.resolve(true), stop: () => Promise.resolve() };
+  const offers = new Offers<HandedOver>({
+    name: 'test',
+    store: {
+      offer: async (offer) => void sent.push(offer),
+      withdraw: () => Promise.resolve([]),
+      hear: async (_channel, { onReconnect }) => {
+        reconnect = onReconnect;
+        return hearing;
+      },
+    },
+    worker: () => 1,
+    isFree: () => true,
+    onHanded: () => {},
+    onError: (error) => {
+      throw error;
+    },
+  });
+  onTestFinished(() => offers.stop());
+  offers.start(hearing);
+  await until('the first offer is sent', () => sent.length > 0);
+  return { offers, sent, reconnect: () => reconnect() };
+}
+
+const lostOne = (): Promise<Recalled> => Promise.resolve({ lost: 1, offers: [] });
+
+test('what was handed over without being heard of is the last, until something is heard', async () => {
+  const { offers } = await start();
+  await offers.recall(lostOne);
+  expect(offers.next()).toBeUndefined();
+  offers.noteHearing();
+  expect(offers.next()).toMatchObject({ number: 2 });
+});
+
+test('what was lost with the connection before says nothing of the new one: offers are made again', async () => {
+  const { offers, reconnect } = await start();
+  reconnect();
+  await offers.recall(lostOne);
+  expect(offers.next()).toMatchObject({ number: 2 });
+});
+
+test('the same when the connection is renewed while it is asked what was lost', async () => {
+  const { offers, reconnect } = await start();
+  await offers.recall(() => {
+    reconnect();
+    return lostOne();
+  });
+  expect(offers.next()).toMatchObject({ number: 2 });
+  // That was asked before the new connection stood, perhaps: it is asked once more.
+  expect(offers.isOverdue(60_000)).toBe(true);
+});
+
+test('the same when the first answer to that question was lost, too', async () => {
+  const { offers, reconnect } = await start();
+  reconnect();
+  await expect(offers.recall(() => Promise.reject(new Error('no answer')))).rejects.toThrow('no answer');
+  await offers.recall(lostOne);
+  expect(offers.next()).toMatchObject({ number: 2 });
+});
