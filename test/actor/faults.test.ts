@@ -85,6 +85,18 @@ test('a process that stands still past its lease changes nothing when it comes b
   await check(scene);
 });
 
+test("a process stands still in a body with hold: 'transaction': the server ends that once the body's time is up, and 5 s", async () => {
+  const scene = await open(2);
+  const sleeper = await scene.child({ WAITS: 'held', HELD: '1s' });
+  const held = `select count(*)::int from test_turn t join pawl.actor a on a.id = t.actor where a.state = 'held' and t.visit = 4`;
+  await until('both bodies hold their rows', async () => (await scene.one(held)) === 2);
+  sleeper.pause();
+  await scene.run({ lease: '1s' });
+  expect(await allFinal(scene)).toBeLessThan(6000 + BOUND_MS);
+  sleeper.resume();
+  await check(scene);
+});
+
 test('clocks of processes that are wrong, or run too fast, change nothing: the database tells the time', async () => {
   const scene = await open(0);
   for (const env of [{ SKEW: '600000', RATE: '1.1' }, { SKEW: '-600000' }])
@@ -181,7 +193,9 @@ async function losesOne(proxy: Proxy, statement: string, isOver: () => boolean):
 test('of many processes some are killed and some stand still at random moments: every step is taken once', async () => {
   const scene = await open(40);
   const children: Child[] = [];
-  for (let n = 0; n < 4; n += 1) children.push(await scene.child({ SLOW: '10', CONCURRENCY: '6' }));
+  // Who stands still in a body with hold: 'transaction' keeps its row for that body's time, 3 min if not declared, and 5 s.
+  const env = { SLOW: '10', CONCURRENCY: '6', HELD: '5s' };
+  for (let n = 0; n < 4; n += 1) children.push(await scene.child(env));
   let seed = 7;
   const random = (): number => {
     seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;
@@ -193,7 +207,7 @@ test('of many processes some are killed and some stand still at random moments: 
     else await victim.kill();
     for (const id of scene.ids.slice(0, 5)) await scene.actors.incr(id, 'go').catch(() => {});
   }
-  await scene.child({ SLOW: '10' });
+  await scene.child({ SLOW: '10', HELD: '5s' });
   await allFinal(scene, 60_000);
   children[1]?.resume();
   await check(scene);

@@ -58,8 +58,28 @@ export async function check({ actors, one, query, ids }: Walk): Promise<void> {
 }
 
 /** @returns how long that took */
-export async function allFinal({ isOver, ids }: Walk, ms = 30_000): Promise<number> {
+export async function allFinal(walk: Walk, ms = 30_000): Promise<number> {
+  const { isOver, ids } = walk;
   const begun = performance.now();
-  await until(`all ${ids.length} have walked to their end`, isOver, ms);
+  await until(`all ${ids.length} have walked to their end`, isOver, ms).catch(async (error: Error) => {
+    throw new Error(`${error.message}; ${await whatIsLeft(walk)}`);
+  });
   return performance.now() - begun;
+}
+
+/** Which actors have not come to their end, who works, and who has a transaction open or waits for one. */
+async function whatIsLeft({ query }: Walk): Promise<string> {
+  const actors = await query(`
+    select a.id, a.type, a.state, a.worker, a.lent, a.epoch, a.attempt, a.children, a.wake_at - now() as wakes, a.error,
+      (select count(*)::int from pawl.actor_inbox i where i.actor = a.id) as inbox
+    from pawl.actor_instance a where a.finished_at is null order by a.id limit 10`);
+  const workers = await query(
+    'select id, pid, expires_at - now() as expires, wants_notify from pawl.actor_worker order by id',
+  );
+  const sessions = await query(`
+    select pid, state, wait_event, now() - xact_start as open, now() - state_change as since, pg_blocking_pids(pid) as blocked_by,
+      left(query, 60) as query
+    from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and (xact_start is not null or state <> 'idle')`);
+  return JSON.stringify({ actors, workers, sessions });
 }

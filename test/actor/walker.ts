@@ -2,8 +2,14 @@ import { type ActorDefinition, actor, type LooseFields, type Turn } from '../../
 
 export type Step = (a: Turn<LooseFields, 'go' | 'destroy', string>) => Promise<void>;
 
-/** A machine that walks through five states and ends: it bears a child, remembers an effect, and writes a row in three of its commits. */
-export function walker(step: Step): {
+/**
+ * A machine that walks through five states and ends: it bears a child, remembers an effect, and writes a row in three of its commits.
+ * @param held  how long the body may take that holds its row
+ */
+export function walker(
+  step: Step,
+  held?: string,
+): {
   Walker: ActorDefinition<LooseFields, 'go' | 'destroy'>;
   Companion: ActorDefinition<LooseFields, never>;
 } {
@@ -51,6 +57,7 @@ export function walker(step: Step): {
       }),
       held: state({
         hold: 'transaction',
+        timeout: held,
         to: ['four'],
         run: async (a) => {
           await a.tx.client.query({

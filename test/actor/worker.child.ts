@@ -13,6 +13,7 @@ const {
   SLOW = '0',
   BLOCKS,
   WAITS,
+  HELD,
   SKEW = '0',
   RATE = '1',
 } = process.env;
@@ -35,7 +36,7 @@ const { Walker, Companion } = walker(async (a) => {
   if (Number(SLOW) > 0) await sleep(Number(SLOW));
   if (a.state === WAITS) await sleep(3_600_000);
   if (BLOCKS !== undefined && a.state === BLOCKS) for (;;);
-});
+}, HELD);
 const actors = createActors(engine, [Walker, Companion]);
 const dispatcher = actors.run({ lease: LEASE, poll: '100ms', concurrency: Number(CONCURRENCY) });
 dispatcher.events.on('stale', ({ actors: stale }) => say({ stale }));
