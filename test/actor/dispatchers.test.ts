@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { type AnyActorDefinition, actor, createActors } from '../../src/actor/index.ts';
-import { postgres } from '../../src/engine/postgres/index.ts';
+import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
 import { openScene } from './scene.ts';
 
@@ -105,4 +105,61 @@ test('what was claimed ahead does not wait behind bodies that take every slot: a
   await until('all others have run', () => attempts.length === 3000);
   expect(new Set(attempts)).toEqual(new Set([1]));
   end();
+});
+
+test("bodies with hold: 'transaction' leave the other slots to actors of every type", async () => {
+  let letGo = (): void => {};
+  const wait = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  const Holding = actor('holding', {
+    initial: 'only',
+    states: (state) => ({
+      only: state({
+        hold: 'transaction',
+        run: async (a) => {
+          await wait;
+          return a.done();
+        },
+      }),
+    }),
+  });
+  const Plain = actor('plain', { initial: 'only', states: (state) => ({ only: state({ run: (a) => a.done() }) }) });
+  const scene = await openScene([Holding, Plain]);
+  for (let n = 0; n < 3; n += 1) await scene.actors.create(Holding, {});
+  await scene.run({ concurrency: 4, poll: '100ms', lease: '20s' });
+  // While they run they become due, for others to find once their lock is gone.
+  const due = 'select count(*)::int from pawl.actor_instance where lent is not null and wake_at < clock_timestamp()';
+  await until('all three hold their rows, and are due', async () => (await scene.one(due)) === 3);
+  const { id } = await scene.actors.create(Plain, {});
+  const isFinal = async (of: string): Promise<boolean> => (await scene.actors.get(of)).status === 'final';
+  await until('the other one has run', () => isFinal(id), 10_000).finally(letGo);
+});
+
+test('a claim passes over actors whose rows are held, and takes the one among them whose holder is gone', async () => {
+  const Holding = actor('holding', { initial: 'only', states: (state) => ({ only: state({ run: (a) => a.done() }) }) });
+  const Plain = actor('plain', { initial: 'only', states: (state) => ({ only: state({ run: (a) => a.done() }) }) });
+  const scene = await openScene([Holding, Plain]);
+  const create = async (definition: typeof Holding): Promise<string> => (await scene.actors.create(definition, {})).id;
+  const [first, second, gone] = [await create(Holding), await create(Holding), await create(Holding)];
+  const plain = await create(Plain);
+  await scene.query(
+    "update pawl.actor_instance set lent = 0 where type = (select id from pawl.actor_type where name = 'holding')",
+  );
+  const worker = await scene.one<string>(`
+    insert into pawl.actor_worker (host, pid, concurrency, lease, expires_at, types, knows, wants_notify)
+    values ('host', 1, 1, '1 hour', clock_timestamp() + interval '1 hour', array(select id from pawl.actor_type), '{}', true) returning id`);
+  const claimOne = async (): Promise<string | undefined> => {
+    const answer = await scene.one<string>('select pawl.actor_claim($1, array(select id from pawl.actor_type), 1)', [
+      worker,
+    ]);
+    const { rows } = JSON.parse(answer) as { rows: [number][] };
+    return rows[0]?.[0].toString();
+  };
+  await scene.engine.transaction(async (tx) => {
+    const hold = 'select id from pawl.actor_instance where id = any ($1::bigint[]) for no key update';
+    await tx.query(statement('test.hold', hold), [[first, second]]);
+    expect([await claimOne(), await claimOne(), await claimOne()]).toEqual([gone, plain, undefined]);
+  });
+  expect([await claimOne(), await claimOne()]).toEqual([first, second]);
 });
