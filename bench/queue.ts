@@ -6,7 +6,7 @@ import { vacuum } from './harness/server.ts';
 import type { Side } from './harness/side.ts';
 
 const FULL = { warmUp: 20_000, drain: 100_000, transaction: 10_000, pickups: 300 };
-const QUICK = { warmUp: 3000, drain: 20_000, transaction: 5000, pickups: 60 };
+const QUICK = { warmUp: 2000, drain: 20_000, transaction: 3000, pickups: 50 };
 /** Jobs sent before pick-ups count, so that plans are prepared and code is compiled. */
 const WARM_UP = 20;
 /** Wide enough that the worker is idle again, uneven enough to meet its polls at any moment. */

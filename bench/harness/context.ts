@@ -105,5 +105,7 @@ export async function inDatabase<T>(
       await side.call('close');
     }
   };
-  return server.withDatabase(run, { name: `${side.name} ${profile}`, prepare });
+  // pg-boss writes down how a queue is worked.
+  const name = side.name === 'pg-boss' ? `${side.name} ${profile}` : side.name;
+  return server.withDatabase(run, { name, prepare });
 }
