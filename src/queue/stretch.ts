@@ -197,7 +197,7 @@ export class Stretch {
   }
 
   /** Ends a take. Without an answer: what was picked is somebody else's, or nothing can be had there any more. */
-  took({ to, jobs, pick }: Taking, answer: Claimed | undefined): void {
+  took({ to, pick }: Taking, answer: Claimed | undefined): void {
     this.#open -= 1;
     this.#picks.took(pick, answer?.last?.[1]);
     if (answer?.last === undefined) {
@@ -206,7 +206,6 @@ export class Stretch {
     }
     this.#taken += 1;
     const [priority, id] = answer.last;
-    jobs?.delete(id);
     if (priority > this.#from.priority || (priority === this.#from.priority && id > this.#from.id)) {
       this.#from = { priority, id };
     }
