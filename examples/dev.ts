@@ -1,4 +1,5 @@
 import type { DevContext, DevExample, Figures } from './dev-example.ts';
+import { Isolated } from './isolated.ts';
 import { type NeedsPackages, needsPackages } from './packages.ts';
 
 export type { DevContext, DevExample, Figures } from './dev-example.ts';
@@ -18,18 +19,46 @@ const EXAMPLES: readonly ((context: DevContext) => Promise<DevExample>)[] = [
 
 /**
  * Runs the examples side by side on one database: starts them, feeds them until the time is over or the signal aborts,
- * waits for what was asked for, and checks it. Nothing that was started is left when it resolves.
+ * waits for what was asked for, and checks it. An example that throws is not ok, and the others go on. Nothing that was
+ * started is left when it resolves.
  */
 export async function runDev(context: DevContext): Promise<DevSummary> {
-  const examples = await Promise.all(EXAMPLES.map((make) => make(context))).catch(withAdvice);
+  const made = await Promise.all(EXAMPLES.map((make) => make(context))).catch(withAdvice);
+  return runExamples(made, context);
+}
+
+/** The first example is the main one: its figures stand beside the names of the others. */
+export async function runExamples(made: readonly DevExample[], context: DevContext): Promise<DevSummary> {
+  const stray: string[] = [];
+  const forget = catchStray((what) => {
+    context.log(`problem: ${what}`);
+    if (stray.length < 20) stray.push(what);
+  });
+  const examples = made.map((example) => new Isolated(example, (line) => context.log(line)));
   try {
     await Promise.all(examples.map((example) => example.start()));
     await feed(examples, context);
     const figures = await Promise.all(examples.map((example) => example.finish()));
-    return merge(examples, figures);
+    const summary = merge(examples, figures);
+    return stray.length === 0 ? summary : { ...summary, ok: false, stray };
   } finally {
     await Promise.all(examples.map((example) => example.stop()));
+    forget();
   }
+}
+
+/** What an example throws where nobody waits for it would end the process, and all the others with it. */
+function catchStray(tell: (what: string) => void): () => void {
+  const hear = (error: unknown): void =>
+    tell(
+      `thrown where nobody waits for it: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`,
+    );
+  process.on('uncaughtException', hear);
+  process.on('unhandledRejection', hear);
+  return () => {
+    process.off('uncaughtException', hear);
+    process.off('unhandledRejection', hear);
+  };
 }
 
 async function feed(examples: readonly DevExample[], { exitAfterMs, signal }: DevContext): Promise<void> {
@@ -40,11 +69,20 @@ async function feed(examples: readonly DevExample[], { exitAfterMs, signal }: De
   if (signal.aborted) end();
   try {
     await Promise.all(examples.map((example) => example.feed(ending.signal)));
+    // Those that have nothing more to do, and those that broke off, do not end the run.
+    await aborted(ending.signal);
   } finally {
     end();
     clearTimeout(timer);
     signal.removeEventListener('abort', end);
   }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
 }
 
 function merge(examples: readonly DevExample[], figures: readonly Figures[]): DevSummary {

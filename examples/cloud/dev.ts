@@ -91,7 +91,8 @@ export class CloudDev implements DevExample {
     if (victim === undefined) return;
     const before = await this.#fieldsOf(victim.id);
     if (before.instance === undefined) return;
-    process.kill(before.instance.pid, 'SIGKILL');
+    // It may have ended since its server was read, and its number may be somebody else's by now.
+    if (!this.#provider.kill(before.instance.pid)) return;
     this.#killed += 1;
     this.#context.log(`cloud: the instance of server ${victim.id} is killed`);
     const isHealed = async (): Promise<boolean> => {

@@ -23,6 +23,7 @@ const ANSWER_MS = 2000;
  */
 export class Provider {
   readonly #instances = new Map<string, Promise<Instance>>();
+  /** Those that run. */
   readonly #processes = new Map<number, ChildProcess>();
 
   /** Starts an instance, or gives the one that this token has started. */
@@ -39,10 +40,15 @@ export class Provider {
   /** Ends an instance; one that is gone already is no error. Resolves when the process is no more. */
   async destroy(pid: number): Promise<void> {
     const child = this.#processes.get(pid);
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    if (child === undefined) return;
     const gone = once(child, 'exit');
     child.kill('SIGKILL');
     await gone;
+  }
+
+  /** An accident: the instance gets no chance to tidy up. @returns whether it was still running */
+  kill(pid: number): boolean {
+    return this.#processes.get(pid)?.kill('SIGKILL') ?? false;
   }
 
   /** @throws Error  it does not answer */
@@ -56,8 +62,7 @@ export class Provider {
 
   /** Instances that are still running. */
   get alive(): number {
-    return [...this.#processes.values()].filter(({ exitCode, signalCode }) => exitCode === null && signalCode === null)
-      .length;
+    return this.#processes.size;
   }
 
   /** Ends whatever is left. */
@@ -78,6 +83,7 @@ export class Provider {
     const child = fork(script, { execArgv: isSource ? ['--import', import.meta.resolve('tsx')] : [] });
     const { pid = 0 } = child;
     this.#processes.set(pid, child);
+    child.once('exit', () => this.#processes.delete(pid));
     try {
       const ready = AbortSignal.any([signal, AbortSignal.timeout(READY_MS)]);
       const [told]: unknown[] = await once(child, 'message', { signal: ready });

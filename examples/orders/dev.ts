@@ -6,6 +6,9 @@ import type { DevContext, DevExample, Figures } from '../dev-example.ts';
 import { declareOrders, orderRows } from './orders.ts';
 import { SCHEMA, seedText } from './schema.ts';
 
+const QUERIES = ['warranty smith', 'warranty card', 'pump porto', '"call before delivery"', 'overheats'];
+/** Of so many searches the times are kept. */
+const REMEMBERED = 10_000;
 /** Enough for an index to be worth its place. */
 const ORDERS = 20_000;
 
@@ -50,16 +53,8 @@ export class OrdersDev implements DevExample {
 
   async feed(ending: AbortSignal): Promise<void> {
     if (this.#declared === undefined) return;
-    const [filling, killing] = [this.#fill(this.#declared, ending), this.#killOne(ending)];
-    while (!ending.aborted) {
-      await this.#search(
-        ['warranty smith', 'warranty card', 'pump porto', '"call before delivery"', 'overheats'][
-          this.#took.length % 5
-        ] ?? '',
-      );
-      await sleep(100, undefined, { signal: ending }).catch(() => {});
-    }
-    await Promise.all([filling, killing]);
+    // All at once: of what one throws while nobody waits for it, nobody would be told.
+    await Promise.all([this.#fill(this.#declared, ending), this.#killOne(ending), this.#searchOn(ending)]);
   }
 
   async finish(): Promise<Figures> {
@@ -113,10 +108,18 @@ export class OrdersDev implements DevExample {
     this.#context.log(`orders: worker ${victim.pid} was killed, ${heir.pid} goes on`);
   }
 
+  async #searchOn(ending: AbortSignal): Promise<void> {
+    for (let turn = 0; !ending.aborted; turn += 1) {
+      await this.#search(QUERIES[turn % QUERIES.length] ?? '');
+      await sleep(100, undefined, { signal: ending }).catch(() => {});
+    }
+  }
+
   async #search(query: string): Promise<void> {
     const since = performance.now();
     await this.#declared?.projection.search(query);
     this.#took.push(performance.now() - since);
+    if (this.#took.length > REMEMBERED) this.#took.shift();
   }
 }
 
