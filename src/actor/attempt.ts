@@ -206,6 +206,11 @@ class Attempt implements RunningTurn {
         `the body of state "${state.name}" of ${definition.name} must return ${OUTCOMES}, but gave ${was}`,
       );
     }
+    if (outcome.turn !== turn) {
+      throw new InvalidInput(
+        `the body of state "${state.name}" of ${definition.name} gave an outcome of another turn; an outcome is made anew by each turn, and not kept`,
+      );
+    }
     const patch: unknown = outcome.patch;
     if (patch !== undefined && !isObject(patch))
       throw new InvalidInput(`a fields patch must be an object, but was ${show(patch)}`);

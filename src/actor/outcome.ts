@@ -11,15 +11,18 @@ export interface Outcome<To extends string = string> {
   readonly result: unknown;
 }
 
-/** Made here alone, so that what a body returns is known to come from its own turn. */
+/** Made here alone, and by one turn: what a body returns is known to come from its own, which has checked the target. */
 export class MadeOutcome<To extends string> implements Outcome<To> {
+  /** The turn that made it. */
+  readonly turn: object;
   readonly kind: Outcome['kind'];
   readonly state: To | undefined;
   readonly patch: Readonly<Record<string, unknown>> | undefined;
   readonly ms: number | undefined;
   readonly result: unknown;
 
-  constructor(kind: Outcome['kind'], parts: Partial<Omit<Outcome<To>, 'kind'>> = {}) {
+  constructor(turn: object, kind: Outcome['kind'], parts: Partial<Omit<Outcome<To>, 'kind'>> = {}) {
+    this.turn = turn;
     this.kind = kind;
     this.state = parts.state;
     this.patch = parts.patch;

@@ -121,31 +121,34 @@ export class Turn<F, S extends string, To extends string> {
     if (!this.#state.to.includes(state)) {
       throw unknown(`transition from "${this.state}" to state`, state, this.#state.to, 'to');
     }
-    return new MadeOutcome('to', { state, patch });
+    return new MadeOutcome(this, 'to', { state, patch });
   }
 
   /** Stays, until the next semaphore, message or last child, or until `every` has passed, if the state has that. */
   stay(patch?: Patch<F>): Outcome<never> {
     this.#check();
-    return new MadeOutcome<never>('stay', { patch });
+    return new MadeOutcome<never>(this, 'stay', { patch });
   }
 
   /** Stays, and comes back after this long, or when something wakes it before. */
   nap(duration: Duration, patch?: Patch<F>): Outcome<never> {
     this.#check();
-    return new MadeOutcome<never>('nap', { ms: parseDuration(duration, { field: 'duration', what: 'nap' }), patch });
+    return new MadeOutcome<never>(this, 'nap', {
+      ms: parseDuration(duration, { field: 'duration', what: 'nap' }),
+      patch,
+    });
   }
 
   /** Stays, at no cost at all, until something wakes it, whatever `every` says. */
   hibernate(patch?: Patch<F>): Outcome<never> {
     this.#check();
-    return new MadeOutcome<never>('hibernate', { patch });
+    return new MadeOutcome<never>(this, 'hibernate', { patch });
   }
 
   /** The end: the actor is final. Its parent is told; a turn with children that are not final fails instead. */
   done(result?: unknown, patch?: Patch<F>): Outcome<never> {
     this.#check();
-    return new MadeOutcome<never>('done', { result, patch });
+    return new MadeOutcome<never>(this, 'done', { result, patch });
   }
 
   // Semaphores.
