@@ -1,4 +1,4 @@
-import { elapsedSince, moment, sleep } from '../base/clock.ts';
+import { moment, sleep, waitedFor } from '../base/clock.ts';
 import { type Duration, formatDuration } from '../base/duration.ts';
 import { InvalidInput, NotFound, TimedOut } from '../base/errors.ts';
 import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } from '../base/options.ts';
@@ -167,7 +167,7 @@ export class ActorAdmin {
       stop?.throwIfAborted();
       const record = await this.get(target);
       if ((state ?? record.state) === record.state && (wanted ?? record.status) === record.status) return record;
-      if (elapsedSince(begun) > timeout) {
+      if (waitedFor(begun) > timeout) {
         const where = `it is ${record.status} in "${record.state}"`;
         throw new TimedOut(
           `waited ${formatDuration(timeout)} in vain for ${record.type} ${record.id} to be ${[wanted, state].filter(Boolean).join(' in ')}; ${where}`,

@@ -1,9 +1,11 @@
-/** A point in time on this machine, on both of its clocks; only differences mean anything, and only in this process. */
+import { suspendedMs } from './suspension.ts';
+
+/** A point in time on this machine; only differences mean anything, and only in this process. */
 export interface Moment {
   /** The monotonic clock: never jumps, but on some systems stands still while the machine is suspended. */
   readonly monotonicMs: number;
-  /** The wall clock: runs through a suspension, but jumps when it is set. */
-  readonly wallMs: number;
+  /** For how long it had stood still until then. */
+  readonly suspendedMs: number;
 }
 
 export interface TimerOptions {
@@ -16,18 +18,27 @@ export function now(): number {
   return performance.now();
 }
 
-/** Now, for {@link elapsedSince}. */
+/** Now, for {@link waitedFor} and {@link ownedFor}. */
 export function moment(): Moment {
-  return { monotonicMs: performance.now(), wallMs: Date.now() };
+  const monotonicMs = performance.now();
+  return { monotonicMs, suspendedMs: suspendedMs(monotonicMs) };
 }
 
 /**
- * How many milliseconds have passed, by the clock that says more. Right for whoever must not believe too long that he owns
- * something: a suspended machine is noticed by the wall clock, a wall clock that was set back by the monotonic one.
- * A wall clock that was set forward makes it too much, which costs a lease, never safety.
+ * How many milliseconds one has waited, by the monotonic clock alone: whatever is done to the wall clock ends no wait, and
+ * whoever slept with the machine waits on.
  */
-export function elapsedSince(start: Moment): number {
-  return Math.max(performance.now() - start.monotonicMs, Date.now() - start.wallMs);
+export function waitedFor(since: Moment): number {
+  return performance.now() - since.monotonicMs;
+}
+
+/**
+ * How many milliseconds one may have owned something, by the clock that says more: those of a suspended machine count, as
+ * others have seen them pass. A step of the wall clock counts only where nobody can tell it from a suspension.
+ */
+export function ownedFor(since: Moment): number {
+  const monotonicMs = performance.now();
+  return monotonicMs - since.monotonicMs + suspendedMs(monotonicMs) - since.suspendedMs;
 }
 
 // Node takes a longer delay for 1 ms.

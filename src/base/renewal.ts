@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { after, elapsedSince, type Moment, moment } from './clock.ts';
+import { after, type Moment, moment, ownedFor } from './clock.ts';
 import { formatDuration } from './duration.ts';
 import { LeaseLost, type LossReason, Stopped } from './errors.ts';
 
@@ -102,15 +102,15 @@ class LeaseRenewal implements Renewal {
 
   remainingMs(): number {
     if (this.#reason !== undefined) return 0;
-    return Math.max(0, this.#termMs * SAFETY - elapsedSince(this.#sentAt));
+    return Math.max(0, this.#termMs * SAFETY - ownedFor(this.#sentAt));
   }
 
   ageMs(): number {
-    return elapsedSince(this.#sentAt);
+    return ownedFor(this.#sentAt);
   }
 
   renewed(sentAt: Moment): void {
-    if (this.#isStopped || elapsedSince(sentAt) > elapsedSince(this.#sentAt)) return;
+    if (this.#isStopped || ownedFor(sentAt) > ownedFor(this.#sentAt)) return;
     // Whoever asked meanwhile was told that it is over.
     if (this.remainingMs() <= 0) return this.#expire(0);
     this.#confirm(sentAt);
@@ -146,7 +146,7 @@ class LeaseRenewal implements Renewal {
     this.#cancelDeadline = NOTHING;
     const { leaseMs, everyMs = leaseMs / BEATS_PER_LEASE } = this.#options;
     const isWhole = this.#termMs >= leaseMs;
-    this.#beatIn((isWhole ? everyMs : this.#termMs / BEATS_PER_LEASE) - elapsedSince(this.#sentAt));
+    this.#beatIn((isWhole ? everyMs : this.#termMs / BEATS_PER_LEASE) - ownedFor(this.#sentAt));
   }
 
   #beatIn(ms: number): void {
@@ -183,7 +183,7 @@ class LeaseRenewal implements Renewal {
     if (answer === 'lost')
       return this.#lose('the store says that it is no longer ours: it ran out or was taken over', 'expired');
     // Another request may have renewed it while this one was under way.
-    if (elapsedSince(sentAt) < elapsedSince(this.#sentAt)) this.#confirm(sentAt);
+    if (ownedFor(sentAt) < ownedFor(this.#sentAt)) this.#confirm(sentAt);
     this.#trouble = undefined;
     if (this.remainingMs() <= 0) return this.#lose('the answer to its renewal came after the deadline', 'unreachable');
     this.#schedule();
@@ -234,7 +234,7 @@ class LeaseRenewal implements Renewal {
   #timer(ms: number, run: (lateMs: number) => void): () => void {
     const start = moment();
     const dueMs = Math.max(0, ms);
-    return after(dueMs, () => run(elapsedSince(start) - dueMs), { unref: this.#options.unref ?? false });
+    return after(dueMs, () => run(ownedFor(start) - dueMs), { unref: this.#options.unref ?? false });
   }
 }
 

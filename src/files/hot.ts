@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
-import { elapsedSince, type Moment, moment, now, sleep } from '../base/clock.ts';
+import { type Moment, moment, now, ownedFor, sleep } from '../base/clock.ts';
 import type { Duration } from '../base/duration.ts';
 import { formatDuration } from '../base/duration.ts';
 import { ConnectionFailed, CorruptObject, InvalidInput, StoreUnavailable, TimedOut } from '../base/errors.ts';
@@ -116,7 +116,7 @@ export class HotFiles {
       reading.stream.once('error', (error) => {
         if (error instanceof CorruptObject) void this.#cache.drop(version.sha256).catch(() => {});
       });
-      return { ...reading, staleMs: staleSince === undefined ? 0 : elapsedSince(staleSince) };
+      return { ...reading, staleMs: staleSince === undefined ? 0 : ownedFor(staleSince) };
     } finally {
       // Of an empty range nothing was read.
       await copy.close();
@@ -152,7 +152,7 @@ export class HotFiles {
 
   #stale(id: string): Known | undefined {
     const known = this.#known.get(id);
-    return known !== undefined && elapsedSince(known.at) <= this.#options.maxStaleMs ? known : undefined;
+    return known !== undefined && ownedFor(known.at) <= this.#options.maxStaleMs ? known : undefined;
   }
 
   /** The database does not answer: a copy will do that is not too old. */

@@ -1,4 +1,4 @@
-import { elapsedSince, moment, sleep } from '../base/clock.ts';
+import { moment, sleep, waitedFor } from '../base/clock.ts';
 import { InvalidInput, NotFound } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import type { Logger } from '../base/logger.ts';
@@ -130,7 +130,7 @@ export class BulkRun {
     const { holder } = this.#lease;
     const begun = moment();
     let outcome = await store.change(id, n, holder);
-    while (outcome === 'busy' && elapsedSince(begun) < PATIENCE_MS) {
+    while (outcome === 'busy' && waitedFor(begun) < PATIENCE_MS) {
       await sleep(BUSY_MS);
       outcome = await store.change(id, n, holder);
     }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { after, elapsedSince, type Moment, moment } from '../base/clock.ts';
+import { after, type Moment, moment, ownedFor, waitedFor } from '../base/clock.ts';
 import { formatDuration } from '../base/duration.ts';
 import { Deadlock, type DeadlockStep, LockTimeout } from '../base/errors.ts';
 import type { LockClient } from './client.ts';
@@ -145,8 +145,8 @@ class Acquisition {
     const place = this.#place;
     if (token === undefined || place === undefined || !this.#isSure) return undefined;
     if (this.#wanted.leaseMs === Infinity) return undefined;
-    if (place.ms - elapsedSince(place.since) < place.ms / 4) return undefined;
-    const waitedMs = elapsedSince(this.#startedAt);
+    if (place.ms - ownedFor(place.since) < place.ms / 4) return undefined;
+    const waitedMs = waitedFor(this.#startedAt);
     return { kind: 'granted', held: this.#heldAs(token), since: place.since, firstMs: place.ms, waitedMs };
   }
 
@@ -203,12 +203,12 @@ class Acquisition {
 
   #granted(token: bigint, since: Moment): Obtained | undefined {
     const { leaseMs } = this.#claim;
-    if (elapsedSince(since) > leaseMs / 2) {
+    if (ownedFor(since) > leaseMs / 2) {
       // The answer took half of the lease: asking again renews it.
       this.#isAgain = true;
       return undefined;
     }
-    const waitedMs = elapsedSince(this.#startedAt);
+    const waitedMs = waitedFor(this.#startedAt);
     return { kind: 'granted', held: this.#heldAs(token), since, firstMs: leaseMs, waitedMs };
   }
 
@@ -241,7 +241,7 @@ class Acquisition {
   #leftMs(): number {
     // Without waiting there are only repetitions of what got no answer.
     const { waitMs } = this.#wanted;
-    return waitMs === 0 ? Infinity : waitMs - elapsedSince(this.#startedAt);
+    return waitMs === 0 ? Infinity : waitMs - waitedFor(this.#startedAt);
   }
 
   /** Leaves nothing behind. When the store does not answer, the caller is answered first. @returns who is in the way */

@@ -1,4 +1,4 @@
-import { elapsedSince, type Moment, moment, sleep } from '../base/clock.ts';
+import { type Moment, moment, sleep, waitedFor } from '../base/clock.ts';
 import { NotSupported } from '../base/errors.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
@@ -94,7 +94,7 @@ export class LockClient {
         this.callTurns(called);
         return holder;
       } catch (error) {
-        const isOver = elapsedSince(start) > Math.max(waiterMs, leaseMs);
+        const isOver = waitedFor(start) > Math.max(waiterMs, leaseMs);
         if (isOver || !this.store.isTransient(error)) return undefined;
         await sleep(Math.min(50 * 2 ** tries, 2000), undefined, { unref: true });
       }
@@ -103,7 +103,7 @@ export class LockClient {
 
   /** Once an hour, on the occasion of somebody's release: no timer runs for it. */
   sweep(keepMs: number): void {
-    if (elapsedSince(this.#sweptAt) < this.#sweepMs) return;
+    if (waitedFor(this.#sweptAt) < this.#sweepMs) return;
     this.#sweptAt = moment();
     this.#sweepMs = SWEEP_MS;
     // Nobody waits for it, and the next one makes up for it.

@@ -1,4 +1,4 @@
-import { after, elapsedSince, type Moment, moment } from '../base/clock.ts';
+import { after, type Moment, moment, ownedFor } from '../base/clock.ts';
 import { LeaseLost } from '../base/errors.ts';
 import { type Renewal, startRenewal } from '../base/renewal.ts';
 import { describe } from './name.ts';
@@ -195,7 +195,7 @@ class Watch implements Keeping {
   }
 
   ageMs(): number {
-    return elapsedSince(this.#checkedAt);
+    return ownedFor(this.#checkedAt);
   }
 
   renewed(sentAt: Moment): void {

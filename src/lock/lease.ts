@@ -1,4 +1,4 @@
-import { after, elapsedSince, type Moment, moment, sleep } from '../base/clock.ts';
+import { after, type Moment, moment, ownedFor, sleep, waitedFor } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
 import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
 import { tellReleased } from './acquisition.ts';
@@ -171,7 +171,7 @@ export class HeldLock implements Lock {
     if (await this.#tellOnce(finish)) return;
     const telling = this.#tell(finish, start, leaseMs);
     telling.catch((error: unknown) => this.#reportFailure(error));
-    const isTold = await within(telling, ANSWER_MS - elapsedSince(start));
+    const isTold = await within(telling, ANSWER_MS - waitedFor(start));
     if (isTold) return;
     const what = `${describe(this.names)} could not be released within ${ANSWER_MS} ms`;
     throw new ConnectionFailed(`${what}; that is tried on until its lease is over`);
@@ -197,7 +197,7 @@ export class HeldLock implements Lock {
         if (!(await this.#send(finish))) await this.#acknowledge(finish);
         return;
       } catch (error) {
-        if (!this.#client.store.isTransient(error) || elapsedSince(start) > Math.min(leaseMs, 60_000)) throw error;
+        if (!this.#client.store.isTransient(error) || waitedFor(start) > Math.min(leaseMs, 60_000)) throw error;
       }
     }
   }
@@ -217,7 +217,7 @@ export class HeldLock implements Lock {
   async #acknowledge(finish: Finish | undefined): Promise<void> {
     const past = await this.#client.store.fate(this.held, { timeoutMs: ANSWER_MS });
     if (past === undefined ? finish !== undefined : past.outcome !== 'released') throw this.#lossOf(past);
-    this.#report('released', { lock: this, heldMs: elapsedSince(this.#since) });
+    this.#report('released', { lock: this, heldMs: ownedFor(this.#since) });
   }
 
   /** @returns false when it was not held any more */
@@ -225,7 +225,7 @@ export class HeldLock implements Lock {
     const { isReleased, called } = await this.#client.store.release(this.held, finish, { timeoutMs: ANSWER_MS });
     this.#client.callTurns(called);
     tellReleased(this.#client, this.held);
-    if (isReleased) this.#report('released', { lock: this, heldMs: elapsedSince(this.#since) });
+    if (isReleased) this.#report('released', { lock: this, heldMs: ownedFor(this.#since) });
     return isReleased;
   }
 

@@ -1,4 +1,4 @@
-import { elapsedSince, moment, sleep } from '../base/clock.ts';
+import { moment, sleep, waitedFor } from '../base/clock.ts';
 import type { Duration } from '../base/duration.ts';
 import { formatDuration } from '../base/duration.ts';
 import { LockNotAvailable, NotFound, TimedOut } from '../base/errors.ts';
@@ -102,7 +102,7 @@ export async function drain(reader: PostgresQueueReader, queue: string, options:
   for (let rest: number = POLL_MS.min; ; rest = Math.min(rest * 1.5, POLL_MS.max)) {
     abort?.throwIfAborted();
     if (isDone(await reader.left(queue))) return;
-    if (elapsedSince(start) >= timeout) {
+    if (waitedFor(start) >= timeout) {
       const stats = await reader.stats(queue, COUNT_LIMIT);
       throw new TimedOut(
         `queue "${queue}" was not drained within ${formatDuration(timeout)}; left are ${words(stats)}`,
@@ -117,7 +117,7 @@ async function notBusy<T extends string>(id: string, ask: () => Promise<T | 'bus
   for (;;) {
     const answer = await ask();
     if (answer !== 'busy') return answer as Exclude<T, 'busy'>;
-    if (elapsedSince(start) > PATIENCE_MS) {
+    if (waitedFor(start) > PATIENCE_MS) {
       throw new LockNotAvailable(
         `job ${id} cannot be changed now: it, or a job of its key, is held by an open transaction (hold: 'transaction'); ` +
           'nothing was done, try again when that one has ended',

@@ -1,5 +1,5 @@
 import { type AnyActorDefinition, createActors, type Dispatcher } from '../actor/index.ts';
-import { elapsedSince, moment, sleep } from '../base/clock.ts';
+import { moment, sleep, waitedFor } from '../base/clock.ts';
 import { TimedOut } from '../base/errors.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Crash } from './crash.ts';
@@ -44,7 +44,7 @@ export class Machine {
       if (this.#isDead) await this.#reboot(patienceMs);
       const restless = await this.#database.restless();
       if (restless === undefined && !this.#isDead) return;
-      if (elapsedSince(begun) > patienceMs) {
+      if (waitedFor(begun) > patienceMs) {
         throw new TimedOut(`the actors did not come to rest: ${restless ?? 'the process is dead'}`);
       }
       await sleep(LOOK_MS);

@@ -1,4 +1,4 @@
-import { elapsedSince, moment, sleep } from '../base/clock.ts';
+import { moment, sleep, waitedFor } from '../base/clock.ts';
 import { only, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 const CLEAR = statement(
@@ -107,7 +107,7 @@ export class PostgresWorld {
   async rescue(patienceMs: number): Promise<void> {
     const begun = moment();
     // What a dying connection still has locked is stepped over, and its worker's row stays until then; a heartbeat may be among it.
-    for (let left = Infinity; left > 0 && elapsedSince(begun) < patienceMs; await sleep(LOOK_MS)) {
+    for (let left = Infinity; left > 0 && waitedFor(begun) < patienceMs; await sleep(LOOK_MS)) {
       await this.#engine.query(EXPIRE);
       await this.#engine.query(RESCUE);
       left = only(await this.#engine.query<{ n: number }>(WORKERS)).n;

@@ -1,6 +1,8 @@
 import { getEventListeners } from 'node:events';
+import os from 'node:os';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { after, elapsedSince, moment, now, sleep, within } from '../../src/base/clock.ts';
+import { after, moment, now, ownedFor, sleep, waitedFor, within } from '../../src/base/clock.ts';
+import { wallClock } from '../support/wall-clock.ts';
 
 const MONTH_MS = 30 * 86_400_000;
 
@@ -72,14 +74,53 @@ describe('turned by hand', () => {
     await expect(within(1000, Promise.reject(new Error('the work failed')))).rejects.toThrow('the work failed');
     expect(vi.getTimerCount()).toBe(0);
   });
+});
 
-  test('elapsed time is that of the clock that says more', () => {
+describe('clocks that somebody sets', () => {
+  const HOUR_MS = 3_600_000;
+
+  test('a step of the wall clock, forwards or back, neither ends a wait nor takes what is owned', () => {
+    const clock = wallClock();
     const start = moment();
-    vi.advanceTimersByTime(1000);
-    expect(elapsedSince(start)).toBe(1000);
-    vi.setSystemTime(1_700_000_000_000 + 60_000);
-    expect(elapsedSince(start)).toBe(60_000);
-    vi.setSystemTime(1_600_000_000_000);
-    expect(elapsedSince(start)).toBe(1000);
+    for (const ms of [HOUR_MS, -2 * HOUR_MS, 1000, 100 * HOUR_MS]) {
+      clock.step(ms);
+      expect(waitedFor(start)).toBeLessThan(60_000);
+      expect(ownedFor(start)).toBeLessThan(60_000);
+    }
+  });
+
+  test('a suspension is time in which one owned, but did not wait; also after the wall clock was set', () => {
+    const clock = wallClock();
+    clock.step(-HOUR_MS);
+    const start = moment();
+    clock.suspend(HOUR_MS);
+    expect(ownedFor(start)).toBeGreaterThan(HOUR_MS - 2);
+    expect(ownedFor(start)).toBeLessThan(HOUR_MS + 60_000);
+    expect(waitedFor(start)).toBeLessThan(60_000);
+    clock.step(10 * HOUR_MS);
+    clock.suspend(2 * HOUR_MS);
+    expect(ownedFor(start)).toBeGreaterThan(3 * HOUR_MS - 2);
+    expect(ownedFor(start)).toBeLessThan(3 * HOUR_MS + 60_000);
+    expect(ownedFor(moment())).toBeLessThan(1000);
+  });
+
+  test('of a step and a suspension that come together, what the uptime confirms counts', () => {
+    const clock = wallClock();
+    const start = moment();
+    clock.suspend(60_000);
+    clock.step(HOUR_MS);
+    expect(ownedFor(start)).toBeGreaterThan(60_000 - 2);
+    expect(ownedFor(start)).toBeLessThan(120_000);
+  });
+
+  test('where nobody says how long the machine has been up, the clock that says more is believed', () => {
+    const clock = wallClock();
+    os.uptime = () => {
+      throw new Error('ENOSYS');
+    };
+    const start = moment();
+    clock.step(HOUR_MS);
+    expect(ownedFor(start)).toBeGreaterThan(HOUR_MS - 2);
+    expect(waitedFor(start)).toBeLessThan(60_000);
   });
 });

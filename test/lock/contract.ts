@@ -3,6 +3,7 @@ import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { Deadlock, InvalidInput, LeaseLost, LockTimeout } from '../../src/base/errors.ts';
 import { createLocks, type Lock, type LockEngine, type Locks, type LocksOptions } from '../../src/lock/index.ts';
 import { until } from '../support/eventually.ts';
+import { wallClock, whileStepping } from '../support/wall-clock.ts';
 
 /** What the promises are tested on: engines of one database, each as if it were a process of its own. */
 export interface LockWorld {
@@ -284,6 +285,37 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect((await b.query()).waiting).toEqual([]);
       await lock.release();
       await expectNothingLeft(a, name);
+    });
+
+    test('a wall clock that is set by an hour, forwards or back, ends no wait early and costs no lock', async () => {
+      const name = fresh();
+      const [a, b] = [ours(), ours()];
+      const lock = await a.acquire(name, { lease: '20s', heartbeat: '300ms' });
+      await whileStepping(wallClock(), async () => {
+        const heartbeat = async (): Promise<number | undefined> =>
+          (await b.explain(name)).holders[0]?.lastHeartbeatAt?.getTime();
+        const first = await heartbeat();
+        for (const fair of [true, false]) {
+          const ms = await within(expect(b.acquire(name, { wait: '1s', fair })).rejects.toThrow(LockTimeout));
+          expect(ms).toBeGreaterThanOrEqual(999);
+        }
+        const waiting = b.acquire(name, { wait: '30s' });
+        await until('it was renewed', async () => (await heartbeat()) !== first);
+        expect(lock.isHeld).toBe(true);
+        await lock.release();
+        const next = await waiting;
+        next.assertHeld();
+        await next.release();
+      });
+    });
+
+    test('a machine that was suspended for longer than the lease believes in none of its locks', async () => {
+      const locks = ours();
+      const clock = wallClock();
+      const lock = await locks.acquire(fresh(), { lease: '20s' });
+      clock.suspend(20_000);
+      expect(lock.isHeld).toBe(false);
+      expect(() => lock.assertHeld()).toThrow(LeaseLost);
     });
 
     test('a waiter that is aborted, at any moment, leaves neither lock nor place', async () => {

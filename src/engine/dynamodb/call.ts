@@ -1,4 +1,4 @@
-import { after, elapsedSince, moment, now, sleep } from '../../base/clock.ts';
+import { after, moment, now, sleep, waitedFor } from '../../base/clock.ts';
 import { ConnectionFailed, NotSupported } from '../../base/errors.ts';
 import { isObject } from '../../base/shape.ts';
 import type { CallLimits, DynamoClient, Reply } from './client.ts';
@@ -64,7 +64,7 @@ export class Caller {
     const start = moment();
     let isRepeated = false;
     for (let tries = 0; ; tries++) {
-      const leftMs = timeoutMs - elapsedSince(start);
+      const leftMs = timeoutMs - waitedFor(start);
       const tryMs = Math.min(Math.max(leftMs / 2, SHORTEST_TRY_MS), LONGEST_TRY_MS, Math.max(leftMs, 1));
       try {
         const output = await this.#try(call, input, tryMs, signal);
@@ -73,7 +73,7 @@ export class Caller {
         if (isRefusal(error)) throw new Refused(itemOf(error), isRepeated || attemptsOf(error) > 1);
         const known = failure(error, call);
         const pauseMs = Math.min(25 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + 0.5 * Math.random());
-        const isOver = elapsedSince(start) + pauseMs + 10 >= timeoutMs || signal?.aborted === true;
+        const isOver = waitedFor(start) + pauseMs + 10 >= timeoutMs || signal?.aborted === true;
         if (isOver || !isTransient(known)) throw known;
         isRepeated ||= known instanceof ConnectionFailed && known.outcome === 'unknown';
         await sleep(pauseMs, signal);

@@ -1,5 +1,6 @@
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { now } from '../../base/clock.ts';
 import { Conflict, InvalidInput, Stopped } from '../../base/errors.ts';
 import { type Launch, launch, type Postmaster } from './postmaster.ts';
 
@@ -47,13 +48,13 @@ export class EmbeddedServer implements Embedded {
 
   static async start(options: ServerOptions): Promise<EmbeddedServer> {
     const { launching, port } = options;
-    const deadline = Date.now() + PATIENCE_MS;
+    const deadline = now() + PATIENCE_MS;
     for (;;) {
       // Between finding a port free and Postgres taking it, somebody else may have: then look for another.
       const at = { ...launching, port: port ?? (await freePort()) };
       const master = await launchPatiently(at, { waitForPort: false });
       if (master !== undefined) return new EmbeddedServer(options, at, master);
-      if (port !== undefined || Date.now() >= deadline) {
+      if (port !== undefined || now() >= deadline) {
         throw new InvalidInput(`port ${at.port} is taken; name another, or leave it out`, { field: 'port' });
       }
     }
@@ -118,11 +119,11 @@ async function launchPatiently(
     port: String(launching.port),
     unix_socket_directories: '',
   };
-  const deadline = Date.now() + PATIENCE_MS;
+  const deadline = now() + PATIENCE_MS;
   for (;;) {
     const launched = await launch({ ...launching, settings });
     if ('pid' in launched) return launched;
-    const isLate = Date.now() >= deadline;
+    const isLate = now() >= deadline;
     if (launched.obstacle === 'port' && (isLate || !waitForPort)) return undefined;
     if (launched.obstacle === 'folder') {
       const message = `data folder "${launching.cluster.dataDir}" is in use by another Postgres; stop that one, or name another folder`;

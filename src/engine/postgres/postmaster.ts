@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { now } from '../../base/clock.ts';
 import { ConnectionFailed } from '../../base/errors.ts';
 import { identity } from './account.ts';
 import { type Cluster, type Machinery, SERVER_ENV } from './cluster.ts';
@@ -104,7 +105,7 @@ export async function launch(launching: Launch): Promise<Postmaster | Hindered> 
 
 /** Connects until it works. Only our server knows the password, so one that took our port meanwhile does not count. */
 async function untilAnswers({ cluster, port }: Launch, isRunning: () => boolean, ended: Promise<void>): Promise<void> {
-  let deadline = Date.now() + SILENCE_MS;
+  let deadline = now() + SILENCE_MS;
   while (isRunning()) {
     const client = new pg.Client({
       host: '127.0.0.1',
@@ -122,8 +123,8 @@ async function untilAnswers({ cluster, port }: Launch, isRunning: () => boolean,
       if (isConnected) return await closed;
     } catch (error) {
       // 57P03: cannot connect now, as it is still starting.
-      if (error instanceof Error && 'code' in error && error.code === '57P03') deadline = Date.now() + SILENCE_MS;
-      if (Date.now() > deadline) throw error;
+      if (error instanceof Error && 'code' in error && error.code === '57P03') deadline = now() + SILENCE_MS;
+      if (now() > deadline) throw error;
       await sleep(10);
     }
   }

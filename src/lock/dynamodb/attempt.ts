@@ -1,4 +1,4 @@
-import { elapsedSince, moment, now, sleep } from '../../base/clock.ts';
+import { moment, now, sleep, waitedFor } from '../../base/clock.ts';
 import { ConnectionFailed } from '../../base/errors.ts';
 import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
@@ -342,13 +342,13 @@ export class Attempt {
 
   /** What is left of the time of this call. */
   #limits(): CallLimits {
-    const leftMs = Math.max(1, this.#options.timeoutMs - elapsedSince(this.#start));
+    const leftMs = Math.max(1, this.#options.timeoutMs - waitedFor(this.#start));
     return { timeoutMs: leftMs, signal: this.#options.signal };
   }
 
   /** Others decide at the same time: whoever comes too often gives way a little. @throws ConnectionFailed  past the time */
   async #pause(tries: number): Promise<void> {
-    if (elapsedSince(this.#start) > this.#options.timeoutMs) {
+    if (waitedFor(this.#start) > this.#options.timeoutMs) {
       throw new ConnectionFailed(`too many decide about ${this.#pks.length} locks at once`, {
         outcome: 'nothing_written',
       });
