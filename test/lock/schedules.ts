@@ -1,17 +1,7 @@
 import type { Hold, Write } from '../support/history.ts';
+import { seeded } from '../support/random.ts';
 import type { Step } from './party.child.ts';
 import type { Party } from './party.ts';
-
-/** Numbers that look random and are the same for the same seed (mulberry32). */
-export function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** What disturbs a schedule from outside, and what there is to disturb. */
 export interface Faults {

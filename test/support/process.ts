@@ -1,73 +1,15 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { inject } from 'vitest';
+import { type Child, startChild } from './child-process.ts';
 import { atTestEnd } from './together.ts';
 
-/** A Node process that runs a TypeScript script of the tests. */
-export interface Child {
-  readonly pid: number;
-  /** The next line of JSON on its standard output, in order, each once; other lines are passed over. Fails when it ends first. */
-  message<T = unknown>(): Promise<T>;
-  /** Writes a line of JSON to its standard input. */
-  send(message: unknown): void;
-  /** SIGKILL by default. Resolves when it is gone. */
-  kill(signal?: NodeJS.Signals): Promise<Exit>;
-  /** SIGSTOP: it stands still, timers and all, with its connections open. */
-  pause(): void;
-  resume(): void;
-  readonly exited: Promise<Exit>;
-  /** What it wrote to standard error so far. */
-  stderr(): string;
-}
-
-export interface Exit {
-  readonly code: number | null;
-  readonly signal: NodeJS.Signals | null;
-}
+export type { Child, Exit } from './child-process.ts';
 
 /**
  * Starts `script`, a path from test/ such as `crash/worker.child.ts`, and kills it at the end of the test. To be called
  * inside a test.
  */
 export function spawnChild(script: string, args: readonly string[] = [], env: NodeJS.ProcessEnv = {}): Child {
-  const path = join(inject('children'), script.replace(/\.ts$/, '.mjs'));
-  const child = spawn(process.execPath, [path, ...args], {
-    env: { ...process.env, ...env },
-    stdio: ['pipe', 'pipe', 'pipe'],
-  });
-  const exited = once(child, 'exit').then(([code, signal]): Exit => ({ code, signal }));
-  let errors = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    errors += text;
-  });
-  child.stdin.on('error', () => {});
-  const messages = jsonLines(child);
-  const kill = (signal: NodeJS.Signals = 'SIGKILL'): Promise<Exit> => {
-    child.kill(signal);
-    return exited;
-  };
-  atTestEnd(() => kill());
-  return {
-    pid: child.pid ?? 0,
-    message: async <T>() => {
-      const { value, done } = await messages.next();
-      if (done) throw new Error(`${script} ended without a message (${JSON.stringify(await exited)})\n${errors}`);
-      return value as T;
-    },
-    send: (message) => void child.stdin.write(`${JSON.stringify(message)}\n`),
-    kill,
-    pause: () => void child.kill('SIGSTOP'),
-    resume: () => void child.kill('SIGCONT'),
-    exited,
-    stderr: () => errors,
-  };
-}
-
-async function* jsonLines({ stdout }: ChildProcess): AsyncGenerator<unknown, void> {
-  if (stdout === null) return;
-  for await (const line of createInterface({ input: stdout })) {
-    if (/^[[{]/.test(line)) yield JSON.parse(line);
-  }
+  const child = startChild(script, { folder: inject('children'), args, env });
+  atTestEnd(() => child.kill());
+  return child;
 }

@@ -23,6 +23,10 @@ export interface Proxy {
   accept(): void;
   /** Passes nothing more in either direction on open connections, without closing them: a half-open socket. */
   stall(): void;
+  /** As `stall()`, and what connects until `accept()` is accepted and never answered: a silent network. */
+  silence(): void;
+  /** Open connections still pass on what clients send, and never again what the server answers: half open. */
+  deafen(): void;
   /** From now on, so many times: passes what the client sends that holds `text`, and resets instead of passing the answer. */
   loseAnswerTo(text: string, times?: number): void;
   /** From now on: resets as soon as the client sends what holds `text`, before it reaches the server. */
@@ -35,6 +39,7 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const links = new Set<Link>();
   const faults: Faults = { answerLost: undefined, toLose: 0, requestLost: undefined, sent: 0, lost: 0 };
   let refusing = false;
+  let silent = false;
   let accepted = 0;
   // As drivers do: what the server says by itself, such as a notification, would else wait until the client has said something.
   const server = createServer({ noDelay: true }, (client) => {
@@ -45,6 +50,7 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     accepted += 1;
     const server = connect({ port: Number(target.port || 5432), host: target.hostname, noDelay: true });
     const link = new Link(client, server, faults);
+    link.stalled = silent;
     links.add(link);
     // A stalled link outlives its client: only the reset tells the server.
     server.on('close', () => links.delete(link));
@@ -57,6 +63,11 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const cut = (): void => {
     for (const link of links) {
       link.reset();
+    }
+  };
+  const stall = (): void => {
+    for (const link of links) {
+      link.stalled = true;
     }
   };
   return {
@@ -80,10 +91,16 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     },
     accept: () => {
       refusing = false;
+      silent = false;
     },
-    stall: () => {
+    stall,
+    silence: () => {
+      silent = true;
+      stall();
+    },
+    deafen: () => {
       for (const link of links) {
-        link.stalled = true;
+        link.deaf = true;
       }
     },
     loseAnswerTo: (text, times = Infinity) => {
@@ -112,6 +129,8 @@ interface Faults {
 
 class Link {
   stalled = false;
+  /** Hears nothing from the server any more. */
+  deaf = false;
   readonly #client: Socket;
   readonly #server: Socket;
   readonly #faults: Faults;
@@ -123,10 +142,10 @@ class Link {
     this.#faults = faults;
     client.on('data', (data) => this.#fromClient(data, faults));
     server.on('data', (data) => this.#fromServer(data));
-    client.on('error', () => server.destroy());
-    server.on('error', () => client.destroy());
+    client.on('error', () => this.stalled || server.destroy());
+    server.on('error', () => this.stalled || client.destroy());
     client.on('close', () => this.stalled || server.end());
-    server.on('close', () => this.stalled || client.end());
+    server.on('close', () => this.stalled || this.deaf || client.end());
   }
 
   /** True while the client's side is connected. */
@@ -153,7 +172,7 @@ class Link {
   }
 
   #fromServer(data: Buffer): void {
-    if (this.stalled) {
+    if (this.stalled || this.deaf) {
       return;
     }
     if (this.#resetOnAnswer) {

@@ -1,0 +1,95 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import pg from 'pg';
+import type { Embedded } from '../../src/engine/postgres/embedded.ts';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { startTestServer } from '../support/embedded.ts';
+import { logInCheaply } from '../support/login.ts';
+import { memoryFolder } from '../support/memory.ts';
+
+const SETTINGS = {
+  // Faults kill processes, the server's among them, never the machine.
+  fsync: 'off',
+  full_page_writes: 'off',
+  max_connections: '400',
+  autovacuum: 'off',
+  // What was committed before what: `pg_xact_commit_timestamp(xmin)` of every row tells.
+  track_commit_timestamp: 'on',
+};
+
+const TEMPLATE = 'faults_template';
+
+export interface GroundOptions {
+  /** Where the scripts of child processes stand that were built. */
+  readonly children: string;
+  /** A data folder to copy, of a server that was stopped. */
+  readonly cluster: string;
+}
+
+/** What the schedules of a run share: a server, and the scripts. */
+export class Ground implements AsyncDisposable {
+  readonly children: string;
+  readonly folder: string;
+  readonly #cluster: string;
+  readonly #server: Embedded;
+
+  static async open({ children, cluster }: GroundOptions): Promise<Ground> {
+    const folder = await mkdtemp(join(memoryFolder(), 'pawl-faults-'));
+    return new Ground(children, cluster, folder, await startServer(cluster));
+  }
+
+  private constructor(children: string, cluster: string, folder: string, server: Embedded) {
+    this.children = children;
+    this.folder = folder;
+    this.#cluster = cluster;
+    this.#server = server;
+  }
+
+  /** A migrated database; on a server of its own if that is to be restarted. */
+  async database(hasOwnServer: boolean): Promise<OwnDatabase> {
+    const server = hasOwnServer ? await startServer(this.#cluster) : this.#server;
+    const name = `faults_${randomBytes(4).toString('hex')}`;
+    await asAdmin(server, (admin) => admin.query(`create database "${name}" template "${TEMPLATE}"`));
+    const drop = hasOwnServer
+      ? () => server.stop()
+      : () => asAdmin(server, (admin) => admin.query(`drop database "${name}" with (force)`)).then(() => {});
+    return { url: at(server, name), server, drop };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.stop();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+export interface OwnDatabase {
+  readonly url: string;
+  readonly server: Embedded;
+  drop(): Promise<void>;
+}
+
+async function startServer(cluster: string): Promise<Embedded> {
+  const server = await startTestServer(SETTINGS, cluster);
+  await logInCheaply(server.url);
+  await asAdmin(server, (admin) => admin.query(`create database "${TEMPLATE}"`));
+  await using engine = postgres(at(server, TEMPLATE));
+  await engine.migrate();
+  return server;
+}
+
+function at(server: Embedded, database: string): string {
+  const url = new URL(server.url);
+  url.pathname = `/${database}`;
+  return url.href;
+}
+
+async function asAdmin<T>(server: Embedded, work: (admin: pg.Client) => Promise<T>): Promise<T> {
+  const admin = new pg.Client({ connectionString: server.url });
+  await admin.connect();
+  try {
+    return await work(admin);
+  } finally {
+    await admin.end();
+  }
+}

@@ -1,0 +1,47 @@
+// What the processes of a schedule have in common: each is a script `….child.ts` that imports this.
+import { openSync, writeSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import type { Order } from './member.ts';
+
+const environment = process.env;
+const trueDate = Date.now.bind(Date);
+let steppedMs = 0;
+Date.now = () => trueDate() + steppedMs;
+
+/** The database, behind this process's proxy. */
+export const url: string = environment['FAULTS_URL'] ?? '';
+/** The same without the proxy, for what the checker has to know whatever happens to the process's own connections. */
+export const directUrl: string = environment['FAULTS_DIRECT_URL'] ?? '';
+/** Such as `worker 0`. */
+export const name: string = environment['FAULTS_NAME'] ?? '';
+/** The planted bug that this process is to have, if any. */
+export const plant: string | undefined = environment['FAULTS_PLANT'];
+
+const file = openSync(environment['FAULTS_LOG'] ?? '/dev/null', 'a');
+
+/** Milliseconds of the clock that all processes of the machine share, and that nothing steps. */
+export function clock(): number {
+  return Number(process.hrtime.bigint() / 1000n) / 1000;
+}
+
+/** Keeps an event for the checker; it is in the file when this returns, and survives a SIGKILL in the next moment. */
+export function note<E extends object>(event: E): void {
+  writeSync(file, `${JSON.stringify({ at: clock(), pid: process.pid, ...event })}\n`);
+}
+
+/** Says that this process is ready, then does what it is told; `stop` ends what it runs. */
+export function ready(stop: () => Promise<void>): void {
+  console.log(JSON.stringify({ ready: true }));
+  createInterface({ input: process.stdin }).on('line', (line) => {
+    const order: Order = JSON.parse(line);
+    if ('stepClock' in order) steppedMs += order.stepClock;
+    else if ('block' in order) block(order.block);
+    else void stop().then(() => process.exit(0));
+  });
+}
+
+/** Keeps the event loop busy. */
+export function block(ms: number): void {
+  const end = clock() + ms;
+  while (clock() < end);
+}

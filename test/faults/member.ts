@@ -1,0 +1,147 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Child, type Exit, startChild } from '../support/child-process.ts';
+import { type Proxy, startProxy } from '../support/proxy.ts';
+import type { Ground } from './ground.ts';
+
+/** What a member is told on its standard input. */
+export type Order = { readonly stepClock: number } | { readonly block: number } | { readonly stop: true };
+
+/** An event of a member's log, as the part's scripts note it. */
+export type Noted<E> = E & { readonly at: number; readonly pid: number; readonly member: string };
+
+export interface MemberOptions {
+  /** A path from test/, such as `faults/queue/worker.child.ts`. */
+  readonly script: string;
+  readonly name: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Where a member lives. */
+export interface Home {
+  readonly ground: Ground;
+  /** Of the database, without a proxy. */
+  readonly url: string;
+  readonly folder: string;
+  readonly plant: string | undefined;
+}
+
+/** How long a supervisor waits before it starts a process again that ended by itself. */
+const RESTART_MS = 200;
+/** A process that ends on request does so within what supervisors grant. */
+const STOP_MS = 30_000;
+
+/** A process with a proxy of its own before the database, and with a supervisor: whatever ends it, it is started again. */
+export class Member {
+  readonly name: string;
+  readonly proxy: Proxy;
+  /** Ends that nobody brought about, in words. */
+  readonly crashes: string[] = [];
+  readonly #options: MemberOptions;
+  readonly #home: Home;
+  readonly #log: string;
+  #child: Child;
+  #isSupervised = true;
+  #restartMs = RESTART_MS;
+  #living: Promise<void>;
+
+  static async start(options: MemberOptions, home: Home): Promise<Member> {
+    const direct = new URL(home.url);
+    // By it the server's processes are found that serve this member.
+    direct.searchParams.set('application_name', options.name);
+    const member = new Member(options, home, await startProxy(direct.href));
+    await member.#child.message();
+    return member;
+  }
+
+  private constructor(options: MemberOptions, home: Home, proxy: Proxy) {
+    this.name = options.name;
+    this.proxy = proxy;
+    this.#options = options;
+    this.#home = home;
+    this.#log = join(home.folder, `${options.name}.jsonl`);
+    this.#child = this.#spawn();
+    this.#living = this.#supervise();
+  }
+
+  get pid(): number {
+    return this.#child.pid;
+  }
+
+  /** SIGKILL; it is started again after so long. */
+  async kill(restartMs: number): Promise<void> {
+    this.#restartMs = restartMs;
+    await this.#child.kill();
+  }
+
+  /** SIGSTOP for so long. */
+  async stand(ms: number): Promise<void> {
+    const child = this.#child;
+    child.pause();
+    await sleep(ms);
+    child.resume();
+  }
+
+  tell(order: Order): void {
+    this.#child.send(order);
+  }
+
+  /** Ends it for good, as a supervisor would. @returns what to say if it did not end in time, or not well */
+  async stop(): Promise<string | undefined> {
+    this.#isSupervised = false;
+    this.tell({ stop: true });
+    const exit = await Promise.race([this.#child.exited, sleep(STOP_MS, undefined, { ref: false })]);
+    if (exit?.code === 0) return undefined;
+    await this.end();
+    return exit === undefined
+      ? `${this.name} has not ended ${STOP_MS} ms after it was told to stop`
+      : `${this.name} was told to stop and ended with ${tell(exit, this.#child)}`;
+  }
+
+  /** Ends it at once, and its proxy. */
+  async end(): Promise<void> {
+    this.#isSupervised = false;
+    await this.#child.kill();
+    await this.#living;
+    await this.proxy.stop();
+  }
+
+  /** What it has noted so far, over all its lives. A line that it was writing as it was killed is left out. */
+  async events<E>(): Promise<Noted<E>[]> {
+    const text = await readFile(this.#log, 'utf8').catch(() => '');
+    const lines = text.split('\n').slice(0, -1);
+    return lines.map((line) => ({ ...JSON.parse(line), member: this.name }));
+  }
+
+  #spawn(): Child {
+    const { ground, url, plant } = this.#home;
+    const env = {
+      FAULTS_URL: this.proxy.url,
+      FAULTS_DIRECT_URL: url,
+      FAULTS_NAME: this.name,
+      FAULTS_LOG: this.#log,
+      ...(plant === undefined ? {} : { FAULTS_PLANT: plant }),
+      ...this.#options.env,
+    };
+    return startChild(this.#options.script, { folder: ground.children, env });
+  }
+
+  async #supervise(): Promise<void> {
+    for (;;) {
+      const child = this.#child;
+      const exit = await child.exited;
+      if (!this.#isSupervised) return;
+      // Nothing but a fault, or a handler that was told to, sends SIGKILL.
+      if (exit.signal !== 'SIGKILL') this.crashes.push(`${this.name} ended with ${tell(exit, child)}`);
+      await sleep(this.#restartMs);
+      this.#restartMs = RESTART_MS;
+      if (!this.#isSupervised) return;
+      this.#child = this.#spawn();
+    }
+  }
+}
+
+function tell({ code, signal }: Exit, child: Child): string {
+  return `${signal ?? `code ${code}`}: ${child.stderr().slice(-2000)}`;
+}

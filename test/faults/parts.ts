@@ -1,0 +1,5 @@
+import type { Runner } from './part.ts';
+import { queuePart } from './queue/part.ts';
+
+/** What `--part` can name. */
+export const PARTS: readonly Runner[] = [queuePart];

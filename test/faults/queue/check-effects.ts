@@ -1,0 +1,47 @@
+import type { Violation } from '../plan.ts';
+import type { Effect, Job } from './history.ts';
+import type { Seen } from './seen.ts';
+
+/** What a handler writes under its guard takes effect while the unit is its worker's, and at no other time. */
+export function checkEffects(seen: Seen): Violation[] {
+  return [
+    ...seen.history.effects.flatMap((effect) => checkEffect(effect, seen)),
+    ...seen.history.jobs.flatMap((job) => checkJob(job, seen)),
+  ];
+}
+
+function checkEffect(effect: Effect, seen: Seen): Violation[] {
+  const { job, process, attempt } = effect;
+  const about = `job ${job}, attempt ${attempt}`;
+  const [run] = seen.runsOf(process);
+  const move = seen.movesOf(process).find((each) => each.job === job);
+  if (move === undefined) return [seen.violation('what takes effect is of an attempt that is known', about, [job])];
+  if (run?.hold === 'transaction') {
+    if (move.xid !== effect.xid) return [seen.violation('effect and outcome are one transaction', about, [job])];
+    // What a failed handler wrote is undone, unless other jobs of its unit are complete.
+    const isKept = seen.movesOf(process).some(({ to }) => to === 'complete');
+    return isKept ? [] : [seen.violation('what a failed handler wrote is undone', about, [job])];
+  }
+  // Whoever takes a claim away waits for the guards that hold it.
+  if (effect.committedAt <= move.committedAt) return [];
+  return [seen.violation('nothing takes effect once the claim is over', about, [job])];
+}
+
+/** A job that is complete was run to its end, by the attempt that completed it. */
+function checkJob({ id, kind }: Job, seen: Seen): Violation[] {
+  return seen.moves(id).flatMap((move) => {
+    if (move.to !== 'complete' || move.process === null) return [];
+    const about = `job ${id}, attempt ${move.attempt}`;
+    const runs = seen.runsOf(move.process);
+    const isRun = kind === 'last' ? runs.length > 0 : runs.some(({ ids }) => ids.includes(id));
+    if (!isRun) return [seen.violation('what is complete was run', about, [id])];
+    if (runs.every(({ ended }) => ended !== undefined && ended.how !== 'well')) {
+      return [seen.violation('what is complete was run to its end', about, [id])];
+    }
+    if (kind === 'last' && !runs.some(({ ids }) => ids.includes(id))) return [];
+    const effects = seen.effects(id).filter(({ process }) => process === move.process);
+    return effects.length === 1
+      ? []
+      : [seen.violation(`what is complete has taken effect once (${effects.length})`, about, [id])];
+  });
+}

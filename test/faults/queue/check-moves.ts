@@ -1,0 +1,89 @@
+import type { Violation } from '../plan.ts';
+import { ATTEMPTS } from './declaration.ts';
+import type { Job, Move } from './history.ts';
+import { groupBy, type Seen } from './seen.ts';
+
+/** Whether a move spends the attempt that it ends; `perhaps` where only the next attempt's number tells. */
+type Charge = 'yes' | 'no' | 'perhaps';
+
+/** Every move that is declared, by where it goes and why. */
+const MOVES: Readonly<Record<string, Charge>> = {
+  'complete: complete': 'yes',
+  'new: failed': 'yes',
+  'new: timed out': 'yes',
+  'new: worker lost': 'perhaps',
+  'new: claim lost': 'no',
+  'new: worker stopped': 'no',
+  'new: behind a job of its key': 'no',
+  'new: claimed too far ahead': 'no',
+  'new: handed to a worker without a free slot': 'no',
+  'new: another job of its unit was cancelled': 'no',
+  'new: another job of its unit was lost with its worker': 'no',
+  'new: no handler for kind "newer"': 'no',
+  'error: attempts exhausted': 'yes',
+  'error: no retry': 'yes',
+  'error: worker lost': 'yes',
+  'cancelled: cancel': 'yes',
+};
+
+const FINAL = ['complete', 'error', 'cancelled'];
+
+/** Each job goes one way, by moves that are declared, and each attempt is counted once. */
+export function checkMoves(seen: Seen): Violation[] {
+  return [...seen.history.jobs.flatMap((job) => checkJob(job, seen)), ...checkLosses(seen)];
+}
+
+function checkJob(job: Job, seen: Seen): Violation[] {
+  const moves = seen.moves(job.id);
+  const found = new Set<string>();
+  let status = 'new';
+  let least = 0;
+  let most = 0;
+  for (const move of moves) {
+    // A claim leaves no row of its own.
+    const from = move.from === 'in-progress' ? 'new' : move.from;
+    if (from !== status) found.add('a job goes one way');
+    status = move.to;
+    const charge = move.from === 'in-progress' ? MOVES[`${move.to}: ${move.reason}`] : chargeAtRest(move);
+    if (charge === undefined) {
+      found.add(`a move is declared (${move.from} to ${move.to}: ${move.reason})`);
+      continue;
+    }
+    if (move.from !== 'in-progress') continue;
+    if (move.attempt < least + 1 || move.attempt > most + 1) found.add('an attempt is counted once');
+    least = charge === 'yes' ? move.attempt : move.attempt - 1;
+    most = charge === 'no' ? move.attempt - 1 : move.attempt;
+  }
+  const limit = ATTEMPTS[job.kind];
+  if (moves.some((move) => move.reason === 'attempts exhausted' && move.attempt < limit))
+    found.add('no attempt is withheld');
+  if (seen.runs(job.id).some((run) => run.ids.length === 1 && run.attempt > limit))
+    found.add('no attempt is granted beyond the limit');
+  if (FINAL.includes(job.status) ? job.status !== status : FINAL.includes(status))
+    found.add('a job is where its last move put it');
+  return [...found].map((rule) => seen.violation(rule, `job ${job.id}`, [job.id]));
+}
+
+/** Moves of jobs that do not run: cancelled by hand. */
+function chargeAtRest({ from, to, reason }: Move): Charge | undefined {
+  return from === 'new' && to === 'cancelled' && reason === 'cancel' ? 'no' : undefined;
+}
+
+/** Whoever runs a job and is lost has spent the attempt: of the jobs of a key that were claimed together, one has. */
+function checkLosses(seen: Seen): Violation[] {
+  const lost = seen.history.moves.filter(({ reason, process }) => reason === 'worker lost' && process !== null);
+  const together = groupBy(lost, (move) => [`${move.xid} ${seen.job(move.job)?.key ?? `job ${move.job}`}`]);
+  return [...together.values()].flatMap((moves) => {
+    const begun = moves.filter(({ job, process }) => seen.runsOf(process ?? '').some(({ ids }) => ids.includes(job)));
+    if (begun.length === 0 || begun.some((move) => isCharged(move, seen))) return [];
+    const jobs = moves.map(({ job }) => job);
+    return [seen.violation('a run that was lost with its worker is charged', `job ${begun[0]?.job}`, jobs)];
+  });
+}
+
+function isCharged(move: Move, seen: Seen): boolean {
+  if (move.to !== 'new') return true;
+  const moves = seen.moves(move.job);
+  const next = moves.slice(moves.indexOf(move) + 1).find(({ from }) => from === 'in-progress');
+  return next === undefined || next.attempt > move.attempt;
+}

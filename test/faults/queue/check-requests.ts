@@ -1,0 +1,63 @@
+import type { Violation } from '../plan.ts';
+import type { Request } from './history.ts';
+import { groupBy, type Seen } from './seen.ts';
+
+/** What was acknowledged is there, what was rolled back is not, and a unique job is there once. */
+export function checkRequests(seen: Seen): Violation[] {
+  const byNumber = groupBy(seen.history.jobs, ({ n }) => [String(n)]);
+  const found: Violation[] = [];
+  for (const request of seen.history.requests) {
+    for (const [at, n] of request.numbers.entries()) {
+      const jobs = byNumber.get(String(n)) ?? [];
+      const wrong = misfit(
+        request,
+        at,
+        jobs.map(({ id }) => id),
+        seen,
+      );
+      if (wrong !== undefined)
+        found.push(
+          seen.violation(wrong, `request ${n}`, [...jobs.map(({ id }) => id), ...request.ids.slice(at, at + 1)]),
+        );
+    }
+  }
+  const known = new Set(seen.history.requests.flatMap(({ numbers }) => numbers));
+  for (const { id, n } of seen.history.jobs) {
+    if (!known.has(n)) found.push(seen.violation('a job was asked for', `job ${id}`, [id]));
+  }
+  return [...found, ...checkUnique(seen)];
+}
+
+function misfit(
+  { outcome, how, ids, isDuplicate }: Request,
+  at: number,
+  jobs: readonly string[],
+  seen: Seen,
+): string | undefined {
+  if (jobs.length > 1) return 'a request is one job';
+  if (how === 'rolled back' || outcome === 'refused') {
+    return jobs.length === 0 ? undefined : 'what was not committed is never there';
+  }
+  if (outcome === 'unknown') return undefined;
+  const id = ids[at] ?? '';
+  if (isDuplicate) return seen.job(id) === undefined ? 'a duplicate is of a job that is there' : undefined;
+  return jobs[0] === id ? undefined : 'what was acknowledged is there';
+}
+
+function checkUnique(seen: Seen): Violation[] {
+  const created = groupBy(
+    seen.history.jobs.filter(({ kind }) => kind === 'create'),
+    ({ key }) => [key ?? ''],
+  );
+  return [...created].flatMap(([key, jobs]) =>
+    jobs.length > 1
+      ? [
+          seen.violation(
+            'a unique job is there once',
+            `key ${key}`,
+            jobs.map(({ id }) => id),
+          ),
+        ]
+      : [],
+  );
+}

@@ -1,0 +1,19 @@
+import type { Violation } from '../plan.ts';
+import { checkEffects } from './check-effects.ts';
+import { checkKeys } from './check-keys.ts';
+import { checkMoves } from './check-moves.ts';
+import { checkRequests } from './check-requests.ts';
+import type { QueueHistory } from './history.ts';
+import { Seen } from './seen.ts';
+
+/** What in the history cannot have come from a queue that keeps its promises. */
+export function checkQueue(history: QueueHistory): Violation[] {
+  const seen = new Seen(history);
+  return [
+    ...history.complaints,
+    ...checkRequests(seen),
+    ...checkMoves(seen),
+    ...checkEffects(seen),
+    ...checkKeys(seen),
+  ];
+}

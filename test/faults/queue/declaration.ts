@@ -1,0 +1,67 @@
+import type { KindOptions, QueueOptions } from '../../../src/queue/index.ts';
+
+/** How often each kind is tried. */
+export const ATTEMPTS = { plain: 6, timed: 6, sync: 6, last: 6, create: 6, update: 6, fragile: 2, newer: 6 } as const;
+
+export type KindName = keyof typeof ATTEMPTS;
+
+/** How long a handler may take. What it asks of a silent network has no other end. */
+export function timeoutOf(kind: string): number {
+  return kind === 'timed' ? 400 : 4000;
+}
+
+const KINDS: Readonly<Record<string, KindOptions>> = {
+  plain: { timeout: timeoutOf('plain') },
+  timed: { timeout: timeoutOf('timed') },
+  sync: { coalesce: 'all', timeout: timeoutOf('sync') },
+  last: { coalesce: 'latest', timeout: timeoutOf('last') },
+  create: { unique: 'key', timeout: timeoutOf('create') },
+  update: { after: ['create'], timeout: timeoutOf('update') },
+  fragile: { attempts: ATTEMPTS.fragile, timeout: timeoutOf('fragile') },
+};
+
+/** The queue as both versions of the program declare it; the second one knows one kind more. */
+export function declaration(version: number, shards: number): QueueOptions<Readonly<Record<string, KindOptions>>> {
+  return {
+    kinds: version === 1 ? KINDS : { ...KINDS, newer: { timeout: timeoutOf('newer') } },
+    shards,
+    retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } },
+  };
+}
+
+/** What a job tells its handler to do. */
+export interface Orders {
+  /** Its number, by which the job is known even where nobody was told its id. */
+  readonly n: number;
+  /** How long the handler takes. */
+  readonly ms: number;
+  readonly how: Manner;
+  /** In so many attempts it does what `how` says, and afterwards what it should. */
+  readonly times: number;
+  /** How long it stands between its write and its guard. */
+  readonly lateMs: number;
+}
+
+export const MANNERS = [
+  'well',
+  /** Throws before it has written anything. */
+  'throw',
+  /** Throws after its write was committed. */
+  'throw late',
+  /** Gives up for good. */
+  'refuse',
+  /** Does not listen to its signal. */
+  'deaf',
+  /** Keeps the event loop busy. */
+  'block',
+  /** Kills its process. */
+  'die',
+  /** Returns what JSON cannot hold. */
+  'circle',
+  /** Throws what is no error. */
+  'throw nothing',
+  /** Gives up on every other job of its unit. */
+  'some',
+] as const;
+
+export type Manner = (typeof MANNERS)[number];

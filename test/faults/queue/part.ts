@@ -1,0 +1,13 @@
+import { type Runner, runner } from '../part.ts';
+import { checkQueue } from './check.ts';
+import { planQueue } from './plan.ts';
+import { playQueue } from './play.ts';
+
+/** The queue: both holds, keys, coalesced and related kinds, shards, two versions. */
+export const queuePart: Runner = runner({
+  name: 'queue',
+  plan: planQueue,
+  play: playQueue,
+  check: checkQueue,
+  operations: ({ requests, runs, moves }) => requests.length + runs.length + moves.length,
+});

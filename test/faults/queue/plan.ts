@@ -1,0 +1,157 @@
+import { Draw } from '../../support/random.ts';
+import { drawFaults, type FaultName, type Weights } from '../fault.ts';
+import type { Plan } from '../plan.ts';
+import type { KindName, Manner, Orders } from './declaration.ts';
+
+export type Hold = 'lease' | 'transaction';
+
+export interface WorkerPlan {
+  readonly hold: Hold;
+  readonly concurrency: number;
+  readonly prefetch: number | 'auto';
+  readonly version: number;
+}
+
+/** One thing a producer does. Where it is one of several `jobs`, they are enqueued together. */
+export interface Operation {
+  /** How long it waits first. */
+  readonly restMs: number;
+  readonly jobs: readonly NewJob[];
+  /** `alone`: without a transaction of the producer's. */
+  readonly how: 'alone' | 'committed' | 'rolled back';
+  /** Afterwards, the first of them is to be cancelled. */
+  readonly cancels: boolean;
+}
+
+export interface NewJob {
+  readonly kind: KindName;
+  readonly key: string | null;
+  readonly priority: number;
+  /** Not before so many milliseconds from then. */
+  readonly delayMs: number;
+  readonly orders: Orders;
+}
+
+export interface QueuePlan extends Plan {
+  readonly shards: number;
+  readonly leaseMs: number;
+  readonly workers: readonly WorkerPlan[];
+  readonly producers: readonly (readonly Operation[])[];
+}
+
+/** Faults that a queue can meet; a step of the clock and a reset are cheap, a restart of the server costs a second. */
+const WEIGHTS: Weights = {
+  kill: 3,
+  stop: 3,
+  clock: 1,
+  block: 1,
+  terminate: 2,
+  reset: 2,
+  refuse: 1,
+  silence: 2,
+  deafen: 1,
+  lose: 2,
+};
+
+const MS = { faults: 4000 };
+
+export function planQueue(seed: number): QueuePlan {
+  const draw = new Draw(seed, 'shape');
+  const holds = draw.weighted({ lease: 4, transaction: 4, both: 2 });
+  const shards = draw.pick(1, 1, 2, 3);
+  const leaseMs = draw.pick(1000, 1500, 2000);
+  const hasVersions = draw.chance(0.15);
+  const restarts = draw.chance(0.2);
+  const workers = Array.from(
+    { length: draw.int(2, 3) },
+    (_, index): WorkerPlan => ({
+      hold: holds === 'both' ? (index % 2 === 0 ? 'lease' : 'transaction') : holds,
+      concurrency: draw.int(1, 5),
+      prefetch: draw.pick<number | 'auto'>('auto', 'auto', 0, 20),
+      version: hasVersions && index === 0 ? 1 : 2,
+    }),
+  );
+  const keys = draw.pick(1, 3, 8);
+  const producers = drawProducers(seed, keys, hasVersions);
+  const faults = drawFaults(new Draw(seed, 'faults'), {
+    n: draw.int(3, 8),
+    members: workers.length + producers.length,
+    withinMs: MS.faults,
+    leaseMs,
+    weights: restarts ? { ...WEIGHTS, restart: 4 } : WEIGHTS,
+  });
+  const title = [
+    holds === 'both' ? 'both holds' : holds,
+    `${workers.length} workers`,
+    `${shards} shards`,
+    `${keys} keys`,
+    `lease ${leaseMs}`,
+    ...(hasVersions ? ['two versions'] : []),
+  ].join(', ');
+  const hasOwnServer = faults.some((fault) => fault.do === ('restart' satisfies FaultName));
+  return { seed, title, faults, hasOwnServer, shards, leaseMs, workers, producers };
+}
+
+function drawProducers(seed: number, keys: number, hasVersions: boolean): Operation[][] {
+  let n = 0;
+  return [0, 1].map((producer) => {
+    const draw = new Draw(seed, `producer ${producer}`);
+    return Array.from({ length: draw.int(15, 40) }, (): Operation => {
+      const one = (): NewJob => drawJob(draw, (n += 1), keys, hasVersions);
+      const first = one();
+      const many = first.kind === 'create' || !draw.chance(0.25) ? 0 : draw.int(2, 25);
+      const others = Array.from({ length: many }, one).filter(({ kind }) => kind !== 'create');
+      return {
+        restMs: draw.int(0, 150),
+        jobs: [first, ...others],
+        how: draw.weighted({ alone: 6, committed: 2, 'rolled back': 1 }),
+        cancels: draw.chance(0.04),
+      };
+    });
+  });
+}
+
+function drawJob(draw: Draw, n: number, keys: number, hasVersions: boolean): NewJob {
+  const newer = hasVersions ? 0.3 : 0;
+  const kind = draw.weighted<KindName>({
+    plain: 10,
+    timed: 2,
+    sync: 4,
+    last: 2,
+    create: 1,
+    update: 3,
+    fragile: 1,
+    newer,
+  });
+  const needsKey = kind === 'sync' || kind === 'last' || kind === 'create' || kind === 'update';
+  const key = needsKey || draw.chance(0.5) ? `k${draw.int(1, keys)}` : null;
+  const how = drawManner(draw, kind);
+  const orders: Orders = {
+    n,
+    ms: how === 'block' ? draw.int(100, 1500) : how === 'deaf' ? draw.int(500, 7000) : draw.pick(0, 0, 2, 20, 150),
+    how,
+    times: draw.int(1, 3),
+    lateMs: draw.chance(0.1) ? draw.int(10, 800) : 0,
+  };
+  const delayMs = draw.chance(0.08) ? draw.int(100, 1500) : 0;
+  return { kind, key, priority: draw.pick(0, 0, 0, -1, 1), delayMs, orders };
+}
+
+function drawManner(draw: Draw, kind: KindName): Manner {
+  if (!draw.chance(0.15)) return 'well';
+  // What is deaf for long holds its key for as long.
+  const deaf = kind === 'timed' ? 2 : 0;
+  const some = kind === 'sync' ? 3 : 0;
+  return draw.weighted<Manner>({
+    well: 0,
+    throw: 4,
+    'throw late': 2,
+    refuse: 1,
+    deaf,
+    block: 0.3,
+    die: 0.4,
+    circle: 1,
+    'throw nothing': 1,
+    some,
+  });
+}

@@ -1,0 +1,189 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { breaches, places } from '../../queue/invariants.ts';
+import type { Member } from '../member.ts';
+import type { Stage } from '../stage.ts';
+import {
+  type Complaint,
+  type ProducerEvent,
+  type QueueHistory,
+  toRequests,
+  toRuns,
+  type WorkerEvent,
+} from './history.ts';
+import type { QueuePlan } from './plan.ts';
+import { plantInDatabase } from './plants.ts';
+import { readEffects, readJobs, readLeftovers, readLocks, readMoves } from './read.ts';
+
+/** Nothing is done for so long after the faults: a busy machine is slow, and what is never done takes for ever. */
+const PATIENCE_MS = 90_000;
+/** How often the invariants are looked at while faults go on. */
+const SAMPLE_MS = 700;
+
+/** Plays the plan, and gives all that was seen. */
+export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHistory> {
+  await stage.eye.query(`
+    create table faults_effect (
+      at bigint generated always as identity, job bigint not null, process_id uuid not null, token bigint not null, attempt int not null)`);
+  if (stage.plant !== undefined) await plantInDatabase(stage.plant, stage.eye);
+  const before = await stage.clockOffset();
+  const workers = await startWorkers(plan, stage);
+  const producers = await startProducers(plan, stage);
+  const sampler = new Sampler(stage.url);
+  await stage.inflict();
+  await enqueued(producers);
+  await retireOld(plan, workers);
+  const drained = await drain(stage.eye);
+  const complaints = [...(await sampler.stop()), ...drained, ...(await stop([...workers, ...producers]))];
+  if (drained.length === 0) complaints.push(...(await leftovers(stage)));
+  const after = await stage.clockOffset();
+  const offset = (before + after) / 2;
+  const requests = await Promise.all(producers.map((member) => member.events<ProducerEvent>()));
+  const runs = await Promise.all(workers.map((member) => member.events<WorkerEvent>()));
+  return {
+    requests: toRequests(requests.flat()),
+    runs: toRuns(runs.flat()),
+    ...(await readTables(stage.eye, offset)),
+    clockErrorMs: Math.abs(after - before) + 5,
+    complaints,
+  };
+}
+
+function startWorkers({ workers, shards, leaseMs }: QueuePlan, stage: Stage): Promise<Member[]> {
+  const common = { SHARDS: String(shards), LEASE: String(leaseMs), POLL: '200' };
+  return inTurn(workers, (worker, index) =>
+    stage.member({
+      script: 'faults/queue/worker.child.ts',
+      name: `worker-${index}`,
+      env: { ...common, WORKER: JSON.stringify(worker) },
+    }),
+  );
+}
+
+function startProducers({ producers, shards }: QueuePlan, stage: Stage): Promise<Member[]> {
+  return inTurn(producers, async (operations, index) => {
+    const path = join(stage.folder, `operations-${index}.json`);
+    await writeFile(path, JSON.stringify(operations));
+    return stage.member({
+      script: 'faults/queue/producer.child.ts',
+      name: `producer-${index}`,
+      env: { SHARDS: String(shards), OPERATIONS: path },
+    });
+  });
+}
+
+/** One after another: which member a fault hits is the order in which they were started. */
+async function inTurn<T, M>(all: readonly T[], start: (one: T, index: number) => Promise<M>): Promise<M[]> {
+  const started: M[] = [];
+  for (const [index, one] of all.entries()) started.push(await start(one, index));
+  return started;
+}
+
+/** Waits until the producers have done all they had to. */
+async function enqueued(producers: readonly Member[]): Promise<void> {
+  const isDone = async (member: Member): Promise<boolean> =>
+    (await member.events<ProducerEvent>()).some((event) => event.do === 'done');
+  for (const since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(50)) {
+    const done = await Promise.all(producers.map(isDone));
+    if (!done.includes(false)) return;
+  }
+  throw new Error(`the producers have not done their work within ${PATIENCE_MS} ms after the faults`);
+}
+
+/** The deployment goes on: what is old ends, and what only newer workers know comes to them. */
+async function retireOld({ workers }: QueuePlan, members: readonly Member[]): Promise<void> {
+  const old = members.filter((_, index) => workers[index]?.version === 1);
+  if (old.length < members.length) await Promise.all(old.map((member) => member.stop()));
+}
+
+async function drain(eye: pg.Pool): Promise<Complaint[]> {
+  const { rows } = await eye.query<{ id: number }>("select id::int from pawl.queue_definition where name = 'faults'");
+  const client = await eye.connect();
+  try {
+    let left: Record<string, number> = {};
+    for (const since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(100)) {
+      const all = Object.entries(await places(client, rows[0]?.id ?? 0));
+      left = Object.fromEntries(all.filter(([place]) => place !== 'complete' && place !== 'dead'));
+      if (Object.keys(left).length === 0) return [];
+    }
+    const about = `${JSON.stringify(left)} ${PATIENCE_MS} ms after the faults`;
+    return [{ rule: 'everything is done in the end', about, story: await readLocks(eye) }];
+  } finally {
+    client.release();
+  }
+}
+
+async function stop(members: readonly Member[]): Promise<Complaint[]> {
+  const complaints = await Promise.all(members.map((member) => member.stop()));
+  return complaints.flatMap((story, index) =>
+    story === undefined
+      ? []
+      : [{ rule: 'a process stops when it is told to', about: members[index]?.name ?? '', story: [story] }],
+  );
+}
+
+/** With all workers stopped and everything done, nothing may be held. What the network hid from the server ends a little later. */
+async function leftovers({ eye }: Stage): Promise<Complaint[]> {
+  let left: string[] = [];
+  for (const since = performance.now(); performance.now() - since < 30_000; await sleep(200)) {
+    left = await readLeftovers(eye);
+    if (left.length === 0) return [];
+  }
+  return [{ rule: 'nothing is left behind', about: left.join('; '), story: await readLocks(eye) }];
+}
+
+async function readTables(eye: pg.Pool, offset: number): Promise<Pick<QueueHistory, 'jobs' | 'moves' | 'effects'>> {
+  const client = await eye.connect();
+  try {
+    await client.query('begin isolation level repeatable read read only');
+    const tables = {
+      jobs: await readJobs(client, offset),
+      moves: await readMoves(client, offset),
+      effects: await readEffects(client, offset),
+    };
+    await client.query('commit');
+    return tables;
+  } finally {
+    client.release();
+  }
+}
+
+/** Looks at the invariants of the committed state, now and then. */
+class Sampler {
+  readonly #url: string;
+  readonly #found: Complaint[] = [];
+  #isOver = false;
+  readonly #looking: Promise<void>;
+
+  constructor(url: string) {
+    this.#url = url;
+    this.#looking = this.#look();
+  }
+
+  /** Looks once more, and gives what was found. */
+  async stop(): Promise<Complaint[]> {
+    this.#isOver = true;
+    await this.#looking;
+    return this.#found;
+  }
+
+  async #look(): Promise<void> {
+    for (let isLast = false; !isLast && this.#found.length === 0; await sleep(isLast ? 0 : SAMPLE_MS)) {
+      isLast = this.#isOver;
+      const client = new pg.Client({ connectionString: this.#url, application_name: 'eye' });
+      client.on('error', () => {});
+      try {
+        await client.connect();
+        const found = await breaches(client);
+        if (found.length > 0)
+          this.#found.push({ rule: 'every job is in one place', about: found[0] ?? '', story: found });
+      } catch {
+        // The server is being restarted; the next look comes.
+      } finally {
+        await client.end().catch(() => {});
+      }
+    }
+  }
+}

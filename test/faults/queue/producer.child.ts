@@ -1,0 +1,96 @@
+// Enqueues what the plan says, one operation after another; after a kill it goes on with the next one.
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConnectionFailed } from '../../../src/base/errors.ts';
+import { postgres, type Transaction } from '../../../src/engine/postgres/index.ts';
+import { createQueue, type JobInput } from '../../../src/queue/index.ts';
+import { note, ready, url } from '../member-side.ts';
+import { declaration, type Orders } from './declaration.ts';
+import type { ProducerEvent } from './history.ts';
+import type { NewJob, Operation } from './plan.ts';
+
+const operations: Operation[] = JSON.parse(readFileSync(process.env['OPERATIONS'] ?? '', 'utf8'));
+const engine = postgres(url, { max: 3 });
+const queue = createQueue(engine, 'faults', declaration(2, Number(process.env['SHARDS'] ?? '1')));
+
+const ANSWER_MS = 3000;
+
+class RolledBack extends Error {}
+
+function input({ kind, key, priority, delayMs, orders }: NewJob): JobInput & { readonly payload: Orders } {
+  const runAt = delayMs === 0 ? {} : { runAt: new Date(performance.timeOrigin + performance.now() + delayMs) };
+  return { kind, payload: orders, ...(key === null ? {} : { key }), priority, ...runAt };
+}
+
+async function add(jobs: readonly NewJob[], tx?: Transaction): Promise<{ ids: string[]; duplicate: boolean }> {
+  const [first] = jobs;
+  if (first === undefined || jobs.length > 1) {
+    return { ids: await queue.enqueueMany(jobs.map(input), { tx }), duplicate: false };
+  }
+  const { kind, payload, ...options } = input(first);
+  const { id, duplicate } = await queue.enqueue(kind, payload, { ...options, tx });
+  return { ids: [id], duplicate };
+}
+
+async function carryOut({ jobs, how }: Operation): Promise<{ ids: string[]; duplicate: boolean }> {
+  if (how === 'alone') return add(jobs);
+  return engine.transaction(async (tx) => {
+    const added = await add(jobs, tx);
+    if (how === 'rolled back') throw new RolledBack('as it was told to');
+    return added;
+  });
+}
+
+async function operate(at: number, operation: Operation): Promise<void> {
+  note<ProducerEvent>({
+    do: 'ask',
+    operation: at,
+    numbers: operation.jobs.map(({ orders }) => orders.n),
+    how: operation.how,
+  });
+  try {
+    const { ids, duplicate } = await answered(carryOut(operation));
+    note<ProducerEvent>({ do: 'told', operation: at, ids, duplicate });
+    if (operation.cancels) await cancel(ids[0] ?? '');
+  } catch (error) {
+    const isUnknown = error instanceof ConnectionFailed && error.outcome === 'unknown';
+    note<ProducerEvent>({ do: 'failed', operation: at, error: String(error), isUnknown });
+  }
+}
+
+/** What a silent network keeps from being answered ends with the process, as a health check would end it. */
+async function answered<T>(work: Promise<T>): Promise<T> {
+  const silent = setTimeout(() => process.kill(process.pid, 'SIGKILL'), ANSWER_MS);
+  try {
+    return await work;
+  } finally {
+    clearTimeout(silent);
+  }
+}
+
+/** Whether it succeeds is for the job's history to say. */
+async function cancel(id: string): Promise<void> {
+  note<ProducerEvent>({ do: 'cancel', id });
+  await answered(queue.cancel(id)).catch((error: Error) =>
+    note<ProducerEvent>({ do: 'not cancelled', id, error: error.name }),
+  );
+}
+
+async function work(): Promise<void> {
+  for (let at = begun(); at < operations.length; at += 1) {
+    const operation = operations[at];
+    if (operation === undefined) return;
+    await sleep(operation.restMs);
+    await operate(at, operation);
+  }
+  note<ProducerEvent>({ do: 'done' });
+}
+
+/** How many operations earlier lives have begun. */
+function begun(): number {
+  const log = readFileSync(process.env['FAULTS_LOG'] ?? '', 'utf8');
+  return log.split('\n').filter((line) => line.includes('"do":"ask"')).length;
+}
+
+ready(() => engine.stop());
+await work();

@@ -1,0 +1,117 @@
+import type pg from 'pg';
+import type { KindName } from './declaration.ts';
+import type { Effect, Job, Move } from './history.ts';
+
+const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::float8`;
+/** When the transaction that wrote the row was committed. */
+const COMMITTED = (row: string): string => MS(`pg_xact_commit_timestamp(${row}.xmin)`);
+
+const JOBS = `
+select j.id::text, (j.payload ->> 'n')::int as n, k.name as kind, j.key, j.run_at is not null as delayed, ${COMMITTED('j')} as committed,
+  (select v.status from pawl.job v where v.id = j.id) as status
+from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind order by j.id`;
+
+const MOVES = `
+select m.* from (
+  select i.id::text as job, 'in-progress' as "from", 'complete' as "to", 'complete' as reason, r.attempt::int,
+    pawl.queue_process(r.process_id, i.id, r.unit)::text as process, ${MS('r.claimed_at')} as claimed, ${COMMITTED('r')} as committed,
+    r.xmin::text as xid
+  from pawl.queue_receipt r cross join lateral unnest(r.ids) u (span)
+  cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+  union all
+  select r.id::text, 'in-progress', 'complete', 'complete', r.attempt::int, pawl.queue_process(r.process_id, r.id, false)::text,
+    ${MS('r.claimed_at')}, ${COMMITTED('r')}, r.xmin::text
+  from pawl.queue_receipt_one r
+  union all
+  select t.id::text, t.from_status, t.to_status, t.reason, t.attempt::int,
+    pawl.queue_process(t.process_id, t.id, k.coalesce <> 'none')::text, ${MS('t.claimed_at')}, ${COMMITTED('t')}, t.xmin::text
+  from pawl.queue_transition t join pawl.queue_job j on j.id = t.id join pawl.queue_kind k on k.id = j.kind
+) m order by m.committed, m.job::bigint`;
+
+const EFFECTS = `
+select e.job::text, e.process_id::text as process, e.token::text, e.attempt, ${COMMITTED('e')} as committed, e.xmin::text as xid
+from faults_effect e order by e.at`;
+
+export async function readJobs(client: pg.ClientBase, offset: number): Promise<Job[]> {
+  const { rows } = await client.query<{
+    id: string;
+    n: number;
+    kind: KindName;
+    key: string | null;
+    delayed: boolean;
+    committed: number;
+    status: string;
+  }>(JOBS);
+  return rows.map(({ committed, delayed, ...job }) => ({
+    ...job,
+    isDelayed: delayed,
+    committedAt: committed - offset,
+  }));
+}
+
+export async function readMoves(client: pg.ClientBase, offset: number): Promise<Move[]> {
+  const { rows } = await client.query<{
+    job: string;
+    from: string;
+    to: string;
+    reason: string;
+    attempt: number;
+    process: string | null;
+    claimed: number | null;
+    committed: number;
+    xid: string;
+  }>(MOVES);
+  return rows.map(({ claimed, committed, ...move }) => ({
+    ...move,
+    claimedAt: claimed === null ? null : claimed - offset,
+    committedAt: committed - offset,
+  }));
+}
+
+export async function readEffects(client: pg.ClientBase, offset: number): Promise<Effect[]> {
+  const { rows } = await client.query<{
+    job: string;
+    process: string;
+    token: string;
+    attempt: number;
+    committed: number;
+    xid: string;
+  }>(EFFECTS);
+  return rows.map(({ token, committed, ...effect }) => ({
+    ...effect,
+    token: BigInt(token),
+    committedAt: committed - offset,
+  }));
+}
+
+/** What of the members is still held in the database, in words. */
+export async function readLeftovers(eye: pg.Pool): Promise<string[]> {
+  const { rows } = await eye.query<{ left: string }>(`
+    select format('%s rows of pawl.%s', n, name) as left from (
+      select 'queue_running' as name, count(*) as n from pawl.queue_running
+      union all select 'queue_key', count(*) from pawl.queue_key
+      union all select 'queue_worker', count(*) from pawl.queue_worker where expires_at > clock_timestamp()
+      union all select 'queue_ready', count(*) from pawl.queue_ready
+      union all select 'queue_parked', count(*) from pawl.queue_parked
+      union all select 'queue_delayed', count(*) from pawl.queue_delayed
+    ) t where n > 0
+    union all
+    select format('a transaction of %s, %s for %s: %s', a.application_name, a.state, age(clock_timestamp(), a.state_change), left(a.query, 80))
+    from pg_stat_activity a
+    where a.datname = current_database() and a.application_name <> 'eye' and a.backend_type = 'client backend' and exists (
+      select from pg_locks l left join pg_class c on c.oid = l.relation
+      where l.pid = a.pid and (l.locktype = 'advisory' and l.mode = 'ExclusiveLock' or c.relnamespace = 'pawl'::regnamespace))`);
+  return rows.map(({ left }) => left);
+}
+
+/** Who holds and who waits, for the story of what does not go on. */
+export async function readLocks(eye: pg.Pool): Promise<string[]> {
+  const { rows } = await eye.query<{ line: string }>(`
+    select format('%s %s, %s, since %s, blocked by %s: %s', a.application_name, a.pid, a.state, age(clock_timestamp(), a.state_change),
+      pg_blocking_pids(a.pid), left(regexp_replace(a.query, '\\s+', ' ', 'g'), 120)) as line
+    from pg_stat_activity a where a.datname = current_database() and a.application_name <> 'eye' and a.backend_type = 'client backend'
+    union all
+    select format('worker %s of %s, hold %s, expires in %s, holding %s', w.id, w.pid, w.hold, w.expires_at - clock_timestamp(), w.holding)
+    from pawl.queue_worker w`);
+  return rows.map(({ line }) => line);
+}

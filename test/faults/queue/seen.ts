@@ -1,0 +1,115 @@
+import type { Violation } from '../plan.ts';
+import type { Effect, Job, Move, QueueHistory, Run } from './history.ts';
+
+/** A history by what its rules ask for. */
+export class Seen {
+  readonly history: QueueHistory;
+  readonly #jobs: ReadonlyMap<string, Job>;
+  readonly #moves: ReadonlyMap<string, readonly Move[]>;
+  readonly #movesOf: ReadonlyMap<string, readonly Move[]>;
+  readonly #runs: ReadonlyMap<string, readonly Run[]>;
+  readonly #runsOf: ReadonlyMap<string, readonly Run[]>;
+  readonly #effects: ReadonlyMap<string, readonly Effect[]>;
+
+  constructor(history: QueueHistory) {
+    this.history = history;
+    this.#jobs = new Map(history.jobs.map((job) => [job.id, job]));
+    // What one transaction wrote is in the order of the jobs; of one job it writes one move.
+    const moves = history.moves.toSorted((a, b) => a.committedAt - b.committedAt);
+    this.#moves = groupBy(moves, ({ job }) => [job]);
+    this.#movesOf = groupBy(moves, ({ process }) => (process === null ? [] : [process]));
+    const runs = history.runs.toSorted((a, b) => a.begunAt - b.begunAt);
+    this.#runs = groupBy(runs, ({ ids }) => ids);
+    this.#runsOf = groupBy(runs, ({ process }) => [process]);
+    this.#effects = groupBy(history.effects, ({ job }) => [job]);
+  }
+
+  job(id: string): Job | undefined {
+    return this.#jobs.get(id);
+  }
+
+  /** In the order in which they were committed. */
+  moves(job: string): readonly Move[] {
+    return this.#moves.get(job) ?? [];
+  }
+
+  /** How the jobs left the attempt with this process id. */
+  movesOf(process: string): readonly Move[] {
+    return this.#movesOf.get(process) ?? [];
+  }
+
+  /** In the order in which they began. With `coalesce: 'latest'` a job may have taken part in more. */
+  runs(job: string): readonly Run[] {
+    return this.#runs.get(job) ?? [];
+  }
+
+  runsOf(process: string): readonly Run[] {
+    return this.#runsOf.get(process) ?? [];
+  }
+
+  effects(job: string): readonly Effect[] {
+    return this.#effects.get(job) ?? [];
+  }
+
+  /** Jobs by their keys; those without a key are left out. */
+  get keys(): ReadonlyMap<string, readonly Job[]> {
+    return groupBy(this.history.jobs, ({ key }) => (key === null ? [] : [key]));
+  }
+
+  /** A violation with the story of these jobs. */
+  violation(rule: string, about: string, jobs: readonly string[]): Violation {
+    return { rule, about, story: this.#story(jobs) };
+  }
+
+  #story(ids: readonly string[]): string[] {
+    const of = new Set(ids);
+    const lines: { at: number; text: string }[] = [];
+    for (const job of this.history.jobs) {
+      if (of.has(job.id))
+        lines.push({
+          at: job.committedAt,
+          text: `job ${job.id} (${job.kind} ${job.n}${job.key === null ? '' : `, key ${job.key}`}) is committed`,
+        });
+    }
+    for (const run of this.history.runs) {
+      if (!run.ids.some((id) => of.has(id))) continue;
+      const who = `${run.member}/${run.pid}`;
+      const what = `job ${run.ids.join(',')} attempt ${run.attempt} token ${run.token} (${run.hold} ${tail(run.process)})`;
+      lines.push({ at: run.begunAt, text: `${who} begins ${what}` });
+      if (run.ended !== undefined) lines.push({ at: run.ended.at, text: `${who} ends ${what}: ${run.ended.how}` });
+    }
+    for (const move of this.history.moves) {
+      if (!of.has(move.job)) continue;
+      const { from, to, reason, attempt, process } = move;
+      lines.push({
+        at: move.committedAt,
+        text: `job ${move.job} is moved from ${from} to ${to}: ${reason}, attempt ${attempt} (${tail(process)}, xid ${move.xid})`,
+      });
+    }
+    for (const effect of this.history.effects) {
+      if (of.has(effect.job))
+        lines.push({
+          at: effect.committedAt,
+          text: `job ${effect.job} has taken effect: attempt ${effect.attempt} token ${effect.token} (${tail(effect.process)}, xid ${effect.xid})`,
+        });
+    }
+    const first = Math.min(...this.history.jobs.slice(0, 1).map(({ committedAt }) => committedAt));
+    return lines.toSorted((a, b) => a.at - b.at).map(({ at, text }) => `${((at - first) / 1000).toFixed(4)} ${text}`);
+  }
+}
+
+function tail(process: string | null): string {
+  return process === null ? 'no process' : process.slice(0, 8) + process.slice(-4);
+}
+
+export function groupBy<T>(all: readonly T[], namesOf: (one: T) => readonly string[]): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const one of all) {
+    for (const name of namesOf(one)) {
+      const group = groups.get(name);
+      if (group === undefined) groups.set(name, [one]);
+      else group.push(one);
+    }
+  }
+  return groups;
+}

@@ -1,0 +1,137 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { COMMIT } from '../support/proxy.ts';
+import type { Fault } from './fault.ts';
+import type { Ground, OwnDatabase } from './ground.ts';
+import { Member, type MemberOptions } from './member.ts';
+import type { Plan, Violation } from './plan.ts';
+
+/** The surroundings of one schedule: a database, processes before it, and the faults that hit both. */
+export class Stage implements AsyncDisposable {
+  readonly plan: Plan;
+  /** The planted bug of this run, if any. */
+  readonly plant: string | undefined;
+  /** Of the database, without a proxy. */
+  readonly url: string;
+  /** What looks at the database from outside. No fault is aimed at it, but a restart of the server hits it, too. */
+  readonly eye: pg.Pool;
+  readonly inflicted: Record<string, number> = {};
+  readonly #ground: Ground;
+  readonly #database: OwnDatabase;
+  /** For files of the schedule; removed with it. */
+  readonly folder: string;
+  readonly #members: Member[] = [];
+
+  static async open(ground: Ground, plan: Plan, plant?: string): Promise<Stage> {
+    const folder = await mkdtemp(join(ground.folder, `seed-${plan.seed}-`));
+    return new Stage(ground, plan, await ground.database(plan.hasOwnServer), folder, plant);
+  }
+
+  private constructor(ground: Ground, plan: Plan, database: OwnDatabase, folder: string, plant: string | undefined) {
+    this.plan = plan;
+    this.plant = plant;
+    this.url = database.url;
+    this.eye = new pg.Pool({ connectionString: database.url, max: 3, application_name: 'eye' }).on('error', () => {});
+    this.#ground = ground;
+    this.#database = database;
+    this.folder = folder;
+  }
+
+  /** Starts a process; it is ready when this resolves. Its index is the order in which they were started. */
+  async member(options: MemberOptions): Promise<Member> {
+    const { url, plant } = this;
+    const member = await Member.start(options, { ground: this.#ground, folder: this.folder, url, plant });
+    this.#members.push(member);
+    return member;
+  }
+
+  /** Inflicts the plan's faults, each at its time from now on. When this resolves, all that they broke works again. */
+  async inflict(): Promise<void> {
+    await Promise.all(this.plan.faults.map((fault) => sleep(fault.at).then(() => this.#inflictOne(fault))));
+    for (const { proxy } of this.#members) proxy.accept();
+  }
+
+  /** Processes that ended though nobody had ended them. */
+  get crashes(): Violation[] {
+    const all = this.#members.flatMap(({ name, crashes }) => crashes.map((story) => ({ name, story })));
+    return all.map(({ name, story }) => ({ rule: 'a process ended by itself', about: name, story: [story] }));
+  }
+
+  /** By how much the database's wall clock is ahead of the clock of the notes, in milliseconds. */
+  async clockOffset(): Promise<number> {
+    const samples: { took: number; offset: number }[] = [];
+    for (let n = 0; n < 5; n += 1) {
+      const before = monotonic();
+      const { rows } = await this.eye.query<{ ms: number }>(
+        'select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms',
+      );
+      const after = monotonic();
+      samples.push({ took: after - before, offset: (rows[0]?.ms ?? 0) - (before + after) / 2 });
+    }
+    return samples.reduce((best, sample) => (sample.took < best.took ? sample : best)).offset;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#members.map((member) => member.end()));
+    await this.eye.end();
+    await this.#database.drop();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+
+  async #inflictOne({ do: name, whom, ms }: Fault): Promise<void> {
+    const member = this.#members[whom % this.#members.length];
+    if (member === undefined) throw new Error(`the plan's fault "${name}" hits nobody: no process was started`);
+    this.inflicted[name] = (this.inflicted[name] ?? 0) + 1;
+    const { proxy } = member;
+    switch (name) {
+      case 'kill':
+        return member.kill(ms);
+      case 'stop':
+        return member.stand(ms);
+      case 'clock':
+        return member.tell({ stepClock: ms });
+      case 'block':
+        return member.tell({ block: ms });
+      case 'terminate':
+        return this.#terminate(member);
+      case 'restart':
+        return this.#database.server.restart('immediate');
+      case 'reset':
+        return proxy.cut();
+      case 'refuse':
+        proxy.refuse();
+        return sleep(ms).then(() => proxy.accept());
+      case 'silence':
+        proxy.silence();
+        return sleep(ms).then(() => proxy.accept());
+      case 'deafen':
+        return proxy.deafen();
+      case 'lose':
+        return proxy.loseAnswerTo(COMMIT, 3);
+    }
+  }
+
+  /** Every second of the server's processes that serve this member. */
+  async #terminate({ name }: Member): Promise<void> {
+    // While the server starts again, there is nothing to end.
+    await this.eye
+      .query(
+        `select pg_terminate_backend(pid) from (
+           select pid, row_number() over (order by pid) as nth from pg_stat_activity
+           where datname = current_database() and application_name = $1) a where nth % 2 = 1`,
+        [name],
+      )
+      .catch(() => this.#miss('terminate'));
+  }
+
+  #miss(name: string): void {
+    this.inflicted[name] = (this.inflicted[name] ?? 0) - 1;
+  }
+}
+
+/** As the members' `clock()`. */
+export function monotonic(): number {
+  return Number(process.hrtime.bigint() / 1000n) / 1000;
+}
