@@ -4,8 +4,8 @@
 
 -- Moves what is due to queue_ready. Bounded, so that a million jobs due at once do not stall one claim. The caller has
 -- the lock of the empty key, which no job has: of two at once, the one with the later jobs of a key might commit first.
--- It is the first lock of a transaction and is not held while a handler runs, so nobody waits for it long.
-create function pawl.queue_promote(p_queue smallint, p_shard smallint, p_limit int) returns void
+-- It is the first lock of a transaction that ends in the same message, so nobody waits for it long. Answers how many.
+create function pawl.queue_promote(p_queue smallint, p_shard smallint, p_limit int) returns bigint
 language sql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
   with due as materialized (
@@ -14,9 +14,23 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
     order by d.run_at, d.id limit p_limit for update skip locked
   ), gone as (
     delete from pawl.queue_delayed d where d.ctid = any (array(select tid from due)) returning d.*
+  ), brought as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, epoch, key)
+    select id, shard, queue, priority, kind, attempt, epoch, key from gone order by priority, id returning 1
   )
-  insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, epoch, key)
-  select id, shard, queue, priority, kind, attempt, epoch, key from gone order by priority, id
+  select count(*) from brought
+$$;
+
+-- Those of the keys of which nothing is due any more.
+create function pawl.queue_clear_keys(p_queue smallint, p_shard smallint, p_keys text[]) returns text[]
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+  select array(
+    select distinct u.key from unnest(p_keys) u (key) where not exists (
+      select 1 from pawl.queue_kind k cross join lateral (
+        select 1 from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.kind = k.id and d.run_at <= clock_timestamp() limit 1) d
+      where k.queue = p_queue))
 $$;
 
 -- More is due than one claim promotes. The next one of a key may be among what is left, with a lower id than what is ready: the
@@ -39,17 +53,12 @@ begin
   )
   insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, epoch, key)
   select id, shard, queue, priority, kind, attempt, epoch, key from gone order by priority, id;
-  return array(
-    select distinct u.key from unnest(p_keys) u (key) where not exists (
-      select 1 from pawl.queue_kind k cross join lateral (
-        select 1 from pawl.queue_delayed d
-        where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.kind = k.id and d.run_at <= clock_timestamp() limit 1) d
-      where k.queue = p_queue));
+  return pawl.queue_clear_keys(p_queue, p_shard, p_keys);
 end $$;
 
 -- What a claim begins with. Answers 'paused' when nothing may be claimed, 'promoted' when jobs that are due were brought to
--- queue_ready, otherwise null.
-create function pawl.queue_prepare(p_queue smallint, p_shard smallint, p_worker bigint) returns text
+-- queue_ready, or 'due' where the caller may not do that, otherwise null.
+create function pawl.queue_prepare(p_queue smallint, p_shard smallint, p_worker bigint, p_promotes boolean default true) returns text
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -64,6 +73,8 @@ begin
     return 'paused';
   elsif not v_state.live then
     raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
+  elsif v_state.due and not p_promotes then
+    return 'due';
   elsif v_state.due then
     perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
     perform pawl.queue_promote(p_queue, p_shard, 1000);
@@ -239,7 +250,7 @@ begin
   if v_keyed > 0 then
     select k.lines, k.rows, v_processes || k.processes, v_taken + k.taken, case when k.complete then v_ids end
     into v_lines, v_keys, v_processes, v_taken, v_ids
-    from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, v_now, v_kkeys, v_kepochs) k;
+    from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, v_now, v_kkeys, v_kepochs, true) k;
   end if;
 
   return '{"rows":[' || substr(v_rows, 2) || '],"keys":[' || substr(v_keys, 2) || ']' || coalesce(',"lines":' || v_lines, '') || ',"processes":{' || substr(v_processes, 2) || '},"seen":' || v_seen

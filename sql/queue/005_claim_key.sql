@@ -10,10 +10,33 @@ language sql volatile as $$
   select pg_try_advisory_xact_lock(hashtextextended(p_key, p_queue * 65536 + p_shard))
 $$;
 
--- The keyed part of a claim: p_keys and p_epochs of the rows that were looked at, in order.
+-- queue.park. Everything of keys that are busy, a thousand each: the next ones are found by the next pass. The caller has their locks.
+create function pawl.queue_park(p_queue smallint, p_shard smallint, p_keys text[]) returns bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+  with held as materialized (
+    select k.key from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (p_keys)
+    order by k.key for share skip locked
+  ), gone as (
+    delete from pawl.queue_ready r where r.ctid = any (array(
+      select x.tid from held h cross join lateral (
+        select r.ctid as tid from pawl.queue_ready r
+        where r.shard = p_shard and r.queue = p_queue and r.key = h.key order by r.id limit 1000) x))
+      and r.epoch is null
+    returning r.*
+  ), parked as (
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
+    select id, shard, queue, priority, kind, attempt, key from gone returning 1
+  )
+  select count(*) from parked
+$$;
+
+-- The keyed part of a claim: p_keys and p_epochs of the rows that were looked at, in order. p_tidies: moves jobs of keys that it
+-- cannot take out of the way; where it may not, "tried" says that it holds locks of keys whether it took something or not.
 create function pawl.queue_claim_keys(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz,
-  p_keys text[], p_epochs bigint[], out lines text, out rows text, out processes text, out taken int, out complete boolean
+  p_keys text[], p_epochs bigint[], p_tidies boolean, out lines text, out rows text, out processes text, out taken int, out complete boolean,
+  out tried boolean
 )
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -32,6 +55,7 @@ begin
   rows := '';
   processes := '';
   taken := 0;
+  tried := false;
   complete := false;  -- whether every key was looked at: if not, the pass must come by here again
   if p_limit <= 0 then
     return;
@@ -50,6 +74,7 @@ begin
   if v_tried is null then
     return;
   end if;
+  tried := true;
   -- A new statement, which sees what was committed before the locks were had. A waiting key may be taken by whoever found
   -- its head; any other key with a row is busy.
   select
@@ -62,21 +87,8 @@ begin
     select k.epoch, k.held from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = t.key limit 1
   ) h on true;
 
-  if v_busy is not null then
-    -- queue.park. Everything of these keys that is there, a thousand each: the next ones are found by the next pass.
-    with held as materialized (
-      select k.key from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_busy)
-      order by k.key for share skip locked
-    ), gone as (
-      delete from pawl.queue_ready r where r.ctid = any (array(
-        select x.tid from held h cross join lateral (
-          select r.ctid as tid from pawl.queue_ready r
-          where r.shard = p_shard and r.queue = p_queue and r.key = h.key order by r.id limit 1000) x))
-        and r.epoch is null
-      returning r.*
-    )
-    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
-    select id, shard, queue, priority, kind, attempt, key from gone;
+  if v_busy is not null and p_tidies then
+    perform pawl.queue_park(p_queue, p_shard, v_busy);
   end if;
   if v_free is null then
     return;
@@ -91,8 +103,10 @@ begin
     return;
   end if;
   v_got := array(select row(g.*)::pawl.queue_gathered from pawl.queue_gather(p_queue, p_shard, v_free) g);
-  perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
-  from unnest(v_free) u (key) where u.key not in (select g.key from unnest(v_got) g);
+  if p_tidies then
+    perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
+    from unnest(v_free) u (key) where u.key not in (select g.key from unnest(v_got) g);
+  end if;
   -- Whole keys, in order, until there are enough jobs: a worker's memory is not the place for a backlog. The first one
   -- comes in any case.
   select array_agg(c.key order by c.ord) into v_kept from (

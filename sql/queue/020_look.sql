@@ -1,13 +1,16 @@
--- A look reads how far a stretch goes in one pass. Older workers may keep running: the function answers as before.
+-- How a lane of the transaction hold looks for its next unit, and what it must not do in the transaction that its handler runs in.
 
 -- One unit, for a claim whose transaction stays open while its handler runs (hold: 'transaction'). The same answer as
--- queue_claim. A run is first taken apart, so that its other jobs are not locked with it: "again" asks to commit that and
--- come back, and so it does when there were due jobs to bring back. Nothing stays locked but what is claimed. A job without
--- a key gets no row in queue_running, which nobody else could see: "claimedAt" says so, and whoever settles it writes the
--- receipt, or first that row; "until": [priority, id, n] is how far jobs like it go, one a row, as far as p_rows shows: the
--- stretch for queue_take.
-create or replace function pawl.queue_claim_one(
-  p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint
+-- queue_claim. Nothing is locked in the end but the unit that is claimed, and its key: nobody waits for a client that stands
+-- still between two messages. What is to be done before there is something to claim, or to get jobs out of the way that
+-- cannot be claimed, is left to queue_tidy ("untidy": 'due', 'run' or 'keys'), in a transaction of its own; "again" says that
+-- there may be something to claim where this look began once that is done. p_tidied: it has been done just now; what is due
+-- still is more than is brought back at once, or somebody else has it, and keys of which something is due are left alone.
+-- A job without a key gets no row in queue_running, which nobody else could see: "claimedAt" says so, and whoever settles it
+-- writes the receipt, or first that row; "until": [priority, id, n] is how far jobs like it go, one a row, as far as p_rows
+-- shows: the stretch for queue_take.
+create function pawl.queue_claim_one(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_tidied boolean default false
 ) returns text
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -24,32 +27,44 @@ declare
   v_after bigint := p_after;
   v_answer text;
   v_until text;
+  v_n int;
+  v_keys text[];
+  v_epochs bigint[];
+  v_clear text[];
+  v_untidy text;
+  v_run constant text := '{"rows":[],"keys":[],"seen":1,"again":true,"untidy":"run"}';
 begin
   -- The usual case in one statement: a job without a key comes first. Step by step it costs twice as much, most of it for
-  -- opening the same tables again and again.
-  with first as materialized (
-    select r.key is null as plain from pawl.queue_ready r
-    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
-    order by r.priority, r.id limit 1
-  ), mine as materialized (
-    select r.* from pawl.queue_definition d cross join first f cross join lateral (
-      select r.ctid as tid, r.id, r.priority, r.n, r.attempt from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
-      order by r.priority, r.id limit 1 for update skip locked) r
-    where d.id = p_queue and d.paused_at is null and f.plain
-      and exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now)
-      and not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now)
-  ), gone as (
-    delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1
-  )
-  select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
-    ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-    j.priority, ',', j.id, '],"claimedAt":"', v_now, '"}'), m.priority, m.id
-  into v_answer, v_priority, v_after
-  from mine m cross join lateral (
-    select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
-  cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c
-  where m.n = 1;
+  -- opening the same tables again and again. Each block undoes what it has locked where that is not what is claimed.
+  begin
+    with first as materialized (
+      select r.key is null as plain from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+      order by r.priority, r.id limit 1
+    ), mine as materialized (
+      select r.* from pawl.queue_definition d cross join first f cross join lateral (
+        select r.ctid as tid, r.id, r.priority, r.n, r.attempt from pawl.queue_ready r
+        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
+        order by r.priority, r.id limit 1 for update skip locked) r
+      where d.id = p_queue and d.paused_at is null and f.plain
+        and exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now)
+        and (p_tidied or not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now))
+    ), gone as (
+      delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1
+    )
+    select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
+      ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
+      j.priority, ',', j.id, '],"claimedAt":"', v_now, '"}'), m.priority, m.id, m.n
+    into v_answer, v_priority, v_after, v_n
+    from mine m cross join lateral (
+      select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
+    cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c;
+    if v_n > 1 then
+      raise exception using errcode = 'PW000';
+    end if;
+  exception when sqlstate 'PW000' then
+    return v_run;
+  end;
   if v_answer is not null then
     -- All in one pass over the index: a sort and a join of what was seen cost four times as much.
     select array_agg(n.priority) as priorities, array_agg(n.id) as ids,
@@ -66,11 +81,11 @@ begin
   v_priority := p_priority;
   v_after := p_after;
 
-  v_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
+  v_state := pawl.queue_prepare(p_queue, p_shard, p_worker, false);
   if v_state = 'paused' then
     return '{"paused":true,"rows":[],"keys":[],"seen":0}';
-  elsif v_state = 'promoted' then
-    return '{"rows":[],"keys":[],"seen":0,"again":true}';
+  elsif v_state = 'due' and not p_tidied then
+    return '{"rows":[],"keys":[],"seen":0,"again":true,"untidy":"due"}';
   end if;
 
   -- Of the two sorts of rows, the one that comes first; the other only when there is nothing to be had of it.
@@ -91,37 +106,127 @@ begin
       v_seen := v_last.seen;
       v_priority := coalesce(v_last.priority, p_priority);
       v_after := coalesce(v_last.id, p_after);
-      if v_last.keys is not null then
-        select k.lines, k.rows, k.processes, k.taken into v_got
-        from pawl.queue_claim_keys(p_queue, p_shard, p_worker, 1, 1, v_now, v_last.keys, v_last.epochs) k;
-        if v_got.taken > 0 then
-          return concat('{"rows":[],"keys":[', substr(v_got.rows, 2), ']', ',"lines":' || v_got.lines, ',"processes":{', substr(v_got.processes, 2), '},"seen":', v_seen,
-            ',"last":[', p_priority, ',', p_after, ']}');
-        end if;
+      v_keys := v_last.keys;
+      v_epochs := v_last.epochs;
+      if v_state = 'due' and v_keys is not null then
+        v_clear := pawl.queue_clear_keys(p_queue, p_shard, v_keys);
+        select array_agg(u.key order by u.ord), array_agg(u.epoch order by u.ord) into v_keys, v_epochs
+        from unnest(v_keys, v_epochs) with ordinality u (key, epoch, ord) where u.key = any (v_clear);
+      end if;
+      if v_keys is not null then
+        begin
+          select k.lines, k.rows, k.processes, k.taken, k.tried into v_got
+          from pawl.queue_claim_keys(p_queue, p_shard, p_worker, 1, 1, v_now, v_keys, v_epochs, false) k;
+          if v_got.taken > 0 then
+            return concat('{"rows":[],"keys":[', substr(v_got.rows, 2), ']', ',"lines":' || v_got.lines, ',"processes":{', substr(v_got.processes, 2), '},"seen":', v_seen,
+              ',"last":[', p_priority, ',', p_after, ']}');
+          elsif v_got.tried then
+            raise exception using errcode = 'PW000';
+          end if;
+        exception when sqlstate 'PW000' then
+          v_untidy := 'keys';
+        end;
       end if;
     else
-      select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_row from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
-      order by r.priority, r.id limit 1 for update skip locked;
-      if found and v_row.n > 1 then
-        delete from pawl.queue_ready r where r.ctid = v_row.tid;
-        insert into pawl.queue_ready (id, shard, queue, priority, kind)
-        select v_row.id + i, p_shard, p_queue, v_row.priority, v_row.kind from generate_series(0, v_row.n - 1) i;
-        return '{"rows":[],"keys":[],"seen":1,"again":true}';
-      elsif found then
-        delete from pawl.queue_ready r where r.ctid = v_row.tid;
-        v_claim := nextval('pawl.queue_claim_id');
-        return (
-          select concat('{"rows":[[', concat_ws(',', v_claim, j.id, 1, j.kind, v_row.attempt + 1, (date_part('epoch', j.created_at) * 1000)::bigint),
-            ',[', j.payload::text, ']]],"keys":[],"processes":{"', v_claim, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-            j.priority, ',', j.id, '],"claimedAt":"', v_now, '"}')
-          from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);
-      end if;
+      begin
+        select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_row from pawl.queue_ready r
+        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
+        order by r.priority, r.id limit 1 for update skip locked;
+        if found and v_row.n > 1 then
+          raise exception using errcode = 'PW000';
+        elsif found then
+          delete from pawl.queue_ready r where r.ctid = v_row.tid;
+          v_claim := nextval('pawl.queue_claim_id');
+          return (
+            select concat('{"rows":[[', concat_ws(',', v_claim, j.id, 1, j.kind, v_row.attempt + 1, (date_part('epoch', j.created_at) * 1000)::bigint),
+              ',[', j.payload::text, ']]],"keys":[],"processes":{"', v_claim, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
+              j.priority, ',', j.id, '],"claimedAt":"', v_now, '"', ',"untidy":"' || v_untidy || '"', '}')
+            from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);
+        end if;
+      exception when sqlstate 'PW000' then
+        return v_run;
+      end;
     end if;
   end loop;
   return concat('{"rows":[],"keys":[],"seen":', v_seen, ',"last":[', v_priority, ',', v_after, ']',
-    case when exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
+    ',"untidy":"' || coalesce(v_state, v_untidy) || '"',
+    case when v_state = 'due' or exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
     ',"due":' || (
       select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
       where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
+end $$;
+
+-- Moves what cannot be claimed of these keys out of the way: see queue_claim_keys, which does so itself under a lease.
+create function pawl.queue_make_way(p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[]) returns bigint
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_related boolean;
+  v_tried text[];
+  v_heads bigint[];
+  v_free text[];
+  v_busy text[];
+  v_moved bigint := 0;
+begin
+  select coalesce(bool_or(k.coalesce <> 'none' or cardinality(k.after) > 0), false) into v_related
+  from pawl.queue_kind k where k.queue = p_queue;
+  -- 256 at most, as there; 16 where the next unit of each has to be found.
+  with first as materialized (
+    select u.key, min(u.ord) as ord, max(u.epoch) as head from unnest(p_keys, p_epochs) with ordinality u (key, epoch, ord) group by u.key
+  ), near as materialized (
+    select f.* from first f order by f.ord limit case when v_related then 16 else 256 end
+  )
+  select array_agg(n.key order by n.ord), array_agg(n.head order by n.ord) into v_tried, v_heads
+  from near n where pawl.queue_try_key(p_queue, p_shard, n.key);
+  -- A new statement, which sees what was committed before the locks were had.
+  select
+    array_agg(t.key order by t.ord) filter (where k.epoch is null or (not k.held and k.epoch = t.head)),
+    array_agg(t.key order by t.ord) filter (where k.epoch is not null and (k.held or k.epoch is distinct from t.head))
+  into v_free, v_busy
+  from unnest(v_tried, v_heads) with ordinality t (key, head, ord)
+  left join lateral (
+    select k.epoch, k.held from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = t.key limit 1
+  ) k on true;
+  if v_busy is not null then
+    v_moved := pawl.queue_park(p_queue, p_shard, v_busy);
+  end if;
+  if v_related and v_free is not null then
+    perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
+    from unnest(v_free) u (key) where u.key not in (select g.key from pawl.queue_gather(p_queue, p_shard, v_free) g);
+  end if;
+  return v_moved;
+end $$;
+
+-- What a look of a lane left undone, in a transaction that ends in the same message: brings back what is due, takes the first run
+-- apart, so that its other jobs are not locked with one of it, or moves jobs whose keys are busy, or that wait for a delayed
+-- predecessor, out of the way; of what that look saw. Answers how many jobs it moved: 0 when others have done it, or are at it.
+create function pawl.queue_tidy(p_queue smallint, p_shard smallint, p_what text, p_rows int, p_priority smallint, p_after bigint) returns bigint
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_run record;
+  v_keys text[];
+  v_heads bigint[];
+begin
+  if p_what = 'due' then
+    perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
+    return pawl.queue_promote(p_queue, p_shard, 1000);
+  elsif p_what = 'run' then
+    select r.ctid as tid, r.id, r.priority, r.n, r.kind into v_run from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
+    order by r.priority, r.id limit 1 for update skip locked;
+    if v_run.n > 1 then
+      delete from pawl.queue_ready r where r.ctid = v_run.tid;
+      insert into pawl.queue_ready (id, shard, queue, priority, kind)
+      select v_run.id + i, p_shard, p_queue, v_run.priority, v_run.kind from generate_series(0, v_run.n - 1) i;
+      return v_run.n;
+    end if;
+    return 0;
+  end if;
+  select array_agg(p.key), array_agg(p.epoch) into v_keys, v_heads from (
+    select r.key, r.epoch from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    order by r.priority, r.id limit p_rows
+  ) p where p.key is not null;
+  return pawl.queue_make_way(p_queue, p_shard, v_keys, v_heads);
 end $$;

@@ -1,7 +1,7 @@
 import { Conflict, ConnectionFailed } from '../base/errors.ts';
 import { type AnswerOptions, type Session, type Step, statement } from '../engine/postgres/index.ts';
 import { readSeen, type Seen } from './picks.ts';
-import { claimOneText, type OpenClaim, quoted } from './postgres.ts';
+import { claimOneText, type OpenClaim, quoted, tidyText } from './postgres.ts';
 import {
   claimed,
   JOB,
@@ -45,10 +45,26 @@ export async function commit({ session, answer }: Lane, told: Told): Promise<voi
   await session.run(textOf(told) + COMMIT, answer);
 }
 
-/** @param told  undefined when no transaction is open */
-export async function look(lane: Lane, told: Told | undefined, request: LookRequest): Promise<Claimed> {
-  const text = await ask(lane, told, claimOneText(request));
-  return JSON.parse(text ?? '') as Claimed;
+/** What a look brought. */
+export interface LookAnswer {
+  readonly claimed: Claimed;
+  /** How many jobs were moved before it; undefined where nothing was to be done. */
+  readonly tidied: number | undefined;
+}
+
+/**
+ * What the last look left undone is done and committed in the same message: others wait for it, and must not wait for this
+ * process, which may stand still before it sends the next one.
+ * @param told  undefined when no transaction is open
+ */
+export async function look(lane: Lane, told: Told | undefined, request: LookRequest): Promise<LookAnswer> {
+  const { untidy } = request;
+  const tidy = untidy === undefined ? '' : `${tidyText(request, untidy)};${COMMIT_AND_BEGIN}`;
+  const answers = await ask(lane, told, tidy + claimOneText(request));
+  return {
+    claimed: JSON.parse(answered(answers.at(-1)) ?? '') as Claimed,
+    tidied: untidy === undefined ? undefined : Number(answers.at(-3)),
+  };
 }
 
 /** @returns undefined when nothing is left there, or what was picked is somebody else's */
@@ -84,16 +100,21 @@ async function readJob({ session, answer }: Lane, shard: number, id: number): Pr
 async function askByStep(lane: Lane, told: Told | undefined, step: Step): Promise<string | null> {
   const { session, answer, takesBatches } = lane;
   const isShort = typeof told !== 'string' || told === '';
-  if (!takesBatches || !isShort) return ask(lane, told, inText(step));
+  if (!takesBatches || !isShort) return answered((await ask(lane, told, inText(step))).at(-1));
   const opening = told === undefined ? [BEGIN_STEP] : told === '' ? [CHAIN_STEP] : [receiptStep(told), CHAIN_STEP];
   const answers = await session.batch([...opening, step, SAVEPOINT_STEP], answer);
   return answered(answers.at(-2)?.[0]?.[0]);
 }
 
-async function ask({ session, answer }: Lane, told: Told | undefined, call: string): Promise<string | null> {
+/** @returns what each statement answered, the last one of the call at the end */
+async function ask(
+  { session, answer }: Lane,
+  told: Told | undefined,
+  call: string,
+): Promise<(string | null | undefined)[]> {
   const opening = told === undefined ? BEGIN : textOf(told) + COMMIT_AND_BEGIN;
   const results = await session.run<Record<string, string | null>>(`${opening}${call};${SAVEPOINT}`, answer);
-  return answered(Object.values(results.at(-2)?.rows[0] ?? {})[0]);
+  return results.slice(0, -1).map(({ rows }) => Object.values(rows[0] ?? {})[0]);
 }
 
 function answered(value: string | null | undefined): string | null {

@@ -18,6 +18,7 @@ import type {
   BeatAnswer,
   Claimed,
   ClaimRequest,
+  Cursor,
   Failed,
   HandedOver,
   Looked,
@@ -25,6 +26,7 @@ import type {
   QueueStore,
   Registered,
   Settlement,
+  Untidy,
   WorkerRow,
 } from './store.ts';
 
@@ -384,10 +386,20 @@ export class PostgresQueueStore implements QueueStore {
 }
 
 /** The claim of one unit as text for the simple protocol, where several statements go in one message. Numbers only. */
-export function claimOneText({ queue, shard, worker, rows, cursor }: LookRequest): string {
-  const [q, sh, w, r, p, id] = [queue, shard, worker, rows, cursor.priority, cursor.id].map(Number);
+export function claimOneText({ queue, shard, worker, rows, cursor, untidy }: LookRequest): string {
+  const [q, sh, w] = [queue, shard, worker].map(Number);
+  const tidied = untidy === undefined ? '' : ', true';
+  return `select pawl.queue_claim_one(${q}::smallint, ${sh}::smallint, ${w}, ${from(rows, cursor)}${tidied})`;
+}
+
+/** What a look has left undone, likewise. */
+export function tidyText({ queue, shard }: LookRequest, { what, rows, cursor }: Untidy): string {
+  return `select pawl.queue_tidy(${Number(queue)}::smallint, ${Number(shard)}::smallint, ${quoted(what)}, ${from(rows, cursor)})`;
+}
+
+function from(rows: number, { priority, id }: Cursor): string {
   // In brackets: -32768::smallint is the negation of a number that does not fit.
-  return `select pawl.queue_claim_one(${q}::smallint, ${sh}::smallint, ${w}, ${r}, (${p})::smallint, ${id})`;
+  return `${Number(rows)}, (${Number(priority)})::smallint, ${Number(id)}`;
 }
 
 /** One job without a key that was claimed inside the open transaction. */

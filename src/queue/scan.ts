@@ -1,5 +1,5 @@
 import { countJobs } from './claimed.ts';
-import type { Claimed, Cursor } from './store.ts';
+import type { Claimed, Cursor, Untidy } from './store.ts';
 
 /** Before every job. */
 export const START: Cursor = { priority: -32_768, id: 0 };
@@ -29,6 +29,8 @@ export class Scan {
   due: number = Infinity;
   /** What the last look ended with, if it was not `again`. */
   quiet: 'empty' | 'busy' | undefined;
+  /** hold 'transaction': what the last look has left to be done before the next one. */
+  untidy: Untidy | undefined;
   #startedAt = performance.now();
   #found = false;
 

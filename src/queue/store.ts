@@ -87,7 +87,9 @@ export interface Claimed {
   readonly offered?: boolean;
   /** Milliseconds until the next delayed job is due. */
   readonly due?: number;
-  /** hold 'transaction': commit, and ask again. */
+  /** hold 'transaction': what has to be done in a transaction of its own: see {@link Untidy}. */
+  readonly untidy?: Untidy['what'];
+  /** hold 'transaction': once that is done, there may be something to claim from where this look began. */
   readonly again?: boolean;
   /** hold 'transaction', a job without a key: when it was claimed. There is no row in queue_running. */
   readonly claimedAt?: string;
@@ -95,8 +97,18 @@ export interface Claimed {
   readonly until?: readonly [priority: number, id: number, n: number] | readonly [];
 }
 
-/** Where a look of the transaction hold begins, and how many ready rows it reads. */
-export type LookRequest = Omit<ClaimRequest, 'limit' | 'slots' | 'chain'>;
+/** Where a look of the transaction hold begins, how many ready rows it reads, and what is to be done before. */
+export interface LookRequest extends Omit<ClaimRequest, 'limit' | 'slots' | 'chain'> {
+  readonly untidy?: Untidy | undefined;
+}
+
+/** What a look has left undone, and where it had looked. */
+export interface Untidy {
+  /** Jobs that are due are to be brought back, a run is to be taken apart, or jobs of busy keys are to be parked. */
+  readonly what: 'due' | 'run' | 'keys';
+  readonly rows: number;
+  readonly cursor: Cursor;
+}
 
 /** What a look has found for the lanes: so many jobs without a key stand in a row. */
 export interface Looked {

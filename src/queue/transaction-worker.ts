@@ -176,7 +176,8 @@ export class TransactionWorker implements UnitOwner, Kept {
   async #work(lane: Lane, scans: readonly Scan[]): Promise<void> {
     let done: Told | undefined;
     let backoff = 0;
-    for (let at = 0; !this.#isStopping || done !== undefined; at += 1) {
+    let at = 0;
+    while (!this.#isStopping || done !== undefined) {
       if (this.#isStopping) {
         await this.#commit(lane, done ?? '');
         return;
@@ -190,19 +191,20 @@ export class TransactionWorker implements UnitOwner, Kept {
         if (done !== undefined) await this.#commit(lane, done);
         done = undefined;
         await within(LOOK_MS, looking);
+        at += 1;
         continue;
       }
       const worker = this.#id ?? (await this.#register());
       if (stretch.wantsLook) this.#lookAhead(stretch, scan.shard, worker);
       const answer = await this.#claim(lane, done, worker, scan, stretch);
       done = '';
+      if (answer?.again === true) continue;
+      at += 1;
       if (answer === undefined) continue;
-      const verdict = answer.again === true ? 'again' : scan.read(answer, 1);
+      const verdict = scan.read(answer, 1);
       if (hasJobs(answer)) {
         backoff = 0;
         done = await this.#run(lane.session, answer, scan.shard, worker);
-      } else if (answer.again === true) {
-        this.wake();
       } else if (verdict !== 'again' && scans.every(({ quiet }) => quiet !== undefined)) {
         await this.#commit(lane, done);
         done = undefined;
@@ -246,10 +248,15 @@ export class TransactionWorker implements UnitOwner, Kept {
     const rows = stretch.look();
     // One pass from the start is enough for all lanes.
     if (rows > 0 && isOld) scan.restart();
-    const { shard, cursor } = scan;
+    const { shard, cursor, untidy } = scan;
+    const request = { queue: this.queue, shard, worker, rows: Math.max(rows, scan.rows), cursor };
     let answer: Claimed | undefined;
     try {
-      answer = await look(lane, told, { queue: this.queue, shard, worker, rows: Math.max(rows, scan.rows), cursor });
+      const { claimed, tidied = 0 } = await look(lane, told, { ...request, untidy });
+      answer = claimed;
+      scan.untidy = claimed.untidy && { what: claimed.untidy, rows: request.rows, cursor };
+      // Others may have gone to rest since there was nothing for them.
+      if (tidied > 0) this.wake();
       return answer;
     } finally {
       if (rows > 0) stretch.see(answer);

@@ -346,7 +346,7 @@ describe('the checks would notice', () => {
   }
 
   test('a claimer that parks without the lock on the key', async () => {
-    await planted('queue_claim_keys', /order by k\.key for share skip locked/, 'order by k.key');
+    await planted('queue_park', /order by k\.key for share skip locked/, 'order by k.key');
   });
 
   test('an owner that does not bring the next job back', async () => {

@@ -260,8 +260,12 @@ test('hold: transaction claims by priority and order, whatever the planner think
     const answer = await session.one<string>(
       `select pawl.queue_claim_one(${row.queue}::smallint, 0::smallint, ${row.worker}, 64, (-32768)::smallint, 0)`,
     );
-    const [first] = (JSON.parse(answer) as { rows: [number, number][] }).rows;
-    if (first !== undefined) order.push(first[1]);
+    const { rows, untidy } = JSON.parse(answer) as { rows: [number, number][]; untidy?: string };
+    if (untidy !== undefined) {
+      const look = `${row.queue}::smallint, 0::smallint, '${untidy}', 64, (-32768)::smallint, 0`;
+      expect(await session.one(`select pawl.queue_tidy(${look})::int`)).toBeGreaterThan(1);
+    }
+    if (rows[0] !== undefined) order.push(rows[0][1]);
   }
   expect(order).toEqual(ids);
 });
