@@ -171,6 +171,7 @@ create index queue_transition_error on pawl.queue_transition using gin (to_tsvec
 create table pawl.queue_output (
   id           bigint not null,
   progress_at  timestamptz,
+  result_of    bigint,        -- the job of the same unit that has the result: a coalesced unit writes it once
   shard        smallint not null,
   progress     json,
   result       json,

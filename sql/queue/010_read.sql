@@ -133,12 +133,13 @@ $$;
 create view pawl.job as
 select j.id, q.name as queue, k.name as kind, j.key, l.status, j.priority, coalesce(l.attempt, 0::smallint) as attempt, j.payload,
   j.created_at as enqueued_at, coalesce(l.run_at, j.run_at) as run_at, l.claimed_at, l.settled_at, l.process_id, l.error,
-  o.progress, o.result, j.shard
+  o.progress, coalesce(o.result, s.result) as result, j.shard
 from pawl.queue_job j
 join pawl.queue_definition q on q.id = j.queue
 join pawl.queue_kind k on k.id = j.kind
 cross join lateral pawl.queue_look(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
-left join pawl.queue_output o on o.shard = j.shard and o.id = j.id;
+left join pawl.queue_output o on o.shard = j.shard and o.id = j.id
+left join pawl.queue_output s on s.shard = o.shard and s.id = o.result_of;
 
 create view pawl.job_history as
 select j.id as job, h.at, h.from_status, h.to_status, h.attempt, h.process_id, h.worker, h.reason, h.error, j.shard

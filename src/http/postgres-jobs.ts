@@ -4,8 +4,9 @@ import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
 const PAYLOAD = statement(
   'http.payload',
   `
-select j.payload::text as payload, o.result::text as result, o.progress::text as progress
+select j.payload::text as payload, coalesce(o.result, s.result)::text as result, o.progress::text as progress
 from pawl.queue_job j left join pawl.queue_output o on o.shard = j.shard and o.id = j.id
+left join pawl.queue_output s on s.shard = o.shard and s.id = o.result_of
 where j.shard = pawl.queue_find(null, $1::bigint) and j.id = $1::bigint`,
 );
 

@@ -40,7 +40,7 @@ export function readClaimed(answer: Claimed, holder: Holder): Batch {
   const claimOf = (id: number): Claim => {
     let claim = claims.get(id);
     if (claim === undefined) {
-      claim = { id, shard: holder.shard, processId: answer.processes?.[id] ?? '', left: 0, done: [] };
+      claim = { id, shard: holder.shard, processId: answer.processes?.[id] ?? '', left: 0 };
       claims.set(id, claim);
     }
     return claim;

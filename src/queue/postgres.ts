@@ -104,13 +104,13 @@ const LOOK = statement(
 );
 const SETTLE = statement(
   'queue.settle',
-  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[])::text as stale`,
+  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json)::text as stale`,
 );
 /** With an offer: one round trip, and one commit for both. */
 const SETTLE_AND_OFFER = statement(
   'queue.settle_and_offer',
-  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[])::text as stale,
-  pawl.queue_offer_add($1::smallint, $3::bigint, $10::bigint, $11::text)`,
+  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json)::text as stale,
+  pawl.queue_offer_add($1::smallint, $3::bigint, $12::bigint, $13::text)`,
 );
 const OFFER = statement('queue.offer', 'select pawl.queue_offer_add($1::smallint, $2::bigint, $3::bigint, $4::text)');
 const WITHDRAW = statement('queue.withdraw', 'select pawl.queue_withdraw($1::smallint, $2::bigint)::text as numbers');
@@ -426,15 +426,18 @@ export function runningText(open: OpenClaim): string {
 
 /** The settlement likewise; every text in it is quoted. */
 export function settleText(settlement: Settlement): string {
-  const { queue, shard, worker, whole, part, failed, results, keys } = settlement;
-  const json = (list: readonly unknown[]): string =>
-    list.length > 0 ? `${quoted(JSON.stringify(list))}::json` : 'null';
-  const names = keys.length > 0 ? `array[${keys.map(([key]) => quoted(key)).join()}]::text[]` : 'null';
+  const { queue, shard, worker, whole, part, failed, results, shared, keys } = settlement;
+  const { items, errors } = withErrorsOnce(failed);
+  const json = (list: readonly unknown[], write: () => string): string =>
+    list.length > 0 ? `${quoted(write())}::json` : 'null';
+  const texts = (list: readonly string[]): string =>
+    list.length > 0 ? `array[${list.map(quoted).join()}]::text[]` : 'null';
   const epochs = keys.length > 0 ? `array[${keys.map(([, epoch]) => Number(epoch)).join()}]::bigint[]` : 'null';
   return (
     `select pawl.queue_settle(${Number(queue)}::smallint, ${Number(shard)}::smallint, ${Number(worker)}, ` +
-    `array[${whole.map(Number).join()}]::bigint[], ${json(part)}, ${json(failed)}, ` +
-    `${results.length > 0 ? `${quoted(resultsText(results))}::json` : 'null'}, ${names}, ${epochs})`
+    `array[${whole.map(Number).join()}]::bigint[], ${json(part, () => JSON.stringify(part))}, ` +
+    `${json(items, () => JSON.stringify(items))}, ${json(results, () => resultsText(results))}, ` +
+    `${texts(keys.map(([key]) => key))}, ${epochs}, ${texts(errors)}, ${json(shared, () => sharedText(shared))})`
   );
 }
 
@@ -444,23 +447,45 @@ export function quoted(text: string): string {
 }
 
 function settleValues(settlement: Settlement): unknown[] {
-  const { queue, shard, worker, whole, part, failed, results, keys } = settlement;
+  const { queue, shard, worker, whole, part, failed, results, shared, keys } = settlement;
+  const { items, errors } = withErrorsOnce(failed);
   return [
     queue,
     shard,
     worker,
     whole,
     part.length > 0 ? JSON.stringify(part) : null,
-    failed.length > 0 ? JSON.stringify(failed satisfies readonly Failed[]) : null,
+    items.length > 0 ? JSON.stringify(items) : null,
     results.length > 0 ? resultsText(results) : null,
     keys.length > 0 ? keys.map(([key]) => key) : null,
     keys.length > 0 ? keys.map(([, epoch]) => epoch) : null,
+    errors.length > 0 ? errors : null,
+    shared.length > 0 ? sharedText(shared) : null,
   ];
+}
+
+/** The jobs of a unit fail with one text: it is sent once, and each of them names it by `like`, from 1. */
+function withErrorsOnce(failed: readonly Failed[]): { items: readonly object[]; errors: string[] } {
+  const errors: string[] = [];
+  const items = failed.map((item, index) => {
+    const { error, ...rest } = item;
+    if (error === undefined) return item;
+    if (error !== failed[index - 1]?.error) {
+      if (error !== failed[index + 1]?.error) return item;
+      errors.push(error);
+    }
+    return { ...rest, like: errors.length };
+  });
+  return { items, errors };
 }
 
 /** Arrays and not objects: Postgres takes the fields of an object apart only when no text in it holds U+0000. */
 function resultsText(results: Settlement['results']): string {
   return `[${results.map(({ id, claim, result }) => `[${id},${claim},${result}]`).join()}]`;
+}
+
+function sharedText(shared: Settlement['shared']): string {
+  return `[${shared.map(({ result, jobs }) => `[${result},${JSON.stringify(jobs)}]`).join()}]`;
 }
 
 /** Each statement with a limit to how long it may take. */

@@ -1,11 +1,13 @@
 import { delay } from '../base/backoff.ts';
 import { sleep } from '../base/clock.ts';
+import { ConnectionFailed, DatabaseError, StatementTimeout } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import type { Offer } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
 import type { Outcome } from './attempt.ts';
+import { bare, fitting, hasText, noteSettled, type Settled, toSettled, toSettlement } from './settlement.ts';
 import type { Failed, Settlement } from './store.ts';
-import type { Claim, Unit } from './unit.ts';
+import type { Unit } from './unit.ts';
 
 export interface SettlerOptions {
   readonly queue: number;
@@ -14,34 +16,43 @@ export interface SettlerOptions {
   readonly offer: () => Offer | undefined;
   /** Claims that were no longer the worker's: nothing was written for them. */
   readonly onStale: (claims: readonly number[]) => void;
-  readonly onError: (error: unknown, failures: number) => void;
+  /** The database refused a unit's result, or the text of its errors: this is what becomes of its jobs. */
+  readonly onRefused: (unit: Unit, failed: readonly Failed[]) => void;
+  readonly onError: (error: unknown) => void;
   /** Something was written after which there may be work: a job that comes back, or the next one of a key. */
   readonly onMore: () => void;
 }
 
-/** What is to be written for one shard. */
-interface Pending {
-  readonly claims: Set<Claim>;
-  readonly failed: Failed[];
-  readonly results: { id: number; claim: number; result: string }[];
-  readonly keys: [string, number][];
-}
-
 const BACKOFF = { kind: 'exponential', min: 50, max: 2000, factor: 2, jitter: 0.5 } as const;
+/** What cannot be written alone lets everything else go first. */
+const LATER_MS = 500;
+/** So often a unit may take longer than its deadline, all by itself, before it goes without its text. */
+const UNANSWERED = 3;
 
 /**
  * Writes outcomes, many at a time, one statement after another: what comes in while one is under way goes with the next.
  * A single job is written at once; under load the batches grow by themselves. A claim of which every job is complete
  * costs the database one deleted and one inserted row, however many jobs it has.
  *
- * Every statement is conditional on the claim, so that one whose answer was lost can be sent again.
+ * Every statement is conditional on the claim, so that one whose answer was lost can be sent again. One that is not taken is
+ * halved, until what cannot be written stands alone; see `#isolate`.
  */
 export class Settler {
   readonly #options: SettlerOptions;
-  #pending = new Map<number, Pending>();
+  /** By shard. */
+  #pending = new Map<number, Settled[]>();
+  /** By shard: what did not fit into the last statement. */
+  #rest = new Map<number, readonly Settled[]>();
   #flushing: Promise<void> | undefined;
-  /** What is being written. */
-  #underWay: Pending[] = [];
+  /** By shard: what could not be written alone. */
+  #later = new Map<number, Settled[]>();
+  #waiting: Promise<void> | undefined;
+  /** How many units go into a statement: halved by one that was not taken, and more after each that was. */
+  #most = Infinity;
+  /** By how much: what was refused is one unit's fault, what was too slow would be so again. */
+  #growth = 1;
+  /** One after another. */
+  #failures = 0;
   #worker = 0;
   #isDropped = false;
 
@@ -52,31 +63,24 @@ export class Settler {
   /** From now on for this worker id; what is pending for the one before is forgotten. */
   startFor(worker: number): void {
     this.#worker = worker;
-    this.#pending = new Map();
+    this.#forget();
     this.#isDropped = false;
   }
 
   /** Forgets what is pending: the lease is lost, and with it the right to write. */
   drop(): void {
-    this.#pending = new Map();
+    this.#forget();
     this.#isDropped = true;
   }
 
-  /** Takes what became of a unit; `givesUp` when nothing more of its key is to come. */
+  /**
+   * Takes what became of a unit; `givesUp` when nothing more of its key is to come. What is handed back of a key comes before
+   * the unit with which the key is given up, as it may be written before it.
+   */
   add(unit: Unit, outcome: Outcome, givesUp: boolean): void {
     if (this.#isDropped) return;
-    const shard = unit.job.claim.shard;
-    const pending = this.#of(shard);
-    for (const job of outcome.complete) {
-      job.claim.done.push(job.number);
-      job.claim.left -= 1;
-      pending.claims.add(job.claim);
-      if (outcome.result !== undefined) {
-        pending.results.push({ id: job.number, claim: job.claim.id, result: outcome.result });
-      }
-    }
-    this.#fail(pending, outcome.failed, unit);
-    if (givesUp && unit.key !== null && unit.epoch !== null) pending.keys.push([unit.key, unit.epoch]);
+    const { shard } = unit.job.claim;
+    for (const settled of toSettled(unit, outcome, givesUp)) append(this.#pending, shard, settled);
     this.#start();
   }
 
@@ -88,86 +92,179 @@ export class Settler {
     this.add(unit, { failed, complete: [], result: undefined, isLost: false, isRetried: true }, givesUp);
   }
 
-  /** Claims of which something is still to be written, as far as is known here. */
-  unwritten(): number[] {
-    const ids: number[] = [];
-    for (const { claims, failed } of [...this.#pending.values(), ...this.#underWay]) {
-      for (const claim of claims) ids.push(claim.id);
-      for (const { claim } of failed) ids.push(claim);
-    }
-    return ids;
-  }
-
   /** Resolves when everything taken so far is written, or dropped. */
   async flushed(): Promise<void> {
-    while (this.#flushing !== undefined) await this.#flushing;
+    for (;;) {
+      const busy = this.#flushing ?? this.#waiting;
+      if (busy === undefined) return;
+      await busy;
+    }
   }
 
-  #of(shard: number): Pending {
-    let pending = this.#pending.get(shard);
-    if (pending === undefined) {
-      pending = { claims: new Set(), failed: [], results: [], keys: [] };
-      this.#pending.set(shard, pending);
-    }
-    return pending;
-  }
-
-  #fail(pending: Pending, failed: readonly Failed[], unit: Unit): void {
-    for (const item of failed) {
-      pending.failed.push(item);
-      const job = unit.jobs.find(({ number }) => number === item.id);
-      if (job !== undefined) job.claim.left -= 1;
-    }
+  #forget(): void {
+    this.#pending = new Map();
+    this.#rest = new Map();
+    this.#later = new Map();
   }
 
   #start(): void {
     this.#flushing ??= this.#flush().finally(() => {
       this.#flushing = undefined;
-      if (this.#pending.size > 0) this.#start();
+      if (this.#pending.size > 0 || this.#rest.size > 0) this.#start();
     });
   }
 
+  /** One statement for each shard. */
   async #flush(): Promise<void> {
     // Handlers that finished in this same turn of the event loop go along.
     await new Promise<void>((resolve) => setImmediate(resolve));
-    const pending = this.#pending;
+    const worker = this.#worker;
+    for (const [shard, pending] of this.#take()) {
+      const isMine = (): boolean => !this.#isDropped && worker === this.#worker;
+      if (!isMine()) return;
+      const rest = await this.#write(shard, pending);
+      if (rest.length > 0 && isMine()) this.#rest.set(shard, rest);
+    }
+  }
+
+  /** What came last does not wait for all of what did not fit, but for one statement of it at the most. */
+  #take(): Map<number, Settled[]> {
+    const all = this.#pending;
+    for (const [shard, [first, ...rest]] of this.#rest) {
+      const recent = all.get(shard) ?? [];
+      all.set(shard, first === undefined ? recent : [first, ...recent, ...rest]);
+    }
     this.#pending = new Map();
-    this.#underWay = [...pending.values()];
-    for (const [shard, part] of pending) await this.#write(this.#settlement(shard, part));
-    this.#underWay = [];
+    this.#rest = new Map();
+    return all;
   }
 
-  #settlement(shard: number, { claims, failed, results, keys }: Pending): Settlement {
-    const whole: number[] = [];
-    const part: { claim: number; ids: number[] }[] = [];
-    const withFailures = new Set(failed.map(({ claim }) => claim));
-    for (const claim of claims) {
-      const { id, done } = claim;
-      claim.done = [];
-      if (claim.left === 0 && !withFailures.has(id)) whole.push(id);
-      else part.push({ claim: id, ids: done });
+  /** @returns what is still to be written: as a rule nothing */
+  async #write(shard: number, pending: readonly Settled[]): Promise<readonly Settled[]> {
+    const part = pending.slice(0, fitting(pending, this.#most));
+    try {
+      await this.#send(toSettlement({ queue: this.#options.queue, shard, worker: this.#worker }, part), part);
+    } catch (error) {
+      return this.#keep(shard, pending, part, error);
     }
-    return { queue: this.#options.queue, shard, worker: this.#worker, whole, part, failed, results, keys };
+    for (const settled of part) noteSettled(settled);
+    this.#most *= this.#growth;
+    this.#failures = 0;
+    return pending.slice(part.length);
   }
 
-  async #write(settlement: Settlement): Promise<void> {
-    for (let failures = 0; ; ) {
-      if (this.#isDropped || settlement.worker !== this.#worker) return;
-      try {
-        if (faults.armed) await faults.reach('queue.before_settle');
-        const offer = failures === 0 ? this.#options.offer() : undefined;
-        const stale = await this.#options.settle(settlement, offer);
-        if (faults.armed) await faults.reach('queue.after_settle');
-        if (probe.listening) probe.hit('queue.settled', { ...settlement, stale });
-        // After a lost answer the rows may be gone because it was us who settled them.
-        if (stale.length > 0 && failures === 0) this.#options.onStale(stale);
-        if (settlement.failed.length > 0 || settlement.keys.length > 0) this.#options.onMore();
-        return;
-      } catch (error) {
-        failures += 1;
-        this.#options.onError(error, failures);
-        await sleep(delay(BACKOFF, failures, Math.random()));
-      }
-    }
+  /** The statement of a part was not taken. */
+  async #keep(
+    shard: number,
+    pending: readonly Settled[],
+    part: readonly Settled[],
+    error: unknown,
+  ): Promise<readonly Settled[]> {
+    this.#failures += 1;
+    this.#options.onError(error);
+    for (const settled of part) settled.wasSent = true;
+    const isRefused = isRefusal(error);
+    // Who refuses is there: what he refuses is found without waiting.
+    if (!isRefused) await sleep(delay(BACKOFF, this.#failures, Math.random()));
+    if (part.length > 1) this.#halve(part.length, isRefused);
+    else if (isRefused || this.#failures > 1) return this.#isolate(shard, pending, error);
+    return pending;
   }
+
+  /** A first failure is the connection's. */
+  #halve(units: number, isRefused: boolean): void {
+    if (!isRefused && this.#failures === 1 && this.#most === Infinity) return;
+    this.#most = Math.ceil(units / 2);
+    this.#growth = isRefused ? 2 : 1.1;
+  }
+
+  async #send(settlement: Settlement, part: readonly Settled[]): Promise<void> {
+    const { settle, offer, onStale, onMore } = this.#options;
+    const isRepeated = part.some(({ wasSent }) => wasSent);
+    if (faults.armed) await faults.reach('queue.before_settle');
+    const stale = await settle(settlement, isRepeated ? undefined : offer());
+    if (faults.armed) await faults.reach('queue.after_settle');
+    if (probe.listening) probe.hit('queue.settled', { ...settlement, stale });
+    // After a lost answer the rows may be gone because it was us who settled them.
+    if (stale.length > 0 && !isRepeated) onStale(stale);
+    if (settlement.failed.length > 0 || settlement.keys.length > 0) onMore();
+  }
+
+  /**
+   * The first was not written though it was sent alone. Where its text is the reason it goes without it; otherwise everything
+   * else goes first. @returns what is still to be written
+   */
+  async #isolate(shard: number, pending: readonly Settled[], error: unknown): Promise<readonly Settled[]> {
+    const [settled, ...rest] = pending;
+    if (settled === undefined) return rest;
+    if (!(await this.#isRefused(settled, error))) {
+      // What comes after it may give up its key.
+      const goesAlong = (other: Settled): boolean => other === settled || isOfSameKey(other.unit, settled.unit);
+      this.#putOff(shard, pending.filter(goesAlong));
+      return rest.filter((other) => !goesAlong(other));
+    }
+    if (settled.isBare) {
+      this.#options.onError(notWritten(settled.unit, error));
+      return rest;
+    }
+    const without = bare(settled, error instanceof Error ? error.message : String(error));
+    this.#options.onRefused(settled.unit, without.failed);
+    return [without, ...rest];
+  }
+
+  /** Whether what it says is the reason, and not the database's state. */
+  async #isRefused(settled: Settled, error: unknown): Promise<boolean> {
+    if (!hasText(settled)) return false;
+    if (isRefusal(error)) return true;
+    if (!(error instanceof ConnectionFailed || error instanceof StatementTimeout)) return false;
+    if (await this.#isAnswered()) settled.unanswered += 1;
+    return settled.unanswered >= UNANSWERED;
+  }
+
+  /** Whether the database answers a settlement of nothing. */
+  async #isAnswered(): Promise<boolean> {
+    const nothing = toSettlement({ queue: this.#options.queue, shard: 0, worker: this.#worker }, []);
+    return this.#options.settle(nothing, undefined).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  #putOff(shard: number, settled: readonly Settled[]): void {
+    for (const one of settled) append(this.#later, shard, one);
+    this.#waiting ??= sleep(LATER_MS).then(() => {
+      this.#waiting = undefined;
+      const later = this.#later;
+      this.#later = new Map();
+      for (const [of, list] of later) this.#rest.set(of, list.concat(this.#rest.get(of) ?? []));
+      if (later.size > 0) this.#start();
+    });
+  }
+}
+
+function append(lists: Map<number, Settled[]>, shard: number, settled: Settled): void {
+  const list = lists.get(shard);
+  if (list === undefined) lists.set(shard, [settled]);
+  else list.push(settled);
+}
+
+function isOfSameKey(one: Unit, other: Unit): boolean {
+  return one.key !== null && one.key === other.key && one.epoch === other.epoch;
+}
+
+function notWritten({ jobs }: Unit, cause: unknown): DatabaseError {
+  const ids = jobs.slice(0, 10).map(({ id }) => id);
+  const which = `job ${ids.join(', ')}${jobs.length > ids.length ? ` and ${jobs.length - ids.length} more` : ''}`;
+  return new DatabaseError(`the outcome of ${which} cannot be written; it is left to the rescue of this worker`, {
+    cause,
+  });
+}
+
+/**
+ * It says something that cannot be written: data that is none (22), a limit of the server's (54, XX000) or its memory, or of
+ * this process's strings.
+ */
+function isRefusal(error: unknown): boolean {
+  if (error instanceof DatabaseError) return /^(?:22|54|XX|53200)/.test(error.sqlState ?? '');
+  return error instanceof RangeError;
 }

@@ -128,6 +128,8 @@ export interface Failed {
   readonly to: 'retry' | 'release' | 'error' | 'cancelled';
   /** Milliseconds until it may run again. */
   readonly wait?: number | undefined;
+  /** Of a key whose next head is settled after it: parked, and not delayed by itself. */
+  readonly behind?: boolean | undefined;
   readonly reason: string;
   readonly error?: string | undefined;
 }
@@ -143,6 +145,11 @@ export interface Settlement {
   readonly failed: readonly Failed[];
   /** `result` is JSON. */
   readonly results: readonly { readonly id: number; readonly claim: number; readonly result: string }[];
+  /** Results of units of several jobs, likewise, each with its claims and their jobs: written once. */
+  readonly shared: readonly {
+    readonly result: string;
+    readonly jobs: readonly (readonly [claim: number, ...ids: number[]])[];
+  }[];
   /** Keys to give up, each under the epoch it was taken with. */
   readonly keys: readonly (readonly [key: string, epoch: number])[];
 }

@@ -22,6 +22,7 @@ import { LaneWatch } from './lane-watch.ts';
 import { patience, STOP_MS } from './patience.ts';
 import { runningText, settleText } from './postgres.ts';
 import { Scan } from './scan.ts';
+import { jobsByClaim } from './settlement.ts';
 import type { Beat, Claimed, Settlement } from './store.ts';
 import { LOOK_MS, Stretch } from './stretch.ts';
 import type { Job, Unit, UnitOwner } from './unit.ts';
@@ -355,9 +356,11 @@ export class TransactionWorker implements UnitOwner, Kept {
     const byClaim = new Map<number, number[]>();
     for (const job of outcome.complete) byClaim.set(job.claim.id, [...(byClaim.get(job.claim.id) ?? []), job.number]);
     const isWhole = ([claim]: [number, number[]]): boolean => failed.every((job) => job.claim !== claim);
-    const { result } = outcome;
+    const { complete, result } = outcome;
     const results =
-      result === undefined ? [] : outcome.complete.map((job) => ({ id: job.number, claim: job.claim.id, result }));
+      complete.length > 1 || result === undefined
+        ? []
+        : complete.map((job) => ({ id: job.number, claim: job.claim.id, result }));
     return {
       queue: this.queue,
       shard,
@@ -366,6 +369,7 @@ export class TransactionWorker implements UnitOwner, Kept {
       part: [...byClaim].filter((entry) => !isWhole(entry)).map(([claim, ids]) => ({ claim, ids })),
       failed,
       results,
+      shared: complete.length > 1 && result !== undefined ? [{ result, jobs: jobsByClaim(complete) }] : [],
       keys: unit.key === null || unit.epoch === null ? [] : [[unit.key, unit.epoch]],
     };
   }

@@ -7,10 +7,8 @@ export interface Claim {
   readonly id: number;
   readonly shard: number;
   readonly processId: string;
-  /** Jobs of it not settled yet. */
+  /** Jobs of it of which the database does not know yet what became of them. */
   left: number;
-  /** Jobs of it that are complete, and that the database does not know of yet. */
-  done: number[];
 }
 
 /** What a unit asks of the worker that runs it. */

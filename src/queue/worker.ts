@@ -17,7 +17,7 @@ import { STOP_MS } from './patience.ts';
 import type { PostgresQueueStore } from './postgres.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
-import type { Beat, Claimed, HandedOver, Registered } from './store.ts';
+import type { Beat, Claimed, Failed, HandedOver, Registered } from './store.ts';
 import type { Claim, Job, Unit, UnitOwner } from './unit.ts';
 
 /** What a worker tells about its life; for logs, metrics and tests. */
@@ -114,6 +114,7 @@ export class LeaseWorker implements UnitOwner, Kept {
       // While it looks, the look brings work or makes the offer.
       offer: () => (this.#isAsleep ? this.#offers.next() : undefined),
       onStale: (claims) => this.events.emit('stale', { claims }),
+      onRefused: (unit, failed) => this.#tellFailed(unit, failed),
       onError: (error) => this.onError(error),
       onMore: () => this.#loop?.wake(),
     });
@@ -336,11 +337,11 @@ export class LeaseWorker implements UnitOwner, Kept {
   #finish(unit: Unit, outcome: Outcome): void {
     this.#held -= unit.jobs.length;
     this.#ahead.noteFinished(unit.jobs.length);
-    if (outcome.failed.length > 0) this.#tellFailed(unit, outcome);
+    if (outcome.failed.length > 0) this.#tellFailed(unit, outcome.failed);
     const rest = unit.next;
     if (outcome.isRetried || this.#stopping !== undefined) {
-      this.#settler.add(unit, outcome, true);
       this.#handBackChain(rest, 'behind a job of its key', false);
+      this.#settler.add(unit, outcome, true);
     } else {
       this.#settler.add(unit, outcome, rest === undefined);
       breakSuccessors(unit, outcome, this.#parts.definition);
@@ -460,7 +461,7 @@ export class LeaseWorker implements UnitOwner, Kept {
   /** The claims that it knows of, and whose rows may still be there. */
   #known(): number[] {
     this.#dropFinishedClaims();
-    return [...new Set([...[...this.#claims].map(({ id }) => id), ...this.#settler.unwritten()])];
+    return [...this.#claims].map(({ id }) => id);
   }
 
   #dropFinishedClaims(): void {
@@ -475,8 +476,8 @@ export class LeaseWorker implements UnitOwner, Kept {
   /** A kind that a newer version of the program knows: left to that one. */
   #passOn(unit: Unit): void {
     this.#held -= unit.jobs.length;
-    this.#settler.release(unit, `no handler for kind "${unit.kind}"`, true, UNKNOWN_KIND_MS);
     this.#handBackChain(unit.next, 'behind a job of its key', false);
+    this.#settler.release(unit, `no handler for kind "${unit.kind}"`, true, UNKNOWN_KIND_MS);
   }
 
   #handBackChain(first: Unit | undefined, reason: string, givesUp: boolean): void {
@@ -492,10 +493,11 @@ export class LeaseWorker implements UnitOwner, Kept {
     for (const unit of units) this.#handBackChain(unit, 'worker stopped', true);
   }
 
-  #tellFailed(unit: Unit, outcome: Outcome): void {
+  #tellFailed(unit: Unit, failed: readonly Failed[]): void {
     if (!this.events.has('failed')) return;
-    for (const { id, to, error } of outcome.failed) {
-      const job = unit.jobs.find(({ number }) => number === id);
+    const jobs = new Map(unit.jobs.map((job) => [job.number, job]));
+    for (const { id, to, error } of failed) {
+      const job = jobs.get(id);
       if (job !== undefined) this.events.emit('failed', { unit, job, to, error });
     }
   }
