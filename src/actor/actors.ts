@@ -1,6 +1,6 @@
 import type { Duration } from '../base/duration.ts';
 import { Conflict, InvalidInput, NotFound } from '../base/errors.ts';
-import { checkOptions, custom, duration, integer, list, optional, signal, text } from '../base/options.ts';
+import { checkOptions, custom, duration, integer, list, oneOf, optional, signal, text } from '../base/options.ts';
 import { validate } from '../base/schema.ts';
 import { isObject } from '../base/shape.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
@@ -44,6 +44,11 @@ export interface RunOptions {
   readonly types?: readonly string[] | undefined;
   /** Where notifications of pages go. Default: nowhere; the pages are kept. */
   readonly channels?: readonly PageChannel[] | undefined;
+  /**
+   * `'exit'`: when the event loop of this process has stood still for a lease, what runs is written to stderr and the process ended
+   * with SIGKILL, for a supervisor to start another one. A thread watches it. Default: nobody does.
+   */
+  readonly onBlocked?: 'exit' | undefined;
   /** Stops the dispatcher when it aborts. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -70,6 +75,7 @@ const runShape = {
   poll: duration({ min: '10ms', max: '1h', default: '2s' }),
   types: optional(list(text({ min: 1 }), { min: 1 })),
   channels: list(channel, { default: [] }),
+  onBlocked: optional(oneOf(['exit'])),
   signal,
 };
 
@@ -188,7 +194,8 @@ export class Actors extends ActorAdmin {
 
   /** Starts to run turns in this process: of actors that are due, as they become due, until stopped. @throws InvalidInput */
   run(options: RunOptions = {}): Dispatcher {
-    const { lease, concurrency, poll, types, channels, signal: stop } = checkOptions('run', options, runShape);
+    const given = checkOptions('run', options, runShape);
+    const { lease, concurrency, poll, types, channels, onBlocked, signal: stop } = given;
     for (const name of types ?? []) {
       if (!this.#definitions.has(name)) throw unknown('actor type', name, [...this.#definitions.keys()], 'types');
     }
@@ -201,6 +208,7 @@ export class Actors extends ActorAdmin {
       register: () => this.#types(types),
       settings: { concurrency: roomFor(concurrency, holds, this.#engine.connections), leaseMs: lease, pollMs: poll },
       channels,
+      onBlocked,
       logger: this.#engine.options.logger,
       signal: stop,
     });

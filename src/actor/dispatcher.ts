@@ -3,7 +3,9 @@ import type { Duration } from '../base/duration.ts';
 import { Stopped } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { checkOptions, duration } from '../base/options.ts';
+import { type Watch, watchEventLoop } from '../base/watchdog.ts';
 import { isTransient, type Logger } from '../engine/postgres/index.ts';
+import type { AnyTurn } from './attempt.ts';
 import type { PageChannel } from './channel.ts';
 import type { ActorDefinition } from './definition.ts';
 import { Delivery } from './delivery.ts';
@@ -25,6 +27,7 @@ export interface DispatcherParts {
   readonly register: () => Promise<ReadonlyMap<number, ActorDefinition>>;
   readonly settings: WorkerSettings;
   readonly channels: readonly PageChannel[];
+  readonly onBlocked: 'exit' | undefined;
   readonly logger: Logger;
   readonly signal: AbortSignal | undefined;
 }
@@ -38,6 +41,7 @@ export class Dispatcher implements AsyncDisposable {
   readonly #stop = new AbortController();
   #worker: ActorWorker | undefined;
   #delivery: Delivery | undefined;
+  #watch: Watch | undefined;
   #stopping: Promise<void> | undefined;
 
   /** @internal */
@@ -83,6 +87,7 @@ export class Dispatcher implements AsyncDisposable {
     this.#stop.abort();
     this.#worker?.abandon();
     void this.#delivery?.stop();
+    this.#watch?.stop();
   }
 
   /** There is nothing it could do any more, and its timers would keep the process alive for ever. */
@@ -112,9 +117,11 @@ export class Dispatcher implements AsyncDisposable {
   }
 
   async #open(): Promise<void> {
-    const { store, reader, owner, register, settings, channels } = this.#parts;
-    const types = await register();
+    const { store, reader, owner, register, settings, channels, onBlocked } = this.#parts;
+    const declared = await register();
     if (this.#stopping !== undefined) throw new Stopped('the dispatcher was stopped before it had started');
+    if (onBlocked === 'exit') this.#watch ??= watchEventLoop(settings.leaseMs);
+    const types = this.#watch === undefined ? declared : watched(declared, this.#watch);
     const keeper = new Keeper(store, settings.leaseMs);
     const worker = new ActorWorker({ store, keeper, owner, types, events: this.events, settings });
     if (channels.length > 0) {
@@ -128,5 +135,14 @@ export class Dispatcher implements AsyncDisposable {
     await this.started.catch(() => {});
     await this.#worker?.stop(timeoutMs);
     await this.#delivery?.stop();
+    this.#watch?.stop();
   }
+}
+
+/** The same types, whose bodies are noted while they run. */
+function watched(types: ReadonlyMap<number, ActorDefinition>, watch: Watch): ReadonlyMap<number, ActorDefinition> {
+  const name = ({ type, id, state }: AnyTurn): string => `${type} ${id} in "${state}"`;
+  const states = (all: ActorDefinition['states']): ActorDefinition['states'] =>
+    new Map([...all].map(([key, state]) => [key, { ...state, run: watch.around(name, state.run) }]));
+  return new Map([...types].map(([id, definition]) => [id, { ...definition, states: states(definition.states) }]));
 }

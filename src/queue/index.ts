@@ -163,7 +163,7 @@ export class Queue<K extends Kinds = never> {
    * @throws InvalidInput  a kind has no handler, or an option cannot be
    */
   work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
-    const { settings, signal } = readWorkOptions(options, this.#definition, this.#engine.connections);
+    const { settings, signal, onBlocked } = readWorkOptions(options, this.#definition, this.#engine.connections);
     const read: ReadTraces = (ids, unit) =>
       this.#store.traces(ids, settings.hold === 'transaction' ? unit.tx : undefined);
     const parts = {
@@ -171,6 +171,7 @@ export class Queue<K extends Kinds = never> {
       definition: this.#definition,
       handlers: this.#readHandlers(handlers, read),
       settings,
+      onBlocked,
     };
     return new Worker(parts, () => this.#register(), new Events(), this.#engine.options.logger, signal);
   }

@@ -1,10 +1,13 @@
 import { sleep, within } from '../base/clock.ts';
 import { Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
+import { type Watch, watchEventLoop } from '../base/watchdog.ts';
 import { isTransient, type Logger } from '../engine/postgres/index.ts';
+import type { Handler } from './attempt.ts';
 import { patience, STOP_MS } from './patience.ts';
 import type { Registered } from './store.ts';
 import { TransactionWorker } from './transaction-worker.ts';
+import type { Unit } from './unit.ts';
 import { readStopOptions, type StopOptions } from './work-options.ts';
 import { LeaseWorker, type WorkerEvents, type WorkerParts } from './worker.ts';
 
@@ -18,6 +21,7 @@ export class Worker implements AsyncDisposable {
   readonly events: Events<WorkerEvents>;
   #inner: LeaseWorker | TransactionWorker | undefined;
   readonly #logger: Logger;
+  readonly #watch: Watch | undefined;
   readonly #stop = new AbortController();
   #stopping: Promise<void> | undefined;
   /** It was stopped before it had started, and nobody waits for it any more. */
@@ -25,7 +29,7 @@ export class Worker implements AsyncDisposable {
 
   /** @internal */
   constructor(
-    parts: Omit<WorkerParts, 'registered' | 'events'>,
+    given: Omit<WorkerParts, 'registered' | 'events'> & { readonly onBlocked: 'exit' | undefined },
     register: () => Promise<Registered>,
     events: Events<WorkerEvents>,
     logger: Logger,
@@ -33,7 +37,10 @@ export class Worker implements AsyncDisposable {
   ) {
     this.events = events;
     this.#logger = logger;
+    const { onBlocked, ...parts } = given;
     const queue = parts.definition.name;
+    this.#watch = onBlocked === 'exit' ? watchEventLoop(parts.settings.leaseMs) : undefined;
+    const handlers = this.#watch === undefined ? parts.handlers : watched(queue, parts.handlers, this.#watch);
     this.events.on('error', ({ error }) => {
       if (parts.store.engine.isStopped) this.#endWithEngine(queue);
       else this.#logger.warn({ err: error, queue }, 'queue worker: it goes on trying');
@@ -41,7 +48,7 @@ export class Worker implements AsyncDisposable {
     this.started = this.#start(async () => {
       const registered = await register();
       const store = parts.store.within(patience(parts.settings.leaseMs));
-      const all = { ...parts, store, registered, events };
+      const all = { ...parts, handlers, store, registered, events };
       return all.settings.hold === 'lease' ? new LeaseWorker(all) : new TransactionWorker(all);
     });
     this.started.catch((error: unknown) => {
@@ -108,5 +115,12 @@ export class Worker implements AsyncDisposable {
       this.#isAbandoned = !(await within(Math.max(timeoutMs, STOP_MS), settled));
     }
     await this.#inner?.stop(timeoutMs);
+    this.#watch?.stop();
   }
+}
+
+/** The same handlers, noted while they run. */
+function watched(queue: string, handlers: ReadonlyMap<string, Handler>, watch: Watch): ReadonlyMap<string, Handler> {
+  const name = ({ kind, job }: Unit): string => `job ${job.id} of queue "${queue}", kind "${kind}"`;
+  return new Map([...handlers].map(([kind, handler]) => [kind, watch.around(name, handler)]));
 }

@@ -1,6 +1,6 @@
 import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
-import { type Check, checkOptions, custom, duration, integer, oneOf, signal } from '../base/options.ts';
+import { type Check, checkOptions, custom, duration, integer, oneOf, optional, signal } from '../base/options.ts';
 import { refusal } from '../base/refusal.ts';
 import type { Definition } from './definition.ts';
 import type { WorkerSettings } from './worker.ts';
@@ -21,6 +21,11 @@ export interface WorkOptions {
   readonly poll?: Duration | undefined;
   /** Jobs claimed ahead of their turn. Default `'auto'`: what the last 50 ms would have run, at most 2,000. */
   readonly prefetch?: number | 'auto' | undefined;
+  /**
+   * `'exit'`: when the event loop of this process has stood still for a lease, what runs is written to stderr and the process ended
+   * with SIGKILL, for a supervisor to start another one. A thread watches it. Default: nobody does.
+   */
+  readonly onBlocked?: 'exit' | undefined;
   /** Stops the worker when it aborts. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -47,6 +52,7 @@ const shape = {
   lease: duration({ min: '1s', max: '24h', default: '20s' }),
   poll: duration({ min: '10ms', max: '1h', default: '2s' }),
   prefetch,
+  onBlocked: optional(oneOf(['exit'])),
   signal,
 };
 
@@ -57,7 +63,7 @@ export function readWorkOptions(
   options: WorkOptions,
   definition: Definition,
   connections: number,
-): { settings: WorkerSettings; signal: AbortSignal | undefined } {
+): { settings: WorkerSettings; signal: AbortSignal | undefined; onBlocked: 'exit' | undefined } {
   const given = checkOptions('work', options, shape);
   const once = [...definition.kinds.values()].some((kind) => kind.attempts === 1);
   // The heartbeat keeps one for itself; everything else can share another.
@@ -77,7 +83,7 @@ export function readWorkOptions(
     // A job with a single attempt must not lose it because its worker died with it in the drawer.
     prefetch: once ? 0 : given.prefetch,
   };
-  return { settings: Object.freeze(settings), signal: given.signal };
+  return { settings: Object.freeze(settings), signal: given.signal, onBlocked: given.onBlocked };
 }
 
 /** @throws InvalidInput */
