@@ -267,6 +267,7 @@ export interface ActorDetail extends Actor {
   readonly finishedAt: string | null;
   readonly pausedAt: string | null;
   readonly held: string | null;
+  readonly lost: number;
   readonly worker: { readonly process: string; readonly claimedAt: string } | null;
   readonly machine: Machine;
   readonly explanation: { readonly reasons: readonly string[]; readonly advice: readonly string[] };

@@ -54,6 +54,7 @@ create table pawl.actor_instance (
   paused_at    timestamptz,
   attempt      integer not null default 0,   -- turns of this visit that failed in a row, the one that runs included
   children     integer not null default 0,   -- that are not final
+  lost         integer not null default 0,   -- turns in a row whose process died or stood still; any commit begins anew
   type         smallint not null,
   version      smallint not null,
   state        text not null,
@@ -71,6 +72,8 @@ create index actor_instance_state on pawl.actor_instance (type, state, id);
 create index actor_instance_parent on pawl.actor_instance (parent, id) where parent is not null;
 create index actor_instance_deadline on pawl.actor_instance (deadline_at) where deadline_at is not null;
 create index actor_instance_still on pawl.actor_instance (type, state) where paused_at is not null or held is not null;
+-- Those that may have been what their processes died of.
+create index actor_instance_suspect on pawl.actor_instance (type, wake_at) where lost >= 2;
 create index actor_instance_finished on pawl.actor_instance (type, finished_at) where finished_at is not null;
 create unique index actor_instance_key on pawl.actor_instance (type, key) where key is not null;
 

@@ -93,8 +93,9 @@ begin
     for no key update skip locked);
   -- Whatever runs is due: it is where a rescue looks for it.
   if cardinality(v_tids) > 0 then
-    update pawl.actor_instance a set wake_at = clock_timestamp(), held = null
-    where a.id = p_actor and (a.wake_at is null or a.wake_at > clock_timestamp() or a.held is not null);
+    update pawl.actor_instance a set wake_at = clock_timestamp(), held = null, lost = 0
+    where a.id = p_actor and (a.wake_at is null or a.wake_at > clock_timestamp() or a.held is not null or a.lost > 0);
+    perform pawl.page_resolve('actor-lost:' || p_actor);
     v_tids := array(select a.ctid from pawl.actor_instance a where a.id = p_actor);
   end if;
   return concat('{"rows":[', pawl.actor_take(p_worker, v_tids, clock_timestamp()), ']}');

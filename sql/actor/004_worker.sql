@@ -37,7 +37,8 @@ declare
 begin
   with free as (
     update pawl.actor_instance a set held = null, wake_at = least(a.wake_at, clock_timestamp())
-    where a.type = p_type and a.held is not null and a.held <> 'the state is paused' and a.state = any (p_states) and a.version <= p_version
+    where a.type = p_type and a.held is not null and a.held <> 'the state is paused' and a.lost < 2
+      and a.state = any (p_states) and a.version <= p_version
     returning a.state
   )
   select count(*) into v_actors from free;
@@ -116,12 +117,17 @@ end $$;
 
 -- Frees what lost workers had. The attempt is spent, and the wake-up that the claim wrote stands. Safe to run by any number of
 -- processes at once.
+--
+-- Any of them may be what the worker died of, and that is written down: lost counts such turns in a row. What had been lost before
+-- is the suspect, and then the others are innocent: they are due again at once, uncharged.
 create function pawl.actor_rescue() returns integer
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_worker bigint;
   v_now timestamptz;
+  v_tids tid[];
+  v_suspected boolean;
   v_freed integer;
   v_actors integer := 0;
 begin
@@ -129,14 +135,23 @@ begin
     select w.id from pawl.actor_worker w where w.expires_at < clock_timestamp() order by w.id for update skip locked
   loop
     v_now := clock_timestamp();
+    v_tids := pawl.actor_running(v_worker);
+    v_suspected := exists (select 1 from pawl.actor_instance a where a.ctid = any (v_tids) and a.worker = v_worker and a.lost > 0);
     with lost as materialized (
-      select a.ctid as tid from pawl.actor_instance a where a.ctid = any (pawl.actor_running(v_worker)) and a.worker = v_worker
+      select a.ctid as tid from pawl.actor_instance a where a.ctid = any (v_tids) and a.worker = v_worker
       for no key update skip locked
     ), freed as (
       update pawl.actor_instance a set
         worker = null, epoch = a.epoch + 1, floor_at = null, signal_at = null,
         error = 'the worker was lost during the turn',
-        wake_at = case when a.signal_at is null then a.retry_at else least(a.retry_at, v_now) end
+        attempt = case when v_suspected and a.lost = 0 then greatest(a.attempt - 1, 0) else a.attempt end,
+        lost = case when v_suspected and a.lost = 0 then 0 else a.lost + 1 end,
+        held = case when a.lost > 0 then pawl.actor_alone(a.lost + 1) end,
+        wake_at = case
+          when v_suspected and a.lost = 0 then a.wake_at
+          when a.signal_at is null then a.retry_at
+          else least(a.retry_at, v_now)
+        end
       where a.ctid = any (array(select l.tid from lost l)) returning a.*
     ), moved as (
       insert into pawl.actor_transition (at, actor, epoch, worker, attempt, type, from_state, to_state, reason, error)
@@ -147,7 +162,79 @@ begin
     -- A row that somebody holds locked just now keeps the worker's row here, for the next look.
     delete from pawl.actor_worker w where w.id = v_worker and cardinality(pawl.actor_running(v_worker)) = 0;
   end loop;
+  perform pawl.actor_give_up();
   return v_actors;
+end $$;
+
+-- Why an actor that was lost so often is kept from those who claim what is due. What is held so is claimed alone.
+create function pawl.actor_alone(p_lost int) returns text
+language sql immutable as $$
+  select case when p_lost >= 2 then 'it is run alone' end
+$$;
+
+-- What was lost three times in a row, the last time alone, is what its processes die of: it is held, and a person is told.
+create function pawl.actor_give_up() returns void
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_poison record;
+begin
+  for v_poison in
+    update pawl.actor_instance a set held = 'its process died or stood still three times in a row'
+    where a.ctid = any (array(
+      select s.ctid from pawl.actor_type t
+      cross join lateral (
+        select a.ctid, a.id from pawl.actor_instance a
+        where a.type = t.id and a.lost >= 2 and a.lost >= 3 and a.held = pawl.actor_alone(3) and a.worker is null) p
+      join pawl.actor_instance s on s.id = p.id
+      for no key update of s skip locked))
+      and a.held = pawl.actor_alone(3)
+    returning a.id, a.epoch, a.type, a.attempt, a.state, a.held
+  loop
+    insert into pawl.actor_transition (at, actor, epoch, attempt, type, from_state, to_state, reason, error)
+    values (clock_timestamp(), v_poison.id, v_poison.epoch, v_poison.attempt, v_poison.type, v_poison.state, v_poison.state, 'held', v_poison.held);
+    perform pawl.page_open(json_build_object(
+      'tag', 'actor-lost:' || v_poison.id, 'severity', 3, 'actor', v_poison.id,
+      'summary', (select t.name from pawl.actor_type t where t.id = v_poison.type) || ' ' || v_poison.id || ' is held in "' || v_poison.state
+        || '": ' || v_poison.held));
+  end loop;
+end $$;
+
+-- Types of which an actor that is to be run alone is due.
+create function pawl.actor_suspects() returns smallint[]
+language sql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+  select array(
+    select t.id from pawl.actor_type t
+    where t.paused_at is null and exists (
+      select 1 from pawl.actor_instance a
+      where a.type = t.id and a.lost >= 2 and a.lost = 2 and a.wake_at <= clock_timestamp() and a.held = pawl.actor_alone(2)
+        and a.worker is null and a.paused_at is null))
+$$;
+
+-- Claims an actor that is to be run alone, the longest due first, for a worker that runs nothing else (p_idle), or for any once
+-- it has waited a minute: where every process is always busy it would wait for ever. Answers as a claim does.
+create function pawl.actor_claim_alone(p_worker bigint, p_types smallint[], p_idle boolean) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_until timestamptz := clock_timestamp() - case when p_idle then interval '0' else interval '1 minute' end;
+  v_actor bigint;
+begin
+  perform pawl.actor_require_worker(p_worker);
+  v_actor := (
+    select s.id from pawl.actor_type t
+    cross join lateral (
+      select a.id, a.wake_at from pawl.actor_instance a
+      where a.type = t.id and a.lost >= 2 and a.lost = 2 and a.wake_at <= v_until and a.held = pawl.actor_alone(2)
+        and a.worker is null and a.paused_at is null
+        and not exists (select 1 from pawl.actor_paused_state p where p.type = a.type and p.state = a.state)) d
+    join pawl.actor_instance s on s.id = d.id
+    where t.id = any (p_types) and t.paused_at is null
+    order by d.wake_at limit 1 for no key update of s skip locked);
+  update pawl.actor_instance a set held = null where a.id = v_actor and a.held = pawl.actor_alone(2) and a.worker is null;
+  return concat('{"rows":[', pawl.actor_take(p_worker, array(
+    select a.ctid from pawl.actor_instance a where a.id = v_actor and a.held is null and a.worker is null), clock_timestamp()), ']}');
 end $$;
 
 -- A claim's answer was lost: gives back, uncharged, what the worker holds beside p_known.
@@ -156,7 +243,7 @@ language sql
 set enable_seqscan = off as $$
   with freed as (
     update pawl.actor_instance a set
-      worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null
+      worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_alone(a.lost)
     where a.ctid = any (pawl.actor_running(p_worker)) and a.worker = p_worker and a.id <> all (p_known) returning a.id
   )
   select count(*)::int from freed

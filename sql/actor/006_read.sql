@@ -7,7 +7,7 @@ select a.id, t.name as type, a.state, a.key, a.parent, a.fields, a.result, a.att
     when a.finished_at is not null then 'final'
     when coalesce(a.worker, a.lent) is not null then 'running'
     when a.paused_at is not null or t.paused_at is not null or a.held = 'the state is paused' then 'paused'
-    when a.held is not null then 'held'
+    when a.held is not null and a.held <> pawl.actor_alone(2) then 'held'
     when a.wake_at is null then 'hibernating'
     when a.wake_at <= clock_timestamp() then 'due'
     when a.attempt > 0 then 'backing off'
@@ -42,7 +42,7 @@ create function pawl.actor_show(p_actor bigint) returns json
 language sql stable as $$
   select json_build_object(
     'id', a.id::text, 'type', t.name, 'state', a.state, 'status', v.status, 'key', a.key, 'parent', a.parent::text, 'visit', a.visit, 'epoch', a.epoch,
-    'attempt', a.attempt, 'fields', a.fields, 'version', a.version, 'result', a.result, 'error', a.error, 'held', a.held, 'openChildren', a.children + coalesce((
+    'attempt', a.attempt, 'lost', a.lost, 'fields', a.fields, 'version', a.version, 'result', a.result, 'error', a.error, 'held', a.held, 'openChildren', a.children + coalesce((
       select sum(i.n) from pawl.actor_inbox i where i.actor = a.id and i.name = '$child'), 0),
     'createdAt', a.created_at, 'enteredAt', a.entered_at, 'wakeAt', a.wake_at, 'deadlineAt', a.deadline_at, 'finishedAt', a.finished_at, 'pausedAt', a.paused_at,
     'typePausedAt', t.paused_at, 'statePausedAt', (select s.paused_at from pawl.actor_paused_state s where s.type = a.type and s.state = a.state),
@@ -81,6 +81,19 @@ set enable_seqscan = off as $$
   from state s
 $$;
 
+-- Lets go an actor that is held because its processes died: somebody has looked after it.
+create function pawl.actor_acquit(p_actor bigint) returns boolean
+language plpgsql as $$
+begin
+  update pawl.actor_instance a set held = null, lost = 0, wake_at = clock_timestamp()
+  where a.id = p_actor and a.lost >= 2 and a.held is not null;
+  if not found then
+    return false;
+  end if;
+  perform pawl.page_resolve('actor-lost:' || p_actor);
+  return true;
+end $$;
+
 -- Pauses or resumes: {actor}, {type}, or {type, state}; with "resume": true the latter. Answers whether that changed anything.
 create function pawl.actor_pause(p_what json) returns boolean
 language plpgsql as $$
@@ -96,7 +109,7 @@ begin
     end if;
     update pawl.actor_instance a set paused_at = case when v_resume then null else clock_timestamp() end
     where a.id = v_actor and (a.paused_at is null) <> v_resume;
-    if not found then
+    if not found and not (v_resume and pawl.actor_acquit(v_actor)) then
       return false;
     end if;
     if v_resume then

@@ -187,7 +187,7 @@ begin
       where w.id = p_worker and d.worker = p_worker);
   end if;
   update pawl.actor_instance a set
-    worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null
+    worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_alone(a.lost)
   where a.ctid = any (v_tids) and a.worker = p_worker
     and not exists (select 1 from unnest(p_actors, p_epochs) k (actor, epoch) where k.actor = a.id and k.epoch = a.epoch);
   get diagnostics v_actors = row_count;

@@ -80,7 +80,8 @@ begin
       children = a.children + coalesce(t.children, 0),
       fields = coalesce(t.fields, a.fields), version = coalesce(t.version, a.version),
       finished_at = case when t.kind = 'done' then v_now end, result = coalesce(t.result, a.result),
-      held = case when t.kind = 'held' then t.reason end,
+      held = case t.kind when 'held' then t.reason when 'released' then pawl.actor_alone(a.lost) end,
+      lost = case when t.kind = 'released' then a.lost else 0 end,
       error = case when t.kind in ('failed', 'held') then t.error when t.kind = 'released' then a.error end
     from turn t
     where a.id = t.id and a.epoch = t.epoch and (a.worker = p_worker or a.lent = p_worker)

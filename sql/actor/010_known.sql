@@ -46,8 +46,8 @@ begin
       and w.knows -> (p_turn ->> 'type') ? (p_turn ->> 'state')
       and (w.knows -> (p_turn ->> 'type') ->> '$version')::int >= (p_turn ->> 'version')::int);
   update pawl.actor_instance a set
-    worker = null, signal_at = null, attempt = greatest(a.attempt - 1, 0),
-    held = case when v_held then p_turn ->> 'reason' end, error = case when v_held then p_turn ->> 'reason' end,
+    worker = null, signal_at = null, attempt = greatest(a.attempt - 1, 0), lost = case when v_held then 0 else a.lost end,
+    held = case when v_held then p_turn ->> 'reason' else pawl.actor_alone(a.lost) end, error = case when v_held then p_turn ->> 'reason' end,
     wake_at = clock_timestamp() + case when v_held then interval '0' else interval '1 second' end
   where a.id = (p_turn ->> 'actor')::bigint and a.epoch = (p_turn ->> 'epoch')::bigint and a.worker = (p_turn ->> 'worker')::bigint;
   if not found then

@@ -53,8 +53,12 @@ const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
     statePausedAt === null
       ? undefined
       : [[`its state is paused since ${statePausedAt}`, `pawl actor resume --type ${type} --state ${state}`]],
-  ({ held, statePausedAt }) =>
-    held === null || statePausedAt !== null ? undefined : [[held, 'start a worker with a program that knows it']],
+  ({ id, held, statePausedAt, lost }) => {
+    if (held === null || statePausedAt !== null) return undefined;
+    if (lost >= 3) return [[held, `mend what it does, then: pawl actor resume ${id}`]];
+    if (lost === 2) return [['its process died or stood still twice in a row, so that it is run alone']];
+    return [[held, 'start a worker with a program that knows it']];
+  },
   ({ attempt, error, dueInMs, finishedAt, worker }) => {
     if (attempt === 0 || finishedAt !== null || worker !== null) return undefined;
     const when = dueInMs !== null && dueInMs > 0 ? `; it is tried again in ${formatDuration(dueInMs)}` : '';

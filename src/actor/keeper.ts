@@ -15,6 +15,14 @@ export interface Kept {
   onError(error: unknown): void;
 }
 
+/** Who is told of what became of others. */
+export interface Watcher {
+  /** Actors of a lost worker are free again. */
+  rescued(): void;
+  /** Of these types an actor is due that is to be run alone. */
+  suspected(types: readonly number[]): void;
+}
+
 /** How often it is looked for workers that died; with the lease it bounds how long their actors wait. */
 const RESCUE_MS = 5000;
 const PRUNE_MS = 60_000;
@@ -27,8 +35,7 @@ export class Keeper {
   readonly #store: PostgresActorStore;
   readonly #leaseMs: number;
   readonly #workers = new Set<Kept>();
-  /** Called when actors of a lost worker are free again. */
-  readonly #onRescued = new Set<() => void>();
+  readonly #watchers = new Set<Watcher>();
   #renewal: Renewal | undefined;
   #chores: Loop | undefined;
   #deadlines: Loop | undefined;
@@ -43,12 +50,12 @@ export class Keeper {
     this.#prunedAt = performance.now() - pruneMs / 2;
   }
 
-  /** @param onRescued  looks after others, too, and is told when that freed actors; without it a worker only keeps its lease */
-  add(worker: Kept, onRescued?: () => void): void {
+  /** @param watcher  looks after others, too, and is told what that found; without it a worker only keeps its lease */
+  add(worker: Kept, watcher?: Watcher): void {
     this.#workers.add(worker);
     if (this.#renewal === undefined) this.#start();
-    if (onRescued === undefined) return;
-    this.#onRescued.add(onRescued);
+    if (watcher === undefined) return;
+    this.#watchers.add(watcher);
     const onError = (error: unknown): void => this.#report(error);
     this.#chores ??= startLoop({ name: 'actor.rescue', run: () => this.#lookAfter(), onError, unref: true });
     this.#deadlines ??= startLoop({ name: 'actor.deadlines', run: () => this.#page(), onError, unref: true });
@@ -61,7 +68,7 @@ export class Keeper {
     this.#renewal = undefined;
     this.#chores = undefined;
     this.#deadlines = undefined;
-    this.#onRescued.clear();
+    this.#watchers.clear();
     await Promise.all(ending.map(async (one) => one?.stop()));
   }
 
@@ -123,10 +130,11 @@ export class Keeper {
   }
 
   async #lookAfter(): Promise<number> {
-    const actors = await this.#store.rescue();
-    if (actors > 0) {
-      probe.hit('actor.rescued', { actors });
-      for (const tell of this.#onRescued) tell();
+    const { actors, suspects } = await this.#store.rescue();
+    if (actors > 0) probe.hit('actor.rescued', { actors });
+    for (const watcher of this.#watchers) {
+      if (suspects.length > 0) watcher.suspected(suspects);
+      if (actors > 0) watcher.rescued();
     }
     if (performance.now() - this.#prunedAt > this.#pruneMs) {
       // Not all in one go: a stop need not wait for it.

@@ -59,7 +59,7 @@ select json_build_object(
         where a.type = t.id and a.wake_at <= (select clock_timestamp()) and a.wake_at is not null and a.paused_at is null and a.held is null)), '[]'),
   'held', coalesce((
     select json_agg(json_build_object('actor', h.id::text, 'reason', h.held)) from (
-      select a.id, a.held from pawl.actor_instance a where a.held is not null and a.held <> 'the state is paused' order by a.id limit 100) h), '[]'),
+      select a.id, a.held from pawl.actor_instance a where a.held is not null and a.held <> 'the state is paused' and a.lost <> 2 order by a.id limit 100) h), '[]'),
   'lostWorkers', coalesce((
     select json_agg(w.host || ':' || w.pid order by w.id) from pawl.actor_worker w
     where w.expires_at < clock_timestamp() - interval '15 seconds'), '[]'),
@@ -111,7 +111,7 @@ export interface TypeRecord {
 export interface ActorHealth {
   /** Types with actors that are due, but no worker that takes them. */
   readonly unattended: readonly string[];
-  /** Actors that no program knows how to run; the first hundred. */
+  /** Actors that no program knows how to run, or whose processes died of them; the first hundred. */
   readonly held: readonly { readonly actor: string; readonly reason: string }[];
   /** Host and process id of workers whose lease ran out, and whom nobody has replaced yet. */
   readonly lostWorkers: readonly string[];

@@ -11,7 +11,17 @@ import {
   type Transaction,
 } from '../engine/postgres/index.ts';
 import type { ActorDefinition } from './definition.ts';
-import type { ChildRecord, Claimed, Committed, HandedOver, Message, Settled, TurnToken, WorkerRow } from './store.ts';
+import type {
+  ChildRecord,
+  Claimed,
+  ClaimedRow,
+  Committed,
+  HandedOver,
+  Message,
+  Settled,
+  TurnToken,
+  WorkerRow,
+} from './store.ts';
 
 /** Who runs a statement: the pool, a session, or an open transaction. */
 export interface Runner {
@@ -41,6 +51,10 @@ const RECALL_CLAIMS = statement(
 );
 const LEAVE = statement('actor.leave', 'select pawl.actor_leave($1::bigint, $2::bigint[], $3::bigint[])');
 const WAKE = statement('actor.wake', 'select pawl.actor_wake($1::smallint[])');
+const CLAIM_ALONE = statement(
+  'actor.claim_alone',
+  'select pawl.actor_claim_alone($1::bigint, $2::smallint[], $3) as answer',
+);
 const CLAIM_ONE = statement('actor.claim_one', 'select pawl.actor_claim_one($1::bigint, $2::bigint) as answer');
 const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], $5::double precision[], $6::text[], $7::text[],
   $8::text[], $9::json[], $10::smallint[], $11::jsonb[], $12::double precision[], $13::text[], $14::json[], $15::int[])`;
@@ -114,7 +128,10 @@ const WANTS = statement(
   'update pawl.actor_worker set wants_notify = $2 where id = $1 and wants_notify <> $2',
 );
 const END_WORKER = statement('actor.end_worker', 'select pawl.actor_end_worker($1::bigint)');
-const RESCUE = statement('actor.rescue', 'select pawl.actor_rescue() as actors');
+const RESCUE = statement(
+  'actor.rescue',
+  'select pawl.actor_rescue() as actors, pawl.actor_suspects()::int[] as suspects',
+);
 const DEADLINES = statement('actor.deadlines', 'select pawl.actor_deadlines() as wait');
 const PRUNE = statement('actor.prune', 'select pawl.actor_prune($1::int) as rows');
 const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json) as answer');
@@ -204,6 +221,12 @@ export class PostgresActorStore {
   /** Has sleeping workers look for actors of these types. */
   async wake(types: readonly number[]): Promise<void> {
     await this.engine.query(WAKE, [types]);
+  }
+
+  /** An actor that is to be run alone. @param isIdle  the worker runs nothing else */
+  async claimAlone(worker: number, types: readonly number[], isIdle: boolean): Promise<ClaimedRow | undefined> {
+    const rows = await this.#rows.query<{ answer: string }>(CLAIM_ALONE, [worker, types, isIdle]);
+    return (JSON.parse(only(rows).answer) as Claimed).rows[0];
   }
 
   async claimOne(worker: number, actor: number): Promise<Claimed> {
@@ -342,9 +365,9 @@ export class PostgresActorStore {
     await this.engine.query(END_WORKER, [worker]);
   }
 
-  async rescue(): Promise<number> {
-    const rows = await this.#rows.query<{ actors: number }>(RESCUE);
-    return only(rows).actors;
+  /** @returns how many actors it freed, and the types of which one is due that is to be run alone */
+  async rescue(): Promise<{ readonly actors: number; readonly suspects: readonly number[] }> {
+    return only(await this.#rows.query<{ actors: number; suspects: number[] }>(RESCUE));
   }
 
   /**

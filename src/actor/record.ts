@@ -37,6 +37,8 @@ export interface ActorRecord extends ActorSummary {
   readonly statePausedAt: string | null;
   /** Why no turn may begin, if a worker found that no program knows what to do. */
   readonly held: string | null;
+  /** Turns in a row whose process died or stood still. At two it is run alone, at three it is held. */
+  readonly lost: number;
   /** Milliseconds; negative when it has been due for so long. */
   readonly dueInMs: number | null;
   /** Who runs a turn of it now. */

@@ -12,6 +12,7 @@ import { Alarm } from './alarm.ts';
 import { begin, COMMIT_REFUSED, type Finished, GRACE_MS, type RunningTurn } from './attempt.ts';
 import type { ActorDefinition } from './definition.ts';
 import { holdTransaction } from './hold.ts';
+import { Isolation } from './isolation.ts';
 import type { Keeper, Kept } from './keeper.ts';
 import { unknownReason, workerRow } from './known.ts';
 import type { PostgresActorStore } from './postgres.ts';
@@ -77,6 +78,7 @@ export class ActorWorker implements Kept {
   readonly #offers: Offers<HandedOver>;
   readonly #looks: Looks<HandedOver>;
   readonly #ahead: Ahead;
+  readonly #isolation = new Isolation();
   readonly #running = new Map<number, RunningTurn>();
   /** Claimed and not yet committed: epochs, by actor. */
   readonly #held = new Map<number, number>();
@@ -150,7 +152,14 @@ export class ActorWorker implements Kept {
   async start(pages: () => void): Promise<void> {
     const { store, keeper, types } = this.#parts;
     await this.#register();
-    keeper.add(this, () => this.wake());
+    keeper.add(this, {
+      rescued: () => this.wake(),
+      suspected: (types) => {
+        if (!types.some((type) => this.#parts.types.has(type))) return;
+        this.#isolation.noteWaiting();
+        this.wake();
+      },
+    });
     const wake = (): void => {
       this.#offers.noteHearing();
       this.wake();
@@ -196,6 +205,7 @@ export class ActorWorker implements Kept {
     this.#waiting = [];
     this.#offers.restart();
     this.#looks.forget();
+    this.#isolation.forget();
     for (const turn of running) turn.lose(reason);
     this.#parts.events.emit('lost', { reason });
     this.#tellIfIdle();
@@ -223,6 +233,8 @@ export class ActorWorker implements Kept {
     this.#looks.noteAnswer();
     this.#hasMore = answer.again === true;
     this.#post(answer.rows);
+    if (this.#isolation.isWaiting) await this.#claimAlone(id);
+    if (this.#id !== id) return 0;
     return this.#rest(id, answer, this.#parts.settings.pollMs);
   }
 
@@ -234,6 +246,18 @@ export class ActorWorker implements Kept {
     if (faults.armed) await faults.reach('actor.after_claim');
     if (probe.listening) probe.hit('actor.claimed', { worker: id, actors: answer.rows.length });
     return answer;
+  }
+
+  /** After what is due: it is not to keep that waiting. */
+  async #claimAlone(id: number): Promise<void> {
+    if (!this.#isFree()) return;
+    this.#isolation.noteAsked();
+    const isAlone = this.#held.size === 0;
+    const row = await this.#parts.store.claimAlone(id, [...this.#parts.types.keys()], isAlone);
+    if (row === undefined || this.#id !== id) return;
+    const ms = this.#isolation.take(row[0], row[4], isAlone);
+    if (ms > 0) this.#alarm.in(ms);
+    this.#post([row]);
   }
 
   #post(rows: readonly ClaimedRow[]): void {
@@ -248,6 +272,7 @@ export class ActorWorker implements Kept {
   #room(): number {
     const { concurrency } = this.#parts.settings;
     const ahead = this.#ahead.count;
+    if (this.#isolation.isExclusive) return 0;
     if (this.#held.size > concurrency + ahead / 2 || this.#held.size >= concurrency + ahead) return 0;
     return concurrency + ahead - this.#held.size;
   }
@@ -356,7 +381,8 @@ export class ActorWorker implements Kept {
   // The rest is what happens rarely.
 
   #isFree(): boolean {
-    return this.#running.size + this.#waiting.length < this.#parts.settings.concurrency;
+    const { concurrency } = this.#parts.settings;
+    return this.#running.size + this.#waiting.length < concurrency && !this.#isolation.isExclusive;
   }
 
   /** Something else took the last slot, and an actor must not wait here while others sleep. */
@@ -457,6 +483,7 @@ export class ActorWorker implements Kept {
   /** It may have been claimed again by now, or been handed over, before the answer to its commit came. */
   #release({ id, epoch }: Pick<Settled, 'id' | 'epoch'>): void {
     if (this.#held.get(id) === epoch) this.#held.delete(id);
+    if (this.#isolation.release(id, epoch)) this.wake();
   }
 
   #tellFailed({ settled, error }: Pick<Finished, 'settled' | 'error'>): void {

@@ -171,7 +171,7 @@ function checkActors({ unattended, held, lostWorkers, openPages }: ActorHealth):
       ? warn('actors', `due, but no worker runs: ${unattended.join(', ')}`, 'start one: pawl worker --config FILE')
       : ok('actors', 'none is due without a worker'),
     first === undefined
-      ? ok('held actors', 'every state is known')
+      ? ok('held actors', 'there are none')
       : warn('held actors', `${held.length}, the first: ${first.reason}`, `pawl actor explain ${first.actor}`),
     openPages > 0 ? warn('pages', `${openPages} are open`, 'pawl page list') : ok('pages', 'none is open'),
   ];

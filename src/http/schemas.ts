@@ -388,6 +388,7 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     typePausedAt: orNull(time),
     statePausedAt: orNull(time),
     held: orNull(text),
+    lost: whole,
     dueInMs: orNull(number),
     worker: orNull(object({ id: digits, process: text, claimedAt: time, expiresAt: time, lost: yes })),
     workers: whole,

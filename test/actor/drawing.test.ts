@@ -43,6 +43,7 @@ const record: ActorRecord = {
   typePausedAt: null,
   statePausedAt: null,
   held: null,
+  lost: 0,
   dueInMs: 60_000,
   worker: null,
   workers: 1,

@@ -332,7 +332,7 @@ test('a keeper removes history that is over, until there is none', async () => {
   await scene.query(`update pawl.actor_transition set at = at - interval '2 s'`);
   const keeper = new Keeper(new PostgresActorStore(scene.engine), 1000, 0);
   const kept = { workerId: undefined, wantsNotify: false, lost() {}, onError() {} };
-  keeper.add(kept, () => {});
+  keeper.add(kept, { rescued() {}, suspected() {} });
   onTestFinished(() => keeper.remove(kept));
   await until('nothing is left', () =>
     scene.one(`select not exists (select from pawl.actor_instance) and not exists (select from pawl.actor_transition)`),

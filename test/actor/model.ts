@@ -8,6 +8,7 @@ export type Move =
   | { readonly do: 'send'; readonly actor: number }
   | { readonly do: 'end'; readonly producer: number; readonly commits: boolean }
   | { readonly do: 'claim'; readonly worker: number; readonly limit: number }
+  | { readonly do: 'claim alone'; readonly worker: number }
   | { readonly do: 'commit'; readonly turn: number; readonly how: How; readonly takes: boolean }
   | { readonly do: 'crash' | 'lose the answer'; readonly worker: number }
   | { readonly do: 'commit too late'; readonly turn: number }
@@ -39,6 +40,8 @@ interface Known {
   hasNews: boolean;
   /** Its last child has ended, which no claim has seen; of no interest once it has another one. */
   isAlone: boolean;
+  /** Turns in a row that were lost with their worker: at two it is claimed alone, at three it is held. */
+  lost: number;
 }
 
 const PRODUCERS = 2;
@@ -102,6 +105,9 @@ export class Model {
       case 'claim':
         await this.#claim(move.worker, move.limit);
         return;
+      case 'claim alone':
+        await this.#claimAlone(move.worker);
+        return;
       case 'commit': {
         const [turn] = this.#turns.splice(move.turn % Math.max(this.#turns.length, 1), 1);
         return turn === undefined ? undefined : this.#commit(turn, move.how, move.takes);
@@ -128,12 +134,14 @@ export class Model {
   /** Ends what is open, lets everything run that is due without anybody's help, and looks whether anything was forgotten. */
   async drain(): Promise<void> {
     for (let producer = 0; producer < PRODUCERS; producer += 1) await this.#end(producer, true);
-    for (const id of this.#actors.keys()) await this.#pause(id, true);
+    // The second time for what was held beside.
+    for (const id of [...this.#actors.keys(), ...this.#actors.keys()]) await this.#pause(id, true);
     await this.#pause(undefined, true);
     for (const turn of this.#turns.splice(0)) await this.#commit(turn, 'hibernate', true);
     for (let quiet = 0, turns = 0; quiet < 2; turns += 1) {
       expect(turns, 'it never comes to rest').toBeLessThan(300);
       await this.#claim(turns, 3);
+      await this.#claimAlone(turns);
       quiet = this.#turns.length === 0 ? quiet + 1 : 0;
       for (const turn of this.#turns.splice(0)) await this.#commit(turn, 'hibernate', true);
     }
@@ -177,6 +185,7 @@ export class Model {
       isPaused: false,
       hasNews: true,
       isAlone: false,
+      lost: 0,
     });
     if (parent !== undefined) this.#known(parent).children += 1;
   }
@@ -224,6 +233,16 @@ export class Model {
     const id = this.#workers[worker % WORKERS] ?? 0;
     const types = await this.#types();
     const answer = await this.#session.one<string>('select pawl.actor_claim($1, $2, $3)', [id, types, limit]);
+    this.#claimed(id, answer, [0, 1]);
+  }
+
+  async #claimAlone(worker: number): Promise<void> {
+    const id = this.#workers[worker % WORKERS] ?? 0;
+    const types = await this.#types();
+    this.#claimed(id, await this.#session.one<string>('select pawl.actor_claim_alone($1, $2, true)', [id, types]), [2]);
+  }
+
+  #claimed(id: number, answer: string, lost: readonly number[]): void {
     const { rows } = JSON.parse(answer) as {
       rows: [number, number, string, number, number, number, number, number, number, number, Record<string, number>][];
     };
@@ -240,6 +259,7 @@ export class Model {
         isPaused: false,
       });
       expect(epoch, what).toBeGreaterThan(known.epoch);
+      expect(lost, what).toContain(known.lost);
       expect({ go, children }, what).toEqual({ go: known.raised - known.taken, children: known.children });
       known.epoch = epoch;
       known.hasNews = false;
@@ -254,6 +274,7 @@ export class Model {
     const isRefused = how === 'done' && known.children > 0;
     const { stale, refused } = await this.#write(turn, how, lowers > 0 ? JSON.stringify({ go: -lowers }) : null);
     expect({ stale, refused }).toEqual({ stale: [], refused: isRefused ? [turn.actor] : [] });
+    if (how !== 'released') known.lost = 0;
     // It backs off for a second, which a nudge does not cut short at once.
     if (isRefused) return this.play({ do: 'let time pass' });
     known.taken += lowers;
@@ -302,6 +323,10 @@ export class Model {
     );
     const lost = this.#turns.filter((turn) => turn.worker === id);
     expect(await this.#session.one('select pawl.actor_rescue()')).toBe(lost.length);
+    const suspects = lost.filter(({ actor }) => this.#known(actor).lost > 0);
+    for (const { actor } of suspects.length > 0 ? suspects : lost) this.#known(actor).lost += 1;
+    const losses = Object.fromEntries([...this.#actors].map(([actor, known]) => [actor, known.lost]));
+    expect(await this.#session.one('select json_object_agg(a.id, a.lost) from pawl.actor_instance a')).toEqual(losses);
     this.#forget(lost);
     // What the claim wrote as the next try is a millisecond away.
     await this.#session.client.query('select pg_sleep(0.002)');
@@ -331,7 +356,16 @@ export class Model {
       JSON.stringify(id === undefined ? { type: 'thing', resume } : { actor: id, resume }),
     ]);
     if (id === undefined) this.#isTypePaused = !resume;
-    else this.#known(id).isPaused = !resume;
+    else {
+      const known = this.#known(id);
+      // Whoever resumes what was lost so often has looked after it.
+      const runs = this.#turns.some(({ actor }) => actor === id);
+      if (resume && !known.isPaused && !runs && known.lost >= 2) {
+        known.lost = 0;
+        known.hasNews = true;
+      }
+      known.isPaused = !resume;
+    }
   }
 
   async #addWorker(): Promise<number> {
