@@ -1,7 +1,8 @@
 -- Settling: what became of claimed jobs. Every statement names the claim (the fencing token), so a worker whose lease
 -- ran out changes nothing and is told so. Rows are locked in the order running, key; both ascending.
 
--- Takes jobs out of running claims. Returns per claim what of p_ids was really still there.
+-- Takes jobs out of running claims. Returns per claim what of p_ids was really still there. A claim of which something is left
+-- is not waited for, whoever guards another job of it: "no key update" and the guard's "key share" go together.
 create function pawl.queue_release(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
 returns table (claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, unit boolean, ids int8multirange)
 language plpgsql
@@ -12,7 +13,7 @@ begin
   with mine as materialized (
     select r.*, u.ids * r.ids as out from unnest(p_claims, p_ids) u (claim, ids)
     join lateral (
-      select r.* from pawl.queue_running r where r.shard = p_shard and r.id = u.claim and r.worker = p_worker for update
+      select r.* from pawl.queue_running r where r.shard = p_shard and r.id = u.claim and r.worker = p_worker for no key update
     ) r on true
     order by r.id
   ), gone as (
@@ -24,6 +25,25 @@ begin
   select m.id, m.worker, m.claimed_at, m.process_id, m.attempt, m.unit, m.out from mine m where not isempty(m.out);
 end $$;
 
+-- Which of these jobs are guarded by a transaction that is still open, negative; see queue_guard. The others are locked until the
+-- end of this one, so that no guard that is under way can pass any more.
+create function pawl.queue_guarded(p_shard smallint, p_worker bigint, p_ids bigint[]) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_free bigint[];
+begin
+  v_free := array(
+    select j.id from pawl.queue_job j where j.shard = p_shard and j.id = any (p_ids) order by j.id for update skip locked);
+  if cardinality(v_free) >= cardinality(p_ids) then
+    return '{}';
+  end if;
+  return array(
+    select -j.id from pawl.queue_job j
+    where j.shard = p_shard and j.id = any (p_ids) and j.id <> all (v_free)
+      and exists (select 1 from pawl.queue_running r where r.shard = p_shard and r.worker = p_worker and r.ids @> j.id));
+end $$;
+
 -- Settles what a worker has finished, one shard a call.
 --   p_whole   claims all of whose remaining jobs are complete: one row out, one row in, however many jobs
 --   p_part    [{claim, ids: [job, …]}]: complete
@@ -33,10 +53,12 @@ end $$;
 --   p_keys, p_epochs  keys to give up
 --   p_errors  errors of more than one job
 --   p_shared  [[result, [[claim, job, …], …]], …]: results of more than one job
--- Answers the ids of the claims that were no longer the worker's: nothing was written for them.
+--   p_guarded jobs among these that a handler has called guard() for
+-- Answers the ids of the claims that were no longer the worker's: nothing was written for them. Or, negative, the jobs that are
+-- guarded by a transaction that is still open: then nothing was written at all. Nobody waits for that transaction here.
 create function pawl.queue_settle(
   p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_part json, p_fail json, p_result json,
-  p_keys text[], p_epochs bigint[], p_errors text[] default null, p_shared json default null
+  p_keys text[], p_epochs bigint[], p_errors text[] default null, p_shared json default null, p_guarded bigint[] default null
 ) returns bigint[]
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -45,6 +67,12 @@ declare
   v_done bigint[] := '{}';
   v_more bigint[];
 begin
+  if p_guarded is not null then
+    v_more := pawl.queue_guarded(p_shard, p_worker, p_guarded);
+    if v_more <> '{}' then
+      return v_more;
+    end if;
+  end if;
   if p_result is not null then
     insert into pawl.queue_output as o (id, shard, result)
     select r.id, p_shard, r.result

@@ -30,8 +30,53 @@ begin
   return v_jobs;
 end $$;
 
+-- Takes what a lost worker holds out of its claims. Answers the claims with the jobs taken. What somebody is settling just now is
+-- left alone, and so is a job that is guarded by an open transaction, with what else the worker has of its key: whoever looks for
+-- lost workers next comes by again. Nobody waits here.
+create function pawl.queue_take_back(p_worker bigint) returns setof pawl.queue_running
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_free bigint[];
+  v_claims bigint[];
+  v_jobs bigint[];
+  v_out int8multirange;
+begin
+  v_free := array(select r.id from pawl.queue_running r where r.worker = p_worker order by r.id for update skip locked);
+  if not exists (select 1 from pawl.queue_running r where r.worker = p_worker and r.id <> all (v_free)) then
+    return query delete from pawl.queue_running r where r.worker = p_worker and r.id = any (v_free) returning r.*;
+    return;
+  end if;
+  -- Some are guarded: job by job. A lock for each, which nobody pays whose transactions are short.
+  v_claims := array(select r.id from pawl.queue_running r where r.worker = p_worker order by r.id for no key update skip locked);
+  v_jobs := array(
+    select j.id from pawl.queue_running r cross join lateral unnest(r.ids) u (span)
+    join pawl.queue_job j on j.shard = r.shard and j.id >= lower(u.span) and j.id < upper(u.span)
+    where r.worker = p_worker and r.id = any (v_claims) for update of j skip locked);
+  with job as materialized (
+    select r.queue, j.key, j.id, r.id = any (v_claims) and f.id is not null as is_free
+    from pawl.queue_running r cross join lateral unnest(r.ids) u (span)
+    join pawl.queue_job j on j.shard = r.shard and j.id >= lower(u.span) and j.id < upper(u.span)
+    left join unnest(v_jobs) f (id) on f.id = j.id
+    where r.worker = p_worker
+  )
+  select range_agg(int8range(j.id, j.id + 1)) into v_out from job j
+  where j.is_free and not exists (select 1 from job k where k.queue = j.queue and k.key = j.key and not k.is_free);
+  return query
+  with mine as materialized (
+    select r.*, r.ids * v_out as out from pawl.queue_running r
+    where r.worker = p_worker and r.id = any (v_claims) and r.ids && v_out
+  ), gone as (
+    delete from pawl.queue_running r where r.worker = p_worker and r.id in (select m.id from mine m where isempty(m.ids - m.out))
+  ), kept as (
+    update pawl.queue_running r set ids = r.ids - m.out from mine m
+    where r.worker = p_worker and r.id = m.id and not isempty(m.ids - m.out)
+  )
+  select m.id, m.worker, m.claimed_at, m.process_id, m.shard, m.queue, m.attempt, m.unit, m.out from mine m;
+end $$;
+
 -- Gives back what a worker holds, except the claims it knows of: a worker whose claim was committed but whose answer was
--- lost disowns it (p_known, the attempt is not spent); a lost worker knows of none.
+-- lost disowns it (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows of none.
 create function pawl.queue_lost(p_worker bigint, p_known bigint[], p_charge boolean) returns integer
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -40,8 +85,12 @@ declare
   v_keys json;
   v_jobs integer;
 begin
-  with gone as (
-    delete from pawl.queue_running r where r.worker = p_worker and (p_known is null or r.id <> all (p_known)) returning r.*
+  with disowned as (
+    delete from pawl.queue_running r where p_known is not null and r.worker = p_worker and r.id <> all (p_known) returning r.*
+  ), gone as materialized (
+    select d.* from disowned d
+    union all
+    select r.* from pawl.queue_take_back(p_worker) r where p_known is null
   ), held as materialized (
     select g.shard, g.queue, g.claimed_at, g.process_id, g.attempt, i.id, j.kind, j.priority, j.key as own_key, k.key, k.epoch,
       -- Of a key only the first job can have begun, or the one unit that was claimed.

@@ -148,13 +148,25 @@ begin
   end if;
 end $$;
 
--- {shard, claim}: holds until the caller's transaction ends; a rescue waits for it, the heartbeat does not.
-create function pawl.queue_guard(p_claim json) returns void
-language plpgsql as $$
+-- [{shard, claim, id}, …]: what a unit is held by, one job of each of its claims, which leaves it with the others of its unit. Holds
+-- until the caller's transaction ends. Whoever takes a guarded job out of its claim locks the job first, without waiting, and so
+-- does this: one of the two sees the other. The claim's row is locked only against its removal, so that what else is in the batch
+-- is settled and rescued meanwhile; above read committed a claim that has changed since is an error, never a pass.
+create function pawl.queue_guard(p_held json) returns void
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_one record;
 begin
-  perform 1 from pawl.queue_running r
-  where r.shard = (p_claim ->> 'shard')::smallint and r.id = (p_claim ->> 'claim')::bigint for share;
-  if not found then
-    raise exception 'claim % is no longer current: its lease ran out and its jobs were given to somebody else', p_claim ->> 'claim' using errcode = 'PW004';
-  end if;
+  for v_one in
+    select h.shard, h.claim, h.id from json_to_recordset(p_held) h (shard smallint, claim bigint, id bigint) order by h.id
+  loop
+    perform 1 from pawl.queue_job j where j.shard = v_one.shard and j.id = v_one.id for key share;
+    perform 1 from pawl.queue_running r
+    where r.shard = v_one.shard and r.id = v_one.claim and r.ids @> v_one.id for key share;
+    if not found then
+      raise exception 'job % is no longer held under claim %: its lease ran out, or it was settled; stop working on it',
+        v_one.id, v_one.claim using errcode = 'PW004';
+    end if;
+  end loop;
 end $$;

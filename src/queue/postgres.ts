@@ -21,12 +21,14 @@ import type {
   Cursor,
   Failed,
   HandedOver,
+  HeldJob,
   Looked,
   LookRequest,
   QueueStore,
   Registered,
   Settlement,
   Untidy,
+  Unwritten,
   WorkerRow,
 } from './store.ts';
 
@@ -104,13 +106,13 @@ const LOOK = statement(
 );
 const SETTLE = statement(
   'queue.settle',
-  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json)::text as stale`,
+  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json, $12::bigint[])::text as unwritten`,
 );
 /** With an offer: one round trip, and one commit for both. */
 const SETTLE_AND_OFFER = statement(
   'queue.settle_and_offer',
-  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json)::text as stale,
-  pawl.queue_offer_add($1::smallint, $3::bigint, $12::bigint, $13::text)`,
+  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json, $12::bigint[])::text as unwritten,
+  pawl.queue_offer_add($1::smallint, $3::bigint, $13::bigint, $14::text)`,
 );
 const OFFER = statement('queue.offer', 'select pawl.queue_offer_add($1::smallint, $2::bigint, $3::bigint, $4::text)');
 const WITHDRAW = statement('queue.withdraw', 'select pawl.queue_withdraw($1::smallint, $2::bigint)::text as numbers');
@@ -291,13 +293,14 @@ export class PostgresQueueStore implements QueueStore {
     return JSON.parse(only(row).answer) as Looked;
   }
 
-  async settle(settlement: Settlement, offer?: Offer): Promise<number[]> {
+  async settle(settlement: Settlement, offer?: Offer): Promise<Unwritten> {
     const values = settleValues(settlement);
     const [row] =
       offer === undefined
-        ? await this.#keys.query<{ stale: string }>(SETTLE, values)
-        : await this.#keys.query<{ stale: string }>(SETTLE_AND_OFFER, [...values, offer.number, offer.channel]);
-    return numbers(only(row).stale);
+        ? await this.#keys.query<{ unwritten: string }>(SETTLE, values)
+        : await this.#keys.query<{ unwritten: string }>(SETTLE_AND_OFFER, [...values, offer.number, offer.channel]);
+    const unwritten = numbers(only(row).unwritten);
+    return { stale: unwritten.filter((id) => id > 0), busy: unwritten.filter((id) => id < 0).map((id) => -id) };
   }
 
   async offer(queue: number, { worker, number, channel }: Offer): Promise<void> {
@@ -361,8 +364,8 @@ export class PostgresQueueStore implements QueueStore {
     await this.#runner.query(PROGRESS, [JSON.stringify([{ shard, claim, id: job }, value ?? null])]);
   }
 
-  async guard(shard: number, claim: number, tx: unknown): Promise<void> {
-    await callInTransaction(tx, GUARD, JSON.stringify({ shard, claim }));
+  async guard(held: readonly HeldJob[], tx: unknown): Promise<void> {
+    await callInTransaction(tx, GUARD, JSON.stringify(held));
   }
 
   async setWants(worker: number, wants: boolean): Promise<void> {
@@ -447,7 +450,7 @@ export function quoted(text: string): string {
 }
 
 function settleValues(settlement: Settlement): unknown[] {
-  const { queue, shard, worker, whole, part, failed, results, shared, keys } = settlement;
+  const { queue, shard, worker, whole, part, failed, results, shared, keys, guarded = [] } = settlement;
   const { items, errors } = withErrorsOnce(failed);
   return [
     queue,
@@ -461,6 +464,7 @@ function settleValues(settlement: Settlement): unknown[] {
     keys.length > 0 ? keys.map(([, epoch]) => epoch) : null,
     errors.length > 0 ? errors : null,
     shared.length > 0 ? sharedText(shared) : null,
+    guarded.length > 0 ? guarded : null,
   ];
 }
 

@@ -99,7 +99,8 @@ export function toSettlement(
   const results: Settlement['results'][number][] = [];
   const shared: Settlement['shared'][number][] = [];
   const keys: Settlement['keys'][number][] = [];
-  for (const { complete, failed: more, result, key } of settled) {
+  const guarded: number[] = [];
+  for (const { unit, complete, failed: more, result, key } of settled) {
     for (const { claim, number } of complete) add(done, claim, number);
     for (const item of more) failed.push(item);
     if (result !== undefined && complete.length > 1) shared.push({ result, jobs: jobsByClaim(complete) });
@@ -107,6 +108,7 @@ export function toSettlement(
       for (const { claim, number } of complete) results.push({ id: number, claim: claim.id, result });
     }
     if (key !== undefined) keys.push(key);
+    if (unit.isGuarded) guarded.push(...complete.map(({ number }) => number), ...more.map(({ id }) => id));
   }
   const withFailures = new Set(failed.map(({ claim }) => claim));
   const whole: number[] = [];
@@ -115,7 +117,7 @@ export function toSettlement(
     if (ids.length === claim.left && !withFailures.has(claim.id)) whole.push(claim.id);
     else part.push({ claim: claim.id, ids });
   }
-  return { ...where, whole, part, failed, results, shared, keys };
+  return { ...where, whole, part, failed, results, shared, keys, guarded };
 }
 
 /** Each claim with its jobs. */

@@ -6,12 +6,12 @@ import type { Offer } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
 import type { Outcome } from './attempt.ts';
 import { bare, fitting, hasText, noteSettled, type Settled, toSettled, toSettlement } from './settlement.ts';
-import type { Failed, Settlement } from './store.ts';
+import type { Failed, Settlement, Unwritten } from './store.ts';
 import type { Unit } from './unit.ts';
 
 export interface SettlerOptions {
   readonly queue: number;
-  readonly settle: (settlement: Settlement, offer: Offer | undefined) => Promise<number[]>;
+  readonly settle: (settlement: Settlement, offer: Offer | undefined) => Promise<Unwritten>;
   /** The offer that is to go along: asked once for each statement, and not again when that has to be repeated. */
   readonly offer: () => Offer | undefined;
   /** Claims that were no longer the worker's: nothing was written for them. */
@@ -35,7 +35,8 @@ const UNANSWERED = 3;
  * costs the database one deleted and one inserted row, however many jobs it has.
  *
  * Every statement is conditional on the claim, so that one whose answer was lost can be sent again. One that is not taken is
- * halved, until what cannot be written stands alone; see `#isolate`.
+ * halved, until what cannot be written stands alone; see `#isolate`. None waits for a transaction of a handler that guards its
+ * unit: what became of that unit is put off until the transaction has ended.
  */
 export class Settler {
   readonly #options: SettlerOptions;
@@ -92,6 +93,11 @@ export class Settler {
     this.add(unit, { failed, complete: [], result: undefined, isLost: false, isRetried: true }, givesUp);
   }
 
+  /** Resolves when everything taken so far is written, put off, or dropped. */
+  async tried(): Promise<void> {
+    while (this.#flushing !== undefined) await this.#flushing;
+  }
+
   /** Resolves when everything taken so far is written, or dropped. */
   async flushed(): Promise<void> {
     for (;;) {
@@ -142,11 +148,13 @@ export class Settler {
   /** @returns what is still to be written: as a rule nothing */
   async #write(shard: number, pending: readonly Settled[]): Promise<readonly Settled[]> {
     const part = pending.slice(0, fitting(pending, this.#most));
+    let busy: readonly number[];
     try {
-      await this.#send(toSettlement({ queue: this.#options.queue, shard, worker: this.#worker }, part), part);
+      busy = await this.#send(toSettlement({ queue: this.#options.queue, shard, worker: this.#worker }, part), part);
     } catch (error) {
       return this.#keep(shard, pending, part, error);
     }
+    if (busy.length > 0) return this.#putOffGuarded(shard, pending, busy);
     for (const settled of part) noteSettled(settled);
     this.#most *= this.#growth;
     this.#failures = 0;
@@ -178,16 +186,27 @@ export class Settler {
     this.#growth = isRefused ? 2 : 1.1;
   }
 
-  async #send(settlement: Settlement, part: readonly Settled[]): Promise<void> {
+  /** @returns jobs that are guarded still: if there is any, nothing was written */
+  async #send(settlement: Settlement, part: readonly Settled[]): Promise<readonly number[]> {
     const { settle, offer, onStale, onMore } = this.#options;
     const isRepeated = part.some(({ wasSent }) => wasSent);
     if (faults.armed) await faults.reach('queue.before_settle');
-    const stale = await settle(settlement, isRepeated ? undefined : offer());
+    const { stale, busy } = await settle(settlement, isRepeated ? undefined : offer());
     if (faults.armed) await faults.reach('queue.after_settle');
+    if (busy.length > 0) return busy;
     if (probe.listening) probe.hit('queue.settled', { ...settlement, stale });
     // After a lost answer the rows may be gone because it was us who settled them.
     if (stale.length > 0 && !isRepeated) onStale(stale);
     if (settlement.failed.length > 0 || settlement.keys.length > 0) onMore();
+    return busy;
+  }
+
+  /** A transaction that guards their units is open. @returns what is still to be written now */
+  #putOffGuarded(shard: number, pending: readonly Settled[], busy: readonly number[]): readonly Settled[] {
+    if (probe.listening) probe.hit('queue.put_off', { jobs: busy });
+    const ids = new Set(busy);
+    const guarded = pending.filter(({ unit }) => unit.isGuarded && unit.jobs.some(({ number }) => ids.has(number)));
+    return this.#withoutThese(shard, pending, guarded);
   }
 
   /**
@@ -198,10 +217,7 @@ export class Settler {
     const [settled, ...rest] = pending;
     if (settled === undefined) return rest;
     if (!(await this.#isRefused(settled, error))) {
-      // What comes after it may give up its key.
-      const goesAlong = (other: Settled): boolean => other === settled || isOfSameKey(other.unit, settled.unit);
-      this.#putOff(shard, pending.filter(goesAlong));
-      return rest.filter((other) => !goesAlong(other));
+      return this.#withoutThese(shard, pending, [settled]);
     }
     if (settled.isBare) {
       this.#options.onError(notWritten(settled.unit, error));
@@ -228,6 +244,14 @@ export class Settler {
       () => true,
       () => false,
     );
+  }
+
+  /** Puts them off, with what else there is of their keys: what comes after may give a key up. @returns the others */
+  #withoutThese(shard: number, pending: readonly Settled[], these: readonly Settled[]): readonly Settled[] {
+    const goesAlong = (other: Settled): boolean =>
+      these.some((one) => other === one || other.unit === one.unit || isOfSameKey(other.unit, one.unit));
+    this.#putOff(shard, pending.filter(goesAlong));
+    return pending.filter((other) => !goesAlong(other));
   }
 
   #putOff(shard: number, settled: readonly Settled[]): void {

@@ -134,6 +134,13 @@ export interface Failed {
   readonly error?: string | undefined;
 }
 
+/** One job, and the claim that it is held under in this attempt. */
+export interface HeldJob {
+  readonly shard: number;
+  readonly claim: number;
+  readonly id: number;
+}
+
 /** What became of claimed jobs of one shard. */
 export interface Settlement {
   readonly queue: number;
@@ -152,6 +159,16 @@ export interface Settlement {
   }[];
   /** Keys to give up, each under the epoch it was taken with. */
   readonly keys: readonly (readonly [key: string, epoch: number])[];
+  /** Jobs among these for whose unit `guard` was called: a transaction of the handler may hold them still. */
+  readonly guarded?: readonly number[];
+}
+
+/** What of a settlement was not written. */
+export interface Unwritten {
+  /** Claims that were no longer the worker's: nothing was written for them. */
+  readonly stale: readonly number[];
+  /** Jobs that are guarded by a transaction that is still open. Where there is one, nothing was written at all. */
+  readonly busy: readonly number[];
 }
 
 /** A job that an enqueue has claimed for a worker. */
@@ -194,8 +211,8 @@ export interface QueueStore {
   claim(request: ClaimRequest, offer?: Offer): Promise<Claimed>;
   /** hold 'transaction': what the lanes may take. @throws LeaseLost when the worker is no longer registered */
   look(request: LookRequest): Promise<Looked>;
-  /** Leaves an offer in the same commit, if there is one. @returns claims that were no longer the worker's; nothing was written for them */
-  settle(settlement: Settlement, offer?: Offer): Promise<number[]>;
+  /** Leaves an offer in the same commit, if there is one. Waits for no guard. */
+  settle(settlement: Settlement, offer?: Offer): Promise<Unwritten>;
   offer(queue: number, offer: Offer): Promise<void>;
   /** Takes back the offers that nobody is just using. @returns their numbers */
   withdraw(queue: number, worker: number): Promise<number[]>;
@@ -212,8 +229,8 @@ export interface QueueStore {
   setWants(worker: number, wants: boolean): Promise<void>;
   /** @throws LeaseLost when the claim is no longer the worker's; without a claim the caller has other proof that it is */
   progress(shard: number, claim: number | undefined, job: number, value: unknown): Promise<void>;
-  /** @throws LeaseLost when the claim is no longer the worker's */
-  guard(shard: number, claim: number, tx: unknown): Promise<void>;
+  /** In the caller's transaction, until that ends. @throws LeaseLost when a job is no longer held under its claim */
+  guard(held: readonly HeldJob[], tx: unknown): Promise<void>;
   removeWorker(worker: number): Promise<void>;
   /** Gives back what lost workers held. @returns how many jobs */
   rescue(queue: number): Promise<number>;

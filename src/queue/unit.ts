@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { Cancelled, InvalidInput, NotSupported } from '../base/errors.ts';
+import { Cancelled, InvalidInput, LeaseLost, NotSupported } from '../base/errors.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 
 /** A batch claimed in one statement; its id is the fencing token. */
@@ -79,6 +79,8 @@ export class Unit<P = unknown> {
   cancelled: Map<number, string> | undefined;
   /** Settled without its handler: the time ran out, or the lease. @internal */
   isOver = false;
+  /** Its handler has called `guard`: a transaction of its own may hold the unit's jobs. @internal */
+  isGuarded = false;
   #controller: AbortController | undefined;
   #abortedWith: unknown;
   readonly #owner: UnitOwner;
@@ -176,19 +178,32 @@ export class Unit<P = unknown> {
 
   /**
    * Notes how far a job is, for whoever reads it; any JSON. One round trip, committed at once.
-   * @throws LeaseLost when the unit is no longer this worker's
+   * @throws LeaseLost when the unit is over, or no longer this worker's
    */
-  progress(value: unknown, job: Job<P> = this.job): Promise<void> {
-    return this.#owner.progress(this as Unit, job, value);
+  async progress(value: unknown, job: Job<P> = this.job): Promise<void> {
+    this.#requireOpen();
+    await this.#owner.progress(this as Unit, job, value);
   }
 
   /**
-   * Inside your own transaction: fails unless this unit is still this worker's, and keeps it so until you commit. Call it
-   * last; a rescue waits for it.
-   * @throws LeaseLost
+   * Inside your own transaction, under `hold: 'lease'`: fails unless this unit, in this attempt, is still this worker's, and
+   * keeps it so until your transaction ends: until then nobody else is given its jobs, nor others of its key, whatever becomes
+   * of this process. One round trip, and none once the unit is over: timed out, given up, cancelled, or its lease lost. Call it
+   * last, since your unit is not settled before your transaction has ended; what else the worker has does not wait for it.
+   * @throws LeaseLost the unit is over, or no longer this worker's: roll back
    */
-  guard(tx: unknown): Promise<void> {
-    return this.#owner.guard(this as Unit, tx);
+  async guard(tx: unknown): Promise<void> {
+    this.#requireOpen();
+    await this.#owner.guard(this as Unit, tx);
+  }
+
+  #requireOpen(): void {
+    if (!this.isOver) return;
+    const why = this.#abortedWith;
+    throw new LeaseLost(
+      `attempt ${this.attempt} of job ${this.job.id} is over${why instanceof Error ? ` (${why.message})` : ''}: nothing may be written for it any more`,
+      { cause: why },
+    );
   }
 
   /** One of the jobs was cancelled: the unit ends, and the others are run again. @internal */

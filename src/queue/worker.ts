@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { Ahead } from '../base/ahead.ts';
 import { within } from '../base/clock.ts';
-import { ConnectionFailed, type LeaseLost, NotFound, Stopped } from '../base/errors.ts';
+import { ConnectionFailed, LeaseLost, NotFound, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { Looks } from '../base/looks.ts';
@@ -17,7 +17,7 @@ import { STOP_MS } from './patience.ts';
 import type { PostgresQueueStore } from './postgres.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
-import type { Beat, Claimed, Failed, HandedOver, Registered } from './store.ts';
+import type { Beat, Claimed, Failed, HandedOver, HeldJob, Registered } from './store.ts';
 import type { Claim, Job, Unit, UnitOwner } from './unit.ts';
 
 /** What a worker tells about its life; for logs, metrics and tests. */
@@ -188,14 +188,22 @@ export class LeaseWorker implements UnitOwner, Kept {
 
   // What a unit asks of its worker.
 
-  async progress(_unit: Unit, job: Job, value: unknown): Promise<void> {
+  async progress(unit: Unit, job: Job, value: unknown): Promise<void> {
+    this.#requireLease(unit);
     await this.#parts.store.progress(job.claim.shard, job.claim.id, job.number, value);
   }
 
   async guard(unit: Unit, tx: unknown): Promise<void> {
-    for (const id of new Set(unit.jobs.map((job) => job.claim.id))) {
-      await this.#parts.store.guard(unit.job.claim.shard, id, tx);
-    }
+    this.#requireLease(unit);
+    // Before it is sent: once the unit is settled, its settlement has to know of it.
+    unit.isGuarded = true;
+    await this.#parts.store.guard(heldJobs(unit), tx);
+  }
+
+  /** A process that has stood still knows by its clock what its timers and the database have yet to tell it. */
+  #requireLease(unit: Unit): void {
+    if (this.#keeper.holds) return;
+    throw new LeaseLost(`the lease of job ${unit.job.id} ran out before it could be renewed; stop working on it`);
   }
 
   // What the keeper asks of it.
@@ -307,7 +315,9 @@ export class LeaseWorker implements UnitOwner, Kept {
     while (
       this.#running.size < this.#parts.settings.concurrency &&
       (this.#following.length > 0 || next < this.#waiting.length) &&
-      this.#stopping === undefined
+      this.#stopping === undefined &&
+      // What was claimed before this process stood still is somebody else's by now; its renewal is about to say so.
+      this.#keeper.holds
     ) {
       const unit = this.#following.pop() ?? this.#waiting[next++];
       if (unit !== undefined) this.#begin(unit);
@@ -339,7 +349,9 @@ export class LeaseWorker implements UnitOwner, Kept {
     this.#ahead.noteFinished(unit.jobs.length);
     if (outcome.failed.length > 0) this.#tellFailed(unit, outcome.failed);
     const rest = unit.next;
-    if (outcome.isRetried || this.#stopping !== undefined) {
+    // Of one that failed, a transaction that it guards may be open still: nothing of its key begins beside that.
+    const mayWrite = unit.isGuarded && outcome.failed.length > 0;
+    if (outcome.isRetried || mayWrite || this.#stopping !== undefined) {
       this.#handBackChain(rest, 'behind a job of its key', false);
       this.#settler.add(unit, outcome, true);
     } else {
@@ -407,7 +419,7 @@ export class LeaseWorker implements UnitOwner, Kept {
 
   #wakeOthers(): void {
     this.#settler
-      .flushed()
+      .tried()
       .then(() => this.#parts.store.wake(this.queue))
       .catch((error: unknown) => this.onError(error));
   }
@@ -546,4 +558,11 @@ export class LeaseWorker implements UnitOwner, Kept {
   #tellIfIdle(): void {
     if (this.#running.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve();
   }
+}
+
+/** One job of each claim: those of one unit leave a claim together. */
+function heldJobs(unit: Unit): HeldJob[] {
+  const ofClaim = new Map<number, HeldJob>();
+  for (const { number, claim } of unit.jobs) ofClaim.set(claim.id, { shard: claim.shard, claim: claim.id, id: number });
+  return [...ofClaim.values()];
 }

@@ -44,6 +44,8 @@ export interface Settle {
     reason?: string;
   }[];
   readonly keys?: readonly (readonly [key: string, epoch: number])[];
+  /** Jobs whose handler has called guard(). */
+  readonly guarded?: readonly number[];
 }
 
 /** What pawl.queue_claim() answers. */
@@ -177,10 +179,10 @@ export class SqlSession {
     return { ...claimed, jobs: jobsOf(claimed) };
   }
 
-  /** @returns the claims that were not the worker's any more */
-  async settle(queue: number, worker: number, { whole = [], part, fail, keys }: Settle): Promise<number[]> {
+  /** @returns the claims that were not the worker's any more, or, negative, the jobs that are guarded */
+  async settle(queue: number, worker: number, { whole = [], part, fail, keys, guarded }: Settle): Promise<number[]> {
     const stale = await this.one<string>(
-      'select array_to_json(pawl.queue_settle($1::smallint, 0::smallint, $2, $3, $4, $5, null, $6, $7))::text',
+      'select array_to_json(pawl.queue_settle($1::smallint, 0::smallint, $2, $3, $4, $5, null, $6, $7, p_guarded => $8))::text',
       [
         queue,
         worker,
@@ -189,6 +191,7 @@ export class SqlSession {
         fail === undefined ? null : JSON.stringify(fail),
         keys === undefined ? null : keys.map(([key]) => key),
         keys === undefined ? null : keys.map(([, epoch]) => epoch),
+        guarded ?? null,
       ],
     );
     return JSON.parse(stale);
@@ -203,6 +206,12 @@ export class SqlSession {
   complete(queue: number, worker: number, jobs: readonly ClaimedJob[]): Promise<number[]> {
     const whole = [...new Set(jobs.map((job) => job.claim))];
     return this.settle(queue, worker, { whole, keys: SqlSession.keysOf(jobs) });
+  }
+
+  /** As unit.guard() does, for units of one job. */
+  guard(...jobs: readonly ClaimedJob[]): Promise<unknown> {
+    const held = jobs.map(({ id, claim }) => ({ shard: 0, claim, id }));
+    return this.one('select pawl.queue_guard($1::json)', [JSON.stringify(held)]);
   }
 
   rescue(queue: number): Promise<number> {

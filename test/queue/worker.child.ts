@@ -6,7 +6,7 @@ import { postgres } from '../../src/engine/postgres/index.ts';
 import { createQueue, type Unit } from '../../src/queue/index.ts';
 import { FAULTS, type Orders } from './faults.ts';
 
-const { URL: url = '', HOLD, LEASE = '1s', CONCURRENCY = '4', FRAGILE = '2', QUIET } = process.env;
+const { URL: url = '', HOLD, LEASE = '1s', CONCURRENCY = '4', FRAGILE = '2', PREFETCH, QUIET } = process.env;
 const hold = HOLD === 'transaction' ? 'transaction' : 'lease';
 const engine = postgres(url, { max: Number(CONCURRENCY) + 4 });
 const notes = new pg.Pool({ connectionString: url, max: 4 });
@@ -39,7 +39,13 @@ const handler = async (unit: Unit): Promise<void> => {
 };
 const worker = queue.work(
   { job: handler, fragile: handler },
-  { hold, lease: LEASE, poll: '200ms', concurrency: Number(CONCURRENCY) },
+  {
+    hold,
+    lease: LEASE,
+    poll: '200ms',
+    concurrency: Number(CONCURRENCY),
+    ...(PREFETCH !== undefined ? { prefetch: Number(PREFETCH) } : {}),
+  },
 );
 worker.events.on('lost', () => say({ lost: true }));
 worker.events.on('stale', ({ claims }) => say({ stale: claims.length }));
