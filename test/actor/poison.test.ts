@@ -203,7 +203,8 @@ describe('an actor that ruins its process', () => {
         const bad = await scene.actors.create(Poison, {});
         await until('it is held', async () => (await scene.actors.get(bad)).status === 'held', 60_000);
         for (const one of good) await scene.actors.waitFor(one, { timeout: '60s' });
-        expect(died).toBeGreaterThanOrEqual(3);
+        // The last one may be rescued before it is dead.
+        await until('three have died', () => died >= 3);
         expect((await scene.actors.pages()).map(({ tag }) => tag)).toEqual([`actor-lost:${bad.id}`]);
       } finally {
         isOver = true;

@@ -131,7 +131,8 @@ test('a process that stood still for longer than its lease begins nothing more o
   const scene = await openScene();
   const paused = await scene.child('lease', { CONCURRENCY: '1', PREFETCH: '10', LEASE: '2s' });
   const ids = await scene.queue.enqueueMany(
-    Array.from({ length: 4 }, () => ({ kind: 'job', payload: { ms: 200 }, key: 'k' }) as const),
+    // Not over before it is paused, and over when it wakes.
+    Array.from({ length: 4 }, () => ({ kind: 'job', payload: { ms: 1800 }, key: 'k' }) as const),
   );
   expect(await paused.message()).toEqual({ run: Number(ids[0]) });
   paused.pause();
