@@ -30,7 +30,9 @@ describe('the programs of the documents', () => {
     // Migrating is half of what a program takes. Those of the README do it all; the others are seen to ask for it.
     const migrated = document !== 'README.md' && code.includes('.migrate()');
     const { url } = await freshDatabase({ migrated });
-    expect(await outputOf(fileOf(document, name, 'mjs'), { DATABASE_URL: url })).toEqual(prints ?? expect.any(String));
+    expect(await outputOf(fileOf(document, name, 'mjs'), { DATABASE_URL: url, TEST_DATABASE_URL: url })).toEqual(
+      prints ?? expect.any(String),
+    );
   });
 
   test('run without a database, too, when they are pasted into a file', async () => {

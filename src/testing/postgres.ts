@@ -87,7 +87,7 @@ export class PostgresWorld {
     this.#engine = engine;
   }
 
-  /** Removes every actor. */
+  /** Removes every actor. Only where a {@link Claim} says that they are the world's. */
   async clear(): Promise<void> {
     await this.#engine.query(CLEAR);
   }

@@ -5,12 +5,16 @@ import { type PostgresEngine, type PostgresOptions, postgres } from '../engine/p
 import { Crash, POINTS } from './crash.ts';
 import { Machine } from './machine.ts';
 import { PostgresWorld } from './postgres.ts';
+import { Claim } from './postgres-claim.ts';
 import { snapshot } from './snapshot.ts';
 
 export interface WorldOptions {
   /** What lives in it. */
   readonly actors: readonly AnyActorDefinition[];
-  /** A database that is the world's alone: whatever actors are there are removed. Default: an embedded one of its own. */
+  /**
+   * A database for tests: what the world makes there is removed when it is closed. One that has actors of somebody else is refused
+   * with `Conflict`, and left as it is. Default: an embedded one of its own.
+   */
   readonly url?: string | undefined;
   /**
    * `'everywhere'`: the scenario is run again and again, each time with a crash at the next point at which a process can
@@ -80,6 +84,7 @@ export class World implements AsyncDisposable {
 
   /**
    * Runs a scenario, and with `crash: 'everywhere'` once more for every point at which it can crash.
+   * @throws Conflict  the database has actors of somebody else; nothing was touched
    * @throws Error  of the scenario, or saying after which crash it ended otherwise, and how
    */
   async run(scenario: (scene: Scene) => Promise<void>): Promise<WorldReport> {
@@ -111,16 +116,17 @@ export class World implements AsyncDisposable {
     await this.close();
   }
 
-  /** Closes what it opened. */
+  /** Removes what it made, and closes what it opened. */
   async close(): Promise<void> {
     const home = await this.#home?.catch(() => undefined);
-    await home?.engine.stop();
+    this.#home = undefined;
     await home?.stop();
   }
 
   async #play(scenario: (scene: Scene) => Promise<void>, crash: Crash | undefined): Promise<string> {
     this.#home ??= openHome(this.#givenUrl);
-    const { engine, url } = await this.#home;
+    const { engine, url, claim } = await this.#home;
+    await claim?.take();
     const database = new PostgresWorld(engine);
     await database.clear();
     const machine = new Machine(() => postgres(url, QUIET), this.#actors, database, crash);
@@ -149,6 +155,8 @@ export class World implements AsyncDisposable {
 interface Home {
   readonly engine: PostgresEngine;
   readonly url: string;
+  /** Of a database that was given. */
+  readonly claim: Claim | undefined;
   stop(): Promise<void>;
 }
 
@@ -156,8 +164,27 @@ async function openHome(given: string | undefined): Promise<Home> {
   const server = given === undefined ? await startServer() : undefined;
   const url = given ?? server?.url ?? '';
   const engine = postgres(url, { max: 4 });
-  await engine.migrate();
-  return { engine, url, stop: async () => server?.stop() };
+  const claim = given === undefined ? undefined : new Claim(engine);
+  const stop = async (): Promise<void> => {
+    await engine.stop();
+    await server?.stop();
+  };
+  try {
+    await claim?.check();
+    await engine.migrate();
+    await claim?.take();
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  const giveBack = async (): Promise<void> => {
+    try {
+      await claim?.giveBack();
+    } finally {
+      await stop();
+    }
+  };
+  return { engine, url, claim, stop: giveBack };
 }
 
 async function startServer(): Promise<{ url: string; stop(): Promise<void> }> {

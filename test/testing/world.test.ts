@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type AnyActorDefinition, actor } from '../../src/actor/index.ts';
+import { type AnyActorDefinition, actor, createActors } from '../../src/actor/index.ts';
+import { Conflict } from '../../src/base/errors.ts';
 import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { type Scene, stub, type World, type WorldOptions, world } from '../../src/testing/index.ts';
 import { freshDatabase } from '../support/database.ts';
@@ -171,6 +172,68 @@ test('what does not come to rest is named', async () => {
   const w = await open({ actors: [Restless], patience: '1s' } as never);
   const scenario = async ({ actors }: Scene): Promise<void> => void (await actors.create(Restless, {}));
   await expect(w.run(scenario)).rejects.toThrow(/actor 1 is (due|running) in "only"/);
+});
+
+describe('a world on a database that it was given', () => {
+  const One = actor('one', { initial: 'only', states: (state) => ({ only: state({ run: (a) => a.hibernate() }) }) });
+  const counts = statement(
+    'test.counts',
+    `select (select count(*)::int from pawl.actor_instance) as actors, (select count(*)::int from pawl.actor_transition) as moves,
+      (select count(*)::int from pawl.actor_worker) as workers`,
+  );
+  const scenario = async ({ actors, settle }: Scene): Promise<void> => {
+    await actors.create(One, {});
+    await settle();
+  };
+
+  test.each([
+    ['has actors', 'actors'],
+    ['runs actors, though it has none', 'a dispatcher'],
+  ])('that %s of a service is refused, and leaves that as it was', async (_what, kind) => {
+    const database = await freshDatabase();
+    const service = postgres(database.url);
+    const actors = createActors(service, [One]);
+    const dispatcher = kind === 'actors' ? undefined : actors.run();
+    const w = world({ actors: [One], url: database.url });
+    onTestFinished(async () => {
+      await w.close();
+      await dispatcher?.stop();
+      await service.stop();
+      await database.drop();
+    });
+    await dispatcher?.started;
+    if (kind === 'actors') for (let n = 0; n < 3; n += 1) await actors.create(One, {});
+    const [before] = await service.query(counts);
+    const refused: unknown = await w.run(scenario).catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(Conflict);
+    expect(String(refused)).toMatch(/that no world made.*TEST_DATABASE_URL/);
+    await w.close();
+    expect(await service.query(counts)).toEqual([before]);
+  });
+
+  test('removes what it made when it is closed, and what one before it left whose process was killed', async () => {
+    const database = await freshDatabase({ migrated: false });
+    const eye = postgres(database.url);
+    const killed = world({ actors: [One], url: database.url });
+    onTestFinished(async () => {
+      await eye.stop();
+      await database.drop();
+    });
+    await killed.run(scenario);
+    expect(await eye.query(counts)).toMatchObject([{ actors: 1 }]);
+    await using next = world({ actors: [One], url: database.url });
+    await next.run(scenario);
+    expect(await eye.query(counts)).toMatchObject([{ actors: 1 }]);
+    await next.close();
+    expect(await eye.query(counts)).toEqual([{ actors: 0, moves: 0, workers: 0 }]);
+    // It is a service's from now on.
+    const actors = createActors(eye, [One]);
+    await actors.create(One, {});
+    await expect(next.run(scenario)).rejects.toThrow(Conflict);
+    await expect(killed.run(scenario)).rejects.toThrow(Conflict);
+    await killed.close();
+    expect(await eye.query(counts)).toMatchObject([{ actors: 1 }]);
+  });
 });
 
 test('without a database a world has one of its own', async () => {

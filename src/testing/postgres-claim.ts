@@ -1,0 +1,60 @@
+import { Conflict } from '../base/errors.ts';
+import { only, type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { PostgresWorld } from './postgres.ts';
+
+const MARK = 'pawl/testing: a world is at work here, and removes every actor';
+
+const LOOK = statement(
+  'world.look',
+  `
+select current_database() as database, to_regclass('pawl.actor_instance') is not null as migrated,
+  coalesce(obj_description(to_regnamespace('pawl')::oid, 'pg_namespace') = $1, false) as marked`,
+);
+const USED = statement(
+  'world.used',
+  `
+select exists (select from pawl.actor_instance) or exists (select from pawl.actor_transition) or exists (select from pawl.actor_worker)
+  or exists (select from pawl.actor_message) or exists (select from pawl.actor_page) as used`,
+);
+const SET_MARK = statement('world.mark', `comment on schema pawl is '${MARK}'`, { prepare: false });
+const DROP_MARK = statement('world.unmark', 'comment on schema pawl is null', { prepare: false });
+
+/**
+ * A world's right to a database that was given to it. It has that where there is nothing of anybody else; a mark in the schema
+ * says so from then on, so that what a world left whose process was killed can be told from what a service has.
+ */
+export class Claim {
+  readonly #engine: PostgresEngine;
+
+  constructor(engine: PostgresEngine) {
+    this.#engine = engine;
+  }
+
+  /** Looks, and touches nothing. @throws Conflict  somebody else has actors there, or runs some */
+  async check(): Promise<void> {
+    const { database, migrated, marked } = await this.#look();
+    if (marked || !migrated) return;
+    if (!only(await this.#engine.query<{ used: boolean }>(USED)).used) return;
+    throw new Conflict(
+      `the database "${database}" has actors, or runs some, that no world made: a world removes all there are. Give it a database for ` +
+        'tests, such as world({ url: process.env.TEST_DATABASE_URL }), or no url, for one of its own',
+    );
+  }
+
+  /** From here on what is there is the world's. */
+  async take(): Promise<void> {
+    await this.check();
+    await this.#engine.query(SET_MARK);
+  }
+
+  /** Leaves the database as it was found; unless another world has done so meanwhile. */
+  async giveBack(): Promise<void> {
+    if (!(await this.#look()).marked) return;
+    await new PostgresWorld(this.#engine).clear();
+    await this.#engine.query(DROP_MARK);
+  }
+
+  async #look(): Promise<{ readonly database: string; readonly migrated: boolean; readonly marked: boolean }> {
+    return only(await this.#engine.query<{ database: string; migrated: boolean; marked: boolean }>(LOOK, [MARK]));
+  }
+}
