@@ -22,6 +22,34 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
   select place::int from kept
 $$;
 
+-- Keeps places of one name each, and says which of them still have two living ones before them; the others have to look. Takes no
+-- latch, and no row that somebody decides about just now: it waits for nobody. Whoever decides about one of them waits for the
+-- end of this statement. A place need not last: nobody waits for the disk.
+create function pawl.lock_keep_places(p_nonces uuid[], p_waiter_ms int[]) returns setof uuid
+language sql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+  select set_config('synchronous_commit', 'off', true);
+  with mine as materialized (
+    select w.ctid as tid, u.waiter_ms from unnest(p_nonces, p_waiter_ms) u (nonce, waiter_ms)
+    join pawl.lock_waiter w on w.nonce = u.nonce
+    where w.expires_at > clock_timestamp()
+    order by w.space, w.name, w.ticket
+    for no key update of w skip locked
+  ), kept as (
+    update pawl.lock_waiter w set expires_at = clock_timestamp() + m.waiter_ms * interval '1 ms'
+    from mine m where w.ctid = m.tid
+    returning w.space, w.name, w.ticket, w.nonce
+  )
+  select k.nonce from kept k
+  where 2 = (
+    select count(*) from (
+      select from pawl.lock_waiter o
+      where o.space = k.space and o.name = k.name and o.ticket < k.ticket and o.expires_at > clock_timestamp()
+      order by o.ticket limit 2
+    ) front
+  )
+$$;
+
 -- In the caller's own transaction, any isolation: fails unless {space, names, token} is held, and keeps it so until that
 -- transaction ends, as nobody can remove the row, and so nobody be granted the lock, before. The lease may have run out
 -- meanwhile. A snapshot older than the grant does not see it: what was read before the lock was had proves nothing.

@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { after, type Moment, moment, ownedFor, waitedFor } from '../base/clock.ts';
-import { formatDuration } from '../base/duration.ts';
-import { Deadlock, type DeadlockStep, LockTimeout } from '../base/errors.ts';
+import type { LockTimeout } from '../base/errors.ts';
 import type { LockClient } from './client.ts';
-import { describe } from './name.ts';
 import { restBeforeLook, restBeforeRetry } from './pace.ts';
 import type { Answer, Claim, Held, Kept } from './store.ts';
+import { deadlock, lockTimeout } from './unserved.ts';
 
 /** What is asked for. */
 export interface Wanted {
@@ -108,9 +107,10 @@ class Acquisition {
           if (this.#isOver) await this.#refuse();
           return obtained;
         }
-        const restMs = this.#rest(answer);
-        const leftMs = this.#leftMs();
-        await turn.wait(Math.min(restMs, leftMs), this.#wanted.signal);
+        const takeBack = this.#leaveToKeeper(answer);
+        const restMs = takeBack === undefined ? this.#rest(answer) : Infinity;
+        await turn.wait(Math.min(restMs, this.#leftMs()), this.#wanted.signal);
+        takeBack?.();
         const handed = this.#handedOver(turn.token);
         if (handed !== undefined) {
           if (this.#isOver) await this.#refuse();
@@ -124,7 +124,6 @@ class Acquisition {
       throw error;
     } finally {
       turn.stop();
-      this.#client.onWaiterGone();
     }
   }
 
@@ -148,6 +147,22 @@ class Acquisition {
     if (place.ms - ownedFor(place.since) < place.ms / 4) return undefined;
     const waitedMs = waitedFor(this.#startedAt);
     return { kind: 'granted', held: this.#heldAs(token), since: place.since, firstMs: place.ms, waitedMs };
+  }
+
+  /** A place far behind is kept together with others, as long as whoever is handed the lock is told. */
+  #leaveToKeeper(answer: Answer | undefined): (() => void) | undefined {
+    const place = this.#place;
+    if (answer?.kind !== 'waiting' || answer.ahead < 2 || place === undefined) return undefined;
+    const { store, turns, places, isTold } = this.#client;
+    if (!isTold || store.keepPlaces === undefined || this.#wanted.names.length > 1) return undefined;
+    const { nonce } = this.#claim;
+    const onKept = (since: Moment, ms: number): void => {
+      this.#place = { since, ms };
+    };
+    return places.keep(
+      { nonce, waiterMs: this.#wanted.waiterMs, onKept, onDoubt: () => turns.call(nonce) },
+      place.since,
+    );
   }
 
   /** Undefined when nobody knows what became of it, and it is to be tried again. */
@@ -177,6 +192,8 @@ class Acquisition {
       this.#isAgain = true;
       this.#isSure = false;
       this.#failures++;
+      // Whatever the call failed with: its caller knows why it ended. Told first, as the store may not answer.
+      if (this.#isOver) return this.#refuse();
       if (!this.#client.store.isTransient(error)) throw error;
       if (waitMs === 0 && this.#failures >= TRIES_WITHOUT_WAIT) throw error;
       if (waitMs > 0 && this.#leftMs() <= 0) throw this.#timedOut(await this.#leave(), error);
@@ -276,39 +293,6 @@ function patienceOf(signal: AbortSignal | undefined): { over: AbortSignal; end: 
     signal.removeEventListener('abort', abort);
   };
   return { over: over.signal, end };
-}
-
-/** The error of a request that was not served in time. */
-export function lockTimeout(
-  names: readonly string[],
-  waitMs: number,
-  holder: string | undefined,
-  cause?: unknown,
-): LockTimeout {
-  const what = describe(names);
-  const by = holder === undefined ? '' : ` by ${holder}`;
-  const advice = 'wait longer, or see who holds it with locks.explain()';
-  const text =
-    waitMs === 0
-      ? `${what} is held${by}, and the request does not wait; give a wait, or use tryAcquire`
-      : `${what} was still held${by} after ${formatDuration(waitMs)}; ${advice}`;
-  return new LockTimeout(text, { holder, ...(cause !== undefined && { cause }) });
-}
-
-function deadlock(names: readonly string[], cycle: readonly DeadlockStep[]): Deadlock {
-  const steps = cycle.map(({ name, token, host, pid }) => {
-    const owner = `${host} (pid ${pid})`;
-    const name_ = JSON.stringify(name);
-    return token === undefined
-      ? `${name_}, where ${owner} waits before it`
-      : `${name_}, held by ${owner} with token ${token}`;
-  });
-  return new Deadlock(
-    `waiting for ${describe(names)} would never end, as its holders wait for this request: it would wait for ` +
-      `${steps.join(', which waits for ')}, which is kept here meanwhile; take all the locks as one set, ` +
-      'or always in the same order',
-    { cycle },
-  );
 }
 
 function gateKey(space: string, names: readonly string[]): string {

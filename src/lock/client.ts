@@ -6,6 +6,7 @@ import { DynamoLockStore } from './dynamodb/index.ts';
 import { Gate } from './gate.ts';
 import { identify } from './identity.ts';
 import { Keeper } from './keeper.ts';
+import { PlaceKeeper } from './place-keeper.ts';
 import { PostgresLockStore } from './postgres.ts';
 import type { Call, Claim, LockStore, NoticeStream } from './store.ts';
 import { Turns } from './turns.ts';
@@ -32,15 +33,16 @@ export class LockClient {
   readonly keeper: Keeper;
   readonly turns: Turns = new Turns();
   readonly gate: Gate = new Gate();
+  readonly places: PlaceKeeper;
   #notices: Promise<NoticeStream | undefined> | undefined;
   #isTold = (): boolean => false;
-  #isLingering = false;
   #sweptAt: Moment;
   #sweepMs: number;
 
   constructor(store: LockStore) {
     this.store = store;
     this.keeper = new Keeper(store);
+    this.places = new PlaceKeeper(store);
     this.#sweptAt = moment();
     // Processes that live for a moment must do their share, too, and those that start together not all at once.
     this.#sweepMs = Math.random() < 0.02 ? 0 : Math.random() * SWEEP_MS;
@@ -58,8 +60,18 @@ export class LockClient {
 
   /** Whether waiters are notified when their turn comes. Begins to listen at the first call. */
   get isTold(): boolean {
-    this.#notices ??= this.#listen();
+    this.hear();
     return this.#isTold();
+  }
+
+  /** Listens from now on, until nothing is waited for or held for a while: who holds hears at once that it was broken. */
+  hear(): void {
+    this.#notices ??= this.#listen();
+  }
+
+  /** To be called when something is held: a connection is not opened for that alone. */
+  onHeld(): void {
+    if (this.#notices === undefined && this.store.canHear === true) this.hear();
   }
 
   /** Wakes these waiters. */
@@ -67,21 +79,14 @@ export class LockClient {
     for (const { nonce, token } of calls) this.turns.call(nonce, token);
   }
 
-  /** To be called when a waiter is gone: without any, listening ends after a while. */
-  onWaiterGone(): void {
-    if (this.#notices !== undefined && !this.#isLingering && this.turns.size === 0) void this.#linger();
-  }
-
-  async #linger(): Promise<void> {
-    this.#isLingering = true;
+  /** Ends the listening some time after there was somebody to be told. */
+  async #linger(notices: NoticeStream): Promise<void> {
     do await sleep(LISTEN_ON_MS, undefined, { unref: true });
-    while (this.turns.size > 0);
-    this.#isLingering = false;
-    const notices = this.#notices;
+    while (this.turns.size > 0 || this.keeper.size > 0);
     this.#notices = undefined;
     this.#isTold = () => false;
     // An engine that was stopped meanwhile has ended it already.
-    await (await notices)?.stop().catch(() => {});
+    await notices.stop().catch(() => {});
   }
 
   /** Gives up the place of a claim, and what it may have been granted; tries until nothing can be left of it. */
@@ -120,6 +125,7 @@ export class LockClient {
       this.#isTold = () => notices.isReliable;
       // What came before is gone.
       this.turns.callAll();
+      void this.#linger(notices);
       return notices;
     } catch {
       // Without notices waiters look for themselves; the next waiter tries again.

@@ -1,8 +1,9 @@
+import { after } from '../base/clock.ts';
 import type { Duration } from '../base/duration.ts';
 import { NotSupported, Stopped } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { checkOptions, integer, optional, text } from '../base/options.ts';
-import { lockTimeout, type Obtained, obtain } from './acquisition.ts';
+import { type Obtained, obtain } from './acquisition.ts';
 import { LockClient, type LockEngine } from './client.ts';
 import { heldAround } from './flow.ts';
 import { HeldLock, type Lock, type LockEvents } from './lease.ts';
@@ -22,6 +23,7 @@ import {
 import { type RequestArguments, readRequest, runWith } from './request.ts';
 import { NamedSemaphore, type Semaphore } from './semaphore.ts';
 import { type Broken, type Explanation, type PastHolder, SHARED, type Snapshot } from './store.ts';
+import { lockTimeout } from './unserved.ts';
 
 /**
  * Locks across machines, on the database that the engine speaks to. Every method checks what it is given before it does
@@ -32,6 +34,9 @@ export function createLocks(engine: LockEngine, options?: LocksOptions): Locks {
   return new Locks(LockClient.of(engine), parseLocksOptions(options));
 }
 
+/** How long a wait goes on that was ended: enough for an answer, and for cleaning up. */
+const ANSWER_MS = 1000;
+
 /** The locks of one namespace; made by {@link createLocks}. */
 export class Locks implements AsyncDisposable {
   readonly #client: LockClient;
@@ -40,6 +45,7 @@ export class Locks implements AsyncDisposable {
   readonly #historyMs: number;
   readonly #events = new Events<LockEvents>();
   readonly #held = new Set<HeldLock>();
+  readonly #waiting = new Set<(reason: Stopped) => void>();
   #stopped: Stopped | undefined;
 
   /** @internal */
@@ -146,14 +152,22 @@ export class Locks implements AsyncDisposable {
     return this.#client.store.history(this.#space, name, limit);
   }
 
+  /** Opens a connection to hear at once when something held is broken, where the store can tell. @internal */
+  hear(): void {
+    this.#client.hear();
+  }
+
   /** Hears what happens to the locks taken here. @returns ends that */
   on<K extends keyof LockEvents>(event: K, listener: (payload: LockEvents[K]) => unknown): () => void {
     return this.#events.on(event, listener);
   }
 
-  /** Releases everything taken here, and ends all waiting with {@link Stopped}. Safe to call twice; never rejects. */
+  /**
+   * Releases everything taken here, and ends all waiting with {@link Stopped}, within a second also where the store does not
+   * answer. Safe to call twice; never rejects.
+   */
   async stop(): Promise<void> {
-    this.#stopped ??= new Stopped('the locks were stopped');
+    this.#stopped ??= this.#endWaits();
     // Those of other locks look again and wait on.
     this.#client.turns.callAll();
     await Promise.all([...this.#held].map((lock) => lock.release().catch(() => {})));
@@ -161,6 +175,32 @@ export class Locks implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
+  }
+
+  /** Of a store that does not answer nothing more is expected; what it was asked is cleaned up behind. */
+  #endWaits(): Stopped {
+    const stopped = new Stopped('the locks were stopped');
+    const end = (): void => {
+      for (const reject of this.#waiting) reject(stopped);
+    };
+    after(ANSWER_MS, end, { unref: true });
+    return stopped;
+  }
+
+  #unlessStopped<T>(work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.add(reject);
+      work.then(
+        (value) => {
+          this.#waiting.delete(reject);
+          resolve(value);
+        },
+        (error: unknown) => {
+          this.#waiting.delete(reject);
+          reject(error);
+        },
+      );
+    });
   }
 
   async #take(names: readonly string[], options: AcquireOptions, permits: number | undefined): Promise<HeldLock> {
@@ -195,6 +235,7 @@ export class Locks implements AsyncDisposable {
       this.#events.emit(event, payload);
     });
     this.#held.add(lock);
+    this.#client.onHeld();
     // While the answer was on its way, too.
     if (this.#stopped !== undefined) await lock.release().catch(() => {});
     this.#refuseIfStopped();
@@ -214,7 +255,7 @@ export class Locks implements AsyncDisposable {
     names: readonly string[],
   ): Promise<Obtained> {
     const { leaseMs, isShared, waitMs, isFair, isNested, holding, signal } = options;
-    return obtain(this.#client, {
+    const obtaining = obtain(this.#client, {
       space: this.#space,
       names,
       capacity: permits ?? (isShared ? SHARED : 1),
@@ -230,5 +271,6 @@ export class Locks implements AsyncDisposable {
       signal,
       stopped: () => this.#stopped,
     });
+    return this.#unlessStopped(obtaining);
   }
 }

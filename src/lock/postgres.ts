@@ -86,6 +86,14 @@ export class PostgresLockStore implements LockStore {
     return { holder: row?.holder ?? undefined, called: toCalls(row?.called) };
   }
 
+  async keepPlaces(
+    places: readonly { readonly nonce: string; readonly waiterMs: number }[],
+    options: CallOptions,
+  ): Promise<ReadonlySet<string>> {
+    const values = [places.map((place) => place.nonce), places.map((place) => place.waiterMs)];
+    return new Set((await this.#call<{ nonce: string }>(sql.KEEP_PLACES, values, options)).map((row) => row.nonce));
+  }
+
   async beat(held: readonly Held[], options: CallOptions): Promise<Beaten> {
     const rows = held.flatMap((each, index) => each.names.map((name) => ({ ...each, name, index })));
     const values = [rows.map((row) => row.space), rows.map((row) => row.name), rows.map((row) => String(row.token))];
@@ -189,6 +197,10 @@ export class PostgresLockStore implements LockStore {
       },
       stop: () => subscription.stop(),
     };
+  }
+
+  get canHear(): boolean {
+    return this.#engine.isListening;
   }
 
   isTransient(error: unknown): boolean {

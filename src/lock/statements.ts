@@ -52,6 +52,12 @@ select place
 from pawl.lock_beat($1::text[], $2::text[], $3::bigint[]) place`,
 );
 
+/** One statement for the waiters of a process that stand far behind: for each an index probe, a HOT update, two rows of the front. */
+export const KEEP_PLACES: Statement = statement(
+  'lock.keep_places',
+  'select nonce::text from pawl.lock_keep_places($1::uuid[], $2::int[]) nonce',
+);
+
 /** The row is still there while a guard's transaction is open. */
 export const FATE: Statement = statement(
   'lock.fate',

@@ -209,6 +209,14 @@ export interface LockStore {
   acquire(call: AcquireCall, options: CallOptions): Promise<Answer>;
   /** Gives up the place of the nonce, and whatever it was granted meanwhile. Says who is in the way. */
   leave(claim: Claim, options: CallOptions): Promise<{ holder: string | undefined; called: readonly Call[] }>;
+  /**
+   * Keeps places of which nothing is to be decided yet, in a store that tells whoever is handed a lock. @returns the nonces of those
+   * that were kept and still have two living ones before them; whoever is not among them has to look.
+   */
+  keepPlaces?(
+    places: readonly { readonly nonce: string; readonly waiterMs: number }[],
+    options: CallOptions,
+  ): Promise<ReadonlySet<string>>;
   /** Renews what is still held. */
   beat(held: readonly Held[], options: CallOptions): Promise<Beaten>;
   /** Gives up those of the names that are held with the token; changes nothing about others. `finish` counts the run for `periodMs`. */
@@ -227,6 +235,8 @@ export interface LockStore {
   /** Removes what nobody asks for any more. */
   sweep(keepMs: number): Promise<void>;
   notices(to: Notices): Promise<NoticeStream>;
+  /** Whether listening for notices costs no connection, as there is one that listens already. */
+  readonly canHear?: boolean;
   /** True when the same call may succeed a moment later. */
   isTransient(error: unknown): boolean;
 }

@@ -1,10 +1,14 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { work } from '../../src/base/work.ts';
-import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type LockOptions, locksOfJobs } from '../../src/lock/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
+import { startProxy } from '../support/proxy.ts';
+import { atTestEnd } from '../support/together.ts';
 import { describeLocks } from './contract.ts';
+import { describeEndsOfWaits, SLOW_MS } from './ends.ts';
 
 let database: FreshDatabase;
 const engines: PostgresEngine[] = [];
@@ -17,13 +21,35 @@ afterAll(async () => {
   await Promise.all(engines.map((engine) => engine.stop()));
 });
 
-function engineOn(url: string, options: { listen?: boolean; max?: number } = {}): PostgresEngine {
+function engineOn(url: string, options: PostgresOptions = {}): PostgresEngine {
   const engine = postgres(url, { stopTimeoutMs: 500, max: 4, ...options });
   engines.push(engine);
   return engine;
 }
 
 describeLocks('postgres', () => ({ engine: (options) => engineOn(database.url, options) }));
+
+describeEndsOfWaits('postgres', () => ({
+  engine: () => engineOn(database.url),
+  hasSets: true,
+  unsteady: async () => {
+    const proxy = await startProxy(database.url);
+    atTestEnd(() => proxy.stop());
+    return {
+      engine: engineOn(proxy.url, { logger: recordLog() }),
+      become: (condition) => {
+        proxy.delay(condition === 'slow' ? SLOW_MS : 0);
+        if (condition === 'gone') proxy.refuse();
+        else if (condition === 'silent') proxy.silence();
+        else proxy.accept();
+      },
+      // Whoever is refused, or accepted and never answered, has asked.
+      get asked() {
+        return proxy.sent + proxy.refused + proxy.accepted;
+      },
+    };
+  },
+}));
 
 test('a lock is held for the job whose handler asked for it, in whichever way it is had and lost', async () => {
   const engine = engineOn(database.url);

@@ -10,8 +10,9 @@ export interface Proxy {
   readonly url: string;
   /** Connections open now. */
   readonly open: number;
-  /** Connections accepted so far. */
+  /** Connections accepted so far, and refused. */
   readonly accepted: number;
+  readonly refused: number;
   /** What clients have sent so far, in pieces: one for each request that is sent when the one before is answered. */
   readonly sent: number;
   /** Answers that were not passed, by `loseAnswerTo()`. */
@@ -27,6 +28,8 @@ export interface Proxy {
   silence(): void;
   /** Open connections still pass on what clients send, and never again what the server answers: half open. */
   deafen(): void;
+  /** From now on every answer comes so much later. */
+  delay(ms: number): void;
   /** From now on, so many times: passes what the client sends that holds `text`, and resets instead of passing the answer. */
   loseAnswerTo(text: string, times?: number): void;
   /** From now on: resets as soon as the client sends what holds `text`, before it reaches the server. */
@@ -37,13 +40,15 @@ export interface Proxy {
 export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const target = new URL(databaseUrl);
   const links = new Set<Link>();
-  const faults: Faults = { answerLost: undefined, toLose: 0, requestLost: undefined, sent: 0, lost: 0 };
+  const faults: Faults = { answerLost: undefined, toLose: 0, requestLost: undefined, delayMs: 0, sent: 0, lost: 0 };
   let refusing = false;
   let silent = false;
   let accepted = 0;
+  let refused = 0;
   // As drivers do: what the server says by itself, such as a notification, would else wait until the client has said something.
   const server = createServer({ noDelay: true }, (client) => {
     if (refusing) {
+      refused += 1;
       client.resetAndDestroy();
       return;
     }
@@ -78,6 +83,9 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     get accepted() {
       return accepted;
     },
+    get refused() {
+      return refused;
+    },
     get sent() {
       return faults.sent;
     },
@@ -103,6 +111,9 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
         link.deaf = true;
       }
     },
+    delay: (ms) => {
+      faults.delayMs = ms;
+    },
     loseAnswerTo: (text, times = Infinity) => {
       faults.answerLost = text;
       faults.toLose = times;
@@ -125,6 +136,7 @@ interface Faults {
   answerLost: string | undefined;
   toLose: number;
   requestLost: string | undefined;
+  delayMs: number;
 }
 
 class Link {
@@ -179,8 +191,10 @@ class Link {
       this.#faults.lost += 1;
       this.#faults.toLose -= 1;
       this.reset();
-    } else {
+    } else if (this.#faults.delayMs === 0) {
       this.#client.write(data);
+    } else {
+      setTimeout(() => this.#client.write(data), this.#faults.delayMs);
     }
   }
 }

@@ -148,6 +148,11 @@ export class PostgresEngine {
     return this.#listener.subscribe(channel, handler, options);
   }
 
+  /** Whether a listening connection stands: another channel then costs a statement on it, and no connection. @internal */
+  get isListening(): boolean {
+    return this.#listener?.isConnected === true;
+  }
+
   /** Brings the schema in the database up to this version. Safe to call from many processes at once. */
   migrate(options?: MigrateOptions): Promise<MigrationReport> {
     return migrate(this, options);

@@ -48,6 +48,10 @@ export class Listener {
     this.#timing = { ...TIMING, ...given.timing };
   }
 
+  get isConnected(): boolean {
+    return this.#wire !== undefined;
+  }
+
   /**
    * Resolves once the server listens, or, when it cannot be reached now, once that is known: the connection is then
    * tried again in the background, and `onReconnect` called when it stands.

