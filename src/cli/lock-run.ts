@@ -27,7 +27,12 @@ export function addLockRun(lock: Command): void {
     .option('--wait <duration>', 'how long to wait for the lock; 0 does not wait', waitArgument, Infinity)
     .option('--lease <duration>', 'how long it stays held when this process dies', leaseArgument, 30_000)
     .option('--shared', 'hold it together with other shared holders', false)
-    .option('--kill-after <duration>', 'SIGKILL a command that goes on after SIGTERM', durationArgument, 10_000);
+    .option(
+      '--kill-after <duration>',
+      'SIGKILL what goes on after SIGTERM: a command that lost the lock, what an ended one left behind',
+      durationArgument,
+      10_000,
+    );
   examples(command, [
     'pawl lock run nightly --wait 5s -- ./nightly.sh --all',
     'pawl lock run catalog --shared --lease 10s -- node export.mjs',
@@ -61,7 +66,10 @@ async function obtain(cli: Cli, name: string, flags: Flags): Promise<Lock> {
   await locks.history({ name, limit: 1 });
   const cancel = after(SILENCE_MS, () => void tellWhy(cli, locks, name), { unref: true });
   try {
-    return await locks.acquire(name, { wait, lease, mode: shared ? 'shared' : 'exclusive', signal: cli.signal });
+    const lock = await locks.acquire(name, { wait, lease, mode: shared ? 'shared' : 'exclusive', signal: cli.signal });
+    // Whoever breaks it wants the command to end now, not at the next renewal.
+    locks.hear();
+    return lock;
   } catch (error) {
     if (!(error instanceof LockTimeout)) throw error;
     const next = lockCommand(`show ${JSON.stringify(name)}`, flags);

@@ -1,8 +1,11 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
-import { postgres } from '../../src/engine/postgres/index.ts';
+import { ProcessGroup } from '../../src/cli/process-group.ts';
+import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Locks } from '../../src/lock/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
@@ -129,6 +132,89 @@ test('a second signal ends both at once, and leaves no command without a lock', 
   await until('the command is gone', () => isGone(Number(readFileSync(pids, 'utf8'))));
   await locks.acquire('twice', { wait: '30s' });
 });
+
+/** A script that dies of SIGTERM at once, while the program that it runs goes on. Writes both pids. */
+const script = (pids: string, program: string): string[] =>
+  sh(`sh -c '${program} echo "$PPID $$" > ${pids}; while :; do sleep 0.05; done'; echo never`);
+
+const pidsIn = (file: string): Promise<number[]> =>
+  until('it runs', () => {
+    const text = existsSync(file) ? readFileSync(file, 'utf8') : '';
+    return text.endsWith('\n') ? text.trim().split(' ').map(Number) : undefined;
+  });
+
+test('the lock is kept until the program of a script that died of the signal has cleaned up', async () => {
+  const { url, locks } = open();
+  const [pids, cleaned] = [join(folder(), 'pids'), join(folder(), 'cleaned')];
+  const program = `trap "sleep 1; touch ${cleaned}; exit 0" TERM;`;
+  const running = startPawl(['lock', 'run', 'script', ...script(pids, program)], { url });
+  await pidsIn(pids);
+  const next = locks.acquire('script', { wait: '50s' });
+  running.signal('SIGTERM');
+  await next;
+  expect(existsSync(cleaned)).toBe(true);
+  expect(await running.ended).toMatchObject({ code: 143 });
+});
+
+test('what a command leaves behind is ended before the lock is free, by SIGKILL where SIGTERM does not help', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const leaves = `trap '' TERM; sleep 600 & trap - TERM; sleep 600 & echo "$$ $!" > ${pids}; exit 4`;
+  const running = startPawl(['lock', 'run', 'daemon', '--kill-after', '300ms', ...sh(leaves)], { url });
+  const [, ...left] = await pidsIn(pids);
+  await locks.acquire('daemon', { wait: '50s' });
+  expect(left.map(isGone)).toEqual([true]);
+  expect(await running.ended).toMatchObject({ code: 4, stderr: '' });
+});
+
+test('a second signal also kills what a command that has ended left behind', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const lease = ['--lease', '2s', '--kill-after', '10m'];
+  const running = startPawl(['lock', 'run', 'stays', ...lease, ...script(pids, 'trap "" TERM INT;')], { url });
+  const [shell = 0, program = 0] = await pidsIn(pids);
+  running.signal('SIGTERM');
+  await until('the script is gone', () => isGone(shell));
+  expect(isGone(program)).toBe(false);
+  expect(await locks.tryAcquire('stays')).toBeUndefined();
+  running.signal('SIGINT');
+  expect((await running.ended).code).toBeGreaterThanOrEqual(130);
+  await until('the program is gone', () => isGone(program));
+});
+
+test('a holder hears at once that its lock was broken, long before its next renewal', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const running = startPawl(['lock', 'run', 'heard', '--lease', '1h', ...sh(`echo $$ > ${pids}; exec sleep 600`)], {
+    url,
+  });
+  await pidsIn(pids);
+  await until('it listens', async () => {
+    await using engine = postgres(url);
+    const text = "select 1 from pg_stat_activity where datname = current_database() and query ~* '^(un)?listen'";
+    return (await engine.query(statement('test.listens', text))).length > 0;
+  });
+  await locks.break('heard', { reason: 'the test says so' });
+  expect((await running.ended).stderr).toMatch(/broken: the test says so/);
+});
+
+test.runIf(process.platform === 'linux' && existsSync('/bin/bash'))(
+  'who has ended, but was not collected, works no more',
+  async () => {
+    // With -m a job has a group of its own; whoever takes the place of the shell does not collect it.
+    const parent = spawn('/bin/bash', ['-c', 'set -m; sleep 600 & echo $!; exec sleep 600'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    onTestFinished(() => void parent.kill('SIGKILL'));
+    const [line] = await once(parent.stdout.setEncoding('utf8'), 'data');
+    const group = new ProcessGroup(Number(line));
+    expect(group.isGone).toBe(false);
+    expect(await group.gone(20)).toBe(false);
+    group.send('SIGKILL');
+    expect(await group.gone(50_000)).toBe(true);
+    expect(group.send('SIGTERM')).toBe(true);
+  },
+);
 
 test('a signal while it waits ends the waiting and leaves no place in the queue', async () => {
   const { url, locks } = open();

@@ -171,10 +171,10 @@ class Link {
   }
 
   #fromClient(data: Buffer, faults: Faults): void {
+    faults.sent += 1;
     if (this.stalled) {
       return;
     }
-    faults.sent += 1;
     if (faults.requestLost !== undefined && data.includes(faults.requestLost)) {
       this.reset();
       return;
