@@ -7,6 +7,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
  */
 const LONG = [
   'docs',
+  'faults/queue/queue',
   'examples/dev',
   'engine/postgres/embedded',
   'queue/postgres',

@@ -14,6 +14,8 @@ export interface Fault {
 export const FAULT_NAMES = [
   /** SIGKILL; a supervisor starts the process again after `ms`. */
   'kill',
+  /** It is told to stop, ends in order, and is started again. */
+  'deploy',
   /** SIGSTOP for `ms`. */
   'stop',
   /** Its wall clock is set by `ms`, which may be negative. */
@@ -32,6 +34,8 @@ export const FAULT_NAMES = [
   'silence',
   /** What it sends arrives, and it hears nothing: its connections for ever. */
   'deafen',
+  /** What it and the server send each other is held back for `ms`, and then arrives. */
+  'freeze',
   /** Its next three COMMITs are done, and instead of the answer comes a reset. */
   'lose',
 ] as const;
@@ -68,11 +72,13 @@ function durationOf(name: FaultName, draw: Draw, leaseMs: number): number {
       return draw.int(20, 600);
     case 'stop':
     case 'silence':
+    case 'freeze':
       return draw.chance(0.5) ? draw.int(20, leaseMs) : draw.int(leaseMs, 2.5 * leaseMs);
     case 'block':
       return draw.chance(0.5) ? draw.int(20, leaseMs / 2) : draw.int(leaseMs, 1.5 * leaseMs);
     case 'clock':
       return draw.pick(-3_600_000, -1000, -50, 50, 1000, 3_600_000);
+    case 'deploy':
     case 'terminate':
     case 'restart':
     case 'reset':

@@ -13,6 +13,8 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '1..6' },
     jobs: { type: 'string', default: '2' },
     plant: { type: 'string' },
+    /** The schedule of a plant, without it. */
+    scene: { type: 'string' },
     /** Only says what would be done. */
     plan: { type: 'boolean', default: false },
   },
@@ -38,7 +40,7 @@ async function run(ground: Ground): Promise<void> {
   const left = [...seeds];
   const one = async (): Promise<void> => {
     for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
-      const report = await part.run(seed, ground, { plant: values.plant });
+      const report = await part.run(seed, ground, { plant: values.plant, scene: values.scene });
       reports.push(report);
       print(report);
     }
@@ -54,7 +56,7 @@ function print({ plan, operations, faults, violations, ms }: Report): void {
   }
   if (violations.length === 0) return;
   const more = violations.length > 5 ? `${violations.length} violations; ` : '';
-  const withPlant = values.plant === undefined ? '' : ` --plant ${values.plant}`;
+  const withPlant = values.plant === undefined ? '' : ` --plant '${values.plant}'`;
   console.log(`  ${more}faults: ${plan.faults.map(tellFault).join(', ')}`);
   console.log(`  again: npm run test:faults -- --part ${part.name} --seeds ${plan.seed}${withPlant}`);
 }

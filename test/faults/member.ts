@@ -44,6 +44,8 @@ export class Member {
   #child: Child;
   #isSupervised = true;
   #restartMs = RESTART_MS;
+  /** The life that was told to stop. */
+  #told: Child | undefined;
   #living: Promise<void>;
 
   static async start(options: MemberOptions, home: Home): Promise<Member> {
@@ -83,7 +85,14 @@ export class Member {
     child.resume();
   }
 
+  /** The last lines of what it, in its present life, wrote to its standard error. */
+  lastWords(): string[] {
+    const lines = this.#child.stderr().trim().split('\n').slice(-3);
+    return lines.filter((line) => line !== '').map((line) => `${this.name} says ${line.slice(0, 400)}`);
+  }
+
   tell(order: Order): void {
+    if ('stop' in order) this.#told = this.#child;
     this.#child.send(order);
   }
 
@@ -92,7 +101,8 @@ export class Member {
     this.#isSupervised = false;
     this.tell({ stop: true });
     const exit = await Promise.race([this.#child.exited, sleep(STOP_MS, undefined, { ref: false })]);
-    if (exit?.code === 0) return undefined;
+    // A handler may have killed it in the last moment.
+    if (exit?.code === 0 || exit?.signal === 'SIGKILL') return undefined;
     await this.end();
     return exit === undefined
       ? `${this.name} has not ended ${STOP_MS} ms after it was told to stop`
@@ -133,7 +143,8 @@ export class Member {
       const exit = await child.exited;
       if (!this.#isSupervised) return;
       // Nothing but a fault, or a handler that was told to, sends SIGKILL.
-      if (exit.signal !== 'SIGKILL') this.crashes.push(`${this.name} ended with ${tell(exit, child)}`);
+      const isMeant = exit.signal === 'SIGKILL' || (exit.code === 0 && child === this.#told);
+      if (!isMeant) this.crashes.push(`${this.name} ended with ${tell(exit, child)}`);
       await sleep(this.#restartMs);
       this.#restartMs = RESTART_MS;
       if (!this.#isSupervised) return;

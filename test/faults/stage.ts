@@ -39,18 +39,22 @@ export class Stage implements AsyncDisposable {
     this.folder = folder;
   }
 
-  /** Starts a process; it is ready when this resolves. Its index is the order in which they were started. */
-  async member(options: MemberOptions): Promise<Member> {
-    const { url, plant } = this;
-    const member = await Member.start(options, { ground: this.#ground, folder: this.folder, url, plant });
-    this.#members.push(member);
-    return member;
+  /** Starts processes; they are ready when this resolves. Their index is their place in the list, behind those started before. */
+  async start(options: readonly MemberOptions[]): Promise<Member[]> {
+    const { url, plant, folder } = this;
+    const home = { ground: this.#ground, folder, url, plant };
+    const members = await Promise.all(options.map((one) => Member.start(one, home)));
+    this.#members.push(...members);
+    return members;
   }
 
   /** Inflicts the plan's faults, each at its time from now on. When this resolves, all that they broke works again. */
   async inflict(): Promise<void> {
     await Promise.all(this.plan.faults.map((fault) => sleep(fault.at).then(() => this.#inflictOne(fault))));
-    for (const { proxy } of this.#members) proxy.accept();
+    for (const { proxy } of this.#members) {
+      proxy.accept();
+      proxy.thaw();
+    }
   }
 
   /** Processes that ended though nobody had ended them. */
@@ -88,6 +92,8 @@ export class Stage implements AsyncDisposable {
     switch (name) {
       case 'kill':
         return member.kill(ms);
+      case 'deploy':
+        return member.tell({ stop: true });
       case 'stop':
         return member.stand(ms);
       case 'clock':
@@ -108,6 +114,9 @@ export class Stage implements AsyncDisposable {
         return sleep(ms).then(() => proxy.accept());
       case 'deafen':
         return proxy.deafen();
+      case 'freeze':
+        proxy.freeze();
+        return sleep(ms).then(() => proxy.thaw());
       case 'lose':
         return proxy.loseAnswerTo(COMMIT, 3);
     }

@@ -30,6 +30,9 @@ export interface Proxy {
   deafen(): void;
   /** From now on every answer comes so much later. */
   delay(ms: number): void;
+  /** Holds back what both sides send, on connections new and old, until `thaw()` passes it on: a network that is slow, not broken. */
+  freeze(): void;
+  thaw(): void;
   /** From now on, so many times: passes what the client sends that holds `text`, and resets instead of passing the answer. */
   loseAnswerTo(text: string, times?: number): void;
   /** From now on: resets as soon as the client sends what holds `text`, before it reaches the server. */
@@ -43,6 +46,7 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const faults: Faults = { answerLost: undefined, toLose: 0, requestLost: undefined, delayMs: 0, sent: 0, lost: 0 };
   let refusing = false;
   let silent = false;
+  let frozen = false;
   let accepted = 0;
   let refused = 0;
   // As drivers do: what the server says by itself, such as a notification, would else wait until the client has said something.
@@ -56,6 +60,7 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     const server = connect({ port: Number(target.port || 5432), host: target.hostname, noDelay: true });
     const link = new Link(client, server, faults);
     link.stalled = silent;
+    if (frozen) link.freeze();
     links.add(link);
     // A stalled link outlives its client: only the reset tells the server.
     server.on('close', () => links.delete(link));
@@ -114,6 +119,14 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     delay: (ms) => {
       faults.delayMs = ms;
     },
+    freeze: () => {
+      frozen = true;
+      for (const link of links) link.freeze();
+    },
+    thaw: () => {
+      frozen = false;
+      for (const link of links) link.thaw();
+    },
     loseAnswerTo: (text, times = Infinity) => {
       faults.answerLost = text;
       faults.toLose = times;
@@ -168,6 +181,16 @@ class Link {
   reset(): void {
     this.#client.resetAndDestroy();
     this.#server.destroy();
+  }
+
+  freeze(): void {
+    this.#client.pause();
+    this.#server.pause();
+  }
+
+  thaw(): void {
+    this.#client.resume();
+    this.#server.resume();
   }
 
   #fromClient(data: Buffer, faults: Faults): void {

@@ -15,6 +15,8 @@ function checkEffect(effect: Effect, seen: Seen): Violation[] {
   const about = `job ${job}, attempt ${attempt}`;
   const [run] = seen.runsOf(process);
   const move = seen.movesOf(process).find((each) => each.job === job);
+  // What is not done in the end is told of elsewhere.
+  if (move === undefined && seen.job(job)?.status === 'in-progress') return [];
   if (move === undefined) return [seen.violation('what takes effect is of an attempt that is known', about, [job])];
   if (run?.hold === 'transaction') {
     if (move.xid !== effect.xid) return [seen.violation('effect and outcome are one transaction', about, [job])];

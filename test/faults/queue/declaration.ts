@@ -10,23 +10,35 @@ export function timeoutOf(kind: string): number {
   return kind === 'timed' ? 400 : 4000;
 }
 
-const KINDS: Readonly<Record<string, KindOptions>> = {
+type Kinds = Readonly<Record<string, KindOptions>>;
+
+const KINDS: Kinds = {
   plain: { timeout: timeoutOf('plain') },
   timed: { timeout: timeoutOf('timed') },
-  sync: { coalesce: 'all', timeout: timeoutOf('sync') },
-  last: { coalesce: 'latest', timeout: timeoutOf('last') },
   create: { unique: 'key', timeout: timeoutOf('create') },
-  update: { after: ['create'], timeout: timeoutOf('update') },
   fragile: { attempts: ATTEMPTS.fragile, timeout: timeoutOf('fragile') },
 };
 
-/** The queue as both versions of the program declare it; the second one knows one kind more. */
-export function declaration(version: number, shards: number): QueueOptions<Readonly<Record<string, KindOptions>>> {
-  return {
-    kinds: version === 1 ? KINDS : { ...KINDS, newer: { timeout: timeoutOf('newer') } },
-    shards,
-    retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } },
-  };
+const RELATED: Kinds = {
+  sync: { coalesce: 'all', timeout: timeoutOf('sync') },
+  last: { coalesce: 'latest', timeout: timeoutOf('last') },
+  update: { after: ['create'], timeout: timeoutOf('update') },
+};
+
+/** What the second version of the program has more, and has changed. */
+const NEWER: Kinds = { newer: { timeout: timeoutOf('newer') } };
+const OLDER: Kinds = { create: { timeout: timeoutOf('create') } };
+
+/** How the queue is declared, in all processes but for the version. */
+export interface Declared {
+  readonly version: number;
+  readonly shards: number;
+  readonly isRelated: boolean;
+}
+
+export function declaration({ version, shards, isRelated }: Declared): QueueOptions<Kinds> {
+  const kinds = { ...KINDS, ...(isRelated ? RELATED : {}), ...(version === 1 ? OLDER : NEWER) };
+  return { kinds, shards, retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } } };
 }
 
 /** What a job tells its handler to do. */

@@ -35,6 +35,8 @@ export interface NewJob {
 export interface QueuePlan extends Plan {
   readonly shards: number;
   readonly leaseMs: number;
+  /** Whether kinds coalesce or come after others: their keys are claimed in another way. */
+  readonly isRelated: boolean;
   readonly workers: readonly WorkerPlan[];
   readonly producers: readonly (readonly Operation[])[];
 }
@@ -42,6 +44,7 @@ export interface QueuePlan extends Plan {
 /** Faults that a queue can meet; a step of the clock and a reset are cheap, a restart of the server costs a second. */
 const WEIGHTS: Weights = {
   kill: 3,
+  deploy: 1,
   stop: 3,
   clock: 1,
   block: 1,
@@ -50,6 +53,7 @@ const WEIGHTS: Weights = {
   refuse: 1,
   silence: 2,
   deafen: 1,
+  freeze: 2,
   lose: 2,
 };
 
@@ -60,7 +64,8 @@ export function planQueue(seed: number): QueuePlan {
   const holds = draw.weighted({ lease: 4, transaction: 4, both: 2 });
   const shards = draw.pick(1, 1, 2, 3);
   const leaseMs = draw.pick(1000, 1500, 2000);
-  const hasVersions = draw.chance(0.15);
+  const hasVersions = draw.chance(0.1);
+  const isRelated = draw.chance(0.6);
   const restarts = draw.chance(0.2);
   const workers = Array.from(
     { length: draw.int(2, 3) },
@@ -72,7 +77,8 @@ export function planQueue(seed: number): QueuePlan {
     }),
   );
   const keys = draw.pick(1, 3, 8);
-  const producers = drawProducers(seed, keys, hasVersions);
+  const hasTransactions = workers.some(({ hold }) => hold === 'transaction');
+  const producers = drawProducers(seed, { keys, hasVersions, isRelated, hasTransactions });
   const faults = drawFaults(new Draw(seed, 'faults'), {
     n: draw.int(3, 8),
     members: workers.length + producers.length,
@@ -86,18 +92,27 @@ export function planQueue(seed: number): QueuePlan {
     `${shards} shards`,
     `${keys} keys`,
     `lease ${leaseMs}`,
+    ...(isRelated ? ['related kinds'] : []),
     ...(hasVersions ? ['two versions'] : []),
   ].join(', ');
   const hasOwnServer = faults.some((fault) => fault.do === ('restart' satisfies FaultName));
-  return { seed, title, faults, hasOwnServer, shards, leaseMs, workers, producers };
+  return { seed, title, faults, hasOwnServer, shards, leaseMs, isRelated, workers, producers };
 }
 
-function drawProducers(seed: number, keys: number, hasVersions: boolean): Operation[][] {
+/** What the jobs of a plan have in common. */
+interface Shape {
+  readonly keys: number;
+  readonly hasVersions: boolean;
+  readonly isRelated: boolean;
+  readonly hasTransactions: boolean;
+}
+
+function drawProducers(seed: number, shape: Shape): Operation[][] {
   let n = 0;
   return [0, 1].map((producer) => {
     const draw = new Draw(seed, `producer ${producer}`);
     return Array.from({ length: draw.int(15, 40) }, (): Operation => {
-      const one = (): NewJob => drawJob(draw, (n += 1), keys, hasVersions);
+      const one = (): NewJob => drawJob(draw, (n += 1), shape);
       const first = one();
       const many = first.kind === 'create' || !draw.chance(0.25) ? 0 : draw.int(2, 25);
       const others = Array.from({ length: many }, one).filter(({ kind }) => kind !== 'create');
@@ -111,24 +126,16 @@ function drawProducers(seed: number, keys: number, hasVersions: boolean): Operat
   });
 }
 
-function drawJob(draw: Draw, n: number, keys: number, hasVersions: boolean): NewJob {
+function drawJob(draw: Draw, n: number, { keys, hasVersions, isRelated, hasTransactions }: Shape): NewJob {
+  const related = isRelated ? { sync: 4, last: 2, update: 3 } : { sync: 0, last: 0, update: 0 };
   const newer = hasVersions ? 0.3 : 0;
-  const kind = draw.weighted<KindName>({
-    plain: 10,
-    timed: 2,
-    sync: 4,
-    last: 2,
-    create: 1,
-    update: 3,
-    fragile: 1,
-    newer,
-  });
-  const needsKey = kind === 'sync' || kind === 'last' || kind === 'create' || kind === 'update';
+  const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related });
+  const needsKey = ['sync', 'last', 'create', 'update'].includes(kind);
   const key = needsKey || draw.chance(0.5) ? `k${draw.int(1, keys)}` : null;
   const how = drawManner(draw, kind);
   const orders: Orders = {
     n,
-    ms: how === 'block' ? draw.int(100, 1500) : how === 'deaf' ? draw.int(500, 7000) : draw.pick(0, 0, 2, 20, 150),
+    ms: drawMs(draw, how, hasTransactions),
     how,
     times: draw.int(1, 3),
     lateMs: draw.chance(0.1) ? draw.int(10, 800) : 0,
@@ -137,21 +144,28 @@ function drawJob(draw: Draw, n: number, keys: number, hasVersions: boolean): New
   return { kind, key, priority: draw.pick(0, 0, 0, -1, 1), delayMs, orders };
 }
 
+function drawMs(draw: Draw, how: Manner, hasTransactions: boolean): number {
+  if (how === 'block') return draw.int(100, 1500);
+  // Longer than it is waited for once its time is over.
+  if (how === 'deaf') return draw.int(500, 7000);
+  // What dies within a moment in a transaction is charged by chance only.
+  if (how === 'die' && hasTransactions) return draw.int(500, 900);
+  return draw.pick(0, 0, 2, 20, 150);
+}
+
 function drawManner(draw: Draw, kind: KindName): Manner {
   if (!draw.chance(0.15)) return 'well';
-  // What is deaf for long holds its key for as long.
-  const deaf = kind === 'timed' ? 2 : 0;
-  const some = kind === 'sync' ? 3 : 0;
   return draw.weighted<Manner>({
     well: 0,
     throw: 4,
     'throw late': 2,
     refuse: 1,
-    deaf,
+    // It holds its key for as long.
+    deaf: kind === 'timed' ? 2 : 0,
     block: 0.3,
     die: 0.4,
     circle: 1,
     'throw nothing': 1,
-    some,
+    some: kind === 'sync' ? 3 : 0,
   });
 }

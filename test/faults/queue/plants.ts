@@ -1,16 +1,95 @@
 import type pg from 'pg';
-import type { Worker } from '../../../src/queue/index.ts';
+import { Keeper } from '../../../src/queue/keeper.ts';
 import { plantSql } from '../plant.ts';
 
-type Change = (source: string) => string;
-
-/** Bugs that are planted in functions of the database. */
-const IN_DATABASE: Readonly<Record<string, readonly (readonly [name: string, change: Change])[]>> = {};
-
-export const PLANTS: readonly string[] = Object.keys(IN_DATABASE);
-
-export async function plantInDatabase(plant: string, eye: pg.Pool): Promise<void> {
-  for (const [name, change] of IN_DATABASE[plant] ?? []) await plantSql(eye, name, change);
+interface Plant {
+  /** A function of the database, and what becomes of it. */
+  readonly sql?: readonly (readonly [name: string, from: RegExp, to: string])[];
+  /** What is added to the database. */
+  readonly script?: string;
+  /** What is done in every worker's process. */
+  readonly child?: () => void;
 }
 
-export function plantInWorker(_plant: string, _worker: Worker): void {}
+/** Writes nothing where the number of the new row's job says so. */
+const DROPS = `
+create function pawl.plant() returns trigger language plpgsql as $$
+begin
+  return case when new.id % 4 = 0 then null else new end;
+end $$;`;
+
+const DECLARES = (field: string): string => `
+create function pawl.plant() returns trigger language plpgsql as $$
+begin
+  new.${field};
+  return new;
+end $$;
+create trigger plant before insert or update on pawl.queue_kind for each row execute function pawl.plant();`;
+
+/** Bugs, by what the queue then does. */
+export const PLANTS = [
+  'the guard does nothing',
+  'a rescue charges nobody',
+  'the order is reversed',
+  'a key is claimed twice',
+  'a token stands still',
+  'a release charges',
+  'what was not run is complete',
+  'a unique job is there twice',
+  'a predecessor is not waited for',
+  'an acknowledged job is lost',
+  'an effect is outside of its transaction',
+  'a unit begins after its claim is lost',
+] as const;
+
+export type PlantName = (typeof PLANTS)[number];
+
+const ALL: Readonly<Record<PlantName, Plant>> = {
+  'the guard does nothing': { sql: [['queue_guard', /if not found then/, 'if false then']] },
+  'a rescue charges nobody': {
+    sql: [['queue_lost', /case when h\.charged then h\.attempt else h\.attempt - 1 end/, 'h.attempt - 1']],
+  },
+  'the order is reversed': {
+    sql: [['queue_gather', /order by (r\.|p\.|)id(\s+)limit case/g, 'order by $1id desc$2limit case']],
+  },
+  'a key is claimed twice': {
+    sql: [['queue_claim_keys', /filter \(where h\.epoch is null or \(not h\.held and h\.epoch = t\.head\)\)/, '']],
+  },
+  'a token stands still': {
+    sql: [['queue_claim_keys', /v_epoch := nextval\('pawl\.queue_claim_id'\)/, 'v_epoch := 1']],
+  },
+  'a release charges': {
+    sql: [['queue_fail', /case when a\."to" = 'release' then m\.attempt - 1 else m\.attempt end/, 'm.attempt']],
+  },
+  'what was not run is complete': { sql: [['queue_release', /u\.ids \* r\.ids as out/, 'r.ids as out']] },
+  'a unique job is there twice': { script: DECLARES('unique_key := false') },
+  'a predecessor is not waited for': { script: DECLARES("after := '{}'") },
+  'an acknowledged job is lost': {
+    script: `${DROPS} create trigger plant before insert on pawl.queue_ready for each row execute function pawl.plant();`,
+  },
+  'an effect is outside of its transaction': { child: () => {} },
+  'a unit begins after its claim is lost': {
+    child: () => Object.defineProperty(Keeper.prototype, 'holds', { get: () => true }),
+  },
+};
+
+export async function plantInDatabase(name: string, eye: pg.Pool): Promise<void> {
+  const { sql = [], script } = find(name);
+  for (const [fn, from, to] of sql) await plantSql(eye, fn, (source) => source.replace(from, to));
+  if (script !== undefined) await eye.query(script);
+}
+
+export function plantInWorker(name: string): void {
+  find(name).child?.();
+}
+
+function find(name: string): Plant {
+  return ALL[readPlant(name)];
+}
+
+/** @throws when there is no such plant */
+export function readPlant(name: string): PlantName {
+  const found = PLANTS.find((each) => each === name);
+  if (found === undefined) throw new Error(`there is no plant "${name}"; there are ${PLANTS.join(', ')}`);
+  return found;
+}

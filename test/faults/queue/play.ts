@@ -29,14 +29,13 @@ export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHis
       at bigint generated always as identity, job bigint not null, process_id uuid not null, token bigint not null, attempt int not null)`);
   if (stage.plant !== undefined) await plantInDatabase(stage.plant, stage.eye);
   const before = await stage.clockOffset();
-  const workers = await startWorkers(plan, stage);
-  const producers = await startProducers(plan, stage);
+  const { workers, producers } = await startMembers(plan, stage);
   const sampler = new Sampler(stage.url);
   await stage.inflict();
   await enqueued(producers);
-  await retireOld(plan, workers);
-  const drained = await drain(stage.eye);
-  const complaints = [...(await sampler.stop()), ...drained, ...(await stop([...workers, ...producers]))];
+  const retired = await retireOld(plan, workers);
+  const drained = await drain(stage.eye, sampler, workers);
+  const complaints = [...(await sampler.stop()), ...retired, ...drained, ...(await stop([...workers, ...producers]))];
   if (drained.length === 0) complaints.push(...(await leftovers(stage)));
   const after = await stage.clockOffset();
   const offset = (before + after) / 2;
@@ -51,34 +50,25 @@ export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHis
   };
 }
 
-function startWorkers({ workers, shards, leaseMs }: QueuePlan, stage: Stage): Promise<Member[]> {
-  const common = { SHARDS: String(shards), LEASE: String(leaseMs), POLL: '200' };
-  return inTurn(workers, (worker, index) =>
-    stage.member({
-      script: 'faults/queue/worker.child.ts',
-      name: `worker-${index}`,
-      env: { ...common, WORKER: JSON.stringify(worker) },
-    }),
-  );
-}
-
-function startProducers({ producers, shards }: QueuePlan, stage: Stage): Promise<Member[]> {
-  return inTurn(producers, async (operations, index) => {
-    const path = join(stage.folder, `operations-${index}.json`);
-    await writeFile(path, JSON.stringify(operations));
-    return stage.member({
-      script: 'faults/queue/producer.child.ts',
-      name: `producer-${index}`,
-      env: { SHARDS: String(shards), OPERATIONS: path },
-    });
-  });
-}
-
-/** One after another: which member a fault hits is the order in which they were started. */
-async function inTurn<T, M>(all: readonly T[], start: (one: T, index: number) => Promise<M>): Promise<M[]> {
-  const started: M[] = [];
-  for (const [index, one] of all.entries()) started.push(await start(one, index));
-  return started;
+/** All at once; which member a fault hits is the order of this list. */
+async function startMembers(plan: QueuePlan, stage: Stage): Promise<{ workers: Member[]; producers: Member[] }> {
+  const { shards, leaseMs, isRelated } = plan;
+  const env = { PLAN: JSON.stringify({ shards, leaseMs, isRelated }) };
+  const workers = plan.workers.map((worker, index) => ({
+    script: 'faults/queue/worker.child.ts',
+    name: `worker-${index}`,
+    env: { ...env, WORKER: JSON.stringify(worker) },
+  }));
+  const producers = plan.producers.map((_, index) => ({
+    script: 'faults/queue/producer.child.ts',
+    name: `producer-${index}`,
+    env: { ...env, OPERATIONS: join(stage.folder, `operations-${index}.json`) },
+  }));
+  for (const [index, { env }] of producers.entries()) {
+    await writeFile(env.OPERATIONS, JSON.stringify(plan.producers[index]));
+  }
+  const members = await stage.start([...workers, ...producers]);
+  return { workers: members.slice(0, workers.length), producers: members.slice(workers.length) };
 }
 
 /** Waits until the producers have done all they had to. */
@@ -93,23 +83,33 @@ async function enqueued(producers: readonly Member[]): Promise<void> {
 }
 
 /** The deployment goes on: what is old ends, and what only newer workers know comes to them. */
-async function retireOld({ workers }: QueuePlan, members: readonly Member[]): Promise<void> {
+async function retireOld({ workers }: QueuePlan, members: readonly Member[]): Promise<Complaint[]> {
   const old = members.filter((_, index) => workers[index]?.version === 1);
-  if (old.length < members.length) await Promise.all(old.map((member) => member.stop()));
+  return old.length < members.length ? stop(old) : [];
 }
 
-async function drain(eye: pg.Pool): Promise<Complaint[]> {
+async function drain(eye: pg.Pool, sampler: Sampler, workers: readonly Member[]): Promise<Complaint[]> {
   const { rows } = await eye.query<{ id: number }>("select id::int from pawl.queue_definition where name = 'faults'");
   const client = await eye.connect();
   try {
     let left: Record<string, number> = {};
-    for (const since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(100)) {
+    for (
+      const since = performance.now();
+      performance.now() - since < PATIENCE_MS && !sampler.hasFound;
+      await sleep(100)
+    ) {
       const all = Object.entries(await places(client, rows[0]?.id ?? 0));
       left = Object.fromEntries(all.filter(([place]) => place !== 'complete' && place !== 'dead'));
       if (Object.keys(left).length === 0) return [];
     }
     const about = `${JSON.stringify(left)} ${PATIENCE_MS} ms after the faults`;
-    return [{ rule: 'everything is done in the end', about, story: await readLocks(eye) }];
+    return [
+      {
+        rule: 'everything is done in the end',
+        about,
+        story: [...(await readLocks(eye)), ...workers.flatMap((worker) => worker.lastWords())],
+      },
+    ];
   } finally {
     client.release();
   }
@@ -160,6 +160,11 @@ class Sampler {
   constructor(url: string) {
     this.#url = url;
     this.#looking = this.#look();
+  }
+
+  /** What is broken may never be done. */
+  get hasFound(): boolean {
+    return this.#found.length > 0;
   }
 
   /** Looks once more, and gives what was found. */

@@ -7,11 +7,12 @@ import { createQueue, type JobInput } from '../../../src/queue/index.ts';
 import { note, ready, url } from '../member-side.ts';
 import { declaration, type Orders } from './declaration.ts';
 import type { ProducerEvent } from './history.ts';
-import type { NewJob, Operation } from './plan.ts';
+import type { NewJob, Operation, QueuePlan } from './plan.ts';
 
 const operations: Operation[] = JSON.parse(readFileSync(process.env['OPERATIONS'] ?? '', 'utf8'));
+const { shards, isRelated }: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
 const engine = postgres(url, { max: 3 });
-const queue = createQueue(engine, 'faults', declaration(2, Number(process.env['SHARDS'] ?? '1')));
+const queue = createQueue(engine, 'faults', declaration({ version: 2, shards, isRelated }));
 
 const ANSWER_MS = 3000;
 
@@ -79,7 +80,7 @@ async function cancel(id: string): Promise<void> {
 async function work(): Promise<void> {
   for (let at = begun(); at < operations.length; at += 1) {
     const operation = operations[at];
-    if (operation === undefined) return;
+    if (operation === undefined || isStopping) return;
     await sleep(operation.restMs);
     await operate(at, operation);
   }
@@ -92,5 +93,12 @@ function begun(): number {
   return log.split('\n').filter((line) => line.includes('"do":"ask"')).length;
 }
 
-ready(() => engine.stop());
-await work();
+let isStopping = false;
+let working: Promise<void> = Promise.resolve();
+ready(async () => {
+  isStopping = true;
+  await working;
+  await engine.stop();
+});
+working = work();
+await working;

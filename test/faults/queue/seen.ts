@@ -14,8 +14,8 @@ export class Seen {
   constructor(history: QueueHistory) {
     this.history = history;
     this.#jobs = new Map(history.jobs.map((job) => [job.id, job]));
-    // What one transaction wrote is in the order of the jobs; of one job it writes one move.
-    const moves = history.moves.toSorted((a, b) => a.committedAt - b.committedAt);
+    // One transaction may charge a job for several workers that it finds dead.
+    const moves = history.moves.toSorted((a, b) => a.committedAt - b.committedAt || a.attempt - b.attempt);
     this.#moves = groupBy(moves, ({ job }) => [job]);
     this.#movesOf = groupBy(moves, ({ process }) => (process === null ? [] : [process]));
     const runs = history.runs.toSorted((a, b) => a.begunAt - b.begunAt);

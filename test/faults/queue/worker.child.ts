@@ -6,18 +6,22 @@ import { createQueue, NoRetry, type Unit } from '../../../src/queue/index.ts';
 import { block, note, plant, ready, url } from '../member-side.ts';
 import { declaration, type Orders } from './declaration.ts';
 import type { WorkerEvent } from './history.ts';
-import type { WorkerPlan } from './plan.ts';
+import type { QueuePlan, WorkerPlan } from './plan.ts';
 import { plantInWorker } from './plants.ts';
 
 const { hold, concurrency, prefetch, version }: WorkerPlan = JSON.parse(process.env['WORKER'] ?? '{}');
-const { SHARDS = '1', LEASE = '1000', POLL = '200' } = process.env;
+const { shards, isRelated, leaseMs }: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
+const declared = declaration({ version, shards, isRelated });
 const EFFECT = statement(
   'faults.effect',
   'insert into faults_effect (job, process_id, token, attempt) select j, $2, $3, $4 from unnest($1::bigint[]) j',
 );
 
+const POLL_MS = 200;
+
+if (plant !== undefined) plantInWorker(plant);
 const engine = postgres(url, { max: concurrency + 4 });
-const queue = createQueue(engine, 'faults', declaration(version, Number(SHARDS)));
+const queue = createQueue(engine, 'faults', declared);
 
 async function write(unit: Unit, tx: Transaction): Promise<void> {
   const ids = unit.jobs.map(({ id }) => id);
@@ -26,7 +30,8 @@ async function write(unit: Unit, tx: Transaction): Promise<void> {
 
 async function takeEffect(unit: Unit, lateMs: number): Promise<void> {
   if (hold === 'transaction') {
-    await write(unit, unit.tx);
+    if (plant === 'an effect is outside of its transaction') await engine.transaction((tx) => write(unit, tx));
+    else await write(unit, unit.tx);
     await sleep(lateMs);
     return;
   }
@@ -70,16 +75,15 @@ async function handle(unit: Unit): Promise<unknown> {
   }
 }
 
-const kinds = Object.keys(declaration(version, 1).kinds);
+const kinds = Object.keys(declared.kinds);
 const handlers = Object.fromEntries(kinds.map((kind) => [kind, handle]));
 const worker = queue.work(handlers, {
   hold,
   concurrency,
   prefetch,
-  lease: Number(LEASE),
-  poll: Number(POLL),
+  lease: leaseMs,
+  poll: POLL_MS,
 });
-if (plant !== undefined) plantInWorker(plant, worker);
 worker.events.on('lost', () => note<WorkerEvent>({ do: 'lost' }));
 worker.events.on('stale', () => note<WorkerEvent>({ do: 'stale' }));
 worker.events.on('error', () => {});

@@ -1,0 +1,43 @@
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { LONG } from '../../support/long.ts';
+import { Ground } from '../ground.ts';
+import { UNPLAYED } from '../part.ts';
+import { queuePart } from './part.ts';
+import { PLANTS } from './plants.ts';
+
+/** Of both holds, with and without related kinds, with a restart of the server, and with several shards. */
+const SEEDS = [2, 4, 7, 11, 12, 23];
+
+let ground: Ground;
+
+beforeAll(async () => {
+  ground = await Ground.open({ children: inject('children'), cluster: inject('cluster') });
+});
+
+afterAll(() => ground[Symbol.asyncDispose]());
+
+describe('schedules of faults', () => {
+  for (const seed of SEEDS) {
+    test.concurrent(`leave a queue as it promises: seed ${seed}`, async () => {
+      const { violations, operations } = await queuePart.run(seed, ground);
+      expect(violations, `npm run test:faults -- --part queue --seeds ${seed}`).toEqual([]);
+      expect(operations).toBeGreaterThan(50);
+    });
+  }
+});
+
+/** In schedules in which each of them shows. */
+describe('a planted bug is found', () => {
+  for (const plant of PLANTS) {
+    test.concurrent(plant, async () => {
+      const { violations } = await queuePart.run(0, ground, { plant });
+      const found = violations.filter(({ rule }) => rule !== UNPLAYED);
+      expect(found).not.toEqual([]);
+    });
+
+    (LONG ? test.concurrent : test.skip)(`${plant}: without it, the same schedule breaks nothing`, async () => {
+      const { violations } = await queuePart.run(0, ground, { scene: plant });
+      expect(violations).toEqual([]);
+    });
+  }
+});
