@@ -108,7 +108,10 @@ export function toSettlement(
       for (const { claim, number } of complete) results.push({ id: number, claim: claim.id, result });
     }
     if (key !== undefined) keys.push(key);
-    if (unit.isGuarded) guarded.push(...complete.map(({ number }) => number), ...more.map(({ id }) => id));
+    if (unit.isGuarded) {
+      for (const { number } of complete) guarded.push(number);
+      for (const { id } of more) guarded.push(id);
+    }
   }
   const withFailures = new Set(failed.map(({ claim }) => claim));
   const whole: number[] = [];

@@ -129,8 +129,12 @@ export class Settler {
       const isMine = (): boolean => !this.#isDropped && worker === this.#worker;
       if (!isMine()) return;
       const rest = await this.#write(shard, pending);
-      if (rest.length > 0 && isMine()) this.#rest.set(shard, rest);
+      if (isMine()) this.#keepRest(shard, rest);
     }
+  }
+
+  #keepRest(shard: number, settled: readonly Settled[]): void {
+    if (settled.length > 0) this.#rest.set(shard, [...settled, ...(this.#rest.get(shard) ?? [])]);
   }
 
   /** What came last does not wait for all of what did not fit, but for one statement of it at the most. */
@@ -260,7 +264,7 @@ export class Settler {
       this.#waiting = undefined;
       const later = this.#later;
       this.#later = new Map();
-      for (const [of, list] of later) this.#rest.set(of, list.concat(this.#rest.get(of) ?? []));
+      for (const [of, list] of later) this.#keepRest(of, list);
       if (later.size > 0) this.#start();
     });
   }
