@@ -5,9 +5,10 @@ import { Conflict, InvalidInput, LeaseLost, PawlError, Stopped, TimedOut } from 
 import { show } from '../base/refusal.ts';
 import { validate } from '../base/schema.ts';
 import { isObject } from '../base/shape.ts';
+import { toJson } from '../base/storable.ts';
+import { describeThrown } from '../base/thrown.ts';
 import type { ActorDefinition, StateDefinition } from './definition.ts';
 import type { Effects } from './effects.ts';
-import { toJson } from './json.ts';
 import { asFields, type LooseFields, requireFields } from './kind.ts';
 import { MadeOutcome } from './outcome.ts';
 import type { ClaimedRow, Settled } from './store.ts';
@@ -32,7 +33,6 @@ export interface Finished {
 
 /** How long a body may go on after it was told to end, before the turn is given up without it. */
 export const GRACE_MS = 5000;
-const ERROR_LENGTH = 10_000;
 const OUTCOMES = 'a.to(state), a.stay(), a.nap(duration), a.hibernate() or a.done()';
 
 /** What a turn is run with. */
@@ -287,7 +287,7 @@ class Attempt implements RunningTurn {
       : this.#settled('failed', {
           waitMs: delay(definition.backoff, this.#row[5], Math.random()),
           reason: reason instanceof TimedOut ? 'timed out' : 'failed',
-          error: describe(reason instanceof TimedOut ? reason : error),
+          error: describeThrown(reason instanceof TimedOut ? reason : error),
         });
     return { settled, effects: undefined, error: isReleased ? undefined : why, isLost: reason instanceof LeaseLost };
   }
@@ -328,7 +328,7 @@ export function refused({ settled, backoff = BACKOFF }: Finished, error: unknown
     from,
     waitMs: delay(backoff, attempt, Math.random()),
     reason: COMMIT_REFUSED,
-    error: error instanceof PawlError ? error.message : describe(error),
+    error: error instanceof PawlError ? error.message : describeThrown(error),
   };
   return { settled: failed, effects: undefined, error, isLost: false };
 }
@@ -343,24 +343,4 @@ export function orphaning({ settled }: Finished): Finished {
   const { id, epoch, attempt, from } = settled;
   const failed: Settled = { id, epoch, attempt, from, kind: 'failed', waitMs: undefined, reason: COMMIT_REFUSED };
   return { settled: failed, effects: undefined, error, isLost: false };
-}
-
-/** The stack with its causes; U+0000, which no text column takes, made visible. Never throws, whatever was thrown. */
-export function describe(error: unknown): string {
-  const parts: string[] = [];
-  try {
-    let at: unknown = error;
-    do {
-      parts.push(at instanceof Error ? (at.stack ?? `${at.name}: ${at.message}`) : printed(at));
-      at = at instanceof Error ? at.cause : undefined;
-    } while (at !== undefined && parts.length < 5);
-  } catch {
-    parts.push('an error that cannot be shown: reading it failed');
-  }
-  // By way of UTF-8, which has no lone surrogates either.
-  return Buffer.from(parts.join('\ncaused by: ').slice(0, ERROR_LENGTH).replaceAll('\0', '\\0')).toString();
-}
-
-function printed(value: unknown): string {
-  return typeof value === 'string' && value !== '' ? value : `${JSON.stringify(value) ?? String(value)} was thrown`;
 }

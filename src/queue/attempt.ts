@@ -1,8 +1,10 @@
 import { delay } from '../base/backoff.ts';
 import { after } from '../base/clock.ts';
 import { formatDuration } from '../base/duration.ts';
-import { Cancelled, InvalidInput, LeaseLost, NoRetry, Stopped, TimedOut } from '../base/errors.ts';
+import { Cancelled, LeaseLost, NoRetry, Stopped, TimedOut } from '../base/errors.ts';
 import { validate } from '../base/schema.ts';
+import { toJson } from '../base/storable.ts';
+import { describeThrown } from '../base/thrown.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { Failed } from './store.ts';
 import type { Job, Unit } from './unit.ts';
@@ -24,9 +26,6 @@ export type Handler = (unit: Unit) => unknown;
 
 /** How long a handler may go on after it was told to end, before its unit is settled without it. */
 export const GRACE_MS = 5000;
-
-/** The longest error kept with a job; a stack trace with its causes is rarely longer. */
-const ERROR_LENGTH = 10_000;
 
 /** Why a job fails whose kind has `afterError: 'error'`. */
 class PredecessorFailed extends NoRetry {
@@ -140,12 +139,12 @@ function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknow
   const { failed: given } = unit;
   let result: string | undefined;
   try {
-    result = value === undefined ? undefined : JSON.stringify(value);
-  } catch (cause) {
-    return failed(unit, definition, kind, new InvalidInput(`the result cannot be written as JSON: ${shown(cause)}`));
+    result = value === undefined ? undefined : toJson(value, 'the result');
+  } catch (error) {
+    return failed(unit, definition, kind, error);
   }
   if (given === undefined) return { failed: [], complete: unit.jobs, result, isLost: false, isRetried: false };
-  const givenUp = [...given].map(([job, error]) => failure(job, definition, kind, error));
+  const givenUp = [...given].map(([job, error]) => failure(job, definition, kind, error, describeThrown(error)));
   return {
     failed: givenUp,
     complete: unit.jobs.filter((job) => !given.has(job)),
@@ -159,6 +158,8 @@ function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknow
 function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown): Outcome {
   const why = unit.abortReason ?? error;
   if (why instanceof LeaseLost) return { failed: [], complete: [], result: undefined, isLost: true, isRetried: false };
+  const thrown = why instanceof TimedOut ? why : error;
+  const words = describeThrown(thrown); // once, however many jobs the unit has
   const all = unit.jobs.map((job): Failed => {
     const base = { claim: job.claim.id, id: job.number };
     if (why instanceof Stopped) return { ...base, to: 'release', reason: 'worker stopped' };
@@ -168,14 +169,14 @@ function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown):
         ? { ...base, to: 'release', reason: 'another job of its unit was cancelled' }
         : { ...base, to: 'cancelled', reason: 'cancel', error: words };
     }
-    return failure(job, definition, kind, why instanceof TimedOut ? why : error);
+    return failure(job, definition, kind, thrown, words);
   });
   const isRetried = all.some(({ to }) => to === 'retry' || to === 'release');
   return { failed: all, complete: [], result: undefined, isLost: false, isRetried };
 }
 
-function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown): Failed {
-  const base = { claim: job.claim.id, id: job.number, error: describe(error) };
+function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown, words: string): Failed {
+  const base = { claim: job.claim.id, id: job.number, error: words };
   if (error instanceof NoRetry) return { ...base, to: 'error', reason: 'no retry' };
   if (job.attempt >= kind.attempts) return { ...base, to: 'error', reason: 'attempts exhausted' };
   const reason = error instanceof TimedOut ? 'timed out' : 'failed';
@@ -192,35 +193,5 @@ export function breakSuccessors(unit: Unit, { failed: all }: Outcome, definition
   for (let next = unit.next; next !== undefined; next = next.next) {
     const kind = definition.kinds.get(next.kind);
     if (kind?.afterError === 'error' && kind.after.includes(unit.kind)) next.brokenBy ??= broken.id;
-  }
-}
-
-/** The stack with its causes; U+0000, which no text column takes, made visible. Never throws, whatever was thrown. */
-function describe(error: unknown): string {
-  try {
-    return told(error);
-  } catch {
-    return 'an error that cannot be shown: reading it failed';
-  }
-}
-
-function shown(error: unknown): string {
-  return error instanceof Error ? error.message : printed(error);
-}
-
-function told(error: unknown): string {
-  const parts: string[] = [];
-  for (let at: unknown = error; at !== undefined && parts.length < 5; at = at instanceof Error ? at.cause : undefined) {
-    parts.push(at instanceof Error ? (at.stack ?? `${at.name}: ${at.message}`) : printed(at));
-  }
-  // By way of UTF-8, which has no lone surrogates either.
-  return Buffer.from(parts.join('\ncaused by: ').slice(0, ERROR_LENGTH).replaceAll('\0', '\\0')).toString();
-}
-
-function printed(value: unknown): string {
-  try {
-    return typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value));
-  } catch {
-    return String(value);
   }
 }

@@ -84,7 +84,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     expect((await fixture.job(id)).reasons).toEqual(['timed out', 'timed out']);
   });
 
-  test('whatever a handler throws, the worker lives and the attempt is counted', async () => {
+  test('whatever a handler throws, the worker lives, the attempt is counted, and what was thrown is kept', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} }, retry: { ...AT_ONCE, attempts: 1 } });
     const circle: { self?: unknown } = Object.create(null);
@@ -92,6 +92,8 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     const odd: unknown[] = [
       undefined,
       null,
+      '',
+      new AggregateError([Object.assign(new Error('one'), { code: '23505' }), new Error('two')], 'both'),
       'just\0text',
       '\ud800',
       Object.assign(new Error('long'), { stack: 'x'.repeat(1e6) }),
@@ -118,7 +120,13 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     await eventually(async () => {
       for (const id of ids) expect((await fixture.job(id)).status).toBe('error');
     });
-    expect((await fixture.job(ids[2] ?? '')).error).toContain('just\\0text');
+    const kept = async (at: number): Promise<string | null> => (await fixture.job(ids[at] ?? '')).error;
+    expect(await Promise.all([kept(0), kept(1), kept(2)])).toEqual(
+      ['undefined', 'null', `''`].map((what) => `${what} was thrown`),
+    );
+    expect(await kept(3)).toMatch(/both[^]*with: Error: one[^]*code: '23505'[^]*with: Error: two/);
+    expect(await kept(4)).toBe('just\\0text');
+    expect(await kept(8)).toMatch(/self: \[Circular/);
   });
 
   test('a result that cannot be kept fails the attempt and disturbs nobody', async () => {
@@ -136,10 +144,10 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     });
   });
 
-  test('results and progress may hold any text', async () => {
+  test('results and progress may hold any text that a database can hold', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
-    const odd = { nul: 'a\0b', quote: `'"\\` };
+    const odd = { emoji: '😀', quote: `'"\\u0000` };
     await start(fixture, queue, {
       send: async (unit) => {
         await unit.progress(odd);

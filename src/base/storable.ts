@@ -1,0 +1,68 @@
+import { InvalidInput } from './errors.ts';
+
+// What a database can hold, and gives back as it was. Every text and every value that is stored comes by here.
+
+/** Neither U+0000, which no text column takes, nor half of a surrogate pair, which has no UTF-8. */
+const UNSTORABLE = /[\0\p{Surrogate}]/u;
+
+/** What such a text is called in messages. */
+export const STORABLE = 'text without U+0000 and lone surrogates';
+
+export function isStorable(text: string): boolean {
+  return !UNSTORABLE.test(text);
+}
+
+/** A text for people to read: U+0000 made visible, half a pair replaced. */
+export function toStorable(text: string): string {
+  // By way of UTF-8, which has no lone surrogates.
+  return isStorable(text) ? text : Buffer.from(text.replaceAll('\0', '\\0')).toString();
+}
+
+/**
+ * A value as JSON that jsonb takes; undefined is null. One call of JSON.stringify, and one search in what it gives.
+ * @param what  for the message, e.g. `payload`
+ * @throws InvalidInput  for what JSON cannot hold (a bigint, a circle, a function, what is nested too deep), and for what jsonb
+ *   cannot: U+0000 and lone surrogates, in texts and in names
+ */
+export function toJson(value: unknown, what: string, field?: string): string {
+  const options = field === undefined ? {} : { field };
+  let json: string | undefined;
+  try {
+    json = JSON.stringify(value ?? null);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : 'it cannot be read';
+    throw new InvalidInput(`${what} cannot be written as JSON: ${why}`, { ...options, cause });
+  }
+  if (json === undefined) {
+    const why = typeof value === 'object' ? 'its toJSON() gives undefined' : `it is a ${typeof value}`;
+    throw new InvalidInput(`${what} cannot be written as JSON: ${why}`, options);
+  }
+  if (json.includes('\\u') && UNSTORABLE_JSON.test(json)) {
+    throw new InvalidInput(`${what} cannot hold U+0000 or a lone surrogate`, options);
+  }
+  return json;
+}
+
+/** An escape that a backslash before it does not undo. Pairs of surrogates are never escaped by JSON.stringify. */
+const UNSTORABLE_JSON = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
+
+/**
+ * The same for what JSON.parse has read from outside; refuses numbers too that it could only read as Infinity, such as 1e400. The
+ * database would keep them, and every reader would see something else.
+ * @throws InvalidInput
+ */
+export function requireJson(value: unknown, what: string, field: string): void {
+  toJson(value, what, field);
+  // By a list and not by calls of itself: JSON.parse takes what is nested deeper than the stack.
+  const left: unknown[] = [value];
+  while (left.length > 0) {
+    const next = left.pop();
+    if (next === Infinity || next === -Infinity) {
+      throw new InvalidInput(`${what} has a number beyond 1.8e308, which no program could read; send it as a text`, {
+        field,
+      });
+    }
+    if (typeof next !== 'object' || next === null) continue;
+    for (const inner of Object.values(next)) left.push(inner);
+  }
+}

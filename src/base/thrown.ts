@@ -1,0 +1,96 @@
+import { inspect, types } from 'node:util';
+import { toStorable } from './storable.ts';
+
+/** The longest text kept of what was thrown; a stack trace with its causes is rarely longer. */
+const MOST = 10_000;
+/** Causes of causes, and errors of an AggregateError, all together. */
+const MOST_PARTS = 10;
+/** What a value looks like beside an error; deep and long enough to find it, short enough to be read. */
+const SHOWN = { depth: 3, breakLength: Infinity, maxStringLength: 1000, maxArrayLength: 50, getters: false } as const;
+/** Told by the stack, or as parts of their own. */
+const TOLD = new Set(['name', 'message', 'stack', 'cause', 'errors']);
+
+/**
+ * What was thrown, as the text that is kept with a job or an actor: the stack, the error's own properties (`code`, `detail`
+ * and so on) a line each, its causes behind `caused by:`, the errors of an AggregateError behind `with:`. What is not an error says
+ * so. At most 10,000 characters, of which each part has a share; what no text column takes is made visible. Never throws.
+ */
+export function describeThrown(thrown: unknown): string {
+  const parts: string[] = [];
+  try {
+    collect(thrown, '', parts, new Set());
+  } catch {
+    parts.push('an error that cannot be shown: reading it failed');
+  }
+  const share = Math.max(MOST / 10, Math.floor(MOST / parts.length));
+  const text = parts.length === 1 ? parts[0] : parts.map((part) => cut(part, share)).join('\n');
+  return cut(toStorable(cut(text ?? '', MOST)), MOST);
+}
+
+function collect(thrown: unknown, label: string, parts: string[], seen: Set<unknown>): void {
+  if (parts.length >= MOST_PARTS) return;
+  if (!isError(thrown)) {
+    parts.push(`${label}${toText(thrown, label === '')}`);
+    return;
+  }
+  if (seen.has(thrown)) {
+    parts.push(`${label}an error that is told above`);
+    return;
+  }
+  seen.add(thrown);
+  parts.push(`${label}${headOf(thrown)}${propertiesOf(thrown)}`);
+  if (thrown.cause !== undefined) collect(thrown.cause, 'caused by: ', parts, seen);
+  const { errors } = thrown as { errors?: unknown };
+  if (!Array.isArray(errors)) return;
+  for (const inner of errors.slice(0, MOST_PARTS)) collect(inner, 'with: ', parts, seen);
+}
+
+/** Errors of another realm (a vm context, a worker's) are no instances of this one's. */
+function isError(value: unknown): value is Error {
+  return value instanceof Error || types.isNativeError(value);
+}
+
+/** A stack holds the message that the error was made with; one that was changed since comes before it. */
+function headOf(error: Error): string {
+  const { name, message, stack } = error;
+  const head = `${String(name)}: ${String(message)}`;
+  if (typeof stack !== 'string' || stack === '') return head;
+  return stack.includes(String(message)) ? stack : `${head}\n${stack}`;
+}
+
+function propertiesOf(error: Error): string {
+  let text = '';
+  for (const name of Object.keys(error)) {
+    if (!TOLD.has(name)) text += `\n  ${name}: ${inspect(read(error, name), SHOWN)}`;
+  }
+  return text;
+}
+
+function read(error: Error, name: string): unknown {
+  try {
+    return Reflect.get(error, name);
+  } catch {
+    return 'a property that cannot be read';
+  }
+}
+
+/** JSON where it says all, since that can be searched for. */
+function toText(value: unknown, isThrown: boolean): string {
+  if (typeof value === 'string' && value !== '') return value;
+  const shown =
+    typeof value === 'object' && value !== null ? (json(value) ?? inspect(value, SHOWN)) : inspect(value, SHOWN);
+  return isThrown ? `${shown} was thrown` : shown;
+}
+
+function json(value: object): string | undefined {
+  try {
+    const text = JSON.stringify(value);
+    return text === '{}' ? undefined : text;
+  } catch {
+    return undefined;
+  }
+}
+
+function cut(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
