@@ -48,7 +48,7 @@ create table pawl.queue_job (
   only_one    boolean,            -- true: the only job of its kind and key, ever
   run_at      timestamptz,
   key         text check (octet_length(key) between 1 and 1000),
-  payload     json not null,      -- json, not jsonb: kept to the letter (1e400, \u0000, key order), and cheaper both ways
+  payload     json not null,      -- json, not jsonb: kept to the letter (digits, key order), and cheaper both ways
   primary key (shard, id)
 );
 create unique index queue_job_only_one on pawl.queue_job (shard, queue, kind, key) where only_one;

@@ -136,6 +136,16 @@ begin
   end if;
 end $$;
 
+-- Programs read numbers beyond 1.8e308 as infinity, and write that as null. What is that large has 255 digits in a row.
+create function pawl.refuse_huge_numbers(p_what text, p_value jsonb) returns void
+language plpgsql immutable as $$
+begin
+  if p_value::text ~ '[0-9]{255}' and jsonb_path_exists(p_value,
+    'strict $.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))') then
+    raise exception '% has a number beyond 1.8e308, which no program could read; write it as a text', p_what using errcode = 'PW001';
+  end if;
+end $$;
+
 -- The public form, for any driver, psql and triggers: one object, or an array of objects, of
 --   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0)
 -- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind

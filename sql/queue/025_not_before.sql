@@ -105,6 +105,7 @@ begin
   if octet_length(v_key) not between 1 and 1000 then
     raise exception 'key must be 1 to 1000 bytes long, got % bytes', octet_length(v_key) using errcode = 'PW001';
   end if;
+  perform pawl.refuse_huge_numbers('payload', request -> 'payload');
   if v_key is null and (v_kind.unique_key or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
     raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001';
   end if;

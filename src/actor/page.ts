@@ -1,5 +1,5 @@
 import { type Check, checkOptions, custom, oneOf, optional, text } from '../base/options.ts';
-import { toJson } from './json.ts';
+import { toJson } from '../base/storable.ts';
 
 export const SEVERITIES = ['info', 'warning', 'error', 'critical'] as const;
 export type Severity = (typeof SEVERITIES)[number];

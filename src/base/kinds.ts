@@ -2,6 +2,7 @@ import { type Duration, parseDuration } from './duration.ts';
 import { InvalidInput } from './errors.ts';
 import { type Place, refusal, subject } from './refusal.ts';
 import { type Check, type Checked, isObject, missing, readShape, type Shape, within } from './shape.ts';
+import { isStorable, STORABLE } from './storable.ts';
 
 /** What every kind can have: a default makes the option one that may be left out. It is checked like a given value. */
 export interface Kind<T> {
@@ -58,14 +59,11 @@ export function text(kind: TextKind = {}): Check<string> {
     (pattern?.[0].test(value) ?? true);
   const read = (value: unknown, place: Place): string => {
     if (!fits(value)) throw secret ? hidden(place, words) : refusal(place, value, words);
-    if (UNSTORABLE.test(value)) throw secret ? hidden(place, STORABLE) : refusal(place, value, STORABLE);
+    if (!isStorable(value)) throw secret ? hidden(place, STORABLE) : refusal(place, value, STORABLE);
     return value;
   };
   return kindOf(read, words, kind.default);
 }
-
-const UNSTORABLE = /[\0\p{Surrogate}]/u;
-const STORABLE = 'text without U+0000 and lone surrogates';
 
 function hidden(place: Place, words: string): InvalidInput {
   return new InvalidInput(`${subject(place)} must be ${words}; its value is secret and not shown`, {

@@ -1,3 +1,4 @@
+import { toStorable } from '../base/storable.ts';
 import { type PostgresEngine, type Statement, statement, type Transaction } from '../engine/postgres/index.ts';
 import { followText } from './postgres-catalog.ts';
 import type { Definition } from './source.ts';
@@ -172,8 +173,7 @@ export class CaptureStore {
 
   /** @returns how often it has failed by now */
   async fail(tx: Transaction, key: string, ids: readonly string[], waitMs: number, error: string): Promise<number> {
-    const text = error.replaceAll('\0', '\\0');
-    const [row] = await tx.query<{ attempt: number }>(FAIL, [this.#line, ids, key, waitMs, text]);
+    const [row] = await tx.query<{ attempt: number }>(FAIL, [this.#line, ids, key, waitMs, toStorable(error)]);
     return row?.attempt ?? 1;
   }
 

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
+import { requireJson } from '../base/storable.ts';
 import type { QueueRecord } from '../queue/index.ts';
 import { EXIT, Failure } from './failure.ts';
 import { wholeNumber } from './globals.ts';
@@ -75,6 +76,12 @@ function readPayload(given: string | undefined, file: string | undefined): unkno
   }
   const text = file !== undefined || given === '-' ? readText(file) : given;
   if (text === undefined) return null;
+  const payload = parse(text);
+  requireJson(payload, 'the payload', 'payload');
+  return payload;
+}
+
+function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {

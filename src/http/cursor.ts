@@ -1,5 +1,6 @@
 import { InvalidInput } from '../base/errors.ts';
 import { show } from '../base/refusal.ts';
+import { isStorable } from '../base/storable.ts';
 import { isId } from './field.ts';
 
 /** Where the next page begins, as its user sees it: to be passed on, not to be understood. */
@@ -16,7 +17,7 @@ export function readCursor(
   if (after === undefined) return undefined;
   try {
     const [version, ...parts]: unknown[] = JSON.parse(Buffer.from(after, 'base64url').toString());
-    const texts = parts.filter((part) => typeof part === 'string' && fits(part) && !/[\0\p{Surrogate}]/u.test(part));
+    const texts = parts.filter((part) => typeof part === 'string' && fits(part) && isStorable(part));
     if (version === 1 && parts.length === length && texts.length === length) return texts as string[];
   } catch {
     // The same refusal.

@@ -1,6 +1,7 @@
 import type { Check } from '../base/options.ts';
 import * as kinds from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
+import { type Place, refusal, subject } from '../base/refusal.ts';
+import { requireJson } from '../base/storable.ts';
 
 /** JSON Schema 2020-12, as OpenAPI 3.1 has it. */
 export type JsonSchema = Readonly<Record<string, unknown>> | boolean;
@@ -85,9 +86,13 @@ export function time(about?: string): Field<Date> {
 
 const ISO = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/;
 
-/** Any JSON. */
+/** Any JSON that can be stored and read again as it was. */
 export function anything(about?: string): Field<unknown> {
-  const check = kinds.custom<unknown>('any JSON', (value) => value, { default: null });
+  const read = (value: unknown, place: Place): unknown => {
+    requireJson(value, subject(place), place.field);
+    return value;
+  };
+  const check = kinds.custom<unknown>('any JSON', read, { default: null });
   return { ...fieldOf<unknown>(check, {}, about), isRequired: false };
 }
 

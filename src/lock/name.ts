@@ -1,12 +1,12 @@
 import { InvalidInput } from '../base/errors.ts';
 import { refusal, show } from '../base/refusal.ts';
+import { isStorable } from '../base/storable.ts';
 
 /** The name of a lock, 1 to 255 bytes; or several, taken together. */
 export type LockName = string | readonly string[];
 
 const MOST_BYTES = 255;
 const MOST_NAMES = 1000;
-const UNSTORABLE = /[\0\p{Surrogate}]/u;
 
 /** The names, sorted, each once. @throws InvalidInput for an empty set or a name that cannot be stored */
 export function parseNames(what: string, name: LockName): readonly string[] {
@@ -21,7 +21,7 @@ export function parseNames(what: string, name: LockName): readonly string[] {
 /** @throws InvalidInput */
 export function parseName(what: string, name: unknown): string {
   const words = `a text of 1 to ${MOST_BYTES} bytes without U+0000 and lone surrogates`;
-  if (typeof name !== 'string' || name === '' || Buffer.byteLength(name) > MOST_BYTES || UNSTORABLE.test(name)) {
+  if (typeof name !== 'string' || name === '' || Buffer.byteLength(name) > MOST_BYTES || !isStorable(name)) {
     throw refusal({ what, field: 'name' }, name, words);
   }
   return name;

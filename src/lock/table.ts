@@ -3,6 +3,7 @@ import { custom } from '../base/options.ts';
 import { refusal } from '../base/refusal.ts';
 import type { Check } from '../base/shape.ts';
 import { isObject } from '../base/shape.ts';
+import { isStorable } from '../base/storable.ts';
 import { suggest } from '../base/suggest.ts';
 import { callInTransaction, id, PostgresEngine, statement } from '../engine/postgres/index.ts';
 
@@ -66,13 +67,11 @@ export function showTable({ schema, name }: TableParts): string {
   return schema === undefined ? name : `${schema}.${name}`;
 }
 
-const UNSTORABLE = /[\0\p{Surrogate}]/u;
-
 /** How a value travels to the database, which reads it as what its column is; undefined when it cannot travel. */
 export function toText(value: unknown): string | null | undefined {
   switch (typeof value) {
     case 'string':
-      return UNSTORABLE.test(value) ? undefined : value;
+      return isStorable(value) ? value : undefined;
     case 'number':
     case 'bigint':
     case 'boolean':

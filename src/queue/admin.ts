@@ -1,11 +1,11 @@
 import { checkOptions } from '../base/options.ts';
+import { toJson } from '../base/storable.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Enqueued, EnqueueOptions } from './enqueue.ts';
 import type { Explanation } from './explain.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
 import { jobShape } from './job-options.ts';
 import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
-import { toJsonb } from './payload.ts';
 import { PostgresQueueStore } from './postgres.ts';
 import { PostgresQueueReader } from './postgres-read.ts';
 import { PostgresQueueSchedules } from './postgres-schedule.ts';
@@ -110,7 +110,7 @@ export class QueueAdmin {
     options: Omit<EnqueueOptions, 'tx'> = {},
   ): Promise<Enqueued> {
     const { key, priority, runAt } = checkOptions('enqueue', options, jobShape);
-    const json = toJsonb(payload, 'payload', "a job that is enqueued by its queue's name");
+    const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
     const request = { queue, kind, payload: json, key, priority, runAt: runAt?.toISOString() };
     return this.#store.enqueue(request, undefined);
   }

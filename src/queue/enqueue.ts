@@ -3,11 +3,11 @@ import { InvalidInput, NotFound } from '../base/errors.ts';
 import { checkOptions, custom, optional, suggest } from '../base/options.ts';
 import { refusal, show } from '../base/refusal.ts';
 import { validate } from '../base/schema.ts';
+import { toJson } from '../base/storable.ts';
 import { isTraceparent } from '../base/telemetry.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
 import { jobShape } from './job-options.ts';
-import { toJson, toJsonb } from './payload.ts';
 import type { Batch, QueueStore, Registered } from './store.ts';
 import { sending } from './tracing.ts';
 
@@ -83,7 +83,7 @@ export class Producer {
       key: name ?? null,
       priority,
       runAt: runAt ?? null,
-      payload: toJson(payload, 'payload'),
+      payload: toJson(payload, 'payload', 'payload'),
     };
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
     const batch = toBatch(shard, rows, registered);
@@ -102,7 +102,7 @@ export class Producer {
 
   /** For the database function that looks whether there is one already, and waits for another enqueue of the same key to commit. */
   #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
-    const json = toJsonb(payload, 'payload', `the unique kind "${kind.name}"`);
+    const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
     const request = { queue: this.#definition.name, kind: kind.name, payload: json, key: name, priority };
     return runAt === undefined ? request : { ...request, runAt: runAt.toISOString() };
   }
@@ -168,7 +168,7 @@ export class Producer {
       key: name ?? null,
       priority,
       runAt: runAt ?? null,
-      payload: toJson(payload, `${field}.payload`),
+      payload: toJson(payload, `${field}.payload`, `${field}.payload`),
     });
     if (kind.schema === undefined) return row();
     const valid: unknown = validate(kind.schema, payload, `${field}.payload`);

@@ -360,8 +360,8 @@ export class PostgresQueueStore implements QueueStore {
     await this.#keys.query(LEAVE, [queue, worker, known]);
   }
 
-  async progress(shard: number, claim: number | undefined, job: number, value: unknown): Promise<void> {
-    await this.#runner.query(PROGRESS, [JSON.stringify([{ shard, claim, id: job }, value ?? null])]);
+  async progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void> {
+    await this.#runner.query(PROGRESS, [`[${JSON.stringify({ shard, claim, id: job })},${json}]`]);
   }
 
   async guard(held: readonly HeldJob[], tx: unknown): Promise<void> {

@@ -1,10 +1,10 @@
 import { InvalidInput, NotFound } from '../base/errors.ts';
 import { checkOptions, custom, oneOf, suggest, text } from '../base/options.ts';
 import { validate } from '../base/schema.ts';
+import { toJson } from '../base/storable.ts';
 import type { Definition } from './definition.ts';
 import { jobShape } from './job-options.ts';
 import { label } from './label.ts';
-import { toJsonb } from './payload.ts';
 import type { PostgresQueueSchedules } from './postgres-schedule.ts';
 import { nextTick, type ScheduleOptions } from './schedule.ts';
 
@@ -45,7 +45,7 @@ export async function setSchedule(
     throw new InvalidInput(`kind "${kind.name}" of queue "${definition.name}" needs a key`, { field: 'key' });
   }
   await validate(kind.schema, given.payload, 'payload');
-  const payload = toJsonb(given.payload, 'payload', 'a schedule');
+  const payload: unknown = JSON.parse(toJson(given.payload, 'payload', 'payload'));
   const next = nextTick(given.cron, given.timezone, await store.now());
   if (next === undefined) {
     throw new InvalidInput(`cron "${given.cron}" has no tick in the time to come`, { field: 'cron' });

@@ -2,6 +2,7 @@ import { type Duration, parseDuration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import { suggest } from '../base/options.ts';
 import { show } from '../base/refusal.ts';
+import { isStorable } from '../base/storable.ts';
 import { JOB_STATUSES, type JobRecord } from './job.ts';
 
 export interface SearchOptions {
@@ -93,11 +94,9 @@ function filterOf(name: string): Filter | undefined {
   return undefined;
 }
 
-const UNSTORABLE = /[\0\p{Surrogate}]/u;
-
 function setFilter(filters: Map<Filter, string>, name: Filter, value: string): void {
   if (value === '') throw refused(`"${name}:" needs a value right after it`);
-  if (UNSTORABLE.test(value)) throw refused(`the value of "${name}:" has U+0000 or a lone surrogate`);
+  if (!isStorable(value)) throw refused(`the value of "${name}:" has U+0000 or a lone surrogate`);
   if (filters.has(name)) throw refused(`"${name}:" is given twice`);
   filters.set(name, value);
 }
@@ -105,7 +104,7 @@ function setFilter(filters: Map<Filter, string>, name: Filter, value: string): v
 function addTerm(terms: string[], term: string): void {
   const clean = term.trim();
   if (!/[\p{L}\p{N}]/u.test(clean)) throw refused(`"${term}" has no letter or digit to search for`);
-  if (UNSTORABLE.test(clean)) throw refused('it has U+0000 or a lone surrogate');
+  if (!isStorable(clean)) throw refused('it has U+0000 or a lone surrogate');
   if (terms.length === MOST_TERMS) throw refused(`it has more than ${MOST_TERMS} words`);
   terms.push(clean);
 }

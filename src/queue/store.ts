@@ -228,7 +228,7 @@ export interface QueueStore {
   /** Says whether an enqueue should wake this worker. */
   setWants(worker: number, wants: boolean): Promise<void>;
   /** @throws LeaseLost when the claim is no longer the worker's; without a claim the caller has other proof that it is */
-  progress(shard: number, claim: number | undefined, job: number, value: unknown): Promise<void>;
+  progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void>;
   /** In the caller's transaction, until that ends. @throws LeaseLost when a job is no longer held under its claim */
   guard(held: readonly HeldJob[], tx: unknown): Promise<void>;
   removeWorker(worker: number): Promise<void>;

@@ -116,9 +116,9 @@ export class TransactionWorker implements UnitOwner, Kept {
     return this.#stopping;
   }
 
-  async progress(_unit: Unit, job: Job, value: unknown): Promise<void> {
+  async progress(_unit: Unit, job: Job, json: string): Promise<void> {
     // On another connection, so that it can be read now; the open transaction is the proof that the job is ours.
-    await this.#parts.store.progress(job.claim.shard, undefined, job.number, value);
+    await this.#parts.store.progress(job.claim.shard, undefined, job.number, json);
   }
 
   async guard(): Promise<void> {

@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { Cancelled, InvalidInput, LeaseLost, NotSupported } from '../base/errors.ts';
+import { toJson } from '../base/storable.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 
 /** A batch claimed in one statement; its id is the fencing token. */
@@ -14,7 +15,8 @@ export interface Claim {
 /** What a unit asks of the worker that runs it. */
 export interface UnitOwner {
   readonly queueName: string;
-  progress(unit: Unit, job: Job, value: unknown): Promise<void>;
+  /** @param json  what is to be noted */
+  progress(unit: Unit, job: Job, json: string): Promise<void>;
   guard(unit: Unit, tx: unknown): Promise<void>;
 }
 
@@ -28,6 +30,7 @@ export class Job<P = unknown> {
   readonly claim: Claim;
   readonly #enqueuedAt: number;
   #payload: P;
+  #unit: Unit<P> | undefined;
 
   /** @internal */
   constructor(number: number, claim: Claim, attempt: number, enqueuedAt: number, payload: P) {
@@ -54,6 +57,18 @@ export class Job<P = unknown> {
   /** By the database's clock. */
   get enqueuedAt(): Date {
     return new Date(this.#enqueuedAt);
+  }
+
+  /** @internal */
+  join(unit: Unit<P>): void {
+    this.#unit = unit;
+  }
+
+  /** What `JSON.stringify`, and so a log, makes of it. */
+  toJSON(): object {
+    const { id, attempt, enqueuedAt, payload } = this;
+    const { queue, kind, key } = this.#unit ?? {};
+    return { id, queue, kind, key, attempt, enqueuedAt, payload };
   }
 }
 
@@ -98,10 +113,17 @@ export class Unit<P = unknown> {
     this.brokenBy = held.brokenBy;
     this.#tx = held.tx;
     this.#isCoalesced = held.isCoalesced;
+    for (const job of jobs) job.join(this);
   }
 
   get queue(): string {
     return this.#owner.queueName;
+  }
+
+  /** What `JSON.stringify`, and so a log, makes of it. */
+  toJSON(): object {
+    const { processId, jobs } = this;
+    return { processId, jobs };
   }
 
   /** The newest job: the only one, unless the kind coalesces. */
@@ -118,7 +140,9 @@ export class Unit<P = unknown> {
 
   /** The attempt of the job that has been tried most often. */
   get attempt(): number {
-    return this.jobs.length === 1 ? this.job.attempt : Math.max(...this.jobs.map((job) => job.attempt));
+    let most = 0;
+    for (const { attempt } of this.jobs) most = Math.max(most, attempt);
+    return most;
   }
 
   /** The same for everything that happens to this unit in this attempt; in the history it is `process_id`. */
@@ -178,11 +202,11 @@ export class Unit<P = unknown> {
 
   /**
    * Notes how far a job is, for whoever reads it; any JSON. One round trip, committed at once.
-   * @throws LeaseLost when the unit is over, or no longer this worker's
+   * @throws LeaseLost when the unit is over, or no longer this worker's @throws InvalidInput for what cannot be stored
    */
   async progress(value: unknown, job: Job<P> = this.job): Promise<void> {
     this.#requireOpen();
-    await this.#owner.progress(this as Unit, job, value);
+    await this.#owner.progress(this as Unit, job, toJson(value, 'progress'));
   }
 
   /**

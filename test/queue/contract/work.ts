@@ -175,6 +175,18 @@ export function workPromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(ran).toEqual([2]));
   });
 
+  test('a job and a unit in a log say which they are', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: {} } });
+    const seen: string[] = [];
+    await start(fixture, queue, { send: (unit) => void seen.push(JSON.stringify(unit.job), JSON.stringify(unit)) });
+    const { id } = await queue.enqueue('send', { to: 'ada' }, { key: 'a' });
+    await eventually(() => expect(seen).toHaveLength(2));
+    const job = { id, queue: queue.name, kind: 'send', key: 'a', attempt: 1, payload: { to: 'ada' } };
+    expect(JSON.parse(seen[0] ?? '')).toMatchObject(job);
+    expect(JSON.parse(seen[1] ?? '')).toMatchObject({ processId: expect.any(String), jobs: [job] });
+  });
+
   test('progress can be read while the job runs, and the result afterwards', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
