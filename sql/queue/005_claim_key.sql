@@ -51,6 +51,8 @@ declare
   v_epoch bigint;
   v_related boolean;
   v_got pawl.queue_gathered[];
+  v_large text[];
+  v_lasts bigint[];
 begin
   rows := '';
   processes := '';
@@ -107,6 +109,22 @@ begin
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
     from unnest(v_free) u (key) where u.key not in (select g.key from unnest(v_got) g);
   end if;
+  -- A unit ends where its payloads pass 16 MB, as they are stored, and never before its first job: what is left of it is the next
+  -- unit. Its answer could not come in time, however often it was asked for.
+  select array_agg(c.key), array_agg(c.last) into v_large, v_lasts from (
+    select s.key, max(s.id) filter (where s.nth = 1 or s.upto <= 16777216) as last, max(s.id) as id from (
+      select g.key, g.id, row_number() over w as nth, sum(pg_column_size(o.payload)) over w as upto
+      from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, ord)
+      cross join lateral (select o.payload from pawl.queue_job o where o.shard = p_shard and o.id = g.id offset 0) o
+      where g.whole and g.kind in (select k.id from pawl.queue_kind k where k.queue = p_queue and k.coalesce = 'all')
+      window w as (partition by g.key order by g.ord)
+    ) s
+    group by s.key
+  ) c where c.last < c.id;
+  if v_large is not null then
+    v_got := array(select g from unnest(v_got) g
+      where not exists (select from unnest(v_large, v_lasts) c (key, last) where c.key = g.key and g.id > c.last));
+  end if;
   -- Whole keys, in order, until there are enough jobs: a worker's memory is not the place for a backlog. The first one
   -- comes in any case.
   select array_agg(c.key order by c.ord) into v_kept from (
@@ -129,10 +147,12 @@ begin
   taken := cardinality(v_got);
 
   with job as materialized (
-    select g.*, case when g.attempt > 0 then 'job ' || g.id when g.whole then 'unit ' || g.kind || ' ' || g.key else 'batch' end as part
+    -- A unit's jobs of one attempt are one claim: a claim each is 10,000 rows, and was a join of 10,000 with 10,000.
+    select g.*, case when g.whole then concat('unit ', g.kind, ' ', g.attempt, ' ', g.key) when g.attempt > 0 then 'job ' || g.id else 'batch' end as part
     from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, ord)
   ), unit as materialized (
-    select j.key, j.kind, gen_random_uuid() as process, row_number() over () as number
+    select j.key, j.kind, gen_random_uuid() as process, row_number() over () as number,
+      case when (select k.coalesce from pawl.queue_kind k where k.id = j.kind) = 'latest' then max(j.id) end as newest
     from job j where j.whole group by j.key, j.kind
   ), part as materialized (
     select nextval('pawl.queue_claim_id') as claim, p.*, gen_random_uuid() as process from (
@@ -152,7 +172,8 @@ begin
     (select string_agg(k.row, '' order by k.ord) from (
       select min(j.ord) as ord, concat(',[', to_json(j.key)::text, ',', v_epoch, ',[', string_agg(
         concat_ws(',', j.id, c.claim, j.kind, j.attempt + 1, (date_part('epoch', o.created_at) * 1000)::bigint,
-          coalesce(u.number, 0), coalesce(j.broken_by, 0), o.payload::text), ',' order by j.ord), ']]') as row
+          coalesce(u.number, 0), coalesce(j.broken_by, 0),
+          case when j.id < u.newest then 'null' else o.payload::text end), ',' order by j.ord), ']]') as row
       from job j join claim c on c.part = j.part left join unit u on u.key = j.key and u.kind = j.kind
       cross join lateral (select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id) o
       group by j.key) k)

@@ -230,7 +230,7 @@ export class ActorWorker implements Kept {
     }
     const answer = await this.#claim(id, limit);
     if (this.#id !== id) return 0;
-    this.#looks.noteAnswer();
+    this.#looks.noteAnswer(answer.rows.length);
     this.#hasMore = answer.again === true;
     this.#post(answer.rows);
     if (this.#isolation.isWaiting) await this.#claimAlone(id);

@@ -75,15 +75,17 @@ export class Looks<Handed extends HandedOver> {
 
   /**
    * How much a look should ask for. An answer that did not come may have been too large to come in time, and would be so again:
-   * half as much is asked for then, and a tenth more after each that came.
+   * half as much is asked for then, and a tenth more after each that brought as much as was asked for. One that found little
+   * says nothing about what a full one takes.
    */
   limit(room: number): number {
     this.#asked = Math.min(room, Math.floor(this.#most));
     return this.#asked;
   }
 
-  noteAnswer(): void {
-    this.#most *= 1.1;
+  /** @param brought  how much there was in it */
+  noteAnswer(brought: number): void {
+    if (brought >= this.#asked) this.#most *= 1.1;
   }
 
   /** Something may be claimed that the worker does not know of. */

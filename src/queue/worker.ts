@@ -10,7 +10,7 @@ import { Offers } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
 import type { Subscription } from '../engine/postgres/index.ts';
 import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
-import { type Batch, hasJobs, readClaimed } from './claimed.ts';
+import { type Batch, countJobs, hasJobs, readClaimed } from './claimed.ts';
 import type { Definition } from './definition.ts';
 import { Keeper, type Kept } from './keeper.ts';
 import { STOP_MS } from './patience.ts';
@@ -259,7 +259,7 @@ export class LeaseWorker implements UnitOwner, Kept {
     if (scan === undefined) throw new NotFound('a queue always has a shard');
     const answer = await this.#claim(id, scan, limit);
     if (this.#id !== id) return 0;
-    this.#looks.noteAnswer();
+    this.#looks.noteAnswer(countJobs(answer));
     if (hasJobs(answer)) {
       const { definition, registered } = this.#parts;
       this.#post(readClaimed(answer, { shard: scan.shard, definition, registered, owner: this }));

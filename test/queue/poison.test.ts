@@ -99,7 +99,7 @@ test('a unit of which so many jobs fail that no statement could say it is writte
     kinds: { job: { coalesce: 'all' }, small: {} },
     retry: { attempts: 2, backoff: { kind: 'fixed', min: '1s', jitter: 0 } },
   });
-  await queue.enqueueMany(many('job', 1500).map((job) => ({ ...job, key: 'doc' })));
+  await queue.enqueueMany(many('job', 4000).map((job) => ({ ...job, key: 'doc' })));
   const units: number[][] = [];
   const worker = queue.work(
     {
@@ -116,13 +116,13 @@ test('a unit of which so many jobs fail that no statement could say it is writte
   for (let n = 0; n < 5; n += 1) await queue.enqueue('small', n);
   await queue.drain({ delayed: true, timeout: '60s' });
   expect(units).toEqual([
-    [1, 1500],
-    [2, 1500],
+    [1, 4000],
+    [2, 4000],
   ]);
-  expect(await count(engine, `select count(*) from pawl.job where status = 'complete'`)).toBe(1505);
+  expect(await count(engine, `select count(*) from pawl.job where status = 'complete'`)).toBe(4005);
   expect(
     await count(engine, `select count(*) from pawl.queue_transition where reason = 'failed' and length(error) = 10000`),
-  ).toBe(1500);
+  ).toBe(4000);
   expect(await count(engine, 'select count(*) from pawl.queue_key')).toBe(0);
   await worker.stop();
 });

@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest';
+import { Looks } from '../../src/base/looks.ts';
+import { type HandedOver, Offers } from '../../src/base/offers.ts';
+
+function looks(): Looks<HandedOver> {
+  const none = (): void => {};
+  const offers = new Offers<HandedOver>({
+    name: 'test',
+    store: { offer: async () => {}, withdraw: async () => [], hear: async () => ({ stop: async () => {} }) as never },
+    worker: () => 1,
+    isFree: () => false,
+    onHanded: none,
+    onError: none,
+  });
+  return new Looks({ name: 'test', offers, leaseMs: 1000, pollMs: 1000, accept: none, wake: none });
+}
+
+test('after a lost answer half as much is asked for, and more only after answers that brought all that was asked for', () => {
+  const some = looks();
+  expect(some.limit(40)).toBe(40);
+  some.noteLostAnswer();
+  expect(some.limit(40)).toBe(20);
+  some.noteLostAnswer();
+  // Empty ones, and ones that found a little beside what is locked, say nothing about what 20 would take.
+  for (let n = 0; n < 100; n += 1) {
+    expect(some.limit(40)).toBe(10);
+    some.noteAnswer(n % 10);
+  }
+  for (let n = 0; n < 20; n += 1) some.noteAnswer(some.limit(40));
+  expect(some.limit(40)).toBe(40);
+});
