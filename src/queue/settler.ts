@@ -137,16 +137,34 @@ export class Settler {
     if (settled.length > 0) this.#rest.set(shard, [...settled, ...(this.#rest.get(shard) ?? [])]);
   }
 
-  /** What came last does not wait for all of what did not fit, but for one statement of it at the most. */
-  #take(): Map<number, Settled[]> {
-    const all = this.#pending;
-    for (const [shard, [first, ...rest]] of this.#rest) {
-      const recent = all.get(shard) ?? [];
-      all.set(shard, first === undefined ? recent : [first, ...recent, ...rest]);
-    }
+  /**
+   * What came last does not wait for all of what did not fit, but for one statement of it at the most. Of a key it stays behind
+   * what came before, also behind what was put off: the key may be given up with it.
+   */
+  #take(): Map<number, readonly Settled[]> {
+    const pending = this.#pending;
+    const rests = this.#rest;
     this.#pending = new Map();
     this.#rest = new Map();
+    if (rests.size === 0 && this.#later.size === 0) return pending;
+    const all = new Map<number, readonly Settled[]>();
+    for (const shard of new Set([...rests.keys(), ...pending.keys()])) {
+      const recent = this.#behindLater(shard, pending.get(shard) ?? []);
+      const [first, ...rest] = rests.get(shard) ?? [];
+      const [behind, free] = parted(recent, rest);
+      const turn = first === undefined ? recent : [first, ...free, ...rest, ...behind];
+      if (turn.length > 0) all.set(shard, turn);
+    }
     return all;
+  }
+
+  /** @returns those of no key of which something was put off; the others are put off, too */
+  #behindLater(shard: number, recent: readonly Settled[]): readonly Settled[] {
+    const later = this.#later.get(shard);
+    if (later === undefined) return recent;
+    const [behind, free] = parted(recent, later);
+    later.push(...behind);
+    return free;
   }
 
   /** @returns what is still to be written: as a rule nothing */
@@ -274,6 +292,16 @@ function append(lists: Map<number, Settled[]>, shard: number, settled: Settled):
   const list = lists.get(shard);
   if (list === undefined) lists.set(shard, [settled]);
   else list.push(settled);
+}
+
+/** @returns those that share a key with one of `before`, and the others */
+function parted(settled: readonly Settled[], before: readonly Settled[]): [behind: Settled[], free: Settled[]] {
+  const keys = new Set(before.map(({ unit }) => unit.key));
+  keys.delete(null);
+  const behind: Settled[] = [];
+  const free: Settled[] = [];
+  for (const one of settled) (keys.has(one.unit.key) ? behind : free).push(one);
+  return [behind, free];
 }
 
 function isOfSameKey(one: Unit, other: Unit): boolean {
