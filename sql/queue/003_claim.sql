@@ -98,6 +98,26 @@ begin
   perform set_config('idle_in_transaction_session_timeout', ceil(extract(epoch from v_lease) * 1000)::text, true);
 end $$;
 
+-- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at the least. p_n: how many stand in
+-- a row behind each, null for one. Where no payload was ever stored out of line, nothing is asked: none has more than 2 kB then.
+create function pawl.queue_fitting(p_shard smallint, p_first bigint[], p_n int[]) returns bigint
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+begin
+  if (select pg_relation_size(c.reltoastrelid) from pg_class c where c.oid = 'pawl.queue_job'::regclass) = 0 then
+    return 9223372036854775807;
+  end if;
+  return (
+    select count(*) filter (where s.nth = 1 or s.upto <= 16777216) from (
+      select row_number() over w as nth, sum(pg_column_size(j.payload)) over w as upto
+      from unnest(p_first, p_n) with ordinality u (first, n, ord)
+      cross join lateral (
+        select j.id, j.payload from pawl.queue_job j
+        where j.shard = p_shard and j.id >= u.first and j.id < u.first + coalesce(u.n, 1) offset 0) j
+      window w as (order by u.ord, j.id)
+    ) s);
+end $$;
+
 -- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once (jobs that have
 -- failed before are not prefetched, so that a crash does not charge them for a neighbour); p_rows: how many ready rows
 -- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
@@ -131,6 +151,7 @@ declare
   v_part record;
   v_near record;
   v_one record;
+  v_fit bigint;
 begin
   v_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
   if v_state = 'paused' then
@@ -147,7 +168,8 @@ begin
     select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_one from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.n <= p_limit
     order by r.priority, r.id limit 1 for update skip locked;
-    if found and (v_one.attempt = 0 or p_slots > 0) then
+    if found and (v_one.attempt = 0 or p_slots > 0)
+      and (v_one.n = 1 or pawl.queue_fitting(p_shard, array[v_one.id], array[v_one.n]) >= v_one.n) then
       perform pawl.queue_require_worker(p_worker);
       delete from pawl.queue_ready r where r.ctid = v_one.tid;
       v_claim := nextval('pawl.queue_claim_id');
@@ -200,6 +222,12 @@ begin
     array_agg(c.key) filter (where c.key is not null), array_agg(c.epoch) filter (where c.key is not null)
   into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_kkeys, v_kepochs
   from marked c;
+  if v_taken > 1 then
+    v_fit := pawl.queue_fitting(p_shard, v_lo, v_take);
+    if v_fit < v_taken then  -- nothing is written yet
+      return pawl.queue_claim(p_queue, p_shard, p_worker, v_fit::int, p_slots, p_rows, p_chain, p_priority, p_after);
+    end if;
+  end if;
 
   if v_taken > 0 or v_keyed > 0 then
     perform pawl.queue_require_worker(p_worker);

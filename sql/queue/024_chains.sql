@@ -19,6 +19,7 @@ declare
   v_read int;
   v_last int;
   v_again int;
+  v_fit bigint;
 begin
   processes := '';
   select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.tid), array_agg(s.parked), count(*), max(s.nth), max(s.attempt)
@@ -43,6 +44,14 @@ begin
   cut := taken = 0 or v_last < cardinality(p_keys);
   if taken = 0 then
     return;
+  end if;
+  if taken > 1 then
+    v_fit := pawl.queue_fitting(p_shard, v_ids, null);
+    if v_fit < taken then  -- nothing is written yet
+      select c.lines, c.rows, c.processes, c.taken, true into lines, rows, processes, taken, cut
+      from pawl.queue_claim_chains(p_queue, p_shard, p_worker, v_fit::int, p_chain, p_now, p_epoch, p_keys, p_waiting) c;
+      return;
+    end if;
   end if;
 
   if v_again > 0 then

@@ -48,6 +48,27 @@ test("a unit with coalesce: 'all' has 16 MB of payloads at the most, and one job
   expect(ran).toEqual(ids);
 });
 
+test.for<readonly [string, (n: number) => string | undefined, boolean]>([
+  ['jobs of one run', () => undefined, true],
+  ['jobs by themselves', () => undefined, false],
+  ['jobs of many keys', (n) => `k${n}`, true],
+  ['jobs of one key', () => 'k', true],
+])('a claim brings 16 MB of payloads at the most, and one job at the least: %s', async ([, key, isOneRun]) => {
+  const { engine } = await open();
+  const queue = createQueue(engine, 'plain', { kinds: { save: {} } });
+  const jobs = Array.from({ length: 7 }, (_, n) => ({ kind: 'save', payload: text(5 * MB), key: key(n) }) as const);
+  if (isOneRun) await queue.enqueueMany(jobs);
+  else for (const { kind, payload } of jobs) await queue.enqueue(kind, payload);
+  const claimed: number[] = [];
+  let ran = 0;
+  const worker = queue.work({ save: () => void (ran += 1) }, { concurrency: 40 });
+  worker.events.on('claimed', ({ jobs: count }) => claimed.push(count));
+  onTestFinished(() => worker.stop());
+  await queue.drain({ timeout: '60s' });
+  expect(ran).toBe(7);
+  expect(Math.max(...claimed)).toBeLessThanOrEqual(3);
+});
+
 test("of a unit with coalesce: 'latest' one payload is sent, however many jobs it has", async () => {
   const { engine, sql } = await open();
   const queue = createQueue(engine, 'latest', { kinds: { save: { coalesce: 'latest' } } });
