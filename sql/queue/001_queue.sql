@@ -23,6 +23,7 @@ create table pawl.queue_definition (
   attempts    smallint not null default 5 check (attempts >= 1),
   history     interval,                       -- null: kept for ever
   paused_at   timestamptz,
+  lost_at     timestamptz,                    -- a worker with hold 'transaction' was found dead: its like note at once what they run
   created_at  timestamptz not null default clock_timestamp()
 );
 
@@ -190,7 +191,8 @@ create table pawl.queue_worker (
   wants_notify  boolean not null default true,
   hold          text not null check (hold in ('lease', 'transaction')),
   host          text not null,
-  holding       bigint[] not null default '{}'  -- hold 'transaction': jobs whose handler has been running for a while
+  holding       bigint[] not null default '{}',  -- hold 'transaction': jobs whose handler has been running for a while
+  lost_at       timestamptz     -- it was found dead: its transactions were ended, and its heartbeat comes too late
 ) with (fillfactor = 50);
 create index queue_worker_queue on pawl.queue_worker (queue);
 

@@ -8,13 +8,31 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off 
 declare
   v_worker bigint;
   v_jobs integer := 0;
+  v_fresh boolean;
+  v_died boolean := false;
+  v_patience text := current_setting('lock_timeout');
 begin
-  for v_worker in
-    select w.id from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() order by w.id for update skip locked
+  for v_worker, v_fresh in
+    select w.id, w.hold = 'transaction' and w.lost_at is null from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() order by w.id for update skip locked
   loop
-    v_jobs := v_jobs + pawl.queue_lost(v_worker, null, true) + pawl.queue_suspect(v_worker);
-    delete from pawl.queue_worker w where w.id = v_worker and w.holding = '{}';
+    v_jobs := v_jobs + pawl.queue_lost(v_worker, null, true) + pawl.queue_suspect(v_worker, false);
+    if pawl.queue_end_lanes(v_worker) then
+      begin
+        -- Whoever waits for these jobs has them before whoever looks for work.
+        perform set_config('lock_timeout', '500ms', true);
+        v_jobs := v_jobs + pawl.queue_suspect(v_worker, true);
+        perform set_config('lock_timeout', v_patience, true);
+      exception when lock_not_available then
+        null;  -- somebody else has them; they stay noted
+      end;
+    end if;
+    delete from pawl.queue_worker w where w.id = v_worker and w.holding = '{}' and not exists (select from pawl.queue_lanes(w.id));
+    update pawl.queue_worker w set lost_at = clock_timestamp() where w.id = v_worker and w.lost_at is null;
+    v_died := v_died or v_fresh;
   end loop;
+  if v_died then
+    update pawl.queue_definition d set lost_at = clock_timestamp() where d.id = p_queue;
+  end if;
   delete from pawl.queue_offer o where o.ctid = any (array(
     select o.ctid from pawl.queue_offer o
     where o.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = o.worker) for update skip locked));
@@ -74,6 +92,34 @@ begin
   )
   select m.id, m.worker, m.claimed_at, m.process_id, m.shard, m.queue, m.attempt, m.unit, m.out from mine m;
 end $$;
+
+-- The server's processes that serve the lanes of a worker (hold: 'transaction'): each of them, or each of their transactions behind
+-- a pooler, has this lock, shared.
+create function pawl.queue_lanes(p_worker bigint) returns setof integer
+language sql stable as $$
+  select l.pid from pg_locks l
+  where l.locktype = 'advisory' and l.classid = 1885435757 and l.objid = (p_worker % 2147483647)::oid and l.objsubid = 2 and l.granted
+    and l.database = (select d.oid from pg_database d where d.datname = current_database())
+$$;
+
+-- Ends the transactions that a lost worker has left open: its process may stand still, or a proxy acknowledge what nobody reads, and
+-- then no setting of the server tells that from a handler at work. Answers whether there were any, which end now: another role's
+-- processes are ended only by those who have pg_signal_backend.
+create function pawl.queue_end_lanes(p_worker bigint) returns boolean
+language plpgsql as $$
+begin
+  perform pg_terminate_backend(l.pid) from pawl.queue_lanes(p_worker) l (pid);
+  return found;
+exception when insufficient_privilege then
+  return false;
+end $$;
+
+-- What queue_rescue could not end: processes of the server with transactions of lost workers.
+create function pawl.queue_unended(p_queue smallint) returns integer[]
+language sql as $$
+  select coalesce(array_agg(l.pid), '{}') from pawl.queue_worker w cross join lateral pawl.queue_lanes(w.id) l (pid)
+  where w.queue = p_queue and w.lost_at is not null and w.expires_at < clock_timestamp()
+$$;
 
 -- Gives back what a worker holds, except the claims it knows of: a worker whose claim was committed but whose answer was
 -- lost disowns it (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows of none.
@@ -138,12 +184,20 @@ end $$;
 
 -- Jobs that a lost worker was running inside its own open transaction: the crash rolled everything back, the attempt
 -- included. A job that somebody is at just now stays noted, to be looked at again: a job that kills every worker is claimed
--- anew long before the lease of the last one is over.
-create function pawl.queue_suspect(p_worker bigint) returns integer
+-- anew long before the lease of the last one is over. p_waits: their transactions are just being ended.
+create function pawl.queue_suspect(p_worker bigint, p_waits boolean) returns integer
 language plpgsql as $$
 declare
   v_jobs integer;
 begin
+  if p_waits then
+    perform pg_advisory_xact_lock(hashtextextended(k.key, k.queue * 65536 + k.shard)) from (
+      select distinct j.key, j.queue, j.shard from pawl.queue_worker w cross join lateral unnest(w.holding) i (id)
+      join pawl.queue_job j on j.id = i.id where w.id = p_worker and j.key is not null order by 1) k;
+    perform 1 from pawl.queue_worker w cross join lateral unnest(w.holding) i (id) join pawl.queue_job j on j.id = i.id
+    join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
+    where w.id = p_worker order by r.id for update of r;
+  end if;
   with held as (
     select w.queue, i.id from pawl.queue_worker w cross join lateral unnest(w.holding) i (id) where w.id = p_worker
   ), there as materialized (
@@ -175,4 +229,72 @@ begin
   )
   select count(*) into v_jobs from mine;
   return v_jobs;
+end $$;
+
+-- Spends an attempt of jobs whose transaction was lost, or refused, under a worker that lives: {queue, shard, worker, ids, attempts,
+-- ends, reason, error}. ends: they end in error, whatever is left to them; attempts: only while they are still in these, where
+-- nobody knows whether the last COMMIT took place. Of a job that is claimed again the end of that transaction is waited
+-- for, up to the lock timeout: otherwise it would always be too late. Answers [{id, to}] of those charged; nothing for a worker
+-- that was found dead meanwhile: then the same is done by whoever found it. Locks are taken in the order worker, key, job.
+create function pawl.queue_charge(p_charge json) returns json
+language plpgsql
+set lock_timeout = '1s' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_charge record;
+  v_job record;
+  v_key record;
+  v_at record;
+  v_to text;
+  v_done json[] := '{}';
+begin
+  select c.* into v_charge from json_to_record(p_charge) c (
+    queue smallint, shard smallint, worker bigint, ids bigint[], attempts smallint[], ends boolean, reason text, error text);
+  perform 1 from pawl.queue_worker w where w.id = v_charge.worker and w.lost_at is null for key share;
+  if not found then
+    return '[]';
+  end if;
+  for v_job in
+    select j.id, u.attempt, j.kind, j.priority, j.key, case when q.keyed then j.key end as key_name, coalesce(k.attempts, q.attempts) as attempts
+    from unnest(v_charge.ids, v_charge.attempts) u (id, attempt)
+    cross join lateral (select j.* from pawl.queue_job j where j.shard = v_charge.shard and j.id = u.id limit 1) j
+    join pawl.queue_definition q on q.id = j.queue join pawl.queue_kind k on k.id = j.kind order by j.id
+  loop
+    v_key := pawl.queue_seize(v_charge.queue, v_charge.shard, v_job.key_name);
+    select r.ctid as tid, r.attempt, r.epoch, false as parked into v_at from pawl.queue_ready r
+    where r.shard = v_charge.shard and r.queue = v_charge.queue and r.priority = v_job.priority and r.id = v_job.id and r.n = 1
+      and (v_job.attempt is null or r.attempt + 1 = v_job.attempt)
+    for update;
+    if not found and v_job.key_name is not null then
+      select p.ctid as tid, p.attempt, null::bigint as epoch, true as parked into v_at from pawl.queue_parked p
+      where p.shard = v_charge.shard and p.queue = v_charge.queue and p.key = v_job.key and p.kind = v_job.kind and p.id = v_job.id
+        and (v_job.attempt is null or p.attempt + 1 = v_job.attempt)
+      for update;
+    end if;
+    continue when v_at.tid is null;
+    v_to := case when v_charge.ends or v_at.attempt + 1 >= v_job.attempts then 'error' else 'new' end;
+    if v_to = 'new' and v_at.parked then
+      update pawl.queue_parked p set attempt = v_at.attempt + 1 where p.ctid = v_at.tid;
+    elsif v_to = 'new' then
+      update pawl.queue_ready r set attempt = v_at.attempt + 1 where r.ctid = v_at.tid;
+    else
+      if v_at.parked then
+        delete from pawl.queue_parked p where p.ctid = v_at.tid;
+      else
+        delete from pawl.queue_ready r where r.ctid = v_at.tid;
+      end if;
+      insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
+      values (v_job.id, clock_timestamp(), v_charge.shard, v_charge.queue, v_job.kind, v_at.attempt + 1, 'error', v_job.key, v_charge.error);
+      if v_job.key_name is not null then
+        perform pawl.queue_move_up(v_charge.queue, v_charge.shard, v_job.key_name, v_key.held, v_key.epoch, v_at.epoch);
+      end if;
+    end if;
+    insert into pawl.queue_transition (at, id, worker, shard, queue, attempt, from_status, to_status, reason, error)
+    values (clock_timestamp(), v_job.id, v_charge.worker, v_charge.shard, v_charge.queue, v_at.attempt + 1, 'in-progress', v_to, v_charge.reason, v_charge.error);
+    v_done := array_append(v_done, json_build_object('id', v_job.id, 'to', v_to));
+  end loop;
+  -- Should the worker be found dead now, nobody is to charge them once more.
+  update pawl.queue_worker w set holding = array(select i.id from unnest(w.holding) i (id) where i.id <> all (v_charge.ids))
+  where w.id = v_charge.worker and w.holding && v_charge.ids;
+  perform pawl.queue_wake(v_charge.queue);
+  return array_to_json(v_done);
 end $$;

@@ -56,7 +56,7 @@ begin
 end $$;
 
 -- The heartbeat of all workers of one process: [{worker, wantsNotify, holding: [job]}]. A worker that is not among the
--- answered "alive" has lost its lease.
+-- answered "alive" has lost its lease. "wary": those whose like was found dead a while ago.
 create function pawl.queue_beat(p_beats json) returns json
 language plpgsql as $$
 declare
@@ -68,12 +68,14 @@ begin
   ), renewed as (
     update pawl.queue_worker w set
       beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, wants_notify = b.wants_notify, holding = b.holding
-    from beat b where w.id = b.worker returning w.id
+    from beat b where w.id = b.worker and w.lost_at is null returning w.id
   )
   select array_agg(r.id) into v_alive from renewed r;
   return json_build_object('alive', coalesce(v_alive, '{}'), 'cancel', coalesce((
     select json_agg(json_build_object('worker', c.worker, 'id', c.id, 'reason', c.reason))
-    from pawl.queue_cancel c where c.worker = any (v_alive)), '[]'::json));
+    from pawl.queue_cancel c where c.worker = any (v_alive)), '[]'::json), 'wary', (
+    select coalesce(json_agg(w.id), '[]'::json) from pawl.queue_worker w join pawl.queue_definition d on d.id = w.queue
+    where w.id = any (v_alive) and w.hold = 'transaction' and d.lost_at > clock_timestamp() - interval '10 minutes'));
 end $$;
 
 create function pawl.queue_wants(p_worker bigint, p_wants boolean) returns void

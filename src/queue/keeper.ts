@@ -1,5 +1,5 @@
-import { sleep, within } from '../base/clock.ts';
-import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
+import { moment, ownedFor, sleep, within } from '../base/clock.ts';
+import { ConnectionFailed, LeaseLost, NotSupported } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { probe } from '../base/probe.ts';
@@ -16,8 +16,13 @@ import type { Beat, BeatAnswer } from './store.ts';
 export interface Kept {
   readonly queue: number;
   beat(): Beat | undefined;
-  /** The lease is gone: everything claimed belongs to somebody else now. */
-  lost(reason: LeaseLost): void;
+  /**
+   * The lease is gone: everything claimed belongs to somebody else now, or may, where it is not certain that the database
+   * thinks so, too.
+   */
+  lost(reason: LeaseLost, isCertain: boolean): void;
+  /** Whether a worker like it has died lately. */
+  beWary?(isWary: boolean): void;
   /** Somebody asked for a running job to be cancelled. */
   cancel(job: number, reason: string | null): void;
   onError(error: unknown): void;
@@ -48,6 +53,10 @@ export class Keeper {
   /** The last beat, failed or not. */
   #last: Promise<unknown> = Promise.resolve();
   #prunedAt = -Infinity;
+  /** The last beat that was answered. */
+  #beatenAt = moment();
+  /** Processes of the server whose transactions could not be ended. */
+  readonly #unended = new Set<number>();
 
   private constructor(store: PostgresQueueStore, leaseMs: number) {
     this.#store = store;
@@ -122,7 +131,7 @@ export class Keeper {
     renewal.signal.addEventListener('abort', () => {
       if (this.#renewal !== renewal) return;
       this.#renewal = undefined;
-      for (const worker of Array.from(this.#workers)) worker.lost(asLost(renewal.signal.reason));
+      for (const worker of Array.from(this.#workers)) worker.lost(asLost(renewal.signal.reason), false);
       // The workers register anew, each at its own pace, and are kept again from then on.
       if (this.#workers.size > 0 && this.#renewal === undefined) this.#start();
     });
@@ -140,13 +149,16 @@ export class Keeper {
     if (beats.length === 0) return 'kept';
     if (faults.armed) await faults.reach('queue.before_beat');
     const answer = await this.#send(beats, signal);
+    this.#beatenAt = moment();
     if (probe.listening) probe.hit('queue.beat', { workers: beats.length });
     for (const id of answer.alive) kept.delete(id);
     for (const [id, worker] of kept) {
       worker.lost(
         new LeaseLost(`worker ${id} was taken for dead: its heartbeat came later than its lease; stop working`),
+        true,
       );
     }
+    for (const worker of this.#workers) worker.beWary?.(answer.wary.includes(worker.beat()?.worker ?? -1));
     for (const { worker, id, reason } of answer.cancel) {
       for (const one of this.#workers) if (one.beat()?.worker === worker) one.cancel(id, reason);
     }
@@ -201,13 +213,29 @@ export class Keeper {
   async #lookAfter(): Promise<number> {
     const prunes = performance.now() - this.#prunedAt > PRUNE_MS;
     if (prunes) this.#prunedAt = performance.now();
+    // After a pause of this process its own workers come first: nobody has found them dead by now.
+    if (ownedFor(this.#beatenAt) > this.#leaseMs / 2) await this.beatNow();
     for (const queue of this.#queues()) {
-      const jobs = await this.#store.rescue(queue);
+      const { jobs, unended } = await this.#store.rescue(queue);
       if (jobs > 0) probe.hit('queue.rescued', { queue, jobs });
+      this.#reportUnended(unended);
       await this.#chores.sweepCancels(queue);
       while (prunes && this.#workers.size > 0 && (await this.#store.prune(queue)) > 0);
     }
     return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);
+  }
+
+  /** Once for each: as long as they live, every look finds them. */
+  #reportUnended(pids: readonly number[]): void {
+    const fresh = pids.filter((pid) => !this.#unended.has(pid));
+    for (const pid of fresh) this.#unended.add(pid);
+    if (fresh.length === 0) return;
+    this.#report(
+      new NotSupported(
+        `lost workers have left transactions open that this role may not end, or that do not end: their jobs wait until ` +
+          `somebody calls pg_terminate_backend for ${fresh.join(', ')}; workers of one role, or with pg_signal_backend, do so themselves`,
+      ),
+    );
   }
 
   #queues(): number[] {

@@ -1,9 +1,12 @@
 import { Conflict, ConnectionFailed } from '../base/errors.ts';
-import { type AnswerOptions, type Session, type Step, statement } from '../engine/postgres/index.ts';
+import { type Step, statement } from '../engine/postgres/index.ts';
+import type { Lane, Told } from './lane.ts';
 import { readSeen, type Seen } from './picks.ts';
-import { claimOneText, type OpenClaim, quoted, tidyText } from './postgres.ts';
+import { claimOneText, quoted, tidyText } from './postgres.ts';
 import {
   claimed,
+  enrolText,
+  enrolTransactionText,
   JOB,
   readTaken,
   readTakenSeen,
@@ -14,20 +17,6 @@ import {
 } from './postgres-take.ts';
 import type { Claimed, LookRequest } from './store.ts';
 import type { Taking } from './stretch.ts';
-
-/** A connection of the transaction hold. */
-export interface Lane {
-  readonly session: Session;
-  /** For what the worker sends itself; a handler's own statements may take as long as they like. */
-  readonly answer: AnswerOptions;
-  /** Whether what is sent for every job is prepared. */
-  readonly takesBatches: boolean;
-  /** To be called once its transaction is over: see {@link Stretch.hold}. */
-  letGo?: (() => void) | undefined;
-}
-
-/** What the open transaction is yet to be told before its COMMIT: SQL, or a job without a key that completed. */
-export type Told = string | OpenClaim;
 
 const BEGIN = 'begin isolation level read committed;';
 const COMMIT = 'commit;';
@@ -40,6 +29,17 @@ const SAVEPOINT_STEP: Step = { statement: statement('queue.savepoint', SAVEPOINT
 
 /** Undoes what the handler wrote. */
 export const UNDO = 'rollback to savepoint pawl_handler;';
+
+/** Says whose the transactions of this lane are from now on. One round trip for each connection, and none for a job. */
+export async function enrol(lane: Lane, worker: number): Promise<void> {
+  if (!lane.isPooled) await lane.session.run(enrolText(worker, lane.worker), lane.answer);
+  lane.worker = worker;
+}
+
+/** What each transaction begins with. */
+function openingOf({ isPooled, worker }: Lane): string {
+  return isPooled && worker !== undefined ? enrolTransactionText(worker) : '';
+}
 
 export async function commit({ session, answer }: Lane, told: Told): Promise<void> {
   await session.run(textOf(told) + COMMIT, answer);
@@ -59,11 +59,12 @@ export interface LookAnswer {
  */
 export async function look(lane: Lane, told: Told | undefined, request: LookRequest): Promise<LookAnswer> {
   const { untidy } = request;
-  const tidy = untidy === undefined ? '' : `${tidyText(request, untidy)};${COMMIT_AND_BEGIN}`;
+  const opening = openingOf(lane);
+  const tidy = untidy === undefined ? '' : `${tidyText(request, untidy)};${COMMIT_AND_BEGIN}${opening}`;
   const answers = await ask(lane, told, tidy + claimOneText(request));
   return {
     claimed: JSON.parse(answered(answers.at(-1)) ?? '') as Claimed,
-    tidied: untidy === undefined ? undefined : Number(answers.at(-3)),
+    tidied: untidy === undefined ? undefined : Number(answers.at(opening === '' ? -3 : -4)),
   };
 }
 
@@ -107,12 +108,9 @@ async function askByStep(lane: Lane, told: Told | undefined, step: Step): Promis
 }
 
 /** @returns what each statement answered, the last one of the call at the end */
-async function ask(
-  { session, answer }: Lane,
-  told: Told | undefined,
-  call: string,
-): Promise<(string | null | undefined)[]> {
-  const opening = told === undefined ? BEGIN : textOf(told) + COMMIT_AND_BEGIN;
+async function ask(lane: Lane, told: Told | undefined, call: string): Promise<(string | null | undefined)[]> {
+  const { session, answer } = lane;
+  const opening = (told === undefined ? BEGIN : textOf(told) + COMMIT_AND_BEGIN) + openingOf(lane);
   const results = await session.run<Record<string, string | null>>(`${opening}${call};${SAVEPOINT}`, answer);
   return results.slice(0, -1).map(({ rows }) => Object.values(rows[0] ?? {})[0]);
 }

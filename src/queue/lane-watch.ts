@@ -13,6 +13,8 @@ export interface LaneWatchOptions {
   readonly deadlineMs: number;
   /** The connections, each with the process that serves it, where that is known. */
   readonly lanes: () => Iterable<readonly [Session, Backend | undefined]>;
+  /** What else is to be done at each look. */
+  readonly settle: () => Promise<void>;
   readonly onError: (error: unknown) => void;
 }
 
@@ -44,7 +46,8 @@ export class LaneWatch {
   }
 
   async #look(): Promise<number> {
-    const { engine, deadlineMs, lanes } = this.#options;
+    const { engine, deadlineMs, lanes, settle } = this.#options;
+    await settle();
     const asked = new Map<Session, Backend>();
     for (const [session, backend] of lanes()) if (backend !== undefined && session.isBusy) asked.set(session, backend);
     const resting = new Map<Session, string>();

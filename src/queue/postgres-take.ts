@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Statement, type Step, statement } from '../engine/postgres/index.ts';
+import { type Statement, type Step, statement, withoutLimits } from '../engine/postgres/index.ts';
 import type { Pick, Seen } from './picks.ts';
 import type { OpenClaim } from './postgres.ts';
 import type { Claimed, Cursor } from './store.ts';
@@ -37,6 +37,24 @@ const RECEIPT = statement(
 insert into pawl.queue_receipt_one (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, id)
 values ($1::bigint, $2::bigint, $3::timestamptz, clock_timestamp(), $4::uuid, $5::smallint, $6::smallint, $7::smallint, $8::bigint)`,
 );
+
+/** By this lock whoever finds a worker dead finds its transactions: see pawl.queue_lanes(). */
+const OF_WORKERS = 1_885_435_757;
+
+/** Says whose the transactions of a connection are from now on, and no longer are. */
+export function enrolText(worker: number, before: number | undefined): string {
+  const unlock = before === undefined ? '' : `pg_advisory_unlock_shared(${ofWorker(before)}), `;
+  return `select ${unlock}pg_advisory_lock_shared(${ofWorker(worker)})`;
+}
+
+/** Says so for one transaction, whose connection is somebody else's before and after it, and lifts its limits of time. */
+export function enrolTransactionText(worker: number): string {
+  return `select pg_advisory_xact_lock_shared(${ofWorker(worker)}), ${withoutLimits(true)};`;
+}
+
+function ofWorker(worker: number): string {
+  return `${OF_WORKERS}, ${Number(worker) % 2_147_483_647}`;
+}
 
 /** Takes a job: {@link readTaken} reads the answer. */
 export function takeStep(request: TakeRequest): Step {

@@ -16,6 +16,8 @@ import type {
   Batch,
   Beat,
   BeatAnswer,
+  Charge,
+  Charged,
   Claimed,
   ClaimRequest,
   Cursor,
@@ -26,6 +28,7 @@ import type {
   LookRequest,
   QueueStore,
   Registered,
+  Rescued,
   Settlement,
   Untidy,
   Unwritten,
@@ -131,7 +134,11 @@ const PROGRESS = statement('queue.progress', 'select pawl.queue_progress($1::jso
 const GUARD = 'select pawl.queue_guard($1::json)';
 const LEAVE = statement('queue.leave', 'select pawl.queue_leave($1::smallint, $2::bigint, $3::bigint[])');
 const REMOVE_WORKER = statement('queue.remove_worker', 'delete from pawl.queue_worker where id = $1::bigint');
-const RESCUE = statement('queue.rescue', 'select pawl.queue_rescue($1::smallint) as jobs');
+const RESCUE = statement(
+  'queue.rescue',
+  'select pawl.queue_rescue($1::smallint) as jobs, pawl.queue_unended($1::smallint) as unended',
+);
+const CHARGE = statement('queue.charge', 'select pawl.queue_charge($1::json) as charged');
 const PRUNE = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2::int) as jobs');
 
 /** How many jobs one pruning takes away at most: a few milliseconds, so that it never stands in anybody's way. */
@@ -377,9 +384,14 @@ export class PostgresQueueStore implements QueueStore {
     await this.engine.query(REMOVE_WORKER, [worker], { deadlineMs: STOP_MS });
   }
 
-  async rescue(queue: number): Promise<number> {
-    const [row] = await this.#keys.query<{ jobs: number }>(RESCUE, [queue]);
-    return only(row).jobs;
+  async rescue(queue: number): Promise<Rescued> {
+    const [row] = await this.#keys.query<Rescued>(RESCUE, [queue]);
+    return only(row);
+  }
+
+  async charge(charge: Charge): Promise<Charged[]> {
+    const [row] = await this.#keys.query<{ charged: Charged[] }>(CHARGE, [JSON.stringify(charge)]);
+    return only(row).charged;
   }
 
   async prune(queue: number): Promise<number> {

@@ -320,7 +320,7 @@ function notWritten({ jobs }: Unit, cause: unknown): DatabaseError {
  * It says something that cannot be written: data that is none (22), a limit of the server's (54, XX000) or its memory, or of
  * this process's strings.
  */
-function isRefusal(error: unknown): boolean {
+export function isRefusal(error: unknown): boolean {
   if (error instanceof DatabaseError) return /^(?:22|54|XX|53200)/.test(error.sqlState ?? '');
   return error instanceof RangeError;
 }

@@ -176,6 +176,32 @@ export interface HandedOver extends Claimed, Handed {
   readonly shard: number;
 }
 
+/** An attempt to be spent outside of the transaction that was to say so: see pawl.queue_charge(). */
+export interface Charge {
+  readonly queue: number;
+  readonly shard: number;
+  readonly worker: number;
+  readonly ids: readonly number[];
+  /** Only jobs that are still in this attempt; null: in whichever. */
+  readonly attempts: readonly number[] | null;
+  /** They end in error, whatever is left to them. */
+  readonly ends: boolean;
+  readonly reason: string;
+  readonly error: string;
+}
+
+export interface Charged {
+  readonly id: number;
+  readonly to: 'new' | 'error';
+}
+
+export interface Rescued {
+  /** Jobs that were given back. */
+  readonly jobs: number;
+  /** The server's processes with transactions of lost workers that this role may not end. */
+  readonly unended: readonly number[];
+}
+
 export interface WorkerRow {
   readonly queue: number;
   readonly host: string;
@@ -195,6 +221,8 @@ export interface BeatAnswer {
   /** Workers whose lease was renewed; one that is missing has lost it. */
   readonly alive: readonly number[];
   readonly cancel: readonly { readonly worker: number; readonly id: number; readonly reason: string | null }[];
+  /** hold 'transaction': one of the same queue was found dead within the last ten minutes. */
+  readonly wary: readonly number[];
 }
 
 /** What the workers of a queue ask of a database. Every method is one round trip unless it says otherwise. */
@@ -232,8 +260,10 @@ export interface QueueStore {
   /** In the caller's transaction, until that ends. @throws LeaseLost when a job is no longer held under its claim */
   guard(held: readonly HeldJob[], tx: unknown): Promise<void>;
   removeWorker(worker: number): Promise<void>;
-  /** Gives back what lost workers held. @returns how many jobs */
-  rescue(queue: number): Promise<number>;
+  /** Gives back what lost workers held, and ends the transactions that they left open. */
+  rescue(queue: number): Promise<Rescued>;
+  /** @returns the jobs that were charged. @throws LockNotAvailable while somebody else is at one of them */
+  charge(charge: Charge): Promise<Charged[]>;
   /** Removes a bounded amount of history. @returns how many jobs went */
   prune(queue: number): Promise<number>;
 }

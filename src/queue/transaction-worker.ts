@@ -1,13 +1,12 @@
 import { hostname } from 'node:os';
 import { within } from '../base/clock.ts';
-import { ConnectionFailed, DatabaseError, LeaseLost, Stopped } from '../base/errors.ts';
+import { ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { probe } from '../base/probe.ts';
 import {
   type AnswerOptions,
   type Backend,
-  endBackend,
   type Session,
   type Subscription,
   statement,
@@ -17,13 +16,14 @@ import {
 import { begin, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
 import { hasJobs, readClaimed } from './claimed.ts';
 import { Keeper, type Kept } from './keeper.ts';
-import { commit, type Lane, look, type Told, take, UNDO } from './lane-messages.ts';
+import type { HeldUnit, Lane, Owed, Told } from './lane.ts';
+import { LaneDebts, MOMENT_MS } from './lane-debts.ts';
+import { commit, enrol, look, take } from './lane-messages.ts';
+import { toldOf } from './lane-settlement.ts';
 import { LaneWatch } from './lane-watch.ts';
 import { patience, STOP_MS } from './patience.ts';
-import { runningText, settleText } from './postgres.ts';
 import { Scan } from './scan.ts';
-import { jobsByClaim } from './settlement.ts';
-import type { Beat, Claimed, Settlement } from './store.ts';
+import type { Beat, Charged, Claimed } from './store.ts';
 import { LOOK_MS, Stretch } from './stretch.ts';
 import type { Job, Unit, UnitOwner } from './unit.ts';
 import type { WorkerEvents, WorkerParts } from './worker.ts';
@@ -35,8 +35,6 @@ interface Running {
 }
 
 const CONSTRAINTS = statement('queue.constraints', 'set constraints all immediate', { prepare: false });
-/** A job that has run for this long is noted with the heartbeat, so that a crash of this process counts as an attempt. */
-const HOLDING_MS = 100;
 
 /**
  * A worker that claims each unit in a transaction of its own and keeps it open while the handler runs: what the handler
@@ -51,6 +49,8 @@ export class TransactionWorker implements UnitOwner, Kept {
   readonly #parts: WorkerParts;
   readonly #keeper: Keeper;
   readonly #running = new Map<Unit, Running>();
+  /** Jobs whose failed attempt was told of. */
+  readonly #told = new WeakSet<Job>();
   readonly #sleepers = new Set<() => void>();
   /** With the process that serves each, where it is known. */
   readonly #sessions = new Map<Session, Backend | undefined>();
@@ -63,6 +63,7 @@ export class TransactionWorker implements UnitOwner, Kept {
   /** Under way beside the lanes. */
   readonly #looks = new Set<Promise<void>>();
   #watch: LaneWatch | undefined;
+  readonly #debts: LaneDebts;
   #subscription: Subscription | undefined;
   #id: number | undefined;
   #registering: Promise<number> | undefined;
@@ -70,6 +71,8 @@ export class TransactionWorker implements UnitOwner, Kept {
   #notes: NodeJS.Timeout | undefined;
   #wakes = 0;
   #isStopping = false;
+  #isWary = false;
+  #isNoting = false;
   #stopping: Promise<void> | undefined;
 
   constructor(parts: WorkerParts) {
@@ -78,6 +81,12 @@ export class TransactionWorker implements UnitOwner, Kept {
     this.events = parts.events;
     this.#keeper = Keeper.for(parts.store, parts.settings.leaseMs);
     this.#answer = { deadlineMs: patience(parts.settings.leaseMs) };
+    this.#debts = new LaneDebts({
+      store: parts.store,
+      answer: this.#answer,
+      onCharged: (unit, charged, error) => this.#tellCharged(unit, charged, error),
+      onError: (error) => this.onError(error),
+    });
     this.#stretches = Array.from({ length: parts.definition.shards }, () => new Stretch(parts.settings.concurrency));
   }
 
@@ -96,12 +105,15 @@ export class TransactionWorker implements UnitOwner, Kept {
       wake: () => this.wake(),
       cancel: () => void this.#keeper.beatNow().catch((error: unknown) => this.onError(error)),
     });
-    this.#notes = setInterval(() => this.#noteHolding(), HOLDING_MS * 2).unref();
+    // Before the first job begins, as a rule: whether one of its like has died.
+    this.#keeper.beatNow().catch((error: unknown) => this.onError(error));
+    this.#notes = setInterval(() => this.#noteHolding(), MOMENT_MS * 2).unref();
     this.#lanes = Array.from({ length: this.#parts.settings.concurrency }, () => this.#lane());
     this.#watch = new LaneWatch({
       engine: this.#parts.store.engine,
       deadlineMs: patience(this.#parts.settings.leaseMs),
       lanes: () => this.#sessions,
+      settle: () => this.#debts.settle(),
       onError: (error) => this.onError(error),
     });
   }
@@ -121,19 +133,39 @@ export class TransactionWorker implements UnitOwner, Kept {
     await this.#parts.store.progress(job.claim.shard, undefined, job.number, json);
   }
 
-  async guard(): Promise<void> {
-    // The claim's own transaction is the proof: what is written through unit.tx cannot be committed without it.
+  /** The claim's own transaction is the proof: what is written through unit.tx cannot be committed without it. */
+  async guard(unit: Unit, tx: unknown): Promise<void> {
+    if (!unit.isHeldBy(tx)) {
+      throw new NotSupported(
+        "with hold: 'transaction', guard() takes unit.tx alone: another transaction could be committed after the claim's own was " +
+          "rolled back, since nothing keeps them together; write through unit.tx, or work with hold: 'lease'",
+      );
+    }
+    if (!unit.isOver && unit.abortReason === undefined) return;
+    throw new LeaseLost('the unit is over: nothing of what its handler still writes is committed', {
+      cause: unit.abortReason,
+    });
   }
 
   beat(): Beat | undefined {
     return this.#id === undefined ? undefined : { worker: this.#id, wantsNotify: true, holding: this.#holding() };
   }
 
-  /** The row locks of the open transactions hold the jobs, not the lease: handlers go on, under a new registration. */
-  lost(reason: LeaseLost): void {
+  /**
+   * The row locks of the open transactions hold the jobs, not the lease: handlers go on as long as nobody has found the worker
+   * dead, and so ended their transactions. The next beat tells.
+   */
+  lost(reason: LeaseLost, isCertain: boolean): void {
+    if (!isCertain) return;
     this.#id = undefined;
+    for (const unit of this.#running.keys()) unit.abort(reason);
     this.events.emit('lost', { reason });
     this.wake();
+  }
+
+  /** A job that kills its process within a moment would do so for ever: what runs is noted as soon as it begins. */
+  beWary(isWary: boolean): void {
+    this.#isWary = isWary;
   }
 
   cancel(job: number, reason: string | null): void {
@@ -154,15 +186,15 @@ export class TransactionWorker implements UnitOwner, Kept {
       try {
         lane ??= await this.#connect();
         await this.#work(lane, scans);
-        failures = 0;
       } catch (error) {
-        failures += 1;
+        failures = lane?.hasAnswered === true ? 1 : failures + 1;
         this.onError(error);
-        if (error instanceof LeaseLost) this.#id = undefined;
+        // Its lease is over, but maybe nobody has noticed: the beat says so, or renews it.
+        if (error instanceof LeaseLost) await this.#keeper.beatNow().catch((late: unknown) => this.onError(late));
         // A handler had everything deallocated, and might do so again.
         if (error instanceof DatabaseError && error.sqlState === '26000') this.#mayPrepare = false;
         lane?.letGo?.();
-        await this.#giveUp(lane?.session);
+        if (lane !== undefined) await this.#giveUp(lane, error);
         lane = undefined;
         await this.#pause(Math.min(100 * 2 ** failures, 5000));
       }
@@ -205,7 +237,7 @@ export class TransactionWorker implements UnitOwner, Kept {
       const verdict = scan.read(answer, 1);
       if (hasJobs(answer)) {
         backoff = 0;
-        done = await this.#run(lane.session, answer, scan.shard, worker);
+        done = await this.#run(lane, answer, scan.shard, worker);
       } else if (verdict !== 'again' && scans.every(({ quiet }) => quiet !== undefined)) {
         await this.#commit(lane, done);
         done = undefined;
@@ -219,7 +251,9 @@ export class TransactionWorker implements UnitOwner, Kept {
   }
 
   async #commit(lane: Lane, told: Told): Promise<void> {
+    if (lane.owed !== undefined) lane.owed.isSent = true;
     await commit(lane, told);
+    lane.owed = undefined;
     lane.letGo?.();
     lane.letGo = undefined;
     if (faults.armed && told !== '') await faults.reach('queue.after_settle');
@@ -233,10 +267,14 @@ export class TransactionWorker implements UnitOwner, Kept {
     scan: Scan,
     stretch: Stretch,
   ): Promise<Claimed | undefined> {
+    if (lane.worker !== worker) await enrol(lane, worker);
+    if (lane.owed !== undefined) lane.owed.isSent = true;
     const answer = await (stretch.hasMore
       ? this.#take(lane, told, scan.shard, stretch)
       : this.#look(lane, told, worker, scan, stretch));
     // The outcome of the unit before was committed by the same message.
+    lane.hasAnswered = true;
+    lane.owed = undefined;
     lane.letGo?.();
     lane.letGo = answer && stretch.hold(answer);
     if (faults.armed && told !== undefined && told !== '') await faults.reach('queue.after_settle');
@@ -283,7 +321,6 @@ export class TransactionWorker implements UnitOwner, Kept {
       (looked) => ahead.end(looked),
       (error: unknown) => {
         ahead.end(undefined);
-        if (error instanceof LeaseLost && this.#id === worker) this.#id = undefined;
         this.onError(error);
       },
     );
@@ -292,30 +329,35 @@ export class TransactionWorker implements UnitOwner, Kept {
   }
 
   /** Runs the unit. @returns what to send to settle it, before its COMMIT */
-  async #run(session: Session, answer: Claimed, shard: number, worker: number): Promise<Told> {
+  async #run(lane: Lane, answer: Claimed, shard: number, worker: number): Promise<Told> {
     const { definition, registered } = this.#parts;
+    const { session } = lane;
     const tx = new Transaction(session);
     const batch = readClaimed(answer, { shard, definition, registered, owner: this, tx });
     const unit = batch.units[0];
     if (unit === undefined) return '';
     this.events.emit('claimed', { jobs: unit.jobs.length });
-    const lose = (): void =>
+    const held: HeldUnit = { unit, answer, queue: this.queue, shard, worker };
+    const owed: Owed = { held, since: performance.now(), ranMs: undefined, outcome: undefined, isSent: false };
+    lane.owed = owed;
+    const lose = (error: Error): void => {
       unit.abort(new LeaseLost('the connection whose transaction held the job was lost; the job is new again'));
+      // At once, before somebody else has it; its handler may still take its time.
+      lane.owed = undefined;
+      void this.#debts.add(undefined, owed, error);
+    };
     session.client.on('error', lose);
     const outcome = await this.#attempt(unit).finally(() => session.client.removeListener('error', lose));
+    owed.ranMs = performance.now() - owed.since;
+    owed.outcome = outcome;
     tx.end();
     if (faults.armed) await faults.reach('queue.before_settle');
+    // What its handler left under way: the outcome would come behind it, and never, if that never ends.
+    if (outcome.complete.length === 0 && session.isBusy) await session.cancel(patience(this.#parts.settings.leaseMs));
     if (session.isBroken) throw new ConnectionFailed('the connection of the claim was lost; the job is new again');
-    const settlement = this.#settlement(unit, outcome, shard, worker);
-    // Where some jobs of a unit are complete, what the handler wrote for them stays.
-    const undo = outcome.complete.length === 0 ? UNDO : '';
-    if (answer.claimedAt === undefined) return `${undo}${settleText(settlement)};`;
-    const { claim, number, attempt } = unit.job;
-    const { id: claimId, processId } = claim;
-    const { claimedAt } = answer;
-    const open = { queue: this.queue, shard, worker, claim: claimId, claimedAt, processId, attempt, id: number };
-    if (outcome.failed.length === 0 && outcome.result === undefined) return open;
-    return `${undo}${runningText(open)};${settleText(settlement)};`;
+    if (outcome.isLost)
+      throw new ConnectionFailed('the claim was lost; its transaction is rolled back, and the job is new again');
+    return toldOf(held, outcome);
   }
 
   #attempt(unit: Unit): Promise<Outcome> {
@@ -323,11 +365,14 @@ export class TransactionWorker implements UnitOwner, Kept {
     return new Promise((resolve) => {
       const running: Running = { since: performance.now(), fail: undefined };
       this.#running.set(unit, running);
+      if (this.#isWary) this.#noteHolding();
       const fail = begin(unit, definition, handlers, (outcome) => {
         this.#running.delete(unit);
         for (const item of outcome.failed) {
           const job = unit.jobs.find(({ number }) => number === item.id);
-          if (job !== undefined) this.events.emit('failed', { unit, job, to: item.to, error: item.error });
+          if (job === undefined) continue;
+          this.#told.add(job);
+          this.events.emit('failed', { unit, job, to: item.to, error: item.error });
         }
         resolve(outcome);
       });
@@ -343,39 +388,18 @@ export class TransactionWorker implements UnitOwner, Kept {
     });
   }
 
-  #settlement(unit: Unit, outcome: Outcome, shard: number, worker: number): Settlement {
-    const failed = [...outcome.failed];
-    // More of the key may have been claimed along; it goes back in the same transaction.
-    for (let rest = unit.next; rest !== undefined; rest = rest.next) {
-      failed.push(
-        ...rest.jobs.map(
-          (job) => ({ claim: job.claim.id, id: job.number, to: 'release', reason: 'behind a job of its key' }) as const,
-        ),
-      );
+  /** Attempts of which the `failed` event has not told. */
+  #tellCharged(unit: Unit, charged: readonly Charged[], error: string): void {
+    for (const { id, to } of charged) {
+      const job = unit.jobs.find(({ number }) => number === id);
+      if (job !== undefined && !this.#told.has(job)) {
+        this.events.emit('failed', { unit, job, to: to === 'new' ? 'retry' : to, error });
+      }
     }
-    const byClaim = new Map<number, number[]>();
-    for (const job of outcome.complete) byClaim.set(job.claim.id, [...(byClaim.get(job.claim.id) ?? []), job.number]);
-    const isWhole = ([claim]: [number, number[]]): boolean => failed.every((job) => job.claim !== claim);
-    const { complete, result } = outcome;
-    const results =
-      complete.length > 1 || result === undefined
-        ? []
-        : complete.map((job) => ({ id: job.number, claim: job.claim.id, result }));
-    return {
-      queue: this.queue,
-      shard,
-      worker,
-      whole: [...byClaim].filter(isWhole).map(([claim]) => claim),
-      part: [...byClaim].filter((entry) => !isWhole(entry)).map(([claim, ids]) => ({ claim, ids })),
-      failed,
-      results,
-      shared: complete.length > 1 && result !== undefined ? [{ result, jobs: jobsByClaim(complete) }] : [],
-      keys: unit.key === null || unit.epoch === null ? [] : [[unit.key, unit.epoch]],
-    };
   }
 
   #holding(): number[] {
-    const past = performance.now() - HOLDING_MS;
+    const past = this.#isWary ? Infinity : performance.now() - MOMENT_MS;
     return [...this.#running]
       .filter(([, { since }]) => since < past)
       .flatMap(([unit]) => unit.jobs.map((job) => job.number));
@@ -383,9 +407,16 @@ export class TransactionWorker implements UnitOwner, Kept {
 
   #noteHolding(): void {
     const holding = this.#holding().join();
-    if (holding === this.#noted) return;
+    if (holding === this.#noted || this.#isNoting) return;
     this.#noted = holding;
-    this.#keeper.beatNow().catch((error: unknown) => this.onError(error));
+    this.#isNoting = true;
+    this.#keeper
+      .beatNow()
+      .catch((error: unknown) => this.onError(error))
+      .finally(() => {
+        this.#isNoting = false;
+        if (this.#isWary) this.#noteHolding();
+      });
   }
 
   #register(): Promise<number> {
@@ -417,29 +448,28 @@ export class TransactionWorker implements UnitOwner, Kept {
       this.#sessions.set(session, backend);
       // Behind a pooler the next transaction may be another server process's.
       const takesBatches = backend !== undefined && session.takesBatches && this.#mayPrepare;
-      return { session, answer: this.#answer, takesBatches };
+      return { session, answer: this.#answer, takesBatches, isPooled: backend === undefined };
     } catch (error) {
       session.release(true);
       throw error;
     }
   }
 
-  #hangUp(session: Session | undefined, hasFailed = false): void {
+  /** Closed: it has settings and a lock that nobody else should have. */
+  #hangUp(session: Session | undefined): void {
     if (session === undefined) return;
     this.#sessions.delete(session);
-    session.release(hasFailed);
+    session.release(true);
   }
 
   /**
    * After a failure nobody knows what state the transaction is in: the connection is closed over it. Where it was lost, the
-   * server may not know, and keep the transaction with its jobs and keys.
+   * server may not know, and keep the transaction with its jobs and keys; and what it was to say is rolled back with it.
    */
-  async #giveUp(session: Session | undefined): Promise<void> {
-    const backend = session?.isBroken === true ? this.#sessions.get(session) : undefined;
-    this.#hangUp(session, true);
-    if (backend === undefined) return;
-    // Should it fail, the server finds out by itself, see watchOver; whether it can be reached is told by the next claim.
-    await endBackend(this.#parts.store.engine, backend, this.#answer).catch(() => {});
+  async #giveUp({ session, owed }: Lane, error: unknown): Promise<void> {
+    const backend = session.isBroken ? this.#sessions.get(session) : undefined;
+    this.#hangUp(session);
+    await this.#debts.add(backend, this.#isStopping ? undefined : owed, error);
   }
 
   /** Until woken, or the time is over. */

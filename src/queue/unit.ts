@@ -184,6 +184,11 @@ export class Unit<P = unknown> {
     return this.#tx;
   }
 
+  /** Whether this is the transaction in which the unit is claimed, or its connection. @internal */
+  isHeldBy(tx: unknown): boolean {
+    return this.#tx !== undefined && (tx === this.#tx || tx === this.#tx.client);
+  }
+
   /** Whether the handler asked for `tx`. @internal */
   get hasUsedTx(): boolean {
     return this.#hasUsedTx;
@@ -214,7 +219,11 @@ export class Unit<P = unknown> {
    * keeps it so until your transaction ends: until then nobody else is given its jobs, nor others of its key, whatever becomes
    * of this process. One round trip, and none once the unit is over: timed out, given up, cancelled, or its lease lost. Call it
    * last, since your unit is not settled before your transaction has ended; what else the worker has does not wait for it.
+   *
+   * Under `hold: 'transaction'` it takes `unit.tx` alone, in which nothing can be committed that is not this worker's, and asks
+   * the database nothing: it fails where this process knows that the unit is over.
    * @throws LeaseLost the unit is over, or no longer this worker's: roll back
+   * @throws NotSupported under `hold: 'transaction'`, for any other transaction: that could be committed without the claim
    */
   async guard(tx: unknown): Promise<void> {
     this.#requireOpen();

@@ -95,6 +95,25 @@ describe.each(['lease', 'transaction'] as const)('hold: %s, a worker is killed',
   );
 });
 
+test('hold: transaction: a job that kills its process within a moment ends in error, too', {
+  timeout: 120_000,
+}, async () => {
+  const scene = await open();
+  const { id } = await scene.queue.enqueue('fragile', { ms: 20, dies: true }, { key: 'k' });
+  const next = await scene.queue.enqueue('fragile', {}, { key: 'k' });
+  let deaths = 0;
+  const ended = async (): Promise<boolean> => (await scene.runs(next.id)).attempts.length > 0;
+  // Each is started at once, as a supervisor would, long before the lease of the last one is over.
+  while (!(await ended())) {
+    const child = await scene.child('transaction', { CONCURRENCY: '1' }).catch(() => undefined);
+    await Promise.race([child?.exited, until('the next job has run', ended, 20_000)]);
+    deaths += 1;
+    // Those who found the first of them dead, and the attempts; half of that may be under way at the same time.
+    expect(deaths).toBeLessThan(20);
+  }
+  expect(await scene.one('select status from pawl.queue_dead where id = $1', [id])).toBe('error');
+});
+
 test('a job with one attempt is not lost because the job before it killed their worker', async () => {
   const scene = await open();
   const { id } = await scene.queue.enqueue('fragile', { dies: true }, { key: 'k' });
@@ -133,23 +152,39 @@ describe('a worker is paused for longer than its lease', () => {
     expect(await scene.breaches()).toEqual([]);
   });
 
-  test('hold: transaction: nobody else runs its job, and it finishes it', async () => {
+  test('hold: transaction: its transaction is ended, its job runs elsewhere, and it is told when it wakes', async () => {
+    const scene = await open();
+    const { id } = await scene.queue.enqueue('job', { ms: 300 }, { key: 'k' });
+    const paused = await scene.child('transaction');
+    expect(await paused.message()).toEqual({ run: Number(id) });
+    await until(
+      'it is noted',
+      async () => (await scene.one('select count(*)::int from pawl.queue_worker where $1 = any (holding)', [id])) === 1,
+    );
+    paused.pause();
+    await scene.worker('transaction');
+    expect(await scene.drained()).toBeLessThan(BOUND_MS);
+    paused.resume();
+    expect(await paused.message()).toEqual({ lost: true });
+    expect(await scene.runs(id)).toMatchObject({ effects: 1 });
+    // It is a worker again.
+    await scene.enqueue(20);
+    await scene.drained();
+    expect(await scene.breaches()).toEqual([]);
+  });
+
+  test('hold: transaction: it finishes its job where nobody has found it dead', async () => {
     const scene = await open();
     const { id } = await scene.queue.enqueue('job', { ms: 300 }, { key: 'k' });
     const paused = await scene.child('transaction');
     expect(await paused.message()).toEqual({ run: Number(id) });
     paused.pause();
-    await scene.worker('transaction');
-    const { id: other } = await scene.queue.enqueue('job', {}, { key: 'other' });
-    await until('the other job has run', async () => (await scene.runs(other)).attempts.length === 1);
-    // Its row stays when it had told what it is at: who is found dead is charged for that.
-    const living = 'select count(*)::int from pawl.queue_worker where expires_at > clock_timestamp()';
-    await until('the paused worker is given up', async () => (await scene.one(living)) === 1);
-    expect((await scene.runs(id)).attempts).toEqual([1]);
+    const over = 'select count(*)::int from pawl.queue_worker where expires_at < clock_timestamp()';
+    await until('its lease is over', async () => (await scene.one(over)) === 1);
     paused.resume();
     await scene.drained();
-    expect(await scene.runs(id)).toMatchObject({ attempts: [1], effects: 1 });
-    expect(await scene.breaches()).toEqual([]);
+    expect(await scene.runs(id)).toMatchObject({ attempts: [1], effects: 1, reasons: [] });
+    expect(await scene.one('select max(id) from pawl.queue_worker')).toBe('1');
   });
 });
 

@@ -306,7 +306,7 @@ describe('a lost worker was running a job in its own transaction', () => {
         };
         const suspect = async (): Promise<void> => {
           await rescuer.begin();
-          await rescuer.one('select pawl.queue_suspect($1)', [dead]);
+          await rescuer.one('select pawl.queue_suspect($1, false)', [dead]);
         };
         await interleave(
           director,

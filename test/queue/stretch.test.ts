@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, type WorkOptions } from '../../src/queue/index.ts';
-import { type Lane, take } from '../../src/queue/lane-messages.ts';
+import type { Lane } from '../../src/queue/lane.ts';
+import { take } from '../../src/queue/lane-messages.ts';
 import { claimed } from '../../src/queue/postgres-take.ts';
 import { START } from '../../src/queue/scan.ts';
 import type { Claimed, Looked } from '../../src/queue/store.ts';
@@ -310,7 +311,7 @@ test('a job that came after the look, and stands before its end, is read when it
   );
   const session = await engine.connect();
   onTestFinished(() => session.release(true));
-  const lane: Lane = { session, answer: {}, takesBatches: true };
+  const lane: Lane = { session, answer: {}, takesBatches: true, isPooled: false };
   const jobs = new Map([[ids[0] ?? -1, { kind: 1, at: 17, payload: 'as it was seen' }]]);
   const taking = { from: START, to: { priority: 0, id: ids[1] ?? -1 }, jobs };
   const where = { queue: row?.queue ?? -1, shard: 0 };

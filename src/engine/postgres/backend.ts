@@ -14,22 +14,42 @@ export interface Backend {
 
 /**
  * Has the server look after a connection on which a transaction stays open for long: when the network or this machine goes
- * away without a word, the transaction and its locks end after about `ms`, and not after the two hours of most kernels.
- * @returns undefined behind a pooler, whose connection to the server will be somebody else's
+ * away without a word, the transaction and its locks end after about `ms`, and not after the two hours of most kernels. What
+ * its provider has set to end sessions and transactions that take long does not hold for it. The connection must not go back
+ * to a pool.
+ * @returns undefined behind a pooler, whose connection to the server will be somebody else's, and keeps its time limits
  */
 export async function watchOver(session: Session, ms: number, options: AnswerOptions): Promise<Backend | undefined> {
   const [idle, interval] = [Math.ceil(ms / 2_000), Math.ceil(ms / 8_000)];
+  // A pooler gives its clients process ids of its own invention.
+  const told: unknown = Reflect.get(session.client, 'processID');
+  const own = typeof told === 'number' ? told : -1;
   const results = await session.run<{ pid: number; started_at: string }>(
     `set tcp_keepalives_idle = ${idle}; set tcp_keepalives_interval = ${interval}; set tcp_keepalives_count = 4; ` +
       `set tcp_user_timeout = ${Math.ceil(ms)}; ` +
+      `select ${withoutLimits(false)} where pg_backend_pid() = ${own}; ` +
       // Of the view pg_stat_activity, planning alone takes four times as long as this.
       'select pid, backend_start::text as started_at from pg_stat_get_activity(pg_backend_pid())',
     options,
   );
   const found = results.at(-1)?.rows[0];
-  // A pooler gives its clients process ids of its own invention.
-  if (found === undefined || Reflect.get(session.client, 'processID') !== found.pid) return undefined;
-  return { pid: found.pid, startedAt: found.started_at };
+  return found === undefined || found.pid !== own ? undefined : { pid: found.pid, startedAt: found.started_at };
+}
+
+/** A list of expressions that lift the limits of time for a transaction that stays open, for the session or this transaction. */
+export function withoutLimits(isLocal: boolean): string {
+  const limits = [
+    'idle_in_transaction_session_timeout',
+    'transaction_timeout',
+    ...(isLocal ? [] : ['idle_session_timeout']),
+  ];
+  // transaction_timeout came with Postgres 17.
+  return limits
+    .map(
+      (name) =>
+        `case when current_setting('${name}', true) is not null then set_config('${name}', '0', ${isLocal}) end`,
+    )
+    .join(', ');
 }
 
 /** Ends the process behind a connection that was lost: it may not know, and keep what it has locked. */

@@ -9,9 +9,10 @@ const CANCEL_REQUEST = 80_877_102;
  *
  * The request travels on a connection of its own, unencrypted as in libpq before 17 (it holds no secret but the one-time
  * key), and is answered by closing it. A client that does not tell its key, or a proxy that refuses, leaves the statement
- * running to its end. The connection must not be used again: the request may arrive late.
+ * running to its end. The connection must not be used again before the promise is settled: the request may arrive late.
+ * @returns when the server has done so, or cannot be reached
  */
-export function cancelRunning(client: ClientLike): void {
+export async function cancelRunning(client: ClientLike): Promise<void> {
   const [host, port, processId, secretKey] = ['host', 'port', 'processID', 'secretKey'].map((field): unknown =>
     Reflect.get(client, field),
   );
@@ -34,4 +35,5 @@ export function cancelRunning(client: ClientLike): void {
   socket.on('error', () => socket.destroy());
   socket.end(request);
   socket.resume();
+  await new Promise<void>((resolve) => socket.once('close', () => resolve()));
 }

@@ -13,7 +13,7 @@ import { type Statement, statement } from './sql.ts';
 import type { SubscribeOptions, Subscription } from './subscription.ts';
 import { runTransaction, type Transaction, type TransactionOptions } from './transaction.ts';
 
-export { type Backend, endBackend, lastMoves, watchOver } from './backend.ts';
+export { type Backend, endBackend, lastMoves, watchOver, withoutLimits } from './backend.ts';
 export type { Step } from './batch.ts';
 export { callInTransaction } from './caller.ts';
 export type { ClientLike, Logger, PoolLike, QueryResult } from './driver.ts';

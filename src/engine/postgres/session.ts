@@ -1,3 +1,4 @@
+import { sleep, within } from '../../base/clock.ts';
 import { deadline } from '../../base/deadline.ts';
 import { formatDuration } from '../../base/duration.ts';
 import { ConnectionFailed, DatabaseError, Stopped } from '../../base/errors.ts';
@@ -124,6 +125,20 @@ export class Session {
     return answers;
   }
 
+  /**
+   * Has what is under way on this connection cancelled, also what was sent through `client`, and gives the connection up where
+   * that has not ended after so many milliseconds.
+   */
+  async cancel(ms: number): Promise<void> {
+    const until = performance.now() + ms;
+    for (let tries = 0; this.isBusy && this.#state === 'open'; tries += 1) {
+      if (performance.now() > until) return this.giveUp(ms);
+      // What waited behind it is next, and fails at once inside a transaction; a request that was lost is sent again.
+      if (tries % 100 === 0) await within(ms, cancelRunning(this.client));
+      await sleep(5);
+    }
+  }
+
   /** Takes the connection for dead, after so many milliseconds of waiting in vain: what is under way fails. */
   giveUp(ms: number): void {
     this.#silentMs = ms;
@@ -186,7 +201,7 @@ export class Session {
     return new Promise((resolve, reject) => {
       const cancel = deadline(ms, () => {
         reject(new ConnectionFailed(unanswered(text, ms)));
-        cancelRunning(this.client);
+        void cancelRunning(this.client);
         this.giveUp(ms);
       });
       answer.then(resolve, reject).finally(cancel);

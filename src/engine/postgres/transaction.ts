@@ -107,7 +107,7 @@ async function attemptOnce<T>(
   const tx = new Transaction(session, signal, answer);
   let patience: NodeJS.Timeout | undefined;
   const cancel = (): void => {
-    cancelRunning(session.client);
+    void cancelRunning(session.client);
     // A server that cannot be reached hears no cancel request; the caller must not wait for the kernel to give up.
     patience = setTimeout(() => session.release(true), CANCEL_PATIENCE_MS);
   };

@@ -214,7 +214,8 @@ export function workPromises(open: () => Promise<Fixture>): void {
     const queue = fixture.queue({ kinds: { send: {} }, retry: AT_ONCE });
     await start(fixture, queue, {
       send: async (unit) => {
-        await fixture.transaction((tx) => unit.guard(tx));
+        if (fixture.hold === 'transaction') await unit.guard(unit.tx);
+        else await fixture.transaction((tx) => unit.guard(tx));
         return 'guarded';
       },
     });

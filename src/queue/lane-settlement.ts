@@ -1,0 +1,52 @@
+import type { Outcome } from './attempt.ts';
+import type { HeldUnit, Told } from './lane.ts';
+import { UNDO } from './lane-messages.ts';
+import { type OpenClaim, runningText, settleText } from './postgres.ts';
+import { jobsByClaim } from './settlement.ts';
+import type { Settlement } from './store.ts';
+
+/** What the open transaction is to be told of the unit's outcome, before its COMMIT. */
+export function toldOf(held: HeldUnit, outcome: Outcome): Told {
+  const { unit, answer, queue, shard, worker } = held;
+  const settlement = settlementOf(held, outcome);
+  // Where some jobs of a unit are complete, what the handler wrote for them stays.
+  const undo = outcome.complete.length === 0 ? UNDO : '';
+  if (answer.claimedAt === undefined) return `${undo}${settleText(settlement)};`;
+  const { claim, number, attempt } = unit.job;
+  const { id: claimId, processId } = claim;
+  const { claimedAt } = answer;
+  const open: OpenClaim = { queue, shard, worker, claim: claimId, claimedAt, processId, attempt, id: number };
+  if (outcome.failed.length === 0 && outcome.result === undefined) return open;
+  return `${undo}${runningText(open)};${settleText(settlement)};`;
+}
+
+function settlementOf({ unit, queue, shard, worker }: HeldUnit, outcome: Outcome): Settlement {
+  const failed = [...outcome.failed];
+  // More of the key may have been claimed along; it goes back in the same transaction.
+  for (let rest = unit.next; rest !== undefined; rest = rest.next) {
+    failed.push(
+      ...rest.jobs.map(
+        (job) => ({ claim: job.claim.id, id: job.number, to: 'release', reason: 'behind a job of its key' }) as const,
+      ),
+    );
+  }
+  const byClaim = new Map<number, number[]>();
+  for (const job of outcome.complete) byClaim.set(job.claim.id, [...(byClaim.get(job.claim.id) ?? []), job.number]);
+  const isWhole = ([claim]: [number, number[]]): boolean => failed.every((job) => job.claim !== claim);
+  const { complete, result } = outcome;
+  const results =
+    complete.length > 1 || result === undefined
+      ? []
+      : complete.map((job) => ({ id: job.number, claim: job.claim.id, result }));
+  return {
+    queue,
+    shard,
+    worker,
+    whole: [...byClaim].filter(isWhole).map(([claim]) => claim),
+    part: [...byClaim].filter((entry) => !isWhole(entry)).map(([claim, ids]) => ({ claim, ids })),
+    failed,
+    results,
+    shared: complete.length > 1 && result !== undefined ? [{ result, jobs: jobsByClaim(complete) }] : [],
+    keys: unit.key === null || unit.epoch === null ? [] : [[unit.key, unit.epoch]],
+  };
+}

@@ -1,0 +1,49 @@
+import type { AnswerOptions, Session } from '../engine/postgres/index.ts';
+import type { Outcome } from './attempt.ts';
+import type { OpenClaim } from './postgres.ts';
+import type { Claimed } from './store.ts';
+import type { Unit } from './unit.ts';
+
+/** A connection of the transaction hold. */
+export interface Lane {
+  readonly session: Session;
+  /** For what the worker sends itself; a handler's own statements may take as long as they like. */
+  readonly answer: AnswerOptions;
+  /** Whether what is sent for every job is prepared. */
+  readonly takesBatches: boolean;
+  /** Each of its transactions may be served by another process, so that each says what else the connection has said once. */
+  readonly isPooled: boolean;
+  /** Whose its transactions are, as far as the server knows. */
+  worker?: number | undefined;
+  /** The server has answered something that the worker itself asked for. */
+  hasAnswered?: boolean;
+  /** The unit that it has. */
+  owed?: Owed | undefined;
+  /** To be called once its transaction is over: see {@link Stretch.hold}. */
+  letGo?: (() => void) | undefined;
+}
+
+/** What the open transaction is yet to be told before its COMMIT: SQL, or a job without a key that completed. */
+export type Told = string | OpenClaim;
+
+/** A unit that a lane holds in its open transaction. */
+export interface HeldUnit {
+  readonly unit: Unit;
+  /** With which it was claimed. */
+  readonly answer: Claimed;
+  readonly queue: number;
+  readonly shard: number;
+  readonly worker: number;
+}
+
+/** A unit whose outcome the server has not confirmed yet. */
+export interface Owed {
+  readonly held: HeldUnit;
+  /** When its handler began, by the monotonic clock; milliseconds. */
+  readonly since: number;
+  /** For how long the handler ran; undefined while it does. */
+  ranMs: number | undefined;
+  outcome: Outcome | undefined;
+  /** It is on its way to the server, which may have committed it. */
+  isSent: boolean;
+}
