@@ -66,17 +66,19 @@ begin
         union all
         select cardinality(w.holding) from pawl.queue_worker w where w.queue = v_job.queue and w.expires_at > clock_timestamp() limit 10000) x),
     'holder', (
-      select json_build_object('id', w.id::text, 'host', w.host, 'pid', w.pid) from pawl.queue_worker w
-      where w.queue = v_job.queue and p_id = any (w.holding) limit 1));
+      select json_build_object('id', w.id::text, 'host', w.host, 'pid', w.pid, 'lostSince', case when w.expires_at < clock_timestamp() then w.beat_at end)
+      from pawl.queue_worker w where w.queue = v_job.queue and p_id = any (w.holding) limit 1));
 end $$;
 
--- The job of a key that p_id has to wait for: {job, place, since, host, pid, runAt}; null when there is none.
+-- The job of a key that p_id has to wait for: {job, place, since, host, pid, lostSince, runAt}; null when there is none. Place 'open': its
+-- handler runs in a transaction of that worker.
 create function pawl.queue_key_owner(p_queue smallint, p_shard smallint, p_key text, p_id bigint) returns json
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_key record;
   v_answer json;
+  v_holder record;
 begin
   select k.epoch, k.held into v_key from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = p_key;
   if v_key.held then
@@ -104,6 +106,13 @@ begin
         where r.shard = p_shard and r.queue = p_queue and r.key = p_key and r.kind = k.id and r.id < p_id order by r.id limit 1) r
       where k.queue = p_queue order by r.id limit 1
     ) h;
+  end if;
+  if v_answer ->> 'place' = 'ready' then
+    select w.host, w.pid, case when w.expires_at < clock_timestamp() then w.beat_at end as "lostSince" into v_holder
+    from pawl.queue_worker w where w.queue = p_queue and (v_answer ->> 'job')::bigint = any (w.holding) limit 1;
+    if found then
+      v_answer := (v_answer::jsonb || to_jsonb(v_holder) || '{"place":"open"}')::json;
+    end if;
   end if;
   return v_answer;
 end $$;

@@ -70,12 +70,15 @@ export interface Facts {
 interface Place {
   readonly host: string;
   readonly pid: number;
+  /** When the last sign of life came from it, where that was too long ago. */
+  readonly lostSince?: string | null;
 }
 
 interface Before {
   readonly job: string;
-  readonly place: 'running' | 'ready' | 'delayed';
+  readonly place: 'running' | 'open' | 'ready' | 'delayed';
   readonly since?: string;
+  readonly lostSince?: string | null;
   readonly host?: string;
   readonly pid?: number;
   readonly runAt?: string | null;
@@ -136,9 +139,13 @@ function held({ isHeld, holder }: Facts): Reason[] {
   if (!isHeld && holder === null) return [];
   const worker = holder === null ? undefined : where(holder);
   const by = worker === undefined ? '' : ` at ${worker}`;
-  return [
-    { code: 'held', text: `an open transaction holds it${by}: its handler runs now, or it is being claimed`, worker },
-  ];
+  const why = lost(holder?.lostSince) ?? 'its handler runs now, or it is being claimed';
+  return [{ code: 'held', text: `an open transaction holds it${by}: ${why}`, worker }];
+}
+
+function lost(since: string | null | undefined): string | undefined {
+  if (since === undefined || since === null) return undefined;
+  return `its process has given no sign of life since ${since}; workers of this queue end that transaction within seconds`;
 }
 
 function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
@@ -173,6 +180,7 @@ function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
   const worker = before.host === undefined || before.pid === undefined ? undefined : `${before.host}:${before.pid}`;
   const doing = {
     running: `is in progress${worker === undefined ? '' : ` at ${worker}`} since ${before.since ?? 'a moment ago'}`,
+    open: `runs in an open transaction${worker === undefined ? '' : ` at ${worker}`}${before.lostSince ? `; ${lost(before.lostSince)}` : ''}`,
     ready: 'is ready and has not started',
     delayed: `waits until ${before.runAt ?? 'later'}`,
   }[before.place];

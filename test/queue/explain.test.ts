@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NotFound } from '../../src/base/errors.ts';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, createQueueAdmin, type Queue, type Unit } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
@@ -145,6 +145,27 @@ test('a job that an open transaction holds says so, and where', async () => {
     expect(await codes(other, alone.id)).toEqual(['held', 'no_worker']);
   });
   expect(await codes(other, alone.id)).toEqual(['no_worker']);
+});
+
+test('a job that an open transaction of a dead process holds says so, and so does the next one of its key', async () => {
+  const queue = newQueue();
+  const [id, next] = [await queue.enqueue('job', 1, { key: 'k' }), await queue.enqueue('job', 2, { key: 'k' })];
+  const worker = queue.work(all(forever), { hold: 'transaction', concurrency: 1, lease: '60s' });
+  await eventually(async () =>
+    expect((await queue.explain(next.id)).reasons[0]).toMatchObject({
+      code: 'behind_job',
+      job: id.id,
+      worker: here,
+      text: expect.stringContaining('which runs in an open transaction at'),
+    }),
+  );
+  // As if it had not beaten for a while.
+  const past = `update pawl.queue_worker set beat_at = now() - interval '2 minutes', expires_at = now() - interval '1 minute' where $1::bigint = any (holding)`;
+  await engine.query(statement('test.past', past), [id.id]);
+  for (const one of [id, next]) {
+    expect((await queue.explain(one.id)).reasons[0]?.text).toMatch(/no sign of life since .*end that transaction/);
+  }
+  await worker.stop({ timeout: 0 });
 });
 
 test('a settled job says how it ended', async () => {
