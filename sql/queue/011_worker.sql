@@ -9,6 +9,7 @@ declare
   v_queue pawl.queue_definition;
   v_history interval := make_interval(secs => (p_declared ->> 'history')::double precision);
   v_name text := p_declared ->> 'name';
+  v_timeout text;
 begin
   select * into v_queue from pawl.queue_definition where name = v_name;
   if not found then
@@ -18,15 +19,19 @@ begin
     select * into v_queue from pawl.queue_definition where name = v_name;
   end if;
   if (v_queue.shards, v_queue.keyed) is distinct from ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean) then
-    -- The share lock keeps enqueues of this queue out until the answer stands.
-    lock table pawl.queue_job in share row exclusive mode;
-    if exists (select 1 from pawl.queue_ready r where r.queue = v_queue.id)
-      or exists (select 1 from pawl.queue_delayed d where d.queue = v_queue.id)
-      or exists (select 1 from pawl.queue_parked p where p.queue = v_queue.id)
-      or exists (select 1 from pawl.queue_running r where r.queue = v_queue.id) then
-      raise exception 'queue "%" has outstanding jobs, so its shards (%) and concurrency.perKey (%) cannot change; drain it first, or declare it as it is',
-        v_name, v_queue.shards, case when v_queue.keyed then '1' else 'Infinity' end using errcode = 'PW003';
-    end if;
+    perform pawl.queue_require_drained(v_queue);
+    -- The lock keeps enqueues out until the answer stands. Enqueues of every queue wait behind whoever waits for it, so that is
+    -- for a moment only: an open transaction that has enqueued something may stay open for long.
+    v_timeout := current_setting('lock_timeout');
+    begin
+      perform set_config('lock_timeout', '100ms', true);
+      lock table pawl.queue_job in share row exclusive mode;
+      perform set_config('lock_timeout', v_timeout, true);
+    exception when lock_not_available then
+      raise exception 'the shards and concurrency.perKey of queue "%" cannot change just now: an open transaction has enqueued jobs; try again when it has ended',
+        v_name using errcode = 'PW003';
+    end;
+    perform pawl.queue_require_drained(v_queue);
   end if;
   update pawl.queue_definition d set
     shards = (p_declared ->> 'shards')::smallint, keyed = (p_declared ->> 'keyed')::boolean,
@@ -53,6 +58,19 @@ begin
       is distinct from (k.unique_key, k.coalesce, k.after, k.after_error, k.attempts);
   return json_build_object('queue', v_queue.id, 'kinds', (
     select json_object_agg(k.name, k.id) from pawl.queue_kind k where k.queue = v_queue.id));
+end $$;
+
+-- What is outstanding stands in the shard and the order that were declared when it was enqueued.
+create function pawl.queue_require_drained(p_queue pawl.queue_definition) returns void
+language plpgsql as $$
+begin
+  if exists (select 1 from pawl.queue_ready r where r.queue = p_queue.id)
+    or exists (select 1 from pawl.queue_delayed d where d.queue = p_queue.id)
+    or exists (select 1 from pawl.queue_parked p where p.queue = p_queue.id)
+    or exists (select 1 from pawl.queue_running r where r.queue = p_queue.id) then
+    raise exception 'queue "%" has outstanding jobs, so its shards (%) and concurrency.perKey (%) cannot change; drain it first, or declare it as it is',
+      p_queue.name, p_queue.shards, case when p_queue.keyed then '1' else 'Infinity' end using errcode = 'PW003';
+  end if;
 end $$;
 
 -- The heartbeat of all workers of one process: [{worker, wantsNotify, holding: [job]}]. A worker that is not among the

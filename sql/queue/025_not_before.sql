@@ -20,6 +20,7 @@ begin
   v_key := pawl.queue_seize(v_job.queue, v_shard, v_key_name);
   delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id returning d.status into v_from;
   if not found then
+    perform pawl.queue_find(p_queue, p_id);  -- its history may just be over
     v_from := (pawl.queue_look(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key)).status;
     raise exception 'job % is %; only a job that ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
   end if;

@@ -173,11 +173,13 @@ declare
   v_jobs integer := 0;
   v_receipts tid[];
   v_ones tid[];
+  v_unique smallint[];
 begin
   select clock_timestamp() - d.history into v_past from pawl.queue_definition d where d.id = p_queue;
   if v_past is null then
     return 0;
   end if;
+  v_unique := array(select k.id from pawl.queue_kind k where k.queue = p_queue and k.unique_key);
   v_receipts := array(
     select r.ctid from pawl.queue_receipt r where r.queue = p_queue and r.settled_at < v_past order by r.settled_at limit p_limit);
   v_ones := array(
@@ -193,7 +195,13 @@ begin
     select o.shard, o.id from one o
     union all
     select d.shard, d.id from (
-      select d.shard, d.id from pawl.queue_dead d where d.queue = p_queue and d.at < v_past order by d.id limit p_limit) d
+      -- Locked: one that somebody makes new again just now is his. Those that are never removed do not count: they would fill
+      -- the limit for ever.
+      select d.shard, d.id from unnest(array['error', 'cancelled']) s (status) cross join lateral (
+        select d.shard, d.id from pawl.queue_dead d
+        cross join lateral (select j.only_one from pawl.queue_job j where j.shard = d.shard and j.id = d.id) j
+        where d.queue = p_queue and d.status = s.status and d.at < v_past and d.kind <> all (v_unique) and j.only_one is not true
+        order by d.id limit p_limit for update of d skip locked) d) d
   ), job as (
     delete from pawl.queue_job j using settled s where j.shard = s.shard and j.id = s.id and j.only_one is not true returning j.id
   ), output as (
@@ -202,7 +210,8 @@ begin
     delete from pawl.queue_dead d using settled s, pawl.queue_job j
     where d.shard = s.shard and d.id = s.id and j.shard = s.shard and j.id = s.id and j.only_one is not true
   )
-  select count(*) into v_jobs from job;
+  -- Receipts of jobs that stay are worth another round, too.
+  select greatest((select count(*) from job), (select count(*) from receipt) + (select count(*) from one)) into v_jobs;
   delete from pawl.queue_transition t where t.ctid = any (array(
     select o.ctid from pawl.queue_transition o where o.queue = p_queue and o.at < v_past order by o.at limit p_limit));
   return v_jobs;

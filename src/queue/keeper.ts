@@ -215,15 +215,28 @@ export class Keeper {
     if (prunes) this.#prunedAt = performance.now();
     // After a pause of this process its own workers come first: nobody has found them dead by now.
     if (ownedFor(this.#beatenAt) > this.#leaseMs / 2) await this.beatNow();
+    const failures: unknown[] = [];
     for (const queue of this.#queues()) {
-      const { jobs, unended } = await this.#store.rescue(queue);
-      if (jobs > 0) probe.hit('queue.rescued', { queue, jobs });
-      this.#reportUnended(unended);
-      await this.#chores.sweepCancels(queue);
-      while (prunes && this.#workers.size > 0 && (await this.#store.prune(queue)) > 0);
+      // Each by itself: what one of them comes across is no reason to leave the others.
+      for (const chore of [this.#rescueJobs, this.#sweepCancels, ...(prunes ? [this.#prune] : [])]) {
+        await chore(queue).catch((error: unknown) => failures.push(error));
+      }
     }
+    if (failures.length > 0) throw failures[0];
     return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);
   }
+
+  readonly #rescueJobs = async (queue: number): Promise<void> => {
+    const { jobs, unended } = await this.#store.rescue(queue);
+    if (jobs > 0) probe.hit('queue.rescued', { queue, jobs });
+    this.#reportUnended(unended);
+  };
+
+  readonly #sweepCancels = (queue: number): Promise<void> => this.#chores.sweepCancels(queue);
+
+  readonly #prune = async (queue: number): Promise<void> => {
+    while (this.#workers.size > 0 && (await this.#store.prune(queue)) > 0);
+  };
 
   /** Once for each: as long as they live, every look finds them. */
   #reportUnended(pids: readonly number[]): void {
