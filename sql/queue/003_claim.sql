@@ -83,6 +83,24 @@ begin
   return null;
 end $$;
 
+-- Tokens rise for ever, a crash of the server included. In a crash a sequence may go back: what nextval() gave out is only on disk
+-- with a later commit, and an open transaction (hold: 'transaction'), or synchronous_commit = off, tells its token before. So after
+-- a crash it is raised by more than can have been told since the last flush: each open transaction has one, and the server
+-- flushes twice a second by itself. Asked before the first claim of a connection that tells early, and with every other claim.
+create function pawl.queue_raise_tokens() returns void
+language plpgsql as $$
+begin
+  if exists (select 1 from pawl.queue_uncrashed) then
+    return;
+  end if;
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'local', true);
+  end if;
+  -- One by one: setval() could take back what another session has raised, and is handing out.
+  perform count(nextval('pawl.queue_claim_id')) from generate_series(1, 100000);
+  insert into pawl.queue_uncrashed default values;
+end $$;
+
 -- A worker that was taken for dead must not claim any more: its jobs would be given back once more, while it runs them. The
 -- lock keeps its row, for a rescue to find, until the claim is committed; heartbeats do not wait for it. As a rescue steps over
 -- what is locked, a process that stands still before its COMMIT (above read committed claims have one) has its claim undone.
@@ -96,6 +114,9 @@ begin
     raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
   end if;
   perform set_config('idle_in_transaction_session_timeout', ceil(extract(epoch from v_lease) * 1000)::text, true);
+  if not exists (select 1 from pawl.queue_uncrashed) then
+    perform pawl.queue_raise_tokens();
+  end if;
 end $$;
 
 -- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at the least. p_n: how many stand in

@@ -81,6 +81,10 @@ end $$;
 create function pawl.queue_offer_add(p_queue smallint, p_worker bigint, p_number bigint, p_channel text) returns void
 language plpgsql as $$
 begin
+  -- A crash has emptied both tables: whoever is handed a job has offered since.
+  if not exists (select 1 from pawl.queue_uncrashed) then
+    perform pawl.queue_raise_tokens();
+  end if;
   insert into pawl.queue_offer (queue, worker, number, channel) values (p_queue, p_worker, p_number, p_channel);
 end $$;
 

@@ -58,7 +58,8 @@ exception when lock_not_available then
 end $$;
 
 -- The public form, for any driver, psql and triggers: one object, or an array of objects, of
---   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0)
+--   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?
+-- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
 -- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind
 -- whose key exists the id is that of the first job, with "duplicate": true and its status now.
 create or replace function pawl.enqueue(request jsonb) returns jsonb
@@ -75,6 +76,7 @@ declare
   v_priority smallint;
   v_now timestamptz := clock_timestamp();
   v_unknown text;
+  v_unique boolean;
 begin
   if jsonb_typeof(request) = 'array' then
     for v_item in select value from jsonb_array_elements(request) loop
@@ -86,9 +88,9 @@ begin
     raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
   end if;
   select key into v_unknown from jsonb_object_keys(request) key
-  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority') limit 1;
+  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique') limit 1;
   if found then
-    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority', v_unknown using errcode = 'PW001';
+    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique', v_unknown using errcode = 'PW001';
   end if;
   if request ->> 'queue' is null or request ->> 'kind' is null then
     raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
@@ -107,7 +109,11 @@ begin
     raise exception 'key must be 1 to 1000 bytes long, got % bytes', octet_length(v_key) using errcode = 'PW001';
   end if;
   perform pawl.refuse_huge_numbers('payload', request -> 'payload');
-  if v_key is null and (v_kind.unique_key or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
+  if jsonb_typeof(request -> 'unique') not in ('boolean', 'null') then
+    raise exception 'unique must be true or false, got %', left(request ->> 'unique', 100) using errcode = 'PW001';
+  end if;
+  v_unique := coalesce((request ->> 'unique')::boolean, v_kind.unique_key);
+  if v_key is null and (v_unique or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
     raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001';
   end if;
   begin
@@ -127,7 +133,7 @@ begin
 
   perform pg_current_xact_id();  -- before the id: see 014_search.sql
   insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload)
-  values (nextval('pawl.queue_job_id'), v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_kind.unique_key, false),
+  values (nextval('pawl.queue_job_id'), v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_unique, false),
     v_run_at, v_key, coalesce(request -> 'payload', 'null')::json)
   on conflict (shard, queue, kind, key) where only_one do nothing
   returning id into v_id;

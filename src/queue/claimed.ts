@@ -105,14 +105,20 @@ function toChain([key, epoch, fields]: ClaimedKey, claimOf: (id: number) => Clai
   const whole = new Map<number, Group>();
   let related = false;
   for (let at = 0; at < fields.length; at += FIELDS) {
-    const [id, claimId, kindId, attempt, enqueuedAt, unit, brokenBy] = fields.slice(at, at + FIELDS - 1) as number[];
+    const [id, claimId, kindId, attempt, enqueuedAt, together, brokenBy] = fields.slice(
+      at,
+      at + FIELDS - 1,
+    ) as number[];
+    const kind = nameOf(kindId ?? 0, holder);
+    // Another version of the program may have declared that the kind coalesces: this one's handler looks at one job.
+    const unit = holder.definition.kinds.get(kind)?.coalesce === 'none' ? 0 : together;
     const claim = claimOf(claimId ?? 0);
     claim.left += 1;
     const job = new Job(id ?? 0, claim, attempt ?? 1, enqueuedAt ?? 0, fields[at + FIELDS - 1]);
     let group = unit === undefined || unit === 0 ? undefined : whole.get(unit);
     if (group === undefined) {
       group = {
-        kind: nameOf(kindId ?? 0, holder),
+        kind,
         jobs: [],
         isCoalesced: unit !== undefined && unit > 0,
         brokenBy: null,

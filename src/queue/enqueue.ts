@@ -103,7 +103,9 @@ export class Producer {
   /** For the database function that looks whether there is one already, and waits for another enqueue of the same key to commit. */
   #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
     const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
-    const request = { queue: this.#definition.name, kind: kind.name, payload: json, key: name, priority };
+    const { name: queue } = this.#definition;
+    // Said here, since another version of the program may have declared the kind without it.
+    const request = { queue, kind: kind.name, payload: json, key: name, priority, unique: true };
     return runAt === undefined ? request : { ...request, runAt: runAt.toISOString() };
   }
 

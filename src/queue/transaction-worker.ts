@@ -35,6 +35,8 @@ interface Running {
 }
 
 const CONSTRAINTS = statement('queue.constraints', 'set constraints all immediate', { prepare: false });
+/** A handler hears of its token before anything of its transaction is on disk: see pawl.queue_raise_tokens. */
+const RAISE_TOKENS = statement('queue.raise_tokens', 'select pawl.queue_raise_tokens()', { prepare: false });
 
 /**
  * A worker that claims each unit in a transaction of its own and keeps it open while the handler runs: what the handler
@@ -445,6 +447,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     const session = await this.#parts.store.connect();
     try {
       const backend = await watchOver(session, this.#parts.settings.leaseMs, this.#answer);
+      await session.query(RAISE_TOKENS, [], this.#answer);
       this.#sessions.set(session, backend);
       // Behind a pooler the next transaction may be another server process's.
       const takesBatches = backend !== undefined && session.takesBatches && this.#mayPrepare;

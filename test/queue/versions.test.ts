@@ -1,0 +1,84 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createQueue } from '../../src/queue/index.ts';
+import { freshDatabase } from '../support/database.ts';
+import { recordLog } from '../support/log.ts';
+
+// Two versions of a program at once, which declare the same queue in different ways. The last one to start wins in the database.
+
+async function engines(): Promise<[PostgresEngine, PostgresEngine]> {
+  const database = await freshDatabase();
+  onTestFinished(() => database.drop());
+  const both = [1, 2].map(() => postgres(database.url, { max: 14, logger: recordLog() }));
+  onTestFinished(async () => void (await Promise.all(both.map((engine) => engine.stop()))));
+  return both as [PostgresEngine, PostgresEngine];
+}
+
+test('what a program declares as unique is so for what it enqueues, whatever an older version declares beside it', async () => {
+  const [engine, other] = await engines();
+  const queue = createQueue(engine, 'orders', { kinds: { create: { unique: 'key' } } });
+  const older = createQueue(other, 'orders', { kinds: { create: {} } });
+  const first = await queue.enqueue('create', 1, { key: 'a' });
+  await older.register();
+  expect(await queue.enqueue('create', 1, { key: 'a' })).toEqual({ ...first, duplicate: true });
+  const second = await queue.enqueue('create', 1, { key: 'b' });
+  expect(await queue.enqueue('create', 1, { key: 'b' })).toEqual({ ...second, duplicate: true });
+  await older.enqueue('create', 1, { key: 'c' });
+  await older.enqueue('create', 1, { key: 'c' });
+  const third = await queue.enqueue('create', 1, { key: 'c' });
+  expect(await queue.enqueue('create', 1, { key: 'c' })).toEqual({ ...third, duplicate: true });
+});
+
+test('SQL may say that a job is unique, or leave it to what was declared last', async () => {
+  const [engine] = await engines();
+  await createQueue(engine, 'orders', { kinds: { create: {}, once: { unique: 'key' } } }).register();
+  const enqueue = async (fields: object): Promise<unknown> => {
+    const sql = statement('test.enqueue', `select pawl.enqueue($1::jsonb) ->> 'duplicate' as duplicate`);
+    const [row] = await engine.query(sql, [JSON.stringify({ queue: 'orders', ...fields })]);
+    return row?.['duplicate'];
+  };
+  for (const fields of [
+    { kind: 'create', key: 'a', unique: true },
+    { kind: 'once', key: 'a' },
+  ]) {
+    expect([await enqueue(fields), await enqueue(fields)]).toEqual(['false', 'true']);
+  }
+  await expect(enqueue({ kind: 'create', unique: true })).rejects.toThrow(/needs a key/);
+  await expect(enqueue({ kind: 'create', key: 'a', unique: 'yes' })).rejects.toThrow(/unique must be true or false/);
+});
+
+test.each(['lease', 'transaction'] as const)(
+  'a handler whose program does not coalesce is given each job by itself, though a newer version does (hold: %s)',
+  async (hold) => {
+    const [engine, other] = await engines();
+    const queue = createQueue(engine, 'sheets', {
+      kinds: { save: { attempts: 2 } },
+      retry: { backoff: { kind: 'fixed', min: 1 } },
+    });
+    await queue.enqueueMany([1, 2, 3, 4].map((payload) => ({ kind: 'save', payload, key: 'k' }) as const));
+    const seen: unknown[] = [];
+    const worker = queue.work(
+      {
+        save: ({ jobs, payload, attempt }) => {
+          seen.push([jobs.length, payload]);
+          if (payload === 2 && attempt === 1) throw new Error('once more');
+        },
+      },
+      { hold },
+    );
+    await queue.pause();
+    await worker.started;
+    await createQueue(other, 'sheets', { kinds: { save: { coalesce: 'all' } } }).register();
+    await queue.resume();
+    await queue.drain({ delayed: true });
+    await worker.stop();
+    expect(seen).toEqual([
+      [1, 1],
+      [1, 2],
+      [1, 2],
+      [1, 3],
+      [1, 4],
+    ]);
+    expect(await queue.stats()).toMatchObject({ new: 0, inProgress: 0, error: 0 });
+  },
+);
