@@ -200,6 +200,8 @@ create table pawl.queue_worker (
   holding       bigint[] not null default '{}',  -- hold 'transaction': jobs whose handler has been running for a while
   lost_at       timestamptz     -- it was found dead: its transactions were ended, and its heartbeat comes too late
 ) with (fillfactor = 50);
+-- Not from 1: a worker of a schema that was dropped and made again must not be taken for one of this.
+select setval(pg_get_serial_sequence('pawl.queue_worker', 'id'), 1 + floor(random() * 1e9)::bigint);
 create index queue_worker_queue on pawl.queue_worker (queue);
 
 create table pawl.queue_cancel (

@@ -102,18 +102,14 @@ begin
 end $$;
 
 -- A worker that was taken for dead must not claim any more: its jobs would be given back once more, while it runs them. The
--- lock keeps its row, for a rescue to find, until the claim is committed; heartbeats do not wait for it. As a rescue steps over
--- what is locked, a process that stands still before its COMMIT (above read committed claims have one) has its claim undone.
+-- lock keeps its row, for a rescue to find, until the claim is committed; heartbeats do not wait for it.
 create function pawl.queue_require_worker(p_worker bigint) returns void
 language plpgsql as $$
-declare
-  v_lease interval;
 begin
-  select w.lease into v_lease from pawl.queue_worker w where w.id = p_worker for key share;
+  perform 1 from pawl.queue_worker w where w.id = p_worker for key share;
   if not found then
     raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
   end if;
-  perform set_config('idle_in_transaction_session_timeout', ceil(extract(epoch from v_lease) * 1000)::text, true);
   if not exists (select 1 from pawl.queue_uncrashed) then
     perform pawl.queue_raise_tokens();
   end if;

@@ -170,7 +170,9 @@ begin
   ), mine as materialized (
     select m.* from arrays a cross join lateral pawl.queue_release(p_shard, p_worker, a.claims, a.ids) m
   ), job as materialized (
-    select a.id, a."to", coalesce(a.wait, 0) as wait, a.reason, a.error, j.kind, j.priority, m.claim, m.claimed_at, m.process_id, m.attempt,
+    select a.id, a."to", coalesce(a.wait, 0) as wait, a.reason, a.error, j.kind, j.priority, m.claim, m.claimed_at, m.process_id,
+      -- Its last attempt was lost before: this one did not begin.
+      case when a.reason = 'worker lost' then m.attempt - 1 else m.attempt end::smallint as attempt,
       case when a."to" = 'release' then m.attempt - 1 else m.attempt end::smallint as spent,
       k.key, k.epoch,
       not a.behind and (a."to" = 'retry' or coalesce(a.wait, 0) > 0) as waits,

@@ -142,14 +142,24 @@ begin
   return v_jobs;
 end $$;
 
+-- What takes the place of a queue's id that was learned in another schema of this name.
+create function pawl.queue_elsewhere() returns smallint
+language plpgsql as $$
+begin
+  raise exception 'the schema pawl was dropped and made again since this process registered its queue; start the process anew'
+    using errcode = 'PW007';
+end $$;
+
 -- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt}, [payload, …]].
--- An array, since the functions that take an object apart refuse U+0000 wherever it stands in it.
+-- An array, since the functions that take an object apart refuse U+0000 wherever it stands in it. The queue's higher digits are
+-- the id of the schema in which it has its own.
 create function pawl.queue_add_json(p_batch json) returns bigint[]
 language sql as $$
-  select pawl.queue_add(h.queue, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt")
+  select pawl.queue_add(
+    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_elsewhere() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt")
   from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_batch) with ordinality e (value, ord)) b
   cross join lateral json_to_record(b.part[1]) h (
-    queue smallint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[])
+    queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[])
 $$;
 
 -- [{shard, claim, id}, progress]; without a claim it is not checked: the caller holds the job in an open transaction.

@@ -42,20 +42,26 @@ export interface Runner {
 
 const REGISTER = statement(
   'queue.register',
-  `select pawl.queue_register($1::json) as answer, current_setting('transaction_isolation') as isolation`,
+  `select pawl.queue_register($1::json) as answer, current_setting('transaction_isolation') as isolation,
+  'pawl'::regnamespace::oid::text as schema`,
 );
+/**
+ * The queue of `$1`, whose higher digits say in which schema it has that id. In one that was dropped and made again the ids are
+ * those of other queues. Costs nothing: the schema's own id is a constant of the prepared statement.
+ */
+const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536)::smallint else pawl.queue_elsewhere() end`;
 const ENQUEUE = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb) as answer');
 const ADD = statement(
   'queue.add',
-  `select pawl.queue_add($1::smallint, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json, $7::text[], $8::timestamptz[])::text as ids`,
+  `select pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json, $7::text[], $8::timestamptz[])::text as ids`,
 );
 const ADD_ONE = statement(
   'queue.add_one',
-  `select pawl.queue_add_one($1::smallint, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
+  `select pawl.queue_add_one(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
 );
 const ADD_ALONE = statement(
   'queue.add_alone',
-  `select pawl.queue_add_alone($1::smallint, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
+  `select pawl.queue_add_alone(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
 );
 /**
  * The same with the trace that these jobs are enqueued in: one statement, so that nobody runs one of them before its trace is
@@ -75,7 +81,7 @@ const ADD_TRACED = statement(
   'queue.add_traced',
   `
 with added as materialized (
-  select pawl.queue_add($1::smallint, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json, $7::text[], $8::timestamptz[]) as ids
+  select pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json, $7::text[], $8::timestamptz[]) as ids
 ), trace as (
   insert into pawl.queue_trace (id, parent) select unnest(a.ids), $9::text from added a
 )
@@ -124,7 +130,7 @@ const ADD_WORKER = statement(
   'queue.add_worker',
   `
 insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold)
-values ($1, $2, $3, $4, $5::double precision * interval '1 millisecond', clock_timestamp() + $5::double precision * interval '1 millisecond', $6)
+values (${HERE}, $2, $3, $4, $5::double precision * interval '1 millisecond', clock_timestamp() + $5::double precision * interval '1 millisecond', $6)
 returning id::text`,
 );
 const BEAT = statement('queue.beat', 'select pawl.queue_beat($1::json) as answer');
@@ -157,6 +163,8 @@ export class PostgresQueueStore implements QueueStore {
    */
   #keys: Runner;
   #prunesTracesAt = -Infinity;
+  /** Where the queue was registered; see HERE. */
+  #schema = 0;
   readonly #reluctance = new Reluctance();
 
   constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
@@ -169,6 +177,7 @@ export class PostgresQueueStore implements QueueStore {
   /** The same, with a limit to how long each statement may take: see {@link AnswerOptions}. */
   within(deadlineMs: number): PostgresQueueStore {
     const store = new PostgresQueueStore(this.engine, { deadlineMs });
+    store.#schema = this.#schema;
     if (this.#keys !== this.#runner) store.#keys = alone(this.engine, { deadlineMs });
     return store;
   }
@@ -197,8 +206,10 @@ export class PostgresQueueStore implements QueueStore {
     const [row] = await this.#runner.query<{
       answer: { queue: number; kinds: Record<string, number> };
       isolation: string;
+      schema: string;
     }>(REGISTER, [JSON.stringify(declared)]);
-    const { answer, isolation } = only(row);
+    const { answer, isolation, schema } = only(row);
+    this.#schema = Number(schema);
     if (isolation !== 'read committed') this.#keys = alone(this.engine, this.#answer);
     const { queue, kinds } = answer;
     const entries = Object.entries(kinds);
@@ -227,7 +238,7 @@ export class PostgresQueueStore implements QueueStore {
     const { shard, n, kinds, priorities, payloads, keys, runAt } = batch;
     if (n === 1 && tx === undefined) {
       const values = [
-        queue,
+        this.#here(queue),
         shard,
         kinds[0],
         priorities[0],
@@ -239,11 +250,20 @@ export class PostgresQueueStore implements QueueStore {
     }
     const [row] =
       tx === undefined
-        ? await this.#runner.query<{ ids: string }>(ADD, [queue, shard, n, kinds, priorities, payloads, keys, runAt])
+        ? await this.#runner.query<{ ids: string }>(ADD, [
+            this.#here(queue),
+            shard,
+            n,
+            kinds,
+            priorities,
+            payloads,
+            keys,
+            runAt,
+          ])
         : await callInTransaction(
             tx,
             ADD_JSON,
-            `[${JSON.stringify({ queue, shard, n, kinds, priorities, keys, runAt })},${payloads}]`,
+            `[${JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt })},${payloads}]`,
           );
     return numbers(String(only(row).ids));
   }
@@ -255,10 +275,14 @@ export class PostgresQueueStore implements QueueStore {
       return ids;
     }
     const { shard, n, kinds, priorities, payloads, keys, runAt } = batch;
-    const values = [queue, shard, n, kinds, priorities, payloads, keys, runAt, trace];
+    const values = [this.#here(queue), shard, n, kinds, priorities, payloads, keys, runAt, trace];
     const [row] = await this.#runner.query<{ ids: string }>(ADD_TRACED, values);
     this.#pruneTraces();
     return numbers(only(row).ids);
+  }
+
+  #here(queue: number): number {
+    return this.#schema * 65_536 + queue;
   }
 
   async traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>> {
@@ -343,7 +367,7 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   async addWorker(row: WorkerRow): Promise<number> {
-    const values = [row.queue, row.host, row.pid, row.concurrency, row.leaseMs, row.hold];
+    const values = [this.#here(row.queue), row.host, row.pid, row.concurrency, row.leaseMs, row.hold];
     const [added] = await this.#runner.query<{ id: string }>(ADD_WORKER, values);
     return Number(only(added).id);
   }
@@ -509,9 +533,15 @@ export function limited(engine: PostgresEngine, answer: AnswerOptions): Runner {
   return { query: (sql, values) => engine.query(sql, values, answer) };
 }
 
-/** Each statement in a transaction of its own at read committed, whatever the database's default is. */
+/** Between a statement and its COMMIT others may wait for its locks: not longer than for a statement that is not answered. */
+const IDLE_MS = 10_000;
+
+/**
+ * Each statement in a transaction of its own at read committed, whatever the database's default is. A process that stands still
+ * before its COMMIT has it undone.
+ */
 export function alone(engine: PostgresEngine, answer: AnswerOptions = {}): Runner {
-  const options = { isolation: 'read committed', ...answer } as const;
+  const options = { isolation: 'read committed', idleMs: answer.deadlineMs ?? IDLE_MS, ...answer } as const;
   return { query: (sql, values) => engine.transaction((tx) => tx.query(sql, values), options) };
 }
 

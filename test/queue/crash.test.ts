@@ -87,6 +87,8 @@ describe.each(['lease', 'transaction'] as const)('hold: %s, a worker is killed',
       expect(alive).toBeGreaterThan(0);
       expect(await scene.one('select status from pawl.queue_dead where id = $1', [poison.id])).toBe('error');
       expect((await scene.runs(poison.id)).attempts.at(-1)).toBeLessThanOrEqual(2);
+      // Of its two attempts: the claim that finds them spent is none.
+      expect(await scene.one('select attempt from pawl.queue_dead where id = $1', [poison.id])).toBe(2);
       // Charged at most once, for what was claimed along with a job that nobody had tried yet.
       expect((await scene.runs(next.id)).attempts[0]).toBeLessThanOrEqual(2);
       expect(await scene.breaches()).toEqual([]);

@@ -2,6 +2,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { Conflict } from '../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
+import { alone } from '../../src/queue/postgres.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
@@ -140,4 +141,22 @@ test('jobs that are never removed keep no others from being pruned', async () =>
   const row = await session.one<number>('select id::int from pawl.queue_definition');
   expect(await session.one('select pawl.queue_prune($1::smallint, 2)', [row])).toBe(2);
   expect(await session.one('select count(*)::int from pawl.queue_job')).toBe(once.length);
+});
+
+test('whatever the default isolation is, a process that stands still before its COMMIT has its statement undone', async () => {
+  const { engine } = await fresh();
+  const runner = alone(engine, { deadlineMs: 200 });
+  const [row] = await runner.query<{ value: string }>(
+    statement('test.idle', `select current_setting('idle_in_transaction_session_timeout') as value`),
+  );
+  expect(row?.value).toBe('200ms');
+  const standsStill = engine.transaction(
+    async (tx) => {
+      const [backend] = await tx.query<{ pid: number }>(statement('test.pid', 'select pg_backend_pid() as pid'));
+      const left = statement('test.left', 'select count(*)::int as n from pg_stat_activity where pid = $1');
+      await until('its transaction is undone', async () => (await engine.query(left, [backend?.pid]))[0]?.['n'] === 0);
+    },
+    { idleMs: 200, retries: 0 },
+  );
+  await expect(standsStill).rejects.toMatchObject({ outcome: 'nothing_written' });
 });

@@ -1,7 +1,9 @@
 import { expect, onTestFinished, test } from 'vitest';
+import { SchemaMismatch } from '../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 
 // Two versions of a program at once, which declare the same queue in different ways. The last one to start wins in the database.
@@ -82,3 +84,38 @@ test.each(['lease', 'transaction'] as const)(
     expect(await queue.stats()).toMatchObject({ new: 0, inProgress: 0, error: 0 });
   },
 );
+
+test('a process whose schema was dropped and made again is told so, and neither writes nor runs jobs of another queue', async () => {
+  const [engine, other] = await engines();
+  const mail = createQueue(engine, 'mail', { kinds: { send: {}, remind: {} } });
+  const ran: unknown[] = [];
+  const run = ({ payload }: { payload: unknown }): void => void ran.push(payload);
+  const workers = (['lease', 'transaction'] as const).map((hold) =>
+    mail.work({ send: run, remind: run }, { hold, concurrency: 2, lease: '1s', poll: '100ms' }),
+  );
+  onTestFinished(async () => void (await Promise.all(workers.map((worker) => worker.stop({ timeout: 0 })))));
+  const told = workers.map(({ events }) => {
+    const codes = new Set<unknown>();
+    events.on('error', ({ error }) => codes.add(error instanceof SchemaMismatch && /made again/.test(error.message)));
+    return codes;
+  });
+  await Promise.all(workers.map((worker) => worker.started));
+  await mail.enqueue('send', 'mail');
+  await mail.drain();
+  await other.query(statement('test.drop', 'drop schema pawl cascade'));
+  await other.migrate();
+  const bank = createQueue(other, 'bank', { kinds: { pay: {}, refund: {} } });
+  await bank.enqueueMany([1, 2, 3, 4].map((payload) => ({ kind: 'pay', payload, key: `k${payload % 2}` }) as const));
+  await until('both workers were told', () => told.every((codes) => codes.has(true)));
+  const jobs = [{ kind: 'send', payload: 'one' }] as const;
+  for (const attempt of [
+    () => mail.enqueue('send', 'one'),
+    () => mail.enqueueMany([...jobs, ...jobs]),
+    () => engine.transaction((tx) => mail.enqueueMany(jobs, { tx })),
+    () => mail.enqueue('send', 'one', { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' }),
+  ]) {
+    await expect(attempt()).rejects.toThrow(SchemaMismatch);
+  }
+  expect(ran).toEqual(['mail']);
+  expect(await bank.stats()).toMatchObject({ new: 4, inProgress: 0, workers: 0 });
+});

@@ -116,6 +116,8 @@ function byOwnFunction(error: Error, code: string): PawlError {
       return new Conflict(error.message, { cause: error });
     case 'PW004':
       return new LeaseLost(error.message, { cause: error });
+    case 'PW007':
+      return new SchemaMismatch(error.message, { cause: error });
     case 'PW006':
       return new NotSupported(error.message, { cause: error });
     default:

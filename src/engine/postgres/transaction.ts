@@ -19,6 +19,8 @@ export interface TransactionOptions {
   before?: (session: Session) => Promise<unknown>;
   /** How many milliseconds each statement of it may take to be answered, and the connection to be had. Default: no limit. */
   deadlineMs?: number | undefined;
+  /** For how many milliseconds the server waits for this process between two statements before it rolls back. Default: as the database has it. */
+  idleMs?: number | undefined;
 }
 
 /** An open transaction: everything run through it is committed together, or not at all. */
@@ -218,5 +220,7 @@ function beginText(options: TransactionOptions): string {
     ...(isolation === undefined ? [] : [`isolation level ${isolation}`]),
     ...(options.readOnly === true ? ['read only'] : []),
   ];
-  return modes.length === 0 ? 'begin' : `begin transaction ${modes.join(' ')}`;
+  const begin = modes.length === 0 ? 'begin' : `begin transaction ${modes.join(' ')}`;
+  if (options.idleMs === undefined) return begin;
+  return `${begin};set local idle_in_transaction_session_timeout = ${Math.ceil(options.idleMs)}`;
 }
