@@ -1,10 +1,10 @@
-import { sleep } from '../base/clock.ts';
+import { begin } from '../base/beginning.ts';
 import type { Duration } from '../base/duration.ts';
 import { Stopped } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { checkOptions, duration } from '../base/options.ts';
 import { type Watch, watchEventLoop } from '../base/watchdog.ts';
-import { isTransient, type Logger } from '../engine/postgres/index.ts';
+import type { Logger } from '../engine/postgres/index.ts';
 import type { AnyTurn } from './attempt.ts';
 import type { PageChannel } from './channel.ts';
 import type { ActorDefinition } from './definition.ts';
@@ -34,7 +34,10 @@ export interface DispatcherParts {
 
 /** Runs turns until stopped; `await using dispatcher = actors.run()` stops it by itself. */
 export class Dispatcher implements AsyncDisposable {
-  /** Settles when it looks for work; rejects when the first try fails for good, for instance because the schema is missing. */
+  /**
+   * Settles when it looks for work; rejects with what no waiting mends, for instance when the schema is missing. Anything else
+   * that is in its way is waited for.
+   */
   readonly started: Promise<void>;
   readonly events: Events<DispatcherEvents> = new Events();
   readonly #parts: DispatcherParts;
@@ -43,6 +46,8 @@ export class Dispatcher implements AsyncDisposable {
   #delivery: Delivery | undefined;
   #watch: Watch | undefined;
   #stopping: Promise<void> | undefined;
+  /** It could not start, and never will. */
+  #hasFailed = false;
 
   /** @internal */
   constructor(parts: DispatcherParts) {
@@ -50,11 +55,14 @@ export class Dispatcher implements AsyncDisposable {
     const { logger, signal, store } = parts;
     this.events.on('error', ({ error }) => {
       if (store.engine.isStopped) this.#endWithEngine();
+      else if (this.#hasFailed) logger.error({ err: error }, 'actor dispatcher: it cannot start and gives up');
       else logger.warn({ err: error }, 'actor dispatcher: it goes on trying');
     });
     this.started = this.#start();
     this.started.catch((error: unknown) => {
-      if (!(error instanceof Stopped)) this.events.emit('error', { error });
+      if (error instanceof Stopped) return;
+      this.#hasFailed = true;
+      this.events.emit('error', { error });
     });
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
@@ -100,20 +108,10 @@ export class Dispatcher implements AsyncDisposable {
     void this.stop({ timeout: 0 });
   }
 
-  /** A database that is away at the start is waited for, as it is later on. */
   async #start(): Promise<void> {
     await Promise.resolve();
-    for (let failures = 1; this.#stopping === undefined; failures += 1) {
-      try {
-        await this.#open();
-        return;
-      } catch (error) {
-        if (!isTransient(error)) throw error;
-        this.events.emit('error', { error });
-        await sleep(Math.min(100 * 2 ** failures, 5000), this.#stop.signal);
-      }
-    }
-    throw new Stopped('the dispatcher was stopped before it had started');
+    const onError = (error: unknown): void => this.events.emit('error', { error });
+    await begin(() => this.#open(), { what: 'the dispatcher', signal: this.#stop.signal, onError });
   }
 
   async #open(): Promise<void> {
@@ -125,9 +123,15 @@ export class Dispatcher implements AsyncDisposable {
     const keeper = new Keeper(store, settings.leaseMs);
     const worker = new ActorWorker({ store, keeper, owner, types, events: this.events, settings });
     if (channels.length > 0) {
-      this.#delivery = new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
+      this.#delivery ??= new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
     }
-    await worker.start(() => this.#delivery?.wake());
+    try {
+      await worker.start(() => this.#delivery?.wake());
+    } catch (error) {
+      // What it had begun would go on beside the next one.
+      await worker.stop(0);
+      throw error;
+    }
     this.#worker = worker;
   }
 

@@ -1,3 +1,4 @@
+import { begin } from '../base/beginning.ts';
 import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
@@ -47,14 +48,20 @@ export interface FollowerEvents {
 
 /** What delivers changes in one process. */
 export class FollowerWorker implements AsyncDisposable {
-  /** Settles when the worker has found the capture installed; rejects when that cannot be. */
+  /**
+   * Settles when the worker has found the capture installed; rejects with what no waiting mends. A database that is away is
+   * waited for.
+   */
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
+  readonly #stop = new AbortController();
 
   /** @internal */
-  constructor(loop: Loop, keeper: Loop, opened: Promise<unknown>) {
+  constructor(loop: Loop, keeper: Loop, open: () => Promise<unknown>) {
     this.#loops = [loop, keeper];
-    this.started = opened.then(() => {});
+    // Why it has not begun yet is told by the loop, which asks for the same.
+    const options = { what: 'the delivery of changes', signal: this.#stop.signal, onError: () => {} };
+    this.started = begin(open, options).then(() => {});
     this.started.catch(() => {});
   }
 
@@ -65,6 +72,7 @@ export class FollowerWorker implements AsyncDisposable {
 
   /** Ends after the call that is under way. Safe to call twice. */
   async stop(): Promise<void> {
+    this.#stop.abort();
     await Promise.all(this.#loops.map((loop) => loop.stop()));
   }
 
@@ -127,7 +135,7 @@ export class Follower {
     return new FollowerWorker(
       loop,
       startKeeper(this.#engine, () => this.#open()),
-      this.#open(),
+      () => this.#open(),
     );
   }
 

@@ -1,3 +1,4 @@
+import { begin } from '../base/beginning.ts';
 import type { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
@@ -12,13 +13,17 @@ const PASS_MS = 100;
 
 /** The loops of one process that keep a projection up to date. */
 export class ProjectionWorker implements AsyncDisposable {
-  /** Settles when the worker has found the capture installed and begun to look; rejects when that cannot be. */
+  /**
+   * Settles when the worker has found the capture installed and begun to look; rejects with what no waiting mends. A database
+   * that is away is waited for.
+   */
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
   readonly #keeper: Loop;
   readonly #open: () => Promise<Opened>;
   readonly #events: Events<ProjectionEvents>;
   readonly #settings: RunSettings;
+  readonly #stop = new AbortController();
 
   /** @internal */
   constructor(
@@ -30,7 +35,9 @@ export class ProjectionWorker implements AsyncDisposable {
     this.#open = open;
     this.#events = events;
     this.#settings = settings;
-    this.started = open().then(() => {});
+    // Why it has not begun yet is told by the loops, which ask for the same.
+    const options = { what: 'the projection', signal: this.#stop.signal, onError: () => {} };
+    this.started = begin(open, options).then(() => {});
     this.started.catch(() => {});
     this.#loops = Array.from({ length: settings.concurrency }, (_, index) => {
       const pass: Pass = { after: '0', since: 0, done: 0, restMs: FIRST_REST_MS };
@@ -55,6 +62,7 @@ export class ProjectionWorker implements AsyncDisposable {
 
   /** Ends after the batches that are under way. Safe to call twice. */
   async stop(): Promise<void> {
+    this.#stop.abort();
     await Promise.all([...this.#loops, this.#keeper].map((loop) => loop.stop()));
   }
 

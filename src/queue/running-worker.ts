@@ -1,8 +1,9 @@
-import { sleep, within } from '../base/clock.ts';
+import { begin } from '../base/beginning.ts';
+import { within } from '../base/clock.ts';
 import { Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { type Watch, watchEventLoop } from '../base/watchdog.ts';
-import { isTransient, type Logger } from '../engine/postgres/index.ts';
+import type { Logger } from '../engine/postgres/index.ts';
 import type { Handler } from './attempt.ts';
 import { patience, STOP_MS } from './patience.ts';
 import type { Registered } from './store.ts';
@@ -14,8 +15,9 @@ import { LeaseWorker, type WorkerEvents, type WorkerParts } from './worker.ts';
 /** A worker, as its user holds it. Runs until stopped; `await using worker = queue.work(…)` stops it by itself. */
 export class Worker implements AsyncDisposable {
   /**
-   * Settles when the worker is registered and looks for work; rejects when the first try fails, for instance because the
-   * schema is missing. Not awaiting it is fine: the failure is then an `error` event, or a line in the log.
+   * Settles when the worker is registered and looks for work; rejects with what no waiting mends, for instance when the schema
+   * is missing. Anything else that is in its way is waited for: see {@link begin}. Not awaiting it is fine: the failure is
+   * then an `error` event and a line in the log.
    */
   readonly started: Promise<void>;
   readonly events: Events<WorkerEvents>;
@@ -24,6 +26,8 @@ export class Worker implements AsyncDisposable {
   readonly #watch: Watch | undefined;
   readonly #stop = new AbortController();
   #stopping: Promise<void> | undefined;
+  /** It could not start, and never will. */
+  #hasFailed = false;
   /** It was stopped before it had started, and nobody waits for it any more. */
   #isAbandoned = false;
 
@@ -43,6 +47,7 @@ export class Worker implements AsyncDisposable {
     const handlers = this.#watch === undefined ? parts.handlers : watched(queue, parts.handlers, this.#watch);
     this.events.on('error', ({ error }) => {
       if (parts.store.engine.isStopped) this.#endWithEngine(queue);
+      else if (this.#hasFailed) this.#logger.error({ err: error, queue }, 'queue worker: it cannot start and gives up');
       else this.#logger.warn({ err: error, queue }, 'queue worker: it goes on trying');
     });
     this.started = this.#start(async () => {
@@ -52,30 +57,31 @@ export class Worker implements AsyncDisposable {
       return all.settings.hold === 'lease' ? new LeaseWorker(all) : new TransactionWorker(all);
     });
     this.started.catch((error: unknown) => {
-      if (!(error instanceof Stopped)) this.events.emit('error', { error });
+      if (error instanceof Stopped) return;
+      this.#hasFailed = true;
+      this.events.emit('error', { error });
     });
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
   }
 
-  /** A database that is away at the start is waited for, as it is later on. */
   async #start(make: () => Promise<LeaseWorker | TransactionWorker>): Promise<void> {
-    for (let failures = 1; this.#stopping === undefined; failures += 1) {
+    const start = async (): Promise<LeaseWorker | TransactionWorker> => {
+      const inner = await make();
+      if (this.#stopping !== undefined) throw new Stopped('the worker was stopped before it had started');
       try {
-        const inner = await make();
-        if (this.#stopping !== undefined) break;
         await inner.start();
-        this.#inner = inner;
-        if (this.#isAbandoned) await inner.stop(0);
-        return;
+        return inner;
       } catch (error) {
-        if (!isTransient(error)) throw error;
-        this.events.emit('error', { error });
-        await sleep(Math.min(100 * 2 ** failures, 5000), this.#stop.signal);
+        // What it had begun would go on beside the next one.
+        await inner.stop(0);
+        throw error;
       }
-    }
-    throw new Stopped('the worker was stopped before it had started');
+    };
+    const onError = (error: unknown): void => this.events.emit('error', { error });
+    this.#inner = await begin(start, { what: 'the worker', signal: this.#stop.signal, onError });
+    if (this.#isAbandoned) await this.#inner.stop(0);
   }
 
   /** Looks for work now, without waiting for a notification or the next poll. */

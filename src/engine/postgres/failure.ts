@@ -31,13 +31,27 @@ export function failure(error: unknown): unknown {
 }
 
 /**
- * True when the same call may succeed a moment later without anybody's help: the database is starting, restarting or
- * out of connections, the connection broke, or a concurrent transaction won. Whether repeating is safe is another
+ * True when the same call may succeed a moment later without anybody's help: the database is starting, restarting, read-only
+ * or out of connections, the connection broke, or a concurrent transaction won. Whether repeating is safe is another
  * question: see `ConnectionFailed.outcome`.
  */
 export function isTransient(error: unknown): boolean {
   const known = failure(error);
   return known instanceof ConnectionFailed || known instanceof SerializationFailed;
+}
+
+/** True of a write that was refused because the transaction, or the whole server, is read-only. */
+export function isReadOnly(error: unknown): boolean {
+  return codeOf(error) === READ_ONLY;
+}
+
+/** True when the connection had been ended for lack of use before the statement came. */
+export function wasEndedIdle(error: unknown): boolean {
+  return codeOf(error) === ENDED_IDLE;
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof ConnectionFailed && error.cause instanceof Error ? textField(error.cause, 'code') : undefined;
 }
 
 /** Marks a failure that came before a statement was sent: getting a connection, or opening a transaction. */
@@ -53,15 +67,21 @@ const SQL_STATE = /^[0-9A-Z]{5}$/;
 /** Refused before a session existed: starting up, shutting down, recovery conflict, too many connections. */
 const REFUSED_AT_CONNECT = new Set(['57P03', '53300', '08001', '08004']);
 
-/** Shutdown, crash of another backend, and the three timeouts that end a session. */
-const ENDED_BY_SERVER = new Set(['57P01', '57P02', '57P05', '25P03', '25P04']);
+/** The server's source files in which sessions are opened; undefined: a pooler answered. */
+const OPENING = new Set(['postinit.c', 'auth.c', 'miscinit.c', 'crypt.c', undefined]);
+
+/** Shutdown, crash of another backend, and the two timeouts that end a session within a transaction. */
+const ENDED_BY_SERVER = new Set(['57P01', '57P02', '25P03', '25P04']);
+
+/** idle_session_timeout: what was sent just then was never read. */
+const ENDED_IDLE = '57P05';
 
 function bySqlState(error: Error, code: string): PawlError {
   const options = { cause: error };
   if (code.startsWith('PW')) {
     return byOwnFunction(error, code);
   }
-  if (REFUSED_AT_CONNECT.has(code)) {
+  if (REFUSED_AT_CONNECT.has(code) || (code === '55000' && textField(error, 'file') === 'postinit.c')) {
     return new ConnectionFailed(`the database accepts no connection now; try again later: ${error.message}`, {
       cause: error,
       outcome: 'nothing_written',
@@ -69,6 +89,19 @@ function bySqlState(error: Error, code: string): PawlError {
   }
   if (code.startsWith('08') || ENDED_BY_SERVER.has(code)) {
     return new ConnectionFailed(`the database ended the connection: ${error.message}`, options);
+  }
+  if (code === READ_ONLY) return readOnly(error);
+  if (code === ENDED_IDLE) {
+    return new ConnectionFailed(`the database had ended the connection: ${error.message}`, {
+      cause: error,
+      outcome: 'nothing_written',
+    });
+  }
+  if ((code.startsWith('28') || code === '3D000') && OPENING.has(textField(error, 'file'))) {
+    return new DatabaseError(`the database refused the connection: ${error.message} (SQLSTATE ${code})`, {
+      cause: error,
+      sqlState: code,
+    });
   }
   switch (code) {
     case '55P03':
@@ -103,6 +136,20 @@ function bySqlState(error: Error, code: string): PawlError {
         sqlState: code,
       });
   }
+}
+
+const READ_ONLY = '25006';
+
+/**
+ * Nobody's statement is at fault: the server is a standby, or was one when this connection was opened to it, and it may be another
+ * one that takes writes by now. So the connection counts as lost; else those of a pool would lead to the old server for ever.
+ */
+function readOnly(error: Error): ConnectionFailed {
+  return new ConnectionFailed(
+    'the database takes no writes here: the transaction was begun READ ONLY, or this connection leads to a standby or to a ' +
+      `database that is set to read-only; the connection is given up: ${error.message}`,
+    { cause: error, outcome: 'nothing_written' },
+  );
 }
 
 /** Our SQL functions raise SQLSTATEs of class PW, so that the same refusal reads the same from psql and from here. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Conflict, ConnectionFailed, InvalidInput, SerializationFailed } from '../../base/errors.ts';
 import { cancelRunning } from './cancel.ts';
 import type { ClientLike } from './driver.ts';
-import { failure } from './failure.ts';
+import { failure, isReadOnly } from './failure.ts';
 import type { AnswerOptions, Session } from './session.ts';
 import type { Statement } from './sql.ts';
 
@@ -88,7 +88,9 @@ export async function runTransaction<T>(
       return await attemptOnce(open, fn, begin, options);
     } catch (error) {
       options.signal?.throwIfAborted();
-      if (attempt >= retries || !mayRepeat(error)) {
+      // One that was begun READ ONLY takes no writes on any server.
+      const isInVain = options.readOnly === true && isReadOnly(error);
+      if (attempt >= retries || isInVain || !mayRepeat(error)) {
         throw error;
       }
       // Losers of one race must not meet again: full jitter, 10 ms doubling to at most a second.

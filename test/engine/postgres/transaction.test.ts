@@ -138,7 +138,7 @@ describe('a transaction', () => {
 
   test('may be read only, and refuses an isolation level that does not exist', async () => {
     const error = await caught(engine.transaction((tx) => tx.query(increment), { readOnly: true }));
-    expect(error).toMatchObject({ sqlState: '25006' });
+    expect(error).toMatchObject({ code: 'connection_failed', outcome: 'nothing_written' });
     const isolation: string = 'chaos';
     await expect(
       engine.transaction(() => Promise.resolve(), { isolation: isolation as 'serializable' }),
