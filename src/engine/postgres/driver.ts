@@ -1,3 +1,5 @@
+import type { Types } from './types.ts';
+
 /**
  * The part of node-postgres that Pawl uses, described by shape so that a user's own pool fits without this package
  * depending on its types.
@@ -21,7 +23,10 @@ export interface ClientLike {
 export interface PoolLike {
   connect(): Promise<ClientLike>;
   on(event: 'error', listener: (error: Error) => void): unknown;
+  /** `connect`: a new connection, before anybody has it; `acquire`: whenever somebody gets one; `remove`: it is gone. */
+  on(event: 'connect' | 'acquire' | 'remove', listener: (client: ClientLike) => void): unknown;
   removeListener(event: 'error', listener: (error: Error) => void): unknown;
+  removeListener(event: 'connect' | 'acquire' | 'remove', listener: (client: ClientLike) => void): unknown;
   listenerCount(event: 'error'): number;
   readonly options?: PoolSettings;
 }
@@ -41,6 +46,8 @@ export interface QueryConfig {
   values?: unknown[];
   /** Name of the prepared statement; left out when prepared statements are switched off. */
   name?: string;
+  /** How the answer is read. Default: as the program has set it. */
+  types?: Types;
 }
 
 /** What one statement answered. */

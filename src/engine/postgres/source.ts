@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import pg from 'pg';
 import { within } from '../../base/clock.ts';
-import type { PoolLike, PoolSettings } from './driver.ts';
+import type { ClientLike, PoolLike, PoolSettings } from './driver.ts';
 import type { ResolvedOptions } from './options.ts';
 import { destroySocket } from './socket.ts';
 
@@ -79,8 +79,6 @@ function openPool(settings: pg.PoolConfig, options: ResolvedOptions): OwnPool {
       super(config);
       openingSince.set(this, performance.now());
       clients.add(this);
-      // One that is ended by the server in the very packet that opens it belongs neither to the pool nor to a session yet.
-      this.on('error', () => {});
       this.once('end', () => {
         openingSince.delete(this);
         clients.delete(this);
@@ -88,6 +86,7 @@ function openPool(settings: pg.PoolConfig, options: ResolvedOptions): OwnPool {
     }
   };
   const pool = new pg.Pool({ ...settings, Client });
+  watch(pool);
   // Without a listener, a server restart that closes an idle connection would end the process.
   pool.on('error', (error) => options.logger.debug({ err: error }, 'an idle connection was lost'));
   pool.on('connect', (client) => openingSince.delete(client));
@@ -108,15 +107,43 @@ function openPool(settings: pg.PoolConfig, options: ResolvedOptions): OwnPool {
 
 const GOODBYE_MS = 1_000;
 
+/**
+ * Listens to every connection of a pool from before anybody has it: between the pool, which listens while it is idle, and a session
+ * there are some turns, and one that the server ends in the very packet that opens it would end the process by its 'error'.
+ * @returns leaves the pool as it was
+ */
+function watch(pool: PoolLike): () => void {
+  const watched = new Set<ClientLike>();
+  const keep = (client: ClientLike): void => {
+    if (watched.has(client)) return;
+    watched.add(client);
+    client.on('error', ignore);
+  };
+  const forget = (client: ClientLike): void => void watched.delete(client);
+  pool.on('connect', keep);
+  pool.on('acquire', keep);
+  pool.on('remove', forget);
+  return () => {
+    pool.removeListener('connect', keep);
+    pool.removeListener('acquire', keep);
+    pool.removeListener('remove', forget);
+    for (const client of watched) client.removeListener('error', ignore);
+  };
+}
+
+function ignore(): void {}
+
 function adoptPool(pool: PoolLike, options: ResolvedOptions): Source {
   if (pool.listenerCount('error') === 0) {
     options.logger.warn(
       {},
-      'the pool has no "error" listener: a restart of the database would end this process; add pool.on("error", …)',
+      'the pool has no "error" listener but that of this engine: once that is stopped, a restart of the database would end ' +
+        'this process; add pool.on("error", …)',
     );
   }
   const onError = (error: Error): void => options.logger.debug({ err: error }, 'an idle connection was lost');
   pool.on('error', onError);
+  const unwatch = watch(pool);
   const settings: PoolSettings = pool.options ?? {};
   const reserved = pool.options === undefined ? undefined : openPool({ ...adopt(settings), ...RESERVED }, options);
   return {
@@ -128,6 +155,7 @@ function adoptPool(pool: PoolLike, options: ResolvedOptions): Source {
     dropOpening: (ms) => reserved?.dropOpening(ms),
     close: async () => {
       pool.removeListener('error', onError);
+      unwatch();
       await reserved?.end();
     },
   };
