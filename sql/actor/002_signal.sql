@@ -179,7 +179,7 @@ begin
   with gone as (
     delete from pawl.actor_inbox i where i.actor = any (v_seen) returning i.actor, i.name, i.n, i.at
   ), change as materialized (
-    select g.actor, array_agg(g.name) filter (where g.name !~ '^\$') as names, array_agg(g.n::bigint) filter (where g.name !~ '^\$') as counts,
+    select g.actor, array_agg(g.name) filter (where g.name !~ '^[$]') as names, array_agg(g.n::bigint) filter (where g.name !~ '^[$]') as counts,
       min(g.at) filter (where g.name <> '$child') as at, coalesce(sum(g.n) filter (where g.name = '$child'), 0) as children,
       coalesce(bool_or(g.n < 0), false) as final
     from (select g.actor, g.name, sum(g.n) as n, min(g.at) as at from gone g group by g.actor, g.name, g.n < 0) g

@@ -23,7 +23,7 @@ from (
   select a.id as actor_id, e.key as name, e.value::bigint as val
   from pawl.actor_instance a cross join lateral jsonb_each_text(a.semaphores) e where a.semaphores <> '{}'
   union all
-  select i.actor, i.name, i.n from pawl.actor_inbox i where i.name !~ '^\$'
+  select i.actor, i.name, i.n from pawl.actor_inbox i where i.name !~ '^[$]'
 ) s
 group by s.actor_id, s.name;
 
@@ -50,7 +50,7 @@ language sql stable as $$
     'semaphores', coalesce((select json_object_agg(s.name, s.val order by s.name) from (
       select x.name, sum(x.val) as val from (
         select e.key as name, e.value::bigint as val from jsonb_each_text(a.semaphores) e
-        union all select i.name, i.n from pawl.actor_inbox i where i.actor = a.id and i.name !~ '^\$') x group by x.name) s), '{}'),
+        union all select i.name, i.n from pawl.actor_inbox i where i.actor = a.id and i.name !~ '^[$]') x group by x.name) s), '{}'),
     'messages', (select count(*) from (select 1 from pawl.actor_message m where m.actor = a.id limit 1000) m),
     'worker', (select json_build_object('id', w.id::text, 'process', w.host || ':' || w.pid, 'claimedAt', a.claimed_at, 'expiresAt', w.expires_at,
       'lost', w.expires_at < clock_timestamp()) from pawl.actor_worker w where w.id = coalesce(a.worker, a.lent)),

@@ -63,7 +63,7 @@ begin
   for v_month in
     select c.relname::text as name, to_timestamp(substr(c.relname, 16), 'YYYYMM') as at
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'pawl.capture_change'::regclass and c.relname ~ '^capture_change_\d{6}$' order by 1
+    where i.inhparent = 'pawl.capture_change'::regclass and c.relname ~ '^capture_change_[0-9]{6}$' order by 1
   loop
     continue when (v_month.at at time zone 'utc')::timestamp + interval '1 month' > (clock_timestamp() at time zone 'utc')::timestamp - p_age;
     execute format($q$

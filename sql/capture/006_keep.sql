@@ -14,7 +14,7 @@ begin
   for v_month in
     select c.relname::text as name, (to_date(substr(c.relname, 16), 'YYYYMM') + interval '1 month') at time zone 'utc' as ends_at
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'pawl.capture_change'::regclass and c.relname ~ '^capture_change_\d{6}$' order by 1
+    where i.inhparent = 'pawl.capture_change'::regclass and c.relname ~ '^capture_change_[0-9]{6}$' order by 1
   loop
     continue when v_month.ends_at > clock_timestamp();
     execute format($q$

@@ -37,19 +37,19 @@ insert into pawl.queue_search_state default values;
 create function pawl.queue_unescaped(p_json text) returns text
 language plpgsql immutable as $$
 begin
-  if strpos(p_json, '\u') > 0 then
+  if strpos(p_json, e'\\u') > 0 then
     begin
-      p_json := replace(p_json, '\u0000', ' ')::jsonb::text;
+      p_json := replace(p_json, e'\\u0000', ' ')::jsonb::text;
     exception when others then  -- numbers and escapes that jsonb does not take
     end;
   end if;
-  return regexp_replace(p_json, '\\(u[0-9a-fA-F]{4}|.)', ' ', 'g');
+  return regexp_replace(p_json, e'\\\\(u[0-9a-fA-F]{4}|.)', ' ', 'g');
 end $$;
 
 -- What a payload says, in lower case: its first 65,536 characters. left() counts them, which is left out where it can be.
 create function pawl.queue_text(p_payload json) returns text
 language sql stable as $$
-  select lower(case when strpos(p_payload::text, '\') = 0 and octet_length(p_payload::text) <= 65536 then p_payload::text
+  select lower(case when strpos(p_payload::text, e'\\') = 0 and octet_length(p_payload::text) <= 65536 then p_payload::text
     else pawl.queue_unescaped(left(p_payload::text, 65536)) end)
 $$;
 
@@ -283,9 +283,9 @@ begin
   v_query.status := v.status;
   v_query.since := coalesce(v.since, clock_timestamp() - v."sinceMs" * interval '1 millisecond');
   v_query.until := coalesce(v.until, clock_timestamp() - v."untilMs" * interval '1 millisecond');
-  v_query.likes := array(select '%' || regexp_replace(t, '([\\%_])', '\\\1', 'g') || '%' from unnest(v_terms) t);
+  v_query.likes := array(select '%' || regexp_replace(t, e'([\\\\%_])', e'\\\\\\1', 'g') || '%' from unnest(v_terms) t);
   v_query.regexes := array(
-    select case when t ~ '^[[:alnum:]]' then '(^|[^[:alnum:]])' else '' end || regexp_replace(t, '([^[:alnum:]\s])', '\\\1', 'g')
+    select case when t ~ '^[[:alnum:]]' then '(^|[^[:alnum:]])' else '' end || regexp_replace(t, '([^[:alnum:][:space:]])', e'\\\\\\1', 'g')
       || case when t ~ '[[:alnum:]]$' then '([^[:alnum:]]|$)' else '' end from unnest(v_terms) t);
   v_query.buckets := array(
     select distinct pawl.queue_bucket(w) from unnest(v_terms) t cross join lateral regexp_split_to_table(t, '[^[:alnum:]]+') w where w <> '');

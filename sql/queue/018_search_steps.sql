@@ -163,9 +163,9 @@ begin
   v_query.status := v.status;
   v_query.since := coalesce(v.since, clock_timestamp() - v."sinceMs" * interval '1 millisecond');
   v_query.until := coalesce(v.until, clock_timestamp() - v."untilMs" * interval '1 millisecond');
-  v_query.likes := array(select '%' || regexp_replace(t, '([\\%_])', '\\\1', 'g') || '%' from unnest(v_terms) t);
+  v_query.likes := array(select '%' || regexp_replace(t, e'([\\\\%_])', e'\\\\\\1', 'g') || '%' from unnest(v_terms) t);
   v_query.regexes := array(
-    select case when t ~ '^[[:alnum:]]' then '(^|[^[:alnum:]])' else '' end || regexp_replace(t, '([^[:alnum:]\s])', '\\\1', 'g')
+    select case when t ~ '^[[:alnum:]]' then '(^|[^[:alnum:]])' else '' end || regexp_replace(t, '([^[:alnum:][:space:]])', e'\\\\\\1', 'g')
       || case when t ~ '[[:alnum:]]$' then '([^[:alnum:]]|$)' else '' end from unnest(v_terms) t);
   v_query.buckets := array(
     select distinct pawl.queue_bucket(w) from unnest(v_terms) t cross join lateral regexp_split_to_table(t, '[^[:alnum:]]+') w where w <> '');

@@ -54,7 +54,7 @@ begin
     )
     select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
       ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-      j.priority, ',', j.id, '],"claimedAt":"', v_now, '"}'), m.priority, m.id, m.n
+      j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), '}'), m.priority, m.id, m.n
     into v_answer, v_priority, v_after, v_n
     from mine m cross join lateral (
       select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
@@ -140,7 +140,7 @@ begin
           return (
             select concat('{"rows":[[', concat_ws(',', v_claim, j.id, 1, j.kind, v_row.attempt + 1, (date_part('epoch', j.created_at) * 1000)::bigint),
               ',[', j.payload::text, ']]],"keys":[],"processes":{"', v_claim, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-              j.priority, ',', j.id, '],"claimedAt":"', v_now, '"', ',"untidy":"' || v_untidy || '"', '}')
+              j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), ',"untidy":"' || v_untidy || '"', '}')
             from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);
         end if;
       exception when sqlstate 'PW000' then

@@ -81,7 +81,7 @@ begin
       order by r.id limit 1 for update skip locked)
     returning (
       select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
-        ',', j.priority, ',"', clock_timestamp(), '","', gen_random_uuid(), '",', j.payload::text, ']')
+        ',', j.priority, ',', to_json(clock_timestamp()), ',"', gen_random_uuid(), '",', j.payload::text, ']')
       from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
     into v_answer;
   else
@@ -92,7 +92,7 @@ begin
       order by r.priority, r.id limit 1 for update skip locked)
     returning (
       select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
-        ',', j.priority, ',"', clock_timestamp(), '","', gen_random_uuid(), '",', j.payload::text, ']')
+        ',', j.priority, ',', to_json(clock_timestamp()), ',"', gen_random_uuid(), '",', j.payload::text, ']')
       from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
     into v_answer;
   end if;
@@ -115,7 +115,7 @@ begin
       where r.shard = p_shard and r.queue = p_queue and r.priority = p_to_priority and r.id > p_after and r.id <= p_to
         and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
       order by r.id limit 1 for update skip locked)
-    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, clock_timestamp())
+    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
     into v_answer;
   else
     delete from pawl.queue_ready r where r.ctid = (
@@ -123,7 +123,7 @@ begin
       where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
         and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
       order by r.priority, r.id limit 1 for update skip locked)
-    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, clock_timestamp())
+    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
     into v_answer;
   end if;
   return v_answer;

@@ -78,7 +78,7 @@ begin
     where r.ctid = p_tid and r.id = p_id and r.shard = p_shard and r.queue = p_queue and r.key is null and r.n = 1
       and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
     for update skip locked)
-  returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, clock_timestamp())
+  returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
   into v_answer;
   return v_answer;
 end $$;

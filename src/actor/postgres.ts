@@ -2,6 +2,7 @@ import type { Offer, Recalled } from '../base/offers.ts';
 import { Reluctance } from '../base/reluctance.ts';
 import {
   callInTransaction,
+  instant,
   only,
   type PostgresEngine,
   type Session,
@@ -33,11 +34,11 @@ const REGISTER = statement(
   "select pawl.actor_register($1::json) as ids, current_setting('transaction_isolation') as isolation",
 );
 const LET_GO = statement('actor.let_go', 'select pawl.actor_let_go($1::jsonb) as actors');
-const CREATE = statement('actor.create', 'select pawl.actor_create_json($1::json) as answer');
-const INCR = statement('actor.incr', 'select pawl.actor_incr($1::jsonb) as answer');
+const CREATE = statement('actor.create', 'select pawl.actor_create_json($1::json)::text as answer');
+const INCR = statement('actor.incr', 'select pawl.actor_incr($1::jsonb)::text as answer');
 const INCR_ALONE = statement('actor.incr_alone', 'select pawl.actor_incr_alone($1::jsonb) as answer');
 const SEND_ALONE = statement('actor.send_alone', 'select pawl.actor_send_alone($1::json) as answer');
-const SEND = statement('actor.send', 'select pawl.actor_send_json($1::json) as answer');
+const SEND = statement('actor.send', 'select pawl.actor_send_json($1::json)::text as answer');
 const CLAIM = statement('actor.claim', 'select pawl.actor_claim($1::bigint, $2::smallint[], $3::int) as answer');
 const CLAIM_OR_OFFER = statement(
   'actor.claim_or_offer',
@@ -56,8 +57,12 @@ const CLAIM_ALONE = statement(
   'select pawl.actor_claim_alone($1::bigint, $2::smallint[], $3) as answer',
 );
 const CLAIM_ONE = statement('actor.claim_one', 'select pawl.actor_claim_one($1::bigint, $2::bigint) as answer');
-const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], $5::double precision[], $6::text[], $7::text[],
-  $8::text[], $9::json[], $10::smallint[], $11::jsonb[], $12::double precision[], $13::text[], $14::json[], $15::int[])`;
+/** Where array_nulls is off, a null in an array is the word: so what no turn has stands for it, see `commitValues`. */
+const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], array_replace($5::double precision[], 'NaN', null),
+  $6::text[], array_replace($7::text[], chr(1), null), array_replace($8::text[], chr(1), null),
+  array_replace($9::text[], chr(1), null)::json[], array_replace($10::smallint[], -1::smallint, null),
+  array_replace($11::jsonb[], 'null', null), array_replace($12::double precision[], 'NaN', null),
+  array_replace($13::text[], chr(1), null), array_replace($14::text[], chr(1), null)::json[], $15::int[])`;
 const COMMIT = statement('actor.commit', `select ${COMMIT_CALL} as answer`);
 /** With an offer: one round trip, and one commit for both. */
 const COMMIT_AND_OFFER = statement(
@@ -82,7 +87,7 @@ const ALLOCATE = statement(
 const MESSAGES = statement(
   'actor.messages',
   `
-select m.id::text, m.name, m.payload, m.at
+select m.id::text, m.name, m.payload, ${instant('m.at')} as at
 from pawl.actor_message m
 where m.actor = $1
 order by m.id
@@ -132,11 +137,11 @@ const RESCUE = statement(
   'actor.rescue',
   'select pawl.actor_rescue() as actors, pawl.actor_suspects()::int[] as suspects',
 );
-const DEADLINES = statement('actor.deadlines', 'select pawl.actor_deadlines() as wait');
+const DEADLINES = statement('actor.deadlines', 'select to_json(pawl.actor_deadlines()::numeric) as wait');
 const PRUNE = statement('actor.prune', 'select pawl.actor_prune($1::int) as rows');
-const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json) as answer');
-const RESOLVE_PAGE = statement('actor.resolve_page', 'select pawl.page_resolve($1::text) as answer');
-const ENQUEUE = statement('actor.enqueue', 'select pawl.enqueue($1::jsonb) as answer');
+const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json)::text as answer');
+const RESOLVE_PAGE = statement('actor.resolve_page', 'select pawl.page_resolve($1::text)::text as answer');
+const ENQUEUE = statement('actor.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
 
 const PRUNE_AT_ONCE = 1000;
 const MESSAGES_AT_ONCE = 1000;
@@ -428,13 +433,16 @@ export class PostgresActorStore {
   }
 }
 
+/** No text that a turn has: a control character, alone. */
+const NONE = '\u0001';
+
 function commitValues(worker: number, turns: readonly Settled[]): unknown[] {
-  const all = <T>(of: (turn: Settled) => T | undefined): (T | null)[] | null => {
+  const all = <T>(of: (turn: Settled) => T | undefined, nothing: T): T[] | null => {
     let some = false;
     const list = turns.map((turn) => {
       const value = of(turn);
       some ||= value !== undefined;
-      return value ?? null;
+      return value ?? nothing;
     });
     return some ? list : null;
   };
@@ -443,17 +451,17 @@ function commitValues(worker: number, turns: readonly Settled[]): unknown[] {
     turns.map(({ id }) => id),
     turns.map(({ epoch }) => epoch),
     turns.map(({ kind }) => kind),
-    all(({ waitMs }) => waitMs),
+    all(({ waitMs }) => waitMs, Number.NaN),
     turns.map(({ from }) => from),
-    all(({ to }) => to),
-    all(({ reason }) => reason),
-    all(({ fields }) => fields),
-    all(({ version }) => version),
-    all(({ delta }) => (delta === undefined ? undefined : JSON.stringify(delta))),
-    all(({ deadlineMs }) => deadlineMs),
-    all(({ error }) => error),
-    all(({ result }) => result),
-    all(({ children }) => children),
+    all(({ to }) => to, NONE),
+    all(({ reason }) => reason, NONE),
+    all(({ fields }) => fields, NONE),
+    all(({ version }) => version, -1),
+    all(({ delta }) => (delta === undefined ? undefined : JSON.stringify(delta)), 'null'),
+    all(({ deadlineMs }) => deadlineMs, Number.NaN),
+    all(({ error }) => error, NONE),
+    all(({ result }) => result, NONE),
+    all(({ children }) => children, 0),
   ];
 }
 

@@ -2,7 +2,14 @@ import { ConnectionFailed } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { isTransient, type PostgresEngine, type Transaction } from '../engine/postgres/index.ts';
 import { type Destination, type TargetRow, WentBack } from './destination.ts';
-import { type CopyStatements, drawVersion, isOutOfService, lastVersion, takeKeys } from './postgres-copy.ts';
+import {
+  type CopyStatements,
+  drawVersion,
+  isOutOfService,
+  lastVersion,
+  readPlainly,
+  takeKeys,
+} from './postgres-copy.ts';
 import { type TargetStatements, writeRows } from './postgres-target.ts';
 import type { Build } from './projection-options.ts';
 import { buildRows, type MadeRows, without } from './rows.ts';
@@ -56,6 +63,7 @@ export class CopyTable implements Destination {
   }
 
   async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {
+    await readPlainly(tx);
     const { json } = await this.#make(tx, keys);
     const rows = await this.#there(() =>
       this.#parts.to.query<{ key: string }>(this.#parts.target.differing, [json, keys]),

@@ -1,4 +1,4 @@
-import { InvalidInput, NotSupported } from '../base/errors.ts';
+import { DatabaseError, InvalidInput, NotSupported } from '../base/errors.ts';
 import { suggest } from '../base/options.ts';
 import { id, type PostgresEngine, statement, type Transaction } from '../engine/postgres/index.ts';
 
@@ -37,8 +37,9 @@ select c.oid::text as oid, n.nspname as schema, c.relname as name, c.relkind::te
   exists (select from pg_subscription_rel s where s.srrelid = c.oid) as subscribed,
   array(select a.attname::text from pg_index i cross join lateral unnest(i.indkey) with ordinality k (num, ord)
     join pg_attribute a on a.attrelid = c.oid and a.attnum = k.num where i.indrelid = c.oid and i.indisprimary order by k.ord) as primary_key,
-  coalesce((select json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
-      'base', case when t.typtype = 'e' then 'enum' else format_type(coalesce(nullif(t.typbasetype, 0), a.atttypid), null) end,
+  coalesce((select json_agg(json_build_object('name', a.attname, 'type', case when t.typnamespace = 'pg_catalog'::regnamespace and t.typname <> 'char'
+        then replace(format_type(a.atttypid, a.atttypmod), '"', '') else format_type(a.atttypid, a.atttypmod) end,
+      'base', case when t.typtype = 'e' then 'enum' else replace(format_type(coalesce(nullif(t.typbasetype, 0), a.atttypid), null), '"', '') end,
       'required', a.attnotnull, 'generated', a.attgenerated <> '', 'long', t.typlen < 0) order by a.attnum)
     from pg_attribute a join pg_type t on t.oid = a.atttypid
     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), '[]') as columns
@@ -58,6 +59,7 @@ export async function findTable(db: Reader, table: string): Promise<Table | unde
 /** A table that can have triggers, of which nothing is written behind their back. @throws InvalidInput, NotSupported */
 export async function requireSource(db: Reader, table: string, field: string): Promise<Table> {
   const found = await findTable(db, table).catch((cause: unknown) => {
+    if (!isNoName(cause)) throw cause;
     throw new InvalidInput(`"${table}" is no name of a table: ${String(cause)}`, { field, cause });
   });
   if (found === undefined) {
@@ -90,6 +92,11 @@ export async function requireSource(db: Reader, table: string, field: string): P
     );
   }
   return found;
+}
+
+/** What to_regclass says of a text that cannot be read as a name. */
+function isNoName(error: unknown): boolean {
+  return error instanceof DatabaseError && /^(22|42)/.test(error.sqlState ?? '');
 }
 
 /** @throws InvalidInput */

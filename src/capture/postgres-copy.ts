@@ -11,7 +11,16 @@ import type { Reader } from './postgres-catalog.ts';
 import type { Delivery } from './postgres-change.ts';
 import type { Target } from './postgres-target.ts';
 
-const DRAW = statement('capture.draw_version', "select nextval('pawl.capture_version_seq')::text as version");
+/** For the rest of the transaction the texts of values are those that every other session reads as the same values. */
+const PLAINLY = `set_config('datestyle', 'ISO', true), set_config('intervalstyle', 'postgres', true),
+  set_config('extra_float_digits', '1', true)`;
+
+const DRAW = statement(
+  'capture.draw_version',
+  `select nextval('pawl.capture_version_seq')::text as version, ${PLAINLY}`,
+);
+
+const PLAIN_TEXTS = statement('capture.plain_texts', `select ${PLAINLY}`);
 
 const LAST = statement('capture.last_version', 'select s.last_value::text as version from pawl.capture_version_seq s');
 
@@ -32,7 +41,12 @@ const NAME = statement(
   'select l.copy::text as copy from pawl.capture_line l where l.id = $1::smallint',
 );
 
-/** A number higher than that of every delivery that was begun before. */
+/** Has what is read in this transaction written as every other session reads it. */
+export async function readPlainly(tx: Transaction): Promise<void> {
+  await tx.query(PLAIN_TEXTS);
+}
+
+/** A number higher than that of every delivery that was begun before. What is read after it is written as {@link readPlainly} has it. */
 export async function drawVersion(tx: Transaction): Promise<string> {
   return only(await tx.query<{ version: string }>(DRAW)).version;
 }

@@ -11,6 +11,7 @@ import {
   OWNER,
   operationsOf,
   type Readers,
+  settings,
   transitionNames,
   triggerName,
   triggerText,
@@ -168,7 +169,7 @@ function compareFunction(
 ): Difference[] {
   const name = functionName(entity, source, operation);
   const row = state.functions.find((candidate) => candidate.name === name);
-  const problem = row === undefined ? 'it is missing' : wrongFunction(row, functionBody(source, operation, readers));
+  const problem = row === undefined ? 'it is missing' : wrongFunction(row, source, operation, readers);
   if (problem === undefined) return [];
   const owner = [
     `alter function pawl.${name}() owner to ${OWNER}`,
@@ -188,10 +189,13 @@ function compareFunction(
   ];
 }
 
-function wrongFunction(row: FunctionRow, body: string): string | undefined {
-  if (row.body !== body) return 'it is not what it should be';
+function wrongFunction(row: FunctionRow, source: Source, operation: Operation, readers: Readers): string | undefined {
+  if (row.body !== functionBody(source, operation, readers)) return 'it is not what it should be';
   if (!row.definer) return 'it runs as whoever writes, instead of as its owner';
-  if (!isDeepStrictEqual([...row.config], ['search_path=pg_catalog, pg_temp'])) return 'its search_path is not pinned';
+  const pinned = settings(source, operation, readers).map(([name, value]) => `${name}=${value}`);
+  // As it is shown under quote_all_identifiers.
+  const config = row.config.map((each) => (each === 'search_path="pg_catalog", "pg_temp"' ? pinned[0] : each));
+  if (!isDeepStrictEqual(config, pinned)) return `it does not run with ${pinned.join('; ')}`;
   if (row.owner !== OWNER) return `it belongs to ${row.owner}`;
   return row.is_public ? 'everybody may execute it' : undefined;
 }

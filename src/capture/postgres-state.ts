@@ -99,7 +99,7 @@ const FUNCTIONS = statement(
 select p.proname::text as name, p.prosrc as body, o.rolname::text as owner, p.prosecdef as definer, coalesce(p.proconfig, '{}') as config,
   p.proacl is null or exists (select from aclexplode(p.proacl) a where a.grantee = 0) as is_public
 from pg_proc p join pg_roles o on o.oid = p.proowner
-where p.pronamespace = 'pawl'::regnamespace and p.proname ~ ('^capture_' || $1::text || '_\\d+_(insert|update|move|delete|truncate)$')`,
+where p.pronamespace = 'pawl'::regnamespace and p.proname ~ ('^capture_' || $1::text || '_[0-9]+_(insert|update|move|delete|truncate)$')`,
 );
 
 const TRIGGERS = statement(

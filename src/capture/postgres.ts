@@ -1,5 +1,5 @@
 import { toStorable } from '../base/storable.ts';
-import { type PostgresEngine, type Statement, statement, type Transaction } from '../engine/postgres/index.ts';
+import { instant, type PostgresEngine, type Statement, statement, type Transaction } from '../engine/postgres/index.ts';
 import { followText } from './postgres-catalog.ts';
 import type { Definition } from './source.ts';
 
@@ -25,7 +25,7 @@ export interface ClaimOptions {
 const CLAIM = statement(
   'capture.claim',
   `
-select c.seen < $3::int and not c.cut as "isEnd", c.last::text as last, c.ids::text[] as ids, c.keys, c.oldest
+select c.seen < $3::int and not c.cut as "isEnd", c.last::text as last, c.ids::text[] as ids, c.keys, ${instant('c.oldest')} as oldest
 from pawl.capture_claim($1::smallint, $2::bigint, $3::int, $4::int, $5::int, $6::text[]) c`,
 );
 

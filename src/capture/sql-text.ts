@@ -30,5 +30,7 @@ export function sql(parts: TemplateStringsArray, ...values: readonly Sql[]): Sql
 
 /** A text constant in a statement that cannot have parameters, such as the definition of a function. */
 export function literal(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`;
+  const plain = `'${text.replaceAll("'", "''")}'`;
+  // Whatever standard_conforming_strings says of the others.
+  return text.includes('\\') ? `e${plain.replaceAll('\\', '\\\\')}` : plain;
 }

@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
 
 /** A namespace that has a content store, and what there is to collect in it. Each count stops at 10,000. */
@@ -40,8 +40,8 @@ export interface ReloadRecord {
 const STORES = statement(
   'files.stores',
   `
-select s.space as namespace, s.kind, s.store::text as store, s.attached_at as "attachedAt", s.pass::float8 as pass, s.probe,
-  s.halted_at as "haltedAt", s.halted_because as "haltedBecause", c.*
+select s.space as namespace, s.kind, s.store::text as store, ${instant('s.attached_at')} as "attachedAt", to_json(s.pass) as pass, s.probe,
+  ${instant('s.halted_at')} as "haltedAt", s.halted_because as "haltedBecause", c.*
 from pawl.file_store s
 cross join lateral (
   select count(*) filter (where x.state = 'pending')::int as pending, count(*) filter (where x.state = 'retired')::int as retired,
@@ -61,7 +61,7 @@ limit 200`,
 const RELOADS = statement(
   'files.reloads_all',
   `
-select r.sha256, r.scope, r.host, r.pid, r.started_at as since, r.expires_at as "expiresAt"
+select r.sha256, r.scope, r.host, r.pid, ${instant('r.started_at')} as since, ${instant('r.expires_at')} as "expiresAt"
 from pawl.file_reload r
 where r.space = $1::text and r.expires_at > clock_timestamp()
 order by r.started_at

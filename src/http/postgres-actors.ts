@@ -1,10 +1,10 @@
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 const PAGES = statement(
   'http.pages',
   `
 select p.id::text as id, p.tag, p.severity, p.status, p.summary, p.actor_id::text as actor, p.root, p.suppressed, p.count,
-  p.opened_at as "openedAt", p.seen_at as "seenAt", p.acked_at as "ackedAt", p.acked_by as "ackedBy", p.resolved_at as "resolvedAt"
+  ${instant('p.opened_at')} as "openedAt", ${instant('p.seen_at')} as "seenAt", ${instant('p.acked_at')} as "ackedAt", p.acked_by as "ackedBy", ${instant('p.resolved_at')} as "resolvedAt"
 from pawl.page p
 where p.id < $1::bigint and ($2::text is null and p.status <> 'resolved' or $2 in (p.status, 'all')) and ($3::text is null or p.severity = $3)
   and ($5::bigint is null or p.actor_id = $5)
@@ -15,7 +15,7 @@ limit $4::int`,
 const ACTOR_WORKERS = statement(
   'http.actor_workers',
   `
-select w.id::text as id, w.host, w.pid, w.concurrency, w.started_at as "startedAt", w.beat_at as "beatAt", w.expires_at > clock_timestamp() as "isLive",
+select w.id::text as id, w.host, w.pid, w.concurrency, ${instant('w.started_at')} as "startedAt", ${instant('w.beat_at')} as "beatAt", w.expires_at > clock_timestamp() as "isLive",
   array(select t.name from pawl.actor_type t where t.id = any (w.types) order by t.name) as types
 from pawl.actor_worker w
 order by w.id

@@ -1,9 +1,9 @@
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 const AUDIT = statement(
   'http.audit',
   `
-select a.id::text as id, a.at, a.ended_at as "endedAt", a.who, a.remote, a.user_agent as "userAgent", a.action, a.target, a.details, a.status, a.outcome, a.error
+select a.id::text as id, ${instant('a.at')} as at, ${instant('a.ended_at')} as "endedAt", a.who, a.remote, a.user_agent as "userAgent", a.action, a.target, a.details, a.status, a.outcome, a.error
 from pawl.audit a
 where a.id < $1::bigint and ($2::text is null or a.who = $2) and ($3::text is null or a.action = $3)
 order by a.id desc

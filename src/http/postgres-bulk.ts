@@ -1,9 +1,9 @@
 import { Conflict, NotFound } from '../base/errors.ts';
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 const RECORD = `b.id::text as id, b.who, b.action, b.queue, b.query, b.reason, b.most as limit,
   case when b.ended_at is null and (b.held_until is null or b.held_until < clock_timestamp()) then 'waiting' else b.status end as status,
-  b.started_at as "startedAt", b.ended_at as "endedAt", b.found, b.collected, b.done, b.refused, b.error`;
+  ${instant('b.started_at')} as "startedAt", ${instant('b.ended_at')} as "endedAt", b.found, b.collected, b.done, b.refused, b.error`;
 
 const START = statement(
   'http.bulk_start',

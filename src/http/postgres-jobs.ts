@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 /** To the letter: numbers beyond 2^53 stay what they are. */
 const PAYLOAD = statement(
@@ -32,7 +32,7 @@ const TRACE = statement('http.trace', 'select t.parent from pawl.queue_trace t w
 const SIBLINGS = statement(
   'http.siblings',
   `
-select j.id::text as id, j.kind, j.status, j.process_id::text as "processId", j.enqueued_at as "enqueuedAt", j.settled_at as "settledAt"
+select j.id::text as id, j.kind, j.status, j.process_id::text as "processId", ${instant('j.enqueued_at')} as "enqueuedAt", ${instant('j.settled_at')} as "settledAt"
 from pawl.queue_job me
 cross join lateral (
   (select o.shard, o.id from pawl.queue_job o where o.shard = me.shard and o.queue = me.queue and o.key = me.key and o.id < me.id order by o.id desc limit 15)

@@ -39,8 +39,8 @@ select json_build_object(
 const SERIES = statement(
   'http.series',
   `
-select (extract(epoch from b.at) * 1000)::float8 as at, done.jobs::float8 as complete, failed.errors::float8 as errors, failed.retries::float8 as retries,
-  done.run_p50::float8 as "runP50Ms", done.run_p95::float8 as "runP95Ms", done.wait_p50::float8 as "waitP50Ms", done.wait_p95::float8 as "waitP95Ms"
+select to_json(extract(epoch from b.at) * 1000) as at, to_json(done.jobs::numeric) as complete, to_json(failed.errors::numeric) as errors, to_json(failed.retries::numeric) as retries,
+  to_json(done.run_p50::numeric) as "runP50Ms", to_json(done.run_p95::numeric) as "runP95Ms", to_json(done.wait_p50::numeric) as "waitP50Ms", to_json(done.wait_p95::numeric) as "waitP95Ms"
 from generate_series(to_timestamp($2::float8 / 1000), to_timestamp($3::float8 / 1000), make_interval(secs => $4::float8 / 1000)) b (at)
 cross join lateral (
   select coalesce(sum(x.jobs), 0) as jobs,

@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 /** Names that are held or waited for, a page by name: the indexes give them in order. */
 const LOCKS = statement(
@@ -23,8 +23,8 @@ with name as (
 select n.space as namespace, n.name,
   (select count(*)::int from pawl.lock_grant g where g.space = n.space and g.name = n.name and g.token is not null and g.expires_at > clock_timestamp()) as holders,
   (select count(*)::int from pawl.lock_waiter w where w.space = n.space and w.name = n.name and w.expires_at > clock_timestamp()) as waiters,
-  h.mode, h.permits, h.token::text as token, h.host, h.pid, h.job::text as job, h.since, h.expires_at as "expiresAt",
-  (select min(w.enqueued_at) from pawl.lock_waiter w where w.space = n.space and w.name = n.name and w.expires_at > clock_timestamp()) as "waitingSince"
+  h.mode, h.permits, h.token::text as token, h.host, h.pid, h.job::text as job, ${instant('h.since')} as since, ${instant('h.expires_at')} as "expiresAt",
+  (select ${instant('min(w.enqueued_at)')} from pawl.lock_waiter w where w.space = n.space and w.name = n.name and w.expires_at > clock_timestamp()) as "waitingSince"
 from name n
 left join lateral (
   select l.* from pawl.lock l where l.namespace = n.space and l.name = n.name and l.state = 'held' order by l.token limit 1) h on true
@@ -35,7 +35,7 @@ order by n.space, n.name`,
 const WAITS = statement(
   'http.waits',
   `
-select w.space as namespace, w.name, left(md5(w.nonce::text), 12) as claim, w.ticket::text as ticket, w.host, w.pid, w.job::text as job, w.enqueued_at as since,
+select w.space as namespace, w.name, left(md5(w.nonce::text), 12) as claim, w.ticket::text as ticket, w.host, w.pid, w.job::text as job, ${instant('w.enqueued_at')} as since,
   (select coalesce(json_agg(json_build_object('token', g.token::text, 'host', g.host, 'pid', g.pid, 'job', g.job::text)), '[]') from (
     select g.* from pawl.lock_grant g where g.space = w.space and g.name = w.name and g.token is not null and g.expires_at > clock_timestamp() limit 20) g) as holders,
   (select coalesce(json_agg(json_build_object('name', g.name, 'token', g.token::text)), '[]') from pawl.lock_grant g where g.space = w.space and g.token = any (w.holds) and g.expires_at > clock_timestamp()) as keeps
@@ -49,8 +49,8 @@ limit 500`,
 const HOTTEST = statement(
   'http.hottest',
   `
-select x.space as namespace, x.name, count(*)::int as holds, round(extract(epoch from avg(x.ended_at - x.granted_at)) * 1000)::float8 as "meanMs",
-  round(extract(epoch from max(x.ended_at - x.granted_at)) * 1000)::float8 as "maxMs", count(*) filter (where x.outcome <> 'released')::int as lost
+select x.space as namespace, x.name, count(*)::int as holds, to_json(round(extract(epoch from avg(x.ended_at - x.granted_at)) * 1000)) as "meanMs",
+  to_json(round(extract(epoch from max(x.ended_at - x.granted_at)) * 1000)) as "maxMs", count(*) filter (where x.outcome <> 'released')::int as lost
 from (select p.* from pawl.lock_past p where p.ended_at > clock_timestamp() - interval '1 hour' and ($1::text is null or p.space = $1) limit 20000) x
 group by x.space, x.name
 order by holds desc, x.name
@@ -60,7 +60,7 @@ limit 20`,
 const LOCK_HISTORY = statement(
   'http.lock_history',
   `
-select p.namespace, p.name, p.token::text as token, p.mode, p.permits, p.host, p.pid, p.job::text as job, p.granted_at as "grantedAt", p.ended_at as "endedAt", p.outcome, p.reason
+select p.namespace, p.name, p.token::text as token, p.mode, p.permits, p.host, p.pid, p.job::text as job, ${instant('p.granted_at')} as "grantedAt", ${instant('p.ended_at')} as "endedAt", p.outcome, p.reason
 from pawl.lock_history p
 where p.namespace = $1 and p.name = $2 and p.token < $3::bigint
 order by p.token desc

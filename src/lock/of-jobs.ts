@@ -19,7 +19,7 @@ export interface JobLock {
   readonly outcome: 'released' | 'broken' | 'expired' | null;
 }
 
-type Row = Omit<JobLock, 'since' | 'endedAt'> & { readonly since_ms: number; readonly ended_ms: number | null };
+type Row = Omit<JobLock, 'endedAt'> & { readonly ended_at: Date | null };
 
 /**
  * The locks of these jobs, in all namespaces, newest first: up to 100 of each state. Those of the past for as long as the
@@ -27,9 +27,5 @@ type Row = Omit<JobLock, 'since' | 'endedAt'> & { readonly since_ms: number; rea
  */
 export async function locksOfJobs(engine: PostgresEngine, jobs: readonly string[]): Promise<readonly JobLock[]> {
   const rows = await engine.query<Row>(OF_JOBS, [jobs]);
-  return rows.map(({ since_ms, ended_ms, ...lock }) => ({
-    ...lock,
-    since: new Date(since_ms),
-    endedAt: ended_ms === null ? null : new Date(ended_ms),
-  }));
+  return rows.map(({ ended_at: endedAt, ...lock }) => ({ ...lock, endedAt }));
 }

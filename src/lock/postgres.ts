@@ -132,16 +132,16 @@ export class PostgresLockStore implements LockStore {
   }
 
   async break(space: string, name: string, reason: string): Promise<readonly Broken[]> {
-    const rows = await this.#decide<{ token: string; host: string; pid: number; since_ms: number }>(
+    const rows = await this.#decide<{ token: string; host: string; pid: number; since: Date }>(
       sql.BREAK,
       [space, name, reason],
       OPERATOR,
     );
-    return rows.map(({ token, host, pid, since_ms }) => ({
+    return rows.map(({ token, host, pid, since }) => ({
       token: BigInt(token),
       host,
       pid,
-      since: new Date(since_ms),
+      since,
     }));
   }
 
@@ -332,9 +332,9 @@ interface SnapshotRow {
   host: string;
   pid: number;
   job: string | null;
-  since_ms: number;
-  expires_ms: number | null;
-  heartbeat_ms: number | null;
+  since: Date;
+  expires_at: Date | null;
+  heartbeat_at: Date | null;
   left_ms: number | null;
   age_ms: number;
 }
@@ -348,10 +348,10 @@ function toHolder(row: SnapshotRow): Holder {
     host: row.host,
     pid: row.pid,
     job: row.job ?? undefined,
-    since: new Date(row.since_ms),
-    expiresAt: row.expires_ms === null ? undefined : new Date(row.expires_ms),
+    since: row.since,
+    expiresAt: row.expires_at ?? undefined,
     leaseLeftMs: row.left_ms ?? undefined,
-    lastHeartbeatAt: row.heartbeat_ms === null ? undefined : new Date(row.heartbeat_ms),
+    lastHeartbeatAt: row.heartbeat_at ?? undefined,
   };
 }
 
@@ -364,7 +364,7 @@ function toWaiter(row: SnapshotRow): Waiter {
     host: row.host,
     pid: row.pid,
     job: row.job ?? undefined,
-    since: new Date(row.since_ms),
+    since: row.since,
     waitedMs: row.age_ms,
   };
 }
@@ -377,8 +377,8 @@ interface PastRow {
   host: string;
   pid: number;
   job?: string | null;
-  granted_ms: number;
-  ended_ms: number;
+  granted_at: Date;
+  ended_at: Date;
   outcome: PastHolder['outcome'];
   reason: string | null;
 }
@@ -392,8 +392,8 @@ function toPast(row: PastRow): PastHolder {
     host: row.host,
     pid: row.pid,
     job: row.job ?? undefined,
-    grantedAt: new Date(row.granted_ms),
-    endedAt: new Date(row.ended_ms),
+    grantedAt: row.granted_at,
+    endedAt: row.ended_at,
     outcome: row.outcome,
     reason: row.reason ?? undefined,
   };

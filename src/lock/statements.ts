@@ -1,4 +1,4 @@
-import { type Statement, statement } from '../engine/postgres/index.ts';
+import { instant, type Statement, statement } from '../engine/postgres/index.ts';
 
 /** Every statement of locks. Those with `latch` in mind run under read committed, whatever the default is. */
 
@@ -64,8 +64,8 @@ export const FATE: Statement = statement(
   `
 select
   name, pawl.lock_mode(capacity) as mode, capacity, token::text, host, pid,
-  (extract(epoch from granted_at) * 1000)::float8 as granted_ms,
-  (extract(epoch from ended_at) * 1000)::float8 as ended_ms,
+  ${instant('granted_at')} as granted_at,
+  ${instant('ended_at')} as ended_at,
   outcome, reason
 from (
   select g.space, g.name, g.capacity, g.token, g.host, g.pid, g.granted_at, clock_timestamp() as ended_at, g.outcome, g.reason
@@ -86,7 +86,7 @@ export const GUARD = 'select pawl.lock_guard($1::jsonb) as guarded';
 export const BREAK: Statement = statement(
   'lock.break',
   `
-select token::text, host, pid, (extract(epoch from granted_at) * 1000)::float8 as since_ms
+select token::text, host, pid, ${instant('granted_at')} as since
 from pawl.lock_break($1::text, $2::text, $3::text)`,
 );
 
@@ -98,11 +98,11 @@ export const SNAPSHOT: Statement = statement(
   `
 select
   name, state, mode, permits, token::text, ticket::text, host, pid, job::text,
-  (extract(epoch from since) * 1000)::float8 as since_ms,
-  (extract(epoch from expires_at) * 1000)::float8 as expires_ms,
-  (extract(epoch from last_heartbeat_at) * 1000)::float8 as heartbeat_ms,
-  (extract(epoch from expires_at - clock_timestamp()) * 1000)::float8 as left_ms,
-  (extract(epoch from clock_timestamp() - since) * 1000)::float8 as age_ms
+  ${instant('since')} as since,
+  ${instant('expires_at')} as expires_at,
+  ${instant('last_heartbeat_at')} as heartbeat_at,
+  to_json(extract(epoch from expires_at - clock_timestamp()) * 1000) as left_ms,
+  to_json(extract(epoch from clock_timestamp() - since) * 1000) as age_ms
 from pawl.lock
 where namespace = $1::text and ($2::text is null or name = $2::text)
 order by name, state, coalesce(token, ticket)`,
@@ -113,8 +113,8 @@ export const HISTORY: Statement = statement(
   `
 select
   name, mode, permits, token::text, host, pid, job::text,
-  (extract(epoch from granted_at) * 1000)::float8 as granted_ms,
-  (extract(epoch from ended_at) * 1000)::float8 as ended_ms,
+  ${instant('granted_at')} as granted_at,
+  ${instant('ended_at')} as ended_at,
   outcome, reason
 from pawl.lock_history h
 where h.namespace = $1::text and ($2::text is null or h.name = $2::text)
@@ -128,8 +128,8 @@ export const OF_JOBS: Statement = statement(
   `
 select
   namespace, name, state, mode, permits, token::text, host, pid,
-  (extract(epoch from since) * 1000)::float8 as since_ms,
-  (extract(epoch from ended_at) * 1000)::float8 as ended_ms,
+  ${instant('since')} as since,
+  ${instant('ended_at')} as ended_at,
   outcome
 from (
   (select l.namespace, l.name, l.state, l.mode, l.permits, l.token, l.host, l.pid, l.since, null::timestamptz as ended_at, null as outcome
@@ -138,7 +138,7 @@ from (
   (select h.namespace, h.name, 'ended', h.mode, h.permits, h.token, h.host, h.pid, h.granted_at, h.ended_at, h.outcome
     from pawl.lock_history h where h.job = any ($1::bigint[]) and h.job is not null order by h.ended_at desc limit 100)
 ) x
-order by since_ms desc, x.name`,
+order by x.since desc, x.name`,
 );
 
 /** Waiters that keep something meanwhile: what they keep, and what they want. */

@@ -114,7 +114,8 @@ export function callOn(
 ): Promise<Record<string, unknown>[]> {
   const value = JSON.stringify(payload);
   if (handle instanceof PostgresEngine) {
-    return handle.query(statement(name, text.replace('$1', '$1::text'), { prepare: false }), [value]);
+    // Rows of the caller's come back, read as he wants them.
+    return handle.query(statement(name, text.replace('$1', '$1::text'), { prepare: false, isOwn: false }), [value]);
   }
   return callInTransaction(handle, `-- ${name}\n${text}`, value);
 }

@@ -1,12 +1,12 @@
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 import type { Facts } from './explain.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
 import { alone } from './postgres.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from './reading.ts';
 
 /** The columns of pawl.job, as a JobRecord has them. */
-const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, enqueued_at as "enqueuedAt", run_at as "runAt",
-  claimed_at as "claimedAt", settled_at as "settledAt", process_id::text as "processId", error, progress, result`;
+const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",
+  ${instant('claimed_at')} as "claimedAt", ${instant('settled_at')} as "settledAt", process_id::text as "processId", error, progress, result`;
 
 const GET = statement(
   'queue.get',
@@ -18,7 +18,7 @@ where shard = pawl.queue_find($1::text, $2::bigint) and id = $2::bigint`,
 const HISTORY = statement(
   'queue.history',
   `
-select at, from_status as "from", to_status as "to", attempt, process_id::text as "processId", worker::text as worker, reason, error
+select ${instant('at')} as at, from_status as "from", to_status as "to", attempt, process_id::text as "processId", worker::text as worker, reason, error
 from pawl.queue_history(pawl.queue_find($1::text, $2::bigint), $2::bigint)`,
 );
 const STATS = statement('queue.stats', 'select pawl.queue_stats($1::text, $2::int) as answer');
@@ -26,16 +26,16 @@ const LEFT = statement('queue.left', 'select ready, parked, running, delayed fro
 const LIST = statement(
   'queue.list',
   `
-select name, shards, keyed, attempts, extract(epoch from history)::float8 * 1000 as "historyMs", paused_at as "pausedAt",
-  created_at as "createdAt", kinds, workers
+select name, shards, keyed, attempts, to_json(extract(epoch from history) * 1000) as "historyMs", ${instant('paused_at')} as "pausedAt",
+  ${instant('created_at')} as "createdAt", kinds, workers
 from pawl.queue
 order by name`,
 );
 const WORKERS = statement(
   'queue.workers',
   `
-select id::text as id, queue, host, pid, hold, concurrency, in_progress::int as "inProgress", started_at as "startedAt",
-  beat_at as "beatAt", is_live as "isLive"
+select id::text as id, queue, host, pid, hold, concurrency, in_progress::int as "inProgress", ${instant('started_at')} as "startedAt",
+  ${instant('beat_at')} as "beatAt", is_live as "isLive"
 from pawl.worker
 where $1::text is null or queue = $1::text
 order by queue, id`,

@@ -1,8 +1,8 @@
-import { type AnswerOptions, type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { type AnswerOptions, instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 import { limited, type Runner } from './postgres.ts';
 import type { Due, ScheduleRecord, Tick } from './schedule.ts';
 
-const NOW = statement('queue.now', 'select (extract(epoch from clock_timestamp()) * 1000)::float8 as now');
+const NOW = statement('queue.now', 'select to_json(extract(epoch from clock_timestamp()) * 1000) as now');
 const SET = statement('queue.set_schedule', 'select pawl.queue_set_schedule($1::json)');
 const REMOVE = statement(
   'queue.remove_schedule',
@@ -12,7 +12,7 @@ const LIST = statement(
   'queue.schedules',
   `
 select q.name as queue, s.name, s.cron, s.timezone, k.name as kind, s.key, s.priority, s.payload, s.missed,
-  nullif(s.next_at, 'infinity') as "nextAt", s.last_at as "lastAt"
+  ${instant("nullif(s.next_at, 'infinity')")} as "nextAt", ${instant('s.last_at')} as "lastAt"
 from pawl.queue_schedule s
 join pawl.queue_definition q on q.id = s.queue
 join pawl.queue_kind k on k.id = s.kind

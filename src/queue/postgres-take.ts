@@ -95,7 +95,7 @@ export function readTakenSeen(text: string): TakenSeen {
     id: Number(id),
     attempt: Number(attempt),
     priority: Number(priority),
-    claimedAt: claimedAt ?? '',
+    claimedAt: JSON.parse(claimedAt ?? '""') as string,
     processId: randomUUID(),
   };
 }

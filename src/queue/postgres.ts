@@ -50,11 +50,12 @@ const REGISTER = statement(
  * those of other queues. Costs nothing: the schema's own id is a constant of the prepared statement.
  */
 const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536)::smallint else pawl.queue_elsewhere() end`;
-const ENQUEUE = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb) as answer');
-const ADD = statement(
-  'queue.add',
-  `select pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json, $7::text[], $8::timestamptz[])::text as ids`,
-);
+/** As text, which no library that a caller's transaction comes from reads in a way of its own. */
+const ENQUEUE = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
+/** Where array_nulls is off, a null in an array is the word: so what no job has stands for it. */
+const ADD_CALL = `pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json,
+  array_replace($7::text[], '', null), array_replace($8::timestamptz[], 'infinity', null))`;
+const ADD = statement('queue.add', `select ${ADD_CALL}::text as ids`);
 const ADD_ONE = statement(
   'queue.add_one',
   `select pawl.queue_add_one(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
@@ -81,7 +82,7 @@ const ADD_TRACED = statement(
   'queue.add_traced',
   `
 with added as materialized (
-  select pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json, $7::text[], $8::timestamptz[]) as ids
+  select ${ADD_CALL} as ids
 ), trace as (
   insert into pawl.queue_trace (id, parent) select unnest(a.ids), $9::text from added a
 )
@@ -250,16 +251,7 @@ export class PostgresQueueStore implements QueueStore {
     }
     const [row] =
       tx === undefined
-        ? await this.#runner.query<{ ids: string }>(ADD, [
-            this.#here(queue),
-            shard,
-            n,
-            kinds,
-            priorities,
-            payloads,
-            keys,
-            runAt,
-          ])
+        ? await this.#runner.query<{ ids: string }>(ADD, addValues(this.#here(queue), batch))
         : await callInTransaction(
             tx,
             ADD_JSON,
@@ -274,9 +266,10 @@ export class PostgresQueueStore implements QueueStore {
       await traceIn(tx, ids, trace);
       return ids;
     }
-    const { shard, n, kinds, priorities, payloads, keys, runAt } = batch;
-    const values = [this.#here(queue), shard, n, kinds, priorities, payloads, keys, runAt, trace];
-    const [row] = await this.#runner.query<{ ids: string }>(ADD_TRACED, values);
+    const [row] = await this.#runner.query<{ ids: string }>(ADD_TRACED, [
+      ...addValues(this.#here(queue), batch),
+      trace,
+    ]);
     this.#pruneTraces();
     return numbers(only(row).ids);
   }
@@ -483,6 +476,12 @@ export function settleText(settlement: Settlement): string {
 /** A literal that means the same whatever standard_conforming_strings and backslash_quote are. */
 export function quoted(text: string): string {
   return `e'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
+}
+
+function addValues(queue: number, { shard, n, kinds, priorities, payloads, keys, runAt }: Batch): unknown[] {
+  const everyKey = keys?.map((key) => key ?? '') ?? null;
+  const everyTime = runAt?.map((time) => time ?? 'infinity') ?? null;
+  return [queue, shard, n, kinds, priorities, payloads, everyKey, everyTime];
 }
 
 function settleValues(settlement: Settlement): unknown[] {

@@ -29,7 +29,7 @@ export async function watchOver(session: Session, ms: number, options: AnswerOpt
       `set tcp_user_timeout = ${Math.ceil(ms)}; ` +
       `select ${withoutLimits(false)} where pg_backend_pid() = ${own}; ` +
       // Of the view pg_stat_activity, planning alone takes four times as long as this.
-      'select pid, backend_start::text as started_at from pg_stat_get_activity(pg_backend_pid())',
+      'select pid, extract(epoch from backend_start)::text as started_at from pg_stat_get_activity(pg_backend_pid())',
     options,
   );
   const found = results.at(-1)?.rows[0];
@@ -73,13 +73,13 @@ export async function lastMoves(
 const LAST_MOVES = statement(
   'engine.last_moves',
   `
-select u.pid, coalesce(a.state_change, '-infinity')::text as since
-from unnest($1::int[], $2::timestamptz[]) u (pid, started_at)
-left join pg_stat_activity a on a.pid = u.pid and a.backend_start = u.started_at
+select u.pid, coalesce(extract(epoch from a.state_change)::text, '') as since
+from unnest($1::int[], $2::text[]) u (pid, started_at)
+left join pg_stat_activity a on a.pid = u.pid and extract(epoch from a.backend_start)::text = u.started_at
 where a.pid is null or a.state like 'idle%'`,
 );
 
 const END = statement(
   'engine.end_backend',
-  'select pg_terminate_backend(pid) from pg_stat_activity where pid = $1::int and backend_start = $2::timestamptz',
+  'select pg_terminate_backend(pid) from pg_stat_activity where pid = $1::int and extract(epoch from backend_start)::text = $2',
 );

@@ -1,7 +1,7 @@
 import { InvalidInput, Stopped } from '../../base/errors.ts';
 import { show } from '../../base/refusal.ts';
 import type { ClientLike, PoolLike } from './driver.ts';
-import { isTransient } from './failure.ts';
+import { isTransient, wasEndedIdle } from './failure.ts';
 import { Listener } from './listen.ts';
 import { type MigrateOptions, type MigrationReport, type MigrationStatus, migrate, status } from './migrate.ts';
 import { type PostgresOptions, type ResolvedOptions, requireUrl, resolveOptions } from './options.ts';
@@ -21,10 +21,11 @@ export { isTransient } from './failure.ts';
 export type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate.ts';
 export type { PostgresOptions } from './options.ts';
 export type { AnswerOptions, Session } from './session.ts';
-export { id, only, type Statement, statement } from './sql.ts';
+export { id, only, type Statement, type StatementOptions, statement } from './sql.ts';
 export type { SubscribeOptions, Subscription } from './subscription.ts';
 export type { TransactionOptions } from './transaction.ts';
 export { Transaction } from './transaction.ts';
+export { instant } from './types.ts';
 
 /** What `describe()` tells about an engine. */
 export interface EngineDescription {
@@ -77,7 +78,8 @@ export class PostgresEngine {
   }
 
   /**
-   * Runs one statement on a connection of the pool and commits it: one round trip. Not repeated on failure.
+   * Runs one statement on a connection of the pool and commits it: one round trip. Not repeated on failure, but where the server
+   * had ended the connection for lack of use before it came.
    * @throws the errors of `failure.ts`; `isTransient(error)` tells whether a later call may succeed
    */
   async query<Row = Record<string, unknown>>(
@@ -85,11 +87,11 @@ export class PostgresEngine {
     values?: unknown[],
     options?: AnswerOptions,
   ): Promise<Row[]> {
-    const session = await this.connect(options);
     try {
-      return await session.query<Row>(sql, values, options);
-    } finally {
-      session.release();
+      return await this.#queryOnce(sql, values, options);
+    } catch (error) {
+      if (!wasEndedIdle(error)) throw error;
+      return this.#queryOnce(sql, values, options);
     }
   }
 
@@ -203,6 +205,15 @@ export class PostgresEngine {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
+  }
+
+  async #queryOnce<Row>(sql: Statement, values?: unknown[], options?: AnswerOptions): Promise<Row[]> {
+    const session = await this.connect(options);
+    try {
+      return await session.query<Row>(sql, values, options);
+    } finally {
+      session.release();
+    }
   }
 
   async #checkOut(from: 'pool' | 'reserved', options?: AnswerOptions): Promise<Session> {

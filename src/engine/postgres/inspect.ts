@@ -1,6 +1,7 @@
 import type { PostgresEngine } from './index.ts';
 import type { Session } from './session.ts';
 import { statement } from './sql.ts';
+import { instant } from './types.ts';
 
 /** What a server tells about itself, and about the way to it. Times in milliseconds. */
 export interface ServerFacts {
@@ -17,7 +18,7 @@ export interface ServerFacts {
   readonly hasPooler: boolean;
   /** A standby, or a database set to read-only transactions. */
   readonly isReadOnly: boolean;
-  /** In which form the server writes times; node-postgres reads those that begin with ISO. */
+  /** In which form the server writes times for statements of your own; node-postgres reads those that begin with ISO. */
   readonly dateStyle: string;
   readonly connections: number;
   readonly maxConnections: number;
@@ -60,21 +61,21 @@ select
   { prepare: false },
 );
 
-const CLOCK = statement('engine.clock', 'select extract(epoch from clock_timestamp())::float8 * 1000 as ms', {
+const CLOCK = statement('engine.clock', 'select to_json(extract(epoch from clock_timestamp()) * 1000) as ms', {
   prepare: false,
 });
 
 const TABLES = statement(
   'engine.tables',
   `
-select c.relname::text as name, pg_total_relation_size(c.oid)::float8 as bytes,
-  greatest(coalesce(s.n_live_tup, 0), 0)::float8 as rows, coalesce(s.n_dead_tup, 0)::float8 as "deadRows",
-  greatest(s.last_autovacuum, s.last_vacuum) as "vacuumedAt"
+select c.relname::text as name, to_json(pg_total_relation_size(c.oid)) as bytes,
+  to_json(greatest(coalesce(s.n_live_tup, 0), 0)) as rows, to_json(coalesce(s.n_dead_tup, 0)) as "deadRows",
+  ${instant('greatest(s.last_autovacuum, s.last_vacuum)')} as "vacuumedAt"
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 left join pg_stat_user_tables s on s.relid = c.oid
 where n.nspname = 'pawl' and c.relkind = 'r'
-order by bytes desc, name`,
+order by pg_total_relation_size(c.oid) desc, name`,
   { prepare: false },
 );
 

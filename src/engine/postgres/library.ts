@@ -20,7 +20,7 @@ export const LIBRARIES: readonly Library[] = [
     isInTransaction: (tx) =>
       tx instanceof Transaction || (tx instanceof Session && tx.client.getTransactionStatus?.() === 'T'),
     run: (tx, text, value) =>
-      (tx as Transaction | Session).query(statement('engine.call', text, { prepare: false }), [value]),
+      (tx as Transaction | Session).query(statement('engine.call', text, { prepare: false, isOwn: false }), [value]),
   },
   {
     name: 'prisma',

@@ -4,6 +4,7 @@ import { failure } from './failure.ts';
 import { type Migration, migrations as released } from './schema.gen.ts';
 import type { Session } from './session.ts';
 import { type Statement, statement } from './sql.ts';
+import { instant } from './types.ts';
 
 /** What to bring up to date, and how. */
 export interface MigrateOptions {
@@ -139,7 +140,7 @@ const IS_FOUNDED = statement('migrate.is_founded', "select to_regclass('pawl.mig
 const READ_APPLIED = statement(
   'migrate.read_applied',
   `
-select line, number, name, checksum, applied_at
+select line, number, name, checksum, ${instant('applied_at')} as applied_at
 from pawl.migration
 order by line, number`,
   { prepare: false },

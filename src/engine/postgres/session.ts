@@ -1,15 +1,16 @@
 import { sleep, within } from '../../base/clock.ts';
 import { deadline } from '../../base/deadline.ts';
 import { formatDuration } from '../../base/duration.ts';
-import { ConnectionFailed, DatabaseError, Stopped } from '../../base/errors.ts';
+import { ConnectionFailed, DatabaseError, InvalidInput, StatementTimeout, Stopped } from '../../base/errors.ts';
 import { telemetry } from '../../base/telemetry.ts';
 import { Batch, type Rows, type Step, takesBatches } from './batch.ts';
 import { cancelRunning } from './cancel.ts';
-import type { ClientLike, PoolLike, QueryResult } from './driver.ts';
+import type { ClientLike, PoolLike, QueryConfig, QueryResult } from './driver.ts';
 import { beforeSending, failure } from './failure.ts';
 import { destroySocket } from './socket.ts';
 import type { Statement } from './sql.ts';
 import { type Sent, traceStatement } from './tracing.ts';
+import { ownTypes } from './types.ts';
 
 /** How long an answer may take. */
 export interface AnswerOptions {
@@ -33,6 +34,8 @@ export class Session {
   #state: 'open' | 'broken' | 'released' = 'open';
   /** A text of several statements failed: the driver tells of it before it knows whether a transaction was left open. */
   #isUnclear = false;
+  /** A statement of ours ran into a limit that the session may have had since it was opened: the next one may have another. */
+  #isLimited = false;
   #silentMs: number | undefined;
 
   /** @internal */
@@ -77,12 +80,18 @@ export class Session {
     values: unknown[] = [],
     options?: AnswerOptions,
   ): Promise<Row[]> {
+    if (typeof statement.text !== 'string') {
+      throw new InvalidInput('query() takes what statement(name, text) gives; for plain SQL use client.query(text)');
+    }
     const named = this.#prepare && statement.prepare;
-    const config = { text: statement.text, values, ...(named ? { name: `pawl:${statement.name}` } : {}) };
+    const config: QueryConfig = { text: statement.text, values };
+    if (named) config.name = `pawl:${statement.name}`;
+    if (statement.isOwn === true) config.types = ownTypes;
     try {
       const result = await this.#send(config, () => this.client.query(config), options);
       return (Array.isArray(result) ? result.at(-1)?.rows : result.rows) as Row[];
     } catch (error) {
+      if (error instanceof StatementTimeout && statement.isOwn === true) this.#isLimited = true;
       // A migration may change the type of a result under a prepared statement: plan it anew, unless we are inside a
       // transaction, which that error has ended.
       if (named && isStalePlan(error) && this.client.getTransactionStatus?.() !== 'E') {
@@ -99,7 +108,7 @@ export class Session {
    */
   async run<Row = Record<string, unknown>>(text: string, options?: AnswerOptions): Promise<QueryResult<Row>[]> {
     this.#isUnclear = text.includes(';');
-    const answer = await this.#send({ text }, () => this.client.query({ text }), options);
+    const answer = await this.#send({ text }, () => this.client.query({ text, types: ownTypes }), options);
     this.#isUnclear = false;
     return (Array.isArray(answer) ? answer : [answer]).map((result) => ({
       rows: result.rows as Row[],
@@ -155,7 +164,7 @@ export class Session {
       return;
     }
     const status = this.client.getTransactionStatus?.() ?? 'I';
-    const unusable = destroy || this.#state === 'broken' || this.#isUnclear || status !== 'I';
+    const unusable = destroy || this.#state === 'broken' || this.#isUnclear || this.#isLimited || status !== 'I';
     this.#state = 'released';
     this.client.removeListener('error', this.#onError);
     if (unusable) {

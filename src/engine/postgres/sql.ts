@@ -7,11 +7,23 @@ export interface Statement {
   readonly text: string;
   /** `false` for text that differs from call to call: a prepared statement's name must always mean the same text. */
   readonly prepare: boolean;
+  /** Read by Pawl's own parsers, not by those that the program has set: see `types.ts`. */
+  readonly isOwn?: boolean;
+}
+
+export interface StatementOptions {
+  readonly prepare?: boolean;
+  /** `false` for one that answers with rows of the program's own. */
+  readonly isOwn?: boolean;
 }
 
 /** `statement('queue.claim', 'select …')`: lower case, one clause a line, values as $1, $2… */
-export function statement(name: string, text: string, options?: { prepare?: boolean }): Statement {
-  return { name, text: `-- ${name}\n${text.trim()}`, prepare: options?.prepare ?? true };
+export function statement(
+  name: string,
+  text: string,
+  { prepare = true, isOwn = true }: StatementOptions = {},
+): Statement {
+  return { name, text: `-- ${name}\n${text.trim()}`, prepare, isOwn };
 }
 
 /** Quotes an identifier: the only way a name that is not a literal in our source may enter a statement. */

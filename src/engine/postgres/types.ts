@@ -1,0 +1,58 @@
+/** What node-postgres asks for the parser of each column. */
+export interface Types {
+  getTypeParser(oid: number, format?: string): (text: string) => unknown;
+}
+
+const asText = (text: string): string => text;
+
+/**
+ * How the answers to Pawl's own statements are read, whatever parsers the program has set for its own by
+ * `pg.types.setTypeParser`. 64-bit integers stay text, and so does what is not named here.
+ *
+ * Nor does it matter what the session writes in which way: with another DateStyle than ISO nobody can tell what time a timestamptz
+ * is, and `extra_float_digits` may leave one digit of a float8. A time is told as {@link instant}, and numeric is used for
+ * nothing else; any other number with a fraction is made of numeric, too, and told as JSON.
+ */
+export const ownTypes: Types = { getTypeParser: (oid) => PARSERS.get(oid) ?? asText };
+
+const PARSERS: ReadonlyMap<number, (text: string) => unknown> = new Map<number, (text: string) => unknown>([
+  [16, (text) => text === 't'], // boolean
+  [21, Number], // smallint
+  [23, Number], // integer
+  [26, Number], // oid
+  [1700, (text) => new Date(Number(text))], // numeric: milliseconds since 1970
+  [700, Number], // real
+  [701, Number], // double precision
+  [114, parseJson], // json
+  [3802, parseJson], // jsonb
+  [1005, (text) => elements(text).map(Number)], // smallint[]
+  [1007, (text) => elements(text).map(Number)], // integer[]
+  [1022, (text) => elements(text).map(Number)], // double precision[]
+  [1009, elements], // text[]
+  [1015, elements], // varchar[]
+  [1016, elements], // bigint[]
+  [2951, elements], // uuid[]
+  [1184, toDate], // timestamptz, as it is written by default
+]);
+
+function parseJson(text: string): unknown {
+  return JSON.parse(text);
+}
+
+/** The elements of an array of one dimension: `{a,"b, c",NULL}`. */
+function elements(text: string): (string | null)[] {
+  return Array.from(text.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|[^,]+/gs), ([bare, quoted]) => {
+    if (quoted !== undefined) return quoted.replaceAll(/\\(.)/gs, '$1');
+    return bare === 'NULL' ? null : bare;
+  });
+}
+
+/** `2026-11-23 05:07:28.5+00`: neither the blank nor an offset of hours alone is what a Date reads everywhere. */
+function toDate(text: string): Date {
+  return new Date(text.replace(' ', 'T').replace(/[+-]\d\d$/, '$&:00'));
+}
+
+/** In SQL: a time, as an answer tells it. */
+export function instant(time: string): string {
+  return `extract(epoch from ${time}) * 1000`;
+}

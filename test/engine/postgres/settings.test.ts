@@ -1,0 +1,57 @@
+import pg from 'pg';
+import { describe, onTestFinished, test } from 'vitest';
+import { postgres } from '../../../src/engine/postgres/index.ts';
+import { CAPABILITIES } from '../../support/capabilities.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { recordLog } from '../../support/log.ts';
+import { most } from '../../support/long.ts';
+
+type Settings = Readonly<Record<string, string>>;
+
+/** What somebody may have set for a database, a role or a session, each as `alter database … set` takes it. */
+const SETTINGS: readonly Settings[] = [
+  { DateStyle: "'SQL, DMY'", IntervalStyle: "'sql_standard'", TimeZone: "'Asia/Kathmandu'" },
+  { DateStyle: "'German'", IntervalStyle: "'postgres_verbose'" },
+  { DateStyle: "'Postgres, MDY'", IntervalStyle: "'iso_8601'", TimeZone: "'America/St_Johns'" },
+  { array_nulls: 'off' },
+  { transform_null_equals: 'on' },
+  { extra_float_digits: "'-15'" },
+  { standard_conforming_strings: 'off', backslash_quote: 'on', escape_string_warning: 'off' },
+  { quote_all_identifiers: 'on' },
+  { bytea_output: "'escape'" },
+  { search_path: "''" },
+  { default_transaction_isolation: "'serializable'" },
+  { default_transaction_isolation: "'repeatable read'" },
+  { default_transaction_isolation: "'serializable'", default_transaction_deferrable: 'on' },
+  { synchronous_commit: 'off' },
+  { plan_cache_mode: "'force_custom_plan'", enable_indexscan: 'off', enable_indexonlyscan: 'off' },
+  { row_security: 'off' },
+  { jit: 'on', jit_above_cost: '0' },
+  { lock_timeout: "'500ms'" },
+  { statement_timeout: "'5s'" },
+  { idle_session_timeout: "'700ms'" },
+  { idle_in_transaction_session_timeout: "'500ms'" },
+  { client_encoding: "'LATIN1'", lc_messages: "'C'" },
+];
+
+/** As many as can be had at once, so that the usual run is short; each by itself in a long one. */
+const TOGETHER: readonly Settings[] = [
+  Object.assign({}, ...SETTINGS.slice(3, 10), SETTINGS[0]),
+  Object.assign({}, ...SETTINGS.slice(13, 17), ...SETTINGS.slice(19, 22), SETTINGS[1]),
+  { ...SETTINGS[2], ...SETTINGS[12] },
+];
+
+describe.for(most([...SETTINGS, ...TOGETHER], ...TOGETHER))('with %j as the defaults of the database', (settings) => {
+  test.for(Object.entries(CAPABILITIES))('%s: what is written and read is the same', async ([, exercise]) => {
+    const { url, name } = await freshDatabase();
+    const admin = new pg.Client({ connectionString: url });
+    await admin.connect();
+    for (const [setting, value] of Object.entries(settings)) {
+      await admin.query(`alter database "${name}" set ${setting} = ${value}`);
+    }
+    await admin.end();
+    const engine = postgres(url, { max: 12, logger: recordLog() });
+    onTestFinished(() => engine.stop());
+    await exercise(engine);
+  });
+});
