@@ -72,6 +72,8 @@ create index actor_instance_state on pawl.actor_instance (type, state, id);
 create index actor_instance_parent on pawl.actor_instance (parent, id) where parent is not null;
 create index actor_instance_deadline on pawl.actor_instance (deadline_at) where deadline_at is not null;
 create index actor_instance_still on pawl.actor_instance (type, state) where paused_at is not null or held is not null;
+-- There are as many of these as bodies with hold: 'transaction' run.
+create index actor_instance_lent on pawl.actor_instance (lent) where lent is not null;
 -- Those that may have been what their processes died of.
 create index actor_instance_suspect on pawl.actor_instance (type, wake_at) where lost >= 2;
 create index actor_instance_finished on pawl.actor_instance (type, finished_at) where finished_at is not null;

@@ -95,7 +95,7 @@ begin
   if cardinality(v_tids) > 0 then
     update pawl.actor_instance a set wake_at = clock_timestamp(), held = null, lost = 0
     where a.id = p_actor and (a.wake_at is null or a.wake_at > clock_timestamp() or a.held is not null or a.lost > 0);
-    perform pawl.page_resolve('actor-lost:' || p_actor);
+    perform pawl.page_resolve_free('actor-lost:' || p_actor);
     v_tids := array(select a.ctid from pawl.actor_instance a where a.id = p_actor);
   end if;
   return concat('{"rows":[', pawl.actor_take(p_worker, v_tids, clock_timestamp()), ']}');
@@ -284,8 +284,10 @@ begin
 end $$;
 
 -- [{actor, epoch, worker, visit, key}, result]: what a side effect gave, kept for the retries of this visit.
+-- A guard() of the same turn, in a transaction that is open, has its row locked: it is not waited for for ever.
 create function pawl.actor_remember(p_effect json) returns void
-language plpgsql as $$
+language plpgsql
+set lock_timeout = '5s' as $$
 declare
   v_part json[] := pawl.actor_parts(p_effect);
   v_head json := v_part[1];

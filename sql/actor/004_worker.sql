@@ -42,7 +42,7 @@ begin
     returning a.state
   )
   select count(*) into v_actors from free;
-  perform pawl.page_resolve('actor-unknown:' || p_type || ':' || s.state) from unnest(p_states) s (state)
+  perform pawl.page_resolve_free('actor-unknown:' || p_type || ':' || s.state) from unnest(p_states) s (state)
   where exists (select 1 from pawl.actor_page p where p.tag = 'actor-unknown:' || p_type || ':' || s.state and p.resolved_at is null);
   return v_actors;
 end $$;
@@ -161,9 +161,27 @@ begin
     v_actors := v_actors + v_freed;
     -- A row that somebody holds locked just now keeps the worker's row here, for the next look.
     delete from pawl.actor_worker w where w.id = v_worker and cardinality(pawl.actor_running(v_worker)) = 0;
+    perform pawl.actor_end_holders(v_worker);
   end loop;
   perform pawl.actor_give_up();
   return v_actors;
+end $$;
+
+-- Bodies with hold: 'transaction' of a worker that is gone, whose transactions are still open: its process stands still, or its
+-- network is silent. They wait for it to go on, and nobody else can run their actors: the database ends them. What somebody has
+-- locked for a statement is not idle.
+create function pawl.actor_end_holders(p_worker bigint) returns void
+language plpgsql
+set enable_seqscan = off as $$
+begin
+  perform pg_terminate_backend(s.pid)
+  from pawl.actor_instance a
+  join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = a.xmax
+  join pg_stat_activity s on s.pid = l.pid and s.datname = current_database() and s.state like 'idle in transaction%'
+  where a.lent = p_worker;
+exception when insufficient_privilege then
+  -- Of another role: it ends when its body's time is up.
+  null;
 end $$;
 
 -- Why an actor that was lost so often is kept from those who claim what is due. What is held so is claimed alone.
@@ -173,31 +191,34 @@ language sql immutable as $$
 $$;
 
 -- What was lost three times in a row, the last time alone, is what its processes die of: it is held, and a person is told.
+-- A page that somebody has locked in a transaction of his own is not waited for: that actor is looked at again.
 create function pawl.actor_give_up() returns void
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set lock_timeout = '20ms' as $$
 declare
+  v_id bigint;
   v_poison record;
 begin
-  for v_poison in
+  for v_id in
+    select p.id from pawl.actor_type t
+    cross join lateral (
+      select a.id from pawl.actor_instance a
+      where a.type = t.id and a.lost >= 2 and a.lost >= 3 and a.held = pawl.actor_alone(3) and a.worker is null limit 100) p
+    order by random()
+  loop begin
     update pawl.actor_instance a set held = 'its process died or stood still three times in a row'
-    where a.ctid = any (array(
-      select s.ctid from pawl.actor_type t
-      cross join lateral (
-        select a.ctid, a.id from pawl.actor_instance a
-        where a.type = t.id and a.lost >= 2 and a.lost >= 3 and a.held = pawl.actor_alone(3) and a.worker is null) p
-      join pawl.actor_instance s on s.id = p.id
-      for no key update of s skip locked))
-      and a.held = pawl.actor_alone(3)
-    returning a.id, a.epoch, a.type, a.attempt, a.state, a.held
-  loop
+    where a.id = v_id and a.lost >= 3 and a.held = pawl.actor_alone(3)
+    returning a.id, a.epoch, a.type, a.attempt, a.state, a.held into v_poison;
+    continue when not found;
     insert into pawl.actor_transition (at, actor, epoch, attempt, type, from_state, to_state, reason, error)
     values (clock_timestamp(), v_poison.id, v_poison.epoch, v_poison.attempt, v_poison.type, v_poison.state, v_poison.state, 'held', v_poison.held);
     perform pawl.page_open(json_build_object(
       'tag', 'actor-lost:' || v_poison.id, 'severity', 3, 'actor', v_poison.id,
       'summary', (select t.name from pawl.actor_type t where t.id = v_poison.type) || ' ' || v_poison.id || ' is held in "' || v_poison.state
         || '": ' || v_poison.held));
-  end loop;
+  exception when lock_not_available then
+    null;
+  end; end loop;
 end $$;
 
 -- Types of which an actor that is to be run alone is due.
@@ -249,25 +270,33 @@ set enable_seqscan = off as $$
   select count(*)::int from freed
 $$;
 
--- Pages for what is longer in its state than declared. Answers ms until the next deadline, if there is one.
+-- Pages for what is longer in its state than declared. Answers ms until the next deadline, if there is one. What somebody has
+-- locked, the actor or the page, is not waited for, and looked at again; in no order, so that it keeps out nothing behind it.
 create function pawl.actor_deadlines() returns double precision
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set lock_timeout = '20ms' as $$
 declare
+  v_id bigint;
   v_late record;
 begin
-  for v_late in
-    update pawl.actor_instance a set deadline_at = null
-    where a.ctid = any (array(
-      select d.ctid from pawl.actor_instance d where d.deadline_at <= clock_timestamp() order by d.deadline_at limit 100 for no key update skip locked))
-    returning a.id, a.state, a.type, a.entered_at, a.error
-  loop
+  for v_id in
+    select d.id from (
+      select d.id from pawl.actor_instance d where d.deadline_at <= clock_timestamp() order by d.deadline_at limit 100) d
+    order by random()
+  loop begin
+    perform 1 from pawl.actor_instance a where a.id = v_id for no key update skip locked;
+    continue when not found;
+    update pawl.actor_instance a set deadline_at = null where a.id = v_id and a.deadline_at <= clock_timestamp()
+    returning a.id, a.state, a.type, a.entered_at, a.error into v_late;
+    continue when not found;
     perform pawl.page_open(json_build_object(
       'tag', 'actor-deadline:' || v_late.id, 'severity', 3, 'actor', v_late.id,
       'summary', (select t.name from pawl.actor_type t where t.id = v_late.type) || ' ' || v_late.id || ' is in "' || v_late.state || '" since '
         || to_char(v_late.entered_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ', longer than its deadline',
       'details', json_build_object('state', v_late.state, 'error', v_late.error)));
-  end loop;
+  exception when lock_not_available then
+    null;
+  end; end loop;
   return (
     select greatest(0, extract(epoch from d.deadline_at - clock_timestamp()) * 1000) from pawl.actor_instance d
     where d.deadline_at is not null order by d.deadline_at limit 1);
@@ -287,7 +316,7 @@ begin
       select a.id from pawl.actor_instance a where a.type = v_type.id and a.finished_at < v_type.past
         -- A parent that has not read the results of its children keeps them.
         and not exists (select 1 from pawl.actor_instance p where p.id = a.parent and p.finished_at is null)
-      order by a.finished_at limit p_limit for no key update skip locked);
+      order by a.finished_at limit p_limit for update skip locked);
     delete from pawl.actor_instance a where a.id = any (v_ids);
     delete from pawl.actor_effect e where e.actor = any (v_ids);
     delete from pawl.actor_message m where m.actor = any (v_ids);
@@ -300,6 +329,8 @@ begin
     select o.ctid from pawl.actor_effect o where o.at < clock_timestamp() - interval '1 day'
       and not exists (select 1 from pawl.actor_instance a where a.id = o.actor and a.visit = o.visit) order by o.at limit p_limit));
   delete from pawl.actor_page p where p.ctid = any (array(
-    select o.ctid from pawl.actor_page o where o.resolved_at < clock_timestamp() - interval '14 days' order by o.resolved_at limit p_limit));
+    select o.ctid from pawl.actor_page o where o.resolved_at < clock_timestamp() - interval '14 days'
+    order by o.resolved_at limit p_limit for update skip locked));
+  perform pawl.page_sweep();
   return v_rows;
 end $$;

@@ -74,7 +74,7 @@ begin
 end $$;
 
 -- Answers whether a page was open. Doing it again does nothing. What nobody was told of because of it, and is still open, is
--- told of now: the worst first, which then stands for the others of its root.
+-- told of now: the worst first, which then stands for the others of its root. What somebody has locked is left to a sweep.
 create function pawl.page_resolve(p_tag text) returns boolean
 language plpgsql as $$
 declare
@@ -92,11 +92,48 @@ begin
   for v_hidden in
     select p.* from pawl.actor_page p
     where p.root in (p_tag, v_page.root) and p.resolved_at is null and p.told_at is null
-    order by p.severity desc, p.id for update
+    order by p.severity desc, p.id for update skip locked
   loop
     perform pawl.page_tell_unless_known(v_hidden);
   end loop;
   return true;
+end $$;
+
+-- For those whose own work does not hang on it: a page that somebody has locked, in a transaction that may stay open, is left to a
+-- sweep.
+create function pawl.page_resolve_free(p_tag text) returns boolean
+language plpgsql as $$
+begin
+  perform 1 from pawl.actor_page p where p.tag = p_tag and p.resolved_at is null for update skip locked;
+  return found and pawl.page_resolve(p_tag);
+end $$;
+
+-- What was left because somebody had it locked: pages of actors that are final, of states that were left, of losses that are over;
+-- and pages of which nobody was told, though what was behind them is resolved.
+create function pawl.page_sweep() returns void
+language plpgsql
+set enable_seqscan = off as $$
+declare
+  v_page pawl.actor_page;
+begin
+  perform pawl.page_resolve_free(d.tag)
+  from (
+    select p.tag from pawl.actor_page p join pawl.actor_instance a on a.id = p.actor
+    where p.resolved_at is null and (
+      a.finished_at > p.seen_at
+      or p.tag = 'actor-deadline:' || a.id and a.entered_at > p.seen_at
+      or p.tag = 'actor-lost:' || a.id and a.lost < 3)
+    limit 100) d;
+  for v_page in
+    select p.* from pawl.actor_page p
+    where p.resolved_at is null and p.told_at is null and p.root is not null
+      and not exists (
+        select 1 from pawl.actor_page r
+        where r.resolved_at is null and r.told_at is not null and p.root in (r.tag, r.root) and r.severity >= p.severity)
+    order by p.severity desc, p.id limit 100 for update of p skip locked
+  loop
+    perform pawl.page_tell_unless_known(v_page);
+  end loop;
 end $$;
 
 -- Notices to deliver now: each is this process's for 30 s, then anybody's. One whose cause has become known since it was written,
@@ -110,9 +147,13 @@ declare
 begin
   v_ids := array(
     select d.id from pawl.actor_notice d where d.done_at is null and d.next_at <= clock_timestamp() order by d.next_at limit p_limit for update skip locked);
-  with known as (
-    update pawl.actor_notice n set done_at = clock_timestamp() from pawl.actor_page p
-    where n.id = any (v_ids) and n.kind = 'opened' and n.attempt = 0 and p.id = n.page and p.resolved_at is null and pawl.page_is_known(p)
+  with page as materialized (
+    -- What somebody has locked is told of: that keeps nobody waiting.
+    select p.* from pawl.actor_notice n join pawl.actor_page p on p.id = n.page
+    where n.id = any (v_ids) and n.kind = 'opened' and n.attempt = 0 and p.resolved_at is null for update of p skip locked
+  ), known as (
+    update pawl.actor_notice n set done_at = clock_timestamp() from page p
+    where n.id = any (v_ids) and n.kind = 'opened' and n.attempt = 0 and p.id = n.page and pawl.page_is_known(p)
     returning n.page
   )
   update pawl.actor_page p set told_at = null from known k where p.id = k.page;

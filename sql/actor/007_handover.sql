@@ -186,10 +186,15 @@ begin
         where a.type = t.id and a.wake_at <= v_now and a.wake_at is not null and a.paused_at is null and a.held is null) d
       where w.id = p_worker and d.worker = p_worker);
   end if;
+  -- A commit of this worker that hangs on a dead connection has its row locked until the server ends it: it is found the next time.
+  v_tids := array(
+    select a.ctid from pawl.actor_instance a
+    where a.ctid = any (v_tids) and a.worker = p_worker
+      and not exists (select 1 from unnest(p_actors, p_epochs) k (actor, epoch) where k.actor = a.id and k.epoch = a.epoch)
+    for no key update skip locked);
   update pawl.actor_instance a set
     worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_alone(a.lost)
-  where a.ctid = any (v_tids) and a.worker = p_worker
-    and not exists (select 1 from unnest(p_actors, p_epochs) k (actor, epoch) where k.actor = a.id and k.epoch = a.epoch);
+  where a.ctid = any (v_tids);
   get diagnostics v_actors = row_count;
   return json_build_object('actors', v_actors, 'offers', (
     select coalesce(json_agg(o.number), '[]') from pawl.actor_offer o where o.worker = p_worker));

@@ -26,14 +26,16 @@ begin
       or exists (select 1 from pawl.actor_instance c where c.parent = u.id and c.finished_at is null));
 end $$;
 
--- As before, but for the lock, which has a function of its own now.
+-- As before, but for the lock, which has a function of its own now. A row that stays locked is not waited for: its turn may have left
+-- a guard() in a transaction that is open, and the others of the batch have nothing to do with that. Pages neither.
 create or replace function pawl.actor_commit(
   p_worker bigint, p_ids bigint[], p_epochs bigint[], p_kinds text[], p_waits double precision[], p_froms text[], p_states text[],
   p_reasons text[], p_fields json[], p_versions smallint[], p_deltas jsonb[], p_deadlines double precision[], p_errors text[],
   p_results json[], p_children int[]
 ) returns text
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+set lock_timeout = '500ms' as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_done bigint[];
@@ -99,11 +101,11 @@ begin
     array_agg(w.id) filter (where w.kind in ('to', 'done')), array_agg(w.id) filter (where w.kind = 'done')
   into v_done, v_due, v_wake, v_left, v_final from written w;
   if v_left is not null then
-    perform pawl.page_resolve(p.tag) from pawl.actor_page p
+    perform pawl.page_resolve_free(p.tag) from pawl.actor_page p
     where p.resolved_at is null and p.tag = any (array(select 'actor-deadline:' || u.id from unnest(v_left) u (id)));
   end if;
   if v_final is not null then
-    perform pawl.page_resolve(p.tag) from pawl.actor_page p where p.actor = any (v_final) and p.resolved_at is null;
+    perform pawl.page_resolve_free(p.tag) from pawl.actor_page p where p.actor = any (v_final) and p.resolved_at is null;
   end if;
   if v_wake is not null then
     perform pawl.actor_wake(v_wake);

@@ -33,9 +33,10 @@ begin
   return v_actors;
 end $$;
 
--- As before, but for the lock.
+-- As before, but for the lock. A page that somebody has locked is not waited for for long: the actor is given back, and met again.
 create or replace function pawl.actor_unknown(p_turn json) returns boolean
-language plpgsql as $$
+language plpgsql
+set lock_timeout = '2s' as $$
 declare
   v_held boolean;
 begin

@@ -216,6 +216,8 @@ class Attempt implements RunningTurn {
       throw new InvalidInput(`a fields patch must be an object, but was ${show(patch)}`);
     if (patch === undefined && !this.#isMigrated) return this.#succeeded(turn, outcome, undefined);
     const succeeded = (made: unknown): Finished => {
+      // A schema may take its time, too.
+      turn.throwIfAborted();
       const fields = asFields(made);
       if (patch !== undefined) requireFields(definition.name, patch, fields);
       return this.#succeeded(turn, outcome, toJson(fields, 'fields'));

@@ -40,7 +40,7 @@ interface Place {
 /** The machine as SVG, with nothing to load: rows by the distance from the initial state. */
 export function svg(machine: Machine, { counts, current }: DiagramOptions = {}): string {
   const rows = rowsOf(machine);
-  const widest = Math.max(...rows.map((row) => row.length));
+  const widest = rows.reduce((most, row) => Math.max(most, row.length), 0);
   const width = BOX.pad * 2 + widest * (BOX.width + BOX.gapX) - BOX.gapX + 60;
   const height = BOX.pad * 2 + rows.length * (BOX.height + BOX.gapY) - BOX.gapY;
   const places = new Map<string, Place>();

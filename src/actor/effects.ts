@@ -16,13 +16,11 @@ export interface JobRequest {
 
 /** What effects ask of the database. */
 export interface EffectStore {
-  create(head: object, fields: string, tx: unknown): Promise<{ id: string; created: boolean }>;
+  /** @param request  JSON */
+  ask(what: 'create' | 'page' | 'resolve' | 'enqueue', request: string, tx: Transaction): Promise<unknown>;
   incr(request: object, tx: unknown): Promise<boolean>;
   send(head: object, payload: string, tx: unknown): Promise<boolean>;
   dropMessages(actor: number, ids: readonly string[], tx: Transaction): Promise<void>;
-  enqueue(request: string, tx: Transaction): Promise<void>;
-  openPage(page: object, tx: unknown): Promise<unknown>;
-  resolvePage(tag: string, tx: unknown): Promise<boolean>;
 }
 
 interface NewChild {
@@ -73,12 +71,12 @@ export class Effects {
     for (const incr of this.incrs) yield () => store.incr(incr, tx);
     for (const { json, ...head } of this.messages) yield () => store.send(head, json, tx);
     if (this.received.size > 0) yield () => store.dropMessages(parent, [...this.received], tx);
-    for (const job of this.jobs) yield () => store.enqueue(job, tx);
+    for (const job of this.jobs) yield () => store.ask('enqueue', job, tx);
     // In the order of their tags: two turns with the same pages must not wait for each other.
     for (const tag of [...new Set([...this.#pages.keys(), ...this.resolved])].sort()) {
       const page = this.#pages.get(tag);
-      if (page !== undefined) yield () => store.openPage(page, tx);
-      if (this.resolved.has(tag)) yield () => store.resolvePage(tag, tx);
+      if (page !== undefined) yield () => store.ask('page', JSON.stringify(page), tx);
+      if (this.resolved.has(tag)) yield () => store.ask('resolve', JSON.stringify([tag]), tx);
     }
     for (const callback of this.callbacks) yield () => callback(tx);
   }
@@ -90,7 +88,8 @@ async function createChild(
   tx: Transaction,
   parent: number,
 ): Promise<void> {
-  const made = await store.create({ ...child, parent, counted: true }, fields, tx);
+  const head = JSON.stringify({ ...child, parent, counted: true });
+  const made = (await store.ask('create', `[${head},${fields}]`, tx)) as { id: string; created: boolean };
   if (made.created) return;
   throw new InvalidInput(
     `a ${child.type} with the key "${child.key}" exists already (${made.id}), so it cannot be created as a child of ${parent}; find it first`,

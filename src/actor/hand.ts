@@ -6,7 +6,7 @@ import type { Keeper, Kept } from './keeper.ts';
 import { unknownReason, workerRow } from './known.ts';
 import type { PostgresActorStore } from './postgres.ts';
 import type { ActorRecord } from './record.ts';
-import { commitWithEffects } from './settler.ts';
+import { commitWithEffects, RowLocked } from './settler.ts';
 import type { ClaimedRow } from './store.ts';
 import type { TurnOwner } from './turn.ts';
 
@@ -54,7 +54,7 @@ export async function runByHand(given: HandTurn): Promise<WorkedTurn | undefined
 }
 
 async function runTurn(
-  { store, owner, types }: HandTurn,
+  { store, keeper, owner, types }: HandTurn,
   row: ClaimedRow,
   worker: number,
   kept: HandWorker,
@@ -67,6 +67,8 @@ async function runTurn(
     await store.unknown({ actor, epoch, worker }, type, name, version, reason);
     throw new Conflict(reason);
   }
+  if (!keeper.holds)
+    throw new LeaseLost(`the process stood still before the turn of actor ${actor} began; it was not run`);
   const finished = await new Promise<Finished>((resolve) => {
     const running = begin(row, { definition, state, worker, owner }, resolve, (turn, body) =>
       holdTransaction(store, turn, body, state.timeoutMs),
@@ -85,7 +87,7 @@ async function commit(store: PostgresActorStore, worker: number, finished: Finis
     const answer = await commitWithEffects(store, worker, finished, { idleMs: LEASE_MS });
     return answer.refused.length > 0 ? orphaning(finished) : finished;
   } catch (error) {
-    if (error instanceof LeaseLost || finished.settled.kind === 'failed') throw error;
+    if (error instanceof LeaseLost || error instanceof RowLocked || finished.settled.kind === 'failed') throw error;
     const failed = refused(finished, error);
     await commitWithEffects(store, worker, failed, { idleMs: LEASE_MS });
     return failed;

@@ -141,7 +141,7 @@ const DEADLINES = statement('actor.deadlines', 'select to_json(pawl.actor_deadli
 const PRUNE = statement('actor.prune', 'select pawl.actor_prune($1::int) as rows');
 const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json)::text as answer');
 const RESOLVE_PAGE = statement('actor.resolve_page', 'select pawl.page_resolve($1::text)::text as answer');
-const ENQUEUE = statement('actor.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
+const ASK = statement('actor.ask', 'select pawl.actor_ask($1, $2::json)::text as answer');
 
 const PRUNE_AT_ONCE = 1000;
 const MESSAGES_AT_ONCE = 1000;
@@ -328,9 +328,12 @@ export class PostgresActorStore {
     return this.engine.query<ChildRecord & Record<string, unknown>>(CHILDREN, [actor]);
   }
 
-  /** @param request  JSON */
-  async enqueue(request: string, tx: Runner): Promise<void> {
-    await tx.query(ENQUEUE, [request]);
+  /**
+   * What a turn asks for beside its own row, in the transaction that commits it.
+   * @param request  JSON @throws LockNotAvailable  an open transaction of somebody else has the key, or the tag
+   */
+  async ask(what: 'create' | 'page' | 'resolve' | 'enqueue', request: string, tx: Runner): Promise<unknown> {
+    return answerOf(only(await tx.query<{ answer?: unknown }>(ASK, [what, request])));
   }
 
   async openPage(page: object, tx: unknown): Promise<{ id: string; news: 'opened' | 'escalated' | 'none' }> {

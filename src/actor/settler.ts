@@ -1,5 +1,5 @@
 import { sleep } from '../base/clock.ts';
-import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
+import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import type { Offer } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
@@ -32,6 +32,8 @@ const BATCH = 500;
 const RICH = 4;
 /** Between two tries of a commit that did not come through. */
 const RETRY_MS = 200;
+/** Between two tries of a commit whose row somebody has locked, such as a guard() in a transaction that is still open. */
+const LOCKED_MS = 2000;
 
 /**
  * Commits what came of turns. One statement is under way at a time; what finishes meanwhile goes with the next one, so
@@ -43,6 +45,8 @@ export class Settler {
   #plain: Finished[] = [];
   #rich: Rich[] = [];
   #richUnderWay = 0;
+  /** Whose rows were locked: to be tried again. */
+  #postponed = 0;
   #isWriting = false;
   #life = new AbortController();
   #whenFlushed: (() => void)[] = [];
@@ -79,6 +83,7 @@ export class Settler {
     this.#rich = [];
     this.#isWriting = false;
     this.#richUnderWay = 0;
+    this.#postponed = 0;
     this.#life.abort();
     this.#life = new AbortController();
     this.#tellIfFlushed();
@@ -120,7 +125,8 @@ export class Settler {
   /** One of them cannot be written: the others must not suffer. */
   async #isolate(worker: number, batch: readonly Finished[], error: unknown, life: AbortSignal): Promise<void> {
     for (const one of batch) {
-      if (batch.length > 1) await this.#commit(worker, [one], life);
+      if (batch.length === 1 && error instanceof LockNotAvailable) this.#postpone({ ...one, worker }, life);
+      else if (batch.length > 1) await this.#commit(worker, [one], life);
       else if (one.settled.kind !== 'failed') await this.#commit(worker, [refused(one, error)], life);
       else this.#options.onUnknown([one.settled]);
     }
@@ -139,6 +145,17 @@ export class Settler {
       const { settled, error } = orphans.includes(finished.settled.id) ? orphaning(finished) : finished;
       if (!stale.includes(settled.id)) this.#options.onDone(settled, error);
     }
+  }
+
+  /** Apart from all others from here on, which have nothing to do with who has it locked. */
+  #postpone(turn: Rich, life: AbortSignal): void {
+    this.#postponed += 1;
+    void sleep(LOCKED_MS, life).then((isTime) => {
+      if (!isTime) return;
+      this.#postponed -= 1;
+      this.#rich.push(turn);
+      this.#pumpRich();
+    });
   }
 
   #pumpRich(): void {
@@ -164,6 +181,7 @@ export class Settler {
         return this.#committed([turn], answer, false);
       } catch (error) {
         if (life.aborted) return;
+        if (error instanceof RowLocked) return this.#postpone(turn, life);
         if (error instanceof LeaseLost) {
           // Our own commit may have come through, its answer lost.
           if (tries > 1) this.#options.onUnknown([turn.settled]);
@@ -179,7 +197,8 @@ export class Settler {
   }
 
   #isFlushed(): boolean {
-    return !this.#isWriting && this.#plain.length === 0 && this.#rich.length === 0 && this.#richUnderWay === 0;
+    const waiting = this.#plain.length + this.#rich.length + this.#richUnderWay + this.#postponed;
+    return !this.#isWriting && waiting === 0;
   }
 
   #tellIfFlushed(): void {
@@ -187,10 +206,13 @@ export class Settler {
   }
 }
 
+/** The actor's own row is locked, and not a key or a tag that the turn asks for: it may be tried again. */
+export class RowLocked extends LockNotAvailable {}
+
 /**
  * The turn and everything it asked for, in one transaction.
  * @param within  the transaction that the body ran in; or how long one of its own may stand still
- * @throws LeaseLost  the turn is somebody else's by now
+ * @throws LeaseLost  the turn is somebody else's by now @throws RowLocked  its row is locked; nothing was written
  */
 export async function commitWithEffects(
   store: PostgresActorStore,
@@ -200,7 +222,9 @@ export async function commitWithEffects(
 ): Promise<Committed> {
   const write = async (tx: Transaction): Promise<Committed> => {
     if (faults.armed) await faults.reach('actor.before_commit');
-    const answer = await store.commit(worker, [settled], tx);
+    const answer = await store.commit(worker, [settled], tx).catch((error: unknown) => {
+      throw error instanceof LockNotAvailable ? new RowLocked(error.message, { cause: error }) : error;
+    });
     if (answer.stale.length > 0) {
       throw new LeaseLost(`the turn of actor ${settled.id} is somebody else's by now; nothing of it was written`);
     }

@@ -209,9 +209,11 @@ export class Turn<F, S extends string, To extends string> {
       // The result is kept apart from the body's transaction, which has the row locked: each would wait for the other.
       throw new Conflict(`a.once("${name}") is not for hold: 'transaction', whose writes are undone with the turn`);
     }
+    this.throwIfAborted();
     const key = this.key(name, args);
     const known = await this.#owner.recall(this.row[0], this.visit, key);
     if (known !== undefined) return known.result as T;
+    this.throwIfAborted();
     const result = await fn(key);
     this.#check();
     const json = toJson(result, `the result of once("${name}")`);
@@ -219,9 +221,14 @@ export class Turn<F, S extends string, To extends string> {
     return JSON.parse(json) as T;
   }
 
-  /** Inside your own transaction: fails unless this turn is still the current one, and keeps it so. @throws LeaseLost */
+  /**
+   * Inside your own transaction: fails unless this turn is still the current one, and keeps it so until that ends. Call it last, and
+   * end the transaction soon: the turn cannot be committed before.
+   * @throws LeaseLost  somebody else has the actor @throws TimedOut, Stopped  the turn was told to end: it will not be committed
+   */
   async guard(tx: unknown): Promise<void> {
     this.#check();
+    this.throwIfAborted();
     await this.#unlessLost(this.#owner.guard(this.turnToken, tx));
   }
 

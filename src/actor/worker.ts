@@ -284,7 +284,9 @@ export class ActorWorker implements Kept {
     let next = 0;
     for (;;) {
       const isFull = this.#running.size >= this.#parts.settings.concurrency;
-      const row = isFull || this.#stopping !== undefined ? undefined : this.#waiting[next];
+      // A process that stood still begins nothing that is no longer its own: it is told so at once.
+      const begins = !isFull && this.#stopping === undefined && this.#parts.keeper.holds;
+      const row = begins ? this.#waiting[next] : undefined;
       if (row === undefined) break;
       next += 1;
       this.#begin(row);

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { createActors } from '../../src/actor/index.ts';
+import { actor, createActors } from '../../src/actor/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
 import { most } from '../support/long.ts';
-import type { Child } from '../support/process.ts';
+import { type Child, spawnChild } from '../support/process.ts';
 import { COMMIT, type Proxy, startProxy } from '../support/proxy.ts';
+import { openScene } from './scene.ts';
 import { allFinal, check, open } from './walk.ts';
 import { walker } from './walker.ts';
 
@@ -85,16 +86,54 @@ test('a process that stands still past its lease changes nothing when it comes b
   await check(scene);
 });
 
-test("a process stands still in a body with hold: 'transaction': the server ends that once the body's time is up, and 5 s", async () => {
+test("a process stands still in a body with hold: 'transaction': whoever finds its lease over ends that, and runs the actor", async () => {
   const scene = await open(2);
-  const sleeper = await scene.child({ WAITS: 'held', HELD: '1s' });
+  const sleeper = await scene.child({ WAITS: 'held', HELD: '1h' });
   const held = `select count(*)::int from test_turn t join pawl.actor a on a.id = t.actor where a.state = 'held' and t.visit = 4`;
   await until('both bodies hold their rows', async () => (await scene.one(held)) === 2);
   sleeper.pause();
   await scene.run({ lease: '1s' });
-  expect(await allFinal(scene)).toBeLessThan(6000 + BOUND_MS);
+  // Due again a second after it began, at the earliest.
+  expect(await allFinal(scene)).toBeLessThan(1000 + BOUND_MS);
   sleeper.resume();
   await check(scene);
+});
+
+test('a process that wakes after its lease begins nothing of what it had claimed', async () => {
+  const scene = await open(3);
+  const sleeper = await scene.child({ PAWL_FAULT: 'actor.after_claim:stop#1' });
+  await until('it has stopped itself', () => sleeper.stderr().includes('PAWL_FAULT reached'));
+  const helper = await scene.run({ lease: '1s' });
+  await allFinal(scene);
+  await helper.stop();
+  sleeper.resume();
+  for (let said = await sleeper.message<object>(); !('lost' in said); ) said = await sleeper.message<object>();
+  expect(await scene.one('select count(*)::int from test_turn where pid = $1', [sleeper.pid])).toBe(0);
+  await check(scene);
+});
+
+test('a process stands still in the middle of a commit that others need the page of: they go on', async () => {
+  const Pager = actor('pager', {
+    initial: 'only',
+    backoff: { min: '10ms', max: '100ms' },
+    states: (state) => ({ only: state({ run: () => Promise.reject(new Error('the child runs it')) }) }),
+  });
+  const scene = await openScene([Pager]);
+  const page = await scene.actors.page({ tag: 'shared', summary: 'seen' });
+  expect(page.news).toBe('opened');
+  const first = await scene.actors.create(Pager, {});
+  const sleeper = spawnChild('actor/pager.child.ts', [], {
+    URL: scene.url,
+    PAWL_FAULT: 'actor.between_effects:stop#2',
+  });
+  await until('it has stopped itself', () => sleeper.stderr().includes('PAWL_FAULT reached'));
+  const helper = spawnChild('actor/pager.child.ts', [], { URL: scene.url });
+  await helper.message();
+  const others = [];
+  for (let n = 0; n < 10; n += 1) others.push(await scene.actors.create(Pager, { pages: n < 5 }));
+  for (const one of others.slice(5)) await scene.actors.waitFor(one);
+  for (const one of [first, ...others]) await scene.actors.waitFor(one, { timeout: '60s' });
+  sleeper.resume();
 });
 
 test('clocks of processes that are wrong, or run too fast, change nothing: the database tells the time', async () => {
