@@ -23,6 +23,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'error: attempts exhausted': 'yes',
   'error: no retry': 'yes',
   'error: worker lost': 'yes',
+  'error: result refused': 'yes',
   'cancelled: cancel': 'yes',
 };
 

@@ -12,9 +12,9 @@ interface Scene {
   readonly prefetch?: number;
 }
 
-const LEASE_MS = 1000;
+const LEASE_MS = 1500;
 /** Longer than a lease and the rescue after it. */
-const AGES_MS = 7500;
+const AGES_MS = 8000;
 
 let numbers = 0;
 

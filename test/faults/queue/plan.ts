@@ -63,7 +63,7 @@ export function planQueue(seed: number): QueuePlan {
   const draw = new Draw(seed, 'shape');
   const holds = draw.weighted({ lease: 4, transaction: 4, both: 2 });
   const shards = draw.pick(1, 1, 2, 3);
-  const leaseMs = draw.pick(1000, 1500, 2000);
+  const leaseMs = draw.pick(1500, 2000, 3000);
   const hasVersions = draw.chance(0.1);
   const isRelated = draw.chance(0.6);
   const restarts = draw.chance(0.2);
@@ -146,8 +146,8 @@ function drawJob(draw: Draw, n: number, { keys, hasVersions, isRelated, hasTrans
 
 function drawMs(draw: Draw, how: Manner, hasTransactions: boolean): number {
   if (how === 'block') return draw.int(100, 1500);
-  // Longer than it is waited for once its time is over.
-  if (how === 'deaf') return draw.int(500, 7000);
+  // Now and then longer than it is waited for once its time is over.
+  if (how === 'deaf') return draw.chance(0.25) ? draw.int(5500, 7000) : draw.int(500, 1500);
   // What dies within a moment in a transaction is charged by chance only.
   if (how === 'die' && hasTransactions) return draw.int(500, 900);
   return draw.pick(0, 0, 2, 20, 150);

@@ -8,6 +8,9 @@ import { PLANTS } from './plants.ts';
 /** Of both holds, with and without related kinds, with a restart of the server, and with several shards. */
 const SEEDS = [2, 4, 7, 11, 12, 23];
 
+/** A schedule that is not done in its time says what it waits for. */
+const options = { timeout: 300_000 };
+
 let ground: Ground;
 
 beforeAll(async () => {
@@ -18,7 +21,7 @@ afterAll(() => ground[Symbol.asyncDispose]());
 
 describe('schedules of faults', () => {
   for (const seed of SEEDS) {
-    test.concurrent(`leave a queue as it promises: seed ${seed}`, async () => {
+    test.concurrent(`leave a queue as it promises: seed ${seed}`, options, async () => {
       const { violations, operations } = await queuePart.run(seed, ground);
       expect(violations, `npm run test:faults -- --part queue --seeds ${seed}`).toEqual([]);
       expect(operations).toBeGreaterThan(50);
@@ -29,15 +32,19 @@ describe('schedules of faults', () => {
 /** In schedules in which each of them shows. */
 describe('a planted bug is found', () => {
   for (const plant of PLANTS) {
-    test.concurrent(plant, async () => {
+    test.concurrent(plant, options, async () => {
       const { violations } = await queuePart.run(0, ground, { plant });
       const found = violations.filter(({ rule }) => rule !== UNPLAYED);
       expect(found).not.toEqual([]);
     });
 
-    (LONG ? test.concurrent : test.skip)(`${plant}: without it, the same schedule breaks nothing`, async () => {
-      const { violations } = await queuePart.run(0, ground, { scene: plant });
-      expect(violations).toEqual([]);
-    });
+    (LONG ? test.concurrent : test.skip)(
+      `${plant}: without it, the same schedule breaks nothing`,
+      options,
+      async () => {
+        const { violations } = await queuePart.run(0, ground, { scene: plant });
+        expect(violations).toEqual([]);
+      },
+    );
   }
 });
