@@ -12,6 +12,10 @@ export interface TakeRequest {
   readonly to: Cursor;
 }
 
+/** A handler hears of its token before anything of its transaction is on disk: see pawl.queue_raise_tokens. */
+export const RAISE_TOKENS: Statement = statement('queue.raise_tokens', 'select pawl.queue_raise_tokens()', {
+  prepare: false,
+});
 const TAKE = statement(
   'queue.take',
   'select pawl.queue_take($1::smallint, $2::smallint, $3::smallint, $4::bigint, $5::smallint, $6::bigint)',

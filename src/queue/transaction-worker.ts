@@ -22,6 +22,7 @@ import { commit, enrol, look, take } from './lane-messages.ts';
 import { toldOf } from './lane-settlement.ts';
 import { LaneWatch } from './lane-watch.ts';
 import { patience, STOP_MS } from './patience.ts';
+import { RAISE_TOKENS } from './postgres-take.ts';
 import { Scan } from './scan.ts';
 import type { Beat, Charged, Claimed } from './store.ts';
 import { LOOK_MS, Stretch } from './stretch.ts';
@@ -35,8 +36,6 @@ interface Running {
 }
 
 const CONSTRAINTS = statement('queue.constraints', 'set constraints all immediate', { prepare: false });
-/** A handler hears of its token before anything of its transaction is on disk: see pawl.queue_raise_tokens. */
-const RAISE_TOKENS = statement('queue.raise_tokens', 'select pawl.queue_raise_tokens()', { prepare: false });
 
 /**
  * A worker that claims each unit in a transaction of its own and keeps it open while the handler runs: what the handler
