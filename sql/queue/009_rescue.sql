@@ -114,11 +114,11 @@ exception when insufficient_privilege then
   return false;
 end $$;
 
--- What queue_rescue could not end: processes of the server with transactions of lost workers.
+-- What queue_rescue could not end: processes of the server with transactions of lost workers. Ending takes them a moment.
 create function pawl.queue_unended(p_queue smallint) returns integer[]
 language sql as $$
   select coalesce(array_agg(l.pid), '{}') from pawl.queue_worker w cross join lateral pawl.queue_lanes(w.id) l (pid)
-  where w.queue = p_queue and w.lost_at is not null and w.expires_at < clock_timestamp()
+  where w.queue = p_queue and w.lost_at < clock_timestamp() - interval '1 second' and w.expires_at < clock_timestamp()
 $$;
 
 -- Gives back what a worker holds, except the claims it knows of: a worker whose claim was committed but whose answer was

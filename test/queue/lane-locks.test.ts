@@ -149,7 +149,7 @@ test('hold: transaction: a process that stands still after a look at due jobs ke
   // It stops before it could say that it is ready.
   const paused = scene.child('transaction', { PAWL_FAULT: 'queue.after_claim:stop', CONCURRENCY: '1', LEASE: '60s' });
   paused.catch(() => {});
-  const open = `select count(*)::int from pg_stat_activity where datname = current_database() and state = 'idle in transaction'`;
+  const open = `select count(*)::int from pg_stat_activity where datname = current_database() and state = 'idle in transaction' and query like '%queue_claim_one%'`;
   await until('its transaction is open', async () => (await scene.one<number>(open)) > 0);
   await scene.worker('lease', { lease: '20s' });
   await scene.drained();

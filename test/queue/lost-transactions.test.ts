@@ -16,6 +16,9 @@ import { SqlSession } from './sql-session.ts';
 const KINDS = { job: {}, once: { attempts: 1, timeout: '200ms' }, twice: { attempts: 2 } } as const;
 const PID = statement('test.pid', 'select pg_backend_pid() as pid');
 
+/** With others about, one of them may have a job once more before it is charged. */
+const ALONE: WorkOptions = { concurrency: 1 };
+
 interface Stage {
   readonly url: string;
   readonly eye: SqlSession;
@@ -92,16 +95,13 @@ test.for([undefined, 'k'])(
   async (key) => {
     const stage = await open();
     const attempts: number[] = [];
-    const told = await stage.work(
-      async (unit) => {
-        if (unit.payload === 'next') return;
-        attempts.push(unit.attempt);
-        await sleep(150);
-        await cut(stage, unit);
-        await aborted(unit);
-      },
-      { concurrency: 1 },
-    );
+    const told = await stage.work(async (unit) => {
+      if (unit.payload === 'next') return;
+      attempts.push(unit.attempt);
+      await sleep(150);
+      await cut(stage, unit);
+      await aborted(unit);
+    }, ALONE);
     const { id } = await stage.queue.enqueue('twice', 'cut', key === undefined ? {} : { key });
     const next = await stage.queue.enqueue('twice', 'next', key === undefined ? {} : { key });
     await until('it has ended in error', async () => (await stage.status(id)) === 'error');
@@ -178,7 +178,7 @@ test('a result that the database refuses ends its own job in error, once, and no
     let nest: unknown = [];
     for (let depth = 0; depth < 3000; depth += 1) nest = [nest];
     return nest;
-  });
+  }, ALONE);
   const { id } = await stage.queue.enqueue('job', 'deep', { key: 'k' });
   const others = await stage.queue.enqueueMany(
     Array.from({ length: 10 }, (_, n) => ({ kind: 'job', payload: n, ...(n % 2 === 0 ? { key: 'k' } : {}) })),
@@ -262,11 +262,13 @@ test('transactions of a lost worker that a role may not end are told of, and end
     `grant usage on schema pawl to ${role}; grant all on all tables in schema pawl to ${role}; set role ${role}`,
   );
   const rescue = `select json_build_array(pawl.queue_rescue(${queue}::smallint), pawl.queue_unended(${queue}::smallint))`;
-  await until('it is found dead', async () => (await eye.one<[number, number[]]>(rescue))[1].length > 0);
+  await until('it is told of', async () => (await eye.one<[number, number[]]>(rescue))[1].length > 0);
   expect(await eye.one(rescue)).toEqual([0, [lane.pid]]);
   await eye.client.query('reset role');
+  await eye.one(rescue);
+  const left = 'select count(*)::int from pg_stat_activity where pid = $1';
+  await until('it is ended', async () => (await eye.one(left, [lane.pid])) === 0);
   expect(await eye.one(rescue)).toEqual([0, []]);
-  expect(await eye.one('select count(*)::int from pg_stat_activity where pid = $1', [lane.pid])).toBe(0);
   expect(await eye.one('select count(*)::int from pawl.queue_worker where id = $1', [worker])).toBe(0);
 });
 
