@@ -118,7 +118,7 @@ test('a lane that has met a key whose predecessor is delayed keeps nobody from t
 });
 
 test('what somebody else has in an open transaction, due as it is, keeps lanes neither from other jobs nor busy', async () => {
-  const { lane, other, queue, kinds, url } = await open();
+  const { lane, other, queue, kinds, worker, url } = await open();
   const a = kinds['a'] ?? -1;
   await other.add(queue, [{ kind: a, runAt: LATER }]);
   await other.client.query(TIME_PASSES);
@@ -127,7 +127,7 @@ test('what somebody else has in an open transaction, due as it is, keeps lanes n
   await other.client.query('select 1 from pawl.queue_delayed for update');
   expect(await lane.look()).toEqual({ jobs: [], untidy: 'due' });
   expect(await lane.tidy('due')).toBe(0);
-  const asked = `select pawl.queue_claim_one(${queue}::smallint, 0::smallint, 2, 64, (-32768)::smallint, 0, true)`;
+  const asked = `select pawl.queue_claim_one(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0, true)`;
   const session = await SqlSession.open(url);
   onTestFinished(() => session.end());
   const answer = JSON.parse(await session.one<string>(asked)) as { rows: number[][] };
