@@ -56,6 +56,9 @@ export function begin(
     end(outcome);
   };
   const fail = (error: unknown): void => finish(failed(unit, definition, kind, error));
+  // Told to end for its time it has failed, whatever it comes to.
+  const pass = (value: unknown): void =>
+    unit.abortReason instanceof TimedOut ? fail(unit.abortReason) : finish(succeeded(unit, definition, kind, value));
   if (unit.brokenBy !== null) fail(new PredecessorFailed(unit.brokenBy));
   else if (unit.abortReason !== undefined) fail(unit.abortReason);
   else if (unit.attempt > kind.attempts) finish(exhausted(unit, kind));
@@ -64,8 +67,8 @@ export function begin(
     try {
       const value = call(unit, kind, handler);
       if (isThenable(value)) {
-        Promise.resolve(value).then((result) => finish(succeeded(unit, definition, kind, result)), fail);
-      } else finish(succeeded(unit, definition, kind, value));
+        Promise.resolve(value).then(pass, fail);
+      } else pass(value);
     } catch (error) {
       fail(error);
     }

@@ -39,7 +39,10 @@ export interface KindOptions {
   readonly afterError?: 'run' | 'error' | undefined;
   /** How often a job of this kind is tried. Default: as the queue's `retry.attempts`. */
   readonly attempts?: number | undefined;
-  /** How long one attempt may take; then `unit.signal` aborts and the attempt counts as failed. Default: no limit. */
+  /**
+   * How long one attempt may take; then `unit.signal` aborts and the attempt has failed, whatever its handler comes to. It is
+   * settled when that has ended, 5 s later at the most. Default: no limit.
+   */
   readonly timeout?: Duration | undefined;
 }
 

@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { Cancelled, InvalidInput, LeaseLost, NotSupported } from '../base/errors.ts';
+import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../base/errors.ts';
 import { toJson } from '../base/storable.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 
@@ -231,7 +231,7 @@ export class Unit<P = unknown> {
   }
 
   #requireOpen(): void {
-    if (!this.isOver) return;
+    if (!this.isOver && !(this.#abortedWith instanceof TimedOut)) return;
     const why = this.#abortedWith;
     throw new LeaseLost(
       `attempt ${this.attempt} of job ${this.job.id} is over${why instanceof Error ? ` (${why.message})` : ''}: nothing may be written for it any more`,

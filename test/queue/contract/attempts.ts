@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { Stopped, TimedOut } from '../../../src/base/errors.ts';
+import { LeaseLost, Stopped, TimedOut } from '../../../src/base/errors.ts';
 import { NoRetry } from '../../../src/queue/index.ts';
-import { eventually } from '../../support/eventually.ts';
+import { eventually, until } from '../../support/eventually.ts';
 import { AT_ONCE, type Fixture, start } from './fixture.ts';
 
 export function attemptPromises(open: () => Promise<Fixture>): void {
@@ -82,6 +82,58 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     );
     expect(reasons).toEqual([expect.any(TimedOut), expect.any(TimedOut)]);
     expect((await fixture.job(id)).reasons).toEqual(['timed out', 'timed out']);
+  });
+
+  test.for(['alone', 'coalesced'])(
+    'an attempt whose time is over has failed, though its handler goes on and returns: %s',
+    async (how) => {
+      const fixture = await open();
+      const kind = how === 'alone' ? {} : ({ coalesce: 'all' } as const);
+      const queue = fixture.queue({ kinds: { slow: { timeout: 50, ...kind } }, retry: AT_ONCE });
+      const refused: unknown[] = [];
+      const worker = await start(fixture, queue, {
+        slow: async (unit) => {
+          if (unit.attempt === 2) return 'in time';
+          // It does not listen to its signal: it looks when it is done.
+          await until('its time is over', () => unit.signal.aborted);
+          refused.push(await unit.progress('too late').catch((error: unknown) => error));
+          return 'too late';
+        },
+      });
+      const told: string[] = [];
+      worker.events.on('failed', ({ job, to }) => told.push(`${job.attempt} ${to}`));
+      const ids = await queue.enqueueMany([
+        { kind: 'slow', key: 'k', payload: 1 },
+        { kind: 'slow', key: how === 'alone' ? 'l' : 'k', payload: 2 },
+      ]);
+      for (const id of ids) {
+        await eventually(async () =>
+          expect(await fixture.job(id)).toMatchObject({
+            status: 'complete',
+            result: 'in time',
+            reasons: ['timed out'],
+          }),
+        );
+      }
+      expect(told).toEqual(['1 retry', '1 retry']);
+      expect(refused.every((error) => error instanceof LeaseLost)).toBe(true);
+    },
+  );
+
+  test('a handler may stop its worker, without waiting for it: its own job is settled first', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { last: {} }, retry: AT_ONCE });
+    let stopped: Promise<void> | undefined;
+    const worker = await start(fixture, queue, {
+      last: async () => {
+        stopped = worker.stop();
+        return 'done';
+      },
+    });
+    const { id } = await queue.enqueue('last', {});
+    await until('it was told to stop', () => stopped !== undefined);
+    await stopped;
+    expect(await fixture.job(id)).toMatchObject({ status: 'complete', result: 'done', reasons: [] });
   });
 
   test('whatever a handler throws, the worker lives, the attempt is counted, and what was thrown is kept', async () => {
