@@ -16,7 +16,7 @@ import type { TurnOwner } from './turn.ts';
 import { ActorWorker, type DispatcherEvents, type WorkerSettings } from './worker.ts';
 
 export interface StopOptions {
-  /** How long running bodies may go on; then their `signal` aborts, and their actors are given back untried. Default `'30s'`. */
+  /** How long running bodies may go on; then their `signal` aborts, and their actors are given back untried. Default `'15s'`. */
   readonly timeout?: Duration | undefined;
 }
 
@@ -79,7 +79,7 @@ export class Dispatcher implements AsyncDisposable {
    * connection. Safe to call twice.
    */
   stop(options: StopOptions = {}): Promise<void> {
-    const { timeout } = checkOptions('stop', options, { timeout: duration({ default: '30s' }) });
+    const { timeout } = checkOptions('stop', options, { timeout: duration({ default: '15s' }) });
     this.#stopping ??= this.#shutDown(timeout);
     this.#stop.abort();
     return this.#stopping;

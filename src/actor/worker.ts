@@ -1,4 +1,5 @@
 import { Ahead } from '../base/ahead.ts';
+import { Budget } from '../base/budget.ts';
 import { within } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
@@ -64,6 +65,8 @@ const PREFETCH_MAX = 1000;
 const LOCKED_MS = 100;
 /** After this long without a rest, producers need not notify any more. */
 const BUSY_MS = 500;
+/** What a stop takes at the most beyond its `timeout`: for bodies that were told to end, and for what is to be written. */
+const END_MS = 2 * GRACE_MS;
 /** A stop does not wait longer than this for what is only tidy to wait for. */
 const STOP_MS = 2000;
 
@@ -509,24 +512,28 @@ export class ActorWorker implements Kept {
   async #shutDown(timeoutMs: number): Promise<void> {
     // The flag first, so that what an unfinished turn still brings is handed back.
     await Promise.resolve();
-    const { store, keeper, settings } = this.#parts;
+    const bodies = new Budget(timeoutMs);
     await within(Math.max(timeoutMs, 1000), Promise.resolve(this.#loop?.stop()));
     this.#alarm.stop();
     this.#handBack();
-    if (this.#offers.close() || this.#looks.isUnsure) {
-      await within(STOP_MS, this.#leave()).catch(this.onError);
-    }
-    await within(timeoutMs, this.#idle());
+    const leaving = this.#offers.close() || this.#looks.isUnsure ? this.#leave() : undefined;
+    await Promise.all([within(STOP_MS, Promise.resolve(leaving)).catch(this.onError), bodies.wait(this.#idle())]);
+    const end = new Budget(END_MS);
     const left = [...this.#running.values()];
     if (left.length > 0) {
       const reason = new Stopped('the dispatcher is being stopped and its time is up');
       for (const turn of left) turn.abort(reason);
       probe.hit('actor.time_up');
-      // Each ends without its body, if it has to, when that time is over.
-      await within(2 * GRACE_MS, this.#idle());
+      // Each ends without its body, if it has to, when its grace is over.
+      await end.wait(this.#idle());
     }
-    await within(settings.leaseMs, this.#settler.flushed());
+    await end.wait(this.#settler.flushed());
     this.#settler.drop();
+    await end.wait(this.#tidyUp());
+  }
+
+  async #tidyUp(): Promise<void> {
+    const { store, keeper } = this.#parts;
     await this.#subscription?.stop();
     await this.#offers.stop();
     await keeper.remove(this);

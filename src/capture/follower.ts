@@ -1,4 +1,5 @@
 import { begin } from '../base/beginning.ts';
+import { within } from '../base/clock.ts';
 import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
@@ -8,7 +9,7 @@ import { checkOptions, duration, func, integer, optional, text } from '../base/o
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
 import type { Installer } from './installer.ts';
-import { startKeeper } from './keeper.ts';
+import { STOP_MS, startKeeper } from './keeper.ts';
 import { otherDatabase } from './other-database.ts';
 import { ChangeStore, type Delivery } from './postgres-change.ts';
 import { advancePlace, agreeOnPlace, openPlace } from './postgres-copy.ts';
@@ -70,10 +71,10 @@ export class FollowerWorker implements AsyncDisposable {
     this.#loops[0]?.wake();
   }
 
-  /** Ends after the call that is under way. Safe to call twice. */
+  /** Ends after the call that is under way, for which it waits up to 5 s. Safe to call twice. */
   async stop(): Promise<void> {
     this.#stop.abort();
-    await Promise.all(this.#loops.map((loop) => loop.stop()));
+    await within(STOP_MS, Promise.all(this.#loops.map((loop) => loop.stop())));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -1,8 +1,9 @@
 import { begin } from '../base/beginning.ts';
+import { within } from '../base/clock.ts';
 import type { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import { startKeeper } from './keeper.ts';
+import { STOP_MS, startKeeper } from './keeper.ts';
 import type { Opened, ProjectionEvents } from './opened.ts';
 import type { RunSettings } from './projection-options.ts';
 
@@ -60,10 +61,10 @@ export class ProjectionWorker implements AsyncDisposable {
     for (const loop of this.#loops) loop.wake();
   }
 
-  /** Ends after the batches that are under way. Safe to call twice. */
+  /** Ends after the batches that are under way, for which it waits up to 5 s. Safe to call twice. */
   async stop(): Promise<void> {
     this.#stop.abort();
-    await Promise.all([...this.#loops, this.#keeper].map((loop) => loop.stop()));
+    await within(STOP_MS, Promise.all([...this.#loops, this.#keeper].map((loop) => loop.stop())));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

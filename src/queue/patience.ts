@@ -10,5 +10,11 @@ export function patience(leaseMs: number): number {
 /** For making jobs searchable: payloads may be large, and its delay costs nobody anything. */
 export const INDEX_MS = 300_000;
 
+/**
+ * What a stop takes at the most beyond its `timeout`, whatever the database does: 5 s for handlers that were told to end, and 5 s
+ * for what is to be written. With the default of 15 s it fits into the 30 s that supervisors leave a process.
+ */
+export const END_MS = 10_000;
+
 /** A stop does not wait longer than this for each thing that is only tidy to wait for. */
 export const STOP_MS = 2_000;

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { Budget } from '../base/budget.ts';
 import { within } from '../base/clock.ts';
 import { ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
@@ -21,7 +22,8 @@ import { LaneDebts, MOMENT_MS } from './lane-debts.ts';
 import { commit, enrol, look, take } from './lane-messages.ts';
 import { toldOf } from './lane-settlement.ts';
 import { LaneWatch } from './lane-watch.ts';
-import { patience, STOP_MS } from './patience.ts';
+import { tellLeft } from './left.ts';
+import { END_MS, patience, STOP_MS } from './patience.ts';
 import { RAISE_TOKENS } from './postgres-take.ts';
 import { Scan } from './scan.ts';
 import type { Beat, Charged, Claimed } from './store.ts';
@@ -492,21 +494,30 @@ export class TransactionWorker implements UnitOwner, Kept {
     this.#isStopping = true;
     this.wake();
     const ended = Promise.allSettled(this.#lanes);
-    if (!(await within(timeoutMs, ended))) {
+    const isInTime = await within(timeoutMs, ended);
+    const end = new Budget(END_MS);
+    if (!isInTime) {
       for (const unit of this.#running.keys())
         unit.abort(new Stopped('the worker is being stopped and its time is up'));
       await within(GRACE_MS, ended);
     }
+    if (this.#running.size > 0) {
+      tellLeft(this.#parts.store.engine.options.logger, this.queueName, [...this.#running.keys()]);
+    }
     for (const { fail } of Array.from(this.#running.values())) fail?.(new Stopped('the worker was stopped'));
-    await within(GRACE_MS, ended);
+    await end.wait(ended);
     for (const session of Array.from(this.#sessions.keys())) session.release(true);
     clearInterval(this.#notes);
+    await end.wait(this.#tidyUp());
+  }
+
+  async #tidyUp(): Promise<void> {
     await within(STOP_MS, Promise.all([this.#watch?.stop(), ...this.#looks]));
     await this.#subscription?.stop();
     await this.#keeper.remove(this);
-    if (this.#id !== undefined)
-      await this.#parts.store.removeWorker(this.#id).catch((error: unknown) => this.onError(error));
+    const id = this.#id;
     this.#id = undefined;
+    if (id !== undefined) await this.#parts.store.removeWorker(id).catch((error: unknown) => this.onError(error));
   }
 }
 

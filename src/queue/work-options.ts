@@ -31,7 +31,7 @@ export interface WorkOptions {
 }
 
 export interface StopOptions {
-  /** How long running handlers may go on; then their `signal` aborts and their jobs go back, the attempt not spent. Default `'30s'`. */
+  /** How long running handlers may go on; then their `signal` aborts and their jobs go back, the attempt not spent. Default `'15s'`. */
   readonly timeout?: Duration | undefined;
 }
 
@@ -56,7 +56,7 @@ const shape = {
   signal,
 };
 
-const stopShape = { timeout: duration({ default: '30s' }) };
+const stopShape = { timeout: duration({ default: '15s' }) };
 
 /** @throws InvalidInput on options that cannot be, or that the engine has too few connections for */
 export function readWorkOptions(

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { Ahead } from '../base/ahead.ts';
+import { Budget } from '../base/budget.ts';
 import { within } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, NotFound, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
@@ -13,7 +14,8 @@ import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './
 import { type Batch, countJobs, hasJobs, readClaimed } from './claimed.ts';
 import type { Definition } from './definition.ts';
 import { Keeper, type Kept } from './keeper.ts';
-import { STOP_MS } from './patience.ts';
+import { tellLeft } from './left.ts';
+import { END_MS, STOP_MS } from './patience.ts';
 import type { PostgresQueueStore } from './postgres.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
@@ -515,25 +517,43 @@ export class LeaseWorker implements UnitOwner, Kept {
   }
 
   async #shutDown(timeoutMs: number): Promise<void> {
+    const handlers = new Budget(timeoutMs);
     // The flag first, so that what an unfinished turn still brings is handed back.
     await Promise.resolve();
     // A claim on a connection that went dead is not answered for minutes; its jobs are rescued.
     if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
     this.#handBack();
-    if (this.#offers.close() || this.#looks.isUnsure) {
-      await within(STOP_MS, this.#leave()).catch((error: unknown) => this.onError(error));
-    }
-    await within(timeoutMs, this.#idle());
+    const leaving = this.#offers.close() || this.#looks.isUnsure ? this.#leave() : undefined;
+    await Promise.all([
+      within(STOP_MS, Promise.resolve(leaving)).catch((error: unknown) => this.onError(error)),
+      handlers.wait(this.#idle()),
+    ]);
+    const end = new Budget(END_MS);
     const left = [...this.#running.keys()];
     if (left.length > 0) {
       const reason = new Stopped('the worker is being stopped and its time is up');
       for (const unit of left) unit.abort(reason);
       await within(GRACE_MS, this.#idle());
     }
-    // A handler that did not end when told to: its jobs go back, its later outcome is nobody's.
-    for (const fail of Array.from(this.#running.values())) fail?.(new Stopped('the worker was stopped'));
-    await within(this.#parts.settings.leaseMs, this.#settler.flushed());
+    this.#endHandlers();
+    await end.wait(this.#settler.flushed());
     this.#settler.drop();
+    await end.wait(this.#tidyUp());
+  }
+
+  /** A handler that did not end when told to: its jobs go back, its later outcome is nobody's. */
+  #endHandlers(): void {
+    const left = [...this.#running];
+    if (left.length > 0)
+      tellLeft(
+        this.#parts.store.engine.options.logger,
+        this.queueName,
+        left.map(([unit]) => unit),
+      );
+    for (const [, fail] of left) fail?.(new Stopped('the worker was stopped'));
+  }
+
+  async #tidyUp(): Promise<void> {
     if (this.#hasHandedBack) {
       const woken = this.#parts.store.wake(this.queue).catch((error: unknown) => this.onError(error));
       await within(STOP_MS, woken);

@@ -69,7 +69,8 @@ test.for(most(HOLDS, 'lease'))(
     const since = performance.now();
     await worker.stop({ timeout: '1s' });
     await engine.stop();
-    expect(performance.now() - since).toBeLessThan(25_000);
+    // Of the worker its time and 10 s, of the engine its time and 2 s, and what a busy machine needs.
+    expect(performance.now() - since).toBeLessThan(1_000 + 10_000 + 1_000 + 2_000 + 4_000);
     await eventually(() => expect(proxy.open).toBe(0));
   },
 );

@@ -196,7 +196,7 @@ export class PostgresEngine {
 
   /**
    * Refuses new work, waits for what is under way (at most `stopTimeoutMs`, then breaks it off), and closes every
-   * connection opened here. An embedded server is stopped. Safe to call twice.
+   * connection opened here, for which it takes up to 2 s. An embedded server is stopped. Safe to call twice.
    */
   stop(): Promise<void> {
     this.#stopping ??= this.#shutDown();
@@ -242,8 +242,7 @@ export class PostgresEngine {
   }
 
   async #shutDown(): Promise<void> {
-    await this.#listener?.stop();
-    await this.#idle();
+    await Promise.all([this.#listener?.stop(), this.#idle()]);
     for (const session of this.#sessions) {
       session.release(true);
     }

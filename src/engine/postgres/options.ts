@@ -17,7 +17,7 @@ export interface PostgresOptions {
   connectTimeoutMs?: number;
   /** `false`: never LISTEN; workers find new work by polling alone. Default true. */
   listen?: boolean;
-  /** Milliseconds `stop()` waits for statements and transactions that are under way. Default 10,000. */
+  /** Milliseconds `stop()` waits for statements and transactions that are under way. Default 3,000. */
   stopTimeoutMs?: number;
   /** Data folder of the embedded Postgres, kept after `stop()`. Default: a temporary one. */
   data?: string;
@@ -47,7 +47,7 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
     applicationName: text({ min: 1, max: 63, default: 'pawl' }),
     connectTimeoutMs: integer({ min: 1, default: 30_000 }),
     listen: bool({ default: true }),
-    stopTimeoutMs: integer({ min: 0, default: 10_000 }),
+    stopTimeoutMs: integer({ min: 0, default: 3_000 }),
     data: optional(text({ min: 1 })),
     logger: custom('a logger with debug, info, warn and error', readLogger, {
       default: stderrLogger({ level: 'warn' }),
