@@ -182,6 +182,8 @@ end $$;
 -- until the caller's transaction ends. Whoever takes a guarded job out of its claim locks the job first, without waiting, and so
 -- does this: one of the two sees the other. The claim's row is locked only against its removal, so that what else is in the batch
 -- is settled and rescued meanwhile; above read committed a claim that has changed since is an error, never a pass.
+-- idleMs: where nothing more is said for so long, the server ends the transaction. A connection that is dead without a word has
+-- nobody else to end it, and the unit would stay guarded for ever.
 create function pawl.queue_guard(p_held json) returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -189,8 +191,11 @@ declare
   v_one record;
 begin
   for v_one in
-    select h.shard, h.claim, h.id from json_to_recordset(p_held) h (shard smallint, claim bigint, id bigint) order by h.id
+    select h.* from json_to_recordset(p_held) h (shard smallint, claim bigint, id bigint, "idleMs" int) order by h.id
   loop
+    if v_one."idleMs" is not null then
+      perform set_config('idle_in_transaction_session_timeout', v_one."idleMs"::text, true);
+    end if;
     perform 1 from pawl.queue_job j where j.shard = v_one.shard and j.id = v_one.id for key share;
     perform 1 from pawl.queue_running r
     where r.shard = v_one.shard and r.id = v_one.claim and r.ids @> v_one.id for key share;

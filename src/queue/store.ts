@@ -139,6 +139,8 @@ export interface HeldJob {
   readonly shard: number;
   readonly claim: number;
   readonly id: number;
+  /** After how long a silence the server is to end the transaction that guards it. */
+  readonly idleMs?: number | undefined;
 }
 
 /** What became of claimed jobs of one shard. */

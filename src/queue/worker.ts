@@ -9,7 +9,7 @@ import { Looks } from '../base/looks.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { Offers } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
-import type { Subscription } from '../engine/postgres/index.ts';
+import { type Subscription, Transaction } from '../engine/postgres/index.ts';
 import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
 import { type Batch, countJobs, hasJobs, readClaimed } from './claimed.ts';
 import type { Definition } from './definition.ts';
@@ -199,7 +199,9 @@ export class LeaseWorker implements UnitOwner, Kept {
     this.#requireLease(unit);
     // Before it is sent: once the unit is settled, its settlement has to know of it.
     unit.isGuarded = true;
-    await this.#parts.store.guard(heldJobs(unit), tx);
+    // Another library's connection may end its process when the server hangs up on it; the engine's own does not.
+    const idleMs = tx instanceof Transaction ? this.#parts.settings.leaseMs : undefined;
+    await this.#parts.store.guard(heldJobs(unit, idleMs), tx);
   }
 
   /** A process that has stood still knows by its clock what its timers and the database have yet to tell it. */
@@ -581,8 +583,10 @@ export class LeaseWorker implements UnitOwner, Kept {
 }
 
 /** One job of each claim: those of one unit leave a claim together. */
-function heldJobs(unit: Unit): HeldJob[] {
+function heldJobs(unit: Unit, idleMs: number | undefined): HeldJob[] {
   const ofClaim = new Map<number, HeldJob>();
-  for (const { number, claim } of unit.jobs) ofClaim.set(claim.id, { shard: claim.shard, claim: claim.id, id: number });
+  for (const { number, claim } of unit.jobs) {
+    ofClaim.set(claim.id, { shard: claim.shard, claim: claim.id, id: number, idleMs });
+  }
   return [...ofClaim.values()];
 }

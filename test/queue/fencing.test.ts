@@ -5,8 +5,9 @@ import { type PostgresEngine, postgres, statement, type Transaction } from '../.
 import { createQueue, type Unit } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
 import { gate } from './contract/fixture.ts';
-import { openScene } from './faults.ts';
+import { FAULTS, openScene, proxied } from './faults.ts';
 
 async function freshEngine(): Promise<PostgresEngine> {
   const { url } = await freshDatabase();
@@ -147,4 +148,30 @@ test('a process that stood still for longer than its lease begins nothing more o
   });
   // If anything, the first one again: that was rescued, and claimed anew.
   expect(ran.slice(0, 2).every((id) => id === Number(ids[0]))).toBe(true);
+});
+
+test('a transaction that guards a unit ends within a lease where its connection is dead without a word, and the job is run again', async () => {
+  const scene = await openScene();
+  const { proxy, options } = await proxied(scene);
+  const engine = postgres(options.url, { max: 6, logger: recordLog() });
+  onTestFinished(() => engine.stop());
+  const queue = createQueue(engine, 'faults', FAULTS);
+  const worker = queue.work(
+    {
+      job: (unit) =>
+        engine.transaction(async (tx) => {
+          await unit.guard(tx);
+          proxy.silence();
+          await tx.query(NOW);
+        }),
+      fragile: () => {},
+    },
+    { lease: '1s', poll: '200ms' },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  await worker.started;
+  await scene.queue.enqueue('job', null, { key: 'k' });
+  await until('the unit is guarded on a dead connection', () => proxy.isSilent);
+  await scene.worker('lease');
+  await scene.drained(40_000);
 });

@@ -26,6 +26,8 @@ export interface Proxy {
   stall(): void;
   /** As `stall()`, and what connects until `accept()` is accepted and never answered: a silent network. */
   silence(): void;
+  /** Between `silence()` and `accept()`. */
+  readonly isSilent: boolean;
   /** Open connections still pass on what clients send, and never again what the server answers: half open. */
   deafen(): void;
   /** From now on every answer comes so much later. */
@@ -107,6 +109,9 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
       silent = false;
     },
     stall,
+    get isSilent() {
+      return silent;
+    },
     silence: () => {
       silent = true;
       stall();
