@@ -111,6 +111,8 @@ create function pawl.actor_end_worker(p_worker bigint) returns boolean
 language plpgsql as $$
 begin
   update pawl.actor_worker w set expires_at = clock_timestamp(), wants_notify = false, types = '{}', knows = '{}' where w.id = p_worker;
+  -- A claim that was given up may still be under way: it keeps the row until it commits, and is seen by the next statement alone.
+  perform 1 from pawl.actor_worker w where w.id = p_worker for update;
   delete from pawl.actor_worker w where w.id = p_worker and cardinality(pawl.actor_running(p_worker)) = 0;
   return found;
 end $$;

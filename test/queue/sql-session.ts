@@ -3,6 +3,7 @@ import pg from 'pg';
 /** A kind, as pawl.queue_register() takes it; what is left out has the default. */
 export interface KindRow {
   readonly name: string;
+  readonly unique?: boolean;
   readonly coalesce?: 'none' | 'latest' | 'all';
   readonly after?: readonly string[];
   readonly afterError?: 'run' | 'error';

@@ -1,0 +1,102 @@
+import { freshDatabase } from '../support/database.ts';
+import { LONG } from '../support/long.ts';
+import type { Move } from './move.ts';
+import { ENDINGS, type Ending, Pair } from './pair.ts';
+import { WaitingTable, WHOSE, type Whose } from './table.ts';
+
+/** A capability, as the matrix sees it. */
+export interface Ground<Side> {
+  /** The section of docs/waiting.md. */
+  readonly part: string;
+  readonly moves: readonly Move<Side>[];
+  /** Makes what the moves are about, for two clients. Called more than once for a database: each time for other two. */
+  set(url: string): Promise<{ readonly a: Side; readonly b: Side }>;
+  /** @returns every breach of what must hold, in words */
+  breaches(pair: Pair): Promise<string[]>;
+}
+
+/** Meets each move that was left open with every other one. @returns who waited, beside what the documents say */
+export async function whoWaits<Side>({
+  part,
+  moves,
+  set,
+}: Ground<Side>): Promise<[found: string[], documented: string[]]> {
+  const documented = WaitingTable.read(part);
+  const found = new WaitingTable();
+  /** How long a move waits by itself depends on nothing but itself: it is seen to end once. */
+  const brief = new Set<string>();
+  await withPair(async (pair, url) => {
+    const { a, b } = await set(url);
+    for (const first of moves) {
+      await pair.begin(first, a);
+      for (const second of moves) {
+        for (const whose of WHOSE) {
+          const expected = documented.expect(first.name, second.name, whose);
+          const isBrief = expected === 'for a moment';
+          const side = whose === 'the same' ? a : b;
+          const meet = (): Promise<'yes' | 'no'> => pair.meet(second, side, isBrief && !brief.has(second.name));
+          const waited = await told(first, second, meet);
+          if (isBrief) brief.add(second.name);
+          found.note(first.name, second.name, whose, isBrief && waited === 'yes' ? expected : waited);
+        }
+      }
+      await pair.undo();
+    }
+  });
+  return [found.lines, documented.lines];
+}
+
+/** Plays pairs to their end: all that wait, and some that do not. @returns breaches, in words */
+export async function playOut<Side>({ part, moves, set, breaches }: Ground<Side>): Promise<string[]> {
+  const documented = WaitingTable.read(part);
+  const pairs = moves.flatMap((first) =>
+    moves.flatMap((second) => WHOSE.map((whose) => [first, second, whose] as const)),
+  );
+  const waiting = pairs.filter(([first, second, whose]) => documented.expect(first.name, second.name, whose) !== 'no');
+  const others = pairs.filter((one) => !waiting.includes(one)).filter((_one, index) => index % EVERY === 0);
+  const found: string[] = [];
+  await withPair(async (pair, url) => {
+    for (const [index, [first, second, whose]] of [...waiting, ...others].entries()) {
+      for (const ending of endings(index, first)) {
+        const { a, b } = await set(url);
+        const sides = [a, whose === 'the same' ? a : b] as const;
+        await told(first, second, () => pair.play([first, second], sides, ending));
+        for (const breach of await breaches(pair)) found.push(`${nameOf(first, second, whose)}; ${ending}: ${breach}`);
+        if (found.length > 20) return;
+      }
+    }
+  });
+  return found;
+}
+
+/** Of the pairs that do not wait, one in so many is played out in the usual run. */
+const EVERY = LONG ? 1 : 40;
+
+/** All ways to end in a long run, in turns otherwise. */
+function endings<Side>(index: number, { isHalf = false }: Move<Side>): readonly Ending[] {
+  const all = ENDINGS.filter((ending) => ending !== 'commit' || !isHalf);
+  return LONG ? all : all.slice(index % all.length).slice(0, 1);
+}
+
+async function told<T, Side>(first: Move<Side>, second: Move<Side>, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    throw new Error(`"${second.name}", while "${first.name}" was open, failed`, { cause: error });
+  }
+}
+
+function nameOf<Side>(first: Move<Side>, second: Move<Side>, whose: Whose): string {
+  return `${first.name} → ${second.name}, ${whose}`;
+}
+
+async function withPair(run: (pair: Pair, url: string) => Promise<void>): Promise<void> {
+  const database = await freshDatabase();
+  const pair = await Pair.open(database.url);
+  try {
+    await run(pair, database.url);
+  } finally {
+    await pair.close();
+    await database.drop();
+  }
+}

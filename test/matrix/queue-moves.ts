@@ -1,0 +1,349 @@
+import { randomInt } from 'node:crypto';
+import type { Caller, Move } from './move.ts';
+import { KINDS, type QueueSide, SCHEDULE } from './queue-stage.ts';
+
+/** Before all priorities: a look from the start. */
+const START = -32_768;
+
+interface Outcomes {
+  readonly whole?: readonly number[];
+  readonly fail?: readonly object[];
+  readonly key?: { readonly key: string; readonly epoch: number };
+}
+
+function settle({ one }: Caller, { queue, worker }: QueueSide, { whole = [], fail, key }: Outcomes): Promise<unknown> {
+  return one('select pawl.queue_settle($1::smallint, 0::smallint, $2, $3, null, $4, null, $5, $6)', [
+    queue,
+    worker,
+    whole,
+    fail === undefined ? null : JSON.stringify(fail),
+    key === undefined ? null : [key.key],
+    key === undefined ? null : [key.epoch],
+  ]);
+}
+
+function enqueue({ one }: Caller, { name }: QueueSide, rest: object): Promise<unknown> {
+  return one('select pawl.enqueue($1::jsonb)', [JSON.stringify({ queue: name, kind: 'job', payload: {}, ...rest })]);
+}
+
+function add({ one }: Caller, { queue, kind }: QueueSide, name: string, key: string | null): Promise<unknown> {
+  const text = `select pawl.${name}($1::smallint, 0::smallint, $2::smallint, 0::smallint, '1'::json, $3, null)`;
+  return one(text, [queue, kind, key]);
+}
+
+/** Every call of the queue that writes. Where a move names a job or a key, it is one of its side. */
+export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
+  // Producers.
+  {
+    name: 'enqueue',
+    functions: ['enqueue'],
+    open: 'transaction',
+    run: (caller, side) => enqueue(caller, side, {}),
+  },
+  {
+    name: 'enqueue with a key',
+    functions: ['enqueue'],
+    open: 'transaction',
+    run: (caller, side) => enqueue(caller, side, { key: side.key }),
+  },
+  {
+    name: 'enqueue of a unique kind',
+    functions: ['enqueue'],
+    open: 'transaction',
+    run: (caller, side) => enqueue(caller, side, { kind: 'once', key: side.key }),
+  },
+  {
+    name: 'enqueue of one',
+    functions: ['queue_add_one'],
+    open: 'transaction',
+    run: (caller, side) => add(caller, side, 'queue_add_one', side.key),
+  },
+  {
+    name: 'enqueue of one by itself',
+    functions: ['queue_add_alone'],
+    open: 'statement',
+    run: (caller, side) => add(caller, side, 'queue_add_alone', side.key),
+  },
+  {
+    name: 'enqueue of many',
+    functions: ['queue_add', 'queue_add_json'],
+    open: 'transaction',
+    run: ({ one }, { queue, kind, key }) =>
+      one(
+        `select pawl.queue_add($1::smallint, 0::smallint, 3, $2::smallint[], '{0,0,0}'::smallint[], '[1,2,3]'::json, $3, null)`,
+        [queue, [kind, kind, kind], [key, key, null]],
+      ),
+  },
+  // Workers under a lease.
+  {
+    name: 'claim',
+    functions: ['queue_claim'],
+    open: 'statement',
+    run: ({ one }, { queue, worker }) =>
+      one('select pawl.queue_claim($1::smallint, 0::smallint, $2, 10, 10, 100, 32, $3::smallint, 0)', [
+        queue,
+        worker,
+        START,
+      ]),
+  },
+  {
+    name: 'claim or offer',
+    functions: ['queue_claim_or_offer'],
+    open: 'statement',
+    run: ({ one }, { queue, worker }) =>
+      one(
+        `select pawl.queue_claim_or_offer($1::smallint, 0::smallint, $2, 10, 10, 100, 32, $3::smallint, 0, $4, 'pawl_nobody')`,
+        [queue, worker, START, randomInt(2 ** 40)],
+      ),
+  },
+  {
+    name: 'settle complete jobs',
+    functions: ['queue_settle'],
+    open: 'statement',
+    run: (caller, side) => settle(caller, side, { whole: [side.running[0].claim] }),
+  },
+  {
+    name: 'settle a failed job of a claim',
+    functions: ['queue_settle'],
+    open: 'statement',
+    run: (caller, side) => settle(caller, side, { fail: [{ ...failed(side.running[0]), to: 'retry', wait: 1 }] }),
+  },
+  {
+    name: 'settle and give up a key',
+    functions: ['queue_settle'],
+    open: 'statement',
+    run: (caller, side) => settle(caller, side, { whole: [side.keyed.claim], key: side.keyed }),
+  },
+  {
+    name: 'guard',
+    functions: ['queue_guard'],
+    open: 'transaction',
+    run: ({ one }, { running: [job] }) => one('select pawl.queue_guard($1)', [JSON.stringify([{ shard: 0, ...job }])]),
+  },
+  {
+    name: 'progress',
+    functions: ['queue_progress'],
+    open: 'statement',
+    run: ({ one }, { running: [job] }) =>
+      one('select pawl.queue_progress($1)', [JSON.stringify([{ shard: 0, ...job }, 50])]),
+  },
+  {
+    name: 'beat',
+    functions: ['queue_beat'],
+    open: 'statement',
+    run: ({ one }, { worker }) =>
+      one('select pawl.queue_beat($1)', [JSON.stringify([{ worker, wantsNotify: true, holding: [] }])]),
+  },
+  {
+    name: 'want to be notified',
+    functions: ['queue_wants'],
+    open: 'statement',
+    run: ({ one }, { worker }) => one('select pawl.queue_wants($1, false)', [worker]),
+  },
+  {
+    name: 'offer',
+    functions: ['queue_offer_add'],
+    open: 'statement',
+    run: ({ one }, { queue, worker }) =>
+      one(`select pawl.queue_offer_add($1::smallint, $2, $3, 'pawl_nobody')`, [queue, worker, randomInt(2 ** 40)]),
+  },
+  {
+    name: 'withdraw offers',
+    functions: ['queue_withdraw'],
+    open: 'statement',
+    run: ({ one }, { queue, worker }) => one('select pawl.queue_withdraw($1::smallint, $2)', [queue, worker]),
+  },
+  {
+    name: 'recall',
+    functions: ['queue_recall'],
+    open: 'statement',
+    run: ({ one }, { queue, worker }) => one(`select pawl.queue_recall($1::smallint, $2, '{}')`, [queue, worker]),
+  },
+  {
+    name: 'leave',
+    functions: ['queue_leave'],
+    open: 'statement',
+    run: ({ one }, { queue, worker }) => one(`select pawl.queue_leave($1::smallint, $2, '{}')`, [queue, worker]),
+  },
+  // Workers that hold a job by its transaction.
+  {
+    name: 'take a job in a held transaction',
+    functions: ['queue_claim_one'],
+    open: 'transaction',
+    isHalf: true,
+    run: ({ one }, { queue, worker }) =>
+      one('select pawl.queue_claim_one($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [queue, worker, START]),
+  },
+  {
+    name: 'take what a look saw in a held transaction',
+    functions: ['queue_take', 'queue_take_seen', 'queue_take_at'],
+    open: 'transaction',
+    isHalf: true,
+    run: ({ one }, { queue }) =>
+      one('select pawl.queue_take($1::smallint, 0::smallint, $2::smallint, 0, 32767::smallint, 9223372036854775807)', [
+        queue,
+        START,
+      ]),
+  },
+  {
+    name: 'tidy before a held transaction',
+    functions: ['queue_tidy'],
+    open: 'statement',
+    run: async ({ one }, { queue }) => {
+      for (const what of ['due', 'run', 'keys']) {
+        await one('select pawl.queue_tidy($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [queue, what, START]);
+      }
+    },
+  },
+  {
+    name: 'look beside held transactions',
+    functions: ['queue_look'],
+    open: 'statement',
+    run: ({ one }, { queue, worker }) =>
+      one('select pawl.queue_look($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [queue, worker, START]),
+  },
+  {
+    name: 'charge the loss of a held transaction',
+    functions: ['queue_charge'],
+    open: 'statement',
+    run: ({ one }, { queue, worker, ready }) =>
+      one('select pawl.queue_charge($1)', [
+        JSON.stringify({
+          queue,
+          shard: 0,
+          worker,
+          ids: [ready],
+          attempts: null,
+          ends: false,
+          reason: 'lost',
+          error: 'lost',
+        }),
+      ]),
+  },
+  // Chores.
+  {
+    name: 'rescue',
+    functions: ['queue_rescue'],
+    open: 'statement',
+    run: ({ one }, { queue }) => one('select pawl.queue_rescue($1::smallint)', [queue]),
+  },
+  {
+    name: 'prune',
+    functions: ['queue_prune'],
+    open: 'statement',
+    run: ({ one }, { queue }) => one('select pawl.queue_prune($1::smallint, 1000)', [queue]),
+  },
+  {
+    name: 'prune traces',
+    functions: ['queue_trace_prune'],
+    open: 'statement',
+    run: ({ one }) => one('select pawl.queue_trace_prune(1000)'),
+  },
+  {
+    name: 'sweep cancels',
+    functions: ['queue_sweep_cancels'],
+    open: 'statement',
+    run: ({ one }, { queue }) => one('select pawl.queue_sweep_cancels($1::smallint)', [queue]),
+  },
+  {
+    name: 'index for search',
+    functions: ['queue_index'],
+    open: 'statement',
+    run: ({ one }) => one('select pawl.queue_index(10)'),
+  },
+  {
+    name: 'tick of a schedule',
+    functions: ['queue_tick'],
+    open: 'statement',
+    run: ({ one }, { queue, schedule }) =>
+      one('select pawl.queue_tick($1)', [
+        JSON.stringify({
+          queue,
+          name: schedule,
+          cron: SCHEDULE.cron,
+          seen: SCHEDULE.next,
+          jobs: 1,
+          last: 1,
+          next: 2000,
+        }),
+      ]),
+  },
+  // Operators.
+  {
+    name: 'cancel a waiting job',
+    functions: ['queue_cancel_job'],
+    open: 'statement',
+    run: ({ one }, { name, ready }) => one(`select pawl.queue_cancel_job($1, $2, 'why')`, [name, ready]),
+  },
+  {
+    name: 'cancel a running job',
+    functions: ['queue_cancel_job'],
+    open: 'statement',
+    run: ({ one }, { name, running: [job] }) => one(`select pawl.queue_cancel_job($1, $2, 'why')`, [name, job.id]),
+  },
+  {
+    name: 'cancel a parked job',
+    functions: ['queue_cancel_job'],
+    open: 'statement',
+    run: ({ one }, { name, keyed }) => one(`select pawl.queue_cancel_job($1, $2, 'why')`, [name, keyed.behind]),
+  },
+  {
+    name: 'retry a job in error',
+    functions: ['queue_retry_job'],
+    open: 'statement',
+    run: ({ one }, { name, dead }) => one('select pawl.queue_retry_job($1, $2)', [name, dead]),
+  },
+  {
+    name: 'pause',
+    functions: ['queue_pause'],
+    open: 'statement',
+    run: ({ one }, { name }) => one('select pawl.queue_pause($1)', [name]),
+  },
+  {
+    name: 'resume',
+    functions: ['queue_resume'],
+    open: 'statement',
+    run: ({ one }, { name }) => one('select pawl.queue_resume($1)', [name]),
+  },
+  {
+    name: 'wake',
+    functions: ['queue_wake'],
+    open: 'statement',
+    run: ({ one }, { queue }) => one('select pawl.queue_wake($1::smallint)', [queue]),
+  },
+  {
+    name: 'register',
+    functions: ['queue_register'],
+    open: 'statement',
+    run: ({ one }, { name }) => one('select pawl.queue_register($1)', [JSON.stringify(declaration(name, 1))]),
+  },
+  {
+    name: 'register with other shards',
+    functions: ['queue_register'],
+    open: 'statement',
+    run: ({ one }, { name }) => one('select pawl.queue_register($1)', [JSON.stringify(declaration(name, 2))]),
+  },
+  {
+    name: 'set a schedule',
+    functions: ['queue_set_schedule'],
+    open: 'statement',
+    run: ({ one }, { name, schedule }) =>
+      one('select pawl.queue_set_schedule($1)', [JSON.stringify({ queue: name, name: schedule, ...SCHEDULE })]),
+  },
+];
+
+function failed({ claim, id }: { claim: number; id: number }): { claim: number; id: number } {
+  return { claim, id };
+}
+
+function declaration(name: string, shards: number): object {
+  const kind = { unique: false, coalesce: 'none', after: [], afterError: 'run', attempts: null };
+  return {
+    name,
+    shards,
+    keyed: true,
+    attempts: 3,
+    history: null,
+    kinds: KINDS.map((own) => ({ ...kind, ...own })),
+  };
+}

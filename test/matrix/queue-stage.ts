@@ -1,0 +1,142 @@
+import { randomUUID } from 'node:crypto';
+import { type ClaimedJob, SqlSession } from '../queue/sql-session.ts';
+
+/** A job that a worker has claimed. */
+export interface Held {
+  readonly id: number;
+  readonly claim: number;
+}
+
+/** What belongs to one of two clients of the same queue: one at work under a lease, with jobs of its own in every status. */
+export interface QueueSide {
+  readonly queue: number;
+  readonly name: string;
+  readonly kind: number;
+  readonly worker: number;
+  /** A worker that died: its lease is over, and it holds a job. */
+  readonly lost: { readonly worker: number; readonly job: Held };
+  /** Of no key, running. Two, so that one can end and the other go on: they are of one claim. */
+  readonly running: readonly [Held, Held];
+  /** Of a key that is held, running; another one waits behind it. */
+  readonly keyed: Held & { readonly key: string; readonly epoch: number; readonly behind: number };
+  /** A key of its own, of which a job is ready. */
+  readonly key: string;
+  readonly ready: number;
+  readonly delayed: number;
+  readonly dead: number;
+  readonly schedule: string;
+}
+
+export interface QueueStage {
+  readonly a: QueueSide;
+  readonly b: QueueSide;
+}
+
+/** A new queue of one shard, and in it the same for each of two clients. Jobs are due and over, too. */
+export async function setQueueStage(url: string): Promise<QueueStage> {
+  const session = await SqlSession.open(url);
+  try {
+    const name = `work ${randomUUID()}`;
+    const { queue, kinds } = await session.register(name, KINDS);
+    const kind = kinds['job'] ?? -1;
+    const own = { queue, name, kind };
+    const [claimed, others] = [await side(session, own, 'a'), await side(session, own, 'b')];
+    // What is to be ready in the end comes last: the claims above would have brought it.
+    const a = { ...claimed, ready: await addReady(session, own, claimed.key) };
+    const b = { ...others, ready: await addReady(session, own, others.key) };
+    await session.client.query(
+      `update pawl.queue_delayed set run_at = clock_timestamp() - interval '1 ms' where id = any ($1)`,
+      [await session.add(queue, [later(kind), later(kind)])],
+    );
+    return { a, b };
+  } finally {
+    await session.end();
+  }
+}
+
+async function addReady(
+  session: SqlSession,
+  { queue, kind }: Pick<QueueSide, 'queue' | 'kind'>,
+  key: string,
+): Promise<number> {
+  const [ready = -1] = await session.add(queue, [{ kind }]);
+  await session.add(queue, [{ kind, key }]);
+  return ready;
+}
+
+/** As they are declared, too, by whoever registers. */
+export const KINDS = [{ name: 'job' }, { name: 'once', unique: true }] as const;
+
+function later(kind: number): { kind: number; runAt: Date } {
+  return { kind, runAt: new Date(Date.now() + 3_600_000) };
+}
+
+async function side(
+  session: SqlSession,
+  { queue, name, kind }: Pick<QueueSide, 'queue' | 'name' | 'kind'>,
+  which: string,
+): Promise<Omit<QueueSide, 'ready'>> {
+  const [worker, lost] = [await session.addWorker(queue), await session.addWorker(queue)];
+  await session.add(queue, [{ kind }, { kind }]);
+  const running = (await session.claim(queue, worker, { limit: 2 })).jobs.map(({ id, claim }) => ({ id, claim }));
+  const held = `held by ${which}`;
+  const [, behind = -1] = await session.add(queue, [
+    { kind, key: held },
+    { kind, key: held },
+  ]);
+  const take = async (): Promise<ClaimedJob | undefined> =>
+    (await session.claim(queue, worker, { limit: 1, chain: 1 })).jobs[0];
+  // The first one may only move jobs of the other side's key out of the way.
+  const keyed = (await take()) ?? (await take());
+  await session.add(queue, [{ kind }]);
+  const [ofLost] = (await session.claim(queue, lost, { limit: 1 })).jobs;
+  await session.expire(lost);
+  const dead = await deadJob(session, queue, worker, kind);
+  // Old enough to be pruned.
+  const old = await deadJob(session, queue, worker, kind);
+  await session.client.query(`update pawl.queue_dead set at = at - interval '1 year' where id = $1`, [old]);
+  const [delayed = -1] = await session.add(queue, [later(kind)]);
+  const schedule = `schedule of ${which}`;
+  await session.one('select pawl.queue_set_schedule($1)', [
+    JSON.stringify({ queue: name, name: schedule, ...SCHEDULE }),
+  ]);
+  const key = `key of ${which}`;
+  const [first, second] = running;
+  if (first === undefined || second === undefined || keyed === undefined || ofLost === undefined) {
+    throw new Error(
+      `the claims of the stage did not bring what they were to: ${JSON.stringify([which, running, keyed, ofLost])}`,
+    );
+  }
+  return {
+    queue,
+    name,
+    kind,
+    worker,
+    lost: { worker: lost, job: ofLost },
+    running: [first, second],
+    keyed: { id: keyed.id, claim: keyed.claim, key: held, epoch: keyed.epoch ?? -1, behind },
+    key,
+    delayed,
+    dead,
+    schedule,
+  };
+}
+
+export const SCHEDULE = {
+  cron: '* * * * *',
+  timezone: 'UTC',
+  kind: 'job',
+  key: null,
+  priority: 0,
+  payload: {},
+  missed: 'one',
+  next: 1000,
+} as const;
+
+async function deadJob(session: SqlSession, queue: number, worker: number, kind: number): Promise<number> {
+  await session.add(queue, [{ kind }]);
+  const [job] = (await session.claim(queue, worker, { limit: 1 })).jobs;
+  if (job === undefined) throw new Error('there was nothing to claim');
+  await session.settle(queue, worker, { fail: [{ claim: job.claim, id: job.id, to: 'error' }] });
+  return job.id;
+}

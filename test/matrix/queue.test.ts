@@ -1,0 +1,25 @@
+import { expect, test } from 'vitest';
+import { breaches } from '../queue/invariants.ts';
+import { type Ground, playOut, whoWaits } from './matrix.ts';
+import { QUEUE_MOVES } from './queue-moves.ts';
+import { type QueueSide, setQueueStage } from './queue-stage.ts';
+import { expectEachWriterToMove } from './writers.ts';
+
+const GROUND: Ground<QueueSide> = {
+  part: 'Queue',
+  moves: QUEUE_MOVES,
+  set: setQueueStage,
+  breaches: ({ witness }) => breaches(witness),
+};
+
+test('each function of the queue that writes stands in the matrix', () =>
+  expectEachWriterToMove('^(queue_|enqueue$)', QUEUE_MOVES, ['queue_due', 'queue_is_held', 'queue_unended']));
+
+test('who waits for whom in the queue is as the documents say', async () => {
+  const [found, documented] = await whoWaits(GROUND);
+  expect(found).toEqual(documented);
+});
+
+test('whatever two of the queue do at once, and however the first ends, the queue stays whole', async () => {
+  expect(await playOut(GROUND)).toEqual([]);
+});
