@@ -13,6 +13,7 @@ import { Dispatcher } from './dispatcher.ts';
 import { runByHand, type WorkedTurn } from './hand.ts';
 import { Keeper } from './keeper.ts';
 import { asFields, requireFields, requireSemaphore, unknown } from './kind.ts';
+import type { PostgresActorStore } from './postgres.ts';
 import { type ActorHandle, type ActorTarget, idOf } from './ref.ts';
 import type { TurnOwner } from './turn.ts';
 
@@ -99,7 +100,6 @@ export function createActors(engine: PostgresEngine, definitions: readonly AnyAc
 export class Actors extends ActorAdmin {
   readonly #engine: PostgresEngine;
   readonly #definitions: ReadonlyMap<string, ActorDefinition>;
-  readonly #owner: TurnOwner;
   #registered: Promise<ReadonlyMap<number, ActorDefinition>> | undefined;
   #handKeeper: Keeper | undefined;
 
@@ -108,15 +108,6 @@ export class Actors extends ActorAdmin {
     super(engine);
     this.#engine = engine;
     this.#definitions = byName(definitions);
-    this.#owner = {
-      allocate: () => this.store.allocate(),
-      readNew: (type, fields) => this.#readNew(type, fields),
-      recall: (actor, visit, key) => this.store.recall(actor, visit, key),
-      remember: (token, visit, key, result) => this.store.remember(token, visit, key, result),
-      messages: (actor) => this.store.messages(actor),
-      children: (actor) => this.store.children(actor),
-      guard: (token, tx) => this.store.guard(token, tx),
-    };
   }
 
   /**
@@ -185,7 +176,7 @@ export class Actors extends ActorAdmin {
     return runByHand({
       store: this.store,
       keeper: this.#handKeeper,
-      owner: this.#owner,
+      owner: this.#ownerOf(this.store),
       types,
       actor: idOf(target),
       show: () => this.reader.show(idOf(target)),
@@ -204,7 +195,7 @@ export class Actors extends ActorAdmin {
     return new Dispatcher({
       store: this.store,
       reader: this.reader,
-      owner: this.#owner,
+      owner: (store) => this.#ownerOf(store),
       register: () => this.#types(types),
       settings: { concurrency: roomFor(concurrency, holds, this.#engine.connections), leaseMs: lease, pollMs: poll },
       channels,
@@ -217,6 +208,18 @@ export class Actors extends ActorAdmin {
   /** As declared in this program: `diagram` asks the database, and adds how many actors are where. */
   machineDiagram(definition: AnyActorDefinition, format: 'mermaid' | 'svg' = 'mermaid'): string {
     return draw(format, definition.machine, {});
+  }
+
+  #ownerOf(store: PostgresActorStore): TurnOwner {
+    return {
+      allocate: () => store.allocate(),
+      readNew: (type, fields) => this.#readNew(type, fields),
+      recall: (actor, visit, key) => store.recall(actor, visit, key),
+      remember: (token, visit, key, result) => store.remember(token, visit, key, result),
+      messages: (actor) => store.messages(actor),
+      children: (actor) => store.children(actor),
+      guard: (token, tx) => store.guard(token, tx),
+    };
   }
 
   async #readNew(name: string, fields: unknown): Promise<{ type: string; version: number; fields: string }> {

@@ -23,13 +23,24 @@ export interface StopOptions {
 export interface DispatcherParts {
   readonly store: PostgresActorStore;
   readonly reader: PostgresActorReader;
-  readonly owner: TurnOwner;
+  readonly owner: (store: PostgresActorStore) => TurnOwner;
   readonly register: () => Promise<ReadonlyMap<number, ActorDefinition>>;
   readonly settings: WorkerSettings;
   readonly channels: readonly PageChannel[];
   readonly onBlocked: 'exit' | undefined;
   readonly logger: Logger;
   readonly signal: AbortSignal | undefined;
+}
+
+/** To rescue and to clean up may take long, and has no hurry. */
+const CHORE_MS = 30_000;
+
+/**
+ * How long a dispatcher waits for the answer to a statement of its own before it takes the connection for dead: half its lease, so
+ * that what a lost answer left in between is back within one. At the least what a busy server may take.
+ */
+function patience(leaseMs: number): number {
+  return Math.min(Math.max(leaseMs / 2, 2000), CHORE_MS);
 }
 
 /** Runs turns until stopped; `await using dispatcher = actors.run()` stops it by itself. */
@@ -115,13 +126,14 @@ export class Dispatcher implements AsyncDisposable {
   }
 
   async #open(): Promise<void> {
-    const { store, reader, owner, register, settings, channels, onBlocked } = this.#parts;
+    const { reader, owner, register, settings, channels, onBlocked } = this.#parts;
     const declared = await register();
     if (this.#stopping !== undefined) throw new Stopped('the dispatcher was stopped before it had started');
     if (onBlocked === 'exit') this.#watch ??= watchEventLoop(settings.leaseMs);
     const types = this.#watch === undefined ? declared : watched(declared, this.#watch);
-    const keeper = new Keeper(store, settings.leaseMs);
-    const worker = new ActorWorker({ store, keeper, owner, types, events: this.events, settings });
+    const store = this.#parts.store.within(patience(settings.leaseMs));
+    const keeper = new Keeper(this.#parts.store.within(CHORE_MS), settings.leaseMs);
+    const worker = new ActorWorker({ store, keeper, owner: owner(store), types, events: this.events, settings });
     if (channels.length > 0) {
       this.#delivery ??= new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
     }

@@ -97,6 +97,9 @@ returning tag`,
 const TAKE_NOTICES = statement('actor.take_notices', 'select pawl.page_take_notices($1::int) as answer');
 const NOTE_DELIVERY = statement('actor.note_delivery', 'select pawl.page_note_delivery($1::json)');
 
+/** A connection that says nothing must not hold up the pages: another process may tell of them after 30 s. */
+const DELIVERY = { deadlineMs: 15_000 };
+
 /** A type, as the database knows it. */
 export interface TypeRecord {
   readonly id: number;
@@ -220,7 +223,7 @@ export class PostgresActorReader {
   }
 
   async takeNotices(limit: number): Promise<Notice[]> {
-    const rows = await this.engine.query<{ answer: Notice[] }>(TAKE_NOTICES, [limit]);
+    const rows = await this.engine.query<{ answer: Notice[] }>(TAKE_NOTICES, [limit], DELIVERY);
     return only(rows).answer;
   }
 
@@ -230,6 +233,6 @@ export class PostgresActorReader {
     wait: number | null;
     error: string | null;
   }): Promise<void> {
-    await this.engine.query(NOTE_DELIVERY, [JSON.stringify(note)]);
+    await this.engine.query(NOTE_DELIVERY, [JSON.stringify(note)], DELIVERY);
   }
 }

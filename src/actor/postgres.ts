@@ -1,6 +1,7 @@
 import type { Offer, Recalled } from '../base/offers.ts';
 import { Reluctance } from '../base/reluctance.ts';
 import {
+  type AnswerOptions,
   callInTransaction,
   instant,
   only,
@@ -145,18 +146,32 @@ const ASK = statement('actor.ask', 'select pawl.actor_ask($1, $2::json)::text as
 
 const PRUNE_AT_ONCE = 1000;
 const MESSAGES_AT_ONCE = 1000;
+/** A statement of `atCommit` takes no longer: the network may say nothing, and its place is wanted by others. */
+const COMMIT_MS = 60_000;
 
 /** Every statement of turns and workers. The functions they call are in sql/actor/. */
 export class PostgresActorStore {
   readonly engine: PostgresEngine;
   /** Claims and commits see what others committed while they waited for a row, which only read committed gives them. */
   #rows: Runner;
+  /** Everything else. */
+  readonly #runner: Runner;
+  readonly #answer: AnswerOptions;
   #ids: number[] = [];
   readonly #reluctance = new Reluctance();
 
-  constructor(engine: PostgresEngine) {
+  constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
     this.engine = engine;
-    this.#rows = engine;
+    this.#answer = answer;
+    this.#runner = { query: (sql, values) => engine.query(sql, values, answer) };
+    this.#rows = this.#runner;
+  }
+
+  /** The same, whose own statements take no longer: a connection that says nothing is then taken for dead. */
+  within(deadlineMs: number): PostgresActorStore {
+    const store = new PostgresActorStore(this.engine, { deadlineMs });
+    if (this.#rows !== this.#runner) store.#rows = alone(this.engine, { deadlineMs });
+    return store;
   }
 
   /** @returns the definitions by the ids of their types */
@@ -170,11 +185,11 @@ export class PostgresActorStore {
       history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
       backoff: backoffNumbers(definition),
     }));
-    const rows = await this.engine.query<{ ids: Record<string, number>; isolation: string }>(REGISTER, [
+    const rows = await this.#runner.query<{ ids: Record<string, number>; isolation: string }>(REGISTER, [
       JSON.stringify(declared),
     ]);
     const { ids, isolation } = only(rows);
-    if (isolation !== 'read committed') this.#rows = alone(this.engine);
+    if (isolation !== 'read committed') this.#rows = alone(this.engine, this.#answer);
     return new Map(definitions.map((definition) => [Number(ids[definition.name]), definition]));
   }
 
@@ -199,7 +214,7 @@ export class PostgresActorStore {
 
   /** In a transaction of its own: the actor is handed to a sleeping worker, where there is one. */
   async #alone(sql: Statement, value: string): Promise<boolean> {
-    const rows = await this.engine.query<{ answer: number }>(sql, [value]);
+    const rows = await this.#runner.query<{ answer: number }>(sql, [value]);
     const { answer } = only(rows);
     this.#reluctance.note((answer & 2) !== 0);
     return (answer & 1) !== 0;
@@ -214,18 +229,18 @@ export class PostgresActorStore {
   }
 
   async offer({ worker, number, channel }: Offer): Promise<void> {
-    await this.engine.query(OFFER, [worker, number, channel]);
+    await this.#runner.query(OFFER, [worker, number, channel]);
   }
 
   /** Takes back the offers that nobody is just using. @returns their numbers */
   async withdraw(worker: number): Promise<number[]> {
-    const rows = await this.engine.query<{ numbers: string[] }>(WITHDRAW, [worker]);
+    const rows = await this.#runner.query<{ numbers: string[] }>(WITHDRAW, [worker]);
     return only(rows).numbers.map(Number);
   }
 
   /** Has sleeping workers look for actors of these types. */
   async wake(types: readonly number[]): Promise<void> {
-    await this.engine.query(WAKE, [types]);
+    await this.#runner.query(WAKE, [types]);
   }
 
   /** An actor that is to be run alone. @param isIdle  the worker runs nothing else */
@@ -255,13 +270,15 @@ export class PostgresActorStore {
   /**
    * One transaction for a turn that does more than move its own row.
    * @param idleMs  a process that stands still in the middle of it loses it after so long: it holds the row
+   * @param hasOthers  whether statements are among it that are not ours, and may take their time
    */
-  transaction<T>(fn: (tx: Transaction) => Promise<T>, idleMs: number): Promise<T> {
+  transaction<T>(fn: (tx: Transaction) => Promise<T>, idleMs: number, hasOthers: boolean): Promise<T> {
     const run = async (tx: Transaction): Promise<T> => {
       await tx.query(IDLE, [String(Math.ceil(idleMs))]);
       return fn(tx);
     };
-    return this.engine.transaction(run, { isolation: 'read committed', retries: 0 });
+    const deadlineMs = hasOthers ? Math.max(idleMs, COMMIT_MS) : this.#answer.deadlineMs;
+    return this.engine.transaction(run, { isolation: 'read committed', retries: 0, deadlineMs });
   }
 
   /**
@@ -276,7 +293,7 @@ export class PostgresActorStore {
       await tx.query(SAVEPOINT);
       return fn(tx);
     };
-    return this.engine.transaction(run, { isolation: 'read committed', retries: 0, before: lend });
+    return this.engine.transaction(run, { isolation: 'read committed', retries: 0, before: lend, deadlineMs: idleMs });
   }
 
   /** Undoes all that was done since the row was held. */
@@ -297,26 +314,26 @@ export class PostgresActorStore {
   }
 
   async recall(actor: number, visit: number, key: string): Promise<{ result: unknown } | undefined> {
-    const [row] = await this.engine.query<{ result: unknown }>(RECALL, [actor, visit, key]);
+    const [row] = await this.#runner.query<{ result: unknown }>(RECALL, [actor, visit, key]);
     return row;
   }
 
   /** @param result  JSON @throws LeaseLost  the turn is somebody else's by now */
   async remember(token: TurnToken, visit: number, key: string, result: string): Promise<void> {
-    await this.engine.query(REMEMBER, [`[${JSON.stringify({ ...token, visit, key })},${result}]`]);
+    await this.#runner.query(REMEMBER, [`[${JSON.stringify({ ...token, visit, key })},${result}]`]);
   }
 
   /** An id for an actor that is created with the commit of a turn. Taken fifty at a time; gaps mean nothing. */
   async allocate(): Promise<number> {
     if (this.#ids.length === 0) {
-      const rows = await this.engine.query<{ id: string }>(ALLOCATE, [50]);
+      const rows = await this.#runner.query<{ id: string }>(ALLOCATE, [50]);
       this.#ids.push(...rows.map(({ id }) => Number(id)));
     }
     return Number(this.#ids.shift());
   }
 
   messages(actor: number): Promise<Message[]> {
-    return this.engine.query<Message & Record<string, unknown>>(MESSAGES, [actor, MESSAGES_AT_ONCE]);
+    return this.#runner.query<Message & Record<string, unknown>>(MESSAGES, [actor, MESSAGES_AT_ONCE]);
   }
 
   async dropMessages(actor: number, ids: readonly string[], tx: Runner): Promise<void> {
@@ -325,7 +342,7 @@ export class PostgresActorStore {
   }
 
   children(actor: number): Promise<ChildRecord[]> {
-    return this.engine.query<ChildRecord & Record<string, unknown>>(CHILDREN, [actor]);
+    return this.#runner.query<ChildRecord & Record<string, unknown>>(CHILDREN, [actor]);
   }
 
   /**
@@ -351,7 +368,7 @@ export class PostgresActorStore {
   async addWorker(row: WorkerRow): Promise<number> {
     const knows = JSON.stringify(row.knows);
     const values = [row.host, row.pid, row.concurrency, row.leaseMs, row.types, knows, row.wantsNotify];
-    const added = await this.engine.query<{ id: string }>(ADD_WORKER, values);
+    const added = await this.#runner.query<{ id: string }>(ADD_WORKER, values);
     // Not before it is listed, and not only at the start: in between, and while it was taken for dead, others held what it knows.
     if (row.types.length > 0) await this.#rows.query(LET_GO, [knows]);
     return Number(only(added).id);
@@ -365,12 +382,12 @@ export class PostgresActorStore {
   }
 
   async setWants(worker: number, wants: boolean): Promise<void> {
-    await this.engine.query(WANTS, [worker, wants]);
+    await this.#runner.query(WANTS, [worker, wants]);
   }
 
   /** Its row stays while an actor names it, for the rescue to find. */
   async endWorker(worker: number): Promise<void> {
-    await this.engine.query(END_WORKER, [worker]);
+    await this.#runner.query(END_WORKER, [worker]);
   }
 
   /** @returns how many actors it freed, and the types of which one is due that is to be run alone */
@@ -430,7 +447,7 @@ export class PostgresActorStore {
   async #in(sql: Statement, value: string, tx: unknown): Promise<{ answer?: unknown }> {
     const rows =
       tx === undefined
-        ? await this.engine.query<{ answer?: unknown }>(sql, [value])
+        ? await this.#runner.query<{ answer?: unknown }>(sql, [value])
         : await callInTransaction(tx, sql.text, value);
     return only(rows);
   }
@@ -473,10 +490,9 @@ function backoffNumbers({ backoff: { kind, min, max, factor, jitter } }: ActorDe
 }
 
 /** Each statement in a transaction of its own at read committed, whatever the database's default is. */
-function alone(engine: PostgresEngine): Runner {
-  return {
-    query: (sql, values) => engine.transaction((tx) => tx.query(sql, values), { isolation: 'read committed' }),
-  };
+function alone(engine: PostgresEngine, answer: AnswerOptions): Runner {
+  const options = { isolation: 'read committed', ...answer } as const;
+  return { query: (sql, values) => engine.transaction((tx) => tx.query(sql, values), options) };
 }
 
 /** A json column that some drivers parse and some do not. */

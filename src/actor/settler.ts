@@ -232,5 +232,6 @@ export async function commitWithEffects(
     if (faults.armed) await faults.reach('actor.before_commit_sent');
     return answer;
   };
-  return 'tx' in within ? write(within.tx) : store.transaction(write, within.idleMs);
+  if ('tx' in within) return write(within.tx);
+  return store.transaction(write, within.idleMs, effects !== undefined && effects.callbacks.length > 0);
 }

@@ -225,6 +225,8 @@ export class ActorWorker implements Kept {
 
   async #look(id: number): Promise<number> {
     if (this.#looks.isInDoubt) await this.#recall(id);
+    // The keeper is about to say so.
+    if (!this.#parts.keeper.holds) return LOCKED_MS;
     const limit = this.#looks.limit(this.#room());
     if (limit <= 0) {
       // Until a slot is free, which has to look then: for what woke this in vain, and for all that the poll would have found.
@@ -268,7 +270,8 @@ export class ActorWorker implements Kept {
       this.#held.set(row[0], row[4]);
       this.#waiting.push(row);
     }
-    if (this.#stopping === undefined) this.#pump();
+    // What came while the process stood still goes back, if it is still there: the database knows.
+    if (this.#stopping === undefined && this.#parts.keeper.holds) this.#pump();
     else this.#handBack();
   }
 
@@ -287,7 +290,7 @@ export class ActorWorker implements Kept {
     let next = 0;
     for (;;) {
       const isFull = this.#running.size >= this.#parts.settings.concurrency;
-      // A process that stood still begins nothing that is no longer its own: it is told so at once.
+      // A process that stood still begins nothing that may not be its own any more.
       const begins = !isFull && this.#stopping === undefined && this.#parts.keeper.holds;
       const row = begins ? this.#waiting[next] : undefined;
       if (row === undefined) break;
@@ -375,8 +378,13 @@ export class ActorWorker implements Kept {
 
   /** An actor that has been claimed for this worker. */
   #accept({ worker, row }: HandedOver): void {
-    // Taken for dead: the actor is rescued, if not by now, then soon.
-    if (worker !== this.#id || !this.#parts.keeper.holds) return;
+    if (worker !== this.#id) return;
+    if (!this.#parts.keeper.holds) {
+      // Taken for dead, and the actor was rescued; or else it goes back.
+      this.#looks.doubt();
+      this.wake();
+      return;
+    }
     if (this.#isFree() || this.#stopping !== undefined) {
       this.#post([row]);
       this.#offers.later();
