@@ -140,7 +140,7 @@ end $$;
 -- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
 -- stopped. Answers JSON:
 --   rows: [[claim, id, n, kind, attempt, enqueued at ms, [payload, …]], …]: runs of jobs without a key
---   keys: [[key, epoch, [id, claim, kind, attempt, enqueued at ms, unit, broken by, payload, …]], …]
+--   keys: [[key, epoch, [id, claim, kind, attempt, enqueued at ms, unit (below 0: without its payload), broken by, payload, …]], …]
 --   lines: {claim, epoch, keys: [key, …], nth, ids, kinds, at, payloads}: first attempts of keys, a column each; nth counts the keys from 1
 --   processes: {claim: process id}, seen, last: [priority, id] (all up to here is dealt with), busy (rows are there, but locked), due: ms until the next
 create function pawl.queue_claim(

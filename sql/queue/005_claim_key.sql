@@ -172,7 +172,7 @@ begin
     (select string_agg(k.row, '' order by k.ord) from (
       select min(j.ord) as ord, concat(',[', to_json(j.key)::text, ',', v_epoch, ',[', string_agg(
         concat_ws(',', j.id, c.claim, j.kind, j.attempt + 1, (date_part('epoch', o.created_at) * 1000)::bigint,
-          coalesce(u.number, 0), coalesce(j.broken_by, 0),
+          coalesce(case when j.id < u.newest then -u.number else u.number end, 0), coalesce(j.broken_by, 0),
           case when j.id < u.newest then 'null' else o.payload::text end), ',' order by j.ord), ']]') as row
       from job j join claim c on c.part = j.part left join unit u on u.key = j.key and u.kind = j.kind
       cross join lateral (select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id) o

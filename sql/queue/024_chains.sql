@@ -20,6 +20,7 @@ declare
   v_last int;
   v_again int;
   v_fit bigint;
+  v_missing boolean := false;
 begin
   processes := '';
   select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.tid), array_agg(s.parked), count(*), max(s.nth), max(s.attempt)
@@ -49,7 +50,7 @@ begin
     v_fit := pawl.queue_fitting(p_shard, v_ids, null);
     if v_fit < taken then  -- nothing is written yet
       select c.lines, c.rows, c.processes, c.taken, true into lines, rows, processes, taken, cut
-      from pawl.queue_claim_chains(p_queue, p_shard, p_worker, v_fit::int, p_chain, p_now, p_epoch, p_keys, p_waiting) c;
+      from pawl.queue_claim_chains(p_queue, p_shard, p_worker, greatest(v_fit, 1)::int, p_chain, p_now, p_epoch, p_keys, p_waiting) c;
       return;
     end if;
   end if;
@@ -73,8 +74,8 @@ begin
     select
       string_agg(concat(',[', to_json(p_keys[a.nth])::text, ',', p_epoch, ',[', concat_ws(',', a.id, a.claim, a.kind, a.attempt + 1,
         (date_part('epoch', o.created_at) * 1000)::bigint, '0,0', o.payload::text), ']]'), '' order by a.id),
-      string_agg(concat(',"', a.claim, '":"', a.process, '"'), '')
-    into rows, processes
+      string_agg(concat(',"', a.claim, '":"', a.process, '"'), ''), count(*) < (select count(*) from again)
+    into rows, processes, v_missing
     from again a cross join lateral (
       select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
   end if;
@@ -94,12 +95,12 @@ begin
     delete from pawl.queue_parked p where p.ctid = any (array(select u.tid from unnest(v_tids, v_parked) u (tid, parked) where u.parked));
   end if;
 
-  if rows is not null then
+  if rows is not null or v_missing then
     select array_agg(u.nth order by u.id), array_agg(u.id order by u.id), array_agg(u.kind order by u.id) into v_nths, v_ids, v_kinds
     from unnest(v_nths, v_ids, v_kinds, v_attempts) u (nth, id, kind, attempt) where u.attempt = 0;
-    if v_ids is null then
-      return;
-    end if;
+  end if;
+  if v_ids is null and not v_missing then
+    return;
   end if;
   v_claim := nextval('pawl.queue_claim_id');
   v_process := gen_random_uuid();
@@ -107,7 +108,8 @@ begin
   insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
   select v_claim, p_worker, p_now, v_process, p_shard, p_queue, 1, false, range_agg(int8range(s.first, s.last + 1)) from (
     select min(u.id) as first, max(u.id) as last
-    from (select u.id, u.id - u.ord as gap from unnest(v_ids) with ordinality u (id, ord)) u group by u.gap) s;
+    from (select u.id, u.id - u.ord as gap from unnest(v_ids) with ordinality u (id, ord)) u group by u.gap) s
+  having count(*) > 0;
   processes := concat(',"', v_claim, '":"', v_process, '"', processes);
   select count(*), concat('{"claim":', v_claim, ',"epoch":', p_epoch, ',"keys":', to_json(p_keys[1:v_last]), ',"nth":[', array_to_string(v_nths, ','),
     '],"ids":[', array_to_string(v_ids, ','), '],"kinds":[', array_to_string(v_kinds, ','),
@@ -117,7 +119,31 @@ begin
   from (
     select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = any (v_ids) order by o.id
   ) o;
-  if v_read <> cardinality(v_ids) then
-    raise exception 'of % claimed jobs only % are in queue_job: something other than Pawl has deleted rows', cardinality(v_ids), v_read;
+  if v_missing or v_read <> cardinality(v_ids) then
+    select true, 0, null, '', '' into cut, taken, lines, rows, processes
+    from pawl.queue_drop_orphans(p_queue, p_shard, p_worker, p_epoch, p_now, p_keys);
+  end if;
+end $$;
+
+-- Some of the jobs that were just claimed under p_epoch are not in queue_job: something other than Pawl has deleted rows. What was
+-- left of them goes with their claims, the others are given back as they were, and the keys go on: nobody claims them twice in
+-- vain. A warning in the server's log says so.
+create function pawl.queue_drop_orphans(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_epoch bigint, p_now timestamptz, p_keys text[]
+) returns void
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_keys text[];
+begin
+  raise warning 'jobs of queue % that were to be claimed are not in queue_job: something other than Pawl has deleted rows; what was left of them is removed', p_queue;
+  perform pawl.queue_lost(p_worker, array(
+    select r.id from pawl.queue_running r where r.worker = p_worker and not (r.id > p_epoch and r.claimed_at = p_now)), false);
+  -- Of these nothing was left to be given back.
+  v_keys := array(
+    select k.key from pawl.queue_key k
+    where k.shard = p_shard and k.queue = p_queue and k.key = any (p_keys) and k.held and k.epoch = p_epoch);
+  if v_keys <> '{}' then
+    perform pawl.queue_give_up(p_queue, p_shard, v_keys, array_fill(p_epoch, array[cardinality(v_keys)]));
   end if;
 end $$;

@@ -109,22 +109,20 @@ function toChain([key, epoch, fields]: ClaimedKey, claimOf: (id: number) => Clai
       at,
       at + FIELDS - 1,
     ) as number[];
-    const kind = nameOf(kindId ?? 0, holder);
-    // Another version of the program may have declared that the kind coalesces: this one's handler looks at one job.
-    const unit = holder.definition.kinds.get(kind)?.coalesce === 'none' ? 0 : together;
+    const { kind, unit } = asDeclared(nameOf(kindId ?? 0, holder), together ?? 0, holder);
     const claim = claimOf(claimId ?? 0);
     claim.left += 1;
     const job = new Job(id ?? 0, claim, attempt ?? 1, enqueuedAt ?? 0, fields[at + FIELDS - 1]);
-    let group = unit === undefined || unit === 0 ? undefined : whole.get(unit);
+    let group = whole.get(Math.abs(together ?? 0));
     if (group === undefined) {
       group = {
         kind,
         jobs: [],
-        isCoalesced: unit !== undefined && unit > 0,
+        isCoalesced: unit > 0,
         brokenBy: null,
       };
       groups.push(group);
-      if (unit !== undefined && unit > 0) whole.set(unit, group);
+      if (unit > 0) whole.set(unit, group);
       related ||= (holder.definition.kinds.get(group.kind)?.after.length ?? 0) > 0;
     }
     group.jobs.push(job);
@@ -142,6 +140,19 @@ function toChain([key, epoch, fields]: ClaimedKey, claimOf: (id: number) => Clai
   }
   if (next === undefined) throw new Error('a claimed key always has a job');
   return next;
+}
+
+/**
+ * How a kind's jobs run is for this program to say, where another version of it has declared something else. Its handler looks at
+ * one job, if it does not coalesce; and where it wants payloads that were left out (`unit` is below 0: of the kind the newest
+ * counts), the unit is left to the other version.
+ */
+function asDeclared(kind: string, unit: number, { definition }: Holder): { kind: string; unit: number } {
+  const coalesce = definition.kinds.get(kind)?.coalesce;
+  if (unit < 0 && coalesce !== undefined && coalesce !== 'latest') {
+    return { kind: `${kind}, as another version declares it: coalesce 'latest'`, unit: -unit };
+  }
+  return { kind, unit: coalesce === 'none' ? 0 : Math.abs(unit) };
 }
 
 /** The oldest that waits for none of the others, again and again. There is always one: `after` has no circles. */

@@ -54,7 +54,7 @@ export type ClaimedRun = readonly [
   payloads: readonly unknown[],
 ];
 
-/** The jobs of one key, flat, eight fields a job: id, claim, kind, attempt, enqueued at (ms), unit, broken by, payload. */
+/** The jobs of one key, flat, eight fields a job: id, claim, kind, attempt, enqueued at (ms), unit, broken by, payload. `unit` is below 0 where the payload was left out. */
 export type ClaimedKey = readonly [key: string, epoch: number, fields: readonly unknown[]];
 
 /** First attempts of keys whose jobs run one by one, oldest first, a column a field; `nth` counts the keys from 1. */

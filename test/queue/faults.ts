@@ -14,6 +14,8 @@ import { SqlSession } from './sql-session.ts';
 export interface Orders {
   readonly ms?: number;
   readonly dies?: boolean;
+  /** Its process stands still, until somebody has it go on. */
+  readonly stops?: boolean;
   readonly guards?: boolean;
 }
 

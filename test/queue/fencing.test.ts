@@ -130,13 +130,12 @@ test.each([
 
 test('a process that stood still for longer than its lease begins nothing more of what it had claimed', async () => {
   const scene = await openScene();
-  const paused = await scene.child('lease', { CONCURRENCY: '1', PREFETCH: '10', LEASE: '2s' });
+  const paused = await scene.child('lease', { CONCURRENCY: '1', PREFETCH: '10', LEASE: '1s' });
   const ids = await scene.queue.enqueueMany(
-    // Not over before it is paused, and over when it wakes.
-    Array.from({ length: 4 }, () => ({ kind: 'job', payload: { ms: 1800 }, key: 'k' }) as const),
+    // The first one's handler stops its process, and is over as soon as that wakes: before any timer of it.
+    [1, 2, 3, 4].map((nth) => ({ kind: 'job', payload: { stops: nth === 1 }, key: 'k' }) as const),
   );
   expect(await paused.message()).toEqual({ run: Number(ids[0]) });
-  paused.pause();
   const living = 'select count(*)::int from pawl.queue_worker where expires_at > clock_timestamp()';
   await until('its lease has run out', async () => (await scene.one(living)) === 0);
   paused.resume();

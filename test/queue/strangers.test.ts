@@ -52,8 +52,7 @@ test('what cannot be done for one queue keeps no other from being rescued and pr
   expect((await session.claim(row, lost)).jobs).toHaveLength(1);
   await session.expire(lost);
   await session.commit();
-  await until('the lost job has run', async () => (await places(session.client, row))['running'] === undefined);
-  expect(await places(session.client, row)).toEqual({ complete: 1 });
+  await until('the lost job has run', async () => (await places(session.client, row))['complete'] === 1);
 });
 
 test('a process that wants other shards keeps nobody from enqueuing, whatever transaction is open', async () => {
@@ -159,4 +158,31 @@ test('whatever the default isolation is, a process that stands still before its 
     { idleMs: 200, retries: 0 },
   );
   await expect(standsStill).rejects.toMatchObject({ outcome: 'nothing_written' });
+});
+
+test('rows that somebody else has deleted keep no other job of their shard, nor of their key, from running', async () => {
+  const { database } = await fresh();
+  const session = await openSession(database.url);
+  for (const failedBefore of [false, true]) {
+    const { queue, kinds } = await session.register(`orphans ${failedBefore}`, [{ name: 'work' }]);
+    const worker = await session.addWorker(queue);
+    const kind = kinds['work'] ?? -1;
+    const ids = await session.add(
+      queue,
+      ['a', 'a', 'b', 'c', 'c'].map((key) => ({ kind, key })),
+    );
+    const [gone = 0, behind = 0, sound = 0, first = 0, last = 0] = ids;
+    if (failedBefore)
+      await session.client.query('update pawl.queue_ready set attempt = 1 where id = any ($1)', [[gone, last]]);
+    await session.client.query('delete from pawl.queue_job where id = any ($1)', [[gone, last]]);
+    const ran: number[] = [];
+    for (let pass = 0; pass < 6; pass += 1) {
+      const { jobs } = await session.claim(queue, worker);
+      ran.push(...jobs.map(({ id }) => id));
+      if (jobs.length > 0) expect(await session.complete(queue, worker, jobs)).toEqual([]);
+    }
+    expect(ran.toSorted((a, b) => a - b)).toEqual([behind, sound, first]);
+    expect(await breaches(session.client)).toEqual([]);
+    expect(await session.one('select count(*)::int from pawl.queue_key where queue = $1', [queue])).toBe(0);
+  }
 });

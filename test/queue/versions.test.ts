@@ -119,3 +119,24 @@ test('a process whose schema was dropped and made again is told so, and neither 
   expect(ran).toEqual(['mail']);
   expect(await bank.stats()).toMatchObject({ new: 4, inProgress: 0, workers: 0 });
 });
+
+test("payloads that a newer version has left out, by coalesce: 'latest', are never given to a handler that wants them", async () => {
+  const [engine, other] = await engines();
+  const all = createQueue(engine, 'sheets', { kinds: { save: { coalesce: 'all' } } });
+  const seen: unknown[] = [];
+  const ids = await all.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'save', payload, key: 'k' }) as const));
+  const latest = createQueue(other, 'sheets', { kinds: { save: { coalesce: 'latest' } } });
+  await latest.register();
+  const older = all.work({ save: ({ jobs }) => void seen.push(['all', jobs.map(({ payload }) => payload)]) });
+  onTestFinished(() => older.stop({ timeout: 0 }));
+  await until('it was left to the newer version', async () => {
+    const reasons = (await all.history(ids[0] ?? '')).map(({ reason }) => reason);
+    return reasons.some((reason) => reason.includes("coalesce 'latest'"));
+  });
+  await older.stop();
+  await other.query(statement('test.due', 'update pawl.queue_delayed set run_at = clock_timestamp()'));
+  const newer = latest.work({ save: ({ jobs }) => void seen.push(['latest', jobs.map(({ payload }) => payload)]) });
+  await latest.drain({ delayed: true });
+  await newer.stop();
+  expect(seen).toEqual([['latest', [3]]]);
+});

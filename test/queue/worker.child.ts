@@ -17,7 +17,7 @@ const ran: number[] = [];
 const kinds = { ...FAULTS.kinds, fragile: { attempts: Number(FRAGILE) } };
 const queue = createQueue(engine, 'faults', { ...FAULTS, kinds });
 const handler = async (unit: Unit): Promise<void> => {
-  const { ms = 0, dies = false, guards = false } = (unit.payload ?? {}) as Orders;
+  const { ms = 0, dies = false, stops = false, guards = false } = (unit.payload ?? {}) as Orders;
   const id = Number(unit.job.id);
   ran.push(id);
   if (QUIET !== undefined) return;
@@ -26,6 +26,7 @@ const handler = async (unit: Unit): Promise<void> => {
   say({ run: id });
   if (ms > 0) await sleep(ms);
   if (dies) process.kill(process.pid, 'SIGKILL');
+  if (stops) process.kill(process.pid, 'SIGSTOP');
   const effect = { text: 'insert into test_effect (id) values ($1)', values: [id] };
   if (hold === 'transaction') await unit.tx.client.query(effect);
   if (guards) {
