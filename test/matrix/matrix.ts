@@ -10,9 +10,9 @@ export interface Ground<Side> {
   readonly part: string;
   readonly moves: readonly Move<Side>[];
   /** Makes what the moves are about, for two clients. Called more than once for a database: each time for other two. */
-  set(url: string): Promise<{ readonly a: Side; readonly b: Side }>;
+  readonly set: (url: string) => Promise<{ readonly a: Side; readonly b: Side }>;
   /** @returns every breach of what must hold, in words */
-  breaches(pair: Pair): Promise<string[]>;
+  readonly breaches: (pair: Pair) => Promise<string[]>;
 }
 
 /** Meets each move that was left open with every other one. @returns who waited, beside what the documents say */

@@ -125,12 +125,12 @@ export class Pair {
 /** A move that is under way. */
 class Running {
   isOver = false;
-  readonly #end: Promise<unknown>;
+  readonly #end: Promise<Error | undefined>;
 
   constructor(move: Promise<unknown>) {
-    const note = (error?: unknown): unknown => {
+    const note = (error?: unknown): Error | undefined => {
       this.isOver = true;
-      return error;
+      return error === undefined || error instanceof Error ? error : new Error(String(error));
     };
     this.#end = move.then(() => note(), note);
   }
