@@ -130,7 +130,9 @@ class Running {
   constructor(move: Promise<unknown>) {
     const note = (error?: unknown): Error | undefined => {
       this.isOver = true;
-      return error === undefined || error instanceof Error ? error : new Error(String(error));
+      return error === undefined || error instanceof Error
+        ? error
+        : new Error('not an error was thrown', { cause: error });
     };
     this.#end = move.then(() => note(), note);
   }
