@@ -5,7 +5,7 @@ import { BUGS, simulate } from './simulate.ts';
 
 const LEGAL = LONG ? 200_000 : 10_000;
 
-test(`${LEGAL} histories that a queue may leave are accepted`, () => {
+test(`${LEGAL} histories that a queue may leave are accepted`, { timeout: 300_000 }, () => {
   const sizes = { runs: 0, moves: 0, effects: 0, lost: 0 };
   for (let seed = 1; seed <= LEGAL; seed += 1) {
     const history = simulate(seed);

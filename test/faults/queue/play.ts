@@ -17,7 +17,7 @@ import type { QueuePlan } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { readEffects, readJobs, readLeftovers, readLocks, readMoves } from './read.ts';
 
-/** Nothing is done for so long after the faults: a busy machine is slow, and what is never done takes for ever. */
+/** Nothing has got any further for so long: a busy machine is slow, and what is never done takes for ever. */
 const PATIENCE_MS = 90_000;
 /** How often the invariants are looked at while faults go on. */
 const SAMPLE_MS = 700;
@@ -73,13 +73,13 @@ async function startMembers(plan: QueuePlan, stage: Stage): Promise<{ workers: M
 
 /** Waits until the producers have done all they had to. */
 async function enqueued(producers: readonly Member[]): Promise<void> {
-  const isDone = async (member: Member): Promise<boolean> =>
-    (await member.events<ProducerEvent>()).some((event) => event.do === 'done');
-  for (const since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(50)) {
-    const done = await Promise.all(producers.map(isDone));
-    if (!done.includes(false)) return;
+  const patience = new Patience();
+  for (; patience.isLeft; await sleep(50)) {
+    const noted = await Promise.all(producers.map((member) => member.events<ProducerEvent>()));
+    if (noted.every((events) => events.some((event) => event.do === 'done'))) return;
+    patience.see(noted.flat().length);
   }
-  throw new Error(`the producers have not done their work within ${PATIENCE_MS} ms after the faults`);
+  throw new Error(`the producers have done nothing for ${PATIENCE_MS} ms`);
 }
 
 /** The deployment goes on: what is old ends, and what only newer workers know comes to them. */
@@ -93,16 +93,14 @@ async function drain(eye: pg.Pool, sampler: Sampler, workers: readonly Member[])
   const client = await eye.connect();
   try {
     let left: Record<string, number> = {};
-    for (
-      const since = performance.now();
-      performance.now() - since < PATIENCE_MS && !sampler.hasFound;
-      await sleep(100)
-    ) {
-      const all = Object.entries(await places(client, rows[0]?.id ?? 0));
-      left = Object.fromEntries(all.filter(([place]) => place !== 'complete' && place !== 'dead'));
+    const patience = new Patience();
+    for (; patience.isLeft && !sampler.hasFound; await sleep(100)) {
+      const { complete = 0, dead = 0, ...others } = await places(client, rows[0]?.id ?? 0);
+      left = others;
       if (Object.keys(left).length === 0) return [];
+      patience.see(complete + dead);
     }
-    const about = `${JSON.stringify(left)} ${PATIENCE_MS} ms after the faults`;
+    const about = `${JSON.stringify(left)}, and nothing was done for ${PATIENCE_MS} ms`;
     return [
       {
         rule: 'everything is done in the end',
@@ -147,6 +145,23 @@ async function readTables(eye: pg.Pool, offset: number): Promise<Pick<QueueHisto
     return tables;
   } finally {
     client.release();
+  }
+}
+
+/** Ends when nothing has got any further for too long. */
+class Patience {
+  #most = -1;
+  #since: number = performance.now();
+
+  get isLeft(): boolean {
+    return performance.now() - this.#since < PATIENCE_MS;
+  }
+
+  /** How much is done by now. */
+  see(done: number): void {
+    if (done <= this.#most) return;
+    this.#most = done;
+    this.#since = performance.now();
   }
 }
 
