@@ -12,6 +12,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'new: failed': 'yes',
   'new: timed out': 'yes',
   'new: worker lost': 'perhaps',
+  'new: transaction lost': 'yes',
   'new: claim lost': 'no',
   'new: worker stopped': 'no',
   'new: behind a job of its key': 'no',
@@ -23,6 +24,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'error: attempts exhausted': 'yes',
   'error: no retry': 'yes',
   'error: worker lost': 'yes',
+  'error: transaction lost': 'yes',
   'error: result refused': 'yes',
   'cancelled: cancel': 'yes',
 };
