@@ -1,7 +1,10 @@
 // What the processes of a schedule have in common: each is a script `….child.ts` that imports this.
 import { openSync, writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { block } from './block.ts';
 import type { Order } from './member.ts';
+
+export { block } from './block.ts';
 
 const environment = process.env;
 const trueDate = Date.now.bind(Date);
@@ -38,10 +41,4 @@ export function ready(stop: () => Promise<void>): void {
     else if ('block' in order) block(order.block);
     else void stop().then(() => process.exit(0));
   });
-}
-
-/** Keeps the event loop busy. */
-export function block(ms: number): void {
-  const end = clock() + ms;
-  while (clock() < end);
 }

@@ -16,6 +16,8 @@ export interface MemberOptions {
   readonly script: string;
   readonly name: string;
   readonly env?: Readonly<Record<string, string>>;
+  /** What its proxy stands before; the schedule's database unless said otherwise. */
+  readonly before?: string;
 }
 
 /** Where a member lives. */
@@ -49,7 +51,7 @@ export class Member {
   #living: Promise<void>;
 
   static async start(options: MemberOptions, home: Home): Promise<Member> {
-    const direct = new URL(home.url);
+    const direct = new URL(options.before ?? home.url);
     // By it the server's processes are found that serve this member.
     direct.searchParams.set('application_name', options.name);
     const member = new Member(options, home, await startProxy(direct.href));

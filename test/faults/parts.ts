@@ -1,5 +1,6 @@
+import { lockOnDynamo, lockPart } from './lock/part.ts';
 import type { Runner } from './part.ts';
 import { queuePart } from './queue/part.ts';
 
 /** What `--part` can name. */
-export const PARTS: readonly Runner[] = [queuePart];
+export const PARTS: readonly Runner[] = [queuePart, lockPart, lockOnDynamo()];

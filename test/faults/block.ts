@@ -1,0 +1,5 @@
+/** Keeps the event loop busy: as a process that stands still. */
+export function block(ms: number): void {
+  const end = process.hrtime.bigint() + BigInt(Math.round(ms * 1e6));
+  while (process.hrtime.bigint() < end);
+}

@@ -1,0 +1,56 @@
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { sharedDynamo } from '../../support/dynamodb.ts';
+import { LONG } from '../../support/long.ts';
+import { Ground } from '../ground.ts';
+import { UNPLAYED } from '../part.ts';
+import { lockOnDynamo, lockPart } from './part.ts';
+import { plantsOf } from './plants.ts';
+
+let ground: Ground;
+
+beforeAll(async () => {
+  ground = await Ground.open({ children: inject('children'), cluster: inject('cluster') });
+});
+
+afterAll(() => ground[Symbol.asyncDispose]());
+
+const parts = {
+  postgres: lockPart,
+  dynamodb: lockOnDynamo(async () => {
+    const { kind, endpoint } = await sharedDynamo();
+    if (kind === 'dynalite') throw new Error('guards need transactions, which dynalite has not');
+    return endpoint;
+  }),
+};
+
+for (const engine of ['postgres', 'dynamodb'] as const) {
+  const part = parts[engine];
+
+  describe(`schedules of faults on ${engine}`, () => {
+    for (const seed of [1, 2, 3, 4, 5, 6]) {
+      test.concurrent(`leave locks as they promise: seed ${seed}`, async ({ skip }) => {
+        if (engine === 'dynamodb' && (await sharedDynamo()).kind === 'dynalite') skip('dynalite has no transactions');
+        const { violations, operations } = await part.run(seed, ground);
+        expect(violations, `npm run test:faults -- --part ${part.name} --seeds ${seed}`).toEqual([]);
+        expect(operations).toBeGreaterThan(20);
+      });
+    }
+  });
+
+  /** In schedules in which each of them shows. */
+  describe(`a planted bug is found on ${engine}`, () => {
+    for (const plant of plantsOf(engine)) {
+      test.concurrent(plant, async ({ skip }) => {
+        if (engine === 'dynamodb' && (await sharedDynamo()).kind === 'dynalite') skip('dynalite has no transactions');
+        const { violations } = await part.run(0, ground, { plant });
+        const found = violations.filter(({ rule }) => rule !== UNPLAYED);
+        expect(found).not.toEqual([]);
+      });
+
+      (LONG ? test.concurrent : test.skip)(`${plant}: without it, the same schedule breaks nothing`, async () => {
+        const { violations } = await part.run(0, ground, { scene: plant });
+        expect(violations).toEqual([]);
+      });
+    }
+  });
+}
