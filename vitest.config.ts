@@ -8,6 +8,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 const LONG = [
   'docs',
   'faults/queue/queue',
+  'faults/actor/actor',
   'examples/dev',
   'engine/postgres/embedded',
   'queue/postgres',

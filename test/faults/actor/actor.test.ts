@@ -1,0 +1,35 @@
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { Ground } from '../ground.ts';
+import { UNPLAYED } from '../part.ts';
+import { actorPart } from './part.ts';
+import { PLANTS } from './plants.ts';
+
+const SEEDS = [1, 2, 3, 4, 5, 6];
+
+let ground: Ground;
+
+beforeAll(async () => {
+  ground = await Ground.open({ children: inject('children'), cluster: inject('cluster') });
+});
+
+afterAll(() => ground[Symbol.asyncDispose]());
+
+describe('schedules of faults', () => {
+  for (const seed of SEEDS) {
+    test.concurrent(`leave actors as they promise: seed ${seed}`, async () => {
+      const { violations, operations } = await actorPart.run(seed, ground);
+      expect(violations, `npm run test:faults -- --part actor --seeds ${seed}`).toEqual([]);
+      expect(operations).toBeGreaterThan(50);
+    });
+  }
+});
+
+/** In schedules in which each of them shows. */
+describe('a planted bug is found', () => {
+  for (const plant of PLANTS) {
+    test.concurrent(plant, async () => {
+      const { violations } = await actorPart.run(0, ground, { plant });
+      expect(violations.filter(({ rule }) => rule !== UNPLAYED)).not.toEqual([]);
+    });
+  }
+});

@@ -1,0 +1,50 @@
+import type pg from 'pg';
+import { plantSql } from '../plant.ts';
+
+/** Takes out, or puts in its place, what a careless hand might. */
+type Change = readonly [name: string, from: RegExp | string, to: string];
+
+/** Bugs that are planted in functions of the database. */
+const IN_DATABASE: Readonly<Record<string, Change>> = {
+  'a commit is believed, whoever sends it': [
+    'actor_commit',
+    'a.epoch = t.epoch and (a.worker = p_worker or a.lent = p_worker)',
+    'true',
+  ],
+  'a commit leads elsewhere': [
+    'actor_commit',
+    'state = coalesce(t.to_state, a.state)',
+    `state = case when t.to_state = 'packing' then 'waiting' else coalesce(t.to_state, a.state) end`,
+  ],
+  'a raise that comes with others is lost': ['actor_absorb', 'sum(g.n) as n', 'max(g.n) as n'],
+  'a child is counted twice': [
+    'actor_absorb',
+    'children = a.children + w.children',
+    'children = a.children + 2 * w.children',
+  ],
+  'an epoch stands still': ['actor_take', 'epoch = a.epoch + 1', 'epoch = a.epoch'],
+  'a message is written twice': [
+    'actor_send_json',
+    `values (v_actor, v_part[1] ->> 'name', v_part[2])`,
+    `values (v_actor, v_part[1] ->> 'name', v_part[2]), (v_actor, v_part[1] ->> 'name', v_part[2])`,
+  ],
+  'a message is lost': ['actor_send_json', /insert into pawl\.actor_message[^;]*;/, ''],
+  'a parent is not told': [
+    'actor_commit',
+    `where w.kind = 'done'\n    returning type`,
+    'where false\n    returning type',
+  ],
+  'what was to be kept is not': ['actor_remember', /insert into pawl\.actor_effect[^;]*;/, ''],
+  'a failed turn moves on': [
+    'actor_commit',
+    `state = coalesce(t.to_state, a.state)`,
+    `state = case when t.kind = 'failed' and a.state = 'open' then 'held' else coalesce(t.to_state, a.state) end`,
+  ],
+};
+
+export const PLANTS: readonly string[] = Object.keys(IN_DATABASE);
+
+export async function plantInDatabase(plant: string, eye: pg.Pool): Promise<void> {
+  const [name, from, to] = IN_DATABASE[plant] ?? [plant, '', ''];
+  await plantSql(eye, name, (source) => source.replace(from, to));
+}
