@@ -57,14 +57,16 @@ function checkEnds(history: LockHistory): Violation[] {
 /** Which rule is broken by how a hold ended in the database, and what its owner knew of it. */
 function brokenRule(
   { clockErrorMs, calm, wasRestarted }: LockHistory,
-  { step, member, believedUntil = 0, lostAt, end }: Operation,
+  { step, member, believedUntil = 0, lostAt, lostReason, end }: Operation,
   { at, outcome }: Ended,
 ): string | undefined {
   const graceMs = clockErrorMs + (outcome === 'broken' ? step.leaseMs : 0);
   if (believedUntil > at + graceMs) return 'nobody believes longer than he holds';
   if (!calm.has(member) || wasRestarted || end === undefined) return undefined;
   if (outcome === 'expired') {
-    return end.how === 'released' ? 'a release that was acknowledged has happened' : 'no healthy lease is lost';
+    if (end.how === 'released') return 'a release that was acknowledged has happened';
+    // Where the server itself stood still nobody could renew.
+    return lostReason === 'unreachable' ? undefined : 'no healthy lease is lost';
   }
   // Broken in the moment of its release, it was either.
   if (outcome !== 'broken' || end.how === 'released') return undefined;

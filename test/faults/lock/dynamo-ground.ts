@@ -15,6 +15,9 @@ import type { Written } from './history.ts';
 import type { Writing } from './plan.ts';
 import type { Ground } from './postgres-ground.ts';
 
+/** The SDK by itself waits for ever for what a silent network does not answer. */
+const ANSWER_MS = 8000;
+
 /** Where the locks and what they protect are: `http://host:port/table`. */
 export interface Place {
   readonly client: DynamoDBClient;
@@ -39,7 +42,9 @@ export function dynamoGround(url: string, seed: number, plant: string | undefine
     // Taken before the pause, it is what a process has that stood still between looking and writing.
     const early = isUnaware ? lock.guard() : undefined;
     const Key = keyOf(name);
-    const { Item } = await client.send(new GetItemCommand({ TableName: table, Key, ConsistentRead: true }));
+    const { Item } = await client.send(new GetItemCommand({ TableName: table, Key, ConsistentRead: true }), {
+      abortSignal: AbortSignal.timeout(ANSWER_MS),
+    });
     const value = String(Number(Item?.['value']?.N ?? 0) + 1);
     await sleep(pauseMs);
     if (stands !== undefined) block(stands.ms);
@@ -55,7 +60,9 @@ export function dynamoGround(url: string, seed: number, plant: string | undefine
     };
     if (plant === 'a committed write is gone') return;
     const checks = plant === 'the guard does nothing' ? [] : (early ?? lock.guard());
-    await client.send(new TransactWriteItemsCommand({ TransactItems: [...checks, update] }));
+    await client.send(new TransactWriteItemsCommand({ TransactItems: [...checks, update] }), {
+      abortSignal: AbortSignal.timeout(ANSWER_MS),
+    });
   };
   return {
     engine: dynamodb(chosen, { table }),

@@ -28,7 +28,7 @@ const alone = { pauseMs: 0, lateMs: 0, isUnaware: true } as const;
 /** Stands still for longer than its lease between reading and its guard, and does not look at its own clock. */
 const late = step({ writing: { ...alone, stands: { when: 'before', ms: 6 * LEASE_MS } } });
 /** The same between its guard and its commit. */
-const slow = step({ writing: { ...alone, stands: { when: 'after', ms: 4 * LEASE_MS } } });
+const slow = step({ writing: { ...alone, stands: { when: 'after', ms: 8 * LEASE_MS } } });
 const quick = step({ restMs: 300, writing: { pauseMs: 0, lateMs: 0, isUnaware: false } });
 const crowd = (given: Partial<Step>): Step[][] => Array.from({ length: 3 }, () => several(6, given));
 

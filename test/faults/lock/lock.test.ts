@@ -6,6 +6,9 @@ import { UNPLAYED } from '../part.ts';
 import { lockOnDynamo, lockPart } from './part.ts';
 import { plantsOf } from './plants.ts';
 
+/** A schedule takes ten seconds, and on a busy machine minutes. */
+const PATIENCE_MS = 600_000;
+
 let ground: Ground;
 
 beforeAll(async () => {
@@ -28,24 +31,32 @@ for (const engine of ['postgres', 'dynamodb'] as const) {
 
   describe(`schedules of faults on ${engine}`, () => {
     for (const seed of [1, 2, 3, 4, 5, 6]) {
-      test.concurrent(`leave locks as they promise: seed ${seed}`, async ({ skip }) => {
-        if (engine === 'dynamodb' && (await sharedDynamo()).kind === 'dynalite') skip('dynalite has no transactions');
-        const { violations, operations } = await part.run(seed, ground);
-        expect(violations, `npm run test:faults -- --part ${part.name} --seeds ${seed}`).toEqual([]);
-        expect(operations).toBeGreaterThan(20);
-      });
+      test.concurrent(
+        `leave locks as they promise: seed ${seed}`,
+        async ({ skip }) => {
+          if (engine === 'dynamodb' && (await sharedDynamo()).kind === 'dynalite') skip('dynalite has no transactions');
+          const { violations, operations } = await part.run(seed, ground);
+          expect(violations, `npm run test:faults -- --part ${part.name} --seeds ${seed}`).toEqual([]);
+          expect(operations).toBeGreaterThan(20);
+        },
+        PATIENCE_MS,
+      );
     }
   });
 
   /** In schedules in which each of them shows. */
   describe(`a planted bug is found on ${engine}`, () => {
     for (const plant of plantsOf(engine)) {
-      test.concurrent(plant, async ({ skip }) => {
-        if (engine === 'dynamodb' && (await sharedDynamo()).kind === 'dynalite') skip('dynalite has no transactions');
-        const { violations } = await part.run(0, ground, { plant });
-        const found = violations.filter(({ rule }) => rule !== UNPLAYED);
-        expect(found).not.toEqual([]);
-      });
+      test.concurrent(
+        plant,
+        async ({ skip }) => {
+          if (engine === 'dynamodb' && (await sharedDynamo()).kind === 'dynalite') skip('dynalite has no transactions');
+          const { violations } = await part.run(0, ground, { plant });
+          const found = violations.filter(({ rule }) => rule !== UNPLAYED);
+          expect(found).not.toEqual([]);
+        },
+        PATIENCE_MS,
+      );
 
       (LONG ? test.concurrent : test.skip)(`${plant}: without it, the same schedule breaks nothing`, async () => {
         const { violations } = await part.run(0, ground, { scene: plant });

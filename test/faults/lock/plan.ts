@@ -68,8 +68,8 @@ export function planLocks(engine: EngineName): (seed: number) => LockPlan {
   return (seed) => {
     const draw = new Draw(seed, 'shape');
     const names = Array.from({ length: draw.pick(1, 2, 3, 5) }, (_, index) => `n${index}`);
-    const leaseMs = draw.pick(1000, 1500, 2500);
-    const waiterMs = draw.pick(1000, 2000);
+    const leaseMs = draw.pick(1500, 2000, 3000);
+    const waiterMs = draw.pick(1500, 2500);
     const members = draw.int(2, 4);
     const threads = draw.int(1, 3);
     const restarts = engine === 'postgres' && draw.chance(0.2);

@@ -14,8 +14,8 @@ import { plantInDatabase } from './plants.ts';
 import { makeTables } from './postgres-ground.ts';
 import { readDecisions, readEnded, readPostgresWritten } from './read.ts';
 
-/** Nothing is waited for so long after the faults: a busy machine is slow, and what is never done takes for ever. */
-const PATIENCE_MS = 90_000;
+/** How long nothing may end: a busy machine is slow, and what is never done takes for ever. */
+const PATIENCE_MS = 60_000;
 const SAMPLE_MS = 250;
 /** A store that is so slow is none in which a lease of a second is safe. */
 const SLOW_MS = 250;
@@ -120,14 +120,18 @@ async function startMembers(plan: LockPlan, stage: Stage, before: string | undef
 /** Waits until every thread has done all its steps. */
 async function drained({ clients }: LockPlan, members: readonly Member[]): Promise<Complaint[]> {
   let waiting: string[] = [];
-  for (const since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(100)) {
+  let seen = 0;
+  for (let since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(200)) {
     waiting = [];
+    const before = seen;
+    seen = 0;
     for (const [index, member] of members.entries()) {
-      const done = new Set(
-        (await member.events<ClientEvent>()).flatMap((event) => (event.do === 'done' ? [event.thread] : [])),
-      );
+      const events = await member.events<ClientEvent>();
+      seen += events.filter((event) => event.do === 'ended').length;
+      const done = new Set(events.flatMap((event) => (event.do === 'done' ? [event.thread] : [])));
       if (done.size < (clients[index]?.length ?? 0)) waiting.push(member.name);
     }
+    if (seen > before) since = performance.now();
     if (waiting.length === 0) return [];
   }
   const story = members.flatMap((member) => member.lastWords());
