@@ -17,11 +17,13 @@ declare module 'graphile-worker' {
   export interface JobSpec {
     identifier: string;
     payload: unknown;
+    maxAttempts?: number;
   }
   export interface WorkerUtils {
     migrate(): Promise<void>;
     addJob(identifier: string, payload: unknown): Promise<unknown>;
     addJobs(jobs: readonly JobSpec[]): Promise<readonly unknown[]>;
+    rescheduleJobs(ids: readonly string[], options: { runAt: Date }): Promise<unknown>;
     release(): Promise<void>;
   }
   export interface Runner {
@@ -58,11 +60,15 @@ declare module 'pg-boss' {
     on(event: 'error', listener: (error: Error) => void): this;
     start(): Promise<this>;
     stop(options: { graceful: boolean; close?: boolean }): Promise<void>;
-    createQueue(name: string, options?: { policy?: string; notify?: boolean }): Promise<void>;
+    createQueue(
+      name: string,
+      options?: { policy?: string; notify?: boolean; retryLimit?: number; retryDelay?: number },
+    ): Promise<void>;
     insert(name: string, jobs: JobInsert[]): Promise<string[] | null>;
     send(name: string, data: object): Promise<string | null>;
     fetch(name: string, options: { batchSize: number }): Promise<Job[]>;
     complete(name: string, ids: string[]): Promise<unknown>;
+    fail(name: string, ids: string[], output: object): Promise<unknown>;
     work(name: string, options: { batchSize: number }, handler: (jobs: Job[]) => Promise<void>): Promise<string>;
   }
 }

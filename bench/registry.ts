@@ -9,6 +9,7 @@ import { queue } from './queue.ts';
 import { queueDepth } from './queue-depth.ts';
 import { queueKeys } from './queue-keys.ts';
 import { queueWal } from './queue-wal.ts';
+import { retry } from './retry.ts';
 
 /** Every bench by the name it is run with. */
 export const benches: Readonly<Record<string, Bench>> = {
@@ -18,6 +19,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   'queue-keys': queueKeys,
   'queue-depth': queueDepth,
   'queue-wal': queueWal,
+  retry,
   files,
   lock,
   'lock-dynamodb': lockDynamodb,

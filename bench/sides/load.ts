@@ -11,6 +11,10 @@ export interface Spec {
 
 /** Twenty bytes as JSON. */
 const PAYLOAD: { readonly n: string } = { n: 'abcdefghijkl' };
+/** The job of kind `flaky` that fails in its first attempt. */
+const FAILS: { readonly n: string } = { n: 'failfailfail' };
+/** How often a job of kind `doomed` is tried. */
+export const ATTEMPTS = 5;
 
 /** Runs `insert` over the jobs that `args` describes, `connections` batches at a time; returns the milliseconds taken. */
 export async function enqueueAll(args: EnqueueArgs, insert: (specs: Spec[]) => Promise<unknown>): Promise<number> {
@@ -33,7 +37,7 @@ function specsOf(args: EnqueueArgs, first: number, end: number): Spec[] {
   const specs: Spec[] = [];
   for (let i = first; i < end; i++) {
     const key = keys === undefined ? undefined : `${prefix}${Math.floor(i / run) % keys}`;
-    specs.push({ kind, payload: PAYLOAD, key, runAt });
+    specs.push({ kind, payload: kind === 'flaky' && i % 100 === 0 ? FAILS : PAYLOAD, key, runAt });
   }
   return specs;
 }
@@ -73,6 +77,16 @@ export class Tally {
     this.latencies = [];
     return taken;
   }
+}
+
+/** What a handler of `doomed` does. */
+export function failAlways(): never {
+  throw new Error('this job always fails');
+}
+
+/** What a handler of `flaky` does. */
+export function failSometimes(payload: unknown, attempt: number): void {
+  if (attempt === 1 && (payload as { n: string }).n === FAILS.n) failAlways();
 }
 
 /** Resolves when `isTrue` says so, asking every `everyMs`. */

@@ -15,6 +15,7 @@ export interface PawlJob {
 export interface PawlUnit {
   readonly payload: unknown;
   readonly jobs: readonly unknown[];
+  readonly attempt: number;
   readonly signal: AbortSignal;
 }
 

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import * as v from 'valibot';
-import { enqueueAll, type Spec, sendAll, Tally, until } from './load.ts';
+import { ATTEMPTS, enqueueAll, failAlways, failSometimes, type Spec, sendAll, Tally, until } from './load.ts';
 import {
   loadPawl,
   type PawlEngine,
@@ -26,6 +26,8 @@ const PROFILES: Record<string, WorkOptions> = {
   transaction: { hold: 'transaction', concurrency: 10 },
   shared: { hold: 'lease', concurrency: 20 },
   merge: { hold: 'lease', concurrency: 20 },
+  // As `lease`, with the shortest wait before each retry.
+  retry: { hold: 'lease', concurrency: 100, prefetch: 2000 },
   single: { hold: 'lease', concurrency: 1, prefetch: 1 },
 };
 
@@ -61,6 +63,14 @@ function start(onUnit?: () => void): void {
     },
     fail: async () => {
       throw new Error('this job always fails');
+    },
+    doomed: async (unit) => {
+      tally.count(unit.payload);
+      failAlways();
+    },
+    flaky: async (unit) => {
+      tally.count(unit.payload);
+      failSometimes(unit.payload, unit.attempt);
     },
     hold: async (unit) => {
       tally.count(unit.payload);
@@ -123,11 +133,14 @@ serve({
             noop: { payload },
             slow: { payload },
             hold: { payload },
+            doomed: { payload, attempts: ATTEMPTS },
+            flaky: { payload, attempts: ATTEMPTS },
             // Often enough to fail for as long as a measurement lasts.
             fail: { payload, attempts: 1000 },
           };
     const queue = createQueue(engine, QUEUE, {
       kinds,
+      ...(profile === 'retry' && { retry: { backoff: { kind: 'fixed', min: '1ms' } } }),
       shards: 1,
       concurrency: { perKey: 1 },
     });
@@ -147,6 +160,18 @@ serve({
     const begin = performance.now();
     start();
     await until(() => self.tally.jobs - before >= count, 2);
+    await until(() => isSettled(self), 2);
+    const ms = performance.now() - begin;
+    await stopWorker();
+    return { ms, units: self.tally.units };
+  },
+
+  async exhaust({ count }) {
+    const self = current();
+    const before = self.tally.jobs;
+    const begin = performance.now();
+    start();
+    await until(() => self.tally.jobs - before >= count * ATTEMPTS, 2);
     await until(() => isSettled(self), 2);
     const ms = performance.now() - begin;
     await stopWorker();

@@ -1,23 +1,39 @@
 // pg-boss. Profiles: `batch` fetches and completes 500 jobs at a time in four loops; `strict-fifo` does it on a queue
 // of policy key_strict_fifo, `strict-fifo-wide` there with one batch for all keys (each of its fetches sorts the whole
-// backlog, so it is faster the fewer there are); `notify` is its own worker, woken by NOTIFY.
+// backlog, so it is faster the fewer there are); `notify` is its own worker, woken by NOTIFY; `retry` is `batch` on a queue
+// whose jobs come back at once, each failed with the error that it threw; `retry-batch` fails the jobs of a batch with one error.
 import { type Job, type JobInsert, PgBoss } from 'pg-boss';
-import { enqueueAll, sendAll, Tally } from './load.ts';
+import { ATTEMPTS, enqueueAll, failAlways, sendAll, Tally } from './load.ts';
 import { serve } from './protocol.ts';
 
 const QUEUE = 'bench';
 
-const PROFILES: Record<string, { policy: string; notify: boolean; batchSize: number; loops: number }> = {
+const RETRY = { retryLimit: ATTEMPTS - 1, retryDelay: 0 };
+
+const PROFILES: Record<string, Profile> = {
   batch: { policy: 'standard', notify: false, batchSize: 500, loops: 4 },
   'strict-fifo': { policy: 'key_strict_fifo', notify: false, batchSize: 500, loops: 4 },
   'strict-fifo-wide': { policy: 'key_strict_fifo', notify: false, batchSize: 10_000, loops: 1 },
   notify: { policy: 'standard', notify: true, batchSize: 1, loops: 1 },
+  retry: { policy: 'standard', notify: false, batchSize: 500, loops: 4, ...RETRY },
+  'retry-batch': { policy: 'standard', notify: false, batchSize: 500, loops: 4, ...RETRY, failsTogether: true },
 };
+
+interface Profile {
+  readonly policy: string;
+  readonly notify: boolean;
+  readonly batchSize: number;
+  readonly loops: number;
+  readonly retryLimit?: number;
+  readonly retryDelay?: number;
+  readonly failsTogether?: boolean;
+}
 
 interface Opened {
   readonly boss: PgBoss;
   readonly batchSize: number;
   readonly loops: number;
+  readonly failsTogether: boolean;
   readonly tally: Tally;
 }
 
@@ -37,18 +53,18 @@ serve({
   async open({ url, profile }) {
     const options = PROFILES[profile];
     if (options === undefined) throw new Error(`pg-boss has no profile "${profile}"`);
-    const { policy, notify, batchSize, loops } = options;
+    const { batchSize, loops, failsTogether = false, ...created } = options;
     const boss = new PgBoss({
       connectionString: url,
       max: 10,
       supervise: false,
       schedule: false,
-      useListenNotify: notify,
+      useListenNotify: created.notify,
     });
     boss.on('error', (error) => process.stderr.write(`pg-boss: ${error.message}\n`));
     await boss.start();
-    await boss.createQueue(QUEUE, { policy, notify });
-    opened = { boss, batchSize, loops, tally: new Tally() };
+    await boss.createQueue(QUEUE, created);
+    opened = { boss, batchSize, loops, failsTogether, tally: new Tally() };
   },
 
   async enqueue(args) {
@@ -76,6 +92,32 @@ serve({
         const ids = jobs.map((job) => job.id);
         await boss.complete(QUEUE, ids);
         complete += ids.length;
+      }
+    };
+    const start = performance.now();
+    await Promise.all(Array.from({ length: loops }, loop));
+    return { ms: performance.now() - start, units: tally.units };
+  },
+
+  async exhaust({ count }) {
+    const { boss, batchSize, loops, failsTogether, tally } = current();
+    let failures = 0;
+    const loop = async (): Promise<void> => {
+      while (failures < count * ATTEMPTS) {
+        const jobs = await boss.fetch(QUEUE, { batchSize });
+        if (jobs.length === 0) continue;
+        const thrown = await Promise.all(
+          jobs.map((job) =>
+            handle([job])
+              .then(failAlways)
+              .catch((error: Error) => error),
+          ),
+        );
+        const told = (error?: Error): object => ({ message: error?.message, stack: error?.stack });
+        const ids = jobs.map((job) => job.id);
+        if (failsTogether) await boss.fail(QUEUE, ids, told(thrown[0]));
+        else await Promise.all(ids.map((id, index) => boss.fail(QUEUE, [id], told(thrown[index]))));
+        failures += ids.length;
       }
     };
     const start = performance.now();

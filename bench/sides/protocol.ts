@@ -18,8 +18,11 @@ export interface EnqueueArgs {
   readonly delayMs?: number;
 }
 
-/** What the handler does: nothing, merge all waiting jobs of its key, take some time, always fail, run until stopped. */
-export type Kind = 'noop' | 'merge' | 'slow' | 'fail' | 'hold';
+/**
+ * What the handler does: nothing, merge all waiting jobs of its key, take some time, always fail, run until stopped; fail in each of
+ * five attempts (`doomed`); fail in the first attempt, every hundredth job (`flaky`).
+ */
+export type Kind = 'noop' | 'merge' | 'slow' | 'fail' | 'hold' | 'doomed' | 'flaky';
 
 /** Jobs sent one at a time, each carrying the moment just before its enqueue call. */
 export interface SendArgs {
@@ -61,6 +64,11 @@ export interface SideCommands {
   enqueue(args: EnqueueArgs): Promise<{ ms: number }>;
   /** Runs a worker until `count` jobs are handled and settled, then stops it. */
   drain(args: { count: number }): Promise<Drained>;
+  /**
+   * Runs a worker until `count` jobs have failed in all of their attempts and that is settled. The time that a library rests
+   * between two attempts does not count where it cannot be told to be short.
+   */
+  exhaust(args: { count: number }): Promise<Drained>;
   /** Starts a worker that stays. */
   work(): Promise<void>;
   /** Jobs handled by the worker so far. */

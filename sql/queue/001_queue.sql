@@ -69,24 +69,28 @@ create table pawl.queue_ready (
   kind      smallint not null,
   n         integer not null default 1 check (n >= 1),
   attempt   smallint not null default 0,  -- attempts already spent
+  lost      smallint not null default 0,  -- of these the last ones that were lost with their worker: one that ends in order clears it
   epoch     bigint,               -- set on the head of a waiting key: the epoch of its queue_key row
   key       text,
   primary key (shard, queue, priority, id),
-  constraint queue_ready_run_is_plain check (n = 1 or (key is null and attempt = 0))
+  constraint queue_ready_run_is_plain check (n = 1 or (key is null and lost = 0))
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 create index queue_ready_key on pawl.queue_ready (shard, queue, key, id) where key is not null;
 
 create table pawl.queue_delayed (
   run_at    timestamptz not null,
-  id        bigint not null,
+  id        bigint not null,      -- first job of the run
   shard     smallint not null,
   queue     smallint not null,
   priority  smallint not null,
   kind      smallint not null,
+  n         integer not null default 1 check (n >= 1),
   attempt   smallint not null default 0,
+  lost      smallint not null default 0,
   epoch     bigint,
   key       text,
-  primary key (shard, queue, run_at, id)
+  primary key (shard, queue, run_at, id),
+  constraint queue_delayed_run_is_plain check (n = 1 or (key is null and lost = 0))
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 create unique index queue_delayed_id on pawl.queue_delayed (shard, id);
 create index queue_delayed_key on pawl.queue_delayed (shard, queue, key, kind, run_at) where key is not null;
@@ -98,6 +102,7 @@ create table pawl.queue_parked (
   priority  smallint not null,
   kind      smallint not null,
   attempt   smallint not null default 0,
+  lost      smallint not null default 0,
   key       text not null,
   primary key (shard, queue, key, kind, id)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
@@ -120,6 +125,7 @@ create table pawl.queue_running (
   shard       smallint not null,
   queue       smallint not null,
   attempt     smallint not null,  -- the attempt these jobs are in: 1 for the first
+  lost        smallint not null default 0,
   unit        boolean not null,   -- all ids are one coalesced unit
   ids         int8multirange not null check (not isempty(ids)),
   primary key (shard, id)
@@ -156,22 +162,27 @@ create table pawl.queue_dead (
 create index queue_dead_status on pawl.queue_dead (queue, status, id);
 create index queue_dead_key on pawl.queue_dead (shard, queue, key, kind) where key is not null;
 
--- What the receipts do not tell: every move that is not new → in-progress → complete on the first attempt.
+-- What the receipts do not tell: every move that is not new → in-progress → complete on the first attempt. One row for a *run* of
+-- up to 256 consecutive jobs of which all of it is the same.
 create table pawl.queue_transition (
   at          timestamptz not null,
   claimed_at  timestamptz,   -- of a move out of in-progress: when that attempt began
   id          bigint not null,
   worker      bigint,
   process_id  uuid,
+  n           integer not null default 1 check (n between 1 and 256),
   shard       smallint not null,
   queue       smallint not null,
   attempt     smallint not null,
   from_status text not null check (from_status in ('new', 'in-progress', 'complete', 'error', 'cancelled')),
   to_status   text not null check (to_status in ('new', 'in-progress', 'complete', 'error', 'cancelled')),
   reason      text not null,
-  error       text
+  error       text,
+  error_of    bigint         -- the error is that of this job's move at the same time: what fails alike in one settlement has it once
 );
 create index queue_transition_id on pawl.queue_transition (shard, id, at);
+create index queue_transition_run on pawl.queue_transition (shard, id) where n > 1;
+create index queue_transition_like on pawl.queue_transition (shard, error_of, at) where error_of is not null;
 create index queue_transition_at on pawl.queue_transition (queue, at);
 create index queue_transition_error on pawl.queue_transition using gin (to_tsvector('simple', error)) where error is not null;
 

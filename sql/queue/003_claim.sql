@@ -15,8 +15,8 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
   ), gone as (
     delete from pawl.queue_delayed d where d.ctid = any (array(select tid from due)) returning d.*
   ), brought as (
-    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, epoch, key)
-    select id, shard, queue, priority, kind, attempt, epoch, key from gone order by priority, id returning 1
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
+    select id, shard, queue, priority, kind, n, attempt, lost, epoch, key from gone order by priority, id returning 1
   )
   select count(*) from brought
 $$;
@@ -51,8 +51,8 @@ begin
   ), gone as (
     delete from pawl.queue_delayed d where d.ctid = any (array(select due.tid from due)) returning d.*
   )
-  insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, epoch, key)
-  select id, shard, queue, priority, kind, attempt, epoch, key from gone order by priority, id;
+  insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost, epoch, key)
+  select id, shard, queue, priority, kind, attempt, lost, epoch, key from gone order by priority, id;
   return pawl.queue_clear_keys(p_queue, p_shard, p_keys);
 end $$;
 
@@ -135,13 +135,19 @@ begin
     ) s);
 end $$;
 
--- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once (jobs that have
--- failed before are not prefetched, so that a crash does not charge them for a neighbour); p_rows: how many ready rows
+-- Whether the next attempt is a job's last one.
+create function pawl.queue_is_last(p_kind smallint, p_attempt smallint) returns boolean
+language sql stable as $$
+  select p_attempt + 1 >= coalesce(k.attempts, d.attempts) from pawl.queue_kind k join pawl.queue_definition d on d.id = k.queue where k.id = p_kind
+$$;
+
+-- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once; p_rows: how many ready rows
 -- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
 -- stopped. Answers JSON:
 --   rows: [[claim, id, n, kind, attempt, enqueued at ms, [payload, …]], …]: runs of jobs without a key
 --   keys: [[key, epoch, [id, claim, kind, attempt, enqueued at ms, unit (below 0: without its payload), broken by, payload, …]], …]
 --   lines: {claim, epoch, keys: [key, …], nth, ids, kinds, at, payloads}: first attempts of keys, a column each; nth counts the keys from 1
+--   alone: [claim, …]: of these jobs no more are taken than p_slots, since they should start at once
 --   processes: {claim: process id}, seen, last: [priority, id] (all up to here is dealt with), busy (rows are there, but locked), due: ms until the next
 create function pawl.queue_claim(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
@@ -158,12 +164,13 @@ declare
   v_ids bigint[];
   v_keyed int;
   v_taken int;
-  v_tids tid[]; v_lo bigint[]; v_n int[]; v_take int[]; v_kinds smallint[]; v_attempts smallint[];
+  v_tids tid[]; v_lo bigint[]; v_n int[]; v_take int[]; v_kinds smallint[]; v_attempts smallint[]; v_losts smallint[]; v_alones boolean[];
   v_kkeys text[]; v_kepochs bigint[]; v_clear text[];
   v_rows text := '';
   v_keys text := '';
   v_lines text;
   v_processes text := '';
+  v_alone text := '';
   v_state text;
   v_part record;
   v_near record;
@@ -184,8 +191,9 @@ begin
   if v_near.rows = 1 and v_near.keyed = 0 then
     select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_one from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.n <= p_limit
+      and r.lost = 0
     order by r.priority, r.id limit 1 for update skip locked;
-    if found and (v_one.attempt = 0 or p_slots > 0)
+    if found and (v_one.attempt = 0 or not pawl.queue_is_last(v_one.kind, v_one.attempt))
       and (v_one.n = 1 or pawl.queue_fitting(p_shard, array[v_one.id], array[v_one.n]) >= v_one.n) then
       perform pawl.queue_require_worker(p_worker);
       delete from pawl.queue_ready r where r.ctid = v_one.tid;
@@ -210,7 +218,10 @@ begin
   -- queue.pick. What is looked at is fenced by "materialized": without it a nested loop may lock more rows than asked for.
   -- Only rows without a key are locked, one by one until there are enough, so that two claimers at once share them.
   with picked as materialized (
-    select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt, r.epoch, r.key from pawl.queue_ready r
+    select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt, r.lost, r.epoch, r.key,
+      r.lost > 0 or (r.attempt > 0 and r.key is null and pawl.queue_is_last(r.kind, r.attempt)) as alone,
+      r.lost > 1 and exists (select 1 from pawl.queue_running o where o.worker = p_worker and o.lost > 1) as barred
+    from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
     order by r.priority, r.id limit p_rows
   ), locked as materialized (
@@ -218,26 +229,32 @@ begin
     where p.key is null limit p_limit for update of r skip locked
   ), counted as (
     select p.*, l.tid is not null as mine,
-      coalesce(sum(p.n) filter (where l.tid is not null) over w, 0) as upto,
-      count(*) filter (where l.tid is not null and p.attempt > 0) over w as again,
+      coalesce(sum(p.n) filter (where l.tid is not null and p.alone) over w, 0) as alones,
+      count(*) filter (where p.lost > 1) over w as twice,
       count(l.tid) over () as locks, count(l.tid) over w as nth
     from picked p left join locked l on l.tid = p.tid window w as (order by p.priority, p.id rows unbounded preceding)
-  ), chosen as (
-    select c.*, case when not c.mine or (c.attempt > 0 and c.again > p_slots) then 0
-      else greatest(0, least(c.n, p_limit - (c.upto - c.n))) end::int as take
+  ), wanted as (
+    select c.*, c.lost > 1 and (c.barred or c.twice > 1) as waits,
+      case when not c.mine or (c.lost > 1 and (c.barred or c.twice > 1)) then 0
+        else greatest(0, least(c.n, case when c.alone then p_slots - (c.alones - c.n) end)) end as want
     from counted c
+  ), chosen as (
+    select w.*, greatest(0, least(w.want, p_limit - (sum(w.want) over (order by w.priority, w.id rows unbounded preceding) - w.want)))::int as take
+    from wanted w
   ), marked as (
-    -- past: the limit left something here, so this pass has to come by again. A row somebody else has locked is his.
-    select c.*, bool_or((c.mine and c.take = 0) or (c.key is null and not c.mine and c.locks >= p_limit and c.nth >= c.locks))
-      over (order by c.priority, c.id rows unbounded preceding) as past
-    from chosen c
+    -- past: something was left here, so this pass has to come by again. A row somebody else has locked is his. What is left of a
+    -- run comes behind its first job, where this pass goes on.
+    select c.*, bool_or((c.mine and c.take = 0) or c.waits or (c.key is null and not c.mine and c.locks >= p_limit and c.nth >= c.locks))
+      over w or coalesce(bool_or(c.take > 0 and c.take < c.n) over (w rows between unbounded preceding and 1 preceding), false) as past
+    from chosen c window w as (order by c.priority, c.id)
   )
   select count(*), array_agg(c.priority) filter (where not c.past), array_agg(c.id) filter (where not c.past),
-    count(c.key), coalesce(sum(c.take), 0),
+    count(c.key) filter (where not c.waits), coalesce(sum(c.take), 0),
     array_agg(c.tid) filter (where c.take > 0), array_agg(c.id) filter (where c.take > 0), array_agg(c.n) filter (where c.take > 0),
     array_agg(c.take) filter (where c.take > 0), array_agg(c.kind) filter (where c.take > 0), array_agg(c.attempt) filter (where c.take > 0),
-    array_agg(c.key) filter (where c.key is not null), array_agg(c.epoch) filter (where c.key is not null)
-  into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_kkeys, v_kepochs
+    array_agg(c.lost) filter (where c.take > 0), array_agg(c.alone) filter (where c.take > 0),
+    array_agg(c.key) filter (where c.key is not null and not c.waits), array_agg(c.epoch) filter (where c.key is not null and not c.waits)
+  into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_losts, v_alones, v_kkeys, v_kepochs
   from marked c;
   if v_taken > 1 then
     v_fit := pawl.queue_fitting(p_shard, v_lo, v_take);
@@ -252,33 +269,34 @@ begin
   if v_taken > 0 then
     delete from pawl.queue_ready r where r.ctid = any (array(
       select u.tid from unnest(v_tids, v_n, v_take) u (tid, n, take) where u.take = u.n));
-    if v_take[cardinality(v_take)] < v_n[cardinality(v_n)] then
-      update pawl.queue_ready r set id = r.id + v_take[cardinality(v_take)], n = r.n - v_take[cardinality(v_take)]
-      where r.ctid = v_tids[cardinality(v_tids)];
+    if v_take <> v_n then
+      update pawl.queue_ready r set id = r.id + u.take, n = r.n - u.take
+      from unnest(v_tids, v_n, v_take) u (tid, n, take) where u.take < u.n and r.ctid = u.tid;
     end if;
+    -- One claim for all jobs in the same attempt; one each for those that were lost, so that a crash tells them apart.
     for v_part in
-      select 0::smallint as attempt, range_agg(int8range(u.lo, u.lo + u.take)) as ids
-      from unnest(v_lo, v_take, v_attempts) u (lo, take, attempt) where u.attempt = 0 having count(*) > 0
-      union all
-      select u.attempt, int8multirange(int8range(u.lo, u.lo + 1))
-      from unnest(v_lo, v_attempts) u (lo, attempt) where u.attempt > 0
+      select case when u.lost > 0 then u.lo end as lo, u.attempt, u.lost, u.alone, range_agg(int8range(u.lo, u.lo + u.take)) as ids
+      from unnest(v_lo, v_take, v_attempts, v_losts, v_alones) u (lo, take, attempt, lost, alone) group by 1, 2, 3, 4 order by 2, 1
     loop
       v_claim := nextval('pawl.queue_claim_id');
       v_process := gen_random_uuid();
-      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
-      values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_part.attempt + 1, false, v_part.ids);
+      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
+      values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_part.attempt + 1, v_part.lost, false, v_part.ids);
+      if v_part.alone then
+        v_alone := v_alone || ',' || v_claim;
+      end if;
       v_processes := v_processes || ',"' || v_claim || '":"' || v_process || '"';
       v_rows := v_rows || (
         select string_agg(concat(',[', concat_ws(',', v_claim, u.lo, u.take, u.kind, u.attempt + 1,
           (date_part('epoch', j.at) * 1000)::bigint), ',[', j.payloads, ']]'), '' order by u.ord)
-        from unnest(v_lo, v_take, v_kinds, v_attempts) with ordinality u (lo, take, kind, attempt, ord)
+        from unnest(v_lo, v_take, v_kinds, v_attempts, v_losts, v_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
         cross join lateral (
           select string_agg(j.payload::text, ',') as payloads, min(j.created_at) as at from (
             select j.payload, j.created_at from pawl.queue_job j
             where j.shard = p_shard and j.id >= u.lo and j.id < u.lo + u.take order by j.id
           ) j
         ) j
-        where case when v_part.attempt = 0 then u.attempt = 0 else lower(v_part.ids) = u.lo end);
+        where case when v_part.lo is null then u.attempt = v_part.attempt and u.lost = 0 and u.alone = v_part.alone else u.lo = v_part.lo end);
     end loop;
   end if;
 
@@ -298,7 +316,7 @@ begin
     from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, v_now, v_kkeys, v_kepochs, true) k;
   end if;
 
-  return '{"rows":[' || substr(v_rows, 2) || '],"keys":[' || substr(v_keys, 2) || ']' || coalesce(',"lines":' || v_lines, '') || ',"processes":{' || substr(v_processes, 2) || '},"seen":' || v_seen
+  return '{"rows":[' || substr(v_rows, 2) || '],"keys":[' || substr(v_keys, 2) || ']' || coalesce(',"lines":' || v_lines, '') || ',"alone":[' || substr(v_alone, 2) || '],"processes":{' || substr(v_processes, 2) || '},"seen":' || v_seen
     || ',"last":[' || coalesce(v_priorities[cardinality(v_ids)], p_priority) || ',' || coalesce(v_ids[cardinality(v_ids)], p_after) || ']'
     || case when v_taken > 0 then '' else
       case when exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' else '' end

@@ -1,7 +1,7 @@
 -- Which jobs of a key come next, in a queue of which a kind coalesces or has predecessors.
 
 create type pawl.queue_gathered as (
-  key text, id bigint, kind smallint, attempt smallint, priority smallint, tid tid, parked boolean, broken_by bigint, whole boolean
+  key text, id bigint, kind smallint, attempt smallint, priority smallint, tid tid, parked boolean, broken_by bigint, whole boolean, lost smallint
 );
 
 -- The predecessor that makes a job with afterError 'error' fail: that of the key which was settled last, if it ended in error.
@@ -51,13 +51,13 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off 
   )
   select n.key, x.id, n.id, x.attempt, x.priority, x.tid, x.parked,
     case when n.after_error = 'error' and cardinality(n.after) > 0 then pawl.queue_broken_by(p_queue, p_shard, n.key, n.after) end,
-    n.whole
+    n.whole, x.lost
   from next n cross join lateral (
-    (select r.id, r.attempt, r.priority, r.ctid as tid, false as parked from pawl.queue_ready r
+    (select r.id, r.attempt, r.lost, r.priority, r.ctid as tid, false as parked from pawl.queue_ready r
       where r.shard = p_shard and r.queue = p_queue and r.key = n.key and r.kind = n.id order by r.id
       limit case when n.whole then 10000 else 1 end)
     union all
-    (select p.id, p.attempt, p.priority, p.ctid, true from pawl.queue_parked p
+    (select p.id, p.attempt, p.lost, p.priority, p.ctid, true from pawl.queue_parked p
       where p.shard = p_shard and p.queue = p_queue and p.key = n.key and p.kind = n.id order by p.id
       limit case when n.whole then 10000 else 1 end)
     order by id limit case when n.whole then 10000 else 1 end

@@ -25,8 +25,8 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off 
       and r.epoch is null
     returning r.*
   ), parked as (
-    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
-    select id, shard, queue, priority, kind, attempt, key from gone returning 1
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
+    select id, shard, queue, priority, kind, attempt, lost, key from gone returning 1
   )
   select count(*) from parked
 $$;
@@ -114,7 +114,7 @@ begin
   select array_agg(c.key), array_agg(c.last) into v_large, v_lasts from (
     select s.key, max(s.id) filter (where s.nth = 1 or s.upto <= 16777216) as last, max(s.id) as id from (
       select g.key, g.id, row_number() over w as nth, sum(pg_column_size(o.payload)) over w as upto
-      from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, ord)
+      from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord)
       cross join lateral (select o.payload from pawl.queue_job o where o.shard = p_shard and o.id = g.id offset 0) o
       where g.whole and g.kind in (select k.id from pawl.queue_kind k where k.queue = p_queue and k.coalesce = 'all')
       window w as (partition by g.key order by g.ord)
@@ -129,7 +129,7 @@ begin
   -- comes in any case.
   select array_agg(c.key order by c.ord) into v_kept from (
     select g.key, g.ord, sum(g.n) over (order by g.ord) - g.n as before
-    from (select g.key, min(g.ord) as ord, count(*) as n from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, ord) group by g.key) g
+    from (select g.key, min(g.ord) as ord, count(*) as n from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord) group by g.key) g
   ) c where c.before < greatest(p_limit, 1);
   if v_kept is null then
     return;
@@ -148,8 +148,9 @@ begin
 
   with job as materialized (
     -- A unit's jobs of one attempt are one claim: a claim each is 10,000 rows, and was a join of 10,000 with 10,000.
-    select g.*, case when g.whole then concat('unit ', g.kind, ' ', g.attempt, ' ', g.key) when g.attempt > 0 then 'job ' || g.id else 'batch' end as part
-    from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, ord)
+    select g.*, case when g.whole then concat('unit ', g.kind, ' ', g.attempt, ' ', g.lost, ' ', g.key)
+      when g.attempt > 0 or g.lost > 0 then 'job ' || g.id else 'batch' end as part
+    from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord)
   ), unit as materialized (
     select j.key, j.kind, gen_random_uuid() as process, row_number() over () as number,
       case when (select k.coalesce from pawl.queue_kind k where k.id = j.kind) = 'latest' then max(j.id) end as newest
@@ -157,15 +158,15 @@ begin
   ), part as materialized (
     select nextval('pawl.queue_claim_id') as claim, p.*, gen_random_uuid() as process from (
       select j.part, j.attempt, j.whole, case when j.whole then j.key end as key, case when j.whole then j.kind end as kind,
-        range_agg(int8range(j.id, j.id + 1)) as ids
+        max(j.lost) as lost, range_agg(int8range(j.id, j.id + 1)) as ids
       from job j group by 1, 2, 3, 4, 5
     ) p
   ), claim as materialized (
-    select p.part, p.claim, p.attempt, p.whole, p.ids, coalesce(u.process, p.process) as process
+    select p.part, p.claim, p.attempt, p.lost, p.whole, p.ids, coalesce(u.process, p.process) as process
     from part p left join unit u on u.key = p.key and u.kind = p.kind
   ), running as (
-    insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
-    select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.whole, c.ids from claim c
+    insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
+    select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.lost, c.whole, c.ids from claim c
   )
   select
     (select string_agg(',"' || c.claim || '":"' || c.process || '"', '') from claim c),
@@ -311,6 +312,6 @@ begin
   ), gone as (
     delete from pawl.queue_ready r where r.ctid = any (array(select m.tid from mine m)) returning r.*
   )
-  insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
-  select id, shard, queue, priority, kind, attempt, key from gone;
+  insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
+  select id, shard, queue, priority, kind, attempt, lost, key from gone;
 end $$;

@@ -55,8 +55,8 @@ begin
   ), head as (
     delete from pawl.queue_parked p where p.ctid = any (array(select k.tid from key k where not k.delayed and k.tid is not null)) returning p.*
   ), raised as (
-    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, epoch, key)
-    select h.id, h.shard, h.queue, h.priority, h.kind, h.attempt, k.epoch, h.key
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost, epoch, key)
+    select h.id, h.shard, h.queue, h.priority, h.kind, h.attempt, h.lost, k.epoch, h.key
     from head h cross join lateral (
       select k.epoch from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = h.key limit 1) k
   ), waiting as (
@@ -83,8 +83,8 @@ begin
         delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = v_key;
         with gone as (
           delete from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = v_key returning p.*)
-        insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, key)
-        select id, shard, queue, priority, kind, attempt, key from gone;
+        insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost, key)
+        select id, shard, queue, priority, kind, attempt, lost, key from gone;
       end if;
     end loop;
   end if;

@@ -4,7 +4,9 @@
 -- Takes jobs out of running claims. Returns per claim what of p_ids was really still there. A claim of which something is left
 -- is not waited for, whoever guards another job of it: "no key update" and the guard's "key share" go together.
 create function pawl.queue_release(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
-returns table (claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, unit boolean, ids int8multirange)
+returns table (
+  claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, lost smallint, unit boolean, ids int8multirange
+)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -22,7 +24,7 @@ begin
     update pawl.queue_running r set ids = r.ids - m.out from mine m
     where r.shard = p_shard and r.id = m.id and not isempty(m.ids - m.out)
   )
-  select m.id, m.worker, m.claimed_at, m.process_id, m.attempt, m.unit, m.out from mine m where not isempty(m.out);
+  select m.id, m.worker, m.claimed_at, m.process_id, m.attempt, m.lost, m.unit, m.out from mine m where not isempty(m.out);
 end $$;
 
 -- Which of these jobs are guarded by a transaction that is still open, negative; see queue_guard. The others are locked until the
@@ -45,10 +47,10 @@ begin
 end $$;
 
 -- Settles what a worker has finished, one shard a call.
---   p_whole   claims all of whose remaining jobs are complete: one row out, one row in, however many jobs
+--   p_whole   claims of which all jobs are complete but those of p_fail: one row out, one row in, however many jobs
 --   p_part    [{claim, ids: [job, …]}]: complete
---   p_fail    [{claim, id, to: retry | release | error | cancelled, wait: ms, reason, error, like, behind}]: retry spends the attempt,
---             release does not; like: its error is p_errors[like]; behind: parked, since a later statement brings the head of its key
+--   p_fail    [{claim, id, or ids: a multirange, to: retry | release | error | cancelled, wait: ms, reason, error, like, behind}]: retry
+--             spends the attempt, release does not; like: its error is p_errors[like]; behind: parked, since a later statement brings the head of its key
 --   p_result  [[id, claim, result], …]: arrays, since json_to_recordset() refuses U+0000 wherever it stands
 --   p_keys, p_epochs  keys to give up
 --   p_errors  errors of more than one job
@@ -66,6 +68,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_done bigint[] := '{}';
   v_more bigint[];
+  v_failed bigint[] := '{}';
 begin
   if p_guarded is not null then
     v_more := pawl.queue_guarded(p_shard, p_worker, p_guarded);
@@ -86,6 +89,9 @@ begin
   end if;
   if p_shared is not null then
     perform pawl.queue_settle_shared(p_shard, p_worker, p_shared);
+  end if;
+  if p_fail is not null then  -- before what is whole without them
+    v_failed := pawl.queue_fail(p_queue, p_shard, p_worker, p_fail, p_errors, v_now);
   end if;
   if cardinality(p_whole) > 0 then
     with gone as (
@@ -111,9 +117,6 @@ begin
     select coalesce(array_agg(m.claim), '{}') into v_more from mine m;
     v_done := v_done || v_more;
   end if;
-  if p_fail is not null then
-    v_done := v_done || pawl.queue_fail(p_queue, p_shard, p_worker, p_fail, p_errors, v_now);
-  end if;
   if p_keys is not null then
     perform pawl.queue_give_up(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
   end if;
@@ -123,7 +126,7 @@ begin
   return array(
     select w.id from unnest(p_whole) w (id) where w.id <> all (v_done)
     union select a.claim from json_to_recordset(p_part) a (claim bigint) where a.claim <> all (v_done)
-    union select a.claim from json_to_recordset(p_fail) a (claim bigint) where a.claim <> all (v_done));
+    union select a.claim from json_to_recordset(p_fail) a (claim bigint) where a.claim <> all (v_failed));
 end $$;
 
 -- The result of a unit of several jobs is written once: with the first of them that is still the worker's; the others name that
@@ -152,7 +155,8 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off 
 $$;
 
 -- Jobs that did not complete. Of the jobs of one key that wait for a retry the first becomes the key's head, delayed;
--- everything else of the key is parked behind it, to be brought back when the key is given up.
+-- everything else of the key is parked behind it, to be brought back when the key is given up. Jobs without a key of which all is the
+-- same stay together, as runs: a thousand that fail cost hardly more than a thousand that do not.
 create function pawl.queue_fail(
   p_queue smallint, p_shard smallint, p_worker bigint, p_fail json, p_errors text[], p_now timestamptz
 ) returns bigint[]
@@ -162,48 +166,67 @@ declare
   v_done bigint[];
 begin
   with asked as materialized (
-    select f.claim, f.id, f."to", f.wait, f.reason, coalesce(f.error, p_errors[f."like"]) as error, coalesce(f.behind, false) as behind
-    from json_to_recordset(p_fail) f (claim bigint, id bigint, "to" text, wait double precision, reason text, error text, "like" int, behind boolean)
+    select row_number() over () as part, f.claim, f."to", f.wait, f.reason, coalesce(f.error, p_errors[f."like"]) as error,
+      coalesce(f.behind, false) as behind, coalesce(f.ids, int8multirange(int8range(f.id, f.id + 1))) as ids
+    from json_to_recordset(p_fail) f (
+      claim bigint, id bigint, ids int8multirange, "to" text, wait double precision, reason text, error text, "like" int, behind boolean)
   ), arrays as (
     select array_agg(c.claim order by c.claim) as claims, array_agg(c.ids order by c.claim) as ids
-    from (select a.claim, range_agg(int8range(a.id, a.id + 1)) as ids from asked a group by a.claim) c
+    from (select a.claim, range_agg(u.span) as ids from asked a cross join lateral unnest(a.ids) u (span) group by a.claim) c
   ), mine as materialized (
     select m.* from arrays a cross join lateral pawl.queue_release(p_shard, p_worker, a.claims, a.ids) m
-  ), job as materialized (
-    select a.id, a."to", coalesce(a.wait, 0) as wait, a.reason, a.error, j.kind, j.priority, m.claim, m.claimed_at, m.process_id,
+  ), move as materialized (
+    select a.part, a.ids * m.ids as ids, a."to", coalesce(a.wait, 0) as wait, a.reason, a.error, m.claim, m.claimed_at, m.process_id,
       -- Its last attempt was lost before: this one did not begin.
       case when a.reason = 'worker lost' then m.attempt - 1 else m.attempt end::smallint as attempt,
       case when a."to" = 'release' then m.attempt - 1 else m.attempt end::smallint as spent,
-      k.key, k.epoch,
-      not a.behind and (a."to" = 'retry' or coalesce(a.wait, 0) > 0) as waits,
-      row_number() over (partition by k.key, not a.behind and a."to" in ('retry', 'release') and (a."to" = 'retry' or coalesce(a.wait, 0) > 0) order by a.id) as nth
-    from asked a join mine m on m.claim = a.claim and m.ids @> a.id
-    cross join lateral (select j.kind, j.priority, j.key, j.queue from pawl.queue_job j where j.shard = p_shard and j.id = a.id) j
+      case when a."to" = 'release' then m.lost else 0 end::smallint as lost,
+      a."to" in ('retry', 'release') as lives, not a.behind and (a."to" = 'retry' or coalesce(a.wait, 0) > 0) as waits
+    from asked a join mine m on m.claim = a.claim
+  ), job as materialized (
+    select v.*, j.id, j.kind, j.priority, k.key, k.epoch, j.key as own_key,
+      row_number() over (partition by v.part order by j.id) as nth,
+      row_number() over (partition by v.part, j.kind, j.priority, k.key is null order by j.id) as nth_alike
+    from move v cross join lateral unnest(v.ids) u (span)
+    cross join lateral (  -- "offset" keeps the planner from reading all jobs once and passing over them for each span
+      select j.id, j.kind, j.priority, j.key from pawl.queue_job j
+      where j.shard = p_shard and j.id >= lower(u.span) and j.id < upper(u.span) offset 0) j
     left join lateral (
-      select k.key, k.epoch from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = j.key and k.held) k on true
+      select k.key, k.epoch from pawl.queue_key k
+      where k.shard = p_shard and k.queue = p_queue and k.key = j.key and k.held limit 1) k on j.key is not null
   ), dead as (
     insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
-    select j.id, p_now, p_shard, p_queue, j.kind, j.attempt, j."to",
-      (select o.key from pawl.queue_job o where o.shard = p_shard and o.id = j.id), coalesce(j.error, j.reason)
-    from job j where j."to" in ('error', 'cancelled')
+    select j.id, p_now, p_shard, p_queue, j.kind, j.attempt, j."to", j.own_key, coalesce(j.error, j.reason)
+    from job j where not j.lives
+  ), plain as materialized (
+    select min(j.id) as id, count(*) as n, j.kind, j.priority, min(j.spent) as spent, min(j.lost) as lost, min(j.wait) as wait
+    from job j where j.lives and j.key is null
+    group by j.part, j.kind, j.priority, j.id - j.nth_alike, (j.nth_alike - 1) / 256, case when j.lost > 0 then j.id end
+  ), line as materialized (
+    select j.*, row_number() over (partition by j.key, j.waits order by j.id) = 1 and j.waits as is_head from job j where j.lives and j.key is not null
   ), delayed as (
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, attempt, epoch, key)
-    select p_now + j.wait * interval '1 millisecond', j.id, p_shard, p_queue, j.priority, j.kind, j.spent, j.epoch, j.key
-    from job j where j."to" in ('retry', 'release') and (case when j.key is null then j.wait > 0 else j.waits and j.nth = 1 end)
-  ), parked as (
-    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
-    select j.id, p_shard, p_queue, j.priority, j.kind, j.spent, j.key
-    from job j where j."to" in ('retry', 'release') and j.key is not null and not (j.waits and j.nth = 1)
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
+    select p_now + p.wait * interval '1 millisecond', p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost, null, null
+    from plain p where p.wait > 0
+    union all
+    select p_now + l.wait * interval '1 millisecond', l.id, p_shard, p_queue, l.priority, l.kind, 1, l.spent, l.lost, l.epoch, l.key
+    from line l where l.is_head
   ), ready as (
-    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
-    select j.id, p_shard, p_queue, j.priority, j.kind, j.spent
-    from job j where j."to" in ('retry', 'release') and j.key is null and j.wait <= 0
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost)
+    select p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost from plain p where p.wait <= 0
+  ), parked as (
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
+    select l.id, p_shard, p_queue, l.priority, l.kind, l.spent, l.lost, l.key from line l where not l.is_head
   ), moved as (
-    insert into pawl.queue_transition (at, claimed_at, id, worker, process_id, shard, queue, attempt, from_status, to_status, reason, error)
-    select p_now, j.claimed_at, j.id, p_worker, j.process_id, p_shard, p_queue, j.attempt, 'in-progress',
-      case when j."to" in ('retry', 'release') then 'new' else j."to" end, coalesce(j.reason, j."to"), j.error
-    from job j
+    insert into pawl.queue_transition (at, claimed_at, id, n, worker, process_id, shard, queue, attempt, from_status, to_status, reason, error, error_of)
+    select p_now, v.claimed_at, j.id, j.n, p_worker, v.process_id, p_shard, p_queue, v.attempt, 'in-progress',
+      case when v.lives then 'new' else v."to" end, coalesce(v.reason, v."to"),
+      case when j.id = j.first then v.error end, case when j.id <> j.first and v.error is not null then j.first end
+    from (
+      select j.part, min(j.id) as id, count(*) as n, min(min(j.id)) over (partition by j.part) as first
+      from job j group by j.part, j.id - j.nth, (j.nth - 1) / 256) j
+    join move v on v.part = j.part
   )
-  select coalesce(array_agg(distinct j.claim), '{}') into v_done from job j;
+  select coalesce(array_agg(distinct v.claim), '{}') into v_done from move v where not isempty(v.ids);
   return v_done;
 end $$;

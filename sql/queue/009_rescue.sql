@@ -90,7 +90,7 @@ begin
     update pawl.queue_running r set ids = r.ids - m.out from mine m
     where r.worker = p_worker and r.id = m.id and not isempty(m.ids - m.out)
   )
-  select m.id, m.worker, m.claimed_at, m.process_id, m.shard, m.queue, m.attempt, m.unit, m.out from mine m;
+  select m.id, m.worker, m.claimed_at, m.process_id, m.shard, m.queue, m.attempt, m.lost, m.unit, m.out from mine m;
 end $$;
 
 -- The server's processes that serve the lanes of a worker (hold: 'transaction'): each of them, or each of their transactions behind
@@ -123,6 +123,9 @@ $$;
 
 -- Gives back what a worker holds, except the claims it knows of: a worker whose claim was committed but whose answer was
 -- lost disowns it (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows of none.
+-- Of what a lost worker held those are charged that were lost most often in a row before: had it none that was lost, all, since nobody
+-- knows what had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
+-- alone: should one of them be to blame, too, it is charged the next time.
 create function pawl.queue_lost(p_worker bigint, p_known bigint[], p_charge boolean) returns integer
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -138,9 +141,9 @@ begin
     union all
     select r.* from pawl.queue_take_back(p_worker) r where p_known is null
   ), held as materialized (
-    select g.shard, g.queue, g.claimed_at, g.process_id, g.attempt, i.id, j.kind, j.priority, j.key as own_key, k.key, k.epoch,
+    select g.shard, g.queue, g.claimed_at, g.process_id, g.attempt, g.lost, max(g.lost) over () as most, i.id, j.kind, j.priority, j.key as own_key, k.key, k.epoch,
       -- Of a key only the first job can have begun, or the one unit that was claimed.
-      p_charge and (k.key is null or g.unit or i.id = min(i.id) over (partition by g.shard, g.queue, k.key)) as charged,
+      p_charge and g.lost = max(g.lost) over () and (k.key is null or g.unit or i.id = min(i.id) over (partition by g.shard, g.queue, k.key)) as charged,
       coalesce(kd.attempts, q.attempts) as attempts
     from gone g
     cross join lateral unnest(g.ids) u (span)
@@ -152,7 +155,8 @@ begin
       select k.key, k.epoch from pawl.queue_key k
       where k.shard = g.shard and k.queue = g.queue and k.key = j.key and k.held limit 1) k on true
   ), job as materialized (
-    select h.*, (case when h.charged then h.attempt else h.attempt - 1 end)::smallint as after, h.charged and h.attempt >= h.attempts as spent
+    select h.*, (case when h.charged then h.attempt else h.attempt - 1 end)::smallint as after, h.charged and h.attempt >= h.attempts as spent,
+      (case when h.charged then h.lost + 1 when p_charge then greatest(h.lost, 1) else h.lost end)::smallint as now_lost
     from held h
   ), dead as (
     insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
@@ -160,15 +164,16 @@ begin
       'the worker was lost during attempt ' || j.attempt || ', the last one'
     from job j where j.spent
   ), ready as (
-    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
-    select j.id, j.shard, j.queue, j.priority, j.kind, j.after from job j where not j.spent and j.key is null
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost)
+    select j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.now_lost from job j where not j.spent and j.key is null
   ), parked as (
-    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
-    select j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.key from job j where not j.spent and j.key is not null
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
+    select j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.now_lost, j.key from job j where not j.spent and j.key is not null
   ), moved as (
     insert into pawl.queue_transition (at, claimed_at, id, worker, process_id, shard, queue, attempt, from_status, to_status, reason)
     select v_now, j.claimed_at, j.id, p_worker, j.process_id, j.shard, j.queue, j.attempt, 'in-progress',
-      case when j.spent then 'error' else 'new' end, case when p_charge then 'worker lost' else 'claim lost' end
+      case when j.spent then 'error' else 'new' end,
+      case when not p_charge then 'claim lost' when j.lost < j.most then 'lost beside another' else 'worker lost' end
     from job j
   )
   select (select count(*) from job), coalesce(json_agg(k), '[]') into v_jobs, v_keys
@@ -215,7 +220,7 @@ begin
     update pawl.queue_worker w set holding = array(select t.id from there t where t.id not in (select m.id from mine m))
     where w.id = p_worker
   ), charged as (
-    update pawl.queue_ready r set attempt = m.attempt from mine m where r.ctid = m.tid and not m.spent
+    update pawl.queue_ready r set attempt = m.attempt, lost = r.lost + 1 from mine m where r.ctid = m.tid and not m.spent
   ), gone as (
     delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.spent
   ), dead as (

@@ -12,7 +12,10 @@ language sql stable as $$
   select case
     when d.status is not null then d.status
     when exists (select 1 from pawl.queue_running r where r.shard = p_shard and r.ids @> p_id) then 'in-progress'
-    when exists (select 1 from pawl.queue_delayed w where w.shard = p_shard and w.id = p_id)
+    when exists (
+        select 1 from (
+          select d.id + d.n as past from pawl.queue_delayed d where d.shard = p_shard and d.id <= p_id order by d.id desc limit 1
+        ) run where run.past > p_id)
       or exists (select 1 from pawl.queue_parked p where p.shard = p_shard and p.queue = j.queue and p.key = j.key and p.kind = j.kind and p.id = p_id)
       or exists (
         select 1 from (
@@ -40,6 +43,27 @@ $$;
 create function pawl.queue_process(p_batch uuid, p_id bigint, p_unit boolean) returns uuid
 language sql immutable as $$
   select case when p_unit then p_batch else (left(p_batch::text, 24) || lpad(to_hex(p_id % 281474976710656), 12, '0'))::uuid end
+$$;
+
+-- The error of a move, wherever it is kept.
+create function pawl.queue_error(p_shard smallint, p_at timestamptz, p_error text, p_error_of bigint) returns text
+language sql stable as $$
+  select case when p_error_of is null then p_error else (
+    select t.error from pawl.queue_transition t where t.shard = p_shard and t.id = p_error_of and t.at = p_at and t.error is not null limit 1) end
+$$;
+
+-- The moves of one job, each with its error: rows of its own, and rows of runs.
+create function pawl.queue_moves(p_shard smallint, p_id bigint)
+returns table (
+  at timestamptz, claimed_at timestamptz, worker bigint, process_id uuid, attempt smallint, from_status text, to_status text, reason text, error text)
+language sql stable rows 4 as $$
+  select t.at, t.claimed_at, t.worker, t.process_id, t.attempt, t.from_status, t.to_status, t.reason,
+    pawl.queue_error(p_shard, t.at, t.error, t.error_of)
+  from (
+    select t.* from pawl.queue_transition t where t.shard = p_shard and t.id = p_id and t.n = 1
+    union all
+    select t.* from pawl.queue_transition t where t.shard = p_shard and t.id > p_id - 256 and t.id <= p_id and t.n > 1 and t.id + t.n > p_id
+  ) t
 $$;
 
 -- How many jobs a claim holds.

@@ -87,8 +87,33 @@ begin
     update pawl.queue_ready r set n = p_id - r.id where r.shard = p_shard and r.queue = p_queue and r.priority = p_priority and r.id = v_run.id;
   end if;
   if v_run.id + v_run.n - 1 > p_id then
-    insert into pawl.queue_ready (id, shard, queue, priority, kind, n)
-    values (p_id + 1, p_shard, p_queue, p_priority, v_run.kind, v_run.id + v_run.n - 1 - p_id);
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt)
+    values (p_id + 1, p_shard, p_queue, p_priority, v_run.kind, v_run.id + v_run.n - 1 - p_id, v_run.attempt);
+  end if;
+end $$;
+
+-- Takes one job out of the delayed run it is part of.
+create function pawl.queue_undelay(p_shard smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_run pawl.queue_delayed;
+begin
+  delete from pawl.queue_delayed d
+  where d.shard = p_shard and d.id = (
+    select d.id from pawl.queue_delayed d where d.shard = p_shard and d.id <= p_id order by d.id desc limit 1)
+    and d.id + d.n > p_id
+  returning d.* into v_run;
+  taken := v_run.id is not null;
+  if not taken then
+    return;
+  end if;
+  attempt := v_run.attempt;
+  epoch := v_run.epoch;
+  if v_run.n > 1 then
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt)
+    select v_run.run_at, u.id, p_shard, v_run.queue, v_run.priority, v_run.kind, u.n, v_run.attempt
+    from (values (v_run.id, p_id - v_run.id), (p_id + 1, v_run.id + v_run.n - 1 - p_id)) u (id, n) where u.n > 0;
   end if;
 end $$;
 
@@ -126,8 +151,7 @@ begin
       when 'ready' then
         select u.* into v_out from pawl.queue_unready(v_job.queue, v_shard, v_job.priority, p_id) u;
       when 'delayed' then
-        with gone as (delete from pawl.queue_delayed d where d.shard = v_shard and d.id = p_id returning d.attempt, d.epoch)
-        select true as taken, g.attempt, g.epoch into v_out from gone g;
+        select u.* into v_out from pawl.queue_undelay(v_shard, p_id) u;
       when 'parked' then
         with gone as (
           delete from pawl.queue_parked p

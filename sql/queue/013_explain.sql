@@ -23,8 +23,8 @@ begin
   v_at := pawl.queue_look(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key);
   select w.host, w.pid, w.id, w.is_live into v_worker from pawl.worker w where w.id = v_at.worker;
   select c.at, c.reason into v_wish from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
-  select t.at, t.reason, t.error into v_error from pawl.queue_transition t
-  where t.shard = v_shard and t.id = p_id and t.from_status = 'in-progress' order by t.at desc limit 1;
+  select t.at, t.reason, t.error into v_error from pawl.queue_moves(v_shard, p_id) t
+  where t.from_status = 'in-progress' order by t.at desc limit 1;
   if v_at.status = 'new' then
     if v_key_name is not null then
       v_before := pawl.queue_key_owner(v_job.queue, v_shard, v_key_name, p_id);
@@ -136,7 +136,8 @@ begin
     for key share skip locked;
     return not found;
   elsif v_at.place = 'delayed' then
-    perform 1 from pawl.queue_delayed d where d.shard = v_shard and d.id = p_id for key share skip locked;
+    perform 1 from pawl.queue_delayed d where d.shard = v_shard and d.id = (
+      select d.id from pawl.queue_delayed d where d.shard = v_shard and d.id <= p_id order by d.id desc limit 1) for key share skip locked;
     return not found;
   elsif v_at.place = 'parked' then
     perform 1 from pawl.queue_parked p

@@ -186,8 +186,11 @@ begin
         where i.id < p_before limit p_block) r
       union all
       select d.shard, d.id from generate_series(0, 255) s cross join lateral (
-        select d.shard, d.id from pawl.queue_delayed d
-        where d.shard = s::smallint and d.id < p_before and d.queue = any (v_queues) order by d.id desc limit p_block) d
+        select d.shard, i.id from (
+          select d.shard, d.id, d.n from pawl.queue_delayed d
+          where d.shard = s::smallint and d.id < p_before and d.queue = any (v_queues) order by d.id desc limit p_block) d
+        cross join lateral generate_series(d.id + d.n - 1, d.id, -1) i (id)
+        where i.id < p_before limit p_block) d
       union all
       select p.shard, p.id from pawl.queue_parked p where p.queue = any (v_queues) and p.id < p_before
     ) x order by x.id desc limit p_block;
@@ -211,8 +214,8 @@ begin
     ), fit as materialized (
       select s.* from said s
       where (s.said like all (p_query.likes) and s.said ~ all (p_query.regexes)) or exists (
-        select 1 from pawl.queue_transition e cross join lateral (select s.said || e' \n' || lower(e.error) as said offset 0) x
-        where e.shard = s.shard and e.id = s.id and e.error is not null and x.said like all (p_query.likes) and x.said ~ all (p_query.regexes))
+        select 1 from pawl.queue_moves(s.shard, s.id) e cross join lateral (select s.said || e' \n' || lower(e.error) as said offset 0) x
+        where e.error is not null and x.said like all (p_query.likes) and x.said ~ all (p_query.regexes))
     )
     select f.id from fit f
     where p_query.status is null or (pawl.queue_look(f.shard, f.id, f.queue, f.kind, f.priority, f.key)).status = p_query.status

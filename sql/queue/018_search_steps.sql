@@ -108,14 +108,21 @@ declare
   v_ids bigint[];
   v_all int;
   v_done int := 0;
+  v_low bigint;
 begin
   ids := '{}';
   horizon := p_before;
-  select array_agg(x.shard order by x.id desc), array_agg(x.id order by x.id desc), count(*) into v_shards, v_ids, v_all from (
-    select distinct y.shard, y.id from (
-      select t.shard, t.id from pawl.queue_transition t
-      where t.error is not null and to_tsvector('simple', t.error) @@ p_query.ts and t.id < p_before limit v_most) y) x;
+  select array_agg(x.shard order by x.id desc), array_agg(x.id order by x.id desc), coalesce(max(x.found), 0) into v_shards, v_ids, v_all from (
+    select distinct y.shard, y.id, count(*) over () as found from (
+      select t.shard, i.id from pawl.queue_transition e
+      cross join lateral (
+        select e.shard, e.id, e.n
+        union all
+        select t.shard, t.id, t.n from pawl.queue_transition t where t.shard = e.shard and t.error_of = e.id and t.at = e.at) t
+      cross join lateral generate_series(t.id, least(t.id + t.n, p_before) - 1) i (id)
+      where e.error is not null and to_tsvector('simple', e.error) @@ p_query.ts and e.id < p_before limit v_most) y) x;
   if v_all < v_most then
+    v_all := coalesce(cardinality(v_ids), 0);
     while v_done < v_all loop
       ids := ids || pawl.queue_search_fit(p_query, v_shards[v_done + 1:v_done + v_block], v_ids[v_done + 1:v_done + v_block]);
       v_done := v_done + v_block;
@@ -125,13 +132,23 @@ begin
     return;
   end if;
   loop
-    select array_agg(x.shard), array_agg(x.id), count(*) into v_shards, v_ids, v_all from (
-      select t.shard, t.id from generate_series(0, 255) s cross join lateral (
-        select distinct t.shard, t.id from pawl.queue_transition t
-        where t.shard = s::smallint and t.id < horizon and t.error is not null order by t.shard desc, t.id desc limit v_block) t
-      order by t.id desc limit v_block) x;
+    -- Moves from the newest job on until they speak of v_block jobs. A run from further down may reach up to there.
+    select coalesce(min(x.id) filter (where x.before < v_block), 0), coalesce(sum(x.n), 0) into v_low, v_all from (
+      select t.id, t.n, sum(t.n) over (order by t.id desc rows unbounded preceding) - t.n as before
+      from generate_series(0, 255) s cross join lateral (
+        select t.id, t.n from pawl.queue_transition t
+        where t.shard = s::smallint and t.id < horizon and (t.error is not null or t.error_of is not null)
+        order by t.shard desc, t.id desc limit v_block) t) x;
+    if v_all < v_block then
+      v_low := 0;
+    end if;
+    select array_agg(x.shard), array_agg(x.id) into v_shards, v_ids from (
+      select distinct t.shard, i.id from generate_series(0, 255) s cross join lateral (
+        select t.shard, t.id, t.n from pawl.queue_transition t
+        where t.shard = s::smallint and t.id < horizon and t.id > v_low - 256 and (t.error is not null or t.error_of is not null)) t
+      cross join lateral generate_series(greatest(t.id, v_low), least(t.id + t.n, horizon) - 1) i (id)) x;
     ids := ids || pawl.queue_search_fit(p_query, v_shards, v_ids);
-    horizon := case when v_all = v_block then v_ids[v_block] else 0 end;
+    horizon := v_low;
     exit when horizon = 0 or cardinality(ids) >= p_limit or clock_timestamp() > p_end;
     v_block := least(400, v_block * 2);
   end loop;

@@ -212,13 +212,13 @@ begin
     perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
     return pawl.queue_promote(p_queue, p_shard, 1000);
   elsif p_what = 'run' then
-    select r.ctid as tid, r.id, r.priority, r.n, r.kind into v_run from pawl.queue_ready r
+    select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_run from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
     order by r.priority, r.id limit 1 for update skip locked;
     if v_run.n > 1 then
       delete from pawl.queue_ready r where r.ctid = v_run.tid;
-      insert into pawl.queue_ready (id, shard, queue, priority, kind)
-      select v_run.id + i, p_shard, p_queue, v_run.priority, v_run.kind from generate_series(0, v_run.n - 1) i;
+      insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
+      select v_run.id + i, p_shard, p_queue, v_run.priority, v_run.kind, v_run.attempt from generate_series(0, v_run.n - 1) i;
       return v_run.n;
     end if;
     return 0;

@@ -30,8 +30,8 @@ begin
       select coalesce(range_agg(x.span), '{}') as ids from (
         select int8range(r.id, r.id + r.n) as span from run r
         union all
-        select int8range(d.id, d.id + 1) from unnest(p_shards) s (shard) cross join lateral (
-          select d.id from pawl.queue_delayed d where d.shard = s.shard and d.id >= p_from and d.id < p_to) d
+        select int8range(d.id, d.id + d.n) from unnest(p_shards) s (shard) cross join lateral (
+          select d.id, d.n from pawl.queue_delayed d where d.shard = s.shard and d.id >= p_from - 255 and d.id < p_to) d
         union all
         select int8range(d.id, d.id + 1) from unnest(p_shards) s (shard) cross join lateral (
           select d.id from pawl.queue_dead d where d.shard = s.shard and d.id >= p_from and d.id < p_to) d

@@ -3,7 +3,7 @@
 
 -- Takes free keys of a queue without coalescing and predecessors: up to p_chain jobs of each, oldest first, p_limit in all.
 -- p_waiting: those of the keys that have a row in queue_key.
--- The first attempts are one claim (lines). A job that has failed before comes alone, under a claim of its own (rows), so
+-- The first attempts are one claim (lines). A job that has failed or was lost before comes alone, under a claim of its own (rows), so
 -- that a crash charges nobody else. Arrays from step to step and columns in the answer cost half of what rows cost.
 create or replace function pawl.queue_claim_chains(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz, p_epoch bigint, p_keys text[],
@@ -13,7 +13,7 @@ language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
-  v_nths int[]; v_ids bigint[]; v_kinds smallint[]; v_attempts smallint[]; v_tids tid[]; v_parked boolean[];
+  v_nths int[]; v_ids bigint[]; v_kinds smallint[]; v_attempts smallint[]; v_losts smallint[]; v_tids tid[]; v_parked boolean[];
   v_claim bigint;
   v_process uuid;
   v_read int;
@@ -23,17 +23,17 @@ declare
   v_missing boolean := false;
 begin
   processes := '';
-  select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.tid), array_agg(s.parked), count(*), max(s.nth), max(s.attempt)
-  into v_nths, v_ids, v_kinds, v_attempts, v_tids, v_parked, taken, v_last, v_again
+  select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.lost), array_agg(s.tid), array_agg(s.parked), count(*), max(s.nth), max(greatest(s.attempt, s.lost))
+  into v_nths, v_ids, v_kinds, v_attempts, v_losts, v_tids, v_parked, taken, v_last, v_again
   from (
     select s.* from (
       select u.ord::int as nth, x.* from unnest(p_keys) with ordinality u (key, ord) cross join lateral (
         select r.* from (
-          (select r.id, r.kind, r.attempt, r.ctid as tid, false as parked from pawl.queue_ready r
+          (select r.id, r.kind, r.attempt, r.lost, r.ctid as tid, false as parked from pawl.queue_ready r
             where r.shard = p_shard and r.queue = p_queue and r.key = u.key order by r.id limit p_chain)
           union all
           select p.* from pawl.queue_kind k cross join lateral (
-            select p.id, p.kind, p.attempt, p.ctid, true from pawl.queue_parked p
+            select p.id, p.kind, p.attempt, p.lost, p.ctid, true from pawl.queue_parked p
             where p.shard = p_shard and p.queue = p_queue and p.key = u.key and p.kind = k.id order by p.id limit p_chain) p
           where k.queue = p_queue and exists (
             select 1 from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = u.key)
@@ -56,20 +56,20 @@ begin
   end if;
 
   if v_again > 0 then
-    select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.tid), array_agg(s.parked), count(*)
-    into v_nths, v_ids, v_kinds, v_attempts, v_tids, v_parked, taken
+    select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.lost), array_agg(s.tid), array_agg(s.parked), count(*)
+    into v_nths, v_ids, v_kinds, v_attempts, v_losts, v_tids, v_parked, taken
     from (
-      select u.*, min(u.id) over w as first, min(u.id) filter (where u.attempt > 0) over w as again
-      from unnest(v_nths, v_ids, v_kinds, v_attempts, v_tids, v_parked) u (nth, id, kind, attempt, tid, parked)
+      select u.*, min(u.id) over w as first, min(u.id) filter (where u.attempt > 0 or u.lost > 0) over w as again
+      from unnest(v_nths, v_ids, v_kinds, v_attempts, v_losts, v_tids, v_parked) u (nth, id, kind, attempt, lost, tid, parked)
       window w as (partition by u.nth) order by u.id
     ) s
     where s.again is null or s.id < s.again or (s.id = s.again and s.again = s.first);
     with again as materialized (
       select u.*, nextval('pawl.queue_claim_id') as claim, gen_random_uuid() as process
-      from unnest(v_nths, v_ids, v_kinds, v_attempts) u (nth, id, kind, attempt) where u.attempt > 0
+      from unnest(v_nths, v_ids, v_kinds, v_attempts, v_losts) u (nth, id, kind, attempt, lost) where u.attempt > 0 or u.lost > 0
     ), running as (
-      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
-      select a.claim, p_worker, p_now, a.process, p_shard, p_queue, a.attempt + 1, false, int8multirange(int8range(a.id, a.id + 1)) from again a
+      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
+      select a.claim, p_worker, p_now, a.process, p_shard, p_queue, a.attempt + 1, a.lost, false, int8multirange(int8range(a.id, a.id + 1)) from again a
     )
     select
       string_agg(concat(',[', to_json(p_keys[a.nth])::text, ',', p_epoch, ',[', concat_ws(',', a.id, a.claim, a.kind, a.attempt + 1,
@@ -97,7 +97,7 @@ begin
 
   if rows is not null or v_missing then
     select array_agg(u.nth order by u.id), array_agg(u.id order by u.id), array_agg(u.kind order by u.id) into v_nths, v_ids, v_kinds
-    from unnest(v_nths, v_ids, v_kinds, v_attempts) u (nth, id, kind, attempt) where u.attempt = 0;
+    from unnest(v_nths, v_ids, v_kinds, v_attempts, v_losts) u (nth, id, kind, attempt, lost) where u.attempt = 0 and u.lost = 0;
   end if;
   if v_ids is null and not v_missing then
     return;

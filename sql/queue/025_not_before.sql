@@ -41,8 +41,8 @@ begin
         where r.shard = v_shard and r.queue = v_job.queue and r.key = v_key_name and r.epoch = v_key.epoch and r.id > p_id and r.attempt = 0
         returning r.*
       )
-      insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, key)
-      select h.id, h.shard, h.queue, h.priority, h.kind, h.attempt, h.key from head h;
+      insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
+      select h.id, h.shard, h.queue, h.priority, h.kind, h.attempt, h.lost, h.key from head h;
       if found then
         perform pawl.queue_raise(v_job.queue, v_shard, v_key_name, v_key.epoch);
       end if;

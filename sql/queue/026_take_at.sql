@@ -19,9 +19,9 @@ begin
   if pawl.queue_prepare(p_queue, p_shard, p_worker) = 'paused' then
     return '{"n":0}';
   end if;
-  select array_agg(r.priority) as priorities, array_agg(r.id) as ids, array_agg(r.kind) as kinds, array_agg(r.n) as ns into v_seen
+  select array_agg(r.priority) as priorities, array_agg(r.id) as ids, array_agg(r.kind) as kinds, array_agg(r.attempt) as attempts, array_agg(r.n) as ns into v_seen
   from (
-    select r.priority, r.id, r.kind, case when r.key is null then r.n else 0 end as n from pawl.queue_ready r
+    select r.priority, r.id, r.kind, r.attempt, case when r.key is null then r.n else 0 end as n from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
     order by r.priority, r.id limit p_rows) r;
   for v_at in 1..coalesce(cardinality(v_seen.ids), 0) loop
@@ -34,8 +34,8 @@ begin
       for update skip locked;
       exit when not found;
       delete from pawl.queue_ready r where r.ctid = v_tid;
-      insert into pawl.queue_ready (id, shard, queue, priority, kind)
-      select v_seen.ids[v_at] + i, p_shard, p_queue, v_seen.priorities[v_at], v_seen.kinds[v_at]
+      insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
+      select v_seen.ids[v_at] + i, p_shard, p_queue, v_seen.priorities[v_at], v_seen.kinds[v_at], v_seen.attempts[v_at]
       from generate_series(0, v_seen.ns[v_at] - 1) i;
     end if;
     v_n := v_n + v_seen.ns[v_at];

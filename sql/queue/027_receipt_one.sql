@@ -29,16 +29,19 @@ begin
   from pawl.queue_dead d where d.shard = p_shard and d.id = p_id;
   if found then
     select pawl.queue_process(t.process_id, p_id, k.coalesce <> 'none'), t.worker into process_id, worker
-    from pawl.queue_transition t, pawl.queue_kind k
-    where t.shard = p_shard and t.id = p_id and k.id = p_kind order by t.at desc limit 1;
+    from pawl.queue_moves(p_shard, p_id) t, pawl.queue_kind k
+    where k.id = p_kind order by t.at desc limit 1;
     return;
   end if;
   select 'running', 'in-progress', r.attempt, r.claimed_at, pawl.queue_process(r.process_id, p_id, r.unit), r.worker
   into place, status, attempt, claimed_at, process_id, worker
   from pawl.queue_running r where r.shard = p_shard and r.ids @> p_id;
   if not found then
-    select 'delayed', 'new', d.attempt, d.run_at, d.epoch into place, status, attempt, run_at, epoch
-    from pawl.queue_delayed d where d.shard = p_shard and d.id = p_id;
+    select 'delayed', 'new', run.attempt, run.run_at, run.epoch into place, status, attempt, run_at, epoch
+    from (
+      select d.id + d.n as past, d.attempt, d.run_at, d.epoch from pawl.queue_delayed d
+      where d.shard = p_shard and d.id <= p_id order by d.id desc limit 1
+    ) run where run.past > p_id;
   end if;
   if place is null and p_key is not null then
     select 'parked', 'new', p.attempt into place, status, attempt
@@ -64,8 +67,8 @@ begin
       from pawl.queue_receipt r where r.ids @> p_id limit 1;
     end if;
   elsif attempt > (place = 'running')::int then
-    select t.error into error from pawl.queue_transition t
-    where t.shard = p_shard and t.id = p_id and t.error is not null order by t.at desc limit 1;
+    select t.error into error from pawl.queue_moves(p_shard, p_id) t
+    where t.error is not null order by t.at desc limit 1;
   end if;
 end $$;
 
@@ -98,8 +101,8 @@ set enable_seqscan = off set jit = off as $$
     ) m
     where r.id = p_id
     union all
-    select m.* from pawl.queue_transition t
-    cross join lateral (select j.kind from pawl.queue_job j where j.shard = t.shard and j.id = t.id) j
+    select m.* from pawl.queue_moves(p_shard, p_id) t
+    cross join lateral (select j.kind from pawl.queue_job j where j.shard = p_shard and j.id = p_id) j
     join pawl.queue_kind k on k.id = j.kind
     cross join lateral pawl.queue_process(t.process_id, p_id, k.coalesce <> 'none') process
     cross join lateral (
@@ -107,7 +110,6 @@ set enable_seqscan = off set jit = off as $$
       union all
       select 2, t.at, t.from_status, t.to_status, t.attempt, process, t.worker, t.reason, t.error
     ) m
-    where t.shard = p_shard and t.id = p_id
   ) m
   order by m.at, m.nth
 $$;
@@ -127,9 +129,9 @@ begin
   select coalesce(sum(x.n), 0) into v_ready from (
     select r.n from generate_series(0, v_shards) s cross join lateral (
       select r.n from pawl.queue_ready r where r.shard = s::smallint and r.queue = v_queue limit p_most) r limit p_most) x;
-  select count(*) into v_delayed from (
-    select from generate_series(0, v_shards) s cross join lateral (
-      select from pawl.queue_delayed r where r.shard = s::smallint and r.queue = v_queue limit p_most) r limit p_most) x;
+  select least(p_most, coalesce(sum(x.n), 0)) into v_delayed from (
+    select r.n from generate_series(0, v_shards) s cross join lateral (
+      select r.n from pawl.queue_delayed r where r.shard = s::smallint and r.queue = v_queue limit p_most) r limit p_most) x;
   select count(*) into v_parked from (
     select from generate_series(0, v_shards) s cross join lateral (
       select from pawl.queue_parked r where r.shard = s::smallint and r.queue = v_queue limit p_most) r limit p_most) x;

@@ -9,11 +9,12 @@ const HISTORY = statement(
   `
 select to_json(e.at) #>> '{}' as at, e.part, e.event, e.subject, e.id, e.detail, e.process, e.namespace
 from (
-  (select t.at, 'job' as part, t.reason as event, q.name as subject, t.id::text as id, left(t.error, 300) as detail, t.worker::text as process, null::text as namespace
+  (select t.at, 'job' as part, t.reason as event, q.name as subject, t.id::text as id,
+    concat_ws(': ', case when t.n > 1 then t.n || ' jobs in a row' end, left(pawl.queue_error(t.shard, t.at, t.error, t.error_of), 300)) as detail, t.worker::text as process, null::text as namespace
   from pawl.queue_definition q cross join lateral (
     select t.* from pawl.queue_transition t
     where t.queue = q.id and t.at >= $1::timestamptz and t.at <= $2::timestamptz
-      and ($6::text is null or t.id::text = $6 or strpos(lower(coalesce(t.error, t.reason)), lower($6)) > 0)
+      and ($6::text is null or $6 ~ '^[0-9]{1,18}$' and t.id <= $6::bigint and t.id + t.n > $6::bigint or strpos(lower(coalesce(pawl.queue_error(t.shard, t.at, t.error, t.error_of), t.reason)), lower($6)) > 0)
     order by t.at desc limit $3::int) t
   where ($4::text is null or $4 = 'job') and ($5::text is null or q.name = $5))
   union all

@@ -66,9 +66,9 @@ cross join lateral (
         order by z.settled_at limit $5::int) y) r
     where $1::text is null or q.name = $1) x) done
 cross join lateral (
-  select count(*) filter (where t.to_status = 'error') as errors, count(*) filter (where t.to_status = 'new' and t.error is not null) as retries
+  select coalesce(sum(t.n) filter (where t.to_status = 'error'), 0) as errors, coalesce(sum(t.n) filter (where t.to_status = 'new' and (t.error is not null or t.error_of is not null)), 0) as retries
   from pawl.queue_definition q cross join lateral (
-    select t.to_status, t.error from pawl.queue_transition t
+    select t.to_status, t.error, t.error_of, t.n from pawl.queue_transition t
     where t.queue = q.id and t.at >= b.at and t.at < b.at + make_interval(secs => $4::float8 / 1000) order by t.at limit 1000) t
   where $1::text is null or q.name = $1) failed
 order by b.at`,

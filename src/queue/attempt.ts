@@ -183,7 +183,18 @@ function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown, 
   if (error instanceof NoRetry) return { ...base, to: 'error', reason: 'no retry' };
   if (job.attempt >= kind.attempts) return { ...base, to: 'error', reason: 'attempts exhausted' };
   const reason = error instanceof TimedOut ? 'timed out' : 'failed';
-  return { ...base, to: 'retry', reason, wait: delay(backoff, job.attempt, Math.random()) };
+  return { ...base, to: 'retry', reason, wait: delay(backoff, job.attempt, chance(job)) };
+}
+
+/** Neighbours that fail in the same attempt one after the other come back together, and so go on as one run. */
+const NEIGHBOURS = 64;
+let last = { block: -1, attempt: 0, chance: 0 };
+
+/** How much jitter a job gets: one throw for neighbours. */
+function chance({ number, attempt }: Job): number {
+  const block = Math.floor(number / NEIGHBOURS);
+  if (block !== last.block || attempt !== last.attempt) last = { block, attempt, chance: Math.random() };
+  return last.chance;
 }
 
 /**

@@ -40,7 +40,9 @@ export function readClaimed(answer: Claimed, holder: Holder): Batch {
   const claimOf = (id: number): Claim => {
     let claim = claims.get(id);
     if (claim === undefined) {
-      claim = { id, shard: holder.shard, processId: answer.processes?.[id] ?? '', left: 0 };
+      const processId = answer.processes?.[id] ?? '';
+      const isAlone = answer.alone?.includes(id) ?? false;
+      claim = { id, shard: holder.shard, processId, isAlone, left: 0 };
       claims.set(id, claim);
     }
     return claim;

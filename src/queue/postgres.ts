@@ -10,6 +10,7 @@ import {
   type Transaction,
 } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
+import { type FailureRun, toRuns } from './failure-runs.ts';
 import type { JobStatus } from './job.ts';
 import { STOP_MS } from './patience.ts';
 import type {
@@ -21,7 +22,6 @@ import type {
   Claimed,
   ClaimRequest,
   Cursor,
-  Failed,
   HandedOver,
   HeldJob,
   Looked,
@@ -459,7 +459,7 @@ export function runningText(open: OpenClaim): string {
 /** The settlement likewise; every text in it is quoted. */
 export function settleText(settlement: Settlement): string {
   const { queue, shard, worker, whole, part, failed, results, shared, keys } = settlement;
-  const { items, errors } = withErrorsOnce(failed);
+  const { items, errors } = withErrorsOnce(toRuns(failed));
   const json = (list: readonly unknown[], write: () => string): string =>
     list.length > 0 ? `${quoted(write())}::json` : 'null';
   const texts = (list: readonly string[]): string =>
@@ -486,7 +486,7 @@ function addValues(queue: number, { shard, n, kinds, priorities, payloads, keys,
 
 function settleValues(settlement: Settlement): unknown[] {
   const { queue, shard, worker, whole, part, failed, results, shared, keys, guarded = [] } = settlement;
-  const { items, errors } = withErrorsOnce(failed);
+  const { items, errors } = withErrorsOnce(toRuns(failed));
   return [
     queue,
     shard,
@@ -504,7 +504,7 @@ function settleValues(settlement: Settlement): unknown[] {
 }
 
 /** The jobs of a unit fail with one text: it is sent once, and each of them names it by `like`, from 1. */
-function withErrorsOnce(failed: readonly Failed[]): { items: readonly object[]; errors: string[] } {
+function withErrorsOnce(failed: readonly FailureRun[]): { items: readonly object[]; errors: string[] } {
   const errors: string[] = [];
   const items = failed.map((item, index) => {
     const { error, ...rest } = item;

@@ -113,11 +113,13 @@ export function toSettlement(
       for (const { id } of more) guarded.push(id);
     }
   }
-  const withFailures = new Set(failed.map(({ claim }) => claim));
+  const failures = new Map<number, number>();
+  for (const { claim } of failed) failures.set(claim, (failures.get(claim) ?? 0) + 1);
   const whole: number[] = [];
   const part: Settlement['part'][number][] = [];
   for (const [claim, ids] of done) {
-    if (ids.length === claim.left && !withFailures.has(claim.id)) whole.push(claim.id);
+    // What failed of it is taken out before.
+    if (ids.length + (failures.get(claim.id) ?? 0) === claim.left) whole.push(claim.id);
     else part.push({ claim: claim.id, ids });
   }
   return { ...where, whole, part, failed, results, shared, keys, guarded };

@@ -81,6 +81,8 @@ export interface Claimed {
   /** Everything up to here, in order, is dealt with for this pass. */
   readonly last?: readonly [number, number];
   readonly paused?: boolean;
+  /** Claims whose jobs should start at once: a crash would cost them their last attempt, or was blamed on them before. */
+  readonly alone?: readonly number[];
   /** Nothing was claimed, though rows are there: somebody else holds them just now. */
   readonly busy?: boolean;
   /** Nothing was claimed, and the offer that went along was left. */
@@ -148,7 +150,7 @@ export interface Settlement {
   readonly queue: number;
   readonly shard: number;
   readonly worker: number;
-  /** Claims all of whose remaining jobs are complete. */
+  /** Claims all of whose remaining jobs are complete, but those in `failed`. */
   readonly whole: readonly number[];
   readonly part: readonly { readonly claim: number; readonly ids: readonly number[] }[];
   readonly failed: readonly Failed[];

@@ -8,6 +8,8 @@ export interface Claim {
   readonly id: number;
   readonly shard: number;
   readonly processId: string;
+  /** Its jobs were taken to start at once, before what waits. */
+  readonly isAlone: boolean;
   /** Jobs of it of which the database does not know yet what became of them. */
   left: number;
 }

@@ -273,7 +273,7 @@ export class LeaseWorker implements UnitOwner, Kept {
 
   async #claim(worker: number, scan: Scan, limit: number): Promise<Claimed> {
     const { store } = this.#parts;
-    const slots = Math.max(1, this.#parts.settings.concurrency - this.#running.size);
+    const slots = Math.max(0, this.#parts.settings.concurrency - this.#running.size);
     const { shard, cursor, rows } = scan;
     const offer = this.#offers.next();
     const answer = await store.claim(
@@ -302,10 +302,10 @@ export class LeaseWorker implements UnitOwner, Kept {
     this.#held += batch.jobs;
     if (this.#claims.size > 1000) this.#dropFinishedClaims();
     for (const claim of batch.claims) this.#claims.add(claim);
-    // What has failed before was claimed to start at once: see queue_claim, p_slots.
-    const again = batch.units.filter((unit) => unit.attempt > 1);
-    if (again.length === 0) this.#waiting = this.#waiting.concat(batch.units);
-    else this.#waiting = [...again, ...this.#waiting, ...batch.units.filter((unit) => unit.attempt === 1)];
+    // See queue_claim, p_slots.
+    const first = batch.units.filter(({ job }) => job.claim.isAlone);
+    if (first.length === 0) this.#waiting = this.#waiting.concat(batch.units);
+    else this.#waiting = [...first, ...this.#waiting, ...batch.units.filter(({ job }) => !job.claim.isAlone)];
     this.events.emit('claimed', { jobs: batch.jobs });
     if (this.#stopping === undefined) this.#pump();
     else this.#handBack();

@@ -19,6 +19,9 @@ export interface Orders {
   readonly guards?: boolean;
 }
 
+/** A kind that fails as often as it is tried; the child process knows it, too. */
+export const WEARY = { attempts: 1000 } as const;
+
 /** The queue of the fault tests, as every process declares it. */
 export const FAULTS = {
   kinds: { job: {}, fragile: { attempts: 2 } },
@@ -172,7 +175,7 @@ export class Scene {
     const { rows } = await this.eye.client.query(
       `select array(select attempt from test_run where id = $1 order by at) as attempts,
         (select count(*)::int from test_effect where id = $1) as effects,
-        array(select reason from pawl.queue_transition where id = $1 order by at) as reasons`,
+        array(select reason from pawl.queue_moves(0::smallint, $1) order by at) as reasons`,
       [id],
     );
     return rows[0];

@@ -5,7 +5,9 @@ const PLACES = `
 place as materialized (
   select shard, r.id + i as id, key, 'ready' as place, null::bigint as worker, epoch
   from pawl.queue_ready r cross join lateral generate_series(0, r.n - 1) i
-  union all select shard, id, key, 'delayed', null, epoch from pawl.queue_delayed
+  union all
+  select shard, d.id + i, key, 'delayed', null, epoch
+  from pawl.queue_delayed d cross join lateral generate_series(0, d.n - 1) i
   union all select shard, id, key, 'parked', null, null from pawl.queue_parked
   union all
   select r.shard, i.id, null, 'running', r.worker, null

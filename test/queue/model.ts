@@ -46,6 +46,8 @@ interface Life {
   readonly key: string | null;
   /** Attempts spent so far. */
   spent: number;
+  /** How often in a row it was lost with its worker. */
+  lost: number;
   /** Enqueued for later, and not yet due. */
   later: boolean;
   /** Waits for a retry: everything behind it waits, too. */
@@ -138,7 +140,7 @@ export class Model {
     const id = this.#row.kinds[kind] ?? -1;
     const jobs = Array.from({ length: n }, () => ({ kind: id, key: name, runAt }));
     for (const job of await this.#session.add(this.#row.queue, jobs)) {
-      this.#jobs.set(job, { kind, key: name, spent: 0, later, backoff: false, state: 'new', runs: 0 });
+      this.#jobs.set(job, { kind, key: name, spent: 0, lost: 0, later, backoff: false, state: 'new', runs: 0 });
     }
   }
 
@@ -235,7 +237,9 @@ export class Model {
       const life = this.#life(id);
       life.state = to === 'error' ? 'error' : 'new';
       life.backoff = to === 'retry';
-      if (to !== 'release') life.spent += 1;
+      if (to === 'release') continue;
+      life.spent += 1;
+      life.lost = 0;
     }
   }
 
@@ -245,7 +249,8 @@ export class Model {
     await this.#session.expire(worker.id);
     await this.#session.rescue(this.#row.queue);
     const lost = worker.holdings.flatMap((holding) => holding.units.flat());
-    for (const { id } of lost) this.#giveBack(id, true);
+    const most = Math.max(...lost.map(({ id }) => this.#life(id).lost));
+    for (const { id } of lost) this.#giveBack(id, most);
     const stale = await this.#session.complete(this.#row.queue, worker.id, lost);
     const claims = new Set(lost.map(({ claim }) => claim));
     must(stale.length === claims.size, `${claims.size} claims were lost, but ${stale.length} said to be stale`);
@@ -266,9 +271,12 @@ export class Model {
     for (const { id } of jobs) this.#life(id).backoff = false;
   }
 
-  #giveBack(id: number, charged: boolean): void {
+  /** Those are charged that were lost most often before. */
+  #giveBack(id: number, most: number): void {
     const life = this.#life(id);
+    const charged = life.lost === most;
     life.spent += charged ? 1 : 0;
+    life.lost = charged ? life.lost + 1 : Math.max(1, life.lost);
     life.state = life.spent >= ATTEMPTS ? 'error' : 'new';
   }
 

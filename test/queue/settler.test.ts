@@ -86,9 +86,9 @@ class Tables {
     const stale = new Set<number>();
     for (const { id, claim, result } of results) this.#keep(claim, [id], result);
     for (const { result, jobs } of shared) for (const [claim, ...ids] of jobs) this.#keep(claim, ids, result);
+    for (const { claim, id, to } of failed) this.#end(stale, claim, [id], to);
     for (const claim of whole) this.#end(stale, claim, [...(this.running.get(claim) ?? [0])], 'complete');
     for (const { claim, ids } of part) this.#end(stale, claim, ids, 'complete');
-    for (const { claim, id, to } of failed) this.#end(stale, claim, [id], to);
     for (const [key, epoch] of keys) {
       if (this.givenUp.get(key) === epoch) continue;
       // Nothing of it may be left: it would be rescued beside, or after, what comes next of the key.
@@ -160,7 +160,7 @@ class Cast {
   constructor({ units }: Scene) {
     const over = new Set<number>();
     for (const { claim: nth, key: number, jobs, fate, isGuarded } of units) {
-      const claim = this.claims.get(nth) ?? { id: nth + 1, shard: 0, processId: '', left: 0 };
+      const claim = this.claims.get(nth) ?? { id: nth + 1, shard: 0, processId: '', isAlone: false, left: 0 };
       this.claims.set(nth, claim);
       // With a job that comes back its key is given up.
       const key = number < 4 && !over.has(number) ? `k${number}` : null;

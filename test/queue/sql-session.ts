@@ -39,10 +39,13 @@ export interface Settle {
   readonly part?: readonly { claim: number; ids: readonly number[] }[];
   readonly fail?: readonly {
     claim: number;
-    id: number;
+    id?: number;
+    /** A multirange. */
+    ids?: string;
     to: 'retry' | 'release' | 'error' | 'cancelled';
     wait?: number;
     reason?: string;
+    error?: string;
   }[];
   readonly keys?: readonly (readonly [key: string, epoch: number])[];
   /** Jobs whose handler has called guard(). */
@@ -76,6 +79,8 @@ export interface Brought extends Answer {
 /** How a claim looks. */
 export interface Look {
   readonly limit?: number;
+  /** How many of them start at once; as many as `limit` when left out. */
+  readonly slots?: number;
   readonly chain?: number;
   readonly rows?: number;
   readonly after?: readonly [priority: number, id: number];
@@ -170,11 +175,11 @@ export class SqlSession {
   async claim(
     queue: number,
     worker: number,
-    { limit = 10, chain = 32, rows = 100, after = START }: Look = {},
+    { limit = 10, slots = limit, chain = 32, rows = 100, after = START }: Look = {},
   ): Promise<Brought> {
     const answer = await this.one<string>(
-      'select pawl.queue_claim($1::smallint, 0::smallint, $2, $3, $3, $4, $5, $6::smallint, $7)',
-      [queue, worker, limit, rows, chain, after[0], after[1]],
+      'select pawl.queue_claim($1::smallint, 0::smallint, $2, $3, $8, $4, $5, $6::smallint, $7)',
+      [queue, worker, limit, rows, chain, after[0], after[1], slots],
     );
     const claimed = JSON.parse(answer) as Answer;
     return { ...claimed, jobs: jobsOf(claimed) };

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { createQueue, type Unit } from '../../src/queue/index.ts';
-import { FAULTS, type Orders } from './faults.ts';
+import { FAULTS, type Orders, WEARY } from './faults.ts';
 
 const { URL: url = '', HOLD, LEASE = '1s', CONCURRENCY = '4', FRAGILE = '2', PREFETCH, QUIET } = process.env;
 const hold = HOLD === 'transaction' ? 'transaction' : 'lease';
@@ -14,7 +14,7 @@ notes.on('error', () => {});
 const say = (message: object): void => console.log(JSON.stringify(message));
 const ran: number[] = [];
 
-const kinds = { ...FAULTS.kinds, fragile: { attempts: Number(FRAGILE) } };
+const kinds = { ...FAULTS.kinds, fragile: { attempts: Number(FRAGILE) }, weary: WEARY };
 const queue = createQueue(engine, 'faults', { ...FAULTS, kinds });
 const handler = async (unit: Unit): Promise<void> => {
   const { ms = 0, dies = false, stops = false, guards = false } = (unit.payload ?? {}) as Orders;
@@ -39,7 +39,13 @@ const handler = async (unit: Unit): Promise<void> => {
   }
 };
 const worker = queue.work(
-  { job: handler, fragile: handler },
+  {
+    job: handler,
+    fragile: handler,
+    weary: () => {
+      throw new Error('the other side is down');
+    },
+  },
   {
     hold,
     lease: LEASE,

@@ -14,6 +14,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'new: worker lost': 'perhaps',
   'new: transaction lost': 'yes',
   'new: claim lost': 'no',
+  'new: lost beside another': 'no',
   'new: worker stopped': 'no',
   'new: behind a job of its key': 'no',
   'new: claimed too far ahead': 'no',

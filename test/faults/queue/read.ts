@@ -23,9 +23,9 @@ select m.* from (
     ${MS('r.claimed_at')}, ${COMMITTED('r')}, r.xmin::text
   from pawl.queue_receipt_one r
   union all
-  select t.id::text, t.from_status, t.to_status, t.reason, t.attempt::int,
-    pawl.queue_process(t.process_id, t.id, k.coalesce <> 'none')::text, ${MS('t.claimed_at')}, ${COMMITTED('t')}, t.xmin::text
-  from pawl.queue_transition t join pawl.queue_job j on j.id = t.id join pawl.queue_kind k on k.id = j.kind
+  select j.id::text, t.from_status, t.to_status, t.reason, t.attempt::int,
+    pawl.queue_process(t.process_id, j.id, k.coalesce <> 'none')::text, ${MS('t.claimed_at')}, ${COMMITTED('t')}, t.xmin::text
+  from pawl.queue_transition t join pawl.queue_job j on j.id >= t.id and j.id < t.id + t.n join pawl.queue_kind k on k.id = j.kind
 ) m order by m.committed, m.job::bigint`;
 
 const EFFECTS = `
