@@ -2,6 +2,7 @@ import { actor } from './actor.ts';
 import { capture } from './capture.ts';
 import { files } from './files.ts';
 import type { Bench } from './harness/context.ts';
+import { herd } from './herd.ts';
 import { http } from './http.ts';
 import { lock } from './lock.ts';
 import { lockDynamodb } from './lock-dynamodb.ts';
@@ -20,6 +21,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   'queue-depth': queueDepth,
   'queue-wal': queueWal,
   retry,
+  herd,
   files,
   lock,
   'lock-dynamodb': lockDynamodb,

@@ -36,7 +36,10 @@ export class Side implements AsyncDisposable {
   }
 
   /** Sends one command and waits for its answer. Several may be under way. */
-  call<N extends CommandName>(name: N, ...args: Args<N> extends undefined ? [] : [Args<N>]): Promise<Answer<N>> {
+  call<N extends CommandName>(
+    name: N,
+    ...args: undefined extends Args<N> ? [args?: Args<N>] : [args: Args<N>]
+  ): Promise<Answer<N>> {
     const id = ++this.lastId;
     if (this.ended) return Promise.reject(this.ended);
     return new Promise<Answer<N>>((resolve, reject) => {

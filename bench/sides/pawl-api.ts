@@ -23,9 +23,11 @@ export interface WorkOptions {
   readonly hold: 'lease' | 'transaction';
   readonly concurrency: number;
   readonly prefetch?: number;
+  readonly poll?: string;
 }
 
 export interface PawlWorker {
+  readonly started: Promise<void>;
   stop(options?: { timeout?: string }): Promise<void>;
 }
 

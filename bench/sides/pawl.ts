@@ -26,8 +26,12 @@ const PROFILES: Record<string, WorkOptions> = {
   transaction: { hold: 'transaction', concurrency: 10 },
   shared: { hold: 'lease', concurrency: 20 },
   merge: { hold: 'lease', concurrency: 20 },
+  // The same with the options of `lease`.
+  'merge-wide': { hold: 'lease', concurrency: 100, prefetch: 2000 },
   // As `lease`, with the shortest wait before each retry.
   retry: { hold: 'lease', concurrency: 100, prefetch: 2000 },
+  // One of many, mostly idle; without the polls, which come to as much by themselves.
+  idle: { hold: 'lease', concurrency: 10, poll: '60s' },
   single: { hold: 'lease', concurrency: 1, prefetch: 1 },
 };
 
@@ -38,7 +42,7 @@ interface Opened {
   readonly merges: boolean;
   readonly tally: Tally;
   readonly monitor: pg.Client;
-  worker?: PawlWorker;
+  workers: PawlWorker[];
 }
 
 let opened: Opened | undefined;
@@ -78,14 +82,13 @@ function start(onUnit?: () => void): void {
     },
   };
   const { merge, ...others } = handlers;
-  self.worker = self.queue.work(self.merges && merge ? { merge } : others, self.options);
+  self.workers.push(self.queue.work(self.merges && merge ? { merge } : others, self.options));
 }
 
 async function stopWorker(): Promise<void> {
   const self = current();
   // A handler of `hold` ends when it is told to, and not before.
-  await self.worker?.stop({ timeout: '100ms' });
-  delete self.worker;
+  await Promise.all(self.workers.splice(0).map((worker) => worker.stop({ timeout: '100ms' })));
 }
 
 function toJob({ kind, payload, key, runAt }: Spec): PawlJob {
@@ -126,18 +129,17 @@ serve({
     const engine = postgres(url, { max: 14 });
     await engine.migrate();
     const payload = v.object({ n: v.string() });
-    const kinds =
-      profile === 'merge'
-        ? { merge: { payload, coalesce: 'all' } }
-        : {
-            noop: { payload },
-            slow: { payload },
-            hold: { payload },
-            doomed: { payload, attempts: ATTEMPTS },
-            flaky: { payload, attempts: ATTEMPTS },
-            // Often enough to fail for as long as a measurement lasts.
-            fail: { payload, attempts: 1000 },
-          };
+    const kinds = profile.startsWith('merge')
+      ? { merge: { payload, coalesce: 'all' } }
+      : {
+          noop: { payload },
+          slow: { payload },
+          hold: { payload },
+          doomed: { payload, attempts: ATTEMPTS },
+          flaky: { payload, attempts: ATTEMPTS },
+          // Often enough to fail for as long as a measurement lasts.
+          fail: { payload, attempts: 1000 },
+        };
     const queue = createQueue(engine, QUEUE, {
       kinds,
       ...(profile === 'retry' && { retry: { backoff: { kind: 'fixed', min: '1ms' } } }),
@@ -146,7 +148,7 @@ serve({
     });
     const monitor = new pg.Client(url);
     await monitor.connect();
-    opened = { engine, queue, options, merges: profile === 'merge', tally: new Tally(), monitor };
+    opened = { engine, queue, options, merges: profile.startsWith('merge'), tally: new Tally(), monitor, workers: [] };
   },
 
   async enqueue(args) {
@@ -178,8 +180,9 @@ serve({
     return { ms, units: self.tally.units };
   },
 
-  async work() {
-    start();
+  async work({ workers = 1 } = {}) {
+    for (let nth = 0; nth < workers; nth++) start();
+    await Promise.all(current().workers.map(({ started }) => started));
   },
 
   async handled() {

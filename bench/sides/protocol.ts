@@ -69,8 +69,8 @@ export interface SideCommands {
    * between two attempts does not count where it cannot be told to be short.
    */
   exhaust(args: { count: number }): Promise<Drained>;
-  /** Starts a worker that stays. */
-  work(): Promise<void>;
+  /** Starts a worker that stays, or as many as that. */
+  work(args?: { workers?: number }): Promise<void>;
   /** Jobs handled by the worker so far. */
   handled(): Promise<{ jobs: number; units: number }>;
   /** Resolves when nothing is left to run or to settle. */

@@ -1,9 +1,9 @@
 -- Gives keys up: the next job of each becomes its head in queue_ready, or the key's row goes when nothing waits.
 -- p_epochs: only where the key is still held under that epoch. p_delayed: a job may be delayed under the key's epoch; it is
--- the key's head then.
+-- the key's head then. Answers whether anything of them waits: if not, there is nothing to look for after this.
 create function pawl.queue_give_up(
   p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[], p_delayed boolean default true
-) returns void
+) returns boolean
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -21,7 +21,7 @@ begin
   )
   select array_agg(m.key) into v_keys from mine m join unnest(p_keys, p_epochs) u (key, epoch) on u.key = m.key and u.epoch = m.epoch;
   if v_keys is null then
-    return;
+    return false;
   end if;
   -- From here on nobody parks under these keys: a new statement sees all that was parked. Mostly it is nothing.
   if not p_delayed then
@@ -32,7 +32,7 @@ begin
     )
     select array_agg(u.key order by u.key) into v_keys from unnest(v_keys) u (key) where u.key not in (select g.key from gone g);
     if v_keys is null then
-      return;
+      return false;
     end if;
   end if;
   select coalesce(bool_or(cardinality(k.after) > 0), false) into v_after from pawl.queue_kind k where k.queue = p_queue;
@@ -65,7 +65,7 @@ begin
   )
   select array_agg(k.key order by k.key) into v_keys from key k where not k.delayed and k.tid is null;
   if v_keys is null then
-    return;
+    return true;
   end if;
   -- Nothing that may run. Either nothing waits at all, or all that waits waits for a delayed predecessor.
   delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_keys)
@@ -88,4 +88,5 @@ begin
       end if;
     end loop;
   end if;
+  return true;
 end $$;

@@ -57,7 +57,8 @@ end $$;
 --   p_shared  [[result, [[claim, job, …], …]], …]: results of more than one job
 --   p_guarded jobs among these that a handler has called guard() for
 -- Answers the ids of the claims that were no longer the worker's: nothing was written for them. Or, negative, the jobs that are
--- guarded by a transaction that is still open: then nothing was written at all. Nobody waits for that transaction here.
+-- guarded by a transaction that is still open: then nothing was written at all. Nobody waits for that transaction here. 0 is among
+-- them where something waits for a key that was given up: only then there may be more to claim.
 create function pawl.queue_settle(
   p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_part json, p_fail json, p_result json,
   p_keys text[], p_epochs bigint[], p_errors text[] default null, p_shared json default null, p_guarded bigint[] default null
@@ -69,6 +70,7 @@ declare
   v_done bigint[] := '{}';
   v_more bigint[];
   v_failed bigint[] := '{}';
+  v_next bigint[] := '{}';
 begin
   if p_guarded is not null then
     v_more := pawl.queue_guarded(p_shard, p_worker, p_guarded);
@@ -117,13 +119,13 @@ begin
     select coalesce(array_agg(m.claim), '{}') into v_more from mine m;
     v_done := v_done || v_more;
   end if;
-  if p_keys is not null then
-    perform pawl.queue_give_up(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
+  if p_keys is not null and pawl.queue_give_up(p_queue, p_shard, p_keys, p_epochs, p_fail is not null) then
+    v_next := '{0}';
   end if;
   if p_part is null and p_fail is null and cardinality(v_done) = cardinality(p_whole) then
-    return '{}';
+    return v_next;
   end if;
-  return array(
+  return v_next || array(
     select w.id from unnest(p_whole) w (id) where w.id <> all (v_done)
     union select a.claim from json_to_recordset(p_part) a (claim bigint) where a.claim <> all (v_done)
     union select a.claim from json_to_recordset(p_fail) a (claim bigint) where a.claim <> all (v_failed));

@@ -324,7 +324,11 @@ export class PostgresQueueStore implements QueueStore {
         ? await this.#keys.query<{ unwritten: string }>(SETTLE, values)
         : await this.#keys.query<{ unwritten: string }>(SETTLE_AND_OFFER, [...values, offer.number, offer.channel]);
     const unwritten = numbers(only(row).unwritten);
-    return { stale: unwritten.filter((id) => id > 0), busy: unwritten.filter((id) => id < 0).map((id) => -id) };
+    return {
+      stale: unwritten.filter((id) => id > 0),
+      busy: unwritten.filter((id) => id < 0).map((id) => -id),
+      hasNext: unwritten.includes(0),
+    };
   }
 
   async offer(queue: number, { worker, number, channel }: Offer): Promise<void> {
@@ -340,14 +344,20 @@ export class PostgresQueueStore implements QueueStore {
     await this.#runner.query(WAKE, [queue]);
   }
 
-  /** Calls back when something was enqueued, or a running job of this process is to be cancelled. */
-  listen(queue: number, handlers: { wake: () => void; cancel: () => void }): Promise<Subscription> {
+  /**
+   * Calls back when something was enqueued, when such notifications may have been missed, and when a running job of this process
+   * is to be cancelled.
+   */
+  listen(
+    queue: number,
+    handlers: { wake: () => void; missed?: () => void; cancel: () => void },
+  ): Promise<Subscription> {
     const own = String(queue);
     const heard = (payload: string): void => {
       if (payload === own) handlers.wake();
       else if (payload === `cancel ${own}`) handlers.cancel();
     };
-    return this.engine.listen('pawl_queue', heard, { onReconnect: handlers.wake });
+    return this.engine.listen('pawl_queue', heard, { onReconnect: handlers.missed ?? handlers.wake });
   }
 
   /** Calls back with each job that is handed over by way of this channel; says that somebody listens there. */

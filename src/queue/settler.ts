@@ -213,13 +213,13 @@ export class Settler {
     const { settle, offer, onStale, onMore } = this.#options;
     const isRepeated = part.some(({ wasSent }) => wasSent);
     if (faults.armed) await faults.reach('queue.before_settle');
-    const { stale, busy } = await settle(settlement, isRepeated ? undefined : offer());
+    const { stale, busy, hasNext } = await settle(settlement, isRepeated ? undefined : offer());
     if (faults.armed) await faults.reach('queue.after_settle');
     if (busy.length > 0) return busy;
     if (probe.listening) probe.hit('queue.settled', { ...settlement, stale });
     // After a lost answer the rows may be gone because it was us who settled them.
     if (stale.length > 0 && !isRepeated) onStale(stale);
-    if (settlement.failed.length > 0 || settlement.keys.length > 0) onMore();
+    if (settlement.failed.length > 0 || hasNext) onMore();
     return busy;
   }
 

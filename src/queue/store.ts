@@ -167,12 +167,14 @@ export interface Settlement {
   readonly guarded?: readonly number[];
 }
 
-/** What of a settlement was not written. */
+/** What of a settlement was not written, and whether there may be something to claim after it. */
 export interface Unwritten {
   /** Claims that were no longer the worker's: nothing was written for them. */
   readonly stale: readonly number[];
   /** Jobs that are guarded by a transaction that is still open. Where there is one, nothing was written at all. */
   readonly busy: readonly number[];
+  /** Something waits for a key that was given up. */
+  readonly hasNext: boolean;
 }
 
 /** A job that an enqueue has claimed for a worker. */

@@ -9,10 +9,11 @@ import { Looks } from '../base/looks.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { Offers } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
-import { type Subscription, Transaction } from '../engine/postgres/index.ts';
+import { Transaction } from '../engine/postgres/index.ts';
 import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
 import { type Batch, countJobs, hasJobs, readClaimed } from './claimed.ts';
 import type { Definition } from './definition.ts';
+import { type Grazing, Herd } from './herd.ts';
 import { Keeper, type Kept } from './keeper.ts';
 import { tellLeft } from './left.ts';
 import { END_MS, STOP_MS } from './patience.ts';
@@ -68,11 +69,12 @@ const UNKNOWN_KIND_MS = 30_000;
  * A worker that holds its units by a lease: claims batches, runs each unit's handler, settles in batches.
  * The path of a job: `#turn` claims, `#post` queues, `#pump` starts, `#finish` hands the outcome to the settler.
  */
-export class LeaseWorker implements UnitOwner, Kept {
+export class LeaseWorker implements UnitOwner, Kept, Grazing {
   readonly events: Events<WorkerEvents>;
   readonly #parts: WorkerParts;
   readonly #settler: Settler;
   readonly #keeper: Keeper;
+  readonly #herd: Herd;
   readonly #offers: Offers<HandedOver>;
   readonly #looks: Looks<HandedOver>;
   readonly #ahead: Ahead;
@@ -85,7 +87,6 @@ export class LeaseWorker implements UnitOwner, Kept {
   /** The next units of keys whose last one has just ended: before all others. */
   #following: Unit[] = [];
   #loop: Loop | undefined;
-  #subscription: Subscription | undefined;
   #id: number | undefined;
   #at = 0;
   /** How often the lease was lost: what was claimed in an earlier life counts for nothing. */
@@ -121,6 +122,7 @@ export class LeaseWorker implements UnitOwner, Kept {
       onMore: () => this.#loop?.wake(),
     });
     this.#keeper = Keeper.for(store, settings.leaseMs);
+    this.#herd = Herd.of(store, registered.queue);
     this.#offers = new Offers({
       name: 'queue',
       store: {
@@ -161,14 +163,7 @@ export class LeaseWorker implements UnitOwner, Kept {
   async start(): Promise<void> {
     await this.#register();
     await this.#keeper.add(this);
-    this.#subscription = await this.#parts.store.listen(this.queue, {
-      wake: () => {
-        this.#offers.noteHearing();
-        this.wake();
-      },
-      cancel: () => void this.#keeper.beatNow().catch((error: unknown) => this.onError(error)),
-    });
-    this.#offers.start(this.#subscription);
+    this.#offers.start(await this.#herd.join(this));
     this.#loop = startLoop({
       name: 'queue.claim',
       run: () => this.#looks.run(() => this.#turn()),
@@ -181,6 +176,24 @@ export class LeaseWorker implements UnitOwner, Kept {
     for (const scan of this.#scans) scan.quiet = undefined;
     this.#busyTurns = 0;
     this.#loop?.wake();
+  }
+
+  // What its herd asks of it.
+
+  get isIdle(): boolean {
+    return this.#isAsleep && this.#isFree() && this.#stopping === undefined;
+  }
+
+  get isAwake(): boolean {
+    return !this.#isAsleep && this.#isFree() && this.#stopping === undefined;
+  }
+
+  noteHearing(): void {
+    this.#offers.noteHearing();
+  }
+
+  askForCancels(): void {
+    this.#keeper.beatNow().catch((error: unknown) => this.onError(error));
   }
 
   stop(timeoutMs: number): Promise<void> {
@@ -258,12 +271,17 @@ export class LeaseWorker implements UnitOwner, Kept {
     const id = this.#id ?? (await this.#register());
     if (this.#looks.isInDoubt) await this.#recall(id);
     const limit = this.#looks.limit(this.#room());
-    if (limit <= 0) return Infinity;
+    if (limit <= 0) {
+      this.#herd.looked(this, true);
+      return Infinity;
+    }
     const scan = this.#scans[this.#at % this.#scans.length];
     if (scan === undefined) throw new NotFound('a queue always has a shard');
     const answer = await this.#claim(id, scan, limit);
     if (this.#id !== id) return 0;
-    this.#looks.noteAnswer(countJobs(answer));
+    const jobs = countJobs(answer);
+    this.#looks.noteAnswer(jobs);
+    this.#herd.looked(this, jobs >= limit);
     if (hasJobs(answer)) {
       const { definition, registered } = this.#parts;
       this.#post(readClaimed(answer, { shard: scan.shard, definition, registered, owner: this }));
@@ -485,6 +503,7 @@ export class LeaseWorker implements UnitOwner, Kept {
   }
 
   #onTurnError(error: unknown): void {
+    this.#herd.looked(this, true);
     if (error instanceof ConnectionFailed && error.outcome === 'unknown') this.#looks.noteLostAnswer();
     this.onError(error);
   }
@@ -560,7 +579,7 @@ export class LeaseWorker implements UnitOwner, Kept {
       const woken = this.#parts.store.wake(this.queue).catch((error: unknown) => this.onError(error));
       await within(STOP_MS, woken);
     }
-    await this.#subscription?.stop();
+    await this.#herd.leave(this);
     await this.#offers.stop();
     await this.#keeper.remove(this);
     const id = this.#id;

@@ -85,8 +85,24 @@ describe('what is handed over', () => {
     }
   });
 
+  test('may have a key that nobody holds; the next job of the key is claimed once that one has ended', async () => {
+    scene = await Mixed.open();
+    for (const key of ['k', 'ä\n"\\😀']) {
+      await offered(scene);
+      expect(await scene.pickUp(() => scene.queue.enqueue('plain', key, { key }))).toEqual([1, key]);
+    }
+    await until('no key is held', async () => (await scene.one('select count(*)::int from pawl.queue_key')) === 0);
+    await offered(scene);
+    const holder = await scene.queue.enqueue('plain', 'first', { key: 'k' });
+    const next = await scene.queue.enqueue('plain', 'second', { key: 'k' });
+    await until('both are complete', async () => (await scene.queue.get(next.id)).status === 'complete');
+    expect((await scene.queue.get(holder.id)).settledAt?.getTime()).toBeLessThanOrEqual(
+      (await scene.queue.get(next.id)).claimedAt?.getTime() ?? 0,
+    );
+    expect(await scene.one('select count(*)::int from pawl.queue_key')).toBe(0);
+  });
+
   const others: Record<string, (mixed: Mixed) => Promise<unknown>> = {
-    'has a key': ({ queue }) => queue.enqueue('plain', 1, { key: 'k' }),
     'has a priority': ({ queue }) => queue.enqueue('plain', 1, { priority: -1 }),
     'has a time': ({ queue }) => queue.enqueue('plain', 1, { runAt: new Date(0) }),
     'is one of several': ({ queue }) => queue.enqueueMany([1, 1].map((payload) => ({ kind: 'plain', payload }))),

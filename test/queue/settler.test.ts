@@ -76,10 +76,10 @@ class Tables {
     if (textsOf(settlement).some((text) => text.startsWith(POISON)))
       throw new DatabaseError('too deep', { sqlState: '54001' });
     const busy = (settlement.guarded ?? []).filter((id) => this.#guarded.delete(id));
-    if (busy.length > 0) return { stale: [], busy };
+    if (busy.length > 0) return { stale: [], busy, hasNext: false };
     const stale = this.#write(settlement);
     if (fault === 'answer lost') throw new ConnectionFailed('the answer is lost');
-    return { stale, busy: [] };
+    return { stale, busy: [], hasNext: true };
   }
 
   #write({ whole, part, failed, results, shared, keys }: Settlement): number[] {

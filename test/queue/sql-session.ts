@@ -200,7 +200,7 @@ export class SqlSession {
         guarded ?? null,
       ],
     );
-    return JSON.parse(stale);
+    return (JSON.parse(stale) as number[]).filter((answer) => answer !== 0);
   }
 
   /** Gives up what a claim brought: each key once, under its epoch. */
