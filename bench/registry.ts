@@ -1,5 +1,6 @@
 import { actor } from './actor.ts';
 import { capture } from './capture.ts';
+import { coalesce } from './coalesce.ts';
 import { files } from './files.ts';
 import type { Bench } from './harness/context.ts';
 import { herd } from './herd.ts';
@@ -20,6 +21,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   'queue-keys': queueKeys,
   'queue-depth': queueDepth,
   'queue-wal': queueWal,
+  coalesce,
   retry,
   herd,
   files,

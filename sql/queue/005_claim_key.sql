@@ -125,12 +125,12 @@ begin
     v_got := array(select g from unnest(v_got) g
       where not exists (select from unnest(v_large, v_lasts) c (key, last) where c.key = g.key and g.id > c.last));
   end if;
-  -- Whole keys, in order, until there are enough jobs: a worker's memory is not the place for a backlog. The first one
-  -- comes in any case.
+  -- Whole keys, in order: as many units as there is room for, however many jobs each has, but no more when there are two thousand
+  -- jobs. The first one comes in any case.
   select array_agg(c.key order by c.ord) into v_kept from (
-    select g.key, g.ord, sum(g.n) over (order by g.ord) - g.n as before
+    select g.key, row_number() over (order by g.ord) as ord, sum(g.n) over (order by g.ord) - g.n as before
     from (select g.key, min(g.ord) as ord, count(*) as n from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord) group by g.key) g
-  ) c where c.before < greatest(p_limit, 1);
+  ) c where c.ord <= p_limit and c.before < 2000;
   if v_kept is null then
     return;
   end if;

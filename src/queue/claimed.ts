@@ -10,6 +10,8 @@ export interface Batch {
   readonly units: readonly Unit[];
   /** Jobs in all. */
   readonly jobs: number;
+  /** Units in all: as many handlers will be called. */
+  readonly count: number;
 }
 
 /** What the units of one claim have in common. */
@@ -34,6 +36,22 @@ export function countJobs(answer: Claimed): number {
   return jobs;
 }
 
+/** How many units an answer brought: a coalesced group is one, however many jobs it has. */
+export function countUnits(answer: Claimed): number {
+  let units = answer.lines?.ids.length ?? 0;
+  for (const row of answer.rows) units += row[2];
+  for (const [, , fields] of answer.keys) {
+    const whole = new Set<unknown>();
+    for (let at = 0; at < fields.length; at += FIELDS) {
+      const unit = fields[at + 5];
+      if (unit === undefined || unit === 0) units += 1;
+      else whole.add(unit);
+    }
+    units += whole.size;
+  }
+  return units;
+}
+
 /** Makes units of claimed rows: one a job, one a coalesced group, and a chain of them for each key. */
 export function readClaimed(answer: Claimed, holder: Holder): Batch {
   const claims = new Map<number, Claim>();
@@ -51,7 +69,7 @@ export function readClaimed(answer: Claimed, holder: Holder): Batch {
   for (const row of answer.rows) addRun(units, row, claimOf(row[0]), holder);
   if (answer.lines !== undefined) addLines(units, answer.lines, claimOf(answer.lines.claim), holder);
   for (const row of answer.keys) units.push(toChain(row, claimOf, holder));
-  return { claims: [...claims.values()], units, jobs: countJobs(answer) };
+  return { claims: [...claims.values()], units, jobs: countJobs(answer), count: countUnits(answer) };
 }
 
 function addRun(

@@ -1,4 +1,4 @@
-import { countJobs } from './claimed.ts';
+import { countJobs, countUnits } from './claimed.ts';
 import type { Claimed, Cursor, Untidy } from './store.ts';
 
 /** Before every job. */
@@ -39,13 +39,15 @@ export class Scan {
   }
 
   read(answer: Claimed, limit: number): Verdict {
-    const jobs = countJobs(answer);
-    const rows = answer.rows.length + answer.keys.length + (answer.lines?.keys.length ?? 0);
-    if (jobs >= limit) this.rows = Math.min(ROWS.max, Math.max(ROWS.min, Math.ceil(rows * 1.25)));
+    const units = countUnits(answer);
+    // The jobs of a coalesced unit are a row each, and may all stand before those of the next key.
+    const inKeys = countJobs({ rows: [], keys: answer.keys, seen: 0 });
+    const rows = answer.rows.length + inKeys + (answer.lines?.keys.length ?? 0);
+    if (units >= limit) this.rows = Math.min(ROWS.max, Math.max(ROWS.min, Math.ceil(rows * 1.25)));
     else if (answer.seen >= this.rows) this.rows = Math.min(ROWS.max, this.rows * 2);
     this.due = answer.due ?? Infinity;
-    this.#found ||= jobs > 0;
-    const verdict = answer.seen === 0 ? this.#atEnd(answer) : this.#onwards(answer, jobs);
+    this.#found ||= units > 0;
+    const verdict = answer.seen === 0 ? this.#atEnd(answer) : this.#onwards(answer, units);
     this.quiet = verdict === 'again' ? undefined : verdict;
     return verdict;
   }
@@ -63,10 +65,10 @@ export class Scan {
     return answer.busy === true ? 'busy' : 'empty';
   }
 
-  #onwards(answer: Claimed, jobs: number): Verdict {
+  #onwards(answer: Claimed, units: number): Verdict {
     const [priority, id] = answer.last ?? [this.cursor.priority, this.cursor.id];
     const moved = priority !== this.cursor.priority || id !== this.cursor.id;
-    if (!moved && jobs === 0) {
+    if (!moved && units === 0) {
       this.restart();
       return 'busy';
     }

@@ -11,7 +11,7 @@ import { Offers } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
 import { Transaction } from '../engine/postgres/index.ts';
 import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
-import { type Batch, countJobs, hasJobs, readClaimed } from './claimed.ts';
+import { type Batch, countUnits, hasJobs, readClaimed } from './claimed.ts';
 import type { Definition } from './definition.ts';
 import { type Grazing, Herd } from './herd.ts';
 import { Keeper, type Kept } from './keeper.ts';
@@ -91,7 +91,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   #at = 0;
   /** How often the lease was lost: what was claimed in an earlier life counts for nothing. */
   #lives = 0;
-  /** Jobs claimed and not yet finished. */
+  /** Units claimed and not yet finished. */
   #held = 0;
   #wants = true;
   #busySince: number | undefined;
@@ -279,9 +279,9 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     if (scan === undefined) throw new NotFound('a queue always has a shard');
     const answer = await this.#claim(id, scan, limit);
     if (this.#id !== id) return 0;
-    const jobs = countJobs(answer);
-    this.#looks.noteAnswer(jobs);
-    this.#herd.looked(this, jobs >= limit);
+    const units = countUnits(answer);
+    this.#looks.noteAnswer(units);
+    this.#herd.looked(this, units >= limit);
     if (hasJobs(answer)) {
       const { definition, registered } = this.#parts;
       this.#post(readClaimed(answer, { shard: scan.shard, definition, registered, owner: this }));
@@ -317,7 +317,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   #post(batch: Batch): void {
-    this.#held += batch.jobs;
+    this.#held += batch.count;
     if (this.#claims.size > 1000) this.#dropFinishedClaims();
     for (const claim of batch.claims) this.#claims.add(claim);
     // See queue_claim, p_slots.
@@ -367,8 +367,8 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   #finish(unit: Unit, outcome: Outcome): void {
-    this.#held -= unit.jobs.length;
-    this.#ahead.noteFinished(unit.jobs.length);
+    this.#held -= 1;
+    this.#ahead.noteFinished(1);
     if (outcome.failed.length > 0) this.#tellFailed(unit, outcome.failed);
     const rest = unit.next;
     // Of one that failed, a transaction that it guards may be open still: nothing of its key begins beside that.
@@ -510,14 +510,14 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
 
   /** A kind that a newer version of the program knows: left to that one. */
   #passOn(unit: Unit): void {
-    this.#held -= unit.jobs.length;
+    this.#held -= 1;
     this.#handBackChain(unit.next, 'behind a job of its key', false);
     this.#settler.release(unit, `no handler for kind "${unit.kind}"`, true, UNKNOWN_KIND_MS);
   }
 
   #handBackChain(first: Unit | undefined, reason: string, givesUp: boolean): void {
     for (let unit = first; unit !== undefined; unit = unit.next) {
-      this.#held -= unit.jobs.length;
+      this.#held -= 1;
       this.#settler.release(unit, reason, givesUp && unit.next === undefined);
     }
   }
