@@ -18,10 +18,11 @@ begin
   return case when new.id % 4 = 0 then null else new end;
 end $$;`;
 
-const DECLARES = (field: string): string => `
+/** Whatever a kind is declared to come after, it comes after nothing. */
+const FORGETS = `
 create function pawl.plant() returns trigger language plpgsql as $$
 begin
-  new.${field};
+  new.after := '{}';
   return new;
 end $$;
 create trigger plant before insert or update on pawl.queue_kind for each row execute function pawl.plant();`;
@@ -62,8 +63,8 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     sql: [['queue_fail', /case when a\."to" = 'release' then m\.attempt - 1 else m\.attempt end/, 'm.attempt']],
   },
   'what was not run is complete': { sql: [['queue_release', /u\.ids \* r\.ids as out/, 'r.ids as out']] },
-  'a unique job is there twice': { script: DECLARES('unique_key := false') },
-  'a predecessor is not waited for': { script: DECLARES("after := '{}'") },
+  'a unique job is there twice': { sql: [['enqueue', /v_unique := coalesce\(.*?\);/, 'v_unique := false;']] },
+  'a predecessor is not waited for': { script: FORGETS },
   'an acknowledged job is lost': {
     script: `${DROPS} create trigger plant before insert on pawl.queue_ready for each row execute function pawl.plant();`,
   },
