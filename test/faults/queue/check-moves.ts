@@ -21,7 +21,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'new: handed to a worker without a free slot': 'no',
   'new: another job of its unit was cancelled': 'no',
   'new: another job of its unit was lost with its worker': 'no',
-  'new: no handler for kind "newer"': 'no',
+  'new: no handler': 'no',
   'error: attempts exhausted': 'yes',
   'error: no retry': 'yes',
   'error: worker lost': 'yes',
@@ -48,7 +48,7 @@ function checkJob(job: Job, seen: Seen): Violation[] {
     const from = move.from === 'in-progress' ? 'new' : move.from;
     if (from !== status) found.add('a job goes one way');
     status = move.to;
-    const charge = move.from === 'in-progress' ? MOVES[`${move.to}: ${move.reason}`] : chargeAtRest(move);
+    const charge = move.from === 'in-progress' ? MOVES[`${move.to}: ${nameOf(move)}`] : chargeAtRest(move);
     if (charge === undefined) {
       found.add(`a move is declared (${move.from} to ${move.to}: ${move.reason})`);
       continue;
@@ -66,6 +66,11 @@ function checkJob(job: Job, seen: Seen): Violation[] {
   if (FINAL.includes(job.status) ? job.status !== status : FINAL.includes(status))
     found.add('a job is where its last move put it');
   return [...found].map((rule) => seen.violation(rule, `job ${job.id}`, [job.id]));
+}
+
+/** The reason, without the kind that a worker does not know: it may not know its name either. */
+function nameOf({ reason }: Move): string {
+  return reason.replace(/ for kind .*/, '');
 }
 
 /** Moves of jobs that do not run: cancelled by hand. */

@@ -84,7 +84,7 @@ export async function readEffects(client: pg.ClientBase, offset: number): Promis
   }));
 }
 
-/** What of the members is still held in the database, in words. */
+/** What the workers still hold in the database, in words. A producer's own transaction is the producer's to end. */
 export async function readLeftovers(eye: pg.Pool): Promise<string[]> {
   const { rows } = await eye.query<{ left: string }>(`
     select format('%s rows of pawl.%s', n, name) as left from (
@@ -98,7 +98,7 @@ export async function readLeftovers(eye: pg.Pool): Promise<string[]> {
     union all
     select format('a transaction of %s, %s for %s: %s', a.application_name, a.state, age(clock_timestamp(), a.state_change), left(a.query, 80))
     from pg_stat_activity a
-    where a.datname = current_database() and a.application_name <> 'eye' and a.backend_type = 'client backend' and exists (
+    where a.datname = current_database() and starts_with(a.application_name, 'worker') and a.backend_type = 'client backend' and exists (
       select from pg_locks l left join pg_class c on c.oid = l.relation
       where l.pid = a.pid and (l.locktype = 'advisory' and l.mode = 'ExclusiveLock' or c.relnamespace = 'pawl'::regnamespace))`);
   return rows.map(({ left }) => left);
