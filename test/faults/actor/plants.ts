@@ -42,8 +42,6 @@ const IN_DATABASE: Readonly<Record<string, Change>> = {
   ],
 };
 
-export const PLANTS: readonly string[] = Object.keys(IN_DATABASE);
-
 export async function plantInDatabase(plant: string, eye: pg.Pool): Promise<void> {
   const [name, from, to] = IN_DATABASE[plant] ?? [plant, '', ''];
   await plantSql(eye, name, (source) => source.replace(from, to));
