@@ -148,9 +148,11 @@ begin
 
   with job as materialized (
     -- A unit's jobs of one attempt are one claim: a claim each is 10,000 rows, and was a join of 10,000 with 10,000.
-    select g.*, case when g.whole then concat('unit ', g.kind, ' ', g.attempt, ' ', g.lost, ' ', g.key)
-      when g.attempt > 0 or g.lost > 0 then 'job ' || g.id else 'batch' end as part
-    from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord)
+    select x.*, dense_rank() over (order by x.part) as part_nth, dense_rank() over (partition by x.whole order by x.key, x.kind) as unit_nth
+    from (
+      select g.*, case when g.whole then concat('unit ', g.kind, ' ', g.attempt, ' ', g.lost, ' ', g.key)
+        when g.attempt > 0 or g.lost > 0 then 'job ' || g.id else 'batch' end as part
+      from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord)) x
   ), unit as materialized (
     select j.key, j.kind, gen_random_uuid() as process, row_number() over () as number,
       case when (select k.coalesce from pawl.queue_kind k where k.id = j.kind) = 'latest' then max(j.id) end as newest
@@ -167,16 +169,22 @@ begin
   ), running as (
     insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
     select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.lost, c.whole, c.ids from claim c
+  ), listed as materialized (  -- by place: a join compares each job with each unit, since the planner knows of neither's number
+    select (select array_agg(c.claim order by c.part) from claim c) as claims,
+      (select array_agg(u.number order by u.key, u.kind) from unit u) as numbers, (select array_agg(u.newest order by u.key, u.kind) from unit u) as newest
+  ), told as materialized (
+    select j.*, l.claims[j.part_nth] as claim, case when j.whole then l.numbers[j.unit_nth] end as number, case when j.whole then l.newest[j.unit_nth] end as newest
+    from job j cross join listed l
   )
   select
     (select string_agg(',"' || c.claim || '":"' || c.process || '"', '') from claim c),
     (select string_agg(k.row, '' order by k.ord) from (
       select min(j.ord) as ord, concat(',[', to_json(j.key)::text, ',', v_epoch, ',[', string_agg(
-        concat_ws(',', j.id, c.claim, j.kind, j.attempt + 1, (date_part('epoch', o.created_at) * 1000)::bigint,
-          coalesce(case when j.id < u.newest then -u.number else u.number end, 0), coalesce(j.broken_by, 0),
-          case when j.id < u.newest then 'null' else o.payload::text end), ',' order by j.ord), ']]') as row
-      from job j join claim c on c.part = j.part left join unit u on u.key = j.key and u.kind = j.kind
-      cross join lateral (select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id) o
+        concat_ws(',', j.id, j.claim, j.kind, j.attempt + 1, (date_part('epoch', o.created_at) * 1000)::bigint,
+          coalesce(case when j.id < j.newest then -j.number else j.number end, 0), coalesce(j.broken_by, 0),
+          case when j.id < j.newest then 'null' else o.payload::text end), ',' order by j.ord), ']]') as row
+      from told j cross join lateral (
+        select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
       group by j.key) k)
   into processes, rows;
 end $$;

@@ -41,11 +41,12 @@ export function countUnits(answer: Claimed): number {
   let units = answer.lines?.ids.length ?? 0;
   for (const row of answer.rows) units += row[2];
   for (const [, , fields] of answer.keys) {
-    const whole = new Set<unknown>();
+    const whole = new Set<number>();
     for (let at = 0; at < fields.length; at += FIELDS) {
       const unit = fields[at + 5];
       if (unit === undefined || unit === 0) units += 1;
-      else whole.add(unit);
+      // Negative where only the newest one's payload is sent.
+      else whole.add(Math.abs(Number(unit)));
     }
     units += whole.size;
   }
