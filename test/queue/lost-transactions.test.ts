@@ -77,7 +77,7 @@ async function open(settings: readonly string[] = []): Promise<Stage> {
   };
 }
 
-const REASONS = statement('test.reasons', 'select reason from pawl.queue_transition where id = $1::bigint order by at');
+const REASONS = statement('test.reasons', 'select reason from pawl.queue_moves(0::smallint, $1::bigint) order by at');
 
 /** Ends the process of the server that serves the unit's transaction, from inside the handler. */
 async function cut({ eye }: Stage, unit: Unit): Promise<void> {
