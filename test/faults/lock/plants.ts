@@ -42,6 +42,8 @@ function waitByTheWall(): void {
 
 const FITS = /v_count > 0 and v_count >= least\(v_least, p_capacity\)/;
 
+const TOKEN = /nextval\('pawl\.lock_token'\)/g;
+
 const POSTGRES: Readonly<Record<string, Plant>> = {
   'the guard does nothing': { sql: [['lock_guard', /if v_found < cardinality\(v_names\) then/, 'if false then']] },
   'the guard lets others in': { sql: [['lock_guard', /for key share/, '']] },
@@ -57,8 +59,10 @@ const POSTGRES: Readonly<Record<string, Plant>> = {
   },
   'a token stands still': {
     sql: [
-      ['lock_take', /token = nextval\('pawl\.lock_token'\)/, 'token = 7'],
-      ['lock_free', /token = nextval\('pawl\.lock_token'\)/, 'token = 7'],
+      ['lock_take', TOKEN, '7'],
+      ['lock_free', TOKEN, '7'],
+      ['lock_call', TOKEN, '7'],
+      ['lock_acquire', TOKEN, '7'],
     ],
   },
   'a renewal renews nothing': {

@@ -57,7 +57,10 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     sql: [['queue_claim_keys', /filter \(where h\.epoch is null or \(not h\.held and h\.epoch = t\.head\)\)/, '']],
   },
   'a token stands still': {
-    sql: [['queue_claim_keys', /v_epoch := nextval\('pawl\.queue_claim_id'\)/, 'v_epoch := 1']],
+    sql: [
+      ['queue_claim_keys', /v_epoch := nextval\('pawl\.queue_claim_id'\)/, 'v_epoch := 1'],
+      ['queue_add_alone', /v_epoch := nextval\('pawl\.queue_claim_id'\)/, 'v_epoch := 1'],
+    ],
   },
   'a release charges': {
     sql: [['queue_fail', /case when a\."to" = 'release' then m\.attempt - 1 else m\.attempt end/, 'm.attempt']],
