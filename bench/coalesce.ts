@@ -36,8 +36,9 @@ function live(context: Context, worker: Side, sender: Side, { rows, keys }: Size
       const run = rows / keys;
       const enqueued = await sender.call('enqueue', { count: rows, kind: 'merge', keys, run, ...BULK });
       while ((await worker.call('handled')).jobs < rows) await sleep(10);
-      const { complete } = await worker.call('settle');
-      const ms = performance.now() - begin;
+      const handled = performance.now();
+      const { complete, ms: settling } = await worker.call('settle');
+      const ms = handled - begin + settling;
       if (complete !== rows) throw new Error(`of ${rows} rows ${complete} are complete`);
       const { units } = await worker.call('handled');
       return { rows: (rows / ms) * 1000, enqueued: (rows / enqueued.ms) * 1000, units };

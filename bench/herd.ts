@@ -13,7 +13,10 @@ const GAP_MS = [30, 60] as const;
 /** The server counts the commits of a session that rests after ten seconds. */
 const COUNTED_MS = 11_000;
 
-/** Many workers that mostly rest: what one job costs all of them, and how long it waits. */
+/**
+ * Many workers that mostly rest: what one job costs all of them, and how long it waits. What they commit while there is nothing
+ * to do (polls and heartbeats, whatever the number of jobs) is measured first, and is no job's cost; it is printed beside.
+ */
 export const herd: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
   const sides = Array.from({ length: PROCESSES }, () => context.side('pawl'));
@@ -27,7 +30,7 @@ export const herd: Bench = async (context) => {
   });
   const commits = (who: string): number => Math.max(...series.of(who, 'commits'));
   return {
-    figures: series.figures({ commits: 'a job', pickup_p50: 'ms' }),
+    figures: series.figures({ commits: 'a job', idle: 'commits/s', pickup_p50: 'ms' }),
     bars: {
       commits_keyed: atMost(4, commits('herd-keyed')),
       commits_unkeyed: atMost(4, commits('herd-unkeyed')),
@@ -66,10 +69,18 @@ function measure(
         pickUps(sender, [first, ...more], { count, gapMs: GAP_MS, ...(keyed && { prefix }) });
       await take(warmUp, 'warm');
       await sleep(COUNTED_MS);
+      const rest = await commitsOf(monitor);
+      await sleep(2 * COUNTED_MS);
       const before = await commitsOf(monitor);
       const ms = await take(jobs, 'key');
       await sleep(COUNTED_MS);
-      return { commits: ((await commitsOf(monitor)) - before) / jobs, pickup_p50: percentile(ms, 50) };
+      const after = await commitsOf(monitor);
+      const idle = (before.n - rest.n) / (before.at - rest.at);
+      return {
+        commits: (after.n - before.n - idle * (after.at - before.at)) / jobs,
+        idle: idle * 1000,
+        pickup_p50: percentile(ms, 50),
+      };
     } finally {
       await monitor.end();
       for (const side of [sender, ...more]) await side.call('close');
@@ -77,12 +88,12 @@ function measure(
   });
 }
 
-/** Commits of the whole database so far. */
-async function commitsOf(monitor: pg.Client): Promise<number> {
+/** Commits of the whole database so far, and when that was. */
+async function commitsOf(monitor: pg.Client): Promise<{ n: number; at: number }> {
   const { rows } = await monitor.query<{ n: string }>(
     'select xact_commit as n from pg_stat_database where datname = current_database()',
   );
-  return Number(rows[0]?.n);
+  return { n: Number(rows[0]?.n), at: performance.now() };
 }
 
 /** As `takePickups`, from several processes. */

@@ -192,12 +192,14 @@ serve({
 
   async settle() {
     const self = current();
+    const begin = performance.now();
     await until(() => isSettled(self), 10);
+    const ms = performance.now() - begin;
     const { rows } = await self.monitor.query<{ n: string }>(
       `select count(*) as n from pawl.job where queue = $1 and status = 'complete'`,
       [QUEUE],
     );
-    return { complete: Number(rows[0]?.n) };
+    return { ms, complete: Number(rows[0]?.n) };
   },
 
   async send(args) {

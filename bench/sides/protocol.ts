@@ -73,8 +73,8 @@ export interface SideCommands {
   work(args?: { workers?: number }): Promise<void>;
   /** Jobs handled by the worker so far. */
   handled(): Promise<{ jobs: number; units: number }>;
-  /** Resolves when nothing is left to run or to settle. */
-  settle(): Promise<{ complete: number }>;
+  /** Resolves when nothing is left to run or to settle, and says after how long: what it counts then is not in it. */
+  settle(): Promise<{ complete: number; ms: number }>;
   send(args: SendArgs): Promise<void>;
   /** Hands over the pick-up latencies (ms) gathered since the last call. */
   pickups(): Promise<{ ms: number[] }>;

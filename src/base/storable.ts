@@ -25,22 +25,25 @@ export function toStorable(text: string): string {
  *   cannot: U+0000 and lone surrogates, in texts and in names
  */
 export function toJson(value: unknown, what: string, field?: string): string {
-  const options = field === undefined ? {} : { field };
   let json: string | undefined;
   try {
     json = JSON.stringify(value ?? null);
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : 'it cannot be read';
-    throw new InvalidInput(`${what} cannot be written as JSON: ${why}`, { ...options, cause });
+    throw refused(`${what} cannot be written as JSON: ${why}`, field, cause);
   }
   if (json === undefined) {
     const why = typeof value === 'object' ? 'its toJSON() gives undefined' : `it is a ${typeof value}`;
-    throw new InvalidInput(`${what} cannot be written as JSON: ${why}`, options);
+    throw refused(`${what} cannot be written as JSON: ${why}`, field);
   }
   if (json.includes('\\u') && UNSTORABLE_JSON.test(json)) {
-    throw new InvalidInput(`${what} cannot hold U+0000 or a lone surrogate`, options);
+    throw refused(`${what} cannot hold U+0000 or a lone surrogate`, field);
   }
   return json;
+}
+
+function refused(message: string, field: string | undefined, cause?: unknown): InvalidInput {
+  return new InvalidInput(message, { ...(field !== undefined && { field }), ...(cause !== undefined && { cause }) });
 }
 
 /** An escape that a backslash before it does not undo. Pairs of surrogates are never escaped by JSON.stringify. */

@@ -27,6 +27,9 @@ export type Handler = (unit: Unit) => unknown;
 /** How long a handler may go on after it was told to end, before its unit is settled without it. */
 export const GRACE_MS = 5000;
 
+/** Of a unit in which nothing failed: one for all. */
+const NONE: readonly Failed[] = [];
+
 /** Why a job fails whose kind has `afterError: 'error'`. */
 class PredecessorFailed extends NoRetry {
   constructor(job: number) {
@@ -146,7 +149,7 @@ function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknow
   } catch (error) {
     return failed(unit, definition, kind, error);
   }
-  if (given === undefined) return { failed: [], complete: unit.jobs, result, isLost: false, isRetried: false };
+  if (given === undefined) return { failed: NONE, complete: unit.jobs, result, isLost: false, isRetried: false };
   const givenUp = [...given].map(([job, error]) => failure(job, definition, kind, error, describeThrown(error)));
   return {
     failed: givenUp,

@@ -1,4 +1,4 @@
-import { moment, ownedFor, sleep, within } from '../base/clock.ts';
+import { moment, now, ownedFor, sleep, within } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, NotSupported } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
@@ -55,6 +55,8 @@ export class Keeper {
   #prunedAt = -Infinity;
   /** The last beat that was answered. */
   #beatenAt = moment();
+  /** When the leases were last seen to hold. */
+  #heldAt = -Infinity;
   /** Processes of the server whose transactions could not be ended. */
   readonly #unended = new Set<number>();
 
@@ -106,9 +108,18 @@ export class Keeper {
     if (this.#workers.size === 0) this.#hangUp();
   }
 
-  /** Whether the leases are certainly not over yet, even if no timer could run. */
+  /**
+   * Whether the leases are certainly not over yet, even if no timer could run. Asked before each of ten thousand units: within a
+   * millisecond of the monotonic clock the wall clock is not read again.
+   */
   get holds(): boolean {
-    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+    const renewal = this.#renewal;
+    if (renewal === undefined) return false;
+    const at = now();
+    if (at - this.#heldAt < 1) return true;
+    if (renewal.remainingMs() <= 0) return false;
+    this.#heldAt = at;
+    return true;
   }
 
   /** Beats now: cancellations are looked up with each beat. */

@@ -5,7 +5,17 @@ import { faults } from '../base/fault.ts';
 import type { Offer } from '../base/offers.ts';
 import { probe } from '../base/probe.ts';
 import type { Outcome } from './attempt.ts';
-import { bare, fitting, hasText, noteSettled, type Settled, toSettled, toSettlement } from './settlement.ts';
+import {
+  bare,
+  cut,
+  fitting,
+  hasText,
+  isLarge,
+  noteSettled,
+  type Settled,
+  toSettled,
+  toSettlement,
+} from './settlement.ts';
 import type { Failed, Settlement, Unwritten } from './store.ts';
 import type { Unit } from './unit.ts';
 
@@ -81,7 +91,9 @@ export class Settler {
   add(unit: Unit, outcome: Outcome, givesUp: boolean): void {
     if (this.#isDropped) return;
     const { shard } = unit.job.claim;
-    for (const settled of toSettled(unit, outcome, givesUp)) append(this.#pending, shard, settled);
+    const settled = toSettled(unit, outcome, givesUp);
+    if (isLarge(settled)) for (const part of cut(settled)) append(this.#pending, shard, part);
+    else append(this.#pending, shard, settled);
     this.#start();
   }
 
