@@ -152,9 +152,12 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
   if (place !== 'delayed' || runAt === null) return [];
   const until = new Date(runAt);
   const wait = Math.max(0, until.getTime() - new Date(now).getTime());
-  const when = wait === 0 ? 'due now' : `until ${runAt}, in ${formatDuration(roughly(wait))}`;
+  // Nothing makes it ready at the moment itself.
+  const isDue = wait === 0;
+  const when = `until ${runAt}, in ${formatDuration(roughly(wait))}`;
   if (attempt > 0 && failure !== null) {
-    const text = `backing off ${when}, after attempt ${attempt} ${failure.reason}: ${firstLine(failure.error)}`;
+    const begin = isDue ? DUE : `backing off ${when}`;
+    const text = `${begin}, after attempt ${attempt} ${failure.reason}: ${firstLine(failure.error)}`;
     return [{ code: 'backing_off', text, until }];
   }
   // Only a worker says so, of what it gives back for a while.
@@ -162,8 +165,10 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
     const text = `given back until ${runAt}: the worker that took it has ${failure.reason}; start one whose queue is declared with that kind`;
     return [{ code: 'no_handler', text, until }];
   }
-  return [{ code: 'scheduled', text: `scheduled for later: ${when}`, until }];
+  return [{ code: 'scheduled', text: isDue ? DUE : `scheduled for later: ${when}`, until }];
 }
+
+const DUE = 'its time has come, and the next look of a worker makes it ready';
 
 function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
   const reasons: Reason[] = [];

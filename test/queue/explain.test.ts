@@ -62,6 +62,17 @@ test('a job that is asked for later says when, one of a paused queue that it is 
   expect(await codes(queue, later.id)).toEqual(['scheduled', 'queue_paused', 'no_worker']);
 });
 
+test('a job whose time has come, and which no worker has looked at since, says so', async () => {
+  const queue = newQueue();
+  const { id } = await queue.enqueue('job', 1, { runAt: new Date(Date.now() + 200) });
+  await eventually(async () =>
+    expect((await queue.explain(id)).reasons).toMatchObject([
+      { code: 'scheduled', text: 'its time has come, and the next look of a worker makes it ready' },
+      { code: 'no_worker' },
+    ]),
+  );
+});
+
 test('a job of a key names the one before it and what that one does', async () => {
   const queue = newQueue();
   const first = await queue.enqueue('job', 1, { key: 'k' });
