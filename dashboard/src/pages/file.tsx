@@ -71,6 +71,7 @@ export function FilePage(): JSX.Element {
                   { title: 'SHA-256', of: ({ sha256 }) => <code title={sha256}>{sha256.slice(0, 12)}…</code> },
                   {
                     title: 'Action',
+                    isAction: true,
                     of: (row) => <VersionActions of={row} isOpen={isOpen} live={file.data?.live ?? null} />,
                   },
                 ]}

@@ -145,7 +145,7 @@ const STORES: readonly Column<FileStore>[] = [
       <Badge status={haltedAt === null ? 'live' : 'held'}>{haltedAt === null ? 'runs' : 'halted'}</Badge>
     ),
   },
-  { title: 'Action', of: (store) => <StoreActions of={store} /> },
+  { title: 'Action', isAction: true, of: (store) => <StoreActions of={store} /> },
 ];
 
 function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore }): JSX.Element {

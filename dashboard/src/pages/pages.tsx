@@ -83,7 +83,7 @@ export function PagesPage(): JSX.Element {
                   { title: 'Opened', of: ({ openedAt }) => <Time at={openedAt} /> },
                   { title: 'Times', align: 'right', of: ({ count }) => count },
                   { title: 'Looked at by', of: ({ ackedBy }) => ackedBy ?? <span class="muted">–</span> },
-                  { title: 'Action', of: (page) => <Actions of={page} /> },
+                  { title: 'Action', isAction: true, of: (page) => <Actions of={page} /> },
                 ]}
               />
             )

@@ -1,5 +1,6 @@
 import { computed } from '@preact/signals';
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 import { kept } from '../kept.ts';
 import { tick } from '../live.ts';
 import { useResource } from '../resource.ts';
@@ -55,42 +56,56 @@ export function Attention(): JSX.Element {
   );
 }
 
+/** The worst come first, and what is below them is not to be pushed off the page. */
+const FIRST = 6;
+
 function Items({ of }: { readonly of: readonly Item[] }): JSX.Element {
+  const [isWhole, setWhole] = useState(false);
   if (of.length === 0)
     return (
       <p class="calm">
         <Icon name="check" size={20} /> Nothing needs you now.
       </p>
     );
+  const shown = isWhole ? of : of.slice(0, FIRST);
   return (
-    <ul class="attention">
-      {of.map((item) => (
-        <li key={item.text} class={`tone-${item.level === 'error' ? 'bad' : 'warn'}`}>
-          <Icon name={item.level === 'error' ? 'cross' : 'warn'} />
-          <span class="wrap grow">
-            <span class="hidden">{item.level}: </span>
-            {item.text}
-            {item.advice !== undefined && <span class="muted">: {item.advice}</span>}
-          </span>
-          <a href={item.look} aria-label={`Look: ${item.text}`}>
-            Look
-          </a>
-          <Menu title="Snooze" icon="snooze" label={`Snooze: ${item.text}`}>
-            {FOR.map(([title, ms]) => (
-              <button
-                key={title}
-                type="button"
-                onClick={() => {
-                  snoozed.value = { ...still.value, [nameOf(item)]: Date.now() + ms };
-                }}
-              >
-                {title}
-              </button>
-            ))}
-          </Menu>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul class="attention">
+        {shown.map((item) => (
+          <li key={item.text} class={`tone-${item.level === 'error' ? 'bad' : 'warn'}`}>
+            <Icon name={item.level === 'error' ? 'cross' : 'warn'} />
+            <span class="wrap grow">
+              <span class="hidden">{item.level}: </span>
+              {item.text}
+              {item.advice !== undefined && <span class="muted">: {item.advice}</span>}
+            </span>
+            <a href={item.look} aria-label={`Look: ${item.text}`}>
+              Look
+            </a>
+            <Menu title="Snooze" icon="snooze" label={`Snooze: ${item.text}`}>
+              {FOR.map(([title, ms]) => (
+                <button
+                  key={title}
+                  type="button"
+                  onClick={() => {
+                    snoozed.value = { ...still.value, [nameOf(item)]: Date.now() + ms };
+                  }}
+                >
+                  {title}
+                </button>
+              ))}
+            </Menu>
+          </li>
+        ))}
+      </ul>
+      {of.length > FIRST && (
+        <div class="bulk-bar">
+          <button type="button" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>
+            {isWhole ? `The first ${FIRST}` : `All ${of.length}`}
+          </button>
+        </div>
+      )}
+    </>
   );
 }
 

@@ -1,9 +1,25 @@
 import type { ComponentChildren, JSX } from 'preact';
+import { Icon } from './icon.tsx';
 
 export interface Column<T> {
   readonly title: string;
   readonly of: (row: T) => ComponentChildren;
   readonly align?: 'right';
+  /** What can be done with a row: always to be seen, however wide the table is. */
+  readonly isAction?: boolean;
+  /** Rows are chosen in it. */
+  readonly isPick?: boolean;
+  /** In the place of the title, which whoever hears the table is told all the same. */
+  readonly head?: ComponentChildren;
+  /** By this the list can be ordered. */
+  readonly sort?: string;
+}
+
+/** By what a list is ordered, and how another order is chosen. */
+export interface Order {
+  readonly by: string;
+  readonly isDown: boolean;
+  readonly choose: (by: string) => void;
 }
 
 interface TableProps<T> {
@@ -11,31 +27,33 @@ interface TableProps<T> {
   readonly rows: readonly T[];
   readonly columns: readonly Column<T>[];
   readonly keyOf: (row: T) => string;
+  readonly order?: Order;
 }
 
-/** A list of things, also for whoever hears it: a caption, and headers that name the columns. */
-export function Table<T>({ caption, rows, columns, keyOf }: TableProps<T>): JSX.Element {
+/**
+ * A list of things, also for whoever hears it: a caption, and headers that name the columns. On a narrow screen each row is a card,
+ * with the header of each cell beside it; the roles stand here because a browser takes them from tables that are drawn otherwise.
+ */
+export function Table<T>({ caption, rows, columns, keyOf, order }: TableProps<T>): JSX.Element {
   return (
     // Wider than the screen it is moved with the arrow keys, too.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a place that scrolls must be reached by keyboard
     <div class="table" role="group" aria-label={caption} tabIndex={0}>
-      <table>
+      <table role="table">
         <caption class="hidden">{caption}</caption>
-        <thead>
-          <tr>
-            {columns.map(({ title, align }) => (
-              <th key={title} scope="col" class={align}>
-                {title}
-              </th>
+        <thead role="rowgroup">
+          <tr role="row">
+            {columns.map((column) => (
+              <Header key={column.title} of={column} order={order} />
             ))}
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {rows.map((row) => (
-            <tr key={keyOf(row)}>
-              {columns.map(({ title, of, align }) => (
-                <td key={title} class={align}>
-                  {of(row)}
+            <tr key={keyOf(row)} role="row">
+              {columns.map((column) => (
+                <td key={column.title} role="cell" class={classOf(column)} data-title={column.title}>
+                  {column.of(row)}
                 </td>
               ))}
             </tr>
@@ -44,4 +62,39 @@ export function Table<T>({ caption, rows, columns, keyOf }: TableProps<T>): JSX.
       </table>
     </div>
   );
+}
+
+interface HeaderProps<T> {
+  readonly of: Column<T>;
+  readonly order: Order | undefined;
+}
+
+function Header<T>({ of, order }: HeaderProps<T>): JSX.Element {
+  const { title, sort } = of;
+  if (order === undefined || sort === undefined)
+    return (
+      <th role="columnheader" scope="col" class={classOf(of)}>
+        {of.head ?? title}
+      </th>
+    );
+  const isBy = order.by === sort;
+  return (
+    <th
+      role="columnheader"
+      scope="col"
+      class={classOf(of)}
+      aria-sort={isBy ? (order.isDown ? 'descending' : 'ascending') : 'none'}
+    >
+      <button type="button" class="sort" onClick={() => order.choose(sort)}>
+        {title}
+        {isBy && <Icon name={order.isDown ? 'down' : 'up'} size={12} />}
+      </button>
+    </th>
+  );
+}
+
+function classOf<T>({ align, isAction = false, isPick = false }: Column<T>): string {
+  return [align, isAction ? 'act' : undefined, isPick ? 'pick' : undefined]
+    .filter((one) => one !== undefined)
+    .join(' ');
 }

@@ -3,7 +3,7 @@ import { count } from '../format.ts';
 
 /** Where there is nothing to show. */
 export function None(): JSX.Element {
-  return <span class="muted">–</span>;
+  return <span class="muted none">–</span>;
 }
 
 /** The text, or a dash. */
@@ -20,7 +20,7 @@ interface CountProps {
 
 /** A count: none is not worth a look, and is drawn so. */
 export function Count({ of, href, isExact = false }: CountProps): JSX.Element {
-  if (of === 0) return <span class="muted">0</span>;
+  if (of === 0) return <span class="muted none">0</span>;
   const text = isExact ? count(of, Infinity) : count(of);
   return href === undefined ? <>{text}</> : <a href={href}>{text}</a>;
 }
