@@ -56,9 +56,10 @@ export async function loadMe(): Promise<void> {
 }
 
 async function ask(path: string, init: RequestInit): Promise<Response> {
+  const url = addressOf(path);
   let response: Response;
   try {
-    response = await fetch(urlOf(`api/v1/${path}`), { credentials: 'same-origin', ...init });
+    response = await fetch(url, { credentials: 'same-origin', ...init });
   } catch (error) {
     if (init.signal?.aborted) throw error;
     throw new ApiError(0, 'unreachable', 'the server does not answer');
@@ -72,4 +73,12 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
   } = (body as { error?: { code?: string; message?: string; field?: string } })?.error ?? {};
   if (response.status === 401 && path !== 'login') me.value = null;
   throw new ApiError(response.status, code, message, field);
+}
+
+/** A name of nothing but dots leads a folder up in an address, however it is written, and so to something else. */
+function addressOf(path: string): string {
+  const raw = path.split('?', 1)[0] ?? '';
+  const url = urlOf(`api/v1/${path}`);
+  if (new URL(url).pathname.endsWith(`/api/v1/${raw}`)) return url;
+  throw new ApiError(400, 'invalid_input', 'a name of dots alone cannot stand in an address: use the command line');
 }

@@ -5,11 +5,12 @@ import { Help } from './help.tsx';
 import { startLive } from './live.ts';
 import { Login } from './pages/login.tsx';
 import { pageOf } from './pages.tsx';
+import { Boundary } from './parts/boundary.tsx';
 import { Trouble } from './parts/card.tsx';
 import { Dialogs } from './parts/dialog.tsx';
 import { Icon } from './parts/icon.tsx';
 import { Toasts } from './parts/toast.tsx';
-import { path } from './router.ts';
+import { parts, path } from './router.ts';
 import { Side } from './side.tsx';
 import { Top } from './top.tsx';
 
@@ -46,7 +47,7 @@ export function App(): JSX.Element {
           )}
           <Top />
           <main id="content" class="content" key={path.value}>
-            {pageOf(path.value)}
+            <Boundary>{pageOf(parts.value)}</Boundary>
           </main>
         </div>
       </div>

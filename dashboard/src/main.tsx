@@ -1,10 +1,13 @@
 import { render } from 'preact';
+import 'uplot/dist/uPlot.min.css';
 import '../style/index.css';
 import { App } from './app.tsx';
 import { startKeys } from './keys.ts';
 import { startRouter } from './router.ts';
 import { startTheme } from './theme.ts';
+import { startVisible } from './visible.ts';
 
+startVisible();
 startTheme();
 startRouter();
 startKeys();

@@ -5,10 +5,20 @@ const base = new URL('.', document.baseURI);
 
 const current = signal(new URL(location.href));
 
-/** Below the base, without a slash in front: `queues/mail`. */
-export const path = computed(() => decodeURI(current.value.pathname.slice(base.pathname.length)).replace(/\/$/, ''));
+/** Below the base, without a slash in front or behind, as it stands in the address: `queues/100%25`. */
+export const path = computed(() => current.value.pathname.slice(base.pathname.length).replace(/\/$/, ''));
+/** The parts of the path, each decoded once; undefined where one cannot be. A slash in a name is no end of it. */
+export const parts = computed(() => decode(path.value));
 /** The filters of the page. They are in the address, so that it can be passed on. */
 export const query = computed(() => current.value.searchParams);
+
+function decode(raw: string): readonly string[] | undefined {
+  try {
+    return raw.split('/').map(decodeURIComponent);
+  } catch {
+    return undefined;
+  }
+}
 
 export function urlOf(to: string): string {
   return new URL(to, base).href;
@@ -22,9 +32,17 @@ export function go(to: string, { replace = false }: { replace?: boolean } = {}):
   current.value = url;
   if (isOtherPage) {
     scrollTo(0, 0);
-    // Whoever does not see the page hears that it is another one.
-    requestAnimationFrame(() => document.querySelector<HTMLElement>('h1')?.focus());
+    isArriving = true;
   }
+}
+
+let isArriving = false;
+
+/** Whether this is the first heading since somebody went to another page: it takes the focus, so that whoever does not see it hears it. */
+export function arrive(): boolean {
+  const was = isArriving;
+  isArriving = false;
+  return was;
 }
 
 /** Changes filters of this page; what is undefined or empty goes. */
@@ -35,6 +53,11 @@ export function filter(values: Readonly<Record<string, string | undefined>>): vo
     else url.searchParams.set(name, value);
   }
   go(url.href, { replace: true });
+}
+
+/** The page of a queue, and what the API has of it. */
+export function queueUrl(name: string): string {
+  return `queues/${encodeURIComponent(name)}`;
 }
 
 /** The page of a lock. */

@@ -35,9 +35,9 @@ export class Assets {
   /** @param path  below the base path, without a slash in front @returns undefined when there is nothing of that name */
   serve(path: string, acceptEncoding: string): Response | undefined {
     this.#files ??= this.#read();
-    // Every page of the dashboard is the same file; its own code reads the address.
-    const isPage = !/\.\w+$/.test(path.split('/').at(-1) ?? '');
-    const asset = this.#files.get(isPage ? 'index.html' : path);
+    // Every page of the dashboard is the same file; its own code reads the address. Below a place a name may have dots.
+    const isFile = path.startsWith('assets/') || /^[^/]+\.\w+$/.test(path);
+    const asset = this.#files.get(isFile ? path : 'index.html');
     if (asset === undefined) return undefined;
     const isBrotli = /\bbr\b/.test(acceptEncoding);
     return new Response(isBrotli ? asset.brotli : asset.plain, {

@@ -69,14 +69,9 @@ export async function makeScene(): Promise<Scene> {
     },
     visit: async (at, options = {}) => {
       const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, ...options });
-      const page = await context.newPage();
-      const complaints: string[] = [];
-      page.on('pageerror', (error) => complaints.push(String(error)));
-      page.on('console', (message) => {
-        if (message.type() === 'error') complaints.push(message.text());
-      });
-      await page.goto(at);
-      return { page, context, complaints };
+      const visit = watch(context, await context.newPage());
+      await visit.page.goto(at);
+      return visit;
     },
     stop: async () => {
       await browser.close();
@@ -84,6 +79,16 @@ export async function makeScene(): Promise<Scene> {
       await engine.stop();
     },
   };
+}
+
+/** Hears what a page complains of. */
+export function watch(context: BrowserContext, page: Page): Visit {
+  const complaints: string[] = [];
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  page.on('console', (message) => {
+    if (message.type() === 'error') complaints.push(message.text());
+  });
+  return { page, context, complaints };
 }
 
 export function launch(): Promise<Browser> {

@@ -11,6 +11,7 @@ import { Json } from '../parts/json.tsx';
 import { MachineGraph } from '../parts/machine.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
 import { Moves } from '../parts/moves.tsx';
+import { Name } from '../parts/name.tsx';
 import { Moment, Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { Trace } from '../parts/words.tsx';
@@ -80,7 +81,7 @@ export function ActorPage({ id }: { readonly id: string }): JSX.Element {
 function factsOf(of: ActorDetail): readonly Fact[] {
   const at = (time: string | null): JSX.Element | null => (time === null ? null : <Moment at={time} />);
   return [
-    ['Key', of.key],
+    ['Key', of.key && <Name of={of.key} />],
     ['Parent', of.parent && <a href={`actors/${of.parent}`}>{of.parent}</a>],
     ['Children', of.openChildren > 0 ? <a href={`actors?parent=${of.id}`}>{of.openChildren} are not final</a> : null],
     ['Visit', of.visit],

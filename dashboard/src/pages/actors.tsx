@@ -8,13 +8,15 @@ import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { MachineGraph } from '../parts/machine.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
+import { Name } from '../parts/name.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
-import { FirstLine, Maybe, None } from '../parts/words.tsx';
+import { FirstLine, None } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { filter, query, urlOf } from '../router.ts';
 import type { Actor, ActorType, Page } from '../types.ts';
+import { visibleName } from '../visible.ts';
 
 const STATUSES = ['running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final'];
 
@@ -44,7 +46,7 @@ export function ActorsPage(): JSX.Element {
                     aria-pressed={name === type?.name}
                     onClick={() => filter({ type: name, state: undefined })}
                   >
-                    {name}
+                    <Name of={name} />
                     <span class="count">{count(Object.values(counts).reduce((sum, n) => sum + n, 0))}</span>
                   </button>
                 ))}
@@ -114,7 +116,9 @@ function Instances({ type }: { readonly type: ActorType }): JSX.Element {
         <select aria-label="State" value={state} onChange={(event) => filter({ state: event.currentTarget.value })}>
           <option value="">Any state</option>
           {Object.keys(type.machine.states).map((name) => (
-            <option key={name}>{name}</option>
+            <option key={name} value={name}>
+              {visibleName(name)}
+            </option>
           ))}
         </select>
         <select aria-label="Status" value={status} onChange={(event) => filter({ status: event.currentTarget.value })}>
@@ -147,7 +151,7 @@ const COLUMNS: readonly Column<Actor>[] = [
   { title: 'Actor', of: ({ id }) => <a href={`actors/${id}`}>{id}</a> },
   { title: 'State', of: ({ state }) => <strong>{state}</strong> },
   { title: 'Status', of: ({ status }) => <Badge status={status} /> },
-  { title: 'Key', of: ({ key }) => <Maybe of={key} /> },
+  { title: 'Key', of: ({ key }) => (key === null ? <None /> : <Name of={key} />) },
   { title: 'Parent', of: ({ parent }) => (parent === null ? <None /> : <a href={`actors/${parent}`}>{parent}</a>) },
   { title: 'Entered', of: ({ enteredAt }) => <Time at={enteredAt} /> },
   { title: 'Wakes', of: ({ wakeAt }) => <Time at={wakeAt} /> },

@@ -13,12 +13,13 @@ import { JobLocks } from '../parts/job-locks.tsx';
 import { JobPart } from '../parts/job-part.tsx';
 import { Siblings } from '../parts/job-siblings.tsx';
 import { Moves } from '../parts/moves.tsx';
+import { Name, QueueLink } from '../parts/name.tsx';
 import { Moment, Time } from '../parts/time.tsx';
 import { Timeline } from '../parts/timeline.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { Trace } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
-import { urlOf } from '../router.ts';
+import { queueUrl, urlOf } from '../router.ts';
 import type { JobDetail } from '../types.ts';
 
 /** One job: its life, why it is where it is, what was tried, what it carries. */
@@ -91,8 +92,8 @@ function Other({ id }: { readonly id: string }): JSX.Element {
 function About({ of }: { readonly of: JobDetail }): JSX.Element {
   return (
     <>
-      <Badge status={of.status} /> {of.kind} in <a href={`queues/${encodeURIComponent(of.queue)}`}>{of.queue}</a>,
-      enqueued <Time at={of.enqueuedAt} />
+      <Badge status={of.status} /> <Name of={of.kind} /> in <QueueLink name={of.queue} />, enqueued{' '}
+      <Time at={of.enqueuedAt} />
     </>
   );
 }
@@ -135,7 +136,7 @@ function Actions({ of: { id, status, queue, kind } }: { readonly of: JobDetail }
         JSON
       </a>
       {can('job:enqueue') && can('payload:read') && (
-        <a class="button" href={`queues/${encodeURIComponent(queue)}?add=${id}`}>
+        <a class="button" href={`${queueUrl(queue)}?add=${id}`}>
           <Icon name="plus" size={14} />
           Another like it
         </a>
@@ -158,7 +159,14 @@ function Actions({ of: { id, status, queue, kind } }: { readonly of: JobDetail }
 function factsOf(of: JobDetail): readonly Fact[] {
   const at = (time: string | null): JSX.Element | null => (time === null ? null : <Moment at={time} />);
   return [
-    ['Key', of.key && <a href={jobsOfKey(of.key)}>{of.key}</a>],
+    [
+      'Key',
+      of.key && (
+        <a href={jobsOfKey(of.key)}>
+          <Name of={of.key} />
+        </a>
+      ),
+    ],
     ['Priority', of.priority],
     ['Attempt', of.attempt],
     ['Runs at', at(of.runAt)],

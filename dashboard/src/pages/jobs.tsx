@@ -7,6 +7,8 @@ import { BulkBar } from '../parts/bulk.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { Columns, chosen } from '../parts/columns.tsx';
 import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
+import { Name, QueueLink } from '../parts/name.tsx';
+import { SelectQueue } from '../parts/select-queue.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
@@ -14,7 +16,7 @@ import { Views } from '../parts/views.tsx';
 import { Count, FirstLine, Maybe, None } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { filter, query, urlOf } from '../router.ts';
-import type { Job, Page, Queue } from '../types.ts';
+import type { Job, Page } from '../types.ts';
 
 const STATUSES = ['new', 'in-progress', 'complete', 'error', 'cancelled'];
 const LIMIT = 50;
@@ -176,7 +178,6 @@ function Filters({
   readonly queue: string;
   readonly hasQueue: boolean;
 }): JSX.Element {
-  const queues = useResource<Page<Queue>>('queues', 30_000);
   const [typed, setTyped] = useState(q);
   useEffect(() => setTyped(q), [q]);
   const status = /(?:^|\s)status:(\S+)/.exec(q)?.[1];
@@ -201,16 +202,7 @@ function Filters({
         placeholder="words, key:ada, since:2h"
         onInput={(event) => setTyped(event.currentTarget.value)}
       />
-      {!hasQueue && (
-        <select aria-label="Queue" value={queue} onChange={(event) => filter({ queue: event.currentTarget.value })}>
-          <option value="">All queues</option>
-          {[...new Set([...(queue === '' ? [] : [queue]), ...(queues.data?.items ?? []).map(({ name }) => name)])].map(
-            (name) => (
-              <option key={name}>{name}</option>
-            ),
-          )}
-        </select>
-      )}
+      {!hasQueue && <SelectQueue value={queue} />}
       <div class="tabs" role="group" aria-label="Status">
         {STATUSES.map((one) => (
           <button key={one} type="button" aria-pressed={status === one} onClick={() => filter({ q: withStatus(one) })}>
@@ -232,11 +224,18 @@ const COLUMNS: readonly Column<Job>[] = [
     ),
   },
   { title: 'Status', of: ({ status }) => <Badge status={status} /> },
-  { title: 'Queue', of: ({ queue }) => <a href={`queues/${encodeURIComponent(queue)}`}>{queue}</a> },
-  { title: 'Kind', of: ({ kind }) => kind },
+  { title: 'Queue', of: ({ queue }) => <QueueLink name={queue} /> },
+  { title: 'Kind', of: ({ kind }) => <Name of={kind} /> },
   {
     title: 'Key',
-    of: ({ key }) => (key === null ? <None /> : <a href={jobsOfKey(key)}>{key}</a>),
+    of: ({ key }) =>
+      key === null ? (
+        <None />
+      ) : (
+        <a href={jobsOfKey(key)}>
+          <Name of={key} />
+        </a>
+      ),
   },
   { title: 'Priority', align: 'right', of: ({ priority }) => <Count of={priority} isExact /> },
   { title: 'Attempt', align: 'right', of: ({ attempt: n }) => <Count of={n} isExact /> },

@@ -6,6 +6,7 @@ import { CopyAs, curlOf } from '../parts/copy.tsx';
 import type { Edge, Node } from '../parts/graph.tsx';
 import { LazyGraph } from '../parts/lazy-graph.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
+import { LockLink, Name } from '../parts/name.tsx';
 import { OwnerOf } from '../parts/owner.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -42,8 +43,8 @@ export function LocksPage(): JSX.Element {
                 rows={items}
                 keyOf={({ namespace, name }) => `${namespace} ${name}`}
                 columns={[
-                  { title: 'Lock', of: (row) => <a href={lockUrl(row)}>{row.name}</a> },
-                  { title: 'Namespace', of: ({ namespace }) => <Maybe of={namespace} /> },
+                  { title: 'Lock', of: (row) => <LockLink of={row} /> },
+                  { title: 'Namespace', of: ({ namespace }) => <Maybe of={namespace && <Name of={namespace} />} /> },
                   { title: 'Times held', align: 'right', of: ({ holds }) => holds.toLocaleString('en') },
                   { title: 'Mean', align: 'right', of: ({ meanMs }) => duration(meanMs) },
                   { title: 'Longest', align: 'right', of: ({ maxMs }) => duration(maxMs) },
@@ -67,7 +68,7 @@ function Blocking({ of }: { readonly of: LockGraph }): JSX.Element {
     ...waits.map((wait) => ({
       key: `${wait.claim} ${wait.name}`,
       who: <OwnerOf of={wait} />,
-      what: <a href={lockUrl(wait)}>{wait.name}</a>,
+      what: <LockLink of={wait} />,
       by: wait.holders.length === 0 ? 'those before it' : <Holders of={wait.holders} />,
       since: wait.since,
     })),
@@ -226,12 +227,12 @@ const COLUMNS: readonly Column<Lock>[] = [
   {
     title: 'Lock',
     of: (row) => (
-      <a href={lockUrl(row)}>
-        <strong class="wrap">{row.name}</strong>
-      </a>
+      <strong class="wrap">
+        <LockLink of={row} />
+      </strong>
     ),
   },
-  { title: 'Namespace', of: ({ namespace }) => <Maybe of={namespace} /> },
+  { title: 'Namespace', of: ({ namespace }) => <Maybe of={namespace && <Name of={namespace} />} /> },
   {
     title: 'Mode',
     of: ({ mode }) => (mode === null ? <span class="muted">free</span> : <Badge status={mode} />),

@@ -13,7 +13,7 @@ import { PauseQueue } from '../parts/pause-queue.tsx';
 import { SeriesCharts } from '../parts/series.tsx';
 import { Tile } from '../parts/tile.tsx';
 import { useResource } from '../resource.ts';
-import { filter, query } from '../router.ts';
+import { filter, query, queueUrl } from '../router.ts';
 import type { Queue, Stats } from '../types.ts';
 import { JobList } from './jobs.tsx';
 
@@ -29,7 +29,7 @@ interface Diagnosis {
 
 /** One queue: how it stands, why it does not move, what is in it. */
 export function QueuePage({ name }: { readonly name: string }): JSX.Element {
-  const at = `queues/${encodeURIComponent(name)}`;
+  const at = queueUrl(name);
   const queue = useResource<Queue>(at);
   const diagnosis = useResource<Diagnosis>(`${at}/diagnosis`, 4000);
   const like = query.value.get('add') ?? undefined;

@@ -5,6 +5,7 @@ import { recent } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
+import { QueueLink } from '../parts/name.tsx';
 import { PauseQueue } from '../parts/pause-queue.tsx';
 import { Gauge, Spark } from '../parts/spark.tsx';
 import { type Column, Table } from '../parts/table.tsx';
@@ -33,10 +34,6 @@ export function QueuesPage(): JSX.Element {
       </Card>
     </>
   );
-}
-
-export function linkOf(queue: string): string {
-  return `queues/${encodeURIComponent(queue)}`;
 }
 
 export function QueueTable(): JSX.Element {
@@ -72,9 +69,9 @@ const COLUMNS: readonly Column<Queue>[] = [
     title: 'Queue',
     of: ({ name, stats }) => (
       <>
-        <a href={linkOf(name)}>
-          <strong class="wrap">{name}</strong>
-        </a>{' '}
+        <strong class="wrap">
+          <QueueLink name={name} />
+        </strong>{' '}
         <State stats={stats} />
       </>
     ),
@@ -119,6 +116,7 @@ const COLUMNS: readonly Column<Queue>[] = [
 
 const ACTION: Column<Queue> = {
   title: 'Action',
+  isAction: true,
   of: (queue) => <PauseQueue name={queue.name} isPaused={queue.pausedAt !== null} />,
 };
 

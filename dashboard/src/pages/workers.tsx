@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
+import { QueueLink } from '../parts/name.tsx';
 import { Gauge } from '../parts/spark.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -31,7 +32,7 @@ export function WorkersPage(): JSX.Element {
                 columns={[
                   { title: 'Process', of: ({ host, pid }) => <strong>{`${host}:${pid}`}</strong> },
                   { title: 'State', of: ({ isLive }) => <Badge status={isLive ? 'live' : 'lost'} /> },
-                  { title: 'Queue', of: ({ queue }) => <a href={`queues/${encodeURIComponent(queue)}`}>{queue}</a> },
+                  { title: 'Queue', of: ({ queue }) => <QueueLink name={queue} /> },
                   { title: 'Holds jobs by', of: ({ hold }) => hold },
                   {
                     title: 'Slots in use',

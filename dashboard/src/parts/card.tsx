@@ -1,6 +1,10 @@
 import type { ComponentChildren, JSX } from 'preact';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import type { Resource } from '../resource.ts';
+import { arrive } from '../router.ts';
+import { useTitle } from '../title.ts';
 import { Icon } from './icon.tsx';
+import { Name } from './name.tsx';
 
 interface CardProps {
   readonly title: string;
@@ -31,10 +35,17 @@ export function Head({
   about?: ComponentChildren;
   actions?: ComponentChildren;
 }): JSX.Element {
+  useTitle(title);
+  const heading = useRef<HTMLHeadingElement>(null);
+  useLayoutEffect(() => {
+    if (arrive()) heading.current?.focus();
+  }, []);
   return (
     <div class="head">
       <div>
-        <h1 tabIndex={-1}>{title}</h1>
+        <h1 tabIndex={-1} ref={heading}>
+          <Name of={title} />
+        </h1>
         {about !== undefined && <div class="muted">{about}</div>}
       </div>
       {actions !== undefined && <div class="actions">{actions}</div>}
@@ -92,9 +103,19 @@ export function Empty({
   readonly children?: ComponentChildren;
 }): JSX.Element {
   return (
-    <p class="empty">
+    <div class="empty">
       <strong>{title}</strong>
       {children}
-    </p>
+    </div>
+  );
+}
+
+/** What to write, where nothing is there yet because nothing was written. */
+export function Example({ children }: { readonly children: string }): JSX.Element {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a place that scrolls must be reached by keyboard
+    <pre class="example" tabIndex={0} role="group" aria-label="Example">
+      {children}
+    </pre>
   );
 }

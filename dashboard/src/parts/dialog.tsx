@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { visibleName } from '../visible.ts';
 
 interface Question {
   readonly title: string;
@@ -38,7 +39,9 @@ export function Dialogs(): JSX.Element | null {
 function Confirm({ title, text, verb, isDanger = false, typed, ask, answer }: Question): JSX.Element {
   const [word, setWord] = useState('');
   const [reason, setReason] = useState('');
-  const isReady = (typed === undefined || word === typed) && (ask?.isRequired !== true || reason.trim() !== '');
+  const isReady =
+    (typed === undefined || word === typed || word === visibleName(typed)) &&
+    (ask?.isRequired !== true || reason.trim() !== '');
   return (
     <Modal title={title} onClose={giveUp}>
       <form
@@ -59,7 +62,7 @@ function Confirm({ title, text, verb, isDanger = false, typed, ask, answer }: Qu
         {typed !== undefined && (
           <label>
             <span>
-              Type <code>{typed}</code> to go on
+              Type <code>{visibleName(typed)}</code> to go on
             </span>
             <input value={word} autoComplete="off" onInput={(event) => setWord(event.currentTarget.value)} />
           </label>

@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
-import { lockUrl } from '../router.ts';
 import type { JobDetail, JobLock } from '../types.ts';
 import { Badge } from './badge.tsx';
 import { Card } from './card.tsx';
+import { LockLink } from './name.tsx';
 import { Table } from './table.tsx';
 import { Time } from './time.tsx';
 
@@ -16,7 +16,7 @@ export function JobLocks({ of: { locks } }: { readonly of: JobDetail }): JSX.Ele
         rows={locks}
         keyOf={({ namespace, name, token, since }) => `${namespace} ${name} ${token ?? since}`}
         columns={[
-          { title: 'Lock', of: (lock) => <a href={lockUrl(lock)}>{lock.name}</a> },
+          { title: 'Lock', of: (lock) => <LockLink of={lock} /> },
           { title: 'State', of: (lock) => <Badge status={statusOf(lock)}>{lock.outcome ?? lock.state}</Badge> },
           { title: 'Mode', of: ({ mode }) => <Badge status={mode} /> },
           { title: 'Since', of: ({ since }) => <Time at={since} /> },

@@ -1,6 +1,8 @@
 import type { JSX } from 'preact';
 import { send } from '../api.ts';
 import { refresh } from '../live.ts';
+import { queueUrl } from '../router.ts';
+import { visibleName } from '../visible.ts';
 import { Icon } from './icon.tsx';
 import { attempt } from './toast.tsx';
 
@@ -8,16 +10,14 @@ import { attempt } from './toast.tsx';
 export function PauseQueue({ name, isPaused }: { readonly name: string; readonly isPaused: boolean }): JSX.Element {
   const change = async (): Promise<void> => {
     const verb = isPaused ? 'resume' : 'pause';
-    await attempt(
-      async () => (await send<{ done: string }>('POST', `queues/${encodeURIComponent(name)}/${verb}`)).done,
-    );
+    await attempt(async () => (await send<{ done: string }>('POST', `${queueUrl(name)}/${verb}`)).done);
     refresh();
   };
   return (
     <button
       type="button"
       class={isPaused ? 'primary' : ''}
-      aria-label={`${isPaused ? 'Resume' : 'Pause'} ${name}`}
+      aria-label={`${isPaused ? 'Resume' : 'Pause'} ${visibleName(name)}`}
       onClick={() => void change()}
     >
       <Icon name={isPaused ? 'play' : 'pause'} size={13} />

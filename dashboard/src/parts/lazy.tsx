@@ -1,0 +1,28 @@
+import type { FunctionComponent, JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Skeleton, Trouble } from './card.tsx';
+
+/** A component whose code is fetched when it is first drawn: pages that nobody opens cost nobody anything. */
+export function lazy<P extends object>(load: () => Promise<FunctionComponent<P>>): FunctionComponent<P> {
+  let loaded: FunctionComponent<P> | undefined;
+  return function Lazy(props: P): JSX.Element {
+    const [, setLoaded] = useState(loaded !== undefined);
+    const [error, setError] = useState<Error | undefined>();
+    const fetchCode = (): void => {
+      setError(undefined);
+      load().then((found) => {
+        loaded = found;
+        setLoaded(true);
+      }, setError);
+    };
+    useEffect(() => {
+      if (loaded === undefined) fetchCode();
+    }, []);
+    if (loaded !== undefined) {
+      const Loaded = loaded;
+      return <Loaded {...props} />;
+    }
+    // A browser remembers that a part of the code was not there, and so does not ask again; a new page does.
+    return error === undefined ? <Skeleton /> : <Trouble error={error} retry={() => location.reload()} />;
+  };
+}
