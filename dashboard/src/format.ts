@@ -51,17 +51,6 @@ export function ago(time: string | null | undefined, now = Date.now()): string {
   return ms < 0 ? `in ${about}` : `${about} ago`;
 }
 
-export function clock(time: string | number, withDay = true): string {
-  const at = new Date(time);
-  const day = at.toDateString() === new Date().toDateString() ? '' : `${at.toLocaleDateString('en-CA')} `;
-  return `${withDay ? day : ''}${at.toLocaleTimeString('en-GB')}`;
-}
-
-/** To the millisecond, with the zone: for whoever compares it with a log. */
-export function exact(time: string): string {
-  return new Date(time).toISOString();
-}
-
 export function bytes(value: number): string {
   if (value < 1024) return `${value} B`;
   const units = ['kB', 'MB', 'GB', 'TB'];

@@ -2,6 +2,7 @@ import { signal } from '@preact/signals';
 import { togglePause } from './live.ts';
 import { go } from './router.ts';
 import { nextTheme } from './theme.ts';
+import { nextZone, toggleAbsolute } from './zone.ts';
 
 /** What the keys do, as the help shows it. */
 export const KEYS: readonly (readonly [keys: string, does: string])[] = [
@@ -18,7 +19,11 @@ export const KEYS: readonly (readonly [keys: string, does: string])[] = [
   ['g s', 'schedules'],
   ['g w', 'workers'],
   ['g d', 'admin'],
+  ['j k', 'the next row of a list, the one before'],
+  ['Enter', 'open it'],
   ['p', 'stop and start live updates'],
+  ['z', 'times here or in UTC'],
+  ['.', 'how long ago, or day and time'],
   ['t', 'system, light or dark colours'],
   ['?', 'this help'],
 ];
@@ -47,7 +52,8 @@ export function startKeys(): void {
   document.addEventListener('keydown', (event) => {
     const { target } = event;
     const isWriting =
-      target instanceof HTMLElement && (target.matches('input, textarea, select') || target.isContentEditable);
+      target instanceof HTMLElement &&
+      (target.matches('input:not([type=checkbox]), textarea, select') || target.isContentEditable);
     if (isWriting || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]') !== null)
       return;
     const place = before === 'g' && Date.now() - beforeAt < 1500 ? PLACES[event.key] : undefined;
@@ -60,7 +66,30 @@ export function startKeys(): void {
       event.preventDefault();
       document.querySelector<HTMLInputElement>('#search')?.focus();
     } else if (event.key === '?') isHelpOpen.value = true;
+    else if (event.key === 'j') moveInList(1);
+    else if (event.key === 'k') moveInList(-1);
+    else if (event.key === 'x') chooseRow();
     else if (event.key === 'p') togglePause();
     else if (event.key === 't') nextTheme();
+    else if (event.key === 'z') nextZone();
+    else if (event.key === '.') toggleAbsolute();
   });
+}
+
+/** From row to row of the list that one is in, or of the first on the page. The link of the row has the focus, so Enter opens it. */
+function moveInList(by: 1 | -1): void {
+  const here = rowOf(document.activeElement);
+  const list = here?.parentElement ?? document.querySelector('main .table tbody');
+  const rows = [...(list?.querySelectorAll<HTMLElement>(':scope > tr') ?? [])];
+  const next = rows[here === null ? 0 : rows.indexOf(here) + by];
+  next?.querySelector<HTMLElement>('td:not(.pick) :is(a, button), input')?.focus();
+  next?.scrollIntoView({ block: 'nearest' });
+}
+
+function chooseRow(): void {
+  rowOf(document.activeElement)?.querySelector<HTMLInputElement>('.pick input')?.click();
+}
+
+function rowOf(element: Element | null): HTMLElement | null {
+  return element?.closest<HTMLElement>('main .table tbody > tr') ?? null;
 }

@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { isHelpOpen } from './keys.ts';
 import { connection, isPaused, togglePause } from './live.ts';
 import { Icon } from './parts/icon.tsx';
+import { Times } from './parts/times.tsx';
 import { go } from './router.ts';
 import { nextTheme, theme } from './theme.ts';
 
@@ -43,6 +44,7 @@ export function Top(): JSX.Element {
           {state}
           <Icon name={isPaused.value ? 'play' : 'pause'} size={13} />
         </button>
+        <Times />
         <button
           type="button"
           class="plain"

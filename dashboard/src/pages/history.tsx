@@ -1,14 +1,15 @@
 import type { JSX } from 'preact';
-import { clock } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { Icon, type IconName } from '../parts/icon.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
+import { LockLink } from '../parts/name.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { FirstLine, Maybe } from '../parts/words.tsx';
-import { filter, lockUrl, query } from '../router.ts';
+import { filter, query } from '../router.ts';
 import type { HistoryEvent } from '../types.ts';
+import { clock, fromField, precise, toField, zoneName } from '../zone.ts';
 import { download } from './jobs.tsx';
 
 const PARTS: readonly (readonly [string, string, IconName])[] = [
@@ -21,16 +22,23 @@ const PARTS: readonly (readonly [string, string, IconName])[] = [
 ];
 /** Before and after a moment. */
 const AROUND_MS = 30_000;
+const RANGE = [
+  ['since', 'From'],
+  ['until', 'To'],
+] as const;
 
 /** One log of everything that happened, or of what happened around one moment. */
 export function HistoryPage(): JSX.Element {
   const given = query.value;
   const [part, of, q, around] = ['part', 'of', 'q', 'around'].map((name) => given.get(name) ?? '');
+  const [since, until] = [given.get('since') ?? '', given.get('until') ?? ''];
   const moment = around === '' || around === undefined ? undefined : new Date(around).getTime();
   const search = new URLSearchParams({
     ...(part ? { part } : {}),
     ...(of ? { of } : {}),
     ...(q ? { q } : {}),
+    ...(since === '' ? {} : { since }),
+    ...(until === '' ? {} : { until }),
     ...(moment === undefined ? {} : { since: iso(moment - AROUND_MS), until: iso(moment + AROUND_MS) }),
   });
   const asked = `history?${search}`;
@@ -66,6 +74,17 @@ export function HistoryPage(): JSX.Element {
             value={q}
             onChange={(event) => filter({ q: event.currentTarget.value })}
           />
+          {RANGE.map(([name, title]) => (
+            <label key={name} class="in-line">
+              {title}
+              <input
+                type="datetime-local"
+                step="1"
+                value={toFieldOr(given.get(name))}
+                onChange={(event) => filter({ [name]: fromField(event.currentTarget.value), around: undefined })}
+              />
+            </label>
+          ))}
           {of && (
             <button type="button" onClick={() => filter({ of: undefined })}>
               {of} ×
@@ -87,7 +106,7 @@ export function HistoryPage(): JSX.Element {
                   caption="Events, newest first"
                   rows={rows}
                   keyOf={({ at, part: of, event, id }) => `${at} ${of} ${event} ${id}`}
-                  columns={COLUMNS}
+                  columns={columnsIn(zoneName())}
                 />
                 <ShowMore next={next} />
               </>
@@ -99,9 +118,9 @@ export function HistoryPage(): JSX.Element {
   );
 }
 
-const COLUMNS: readonly Column<HistoryEvent>[] = [
+const columnsIn = (zone: string): readonly Column<HistoryEvent>[] => [
   {
-    title: 'When',
+    title: `When, ${zone}`,
     of: ({ at }) => (
       <button
         type="button"
@@ -134,13 +153,13 @@ const COLUMNS: readonly Column<HistoryEvent>[] = [
 function Subject({ of: { part, subject, id, namespace } }: { readonly of: HistoryEvent }): JSX.Element {
   if (part === 'job') return <a href={`jobs/${id}`}>{`${subject} #${id}`}</a>;
   if (part === 'actor') return <a href={`actors/${id}`}>{`${subject} ${id}`}</a>;
-  if (part === 'lock') return <a href={lockUrl({ namespace: namespace ?? '', name: subject })}>{subject}</a>;
+  if (part === 'lock') return <LockLink of={{ namespace: namespace ?? '', name: subject }} />;
   return <span class="wrap">{subject}</span>;
 }
 
-function precise(at: string): string {
-  const date = new Date(at);
-  return `${clock(at)}.${String(date.getMilliseconds()).padStart(3, '0')}`;
+/** What is no moment, in an address that somebody wrote, is none. */
+function toFieldOr(at: string | null): string {
+  return at === null || Number.isNaN(Date.parse(at)) ? '' : toField(at);
 }
 
 function iso(ms: number): string {

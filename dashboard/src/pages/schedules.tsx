@@ -1,15 +1,17 @@
 import type { JSX } from 'preact';
 import { can, send } from '../api.ts';
-import { cronWords, exact } from '../format.ts';
+import { cronWords } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
+import { Name, QueueLink } from '../parts/name.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { useResource } from '../resource.ts';
 import type { Page, Schedule } from '../types.ts';
+import { exact } from '../zone.ts';
 
 /** What is enqueued again and again. */
 export function SchedulesPage(): JSX.Element {
@@ -34,9 +36,16 @@ export function SchedulesPage(): JSX.Element {
                 rows={items}
                 keyOf={({ queue, name }) => `${queue} ${name}`}
                 columns={[
-                  { title: 'Schedule', of: ({ name }) => <strong class="wrap">{name}</strong> },
-                  { title: 'Queue', of: ({ queue }) => <a href={`queues/${encodeURIComponent(queue)}`}>{queue}</a> },
-                  { title: 'Kind', of: ({ kind }) => kind },
+                  {
+                    title: 'Schedule',
+                    of: ({ name }) => (
+                      <strong class="wrap">
+                        <Name of={name} />
+                      </strong>
+                    ),
+                  },
+                  { title: 'Queue', of: ({ queue }) => <QueueLink name={queue} /> },
+                  { title: 'Kind', of: ({ kind }) => <Name of={kind} /> },
                   {
                     title: 'When',
                     of: ({ cron, timezone }) => (
@@ -71,7 +80,7 @@ export function SchedulesPage(): JSX.Element {
                     of: ({ missed }) =>
                       ({ skip: 'forgotten', one: 'one for all', all: 'one for each' })[missed] ?? missed,
                   },
-                  { title: 'Action', of: (row) => <Actions of={row} /> },
+                  { title: 'Action', isAction: true, of: (row) => <Actions of={row} /> },
                 ]}
               />
             )

@@ -2,9 +2,13 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, get, getText, sendText } from '../api.ts';
 import { refresh } from '../live.ts';
+import { queueUrl } from '../router.ts';
 import type { Job, Page, Queue } from '../types.ts';
+import { visibleName } from '../visible.ts';
+import { fromField, zoneName } from '../zone.ts';
 import { Modal } from './dialog.tsx';
 import { Icon } from './icon.tsx';
+import { Name } from './name.tsx';
 import { say } from './toast.tsx';
 
 type Problems = Readonly<Record<string, string>>;
@@ -30,7 +34,7 @@ export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
     const wrong = check(payload);
     setProblems(wrong);
     if (Object.keys(wrong).length > 0) return;
-    const path = `queues/${encodeURIComponent(queue.name)}/jobs`;
+    const path = `${queueUrl(queue.name)}/jobs`;
     const { id, duplicate } = await sendText<{ id: string; duplicate: boolean }>(path, bodyOf(form, kind, payload));
     say(duplicate ? `job ${id} of this key was there already` : `job ${id} is added`);
     refresh();
@@ -46,11 +50,15 @@ export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
           guard(add(new FormData(event.currentTarget)));
         }}
       >
-        <h2>Add a job to {queue.name}</h2>
+        <h2>
+          Add a job to <Name of={queue.name} />
+        </h2>
         <Field title="Kind" problem={problems['kind']}>
           <select name="kind" value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
             {queue.kinds.map((one) => (
-              <option key={one}>{one}</option>
+              <option key={one} value={one}>
+                {visibleName(one)}
+              </option>
             ))}
           </select>
         </Field>
@@ -73,7 +81,7 @@ export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
           <Field title="Priority: lower runs first" problem={problems['priority']}>
             <input name="priority" type="number" min={-32768} max={32767} defaultValue="0" />
           </Field>
-          <Field title="Not before" problem={problems['runAt']}>
+          <Field title={`Not before, ${zoneName()}`} problem={problems['runAt']}>
             <input name="runAt" type="datetime-local" step="1" />
           </Field>
         </div>
@@ -127,7 +135,7 @@ function bodyOf(form: FormData, kind: string, payload: string): string {
     kind,
     priority: Number(field('priority')),
     ...(key === '' ? {} : { key }),
-    ...(runAt === '' ? {} : { runAt: new Date(runAt).toISOString() }),
+    ...(runAt === '' ? {} : { runAt: fromField(runAt) }),
   };
   return `${JSON.stringify(rest).slice(0, -1)},"payload":${payload.trim() === '' ? 'null' : payload}}`;
 }

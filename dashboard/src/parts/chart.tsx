@@ -1,9 +1,8 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import 'uplot/dist/uPlot.min.css';
-import { clock } from '../format.ts';
 import { repaint } from '../theme.ts';
+import { clock, dayName, zone } from '../zone.ts';
 import type { Tone } from './badge.tsx';
 import type { Mark } from './starts.ts';
 import { Table } from './table.tsx';
@@ -14,7 +13,7 @@ export interface Line {
   readonly values: readonly (number | null)[];
 }
 
-interface ChartProps {
+export interface ChartProps {
   readonly title: string;
   /** Milliseconds. */
   readonly times: readonly number[];
@@ -44,7 +43,7 @@ export function Chart({ title, times, lines, format, marks = [], onZoom }: Chart
   const marked = useRef(shown);
   marked.current = shown;
   const data = [times.map((at) => at / 1000), ...lines.map(({ values }) => values)] as uPlot.AlignedData;
-  const painted = repaint.value;
+  const painted = `${repaint.value} ${zone.value}`;
   useEffect(() => {
     const element = place.current;
     if (element === null) return undefined;
@@ -117,10 +116,10 @@ export function Chart({ title, times, lines, format, marks = [], onZoom }: Chart
 function times(ticks: readonly number[]): string[] {
   const step = ((ticks[1] ?? 0) - (ticks[0] ?? 0)) * 1000;
   return ticks.map((tick) => {
-    const at = new Date(tick * 1000);
-    const day = at.toLocaleDateString('en-GB', { day: 'numeric', month: 'short' });
-    if (step >= 86_400_000 || (at.getHours() === 0 && at.getMinutes() === 0)) return day;
-    return at.toLocaleTimeString('en-GB', step < 60_000 ? {} : { hour: '2-digit', minute: '2-digit' });
+    const at = tick * 1000;
+    const time = clock(at, false);
+    if (step >= 86_400_000 || time === '00:00:00') return dayName(at).replace(/^\w+,? /, '');
+    return step < 60_000 ? time : time.slice(0, 5);
   });
 }
 
@@ -152,6 +151,7 @@ function optionsOf(
     height: HEIGHT,
     legend: { show: false },
     cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+    tzDate: (at) => (zone.value === 'UTC' ? uPlot.tzDate(new Date(at * 1000), 'Etc/UTC') : new Date(at * 1000)),
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(max ?? 0, 1) * 1.08] } },
     axes: [
       { ...axis, size: 26, gap: 4, values: (_plot, ticks) => times(ticks) },

@@ -1,4 +1,5 @@
 import type { JSX } from 'preact';
+import { me } from '../api.ts';
 import { urlOf } from '../router.ts';
 import { Icon } from './icon.tsx';
 import { Menu } from './menu.tsx';
@@ -24,9 +25,12 @@ export function shellWord(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** What asks the API for the same. */
+/** What asks the API for the same, with the token of whoever runs it. */
 export function curlOf(asked: string): string {
-  return `curl ${shellWord(urlOf(`api/v1/${asked}`))}`;
+  const by = me.value?.by;
+  // Whom the address lets in, or the program that this is part of, shows no token.
+  const needsToken = by !== 'loopback' && by !== 'authorize';
+  return `curl ${needsToken ? '-H "Authorization: Bearer $PAWL_TOKEN" ' : ''}${shellWord(urlOf(`api/v1/${asked}`))}`;
 }
 
 /** A namespace, where there is one: as an option of a command, and as the last argument of a call. */

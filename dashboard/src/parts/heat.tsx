@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { duration } from '../format.ts';
 import { useResource } from '../resource.ts';
 import type { Point } from '../types.ts';
+import { dayName, hour, zoneName } from '../zone.ts';
 import { Card, Loaded } from './card.tsx';
 import { Table } from './table.tsx';
 import { Count } from './words.tsx';
@@ -22,7 +23,7 @@ export function Heat({ path }: { readonly path: string }): JSX.Element {
   const older = useResource<Series>(asked(path, middle), 3_600_000);
   const newer = useResource<Series>(asked(path, end), 300_000);
   return (
-    <Card title="Run times by hour, p95" actions={<span class="muted small">the last 7 days, your time zone</span>}>
+    <Card title="Run times by hour, p95" actions={<span class="muted small">the last 7 days, {zoneName()}</span>}>
       <Loaded of={newer}>
         {({ points }) => <Week of={[...(older.data?.points ?? []), ...points].filter(({ at }) => at < end)} />}
       </Loaded>
@@ -38,27 +39,28 @@ function asked(path: string, until: number): string {
 function Week({ of: points }: { readonly of: readonly Point[] }): JSX.Element {
   const ran = points.filter(({ runP95Ms }) => runP95Ms !== null);
   if (ran.length === 0) return <p class="body muted">Nothing ran within seven days.</p>;
-  const days = [...new Set(points.map(({ at }) => dayOf(at)))];
-  const by = new Map(ran.map((point) => [`${dayOf(point.at)} ${new Date(point.at).getHours()}`, point]));
-  const level = levels(ran.map(({ runP95Ms }) => runP95Ms ?? 0));
+  const days = [...new Set(points.map(({ at }) => dayName(at)))];
+  const by = new Map(ran.map((point) => [`${dayName(point.at)} ${hour(point.at)}`, point]));
+  const times = ran.map(({ runP95Ms }) => runP95Ms ?? 0);
+  const level = levels(times);
   return (
     <div class="body">
       <div class="heat" aria-hidden="true">
         <span />
-        {HOURS.map((hour) => (
-          <i key={hour}>{hour % 6 === 0 ? `${hour}`.padStart(2, '0') : ''}</i>
+        {HOURS.map((of) => (
+          <i key={of}>{of % 6 === 0 ? `${of}`.padStart(2, '0') : ''}</i>
         ))}
         {days.map((day) => (
           <>
             <span>{day}</span>
-            {HOURS.map((hour) => {
-              const point = by.get(`${day} ${hour}`);
+            {HOURS.map((of) => {
+              const point = by.get(`${day} ${of}`);
               const title = point === undefined ? 'nothing ran' : `${duration(point.runP95Ms)}, ${point.complete} done`;
               return (
                 <b
-                  key={hour}
+                  key={of}
                   class={point === undefined ? '' : `heat-${level(point.runP95Ms ?? 0)}`}
-                  title={`${day}, ${hour}:00: ${title}`}
+                  title={`${day}, ${of}:00: ${title}`}
                 />
               );
             })}
@@ -66,11 +68,7 @@ function Week({ of: points }: { readonly of: readonly Point[] }): JSX.Element {
         ))}
       </div>
       <p class="heat-key small muted" aria-hidden="true">
-        {duration(Math.min(...ran.map(({ runP95Ms }) => runP95Ms ?? 0)))}
-        {Array.from({ length: LEVELS }, (_, n) => (
-          <b key={n} class={`heat-${n + 1}`} />
-        ))}
-        {duration(Math.max(...ran.map(({ runP95Ms }) => runP95Ms ?? 0)))}
+        <Key least={Math.min(...times)} most={Math.max(...times)} />
       </p>
       <details class="twin">
         <summary>As a table</summary>
@@ -79,8 +77,8 @@ function Week({ of: points }: { readonly of: readonly Point[] }): JSX.Element {
           rows={[...ran].reverse()}
           keyOf={({ at }) => String(at)}
           columns={[
-            { title: 'Day', of: ({ at }) => dayOf(at) },
-            { title: 'Hour', of: ({ at }) => `${String(new Date(at).getHours()).padStart(2, '0')}:00` },
+            { title: 'Day', of: ({ at }) => dayName(at) },
+            { title: 'Hour', of: ({ at }) => `${String(hour(at)).padStart(2, '0')}:00` },
             { title: 'Run, p95', align: 'right', of: ({ runP95Ms }) => duration(runP95Ms) },
             { title: 'Run, median', align: 'right', of: ({ runP50Ms }) => duration(runP50Ms) },
             { title: 'Completed', align: 'right', of: ({ complete }) => <Count of={complete} isExact /> },
@@ -92,11 +90,27 @@ function Week({ of: points }: { readonly of: readonly Point[] }): JSX.Element {
   );
 }
 
-const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
-
-function dayOf(at: number): string {
-  return new Date(at).toLocaleDateString('en-GB', { weekday: 'short', day: 'numeric', month: 'short' });
+/** What the colours mean; of one value there is one. */
+function Key({ least, most }: { readonly least: number; readonly most: number }): JSX.Element {
+  if (duration(least) === duration(most))
+    return (
+      <>
+        <b class="heat-1" />
+        {duration(most)}
+      </>
+    );
+  return (
+    <>
+      {duration(least)}
+      {Array.from({ length: LEVELS }, (_, n) => (
+        <b key={n} class={`heat-${n + 1}`} />
+      ))}
+      {duration(most)}
+    </>
+  );
 }
+
+const HOURS = Array.from({ length: 24 }, (_, of) => of);
 
 /** By orders of magnitude: one hour that hung for a minute must not make all others look the same. */
 function levels(values: readonly number[]): (value: number) => number {

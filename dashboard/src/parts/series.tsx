@@ -1,13 +1,18 @@
 import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { clock, duration, short } from '../format.ts';
+import { duration, short } from '../format.ts';
 import { tick } from '../live.ts';
 import { useResource } from '../resource.ts';
 import { filter, query } from '../router.ts';
 import type { Point } from '../types.ts';
+import { clock } from '../zone.ts';
 import { Card, Loaded } from './card.tsx';
-import { Chart } from './chart.tsx';
+import type { ChartProps } from './chart.tsx';
+import { lazy } from './lazy.tsx';
 import { type Mark, useStarts } from './starts.ts';
+
+/** What draws lines is a third of what the first page needs beside it. */
+const Chart = lazy<ChartProps>(async () => (await import('./chart.tsx')).Chart);
 
 const RANGES = [
   ['15m', 900_000],
