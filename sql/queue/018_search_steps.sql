@@ -167,6 +167,7 @@ declare
   v_found bigint[] := '{}';
   v_horizon bigint;
   v_errors record;
+  v_behind bigint := 0;
 begin
   select x.* into v from json_to_record(p_search) x (
     queue text, kind text, key text, status text, since timestamptz, until timestamptz, "sinceMs" double precision, "untilMs" double precision,
@@ -200,8 +201,11 @@ begin
       v_horizon := greatest(v_horizon, v_errors.horizon);
       v_found := array(select distinct i from unnest(v_found || v_errors.ids) i where i >= v_horizon order by i desc);
     end if;
+    -- The page ends among the jobs that the index does not have yet: they are read one by one, as far as the budget goes.
+    select i.last_value - s.sealed_to into v_behind from pawl.queue_search_state s, pawl.queue_job_id i where s.sealed_to < v_horizon;
   end if;
   return json_build_object(
     'ids', array(select i::text from unnest(v_found[1:v."limit"]) i),
-    'next', case when cardinality(v_found) > v."limit" then v_found[v."limit"]::text when v_horizon > 0 then v_horizon::text end);
+    'next', case when cardinality(v_found) > v."limit" then v_found[v."limit"]::text when v_horizon > 0 then v_horizon::text end,
+    'behind', coalesce(v_behind, 0));
 end $$;

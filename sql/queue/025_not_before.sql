@@ -102,11 +102,11 @@ begin
   select * into v_kind from pawl.queue_kind where queue = v_queue.id and name = request ->> 'kind';
   if not found then
     raise exception 'queue "%" has no kind "%"; it has %', v_queue.name, request ->> 'kind',
-      (select string_agg('"' || name || '"', ', ' order by name) from pawl.queue_kind where queue = v_queue.id) using errcode = 'PW001';
+      (select string_agg('"' || name || '"', ', ' order by name) from pawl.queue_kind where queue = v_queue.id) using errcode = 'PW001', column = 'kind';
   end if;
   v_key := request ->> 'key';
   if octet_length(v_key) not between 1 and 1000 then
-    raise exception 'key must be 1 to 1000 bytes long, got % bytes', octet_length(v_key) using errcode = 'PW001';
+    raise exception 'key must be 1 to 1000 bytes long, got % bytes', octet_length(v_key) using errcode = 'PW001', column = 'key';
   end if;
   perform pawl.refuse_huge_numbers('payload', request -> 'payload');
   if jsonb_typeof(request -> 'unique') not in ('boolean', 'null') then
@@ -114,7 +114,7 @@ begin
   end if;
   v_unique := coalesce((request ->> 'unique')::boolean, v_kind.unique_key);
   if v_key is null and (v_unique or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
-    raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001';
+    raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001', column = 'key';
   end if;
   begin
     v_run_at := coalesce((request ->> 'runAt')::timestamptz, v_now + (request ->> 'delay')::interval);

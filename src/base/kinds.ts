@@ -195,6 +195,7 @@ function rangeWords({ min, max }: Range, unit = ''): string {
   if (min === undefined && max === undefined) return '';
   if (max === undefined) return ` of ${min} or more${unit}`;
   if (min === undefined) return ` of at most ${max}${unit}`;
+  if (min === max) return ` of ${min}${unit}`;
   return ` ${unit === '' ? 'from' : 'of'} ${min} to ${max}${unit}`;
 }
 

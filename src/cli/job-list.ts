@@ -73,7 +73,11 @@ async function show(cli: Cli, query: string, flags: ListFlags): Promise<number> 
 }
 
 /** A page of a search takes bounded work, so it may be short, or empty, and have a next one. */
-async function find(cli: Cli, query: string, { queue, limit, after: from }: ListFlags): Promise<SearchPage> {
+async function find(
+  cli: Cli,
+  query: string,
+  { queue, limit, after: from }: ListFlags,
+): Promise<Pick<SearchPage, 'jobs' | 'after'>> {
   const admin = await cli.admin();
   const jobs: JobRecord[] = [];
   let after: string | null | undefined = from;

@@ -7,20 +7,23 @@ import { Assets } from './assets.ts';
 import { Audit } from './audit.ts';
 import { bulkRoutes } from './bulk-routes.ts';
 import { captureRoutes } from './captures.ts';
-import { failureOf, HttpRefusal, newRequestId } from './failure.ts';
+import { chartRoutes } from './charts.ts';
+import { failureOf, HttpRefusal, isOfValue, newRequestId } from './failure.ts';
 import { readFields, text } from './field.ts';
 import { fileRoutes } from './files.ts';
-import { withHeaders } from './headers.ts';
+import { withHeaders, withThese } from './headers.ts';
 import { historyRoutes } from './history.ts';
 import { jobRoutes } from './jobs.ts';
 import { lockRoutes } from './locks.ts';
 import { describeApi } from './openapi.ts';
 import { overviewRoutes } from './overview.ts';
 import { pageRoutes } from './pages.ts';
+import { readList, readQuery } from './parameters.ts';
 import { type Peer, refuseOtherSites } from './peer.ts';
 import { changes, type Permission, type Principal } from './permission.ts';
 import { queueRoutes } from './queues.ts';
 import { RateLimiter } from './rate.ts';
+import { Reply } from './reply.ts';
 import type { AnyRoute, Call } from './route.ts';
 import { scheduleRoutes } from './schedules.ts';
 import type { Services } from './services.ts';
@@ -28,12 +31,14 @@ import { SharedAnswers } from './shared.ts';
 import { streamLive } from './stream.ts';
 import { traceRequest } from './telemetry.ts';
 import { visitorRoutes } from './visitor.ts';
+import { writeJson } from './write-json.ts';
 
 /** Every route of the API. */
 export const ROUTES: readonly AnyRoute[] = [
   ...visitorRoutes,
   ...overviewRoutes,
   ...queueRoutes,
+  ...chartRoutes,
   ...jobRoutes,
   ...bulkRoutes,
   ...lockRoutes,
@@ -169,7 +174,8 @@ export class HttpApp {
         if (who instanceof Response) return who;
         refuseOtherSites(request, who.by);
         await this.#require(permission, who, request, peer);
-        return await work(who);
+        const limits = this.#limiter.headers(`${who.by} ${who.name}`);
+        return withThese(await work(who), limits);
       } catch (error) {
         return this.#fail(error, requestId);
       }
@@ -212,17 +218,15 @@ export class HttpApp {
   async #read(route: AnyRoute, request: Request, params: Record<string, string>, who: Principal): Promise<Call> {
     const url = new URL(request.url);
     refuseUndecodable(url);
-    const query: Record<string, string> = {};
-    for (const [name, value] of url.searchParams) {
-      if (name in query) throw new InvalidInput(`the parameter "${name}" is given twice`, { field: name });
-      query[name] = value;
-    }
+    const query = readQuery(url);
     const { given, text: raw } = route.takesBytes ? NO_BODY : await readBody(request, route.body !== undefined);
     const what = `${route.method} ${route.path}`;
+    const list = readList(what, given, route);
     return {
       params: readFields(what, params, route.params ?? {}, true),
       query: readFields(what, query, route.query ?? {}, true),
-      body: readFields(what, given, route.body ?? {}, false),
+      body: list?.[0] ?? readFields(what, given, route.body ?? {}, false),
+      list,
       text: raw,
       who,
       request,
@@ -236,11 +240,13 @@ export class HttpApp {
   }
 
   #answer({ status = 200 }: AnyRoute, value: unknown): Response {
+    if (value instanceof Reply) return json(value.value, value.status ?? status, value.headers);
     return value instanceof Response ? value : json(value, status);
   }
 
   #action(route: AnyRoute, call: Call, { remoteAddress: remote }: Peer): Parameters<Audit['record']>[0] {
-    const { who, request, body, params, query, services } = call;
+    const { who, request, list, query, services } = call;
+    const body: object = list === undefined ? call.body : { jobs: list.length };
     const { payload, ...rest } = { ...query, ...body } as Record<string, unknown>;
     const shown =
       payload === undefined || payload === null ? {} : { payload: services.redaction.show(payload, who, NO_KIND) };
@@ -249,7 +255,7 @@ export class HttpApp {
       remote,
       userAgent: request.headers.get('user-agent') ?? undefined,
       permission: route.permission ?? 'view',
-      target: route.target?.({ params, query, body }) ?? '',
+      target: route.target?.(call) ?? '',
       body: { ...rest, ...shown },
     };
   }
@@ -292,6 +298,7 @@ export class HttpApp {
   #fail(error: unknown, requestId: string): Response {
     const { status, body, headers } = failureOf(error, requestId);
     const { logger } = this.#services.engine.options;
+    if (isOfValue(error)) logger.warn({ err: error, requestId }, 'http: the database refused a value');
     if (status === 500) logger.error({ err: error, requestId }, 'http: a request failed');
     else if (status > 501) logger.warn({ ...body.error }, 'http: the database was too slow, or away');
     return Response.json(body, { status, headers });
@@ -324,14 +331,16 @@ async function readBody(request: Request, isWanted: boolean): Promise<{ given: o
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new InvalidInput(`the body is no JSON: ${why}`, { cause });
   }
-  if (!isObject(given)) throw new InvalidInput('the body must be a JSON object');
+  if (!isObject(given) && !Array.isArray(given)) throw new InvalidInput('the body must be a JSON object');
   if (!isWanted && Object.keys(given).length > 0) throw new InvalidInput('this takes no body');
   return { given, text: body };
 }
 
-function json(value: unknown, status: number): Response {
-  const text = JSON.stringify(value, (_key, inner: unknown) => (typeof inner === 'bigint' ? String(inner) : inner));
-  return new Response(text, { status, headers: { 'content-type': 'application/json; charset=utf-8' } });
+function json(value: unknown, status: number, headers: Readonly<Record<string, string>> = {}): Response {
+  return new Response(writeJson(value), {
+    status,
+    headers: { 'content-type': 'application/json; charset=utf-8', ...headers },
+  });
 }
 
 function isSecure(request: Request): boolean {

@@ -1,10 +1,25 @@
+import { previewBulk, requireOneWay } from './bulk-preview.ts';
 import { pageOf, readCursor, readIdCursor, writeCursor } from './cursor.ts';
-import { choice, id, integer, maybe, text } from './field.ts';
+import { choice, id, integer, listOf, maybe, text } from './field.ts';
+import { summary } from './job-summary.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 
 const bulk = { id: id('the id of a bulk action') };
 const limit = integer({ min: 1, max: 200, default: 50 });
 const after = maybe(text({ about: AFTER }));
+const most = integer({ min: 1, max: 100_000, default: 100_000 });
+
+/** What is done, to which jobs. */
+const on = {
+  action: choice(['retry', 'cancel']),
+  query: maybe(text({ about: 'a search; status:error for all in error' })),
+  queue: maybe(text({ max: 100 })),
+  jobs: maybe(listOf(id('the id of a job'), { max: 1000 }, 'instead of query')),
+};
+
+function whichOf({ query, jobs }: { query: string | undefined; jobs: readonly string[] | undefined }): string {
+  return jobs === undefined ? `jobs that fit ${JSON.stringify(query)}` : `${jobs.length} jobs by their ids`;
+}
 
 /** Bulk actions: on everything that a search finds. */
 export const bulkRoutes: readonly AnyRoute[] = [
@@ -14,20 +29,34 @@ export const bulkRoutes: readonly AnyRoute[] = [
     id: 'startBulk',
     tag: 'jobs',
     summary:
-      'Retries or cancels every job that a search finds, at most 100,000, in the background: in this process, or after its end in another.',
+      'Retries or cancels every job that a search finds, at most 100,000, or up to 1,000 jobs by their ids, in the background: in this process, or after its end in another.',
     permission: 'job:bulk',
-    body: {
-      action: choice(['retry', 'cancel']),
-      query: text({ about: 'a search; status:error for all in error' }),
-      queue: maybe(text({ max: 100 })),
-      reason: maybe(text({ max: 1000, about: 'kept with the jobs' })),
-      limit: integer({ min: 1, max: 100_000, default: 100_000 }),
-    },
+    body: { ...on, reason: maybe(text({ max: 1000, about: 'kept with the jobs' })), limit: most },
     status: 202,
     answers: 'Bulk',
-    target: ({ body }) => `${body.action} of jobs that fit ${JSON.stringify(body.query)}`,
-    run: ({ body: { action, query, queue, reason, limit: most }, who, services }) =>
-      services.bulk.start({ action, query, queue, reason, limit: most }, who.name),
+    target: ({ body }) => `${body.action} of ${whichOf(body)}`,
+    run: ({ body: { action, reason, limit: upTo, ...which }, who, services }) => {
+      requireOneWay(which);
+      const { query, queue, jobs } = which;
+      if (jobs !== undefined) return services.bulk.startOn([...new Set(jobs)], { action, reason }, who.name);
+      return services.bulk.start({ action, query: query ?? '', queue, reason, limit: upTo }, who.name);
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/bulk/preview',
+    id: 'previewBulk',
+    tag: 'jobs',
+    summary:
+      'How many jobs a bulk action would hit, and five of them. Changes nothing. It counts for two seconds at the most, and no further than 100,000; isAll says whether that was all.',
+    permission: 'view',
+    isQuiet: true,
+    body: on,
+    answers: 'BulkPreview',
+    run: async ({ body: { action, ...which }, services }) => {
+      const { sample, ...counts } = await previewBulk(services, action, which);
+      return { ...counts, sample: sample.map(summary) };
+    },
   }),
   route({
     method: 'GET',

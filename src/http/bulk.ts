@@ -54,10 +54,23 @@ export class BulkActions {
 
   /** @throws Conflict  too many are open @throws InvalidInput, NotFound  from the search */
   async start(request: BulkRequest, who: string): Promise<BulkRecord> {
-    const { admin, store, logger } = this.#parts;
+    const { admin, store } = this.#parts;
     // What cannot be understood is refused now, not in the background.
     await admin.search(request.query, { queue: request.queue, limit: 1 });
-    const record = await store.start(request, who, OPEN);
+    return this.#started(await store.start(request, who, OPEN));
+  }
+
+  /** The same on jobs that are named. @throws Conflict  too many are open */
+  async startOn(
+    jobs: readonly string[],
+    what: Pick<BulkRequest, 'action' | 'reason'>,
+    who: string,
+  ): Promise<BulkRecord> {
+    return this.#started(await this.#parts.store.startOn(jobs, what, who, OPEN));
+  }
+
+  #started(record: BulkRecord): BulkRecord {
+    const { store, logger } = this.#parts;
     this.#loop?.wake();
     store.prune(KEPT_MS).catch((error: unknown) => {
       logger.warn({ err: error }, 'http: old bulk actions could not be removed');

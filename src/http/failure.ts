@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { ConnectionFailed, InvalidInput, PawlError } from '../base/errors.ts';
+import { ConnectionFailed, DatabaseError, InvalidInput, PawlError } from '../base/errors.ts';
 import type { JsonSchema } from './field.ts';
 
 /** Refusals that only this surface knows, with their status. Those of the library keep their own codes. */
@@ -90,6 +90,10 @@ export function failureOf(error: unknown, requestId: string): Failure {
     const { code, message, status, headers } = error;
     return { status, body: { error: { code, message, requestId } }, headers };
   }
+  if (isOfValue(error)) {
+    const message = `a value of this request is none that the database takes: ${error.message}`;
+    return { status: 400, body: { error: { code: 'invalid_input', message, requestId } }, headers: {} };
+  }
   const status = error instanceof PawlError ? (OF_LIBRARY[error.code] ?? 500) : 500;
   if (!(error instanceof PawlError) || status === 500) {
     const message = `something went wrong on the server; its log has more under request ${requestId}`;
@@ -100,6 +104,14 @@ export function failureOf(error: unknown, requestId: string): Failure {
   const outcome = error instanceof ConnectionFailed ? { outcome: error.outcome } : {};
   const headers: Record<string, string> = status === 503 ? { 'retry-after': '2' } : {};
   return { status, body: { error: { code, message, ...field, ...outcome, requestId } }, headers };
+}
+
+/**
+ * Whether the database refused a value: SQLSTATE class 22, "data exception". What is looked for at the door should have found it; what
+ * that knows nothing of is the caller's mistake all the same.
+ */
+export function isOfValue(error: unknown): error is DatabaseError {
+  return error instanceof DatabaseError && error.sqlState?.startsWith('22') === true;
 }
 
 export function newRequestId(): string {

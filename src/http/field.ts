@@ -1,7 +1,10 @@
+import { type Duration, parseDuration } from '../base/duration.ts';
+import { InvalidInput } from '../base/errors.ts';
 import type { Check } from '../base/options.ts';
 import * as kinds from '../base/options.ts';
 import { type Place, refusal, subject } from '../base/refusal.ts';
 import { requireJson } from '../base/storable.ts';
+import { DEEPEST, isDeeper } from './depth.ts';
 
 /** JSON Schema 2020-12, as OpenAPI 3.1 has it. */
 export type JsonSchema = Readonly<Record<string, unknown>> | boolean;
@@ -84,11 +87,38 @@ export function time(about?: string): Field<Date> {
   return fieldOf(check, { type: 'string', format: 'date-time' }, about);
 }
 
+/** A moment in ISO 8601, a date, or how long ago: `2h`. As it came: what it means is the search's to say. */
+export function timeOrAgo(about?: string): Field<string> {
+  const words = 'a time in ISO 8601 or how long ago, such as 2026-11-21T09:30:00Z or 2h';
+  const check = kinds.custom(words, (value, place) => {
+    if (typeof value !== 'string') throw refusal(place, value, words);
+    if (ISO.test(value) && !Number.isNaN(Date.parse(value))) return value;
+    try {
+      parseDuration(value, { field: place.field });
+    } catch {
+      throw refusal(place, value, words);
+    }
+    return value;
+  });
+  return fieldOf(check, { type: 'string', maxLength: 40 }, about);
+}
+
+/** How long, as text with a unit or in milliseconds: `30s`. In milliseconds. */
+export function duration(range: { min: Duration; max: Duration; default?: Duration; about?: string }): Field<number> {
+  const { about, ...rest } = range;
+  const schema = { anyOf: [{ type: 'string', maxLength: 40 }, { type: 'number' }] };
+  const field = fieldOf(kinds.duration(rest), withDefault(schema, range.default), about);
+  return range.default === undefined ? field : { ...field, isRequired: false };
+}
+
 const ISO = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/;
 
-/** Any JSON that can be stored and read again as it was. */
+/** Any JSON that can be stored and read again as it was, nested no deeper than 500 levels. */
 export function anything(about?: string): Field<unknown> {
   const read = (value: unknown, place: Place): unknown => {
+    if (isDeeper(value, DEEPEST)) {
+      throw new InvalidInput(`${subject(place)} is nested deeper than ${DEEPEST} levels`, { field: place.field });
+    }
     requireJson(value, subject(place), place.field);
     return value;
   };

@@ -64,7 +64,7 @@ function headersOf({ id, sha256, contentType, writtenAt, version }: PastVersion)
   return {
     ...HARMLESS,
     'content-type': contentType !== undefined && TYPE.test(contentType) ? contentType : 'application/octet-stream',
-    'content-disposition': `attachment; filename*=UTF-8''${encoded(id)}`,
+    'content-disposition': `attachment; filename="${plain(id)}"; filename*=UTF-8''${encoded(id)}`,
     'accept-ranges': 'bytes',
     etag: `"${sha256}"`,
     'last-modified': writtenAt.toUTCString(),
@@ -75,10 +75,21 @@ function headersOf({ id, sha256, contentType, writtenAt, version }: PastVersion)
 /** A type as RFC 9110 has it, in what a header may hold. */
 const TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+(\s*;[\x20-\x7e]*)?$/;
 
+function lastPart(id: string): string {
+  return id.split('/').findLast((part) => part !== '') ?? 'file';
+}
+
+/** The last part of an id for whoever does not read RFC 8187, such as curl: what is no plain part of a name, or hides it, becomes "_". */
+function plain(id: string): string {
+  return lastPart(id).replaceAll(/^\.|[^\x20-\x7e]|["\\%]/gu, '_');
+}
+
 /** The last part of an id, as RFC 8187 writes a name. */
 function encoded(id: string): string {
-  const name = id.split('/').findLast((part) => part !== '') ?? 'file';
-  return encodeURIComponent(name).replaceAll(/['()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
+  return encodeURIComponent(lastPart(id)).replaceAll(
+    /['()*]/g,
+    (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
 }
 
 function lengthOf(bytes: number, of?: { readonly start: number; readonly end: number; readonly of: number }): object {

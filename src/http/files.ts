@@ -126,7 +126,7 @@ export const fileRoutes: readonly AnyRoute[] = [
       namespace,
       id,
       ifVersion,
-      sha256: maybe(text({ pattern: [/^[0-9a-f]{64}$/, 'a SHA-256 in 64 lower-case hex digits'] })),
+      sha256: maybe(text({ min: 64, max: 64, pattern: [/^[0-9a-f]{64}$/, 'a SHA-256 in lower-case hex digits'] })),
     },
     takesBytes: true,
     status: 201,

@@ -20,6 +20,13 @@ const ALWAYS: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
 };
 
+/** The same answer, with these headers beside its own. */
+export function withThese(response: Response, headers: Readonly<Record<string, string>>): Response {
+  const all = new Headers(response.headers);
+  for (const [name, value] of Object.entries(headers)) all.set(name, value);
+  return new Response(response.body, { status: response.status, statusText: response.statusText, headers: all });
+}
+
 /** Adds what every answer has. One of the user's own, such as a redirect, keeps what it says itself. */
 export function withHeaders(response: Response, requestId: string): Response {
   const headers = new Headers(response.headers);

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Logger } from '../base/logger.ts';
+import { type Picture, pictureOf } from './picture.ts';
 import type { LiveSnapshot } from './postgres-live.ts';
 
 /** What a stream is told: the whole picture, small as it is, whenever it has changed. */
@@ -30,6 +31,7 @@ export class Live {
   #asking: Promise<LiveSnapshot> | undefined;
   #askedAt = -Infinity;
   #last: LiveSnapshot | undefined;
+  #picture: { readonly of: LiveSnapshot; readonly shown: Picture } | undefined;
   #shown = '';
   #count = 0;
   #isStopped = false;
@@ -45,7 +47,12 @@ export class Live {
     return this.#listeners.size;
   }
 
-  /** The picture, no older than one interval. Whoever asks at the same time shares one statement. */
+  /** The picture as it is sent. */
+  async picture(): Promise<Picture> {
+    return this.#pictureOf(await this.snapshot());
+  }
+
+  /** How everything stands, of all queues and types, no older than one interval. Whoever asks at the same time shares one statement. */
   snapshot(): Promise<LiveSnapshot> {
     if (this.#last !== undefined && performance.now() - this.#askedAt < this.#everyMs)
       return Promise.resolve(this.#last);
@@ -105,8 +112,13 @@ export class Live {
     return snapshot;
   }
 
+  #pictureOf(snapshot: LiveSnapshot): Picture {
+    if (this.#picture?.of !== snapshot) this.#picture = { of: snapshot, shown: pictureOf(snapshot) };
+    return this.#picture.shown;
+  }
+
   #show(snapshot: LiveSnapshot): void {
-    const { at, ...rest } = snapshot;
+    const { at, ...rest } = this.#pictureOf(snapshot);
     const shown = JSON.stringify(rest);
     if (shown === this.#shown) return;
     this.#shown = shown;

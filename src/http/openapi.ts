@@ -1,4 +1,5 @@
 import { type Fields, type JsonSchema, schemaOf } from './field.ts';
+import { IDEMPOTENCY_KEY } from './idempotency.ts';
 import type { AnyRoute } from './route.ts';
 import { ref, SCHEMAS } from './schemas.ts';
 import { packageVersion } from './version.ts';
@@ -34,8 +35,9 @@ export function describeApi(routes: readonly AnyRoute[], basePath: string): Reco
 }
 
 function operation(route: AnyRoute): Record<string, unknown> {
-  const { id, tag, summary, permission, params = {}, query = {}, status = 200 } = route;
-  const parameters = [...parametersOf(params, 'path'), ...parametersOf(query, 'query')];
+  const { id, tag, summary, permission, params = {}, query = {}, status = 200, also = [], takesKey } = route;
+  const key = takesKey ? [KEY_PARAMETER] : [];
+  const parameters = [...parametersOf(params, 'path'), ...parametersOf(query, 'query'), ...key];
   return {
     operationId: id,
     tags: [tag],
@@ -44,22 +46,36 @@ function operation(route: AnyRoute): Record<string, unknown> {
     ...(parameters.length > 0 ? { parameters } : {}),
     ...requestBodyOf(route),
     responses: {
-      [status]: { description: 'Done', content: contentOf(route) },
+      ...Object.fromEntries(
+        [status, ...also].map((done) => [done, { description: 'Done', content: contentOf(route) }]),
+      ),
       default: { $ref: '#/components/responses/Error' },
     },
   };
 }
 
+/** See Idempotency-Key in docs/http.md. */
+const KEY_PARAMETER = {
+  name: IDEMPOTENCY_KEY,
+  in: 'header',
+  required: false,
+  schema: { type: 'string', minLength: 1, maxLength: 255 },
+} as const;
+
 const BYTES = { type: 'string', format: 'binary' } as const;
 
-function requestBodyOf({ body, takesBytes }: AnyRoute): object {
+function requestBodyOf({ body, list, takesBytes }: AnyRoute): object {
   if (takesBytes) return { requestBody: { required: true, content: { '*/*': { schema: BYTES } } } };
   if (body === undefined) return {};
   const required = Object.values(body).some(({ isRequired }) => isRequired);
-  return { requestBody: { required, content: { 'application/json': { schema: schemaOf(body) } } } };
+  const one = schemaOf(body);
+  const many = { type: 'array', items: one, minItems: 1, maxItems: list?.max };
+  const schema = list === undefined ? one : { anyOf: [one, many] };
+  return { requestBody: { required, content: { 'application/json': { schema } } } };
 }
 
-function contentOf({ answers, givesBytes }: AnyRoute): object {
+function contentOf({ answers, givesBytes, givesStream }: AnyRoute): object {
+  if (givesStream) return { 'text/event-stream': { schema: { type: 'string' } } };
   return givesBytes ? { '*/*': { schema: BYTES } } : { 'application/json': { schema: answerOf(answers) } };
 }
 

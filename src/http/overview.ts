@@ -1,15 +1,11 @@
-import { formatDuration } from '../base/duration.ts';
 import { inspectServer, inspectTables } from '../engine/postgres/inspect.ts';
-import { readQueueHealth, searchFilter } from '../queue/index.ts';
+import { needsAttention } from './attention.ts';
 import { pageOf, readIdCursor, writeCursor } from './cursor.ts';
 import { integer, maybe, text } from './field.ts';
-import type { LiveSnapshot } from './postgres-live.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 import { seriesRoute } from './series.ts';
 import type { Services } from './services.ts';
 import { packageVersion } from './version.ts';
-
-const OLD_TRANSACTION_MS = 10 * 60_000;
 
 /** What is shown first, and what administrators look at. */
 export const overviewRoutes: readonly AnyRoute[] = [
@@ -18,10 +14,11 @@ export const overviewRoutes: readonly AnyRoute[] = [
     path: '/live',
     id: 'live',
     tag: 'live',
-    summary: 'The live picture, no older than one interval: for whoever cannot use /events.',
+    summary:
+      'The live picture, no older than one interval: for whoever cannot use /events. Of queues and types the first 200 by name; totals are of all, and truncated says how many are left out.',
     permission: 'view',
     answers: 'Live',
-    run: ({ services: { live } }) => live.snapshot(),
+    run: ({ services: { live } }) => live.picture(),
   }),
   seriesRoute('/series', {}),
   route({
@@ -100,114 +97,4 @@ async function readAdmin({ services }: { readonly services: Services }): Promise
     },
     settings: { statementTimeoutMs: statementTimeout, liveMs, bodyLimit, rate, auditMs: audit, readOnly },
   };
-}
-
-interface Item {
-  readonly level: 'warning' | 'error';
-  readonly text: string;
-  readonly advice?: string;
-  /** The page of the dashboard, with its filters. */
-  readonly look: string;
-}
-
-async function needsAttention({ bounded, actors, live }: Services): Promise<Item[]> {
-  const [queues, ofActors, snapshot] = await Promise.all([
-    readQueueHealth(bounded),
-    actors.reads.health(),
-    live.snapshot(),
-  ]);
-  const { lostWorkers, strandedKeys, unattended, paused } = queues;
-  const queuePage = (name: string): string => `queues/${encodeURIComponent(name)}`;
-  const items: Item[] = [
-    ...ofSnapshot(snapshot),
-    ...lostWorkers.map(({ process, queue, jobs }): Item => {
-      const held = jobs > 0 ? `, with ${jobs} jobs in hand` : '';
-      return {
-        level: jobs > 0 ? 'error' : 'warning',
-        text: `worker ${process} of queue "${queue}" is lost${held}`,
-        look: 'workers',
-      };
-    }),
-    ...strandedKeys.slice(0, 5).map(
-      ({ queue, key }): Item => ({
-        level: 'error',
-        text: `key "${key}" of queue "${queue}" counts as busy, but nobody has it`,
-        advice: 'this is a fault in Pawl: please report it',
-        look: `jobs?q=${encodeURIComponent(searchFilter('key', key))}`,
-      }),
-    ),
-    ...unattended.map(
-      (name): Item => ({
-        level: 'error',
-        text: `jobs of queue "${name}" wait, but no worker of it runs`,
-        advice: 'start one',
-        look: queuePage(name),
-      }),
-    ),
-    ...paused.map((name): Item => ({ level: 'warning', text: `queue "${name}" is paused`, look: queuePage(name) })),
-    ...ofActors.unattended.map(
-      (name): Item => ({
-        level: 'error',
-        text: `actors of type "${name}" are due, but no worker runs them`,
-        advice: 'start one',
-        look: `actors?type=${encodeURIComponent(name)}`,
-      }),
-    ),
-    ...ofActors.held.slice(0, 5).map(
-      ({ actor, reason }): Item => ({
-        level: 'warning',
-        text: `actor ${actor} is held: ${reason}`,
-        look: `actors/${actor}`,
-      }),
-    ),
-    ...ofActors.lostWorkers.map(
-      (process): Item => ({ level: 'warning', text: `worker ${process} of actors is lost`, look: 'workers' }),
-    ),
-  ];
-  return items.sort((a, b) => Number(a.level === 'warning') - Number(b.level === 'warning'));
-}
-
-function ofSnapshot({
-  pages,
-  queues,
-  oldestTransactionMs,
-  connections,
-  maxConnections,
-  wraparound,
-}: LiveSnapshot): Item[] {
-  const items: Item[] = [];
-  if (pages.open > 0) {
-    const level = pages.worst === 'critical' || pages.worst === 'error' ? 'error' : 'warning';
-    items.push({ level, text: `${pages.open} ${pages.open === 1 ? 'page is' : 'pages are'} open`, look: 'pages' });
-  }
-  for (const { name, stats } of queues) {
-    const errors = Number(stats['error']);
-    const look = `jobs?queue=${encodeURIComponent(name)}&q=status%3Aerror`;
-    if (errors > 0)
-      items.push({
-        level: 'warning',
-        text: `${errors >= 10_000 ? '10,000 or more' : errors} jobs of queue "${name}" ended in error`,
-        look,
-      });
-  }
-  if ((oldestTransactionMs ?? 0) > OLD_TRANSACTION_MS) {
-    const age = formatDuration(Math.round((oldestTransactionMs ?? 0) / 60_000) * 60_000);
-    items.push({
-      level: 'warning',
-      text: `a transaction has been open for ${age}, so dead rows cannot be removed`,
-      look: 'admin',
-    });
-  }
-  if (connections > maxConnections * 0.9) {
-    items.push({ level: 'error', text: `${connections} of ${maxConnections} connections are in use`, look: 'admin' });
-  }
-  if (wraparound > 1_500_000_000) {
-    items.push({
-      level: 'error',
-      text: 'the database comes near the end of its transaction ids',
-      advice: 'vacuum it',
-      look: 'admin',
-    });
-  }
-  return items;
 }

@@ -49,7 +49,7 @@ const OF_ROLE: Readonly<Record<Role, readonly Permission[]>> = {
     'job:retry',
     'job:cancel',
     'job:bulk',
-    'actor:signal',
+      'actor:signal',
     'actor:pause',
     'page:ack',
     'page:resolve',

@@ -14,6 +14,21 @@ where (select count(*) from (select 1 from pawl.http_bulk o where o.ended_at is 
 returning ${RECORD}`,
 );
 
+/** On jobs that are named: nothing is left to be found. */
+const START_ON = statement(
+  'http.bulk_start_on',
+  `
+with b as (
+  insert into pawl.http_bulk (who, action, query, reason, most, found, collected)
+  select $1, $2, '', $3, cardinality($4::bigint[]), cardinality($4::bigint[]), true
+  where (select count(*) from (select 1 from pawl.http_bulk o where o.ended_at is null limit $5::int) x) < $5
+  returning *
+), item as (
+  insert into pawl.http_bulk_item (bulk, n, job) select b.id, x.n, x.job from b, unnest($4::bigint[]) with ordinality x (job, n)
+)
+select ${RECORD} from b`,
+);
+
 const LIST = statement(
   'http.bulk_list',
   `select ${RECORD} from pawl.http_bulk b where b.id < $1::bigint order by b.id desc limit $2::int`,
@@ -140,6 +155,7 @@ export interface BulkRecord {
   readonly who: string;
   readonly action: 'retry' | 'cancel';
   readonly queue: string | null;
+  /** Empty where the jobs were named. */
   readonly query: string;
   readonly reason: string | null;
   readonly limit: number;
@@ -193,8 +209,18 @@ export class BulkStore {
   async start({ action, queue, query, reason, limit }: BulkRequest, who: string, most: number): Promise<BulkRecord> {
     const values = [who, action, queue ?? null, query, reason ?? null, limit, most];
     const [row] = await this.#writes.query<BulkRecord>(START, values);
-    if (row !== undefined) return row;
-    throw new Conflict(`${most} bulk actions are under way already; wait for one of them, or stop it`);
+    return row ?? tooMany(most);
+  }
+
+  /** @throws Conflict  so many are open already */
+  async startOn(
+    jobs: readonly string[],
+    { action, reason }: Pick<BulkRequest, 'action' | 'reason'>,
+    who: string,
+    most: number,
+  ): Promise<BulkRecord> {
+    const [row] = await this.#writes.query<BulkRecord>(START_ON, [who, action, reason ?? null, jobs, most]);
+    return row ?? tooMany(most);
   }
 
   list(before: string, limit: number): Promise<BulkRecord[]> {
@@ -270,4 +296,8 @@ export class BulkStore {
 
 function missing(id: string): never {
   throw new NotFound(`there is no bulk action ${id}; they are kept for 30 days after their end`);
+}
+
+function tooMany(most: number): never {
+  throw new Conflict(`${most} bulk actions are under way already; wait for one of them, or stop it`);
 }

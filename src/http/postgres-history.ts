@@ -102,6 +102,8 @@ export interface HistoryQuery {
   readonly limit: number;
 }
 
+const NOW = statement('http.now', 'select to_json(extract(epoch from clock_timestamp()) * 1000) as now');
+
 /** What happened, over all parts. */
 export class HistoryStore {
   readonly #reads: PostgresEngine;
@@ -123,5 +125,11 @@ export class HistoryStore {
       withAudit,
     ];
     return this.#reads.query<HistoryEvent>(HISTORY, [...from, at, rest[0] ?? null, rest[1] ?? null, rest[2] ?? null]);
+  }
+
+  /** By the clock that dates them, in Unix time. */
+  async now(): Promise<number> {
+    const [row] = await this.#reads.query<{ now: number }>(NOW);
+    return Number(row?.now);
   }
 }

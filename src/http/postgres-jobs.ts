@@ -1,4 +1,6 @@
 import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import type { JobStatus } from '../queue/index.ts';
+import type { Once } from './idempotency.ts';
 
 /** To the letter: numbers beyond 2^53 stay what they are. */
 const PAYLOAD = statement(
@@ -12,18 +14,32 @@ where j.shard = pawl.queue_find(null, $1::bigint) and j.id = $1::bigint`,
 
 const ENQUEUE = statement(
   'http.enqueue',
-  `select pawl.enqueue(($1::jsonb - 'queue') || jsonb_build_object('queue', $2::text)) as answer`,
+  'select pawl.http_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::jsonb, $6::text) as answer',
 );
 
-const ENQUEUE_TRACED = statement(
-  'http.enqueue_traced',
+const RERUN = statement(
+  'http.rerun',
+  'select pawl.http_rerun($1::text, $2::text, $3::text, $4::bigint, $5::jsonb, $6::text) as answer',
+);
+
+/** Of which job this one is a new run, and which are new runs of it. */
+const RERUNS = statement(
+  'http.reruns',
   `
-with added as materialized (
-  select pawl.enqueue(($1::jsonb - 'queue') || jsonb_build_object('queue', $2::text)) as answer
-), trace as (
-  insert into pawl.queue_trace (id, parent) select (a.answer ->> 'id')::bigint, $3::text from added a where not (a.answer ->> 'duplicate')::boolean
-)
-select a.answer from added a`,
+select (select r.of::text from pawl.http_rerun r where r.job = $1::bigint) as "retriedFrom",
+  (select coalesce(json_agg(x.job), '[]') from (
+    select r.job::text as job from pawl.http_rerun r where r.of = $1::bigint order by r.job desc limit 50) x) as "retriedAs"`,
+);
+
+/** How some jobs stand: a few index probes each. */
+const STANDING = statement(
+  'http.standing',
+  `
+select u.id::text as id, x.status, x.attempt::int as attempt, ${instant('x.progress_at')} as "progressAt"
+from unnest($1::bigint[]) u (id) cross join lateral (
+  select l.status, l.attempt, (select o.progress_at from pawl.queue_output o where o.shard = j.shard and o.id = j.id) as progress_at
+  from pawl.queue_job j cross join lateral pawl.queue_look(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
+  where j.shard = (select pawl.queue_shard_of(u.id)) and j.id = u.id offset 0) x`,
 );
 
 const TRACE = statement('http.trace', 'select t.parent from pawl.queue_trace t where t.id = $1::bigint');
@@ -46,6 +62,14 @@ order by j.id`,
 
 type Row = Record<string, unknown>;
 
+/** Where a job is. */
+export interface JobStanding {
+  readonly id: string;
+  readonly status: JobStatus;
+  readonly attempt: number;
+  readonly progressAt: Date | null;
+}
+
 /** Jobs, beside what the queues offer. */
 export class JobStore {
   readonly #reads: PostgresEngine;
@@ -62,13 +86,30 @@ export class JobStore {
     return row;
   }
 
-  /** `request` is JSON, and is kept to the letter as far as jsonb does. @throws NotFound, InvalidInput */
-  async enqueue(queue: string, request: string, trace: string | undefined): Promise<unknown> {
-    const [row] =
-      trace === undefined
-        ? await this.#writes.query<{ answer: unknown }>(ENQUEUE, [request, queue])
-        : await this.#writes.query<{ answer: unknown }>(ENQUEUE_TRACED, [request, queue, trace]);
+  /**
+   * Adds a job, or a list of jobs. `raw` is the body as it came, whose payloads are kept to the letter as far as jsonb does; `jobs` is
+   * what else is said of them. @throws NotFound, InvalidInput @throws Conflict  the key was used for something else
+   */
+  async enqueue({ who, key, digest }: Once, raw: string, jobs: string, trace: string | undefined): Promise<unknown> {
+    const values = [who, key, digest, raw, jobs, trace ?? null];
+    const [row] = await this.#writes.query<{ answer: unknown }>(ENQUEUE, values);
     return row?.answer;
+  }
+
+  /** A new job like this one, with the payload of `raw`. @throws NotFound @throws Conflict  it has not ended */
+  async rerun({ who, key, digest }: Once, job: string, raw: string, trace: string | undefined): Promise<unknown> {
+    const [row] = await this.#writes.query<{ answer: unknown }>(RERUN, [who, key, digest, job, raw, trace ?? null]);
+    return row?.answer;
+  }
+
+  async reruns(job: string): Promise<{ readonly retriedFrom: string | null; readonly retriedAs: readonly string[] }> {
+    const [row] = await this.#reads.query<{ retriedFrom: string | null; retriedAs: string[] }>(RERUNS, [job]);
+    return row ?? { retriedFrom: null, retriedAs: [] };
+  }
+
+  /** Those that are there. */
+  standing(jobs: readonly string[]): Promise<JobStanding[]> {
+    return this.#reads.query<JobStanding>(STANDING, [jobs]);
   }
 
   /** The trace that a job was enqueued in. */

@@ -2,6 +2,7 @@ import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { ActorStore } from './postgres-actors.ts';
 import { AuditStore } from './postgres-audit.ts';
 import { BulkStore } from './postgres-bulk.ts';
+import { ChartStore } from './postgres-charts.ts';
 import { HistoryStore } from './postgres-history.ts';
 import { JobStore } from './postgres-jobs.ts';
 import { LiveStore } from './postgres-live.ts';
@@ -13,6 +14,7 @@ export class HttpStore {
   readonly actors: ActorStore;
   readonly audit: AuditStore;
   readonly bulk: BulkStore;
+  readonly charts: ChartStore;
   readonly history: HistoryStore;
   readonly jobs: JobStore;
   readonly live: LiveStore;
@@ -24,6 +26,7 @@ export class HttpStore {
     this.actors = new ActorStore(reads);
     this.audit = new AuditStore(reads, writes);
     this.bulk = new BulkStore(reads, writes);
+    this.charts = new ChartStore(reads);
     this.history = new HistoryStore(reads);
     this.jobs = new JobStore(reads, writes);
     this.live = new LiveStore(reads);

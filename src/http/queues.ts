@@ -1,7 +1,8 @@
 import { NotFound } from '../base/errors.ts';
 import type { QueueRecord, QueueStats } from '../queue/index.ts';
-import { text } from './field.ts';
-import { type AnyRoute, route } from './route.ts';
+import { choice, integer, maybe, text } from './field.ts';
+import { listQueues, QUEUE_ORDERS } from './queue-list.ts';
+import { AFTER, type AnyRoute, route } from './route.ts';
 import { seriesRoute } from './series.ts';
 
 const queue = { queue: text({ max: 100, about: 'the name of a queue' }) };
@@ -13,23 +14,19 @@ export const queueRoutes: readonly AnyRoute[] = [
     path: '/queues',
     id: 'listQueues',
     tag: 'queues',
-    summary: 'Every queue, with how many jobs are where. Counts stop at 10,000, which means that many or more.',
+    summary:
+      'Queues, with how many jobs are where, sorted and searched by name. Counts stop at 10,000, which means that many or more.',
     permission: 'view',
-    answers: 'QueueList',
-    sharedMs: 1000,
-    run: async ({ services }) => {
-      const { queues, live } = services;
-      const { queues: pictured } = await live.snapshot();
-      const records = await services.records(pictured.map(({ name }) => name));
-      const statsOf = new Map(pictured.map(({ name, stats }) => [name, stats]));
-      const items = records.map(async (record) => {
-        // The picture has the first two hundred.
-        const stats = statsOf.get(record.name) ?? (await queues.reads.stats(record.name));
-        const pausedAt = stats.pausedAt ?? null;
-        return { ...record, pausedAt, stats: { ...stats, paused: pausedAt !== null } };
-      });
-      return { items: await Promise.all(items) };
+    query: {
+      q: maybe(text({ max: 100, about: 'a part of the name' })),
+      sort: choice(QUEUE_ORDERS, 'what comes first', 'name'),
+      order: maybe(choice(['asc', 'desc'], 'default: names rising, figures falling')),
+      limit: integer({ min: 1, max: 1000, default: 1000 }),
+      after: maybe(text({ about: AFTER })),
     },
+    answers: 'QueuePage',
+    sharedMs: 1000,
+    run: ({ query, services }) => listQueues(services, query),
   }),
   route({
     method: 'GET',
@@ -41,9 +38,10 @@ export const queueRoutes: readonly AnyRoute[] = [
     params: queue,
     answers: 'Queue',
     sharedMs: 1000,
-    run: async ({ params, services: { queues } }) => {
-      const [stats, records] = await Promise.all([queues.reads.stats(params.queue), queues.reads.list()]);
-      return { ...find(records, params.queue), stats };
+    run: async ({ params, services }) => {
+      const stats = await services.queues.reads.stats(params.queue);
+      const record = find(await services.records([params.queue]), params.queue);
+      return { ...record, pausedAt: stats.pausedAt, stats };
     },
   }),
   route({

@@ -36,6 +36,18 @@ export class RateLimiter {
     const waitS = Math.max(1, Math.ceil(-left / perSecond));
     throw new HttpRefusal('rate_limited', `too many requests; try again in ${waitS} s`, {
       'retry-after': String(waitS),
+      ...this.headers(who),
     });
+  }
+
+  /** What somebody is told of his limit: how many requests it has, how many are left, and in how many seconds all are back. */
+  headers(who: string): Readonly<Record<string, string>> {
+    const { burst, perSecond } = this.#rate;
+    const left = this.#buckets.get(who)?.left ?? burst;
+    return {
+      'ratelimit-limit': String(burst),
+      'ratelimit-remaining': String(Math.floor(left)),
+      'ratelimit-reset': String(Math.ceil((burst - left) / perSecond)),
+    };
   }
 }

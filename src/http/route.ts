@@ -9,6 +9,8 @@ export interface Call<P extends Fields = Fields, Q extends Fields = Fields, B ex
   readonly params: Values<P>;
   readonly query: Values<Q>;
   readonly body: Values<B>;
+  /** The bodies, where it was a list of them; `body` is then the first. */
+  readonly list: readonly Values<B>[] | undefined;
   /** The body as it came, for what must be kept to the letter. */
   readonly text: string;
   readonly who: Principal;
@@ -30,19 +32,29 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;
+  /** The body may be a list of such objects, too, of up to so many. */
+  readonly list?: { readonly max: number };
+  /** An Idempotency-Key is taken: what is asked for again with the same one is not done again. */
+  readonly takesKey?: true;
   /** The body is bytes, which the route reads itself, as they come and as far as it lets them. */
   readonly takesBytes?: true;
   /** What comes back, as a JSON Schema or the name of one in schemas.ts; or bytes. */
   readonly answers: string | JsonSchema;
   readonly givesBytes?: true;
+  /** What comes back are server-sent events. */
+  readonly givesStream?: true;
   /** 200 unless it says else. */
   readonly status?: number;
+  /** Other statuses of what was done, with the same answer. */
+  readonly also?: readonly number[];
   /** What it was done to, for the audit; what changes something has it. */
   readonly target?: (call: {
     readonly params: Values<P>;
     readonly query: Values<Q>;
     readonly body: Values<B>;
   }) => string;
+  /** Not audited, though it is no GET: it changes nothing that anybody would look for. */
+  readonly isQuiet?: true;
   /** Asked by many within so long, the database is asked once. Only for what is the same for all who may see it. */
   readonly sharedMs?: number;
   readonly run: (call: Call<P, Q, B>) => unknown;

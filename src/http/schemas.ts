@@ -32,6 +32,16 @@ function page(items: JsonSchema): JsonSchema {
   return object({ items: list(items), after: orNull(text) });
 }
 
+/** Percentiles of running and waiting; null when nothing was completed. */
+const times = {
+  runP50Ms: orNull(number),
+  runP95Ms: orNull(number),
+  runP99Ms: orNull(number),
+  waitP50Ms: orNull(number),
+  waitP95Ms: orNull(number),
+  waitP99Ms: orNull(number),
+};
+
 const jobStatus = one('new', 'in-progress', 'complete', 'error', 'cancelled');
 const lockMode = one('exclusive', 'shared', 'permit');
 const actorStatus = one('running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final');
@@ -204,14 +214,14 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     workers: whole,
     stats,
   }),
-  QueueList: object({ items: list(ref('Queue')) }),
+  QueuePage: object({ items: list(ref('Queue')), after: orNull(text), total: whole }),
   Diagnosis: object({
     queue: text,
     isMoving: yes,
     findings: list(object({ code: text, text, level: one('ok', 'warning', 'error'), 'advice?': text })),
   }),
   Job: object(job),
-  JobPage: page(ref('Job')),
+  JobPage: object({ items: list(ref('Job')), after: orNull(text), indexBehind: whole }),
   JobDetail: object({
     ...job,
     'payload?': any,
@@ -222,6 +232,8 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     unit: list(digits),
     locks: list(ref('JobLock')),
     traceparent: orNull(text),
+    retriedFrom: orNull(digits),
+    retriedAs: list(digits),
   }),
   JobLock: object({
     namespace: text,
@@ -275,8 +287,11 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   }),
   Json: any,
   Enqueued: object({ id: digits, status: jobStatus, duplicate: yes }),
-  JobChanged: object({ id: digits, status: jobStatus }),
+  EnqueuedList: object({ items: list(ref('Enqueued')) }),
+  JobRetried: object({ id: digits, status: jobStatus, 'duplicate?': yes, 'retriedFrom?': digits }),
+  JobCancelled: object({ id: digits, status: jobStatus, cancelling: yes }),
   Bulk: object(bulk),
+  BulkPreview: object({ found: whole, fitting: whole, isAll: yes, sample: list(ref('Job')) }),
   BulkPage: page(ref('Bulk')),
   BulkResultPage: page(object({ job: digits, outcome: one('done', 'refused'), detail: text })),
   Schedule: object({
@@ -464,6 +479,22 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     queues: list(object({ name: text, stats: map(any) })),
     locks: object({ held: whole, waiting: whole }),
     actors: list(object({ type: text, paused: yes, states: map(whole), workers: whole })),
+    totals: object({
+      queues: whole,
+      ready: whole,
+      delayed: whole,
+      parked: whole,
+      inProgress: whole,
+      error: whole,
+      cancelled: whole,
+      completePerMinute: whole,
+      workers: whole,
+      slots: whole,
+      paused: whole,
+      unattended: whole,
+      oldestReadyMs: orNull(whole),
+    }),
+    truncated: object({ queues: whole, actors: whole }),
     pages: object({ open: whole, acked: whole, worst: orNull(text) }),
     oldestTransactionMs: orNull(number),
     connections: whole,
@@ -478,12 +509,42 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
         complete: number,
         errors: number,
         retries: number,
-        runP50Ms: orNull(number),
-        runP95Ms: orNull(number),
-        waitP50Ms: orNull(number),
-        waitP95Ms: orNull(number),
+        ...times,
       }),
     ),
+  }),
+  Charts: object({
+    since: number,
+    until: number,
+    stepMs: whole,
+    truncated: whole,
+    items: list(
+      object({
+        queue: text,
+        kind: text,
+        complete: number,
+        errors: number,
+        retries: number,
+        ...times,
+        points: list(object({ at: number, complete: number, errors: number, retries: number, ...times })),
+      }),
+    ),
+  }),
+  ErrorGroups: object({
+    items: list(
+      object({
+        queue: text,
+        kind: text,
+        error: orNull(text),
+        example: orNull(text),
+        count: whole,
+        firstAt: time,
+        lastAt: time,
+        jobs: list(digits),
+      }),
+    ),
+    counted: whole,
+    isAll: yes,
   }),
   Attention: object({
     items: list(object({ level: one('warning', 'error'), text, 'advice?': text, look: text })),

@@ -8,6 +8,7 @@ import { createQueueAdmin, type QueueAdmin, type QueueRecord } from '../queue/in
 import { Authenticator } from './auth.ts';
 import { BulkActions } from './bulk.ts';
 import { HttpRefusal } from './failure.ts';
+import { JobWatch } from './job-watch.ts';
 import { Live } from './live.ts';
 import { Metrics } from './metrics.ts';
 import type { HttpSettings } from './options.ts';
@@ -30,6 +31,7 @@ export class Services {
   readonly captures: { readonly reads: CaptureAdmin; readonly writes: CaptureAdmin };
   readonly files: FileAdmin;
   readonly auth: Authenticator;
+  readonly jobs: JobWatch;
   readonly live: Live;
   readonly bulk: BulkActions;
   readonly redaction: Redaction;
@@ -47,6 +49,7 @@ export class Services {
     this.captures = { reads: createCaptureAdmin(this.bounded), writes: createCaptureAdmin(engine) };
     this.files = createFileAdmin(this.bounded);
     this.auth = new Authenticator(settings);
+    this.jobs = new JobWatch(this.store.jobs, engine.options.logger);
     this.live = new Live(() => this.store.live.snapshot(), settings.live, engine.options.logger);
     this.redaction = new Redaction(settings.redact);
     const { logger } = engine.options;

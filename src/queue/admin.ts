@@ -1,9 +1,11 @@
 import { checkOptions } from '../base/options.ts';
 import { toJson } from '../base/storable.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { type Counted, type CountOptions, count } from './count.ts';
 import type { Enqueued, EnqueueOptions } from './enqueue.ts';
 import type { Explanation } from './explain.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
+import { readJobId } from './job-id.ts';
 import { jobShape } from './job-options.ts';
 import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
 import { PostgresQueueStore } from './postgres.ts';
@@ -92,6 +94,23 @@ export class QueueAdmin {
   search(query: string, options: SearchOptions & { readonly queue?: string | undefined } = {}): Promise<SearchPage> {
     const { queue, ...rest } = options;
     return search(this.#reader, queue ?? null, query, rest);
+  }
+
+  /**
+   * How many jobs a search finds, in one queue or in all, and the newest five; only those of one of the `statuses` where they are
+   * given. Bounded by `most` and `budget`. @throws InvalidInput, NotFound
+   */
+  count(
+    query: string,
+    options: CountOptions & { readonly queue?: string | undefined; readonly statuses?: readonly JobStatus[] } = {},
+  ): Promise<Counted> {
+    const { queue, statuses, ...rest } = options;
+    return count(this.#reader, queue ?? null, query, statuses, rest);
+  }
+
+  /** Those of these jobs that are there, in this order. @throws InvalidInput */
+  getMany(ids: readonly string[]): Promise<JobRecord[]> {
+    return this.#reader.jobs(ids.map(readJobId));
   }
 
   /** As {@link Queue.drain}. */

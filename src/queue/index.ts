@@ -32,6 +32,7 @@ import { readWorkOptions, type WorkOptions } from './work-options.ts';
 
 export { NoRetry } from '../base/errors.ts';
 export { createQueueAdmin, QueueAdmin } from './admin.ts';
+export type { Counted, CountOptions } from './count.ts';
 export type {
   KeyConcurrency,
   KindOptions,

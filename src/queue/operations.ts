@@ -84,14 +84,15 @@ export async function search(
     { ...options, after: options.after ?? undefined },
     searchShape,
   );
-  const { ids, next } = await reader.search({
+  const { ids, next, behind } = await reader.search({
     ...parseQuery(query),
     queue,
     before: after ?? null,
     limit,
     budget,
   });
-  return { jobs: ids.length === 0 ? [] : await reader.jobs(ids), after: writeCursor(next) };
+  const jobs = ids.length === 0 ? [] : await reader.jobs(ids);
+  return { jobs, after: writeCursor(next), indexBehind: next === null || ids.length === limit ? 0 : behind };
 }
 
 /** Waits until nothing of a queue is left to do. @throws TimedOut */

@@ -54,8 +54,11 @@ select json_build_object(
     select json_agg(d.name order by d.name) from pawl.queue_definition d
     where d.paused_at is null
       and not exists (select 1 from pawl.queue_worker w where w.queue = d.id and w.expires_at > clock_timestamp())
-      and (exists (select 1 from pawl.queue_ready r where r.queue = d.id)
-        or exists (select 1 from pawl.queue_running r where r.queue = d.id))), '[]'),
+      and exists (
+        select from generate_series(0, d.shards - 1) s cross join lateral (
+          (select from pawl.queue_ready r where r.shard = s::smallint and r.queue = d.id limit 1)
+          union all
+          (select from pawl.queue_running r where r.shard = s::smallint and r.queue = d.id limit 1)) x)), '[]'),
   'paused', coalesce((select json_agg(d.name order by d.name) from pawl.queue_definition d where d.paused_at is not null), '[]')
 ) as health`,
   { prepare: false },

@@ -68,6 +68,8 @@ export interface Left {
 export interface Found {
   readonly ids: readonly string[];
   readonly next: string | null;
+  /** Jobs that the index does not have yet, where it was to be asked. */
+  readonly behind: number;
 }
 
 interface StatsRow extends Omit<QueueStats, 'paused' | 'pausedAt'> {

@@ -22,6 +22,11 @@ export interface SearchPage {
    * fewer jobs than asked for, or none, and still have a next one.
    */
   readonly after: string | null;
+  /**
+   * How many jobs the index does not have yet, where that is why this page is short: they are read one by one, the newest first, and
+   * its next pages have what is missing. 0 for a page that is full, or the last one.
+   */
+  readonly indexBehind: number;
 }
 
 /** A query, read: what pawl.queue_search() takes. */

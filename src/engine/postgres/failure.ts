@@ -155,8 +155,10 @@ function readOnly(error: Error): ConnectionFailed {
 /** Our SQL functions raise SQLSTATEs of class PW, so that the same refusal reads the same from psql and from here. */
 function byOwnFunction(error: Error, code: string): PawlError {
   switch (code) {
-    case 'PW001':
-      return new InvalidInput(error.message, { cause: error });
+    case 'PW001': {
+      const field = textField(error, 'column');
+      return new InvalidInput(error.message, { cause: error, ...(field !== undefined && { field }) });
+    }
     case 'PW002':
       return new NotFound(error.message, { cause: error });
     case 'PW003':

@@ -1,0 +1,75 @@
+import { moment, waitedFor } from '../base/clock.ts';
+import type { Duration } from '../base/duration.ts';
+import { checkOptions, duration, integer } from '../base/options.ts';
+import type { JobRecord, JobStatus } from './job.ts';
+import type { PostgresQueueReader } from './postgres-read.ts';
+import { parseQuery } from './search.ts';
+
+export interface CountOptions {
+  /** Stops here. Default and most 100,000. */
+  readonly most?: number | undefined;
+  /** What it may take in all, about. Default 2 s. */
+  readonly budget?: Duration | undefined;
+}
+
+/** What a search would find. */
+export interface Counted {
+  readonly count: number;
+  /** False: there may be more; the limit was reached, or the time was over. */
+  readonly isAll: boolean;
+  /** The newest of them. */
+  readonly sample: readonly JobRecord[];
+}
+
+const shape = {
+  most: integer({ min: 1, max: 100_000, default: 100_000 }),
+  budget: duration({ min: 1, max: '1m', default: '2s' }),
+};
+const PAGE = 1000;
+/** What one statement may take: less than any limit that is set for statements. */
+const STEP_MS = 250;
+const SAMPLE = 5;
+
+/** Counts what a query finds, page by page, without reading the jobs; with `statuses` only those of one of these. */
+export async function count(
+  reader: PostgresQueueReader,
+  queue: string | null,
+  query: string,
+  statuses: readonly JobStatus[] | undefined,
+  options: CountOptions,
+): Promise<Counted> {
+  const { most, budget } = checkOptions('count', options, shape);
+  const parsed = parseQuery(query);
+  const begun = moment();
+  const ids: string[] = [];
+  let isAll = true;
+  for (const status of wantedOf(parsed.status, statuses)) {
+    for (let before: string | null = null; ; ) {
+      const left = budget - waitedFor(begun);
+      const limit = Math.min(PAGE, most - ids.length);
+      if (left <= 0 || limit <= 0) {
+        isAll = false;
+        break;
+      }
+      const page = await reader.search({
+        ...parsed,
+        ...(status === undefined ? {} : { status }),
+        queue,
+        before,
+        limit,
+        budget: Math.min(STEP_MS, left),
+      });
+      ids.push(...page.ids);
+      before = page.next;
+      if (before === null) break;
+    }
+  }
+  const newest = ids.toSorted((a, b) => Number(BigInt(b) - BigInt(a))).slice(0, SAMPLE);
+  return { count: ids.length, isAll, sample: newest.length === 0 ? [] : await reader.jobs(newest) };
+}
+
+/** What the query says of the status and what is asked for, together: a search takes one at a time. */
+function wantedOf(said: string | undefined, statuses: readonly JobStatus[] | undefined): (string | undefined)[] {
+  if (statuses === undefined) return [said];
+  return said === undefined ? [...statuses] : statuses.filter((status) => status === said);
+}
