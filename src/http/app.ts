@@ -14,6 +14,7 @@ import { fileRoutes } from './files.ts';
 import { withHeaders, withThese } from './headers.ts';
 import { historyRoutes } from './history.ts';
 import { jobRoutes } from './jobs.ts';
+import { leaseRoutes } from './leases.ts';
 import { lockRoutes } from './locks.ts';
 import { describeApi } from './openapi.ts';
 import { overviewRoutes } from './overview.ts';
@@ -42,6 +43,7 @@ export const ROUTES: readonly AnyRoute[] = [
   ...jobRoutes,
   ...bulkRoutes,
   ...lockRoutes,
+  ...leaseRoutes,
   ...actorRoutes,
   ...scheduleRoutes,
   ...pageRoutes,

@@ -373,6 +373,8 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     reason: orNull(text),
   }),
   LockPastPage: page(ref('LockPast')),
+  Lease: object({ namespace: text, name: text, token: digits, handle: text, leaseMs: whole, expiresAt: time }),
+  LockReleased: object({ released: yes, token: digits }),
   LockBroken: object({ broken: list(object({ token: digits, host: text, pid: whole, since: time })) }),
   ActorType: object({
     name: text,

@@ -3,7 +3,7 @@ import { Conflict } from '../base/errors.ts';
 import { type Capture, type CaptureAdmin, createCaptureAdmin } from '../capture/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { createFileAdmin, type FileAdmin, type Files } from '../files/index.ts';
-import { createLocks, type Locks } from '../lock/index.ts';
+import { createLocks, type Locks, RemoteLocks } from '../lock/index.ts';
 import { createQueueAdmin, type QueueAdmin, type QueueRecord } from '../queue/index.ts';
 import { Authenticator } from './auth.ts';
 import { BulkActions } from './bulk.ts';
@@ -76,6 +76,11 @@ export class Services {
   /** The locks of a namespace, to look at. */
   locks(namespace: string): Locks {
     return createLocks(this.bounded, { namespace });
+  }
+
+  /** The locks of a namespace, for callers that are no process of ours. */
+  remoteLocks(namespace: string): RemoteLocks {
+    return new RemoteLocks(this.engine, namespace);
   }
 
   /** The locks of a namespace, to break. */

@@ -12,6 +12,7 @@ export type { LockName } from './name.ts';
 export { type JobLock, locksOfJobs } from './of-jobs.ts';
 export type { OncePerOptions, OncePerResult } from './once.ts';
 export type { HoldOptions, LockOptions, LocksOptions } from './options.ts';
+export { type RemoteLease, RemoteLocks, type RemoteRequest } from './remote.ts';
 export { type IfLocked, type KeyValue, type LockedRows, type LockRowsOptions, lockRows, type RowId } from './row.ts';
 export type { PermitOptions, Semaphore } from './semaphore.ts';
 export { extendRows, type Settled, type SettleOptions, settle } from './settle.ts';

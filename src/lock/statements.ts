@@ -170,3 +170,14 @@ export const GUARDS: Statement = statement(
   'lock.guards',
   `select distinct pid from pawl.lock_guards($1::text, $2::text) as pid`,
 );
+
+/** What a claim holds, by its nonce: one index probe, since the name is known. */
+export const HELD_BY: Statement = statement(
+  'lock.held_by',
+  `
+select g.token::text as token, g.capacity, g.lease_ms::int as "leaseMs", ${instant('clock_timestamp()')} as now
+from pawl.lock_grant g
+where g.space = $1::text and g.name = $2::text and g.nonce = $3::uuid and g.token is not null and g.outcome is null
+  and g.expires_at > clock_timestamp()
+limit 1`,
+);

@@ -21,6 +21,8 @@ const api = (path: string, asked?: Parameters<Visitor['ask']>[1]): Promise<Answe
   visitor.ask(`/api/v1${path}`, asked);
 const post = (path: string, body: unknown = {}): Promise<Answer> => api(path, { method: 'POST', body });
 
+const NO_HANDLE = '00000000-0000-4000-8000-000000000000';
+
 describe('every answer is what the OpenAPI document says', () => {
   /** One request for each operation; what they refuse is another test's. In order: some look at what others did. */
   const requests = (): Record<string, readonly [path: string, body?: object]> => ({
@@ -61,6 +63,9 @@ describe('every answer is what the OpenAPI document says', () => {
     getLock: ['/locks/one?name=invoice:42'],
     breakLock: ['/locks/break', { name: 'invoice:42', reason: 'a test' }],
     lockHistory: ['/locks/one/history?name=invoice:42'],
+    acquireLock: ['/locks', { name: 'deploy', lease: '1m' }],
+    renewLock: ['/locks/renew', { name: 'deploy', handle: NO_HANDLE }],
+    releaseLock: ['/locks/release', { name: 'deploy', handle: NO_HANDLE }],
     listActorTypes: ['/actor-types'],
     actorDiagram: ['/actor-types/server/diagram?format=svg&counts=true'],
     listActors: ['/actors?type=server'],
@@ -111,6 +116,8 @@ describe('every answer is what the OpenAPI document says', () => {
     runDevControl: 404,
     stopBulk: 404,
     detachCapture: 400,
+    renewLock: 409,
+    releaseLock: 409,
   };
 
   test('of each operation there is', async () => {
