@@ -3,6 +3,14 @@
 -- commits late comes in the batch after its commit. Of changes of one row the order is that of the row's own history, since
 -- the second writer had to wait for the first before its trigger drew a number.
 
+-- Whether the numbers of a line are another database's: then nobody can tell by them what was delivered. Numbers that are not behind
+-- the present ones prove nothing, since those catch up.
+create function pawl.capture_is_foreign(p_line pawl.capture_line) returns boolean
+language sql stable as $$
+  select not pawl.capture_is_database(p_line.database, pawl.capture_database())
+    or pg_snapshot_xmax(p_line.seen) > pg_snapshot_xmax(pg_current_snapshot())
+$$;
+
 -- Says up to where the next batch goes. In a transaction of its own, which writes no change: a snapshot counts the transaction that
 -- takes it as done.
 create function pawl.capture_open_batch(p_line smallint) returns void
@@ -11,14 +19,15 @@ declare
   v_line pawl.capture_line;
 begin
   select l.* into v_line from pawl.capture_line l where l.id = p_line;
-  if pg_snapshot_xmax(v_line.seen) > pg_snapshot_xmax(pg_current_snapshot())
-    or exists (select from pawl.capture_change c where c.capture = v_line.capture and c.xid >= pg_snapshot_xmax(pg_current_snapshot())
-      order by c.xid desc limit 1) then
-    raise exception 'the log of "%" comes from a cluster that is ahead of this one: it was restored from a dump, and nobody can tell by transaction numbers what was delivered; run rebase()', v_line.name
+  if pawl.capture_is_foreign(v_line) then
+    raise exception 'the log of "%" comes from another database: it was restored from a dump, copied or upgraded, and its transaction numbers mean nothing here; run rebase(), which loses nothing', v_line.name
       using errcode = 'PW003';
   end if;
   if v_line.until is null then
-    update pawl.capture_line l set until = pg_current_snapshot(), after = 0 where l.id = p_line and l.until is null;
+    -- The snapshot is taken before the number is read, so whatever it shows has a number up to that.
+    update pawl.capture_line l
+    set until = pg_current_snapshot(), after = 0, batch = gen_random_uuid(), top = coalesce(pg_sequence_last_value('pawl.capture_change_id_seq'), 0)
+    where l.id = p_line and l.until is null;
   end if;
 end $$;
 
@@ -60,23 +69,39 @@ language sql as $$
   where l.id = p_line
 $$;
 
--- After a restore into a cluster whose transaction numbers are behind those of the log: what every line has had is stamped as
--- long past, the rest as new. A line that was ahead of another is given again what that one had not had yet.
+-- Takes the log as it is. What every line has had is stamped as long past, the rest as of now; what transactions write that are under
+-- way stays as it is, and comes when they commit. Of a log from another database that holds for what was in it when it was taken
+-- there, up to "top"; what came after was never given to anybody. A line that was ahead of another is given again what that one had
+-- not had yet.
 create function pawl.capture_rebase(p_capture smallint) returns bigint
 language plpgsql as $$
 declare
   v_own xid8 := pg_current_xact_id();
+  v_now pg_snapshot;
+  v_seen pg_snapshot;
+  v_is_foreign boolean;
   v_left bigint;
 begin
-  perform from pawl.capture_line l where l.capture = p_capture for update;
+  perform from pawl.capture_line l where l.capture = p_capture and l.guarantee = 'ordered' for update;
+  v_is_foreign := exists (
+    select from pawl.capture_line l where l.capture = p_capture and l.guarantee = 'ordered' and pawl.capture_is_foreign(l));
+  -- Before the rows are read: what commits from now on is not in it, and so is given later.
+  v_now := pg_current_snapshot();
   update pawl.capture_change c
   set xid = case when exists (
       select from pawl.capture_line l where l.capture = p_capture and l.guarantee = 'ordered'
-        and not pg_visible_in_snapshot(c.xid, l.seen)
-        and not (l.until is not null and pg_visible_in_snapshot(c.xid, l.until) and c.id <= l.after)) then v_own else '3'::xid8 end
-  where c.capture = p_capture;
+        and (c.id > l.top or not pg_visible_in_snapshot(c.xid, l.seen)
+          and not (l.until is not null and pg_visible_in_snapshot(c.xid, l.until) and c.id <= l.after))) then v_own else '3'::xid8 end
+  where c.capture = p_capture and (v_is_foreign or pg_visible_in_snapshot(c.xid, v_now));
   select count(*) into v_left from pawl.capture_change c where c.capture = p_capture and c.xid = v_own;
-  update pawl.capture_line l set seen = format('%s:%s:', v_own, v_own)::pg_snapshot, until = null, after = 0 where l.capture = p_capture;
+  -- A snapshot counts its own transaction as done; this one is not.
+  v_seen := format('%s:%s:%s', least(pg_snapshot_xmin(v_now)::text::numeric, v_own::text::numeric), pg_snapshot_xmax(v_now),
+    (select string_agg(x.xid::text, ',' order by x.xid) from (select pg_snapshot_xip(v_now) union select v_own) x (xid)
+     where x.xid < pg_snapshot_xmax(v_now)))::pg_snapshot;
+  update pawl.capture_line l
+  set seen = v_seen, until = null, after = 0, database = pawl.capture_database(),
+    top = coalesce(pg_sequence_last_value('pawl.capture_change_id_seq'), 0)
+  where l.capture = p_capture and l.guarantee = 'ordered';
   return v_left;
 end $$;
 

@@ -3,6 +3,7 @@ import { NotFound } from '../base/errors.ts';
 import { suggest } from '../base/options.ts';
 import { id, type PostgresEngine } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
+import type { Difference } from './difference.ts';
 import { type HistoryOptions, searchHistory } from './history.ts';
 import type { CapturePlan } from './installer.ts';
 import {
@@ -14,7 +15,7 @@ import {
   readStatus,
 } from './postgres-admin.ts';
 import { detach, mend } from './postgres-install.ts';
-import { compare, type Difference } from './postgres-plan.ts';
+import { compare, markMissed } from './postgres-plan.ts';
 import { readDefinitions, readState, type State } from './postgres-state.ts';
 import { startSweep } from './postgres-sweep.ts';
 import { type Definition, rootOf, showTable } from './source.ts';
@@ -69,8 +70,8 @@ export class CaptureAdmin {
   async plan(entity: string): Promise<CapturePlan> {
     const { state, definition } = await this.#find(entity);
     const differences = compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
-    const statements = differences.flatMap(({ sql }) => sql);
-    return { differences, sql: mend(definition, statements) };
+    const statements = [...markMissed(state), ...differences.flatMap(({ sql }) => sql)];
+    return { differences, sql: mend(definition, differences.length === 0 ? [] : statements) };
   }
 
   /**

@@ -1,15 +1,18 @@
-import { ConnectionFailed } from '../base/errors.ts';
+import { now } from '../base/clock.ts';
+import { Conflict, ConnectionFailed } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { isTransient, type PostgresEngine, type Transaction } from '../engine/postgres/index.ts';
 import { type Destination, type TargetRow, WentBack } from './destination.ts';
 import {
   type CopyStatements,
+  type Draw,
   drawVersion,
   isOutOfService,
-  lastVersion,
+  logPosition,
   readPlainly,
   takeKeys,
 } from './postgres-copy.ts';
+import { beginEpoch, reach } from './postgres-epoch.ts';
 import { type TargetStatements, writeRows } from './postgres-target.ts';
 import type { Build } from './projection-options.ts';
 import { buildRows, type MadeRows, without } from './rows.ts';
@@ -17,8 +20,7 @@ import { buildRows, type MadeRows, without } from './rows.ts';
 export interface CopyParts {
   /** The database that has the copy. */
   readonly to: PostgresEngine;
-  /** The name of the line over there. */
-  readonly copy: string;
+  readonly line: number;
   readonly target: TargetStatements;
   readonly statements: CopyStatements;
   readonly key: string;
@@ -30,36 +32,39 @@ export interface CopyParts {
 const WRITE_MS = 20_000;
 /** A connection that has not answered by then is dead. */
 const ANSWER_MS = 25_000;
+/** What was delivered since it was last said how far the log reaches is delivered once more after a restart of the server. */
+const REACH_MS = 1000;
+/** Epochs that begin between the two halves of a delivery, one after another: two servers that both take the copy for theirs. */
+const ROUNDS = 3;
+
+/** Rows as they were made here, and where in the log everything that they show stands before. */
+interface Made extends MadeRows {
+  readonly position: string;
+}
 
 /**
  * A table in another database. Rows are committed there before the changes are acknowledged here, so what a crash in between
  * leaves is delivered again. Each row has a version that rises with the reading of its entity: what comes late changes nothing.
+ * Where either database may have gone back in time, an epoch begins (postgres-epoch.ts) before anything else is delivered.
  */
 export class CopyTable implements Destination {
   readonly isInReach = false;
   readonly #parts: CopyParts;
+  #reachedAt = -Infinity;
 
   constructor(parts: CopyParts) {
     this.#parts = parts;
   }
 
   async write(tx: Transaction, keys: readonly string[]): Promise<void> {
-    const { to, copy, target } = this.#parts;
-    const version = await drawVersion(tx);
-    const made = await this.#make(tx, keys);
-    if (faults.armed) await faults.reach('capture.before_copy');
-    await this.#there(() =>
-      to.transaction(
-        async (other) => {
-          const taken = await takeKeys(other, { copy, version, keys, timeoutMs: WRITE_MS });
-          if (taken.newest !== null && BigInt(taken.newest) > BigInt(await lastVersion(tx))) throw new WentBack();
-          const isAll = taken.keys.length === keys.length;
-          await writeRows(other, target, made.json, without(made, taken.keys), isAll ? undefined : taken.keys);
-        },
-        { isolation: 'read committed', deadlineMs: ANSWER_MS },
-      ),
-    );
-    if (faults.armed) await faults.reach('capture.after_copy');
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const draw = await this.#draw(tx);
+      const made = await this.#make(tx, keys);
+      if (faults.armed) await faults.reach('capture.before_copy');
+      if (await this.#deliver(draw, made, keys)) return this.#delivered(tx);
+      await this.#look(tx, draw);
+    }
+    throw new WentBack('the copy changes hands all the time: two servers take it for theirs');
   }
 
   async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {
@@ -79,11 +84,55 @@ export class CopyTable implements Destination {
     return rows.map(({ key }) => ({ key, stray: gone.has(key) }));
   }
 
-  async #make(tx: Transaction, keys: readonly string[]): Promise<MadeRows> {
+  async #draw(tx: Transaction): Promise<Draw> {
+    const { line } = this.#parts;
+    const draw = await drawVersion(tx, line);
+    if (draw.isKnown) return draw;
+    await this.#look(tx, draw);
+    return drawVersion(tx, line);
+  }
+
+  /** @throws WentBack  this database is not the one whose copy it is */
+  async #look(tx: Transaction, { epoch }: Draw): Promise<void> {
+    const { to, line } = this.#parts;
+    await this.#there(() => beginEpoch(tx, to, { line, epoch, timeoutMs: WRITE_MS })).catch((error: unknown) => {
+      throw error instanceof Conflict ? new WentBack(error.message, { cause: error }) : error;
+    });
+  }
+
+  /** @returns whether it was taken: not when another epoch has begun, or the other database may have lost something */
+  #deliver(draw: Draw, made: Made, keys: readonly string[]): Promise<boolean> {
+    const { to, target } = this.#parts;
+    return this.#there(() =>
+      to.transaction(
+        async (other) => {
+          const taken = await takeKeys(other, { draw, position: made.position, keys, timeoutMs: WRITE_MS });
+          if (!taken.isCurrent) return false;
+          const isAll = taken.keys.length === keys.length;
+          await writeRows(other, target, made.json, without(made, taken.keys), isAll ? undefined : taken.keys);
+          return true;
+        },
+        { isolation: 'read committed', deadlineMs: ANSWER_MS },
+      ),
+    );
+  }
+
+  async #delivered(tx: Transaction): Promise<void> {
+    if (faults.armed) await faults.reach('capture.after_copy');
+    if (now() - this.#reachedAt < REACH_MS) return;
+    this.#reachedAt = now();
+    await reach(tx, this.#parts.line); // one round trip, once a second
+  }
+
+  /** Made by a query, they come with the position; what a program read asks for it: one round trip. */
+  async #make(tx: Transaction, keys: readonly string[]): Promise<Made> {
     const { build, statements, key } = this.#parts;
-    if (build !== undefined) return buildRows(build, tx, { key, keys });
-    const [row] = await tx.query<{ json: string; found: string[] }>(statements.make, [keys]);
-    return { json: row?.json ?? '[]', found: new Set(row?.found) };
+    if (build !== undefined) {
+      const made = await buildRows(build, tx, { key, keys });
+      return { ...made, position: await logPosition(tx) };
+    }
+    const [row] = await tx.query<{ json: string; found: string[]; position: string }>(statements.make, [keys]);
+    return { json: row?.json ?? '[]', found: new Set(row?.found), position: row?.position ?? '0/0' };
   }
 
   /** What has nothing to do with the rows is a reason to come again, and not to set entities aside. */

@@ -62,12 +62,10 @@ export class OwnTable implements Destination {
   }
 }
 
-/** One of two databases is older than the other remembers it. No entity is to blame, and nothing is written. */
+/** One of two databases is not the one that the other remembers. No entity is to blame, and nothing is written. */
 export class WentBack extends Conflict {
-  constructor() {
-    super(
-      'the copy has rows that are newer than anything this database has delivered: one of the two was restored to an earlier time; run rebase()',
-    );
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
     this.name = 'Conflict';
   }
 }

@@ -142,7 +142,7 @@ export class Follower {
 
   /**
    * Delivers one batch now. @returns how many changes
-   * @throws Conflict  the log comes from a cluster that is ahead of this one: see `rebase()`
+   * @throws Conflict  the log comes from another database: see `rebase()`
    */
   async next({ batch = 1000, timeoutMs = 30_000 }: { batch?: number; timeoutMs?: number } = {}): Promise<number> {
     const { store, definition } = await this.#open();
@@ -159,8 +159,8 @@ export class Follower {
   }
 
   /**
-   * After a restore from a dump into another cluster: takes what is in the log as it is. What this consumer had had is not given
-   * again; if others of the capture had had less, that is.
+   * After a dump was restored, or the database copied or upgraded: takes what is in the log as it is, and loses nothing of it. What
+   * this consumer had had is not given again; if others of the capture had had less, that is.
    * @returns how many changes are still to come
    */
   async rebase(): Promise<number> {

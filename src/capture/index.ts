@@ -3,11 +3,11 @@ import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { CaptureWorker } from './capture-worker.ts';
 import type { Change } from './change.ts';
 import type { CaptureOptions } from './definition.ts';
+import type { Difference } from './difference.ts';
 import { Follower, type FollowOptions } from './follower.ts';
 import { type HistoryOptions, searchHistory } from './history.ts';
 import { type CapturePlan, Installer } from './installer.ts';
-import { dropMonths } from './postgres-change.ts';
-import type { Difference } from './postgres-plan.ts';
+import { keepMonths } from './postgres-months.ts';
 import { Projection } from './projection.ts';
 import type { ProjectOptions, RunOptions } from './projection-options.ts';
 
@@ -15,6 +15,7 @@ export { CaptureAdmin, type CaptureRecord, createCaptureAdmin } from './admin.ts
 export { CaptureWorker } from './capture-worker.ts';
 export type { Change } from './change.ts';
 export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './definition.ts';
+export type { Difference } from './difference.ts';
 export {
   type ChangeHandler,
   Follower,
@@ -27,7 +28,6 @@ export type { HistoryOptions } from './history.ts';
 export type { CapturePlan } from './installer.ts';
 export type { ProjectionEvents } from './opened.ts';
 export type { Culprit, LineStatus } from './postgres-admin.ts';
-export type { Difference } from './postgres-plan.ts';
 export type { Progress } from './progress.ts';
 export { type BackfillOptions, Projection, type ReconcileOptions } from './projection.ts';
 export type { Build, ProjectedRow, ProjectOptions, RunOptions } from './projection-options.ts';
@@ -84,7 +84,7 @@ export class Capture {
 
   /**
    * Installs the triggers, and the tables of the projections declared so far, in one transaction; what is right already is left
-   * alone. Writers of these tables wait for a moment; if one is at it for more than 10 s, nothing is done.
+   * alone. Where triggers that had been installed had a hole, projections go through all entities once more. Writers of these tables wait for a moment; if one is at it for more than 10 s, nothing is done.
    * @returns what was mended
    * @throws InvalidInput  a table, column, query or privilege is missing; nothing was done
    * @throws LockNotAvailable  a table was in use for too long; nothing was done
@@ -94,8 +94,8 @@ export class Capture {
   }
 
   /**
-   * Proves from the catalogs that no change can go unnoticed: every trigger there, on every partition, always enabled, its
-   * function unchanged, owned and pinned. @returns what is not so
+   * Proves from the catalogs that no change can go unnoticed: every trigger as it was made, on every partition, always enabled, its
+   * function unchanged, owned and pinned; no partition that came or went since. @returns what is not so
    */
   verify(): Promise<readonly Difference[]> {
     return this.#installer.verify();
@@ -123,7 +123,7 @@ export class Capture {
   async prune({ keep }: { readonly keep?: Duration } = {}): Promise<readonly string[]> {
     const { capture, definition } = await this.#installer.requireCapture();
     const keepMs = keep === undefined ? definition.keepMs : parseDuration(keep, { field: 'keep' });
-    return dropMonths(this.#engine, capture, keepMs);
+    return keepMonths(this.#engine, { capture, keepMs });
   }
 
   /**

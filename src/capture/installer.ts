@@ -1,10 +1,12 @@
 import { Conflict, InvalidInput, NotFound, NotSupported } from '../base/errors.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type CaptureOptions, type Declaration, declare } from './definition.ts';
+import type { Difference } from './difference.ts';
 import type { Reader } from './postgres-catalog.ts';
 import { requireCopies } from './postgres-copy.ts';
-import { detach, mend, remark } from './postgres-install.ts';
-import { compare, type Difference, type Line } from './postgres-plan.ts';
+import { detach, gate, mend, remark } from './postgres-install.ts';
+import { makeMonths } from './postgres-months.ts';
+import { compare, type Line, markMissed, same } from './postgres-plan.ts';
 import { nextId, readState, type State } from './postgres-state.ts';
 import { resolve } from './resolve.ts';
 import type { Definition } from './source.ts';
@@ -47,9 +49,12 @@ export class Installer {
   }
 
   async plan(): Promise<CapturePlan> {
-    const { differences, definition } = await this.#compare(this.#engine);
+    const { differences, definition, state } = await this.#compare(this.#engine);
     const hopeless = differences.filter(({ sql }) => sql.length === 0);
-    const statements = differences.flatMap(({ sql }) => sql);
+    const statements = [
+      ...(await this.#missed(this.#engine, definition, state)),
+      ...differences.flatMap(({ sql }) => sql),
+    ];
     const elsewhere = await this.#compareElsewhere(definition);
     return {
       differences: [...hopeless, ...elsewhere, ...differences.filter(({ sql }) => sql.length > 0)],
@@ -61,21 +66,21 @@ export class Installer {
     const definition = await resolve(this.#engine, this.#declared);
     // First, since nothing must be noted for a table that cannot be made.
     const made = await this.#mendElsewhere(definition);
+    await makeMonths(this.#engine);
     return this.#engine.transaction(async (tx) => {
       const mended: Difference[] = [...made];
-      // Partitions have copies of a trigger only after it was made; so look again until there is nothing left.
+      let { differences, state } = await this.#compare(tx, definition);
+      refuseHopeless(differences);
+      if (differences.length === 0) return mended;
+      refuseRole(state);
+      await tx.client.query({ text: gate(definition) });
+      // Looked at again now that nobody writes. Partitions have copies of a trigger only after it was made, so it may take a few rounds.
       for (let round = 0; round < 4; round += 1) {
-        const { differences, state } = await this.#compare(tx, definition);
+        ({ differences, state } = await this.#compare(tx, definition));
         refuseHopeless(differences);
         if (differences.length === 0) return mended;
-        refuseRole(state);
-        await tx.client.query({
-          text: mend(
-            definition,
-            differences.flatMap(({ sql }) => sql),
-            round === 0,
-          ),
-        });
+        const missed = round === 0 ? await this.#missed(tx, definition, state) : [];
+        await tx.client.query({ text: [...missed, ...differences.flatMap(({ sql }) => sql)].join(';\n') });
         mended.push(...differences);
       }
       throw new Conflict(
@@ -132,6 +137,13 @@ export class Installer {
 
   detach(): Promise<void> {
     return detach(this.#engine, this.#declared.entity);
+  }
+
+  /** Where the triggers that were installed had a hole, whatever was declared since. */
+  async #missed(db: Reader, definition: Definition, state: State): Promise<string[]> {
+    const installed = state.capture?.definition;
+    if (installed === undefined) return [];
+    return markMissed(same(installed, definition) ? state : await readState(db, installed));
   }
 
   async #compareElsewhere(definition: Definition): Promise<Difference[]> {

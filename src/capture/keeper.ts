@@ -1,7 +1,7 @@
 import type { Backoff } from '../base/backoff.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import { keepMonths } from './postgres-change.ts';
+import { keepMonths } from './postgres-months.ts';
 
 /** A stop waits no longer than this for the batches that are under way: a database that went silent rolls them back. */
 export const STOP_MS = 5_000;

@@ -59,7 +59,7 @@ export async function findTable(db: Reader, table: string): Promise<Table | unde
 /** A table that can have triggers, of which nothing is written behind their back. @throws InvalidInput, NotSupported */
 export async function requireSource(db: Reader, table: string, field: string): Promise<Table> {
   const found = await findTable(db, table).catch((cause: unknown) => {
-    if (!isNoName(cause)) throw cause;
+    if (!isMistake(cause)) throw cause;
     throw new InvalidInput(`"${table}" is no name of a table: ${String(cause)}`, { field, cause });
   });
   if (found === undefined) {
@@ -94,9 +94,9 @@ export async function requireSource(db: Reader, table: string, field: string): P
   return found;
 }
 
-/** What to_regclass says of a text that cannot be read as a name. */
-function isNoName(error: unknown): boolean {
-  return error instanceof DatabaseError && /^(22|42)/.test(error.sqlState ?? '');
+/** What the text of a statement is to blame for; neither an outage nor a lack of time, memory or locks. */
+export function isMistake(error: unknown): boolean {
+  return error instanceof DatabaseError && /^(0A|21|22|2F|42|P0)/.test(error.sqlState ?? '');
 }
 
 /** @throws InvalidInput */

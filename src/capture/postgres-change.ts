@@ -31,13 +31,13 @@ export interface Delivery {
   readonly copy: string;
   /** How many deliveries are known to have arrived. */
   readonly number: string;
-  /** What the batch ends with: tells one batch from another. */
+  /** Tells one batch from another. */
   readonly batch: string;
 }
 
 const DELIVERY = statement(
   'capture.delivery',
-  'select l.copy::text as copy, l.delivery::text as number, l.until::text as batch from pawl.capture_line l where l.id = $1::smallint',
+  'select l.copy::text as copy, l.delivery::text as number, l.batch::text as batch from pawl.capture_line l where l.id = $1::smallint',
 );
 
 const DELIVERED = statement(
@@ -129,27 +129,4 @@ export function readHistory(db: Reader, capture: number, query: HistoryQuery): P
     HISTORY,
     values.map((value) => value ?? null),
   );
-}
-
-const DROP_MONTHS = statement(
-  'capture.drop_months',
-  "select pawl.capture_drop_kept($1::smallint, $2::double precision * interval '1 millisecond') as names",
-);
-const MAKE_MONTHS = statement('capture.make_months', 'select pawl.capture_make_months(2)');
-const KEEP = statement('capture.keep', 'select pawl.capture_keep() as names');
-
-/** Makes the months to come, and drops those that are older than what is kept of this capture. @returns what was dropped */
-export async function dropMonths(
-  engine: PostgresEngine,
-  capture: number,
-  keepMs: number | undefined,
-): Promise<readonly string[]> {
-  await engine.query(MAKE_MONTHS);
-  const [row] = await engine.query<{ names: string[] }>(DROP_MONTHS, [capture, keepMs ?? null]);
-  return row?.names ?? [];
-}
-
-/** As every capture declares it. Gives up when a table is in use. */
-export async function keepMonths(engine: PostgresEngine): Promise<void> {
-  await engine.query(KEEP);
 }

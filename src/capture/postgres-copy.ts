@@ -7,7 +7,6 @@ import {
   statement,
   type Transaction,
 } from '../engine/postgres/index.ts';
-import type { Reader } from './postgres-catalog.ts';
 import type { Delivery } from './postgres-change.ts';
 import type { Target } from './postgres-target.ts';
 
@@ -16,29 +15,21 @@ const PLAINLY = `set_config('datestyle', 'ISO', true), set_config('intervalstyle
   set_config('extra_float_digits', '1', true)`;
 
 const DRAW = statement(
-  'capture.draw_version',
-  `select nextval('pawl.capture_version_seq')::text as version, ${PLAINLY}`,
+  'capture.copy_draw',
+  `
+select d.copy::text as copy, d.epoch::text as epoch, d.version::text as version, d.is_known as "isKnown", ${PLAINLY}
+from pawl.capture_copy_draw($1::smallint) d`,
 );
 
 const PLAIN_TEXTS = statement('capture.plain_texts', `select ${PLAINLY}`);
 
-const LAST = statement('capture.last_version', 'select s.last_value::text as version from pawl.capture_version_seq s');
+const POSITION = statement('capture.copy_position', 'select pg_catalog.pg_current_wal_insert_lsn()::text as position');
 
 const TAKE = statement(
   'capture.copy_take',
-  'select t.keys, t.newest::text as newest from pawl.capture_copy_take($1::uuid, $2::bigint, $3::text[], $4::int) t',
-);
-
-const NEWEST = statement(
-  'capture.copy_newest',
-  'select coalesce(max(c.version), 0)::text as version from pawl.capture_copy_key c where c.copy = $1::uuid',
-);
-
-const REBASE = statement('capture.copy_rebase', 'select pawl.capture_copy_rebase($1::smallint, $2::bigint)');
-
-const NAME = statement(
-  'capture.copy_name',
-  'select l.copy::text as copy from pawl.capture_line l where l.id = $1::smallint',
+  `
+select t.is_current as "isCurrent", t.keys
+from pawl.capture_copy_take($1::uuid, $2::bigint, $3::bigint, $4::pg_lsn, $5::text[], $6::int) t`,
 );
 
 /** Has what is read in this transaction written as every other session reads it. */
@@ -46,32 +37,42 @@ export async function readPlainly(tx: Transaction): Promise<void> {
   await tx.query(PLAIN_TEXTS);
 }
 
-/** A number higher than that of every delivery that was begun before. What is read after it is written as {@link readPlainly} has it. */
-export async function drawVersion(tx: Transaction): Promise<string> {
-  return only(await tx.query<{ version: string }>(DRAW)).version;
+/** One delivery of a copy. */
+export interface Draw {
+  readonly copy: string;
+  /** Of which history of the two databases it is. */
+  readonly epoch: string;
+  /** Higher than that of every delivery that was begun before. */
+  readonly version: string;
+  /** Whether the line was looked after since this server began. */
+  readonly isKnown: boolean;
 }
 
-/** The highest number that was drawn here. */
-export async function lastVersion(db: Reader): Promise<string> {
-  return only(await db.query<{ version: string }>(LAST)).version;
+/** Begins a delivery. What is read after it is written as {@link readPlainly} has it. */
+export async function drawVersion(tx: Transaction, line: number): Promise<Draw> {
+  return only(await tx.query<Draw>(DRAW, [line]));
 }
 
-/** Takes those keys whose rows over there are not newer than `version`. */
+/** Everything that was read in this transaction so far stands before here in the database's log. */
+export async function logPosition(tx: Transaction): Promise<string> {
+  return only(await tx.query<{ position: string }>(POSITION)).position;
+}
+
+/** What is to be written of an entity, and where in the log it was read. */
+export interface Taking {
+  readonly draw: Draw;
+  readonly position: string;
+  readonly keys: readonly string[];
+  readonly timeoutMs: number;
+}
+
+/** Takes those keys whose rows over there are not newer; none, if this epoch is over. */
 export async function takeKeys(
   tx: Transaction,
-  { copy, version, keys, timeoutMs }: { copy: string; version: string; keys: readonly string[]; timeoutMs: number },
-): Promise<{ keys: readonly string[]; newest: string | null }> {
-  return only(await tx.query<{ keys: string[]; newest: string | null }>(TAKE, [copy, version, keys, timeoutMs]));
-}
-
-/** The highest number that the copy has seen. */
-export async function newestThere(to: PostgresEngine, copy: string): Promise<string> {
-  return only(await to.query<{ version: string }>(NEWEST, [copy])).version;
-}
-
-/** Lets the numbers go on behind those that the copy has seen. */
-export async function rebaseVersions(engine: PostgresEngine, line: number, newest: string): Promise<void> {
-  await engine.query(REBASE, [line, newest]);
+  { draw: { copy, epoch, version }, position, keys, timeoutMs }: Taking,
+): Promise<{ isCurrent: boolean; keys: readonly string[] }> {
+  const values = [copy, epoch, version, position, keys, timeoutMs];
+  return only(await tx.query<{ isCurrent: boolean; keys: string[] }>(TAKE, values));
 }
 
 const PROBE = statement('capture.copy_probe', 'select c.version from pawl.capture_copy_key c limit 0');
@@ -81,19 +82,14 @@ export async function requireCopies(to: PostgresEngine): Promise<void> {
   await to.query(PROBE);
 }
 
-/** The name under which another database knows a line. */
-export async function copyName(db: Reader, line: number): Promise<string> {
-  return only(await db.query<{ copy: string }>(NAME, [line])).copy;
-}
-
 const OPEN = statement(
   'capture.copy_open',
-  'select pawl.capture_copy_open($1::uuid, $2::bigint, $3::text::pg_snapshot, $4::int)::text as after',
+  'select pawl.capture_copy_open($1::uuid, $2::bigint, $3::uuid, $4::int)::text as after',
 );
 
 const ADVANCE = statement(
   'capture.copy_advance',
-  'select pawl.capture_copy_advance($1::uuid, $2::bigint + 1, $3::text::pg_snapshot, $4::bigint)',
+  'select pawl.capture_copy_advance($1::uuid, $2::bigint + 1, $3::uuid, $4::bigint)',
 );
 
 const LOCK_LINE = statement(
@@ -104,7 +100,7 @@ const LOCK_LINE = statement(
 const GO_ON = statement(
   'capture.copy_go_on',
   `
-insert into pawl.capture_copy_place as p (copy, delivery, batch, after) values ($1::uuid, $2::bigint, '1:1:', 0)
+insert into pawl.capture_copy_place as p (copy, delivery, batch, after) values ($1::uuid, $2::bigint, gen_random_uuid(), 0)
 on conflict (copy) do update set delivery = excluded.delivery, batch = excluded.batch, after = 0`,
 );
 
@@ -136,7 +132,7 @@ export async function agreeOnPlace(engine: PostgresEngine, to: PostgresEngine, l
 
 /** Statements for a target in another database; they are made once, since their text depends on its columns. */
 export interface CopyStatements {
-  /** Here: the rows of the keys in `$1`, as JSON that the database makes itself. */
+  /** Here: the rows of the keys in `$1`, as JSON that the database makes itself, and the log's position behind what was read. */
   readonly make: Statement;
   /** There: keys of rows, in their order. */
   readonly page: Statement;
@@ -157,7 +153,8 @@ export function copyStatements(
 with made as materialized (
 ${query ?? `select null::text as ${id(key)} where $1::text[] is null`}
 )
-select coalesce(json_agg(to_json(m)), '[]')::text as json, coalesce(array_agg(m.${id(key)}::text), '{}') as found
+select coalesce(json_agg(to_json(m)), '[]')::text as json, coalesce(array_agg(m.${id(key)}::text), '{}') as found,
+  pg_catalog.pg_current_wal_insert_lsn()::text as position
 from made m where m.${id(key)}::text = any ($1::text[])`,
       { prepare: false },
     ),

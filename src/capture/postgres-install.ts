@@ -7,17 +7,20 @@ import { literal } from './sql-text.ts';
 /** Waiting for the barrier keeps new writers waiting, too: rather give up than stop the shop. */
 const LOCK_TIMEOUT = '10s';
 
-/** The statements of a plan as one transaction; inside one that is open, without its frame. */
-export function mend(definition: Definition, statements: readonly string[], isFirst?: boolean): string {
-  if (statements.length === 0) return '';
-  const gate = [
+/** Whoever changes this capture, and whoever writes to its tables, waits from here on. */
+export function gate({ entity, sources }: Definition): string {
+  return [
     `set local lock_timeout = '${LOCK_TIMEOUT}'`,
-    `select pg_advisory_xact_lock(hashtextextended(${literal(definition.entity)}, -1000000))`,
-    barrier(definition.sources),
-    'select pawl.capture_make_months(2)',
-  ];
-  if (isFirst === undefined) return `${['begin', ...gate, ...statements, 'commit'].join(';\n')};\n`;
-  return [...(isFirst ? gate : []), ...statements].join(';\n');
+    `select pg_advisory_xact_lock(hashtextextended(${literal(entity)}, -1000000))`,
+    barrier(sources),
+  ].join(';\n');
+}
+
+/** The statements of a plan as one transaction, fit for psql. */
+export function mend(definition: Definition, statements: readonly string[]): string {
+  if (statements.length === 0) return '';
+  const all = ['begin', gate(definition), ...statements, 'commit'];
+  return `${all.join(';\n')};\n`;
 }
 
 /** What has to be run in another database, as a remark: psql is connected to one. */

@@ -1,5 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { id } from '../engine/postgres/index.ts';
+import type { Difference } from './difference.ts';
+import { comparePartitions, relationsText } from './postgres-partitions.ts';
 import type { FunctionRow, LineRow, RelationRow, State, TriggerRow } from './postgres-state.ts';
 import { type Definition, type Source, showTable } from './source.ts';
 import { literal } from './sql-text.ts';
@@ -12,22 +14,11 @@ import {
   operationsOf,
   type Readers,
   settings,
-  transitionNames,
+  shapeOf,
   triggerName,
+  triggerShape,
   triggerText,
-  triggerType,
 } from './trigger.ts';
-
-/** One thing that is not as it should be, and the statements that mend it. */
-export interface Difference {
-  /** `trigger`, `function`, `line`… */
-  readonly kind: string;
-  /** What it is about: a table, a function, a role. */
-  readonly object: string;
-  readonly problem: string;
-  /** Empty where only a person can help. */
-  readonly sql: readonly string[];
-}
 
 /** A line as it should be. */
 export interface Line {
@@ -48,8 +39,29 @@ export function compare(wanted: Wanted, state: State): Difference[] {
   return [
     ...compareRole(state),
     ...compareRows(wanted, state),
-    ...wanted.definition.sources.flatMap((source) => compareSource(wanted, source, state)),
+    ...compareTriggers(wanted, state),
     ...compareStrays(wanted, state),
+  ];
+}
+
+function compareTriggers(wanted: Wanted, state: State): Difference[] {
+  return [
+    ...comparePartitions(wanted.definition, state),
+    ...wanted.definition.sources.flatMap((source) => compareSource(wanted, source, state)),
+  ];
+}
+
+/**
+ * What lets projections see everything again that a hole in the triggers may have kept from them; none where there was no hole. `state`
+ * is that of the declaration that was installed.
+ */
+export function markMissed({ capture, lines, ...rest }: State): string[] {
+  if (capture === undefined) return [];
+  const holes = compareTriggers({ ...capture, lines }, { capture, lines, ...rest });
+  if (!holes.some(({ sql }) => sql.length > 0)) return [];
+  return [
+    `insert into pawl.capture_dirty (line, source, key)
+select l.id, -1, '' from pawl.capture_line l where l.capture = ${capture.id} and l.guarantee = 'latest'`,
   ];
 }
 
@@ -92,12 +104,12 @@ function compareRows({ id: number, definition, lines }: Wanted, state: State): D
   const found: Difference[] = [];
   const json = literal(JSON.stringify(definition));
   if (state.capture === undefined) {
-    const values = `${number}, ${literal(definition.entity)}, ${json}`;
+    const values = `${number}, ${literal(definition.entity)}, ${json}, ${relationsText(definition)}`;
     found.push({
       kind: 'capture',
       object: definition.entity,
       problem: 'it is not installed',
-      sql: [`insert into pawl.capture_definition (id, entity, definition) values (${values})`],
+      sql: [`insert into pawl.capture_definition (id, entity, definition, relations) values (${values})`],
     });
   } else if (!same(state.capture.definition, definition)) {
     found.push({
@@ -105,7 +117,7 @@ function compareRows({ id: number, definition, lines }: Wanted, state: State): D
       object: definition.entity,
       problem: 'it was installed with another declaration',
       sql: [
-        `update pawl.capture_definition set definition = ${json}, applied_at = clock_timestamp() where id = ${number}`,
+        `update pawl.capture_definition set definition = ${json}, relations = ${relationsText(definition)}, applied_at = clock_timestamp() where id = ${number}`,
       ],
     });
   }
@@ -135,12 +147,19 @@ function compareSource(wanted: Wanted, source: Source, state: State): Difference
   if (gone.length > 0) return [missing(source, `it has no column ${gone.join(', ')} any more`)];
   const readers = readersOf(wanted, source);
   const { entity } = wanted.definition;
-  return operationsOf(source, readers).flatMap((operation) => [
-    ...compareFunction(entity, source, operation, { readers, state }),
-    ...relations.flatMap((relation) =>
-      compareTrigger(entity, source, operation, { relation, readers, triggers: state.triggers }),
-    ),
-  ]);
+  return operationsOf(source, readers).flatMap((operation) => {
+    const compareOn = (relation: RelationRow): Difference[] =>
+      compareTrigger(entity, source, operation, { relation, readers, triggers: state.triggers });
+    const original = compareOn(own);
+    // Of a row trigger the partitions have copies, which come and go with the original.
+    const partitions = relations.filter((relation) => relation !== own);
+    const isMadeAnew = original.length > 0 && operation !== 'truncate';
+    return [
+      ...compareFunction(entity, source, operation, { readers, state }),
+      ...original,
+      ...(isMadeAnew ? [] : partitions.flatMap(compareOn)),
+    ];
+  });
 }
 
 function missing(source: Source, problem: string): Difference {
@@ -210,18 +229,12 @@ function compareTrigger(
   const row = triggers.find(
     (one) => one.schema === relation.schema && one.table === relation.name && one.name === name,
   );
-  const [before, now] = transitionNames(source, operation, readers);
   const isRight =
-    row !== undefined &&
-    row.type === triggerType(source, operation, readers) &&
-    row.function === functionName(entity, source, operation) &&
-    row.old === before &&
-    row.new === now;
+    row !== undefined && shapeOf(row.definition) === triggerShape(entity, source, operation, { readers, on: relation });
   const on = id(relation.schema, relation.name);
   const differ = (problem: string, sql: string[]): Difference[] => [
     { kind: 'trigger', object: `${showTable(relation)}: ${operation}`, problem, sql },
   ];
-  // Of a row trigger the partitions have copies, which come and go with the original.
   const isCopy = relation.is_leaf_of_source && operation !== 'truncate';
   if (isRight) {
     return row.enabled === 'A'
@@ -238,7 +251,7 @@ function compareTrigger(
   ]);
 }
 
-/** Functions, with their triggers, of tables that are not captured any more, or not in this way. */
+/** Functions, with their triggers, of tables that are not captured any more, or not in this way; and triggers where none should be. */
 function compareStrays(wanted: Wanted, state: State): Difference[] {
   const { entity, sources } = wanted.definition;
   const names = new Set(
@@ -246,14 +259,24 @@ function compareStrays(wanted: Wanted, state: State): Difference[] {
       operationsOf(source, readersOf(wanted, source)).map((operation) => functionName(entity, source, operation)),
     ),
   );
-  return state.functions
-    .filter(({ name }) => !names.has(name))
-    .map(({ name }) => ({
+  const functions = state.functions.filter(({ name }) => !names.has(name));
+  const triggers = state.triggers.filter(
+    ({ schema, table }) => !state.relations.some((relation) => relation.schema === schema && relation.name === table),
+  );
+  return [
+    ...triggers.map(({ schema, table, name }) => ({
+      kind: 'trigger',
+      object: `${showTable({ schema, name: table })}: ${name}`,
+      problem: 'the table is not captured, or not any more',
+      sql: [`drop trigger if exists ${id(name)} on ${id(schema, table)}`],
+    })),
+    ...functions.map(({ name }) => ({
       kind: 'function',
       object: `pawl.${name}`,
       problem: 'it is not needed any more',
       sql: [`drop function pawl.${name}() cascade`],
-    }));
+    })),
+  ];
 }
 
 /** Waits for every writer that is at one of the tables, and lets none begin: so no change falls between two declarations. */
@@ -271,6 +294,7 @@ export function detachText(entity: string, state: State): string[] {
     `delete from pawl.capture_sweep ${ofLines}`,
     `delete from pawl.capture_retry ${ofLines}`,
     `delete from pawl.capture_dirty ${ofLines}`,
+    `delete from pawl.capture_known ${ofLines}`,
     `delete from pawl.capture_change where capture = ${capture}`,
     `delete from pawl.capture_line where capture = ${capture}`,
     `delete from pawl.capture_definition where entity = ${literal(entity)}`,
@@ -278,6 +302,6 @@ export function detachText(entity: string, state: State): string[] {
 }
 
 /** As the database will give it back. */
-function same(stored: unknown, wanted: unknown): boolean {
+export function same(stored: unknown, wanted: unknown): boolean {
   return isDeepStrictEqual(stored, JSON.parse(JSON.stringify(wanted)));
 }

@@ -54,7 +54,8 @@ export class SearchStatements {
         (column) => `t.${id(column)} ilike ${param(`%${text.replaceAll(/[\\%_]/g, '\\$&')}%`)}::text`,
       );
       const found = [`t.${WORDS} @@ ${word}`, ...parts].join(' or ');
-      return not ? `not (${found})` : `(${found})`;
+      // A word that the language leaves out says nothing; it is found nowhere.
+      return not ? `not (${found})` : `(numnode(${word}) = 0 or ${found})`;
     });
     const equal = filters.map(([column, value]) => {
       const type = this.#target.columns.find(({ name }) => name === column)?.type ?? 'text';

@@ -1,4 +1,4 @@
-import { statement } from '../engine/postgres/index.ts';
+import { id, only, statement } from '../engine/postgres/index.ts';
 import type { Reader } from './postgres-catalog.ts';
 import type { Definition } from './source.ts';
 import { OWNER } from './trigger.ts';
@@ -6,11 +6,26 @@ import { OWNER } from './trigger.ts';
 /** What stands in the database of one capture, for comparison with what should. */
 export interface State {
   readonly role: Role;
-  readonly capture: { readonly id: number; readonly definition: Definition } | undefined;
+  readonly capture: InstalledCapture | undefined;
   readonly lines: readonly LineRow[];
   readonly functions: readonly FunctionRow[];
   readonly triggers: readonly TriggerRow[];
   readonly relations: readonly RelationRow[];
+  /** Which tables and partitions the sources are now. */
+  readonly tables: Tables;
+}
+
+export interface InstalledCapture {
+  readonly id: number;
+  readonly definition: Definition;
+  /** Which they were when the triggers were made. */
+  readonly tables: Tables | null;
+}
+
+/** The numbers of tables and partitions by name; in another database they are others. */
+export interface Tables {
+  readonly database: string;
+  readonly tables: Readonly<Record<string, string>>;
 }
 
 export interface Role {
@@ -45,11 +60,9 @@ export interface TriggerRow {
   readonly schema: string;
   readonly table: string;
   readonly name: string;
-  readonly type: number;
   readonly enabled: string;
-  readonly function: string;
-  readonly old: string | null;
-  readonly new: string | null;
+  /** The statement that would make it. */
+  readonly definition: string;
 }
 
 /** A source, or a partition of one. */
@@ -82,7 +95,7 @@ where u.rolname = current_user`,
 
 const CAPTURE = statement(
   'capture.state_capture',
-  'select d.id, d.definition from pawl.capture_definition d where d.entity = $1::text',
+  'select d.id, d.definition, d.relations as tables from pawl.capture_definition d where d.entity = $1::text',
 );
 
 const LINES = statement(
@@ -105,9 +118,9 @@ where p.pronamespace = 'pawl'::regnamespace and p.proname ~ ('^capture_' || $1::
 const TRIGGERS = statement(
   'capture.state_triggers',
   `
-select n.nspname::text as schema, c.relname::text as "table", t.tgname::text as name, t.tgtype::int as type, t.tgenabled::text as enabled,
-  p.proname::text as function, t.tgoldtable::text as old, t.tgnewtable::text as new
-from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace join pg_proc p on p.oid = t.tgfoid
+select n.nspname::text as schema, c.relname::text as "table", t.tgname::text as name, t.tgenabled::text as enabled,
+  pg_catalog.pg_get_triggerdef(t.oid) as definition
+from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
 where t.tgname ~ ('^pawl_capture_' || $1::text || '_(insert|update|move|delete|truncate)$')`,
 );
 
@@ -125,11 +138,13 @@ cross join lateral (
 join pg_class c on c.oid = r.oid join pg_namespace n on n.oid = c.relnamespace`,
 );
 
+const TABLES = statement('capture.state_tables', 'select pawl.capture_relations($1::text[]) as tables');
+
 export async function readState(db: Reader, { entity, sources }: Definition): Promise<State> {
   const [role] = await db.query<Role>(ROLE, [OWNER]);
-  const [capture] = await db.query<{ id: number; definition: Definition }>(CAPTURE, [entity]);
+  const [capture] = await db.query<InstalledCapture>(CAPTURE, [entity]);
   if (role === undefined) throw new TypeError('the current role is none');
-  const names = sources.map(({ schema, name }) => `"${schema.replaceAll('"', '""')}"."${name.replaceAll('"', '""')}"`);
+  const names = sources.map(({ schema, name }) => id(schema, name));
   return {
     role,
     capture,
@@ -137,6 +152,7 @@ export async function readState(db: Reader, { entity, sources }: Definition): Pr
     functions: await db.query<FunctionRow>(FUNCTIONS, [entity]),
     triggers: await db.query<TriggerRow>(TRIGGERS, [entity]),
     relations: await db.query<RelationRow>(RELATIONS, [sources.map(({ number }) => number), names]),
+    tables: only(await db.query<{ tables: Tables }>(TABLES, [names])).tables,
   };
 }
 

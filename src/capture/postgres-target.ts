@@ -1,7 +1,8 @@
 import { InvalidInput } from '../base/errors.ts';
 import { id, type Statement, statement, type Transaction } from '../engine/postgres/index.ts';
+import type { Difference } from './difference.ts';
 import { findTable, type Reader, type Table } from './postgres-catalog.ts';
-import type { Difference } from './postgres-plan.ts';
+import { compareTypes } from './postgres-types.ts';
 import { type Definition, rootOf } from './source.ts';
 import { literal } from './sql-text.ts';
 
@@ -41,6 +42,7 @@ export async function compareTarget(db: Reader, definition: Definition, options:
   if (key === undefined || table.primary_key.length > 1) {
     found.push(hopeless(options, 'it needs a primary key of one column, the key of the entity'));
   }
+  found.push(...(await compareTypes(db, table, rootOf(definition), options)));
   for (const [column, type] of Object.entries(options.columns)) {
     if (table.columns.some(({ name }) => name === column)) continue;
     const sql = `alter table ${id(table.schema, table.name)} add column ${id(column)} ${type}`;
@@ -58,8 +60,8 @@ export async function compareTarget(db: Reader, definition: Definition, options:
   return [...found, ...(await missingIndexes(db, table, options, key ?? root.column))];
 }
 
-function hopeless(options: TargetOptions, problem: string): Difference {
-  return { kind: 'target', object: options.into, problem, sql: [] };
+function hopeless({ into }: TargetOptions, problem: string): Difference {
+  return { kind: 'target', object: into, problem, sql: [] };
 }
 
 function createTable(options: TargetOptions, key: string, keyType: string): Difference {

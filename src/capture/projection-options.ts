@@ -40,7 +40,11 @@ export interface ProjectOptions {
   readonly build: Build | Sql;
   /** The columns and their types: `{ customer: 'text', placed_at: 'timestamptz' }`. Default: those of a table that is there. */
   readonly columns?: Readonly<Record<string, string>> | undefined;
-  /** Columns whose words can be searched for, the weightiest first. */
+  /**
+   * Columns whose words can be searched for, the weightiest first. A word is what Postgres takes for one: a text that has no spaces
+   * between words, such as Chinese or Japanese, is found as a whole and by its beginnings (`東京*`), and by any piece of three
+   * characters where the column is in `fragments`.
+   */
   readonly text?: readonly string[] | undefined;
   /** Columns of codes that are found by a piece of them, too. Needs the extension pg_trgm. */
   readonly fragments?: readonly string[] | undefined;

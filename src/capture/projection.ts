@@ -4,11 +4,12 @@ import { Events } from '../base/events.ts';
 import { bool, checkOptions, func, integer, signal as signalOption } from '../base/options.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { CopyTable } from './copy.ts';
-import { type Destination, OwnTable, WentBack } from './destination.ts';
+import { type Destination, OwnTable } from './destination.ts';
 import type { Installer } from './installer.ts';
 import type { Opened, ProjectionEvents } from './opened.ts';
 import { CaptureStore } from './postgres.ts';
-import { copyName, copyStatements, lastVersion, newestThere, rebaseVersions } from './postgres-copy.ts';
+import { copyStatements } from './postgres-copy.ts';
+import { takeOver } from './postgres-epoch.ts';
 import { SweepStore } from './postgres-sweep.ts';
 import { compareTarget, openTarget, type Target, TargetStatements } from './postgres-target.ts';
 import type { Progress } from './progress.ts';
@@ -125,8 +126,8 @@ export class Projection {
   }
 
   /**
-   * After one of two databases was restored to an earlier time: what is delivered from now on counts as newer than all that the copy
-   * has, and a back-fill begins, which the workers do.
+   * Gives a copy to this database: after a dump was restored, or the database copied or upgraded, or when it was promoted by mistake
+   * in place of another one. A back-fill begins, which the workers do, and rows that it never had leave the copy.
    * @throws InvalidInput  the table is not in another database
    */
   async rebase(): Promise<void> {
@@ -137,7 +138,7 @@ export class Projection {
       });
     }
     const found = await this.#find();
-    await rebaseVersions(this.#engine, found.line, await newestThere(to, await copyName(this.#engine, found.line)));
+    await takeOver(this.#engine, to, found.line);
     const { sweeps } = await this.open();
     await this.#engine.transaction((tx) => sweeps.start(tx, true));
   }
@@ -173,7 +174,7 @@ export class Projection {
     const root = rootOf(found.definition);
     const target = await openTarget(this.#options.to ?? this.#engine, this.#options);
     const store = new CaptureStore(this.#engine, found.line, found.definition);
-    const destination = await this.#destination(found.line, target, root);
+    const destination = this.#destination(found.line, target, root);
     const sweeps = new SweepStore(this.#engine, found.line, root, destination);
     const onFailed = (failed: Failed): void => this.events.emit('failed', failed);
     const projector = new Projector({ store, destination, onFailed });
@@ -181,14 +182,11 @@ export class Projection {
     return { line: found.line, capture: found.capture, target, destination, store, sweeps, sweep, projector };
   }
 
-  /** @throws Conflict  the copy is ahead of this database */
-  async #destination(line: number, target: Target, root: Source): Promise<Destination> {
+  #destination(line: number, target: Target, root: Source): Destination {
     const { build, query, to } = this.#options;
     if (to === undefined) return new OwnTable(new TargetStatements(target, root, query), target.key, build);
-    const copy = await copyName(this.#engine, line);
-    if (BigInt(await newestThere(to, copy)) > BigInt(await lastVersion(this.#engine))) throw new WentBack();
     const statements = copyStatements(target, root, query);
-    return new CopyTable({ to, copy, target: new TargetStatements(target, root), statements, key: target.key, build });
+    return new CopyTable({ to, line, target: new TargetStatements(target, root), statements, key: target.key, build });
   }
 }
 

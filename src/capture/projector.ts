@@ -132,7 +132,7 @@ export class Projector {
 }
 
 /** No entity's fault: setting any aside would not help. */
-function isNobodysFault(error: unknown): boolean {
+export function isNobodysFault(error: unknown): boolean {
   return isTransient(error) || error instanceof WentBack;
 }
 

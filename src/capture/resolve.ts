@@ -1,7 +1,7 @@
 import { InvalidInput } from '../base/errors.ts';
-import { isTransient } from '../engine/postgres/index.ts';
 import type { Declaration, DeclaredSource } from './definition.ts';
 import {
+  isMistake,
   type Reader,
   refuseNulls,
   requireColumn,
@@ -120,7 +120,7 @@ interface Tried {
 /** Runs the query for a few rows: a mistake in it is told now, and by name. */
 async function tryQuery(db: Reader, { column, type, query, field, table }: Tried): Promise<void> {
   const givesNull = await tryLink(db, table, { column, type, query }).catch((cause: unknown) => {
-    if (isTransient(cause)) throw cause;
+    if (!isMistake(cause)) throw cause;
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new InvalidInput(`the query for "${table.name}" cannot be run: ${why}`, { field, cause });
   });

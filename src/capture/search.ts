@@ -1,5 +1,5 @@
 import type { Duration } from '../base/duration.ts';
-import { InvalidInput } from '../base/errors.ts';
+import { DatabaseError, InvalidInput } from '../base/errors.ts';
 import { checkOptions, custom, duration, integer, optional, suggest, text } from '../base/options.ts';
 import { refusal, type Place as Subject, show } from '../base/refusal.ts';
 import { isObject } from '../base/shape.ts';
@@ -70,7 +70,7 @@ export class Searcher {
     const { limit, filter, tenant, cursor, timeout } = checkOptions('search', options, shape);
     const terms = parseSearch(checkOptions('search', { query }, { query: text() }).query);
     const condition = this.#statements.condition(terms, this.#filters(filter, tenant));
-    return this.#engine.transaction(
+    const found = this.#engine.transaction(
       async (tx) => {
         await tx.query(SETTINGS, [String(timeout), tenant ?? '']);
         const matches = await this.#count(tx, condition);
@@ -79,6 +79,11 @@ export class Searcher {
       },
       { readOnly: true },
     );
+    return found.catch((error: unknown) => {
+      if (!isNoValue(error)) throw error;
+      const field = options.cursor === undefined ? 'filter' : 'cursor';
+      throw new InvalidInput(`a value is none of its column's type: ${error.message}`, { field, cause: error });
+    });
   }
 
   #filters(filter: Readonly<Record<string, string | null>>, tenant: string | undefined): [string, string | null][] {
@@ -106,7 +111,7 @@ export class Searcher {
     const [row] = await tx.query<{ words: number; matches: number }>(statement, values);
     if (row === undefined || row.words === 0) {
       throw new InvalidInput(
-        `a search needs at least one word to look for; those given are too common in this language`,
+        `a search needs at least one word to look for; in those given the language "${this.#options.language}" has none, or none that is not too common`,
         {
           field: 'query',
         },
@@ -156,6 +161,11 @@ export class Searcher {
     const [row] = await tx.query<{ window: Answer['window']; rows: Answer['rows'] | null }>(statement, values);
     return { window: row?.window ?? { n: 0, order: null, key: null }, rows: row?.rows ?? [] };
   }
+}
+
+/** Values are parameters with a cast to their column's type, which refuses them. */
+function isNoValue(error: unknown): error is DatabaseError {
+  return error instanceof DatabaseError && /^22(P0[23]|00[378])$/.test(error.sqlState ?? '');
 }
 
 interface Answer {

@@ -1,8 +1,8 @@
-import { isTransient, type Transaction } from '../engine/postgres/index.ts';
+import type { Transaction } from '../engine/postgres/index.ts';
 import type { CaptureStore } from './postgres.ts';
 import type { SweepStore } from './postgres-sweep.ts';
 import type { Progress } from './progress.ts';
-import type { Projector } from './projector.ts';
+import { isNobodysFault, type Projector } from './projector.ts';
 
 /**
  * Goes through all entities once, page by page in the order of their keys: first those that are there, then those that are
@@ -34,7 +34,7 @@ export class Sweep {
         return this.#sweeps.move(tx, place, page);
       });
     } catch (error) {
-      if (keys.length === 0 || isTransient(error)) throw error;
+      if (keys.length === 0 || isNobodysFault(error)) throw error;
       return this.#stepOver(size);
     }
   }

@@ -113,18 +113,42 @@ export function triggerText(
   ];
 }
 
-/** `pg_trigger.tgtype`. */
-export function triggerType(source: Source, operation: Operation, readers: Readers): number {
-  const event = { insert: 4, delete: 8, update: 16, move: 16, truncate: 32 }[operation];
-  return event + (each(source, operation, readers) === 'row' ? 1 : 0);
+/**
+ * What {@link triggerText} makes, as `pg_get_triggerdef` tells it and {@link shapeOf} shortens it. It has all that there is of a trigger:
+ * when it fires, on which columns, under which condition, with which arguments.
+ */
+export function triggerShape(
+  entity: string,
+  source: Source,
+  operation: Operation,
+  { readers, on: table }: { readers: Readers; on: { schema: string; name: string } },
+): string {
+  const event = operation === 'move' ? 'UPDATE' : operation.toUpperCase();
+  const column = `${source.column}${exact(source, '').includes('collate') ? ' COLLATE C' : ''}`;
+  const when = operation === 'move' ? ` WHEN old.${column} IS DISTINCT FROM new.${column}` : '';
+  const [before, after] = transitionNames(source, operation, readers);
+  const copies = `${before === null ? '' : ` OLD TABLE AS ${before}`}${after === null ? '' : ` NEW TABLE AS ${after}`}`;
+  const referencing = copies === '' ? '' : ` REFERENCING${copies}`;
+  const level = each(source, operation, readers).toUpperCase();
+  return unquoted(
+    `CREATE TRIGGER ${triggerName(entity, operation)} AFTER ${event} ON ${table.schema}.${table.name}${referencing} FOR EACH ${level}${when} EXECUTE FUNCTION ${functionName(entity, source, operation)}`,
+  );
+}
+
+/** Without what versions and settings of Postgres show differently: parentheses, quotes, casts to text, schemas of the search path. */
+export function shapeOf(definition: string): string {
+  return unquoted(definition)
+    .replaceAll('::text', '')
+    .replaceAll('COLLATE pg_catalog.', 'COLLATE ')
+    .replace('EXECUTE FUNCTION pawl.', 'EXECUTE FUNCTION ');
+}
+
+function unquoted(text: string): string {
+  return text.replaceAll(/[()"]/g, '');
 }
 
 /** The transition tables a trigger has: [old, new]. */
-export function transitionNames(
-  source: Source,
-  operation: Operation,
-  readers: Readers,
-): [string | null, string | null] {
+function transitionNames(source: Source, operation: Operation, readers: Readers): [string | null, string | null] {
   if (each(source, operation, readers) === 'row' || operation === 'truncate') return [null, null];
   return operation === 'delete' ? ['pawl_old', null] : [null, 'pawl_new'];
 }

@@ -2,6 +2,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { Conflict, InvalidInput } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type Capture, type Change, createCapture, sql } from '../../src/capture/index.ts';
+import { keepMonths } from '../../src/capture/postgres-months.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
 import { openScene, type Scene, VIA } from './scene.ts';
@@ -146,6 +147,37 @@ test('workers make and drop months as the captures declare, and only where all o
   await until('they are looked after', async () => (await months()).length === 4);
   expect((await months())[0]).toEqual({ name: '202003' });
   expect(() => createCapture(engine, { entity: 'x', root: 'orders', keep: '1h' })).toThrow(InvalidInput);
+});
+
+test('a month is dropped without a writer waiting longer than it takes to give up, whoever reads the log for long', async () => {
+  const scene = await openScene();
+  const capture = await withHistory(scene);
+  const { client, connect, query, engine } = scene;
+  await client.query(
+    `create table pawl.capture_change_202001 partition of pawl.capture_change for values from ('2020-01-01') to ('2020-02-01')`,
+  );
+  await client.query(`insert into pawl.capture_change (at, capture, source, op, key)
+    select '2020-01-15', d.id, 0, 'update', '1' from pawl.capture_definition d where d.entity = 'audited'`);
+  const reader = await connect();
+  await reader.query('begin; select count(*) from pawl.capture_change');
+  const pruning = capture.prune({ keep: '365d' });
+  const writer = await connect();
+  // What would wait for longer than a try fails.
+  await writer.query("set lock_timeout = '100ms'");
+  let isOver = false;
+  const tried =
+    "select 1 from pg_locks where mode = 'AccessExclusiveLock' and relation = 'pawl.capture_change'::regclass";
+  const waiting = (async () => {
+    await until('it waits for the reader', async () => (await query(tried)).length > 0);
+    await until('it has given up', async () => (await query(tried)).length === 0);
+    await until('it tries again', async () => (await query(tried)).length > 0);
+    isOver = true;
+  })();
+  for (let n = 0; !isOver; n += 1) await writer.query('update orders set status = $1 where id = 1', [`s${n}`]);
+  await waiting;
+  await reader.query('commit');
+  expect(await pruning).toEqual(['capture_change_202001']);
+  expect(await keepMonths(engine)).toEqual([]);
 });
 
 interface Followed {

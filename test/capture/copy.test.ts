@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { Conflict, InvalidInput, SchemaMismatch } from '../../src/base/errors.ts';
+import { InvalidInput, SchemaMismatch } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { createCapture, type Projection, Sql, sql } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
@@ -134,29 +134,6 @@ test('the other database restarts in the middle: the copy comes when it is back'
   expect(await wrong()).toBe(0);
   // The outage was nobody's fault: no entity was set aside for it.
   expect(await query('select 1 from pawl.capture_retry')).toEqual([]);
-});
-
-test('a captured database that was restored to an earlier time is noticed, and goes on after rebase()', async () => {
-  const { capture, engine, copy, client, wrong, to } = await openCopy();
-  await copy.backfill({ batch: 10 });
-  await client.query("select setval('pawl.capture_version_seq', 1); delete from pawl.capture_dirty");
-  await run(copy);
-  await client.query("update orders set status = 'y' where id = 99");
-  await until(
-    'a worker notices',
-    () => new Promise((resolve) => copy.events.on('error', ({ error }) => resolve(error instanceof Conflict))),
-  );
-  const again = createCapture(engine, { entity: 'order', root: 'orders' }).project({
-    ...TARGET,
-    into: 'order_copy',
-    to,
-    build,
-  });
-  await expect(again.search('x')).rejects.toThrow(/restored.*rebase/);
-  await copy.rebase();
-  await copy.settled();
-  expect(await wrong()).toBe(0);
-  expect(await capture.verify()).toEqual([]);
 });
 
 test('changes in order are written once in another database, whatever acknowledgement is lost', async () => {

@@ -1,6 +1,6 @@
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput } from '../../src/base/errors.ts';
-import { createCapture, type Projection } from '../../src/capture/index.ts';
+import { createCapture, type Projection, sql } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../support/database.ts';
 
@@ -144,4 +144,34 @@ test('a row with words for a megabyte is projected and found', async () => {
   await projection.settled();
   expect(keys(await projection.search('huge', { tenant: 1 }))).toEqual([20001]);
   expect(await engine.query(statement('retries', 'select key, error from pawl.capture_retry'))).toEqual([]);
+});
+
+test('a word that the language leaves out is left out of the query, too; one of them alone is refused', async () => {
+  await run(
+    "create table talk (id int primary key, said text, at date); insert into talk values (1, 'he has made the call', now())",
+  );
+  const capture = createCapture(engine, { entity: 'talk', root: 'talk' });
+  const english = capture.project({
+    into: 'talk_search',
+    columns: { said: 'text', at: 'date' },
+    text: ['said'],
+    order: 'at',
+    language: 'english',
+    build: sql`select * from talk where id = any ($1::int[])`,
+  });
+  await capture.apply();
+  await english.backfill();
+  for (const query of ['call', 'the call', '"the call"', 'call the', 'calls -nothing'])
+    expect(keys(await english.search(query)), query).toEqual([1]);
+  expect(keys(await english.search('the phone'))).toEqual([]);
+  expect(keys(await english.search('call -made'))).toEqual([]);
+  await expect(english.search('the')).rejects.toThrow(/at least one word/);
+  // What is none of a column's type is the caller's mistake, wherever it comes from.
+  await expect(english.search('call', { filter: { at: 'soon' } })).rejects.toThrow(InvalidInput);
+  await expect(english.search('call', { filter: { id: '99999999999' } })).rejects.toThrow(InvalidInput);
+  const forged = Buffer.from(JSON.stringify({ row: ['0.1', 'soon', '1'] })).toString('base64url');
+  await expect(english.search('call', { cursor: forged })).rejects.toMatchObject({
+    code: 'invalid_input',
+    field: 'cursor',
+  });
 });

@@ -161,6 +161,7 @@ test('partitions written directly, attached and made later are captured', async 
   expect(await dirty()).toEqual(['4']);
   // A truncate of the new ones alone would go unnoticed: that is told, and mended.
   expect((await capture.verify()).map(({ object }) => object).sort()).toEqual([
+    'late, note_2027',
     'late: truncate',
     'note_2027: truncate',
   ]);
