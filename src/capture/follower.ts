@@ -11,6 +11,7 @@ import { type Change, toChange } from './change.ts';
 import type { Installer } from './installer.ts';
 import { STOP_MS, startKeeper } from './keeper.ts';
 import { otherDatabase } from './other-database.ts';
+import { answerMs } from './patience.ts';
 import { ChangeStore, type Delivery } from './postgres-change.ts';
 import { advancePlace, agreeOnPlace, openPlace } from './postgres-copy.ts';
 import type { Definition } from './source.ts';
@@ -179,7 +180,7 @@ export class Follower {
         if (missing.length > 0) await this.#handler(missing, tx);
         await advancePlace(tx, delivery, missing.at(-1)?.id ?? after.toString());
       },
-      { isolation: 'read committed', retries: 0 },
+      { isolation: 'read committed', retries: 0, deadlineMs: answerMs(timeoutMs) },
     );
     if (faults.armed) await faults.reach('capture.after_copy');
   }

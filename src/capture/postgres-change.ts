@@ -1,4 +1,5 @@
 import { only, type PostgresEngine, statement, type Transaction } from '../engine/postgres/index.ts';
+import { answerMs } from './patience.ts';
 import type { Reader } from './postgres-catalog.ts';
 
 /** A change as the database gives it. */
@@ -66,7 +67,8 @@ export class ChangeStore {
     timeoutMs: number,
     fn: (rows: readonly ChangeRow[], tx: Transaction) => Promise<void>,
   ): Promise<number | undefined> {
-    await this.#engine.query(OPEN_BATCH, [this.#line]);
+    const deadlineMs = answerMs(timeoutMs);
+    await this.#engine.query(OPEN_BATCH, [this.#line], { deadlineMs });
     return this.#engine.transaction(
       async (tx) => {
         const [taken] = await tx.query<{ mine: boolean; changes: ChangeRow[] | null }>(TAKE, [
@@ -81,7 +83,7 @@ export class ChangeStore {
         await tx.query(ADVANCE, [this.#line, last]);
         return rows.length;
       },
-      { isolation: 'read committed', retries: 0 },
+      { isolation: 'read committed', retries: 0, deadlineMs },
     );
   }
 

@@ -1,6 +1,7 @@
 import { sleep } from '../base/clock.ts';
 import { LockNotAvailable } from '../base/errors.ts';
 import { only, type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { KEEP_MS } from './patience.ts';
 
 const KEEP = statement(
   'capture.keep',
@@ -47,7 +48,7 @@ interface Step {
 async function keep(engine: PostgresEngine, values: unknown[]): Promise<Step> {
   for (let tries = 1; ; tries += 1) {
     try {
-      return only(await engine.query<Step>(KEEP, values));
+      return only(await engine.query<Step>(KEEP, values, { deadlineMs: KEEP_MS }));
     } catch (error) {
       if (!(error instanceof LockNotAvailable) || tries >= TRIES) throw error;
       await sleep(PAUSE_MS.least + Math.random() * (PAUSE_MS.most - PAUSE_MS.least));

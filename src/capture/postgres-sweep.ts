@@ -78,8 +78,8 @@ where $1::text is null or ${key} > $1::text::${root.type} order by 1 limit $2::i
     );
   }
 
-  async isOpen(): Promise<boolean> {
-    const [row] = await this.#engine.query<{ yes: boolean }>(IS_OPEN, [this.#line]);
+  async isOpen(deadlineMs?: number): Promise<boolean> {
+    const [row] = await this.#engine.query<{ yes: boolean }>(IS_OPEN, [this.#line], { deadlineMs });
     return row?.yes ?? false;
   }
 

@@ -128,14 +128,17 @@ export class CaptureStore {
     );
   }
 
-  /** A transaction in which every statement sees what was committed before it; what follows a claim depends on it. */
-  transaction<T>(fn: (tx: Transaction) => Promise<T>): Promise<T> {
-    return this.#engine.transaction(fn, { isolation: 'read committed', retries: 0 });
+  /**
+   * A transaction in which every statement sees what was committed before it; what follows a claim depends on it.
+   * @param deadlineMs  how long each statement may take to be answered; default: no limit
+   */
+  transaction<T>(fn: (tx: Transaction) => Promise<T>, deadlineMs?: number): Promise<T> {
+    return this.#engine.transaction(fn, { isolation: 'read committed', retries: 0, deadlineMs });
   }
 
   /** Whether there is anything to do: one round trip, and mostly all that an idle worker asks. */
-  async look(): Promise<Look> {
-    const [look] = await this.#engine.query<Look>(LOOK, [this.#line]);
+  async look(deadlineMs: number): Promise<Look> {
+    const [look] = await this.#engine.query<Look>(LOOK, [this.#line], { deadlineMs });
     return look ?? { links: false, keys: false, retries: false, sweep: false };
   }
 
@@ -193,7 +196,7 @@ export class CaptureStore {
    * @param onWhole  what to do about a table of which everything changed
    * @returns whether there was one
    */
-  async follow(onWhole: (tx: Transaction) => Promise<void>): Promise<boolean> {
+  async follow(onWhole: (tx: Transaction) => Promise<void>, deadlineMs: number): Promise<boolean> {
     return this.transaction(async (tx) => {
       const links = await tx.query<{ source: number; key: string }>(TAKE_LINKS, [this.#line, LINKS_AT_ONCE]);
       if (links.some(({ source }) => !this.#follow.has(source))) await onWhole(tx);
@@ -202,7 +205,7 @@ export class CaptureStore {
         if (keys.length > 0) await tx.query(query, [keys, this.#line]);
       }
       return links.length > 0;
-    });
+    }, deadlineMs);
   }
 }
 

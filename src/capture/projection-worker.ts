@@ -5,6 +5,7 @@ import { type Loop, startLoop } from '../base/loop.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { STOP_MS, startKeeper } from './keeper.ts';
 import type { Opened, ProjectionEvents } from './opened.ts';
+import { answerMs } from './patience.ts';
 import type { RunSettings } from './projection-options.ts';
 
 /** After work, the next look comes at once; then each rest is twice the last one, up to the poll. */
@@ -75,11 +76,13 @@ export class ProjectionWorker implements AsyncDisposable {
   async #turn(pass: Pass, signal: AbortSignal, index: number): Promise<number> {
     const { store, sweeps, sweep, projector } = await this.#open();
     if (signal.aborted) return 0;
-    const there = await store.look();
-    let isBusy = there.links && (await store.follow((tx) => sweeps.start(tx, true)));
+    const deadlineMs = answerMs(this.#settings.timeoutMs);
+    const there = await store.look(deadlineMs);
+    let isBusy = there.links && (await store.follow((tx) => sweeps.start(tx, true), deadlineMs));
     if (there.keys || isBusy) isBusy = (await this.#batch(pass, projector)) || isBusy;
     if (index === 0 && there.retries) isBusy = (await projector.retry(this.#settings)) || isBusy;
-    if (index === 0 && there.sweep) isBusy = (await sweep.page(this.#settings.batch)) !== undefined || isBusy;
+    if (index === 0 && there.sweep)
+      isBusy = (await sweep.page(this.#settings.batch, deadlineMs)) !== undefined || isBusy;
     pass.restMs = isBusy ? FIRST_REST_MS : Math.min(pass.restMs * 2, this.#settings.pollMs);
     return isBusy ? 0 : pass.restMs;
   }

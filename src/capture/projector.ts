@@ -2,6 +2,7 @@ import { type Backoff, delay } from '../base/backoff.ts';
 import { faults } from '../base/fault.ts';
 import { isTransient, type Transaction } from '../engine/postgres/index.ts';
 import { type Destination, WentBack } from './destination.ts';
+import { answerMs } from './patience.ts';
 import type { CaptureStore, Claim } from './postgres.ts';
 
 /** What one batch came to. */
@@ -65,7 +66,7 @@ export class Projector {
         if (faults.armed) await faults.reach('capture.after_upsert');
         await store.settle(tx, claim.ids, claim.keys);
         if (faults.armed) await faults.reach('capture.before_commit');
-      });
+      }, answerMs(settings.timeoutMs));
       if (faults.armed) await faults.reach('capture.after_commit');
     } catch (error) {
       if (claim.keys.length === 0 || isNobodysFault(error)) throw error;
@@ -96,7 +97,7 @@ export class Projector {
     const attempt = await store.transaction(async (tx) => {
       const { ids, keys } = await store.claim(tx, { after, limit: 1, timeoutMs, only: [key] });
       return keys.length === 0 ? undefined : store.fail(tx, key, ids, delay(backoff, 1, Math.random()), wordsOf(error));
-    });
+    }, answerMs(timeoutMs));
     if (attempt !== undefined) onFailed({ key, attempt, error });
   }
 
@@ -110,7 +111,7 @@ export class Projector {
         if (claimed === undefined) return;
         await this.write(tx, [claimed.key]);
         await store.settle(tx, [], [claimed.key]);
-      });
+      }, answerMs(timeoutMs));
       return claimed !== undefined;
     } catch (error) {
       const failed = claimed;
@@ -119,7 +120,7 @@ export class Projector {
         const mine = await store.lock(tx, [failed.key]);
         const wait = delay(backoff, failed.attempt + 1, Math.random());
         return mine.length === 0 ? undefined : store.fail(tx, failed.key, [], wait, wordsOf(error));
-      });
+      }, answerMs(timeoutMs));
       if (attempt !== undefined) onFailed({ key: failed.key, attempt, error });
       return true;
     }

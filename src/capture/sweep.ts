@@ -20,9 +20,12 @@ export class Sweep {
     this.#projector = projector;
   }
 
-  /** One page. @returns how far it is; undefined when there is nothing to do, or somebody else is at it */
-  async page(size: number): Promise<Progress | undefined> {
-    if (!(await this.#sweeps.isOpen())) return undefined;
+  /**
+   * One page. @returns how far it is; undefined when there is nothing to do, or somebody else is at it
+   * @param deadlineMs  how long each statement may take to be answered; default: no limit
+   */
+  async page(size: number, deadlineMs?: number): Promise<Progress | undefined> {
+    if (!(await this.#sweeps.isOpen(deadlineMs))) return undefined;
     let keys: readonly string[] = [];
     try {
       return await this.#store.transaction(async (tx) => {
@@ -32,10 +35,10 @@ export class Sweep {
         keys = page.keys;
         await this.#write(tx, page.keys);
         return this.#sweeps.move(tx, place, page);
-      });
+      }, deadlineMs);
     } catch (error) {
       if (keys.length === 0 || isNobodysFault(error)) throw error;
-      return this.#stepOver(size);
+      return this.#stepOver(size, deadlineMs);
     }
   }
 
@@ -48,13 +51,13 @@ export class Sweep {
   }
 
   /** One of the page cannot be projected: marked dirty, they come by the usual way, which finds out which it is. */
-  #stepOver(size: number): Promise<Progress | undefined> {
+  #stepOver(size: number, deadlineMs: number | undefined): Promise<Progress | undefined> {
     return this.#store.transaction(async (tx) => {
       const place = await this.#sweeps.take(tx);
       if (place === undefined) return undefined;
       const page = await this.#sweeps.page(tx, place, size);
       await this.#store.mark(tx, page.keys);
       return this.#sweeps.move(tx, place, page);
-    });
+    }, deadlineMs);
   }
 }

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { faults } from '../../src/base/fault.ts';
 import {
+  createCapture,
   createCaptureAdmin,
   type Failed,
   type Projection,
@@ -9,10 +10,12 @@ import {
   Sql,
   sql,
 } from '../../src/capture/index.ts';
+import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
 import { spawnChild } from '../support/process.ts';
-import { build, EXPECTED, openScene } from './scene.ts';
+import { startProxy } from '../support/proxy.ts';
+import { build, EXPECTED, openScene, TARGET, VIA } from './scene.ts';
 
 async function run(projection: Projection, options: RunOptions = {}): Promise<void> {
   const worker = projection.run({ poll: '50ms', ...options });
@@ -224,6 +227,37 @@ test('connections are ended at random under load: in the end every row is right'
   }
   await projection.settled();
   expect(await diff()).toBe(0);
+});
+
+test('a worker whose connections go dead without a word goes on on others', async () => {
+  const { url, capture, client, diff } = await openScene({
+    build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,
+  });
+  const proxy = await startProxy(url);
+  const behind = postgres(proxy.url, { max: 6 });
+  onTestFinished(() => behind.stop().then(() => proxy.stop()));
+  const projection = createCapture(behind, { entity: 'order', root: 'orders', via: VIA }).project({
+    ...TARGET,
+    build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,
+  });
+  const seen: string[] = [];
+  const follower = createCapture(behind, { entity: 'followed', root: 'orders' }).follow({
+    name: 'f',
+    handler: async (changes) => void seen.push(...changes.map(({ key }) => key ?? '')),
+  });
+  await capture.apply();
+  await projection.backfill();
+  await follower.next();
+  await run(projection, { timeout: '1s' });
+  const following = follower.run({ timeout: '1s', poll: '50ms' });
+  onTestFinished(() => following.stop());
+  await client.query("update orders set status = 'before' where id = 1");
+  await until('both work', async () => (await diff()) === 0 && seen.includes('1'));
+  // What connects from now on works; those that are open never hear anything again.
+  proxy.silence();
+  proxy.accept();
+  await client.query("update orders set status = 'after' where id = 2");
+  await until('both work again', async () => (await diff()) === 0 && seen.includes('2'));
 });
 
 test('reconcile finds what is not as it should be, and repairs it through the same queue', async () => {
