@@ -554,6 +554,9 @@ export interface Reconciled {
     readonly object: string;
     readonly damage: 'missing' | 'size';
   }[];
+  readonly failed: readonly { readonly name: string; readonly error: string }[];
+  /** Where to go on, when there is more than was compared. */
+  readonly next: string | null;
 }
 
 export interface CapturePlan {

@@ -12,11 +12,13 @@ exception when insufficient_privilege then
   return '?:' || v_oid;
 end $$;
 
--- Ties a namespace to the store whose marker says p_store. The first one counts; whoever comes with another is told.
+-- Ties a namespace to the store whose marker says p_store. The first one counts; whoever comes with another is told. Null only looks.
 create function pawl.file_attach(p_space text, p_store uuid, p_kind text) returns jsonb
 language plpgsql as $$
 begin
-  insert into pawl.file_store (space, store, kind) values (p_space, p_store, p_kind) on conflict (space) do nothing;
+  insert into pawl.file_store (space, store, kind)
+  select p_space, p_store, p_kind where p_store is not null
+  on conflict (space) do nothing;
   return (
     select jsonb_build_object('store', s.store, 'kind', s.kind, 'probe', s.probe, 'pass', s.pass, 'database', pawl.file_database(),
       'haltedBecause', s.halted_because)

@@ -81,7 +81,8 @@ function addStore(add: Add): void {
     'pawl file reconcile --quarantine',
   ])
     .option('--quarantine', 'take what belongs to nothing out of the way')
-    .action((flags: StoreFlags & { quarantine?: boolean }, self: Command) =>
+    .option('--from <place>', 'go on where another one has stopped')
+    .action((flags: CompareFlags, self: Command) =>
       run(self, (cli) => compare(cli, flags), { writes: flags.quarantine === true }),
     );
   add('rearm', 'let a collector that has stopped itself go on, after you have looked', [
@@ -167,19 +168,26 @@ const DAMAGED: readonly Field<DamagedVersion>[] = [
   { title: 'OBJECT', of: (row) => row.object },
 ];
 
-async function compare(cli: Cli, flags: StoreFlags & { quarantine?: boolean }): Promise<number> {
+type CompareFlags = StoreFlags & { readonly quarantine?: boolean; readonly from?: string };
+
+async function compare(cli: Cli, flags: CompareFlags): Promise<number> {
   const files = await openFiles(cli, flags);
   const isDry = flags.quarantine !== true || cli.globals.dryRun;
-  const report = await files.reconcile({ dryRun: isDry, signal: cli.signal });
-  const { strangers, damaged, quarantined, seen } = report;
+  const from = flags.from === undefined ? {} : { from: flags.from };
+  const report = await files.reconcile({ dryRun: isDry, signal: cli.signal, ...from });
+  const { strangers, damaged, quarantined, failed, seen, next } = report;
   if (cli.out.format === 'table' && !cli.globals.quiet) {
     if (damaged.length > 0) cli.out.rows(damaged, DAMAGED, (row) => row.object);
     for (const name of strangers) cli.talk.say(`${quarantined.includes(name) ? 'quarantined' : 'stranger'}  ${name}`);
-    cli.talk.say(`${seen} names seen, ${strangers.length} strangers, ${damaged.length} versions damaged`);
+    for (const { name, error } of failed) cli.talk.say(`failed  ${name === '' ? 'the list' : name}: ${error}`);
+    const sum = `${seen} names seen, ${strangers.length} strangers, ${damaged.length} versions damaged`;
+    cli.talk.say(failed.length === 0 ? sum : `${sum}, ${failed.length} failed`);
+    if (next !== undefined) cli.talk.say(`there is more: go on with --from '${next}'`);
   } else {
     cli.out.one(report, [], String(strangers.length + damaged.length));
   }
-  return damaged.length > 0 || strangers.length > quarantined.length ? EXIT.failed : EXIT.done;
+  const isWhole = damaged.length === 0 && strangers.length === quarantined.length && failed.length === 0;
+  return isWhole && next === undefined ? EXIT.done : EXIT.failed;
 }
 
 async function rearm(cli: Cli, flags: StoreFlags): Promise<number> {

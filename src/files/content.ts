@@ -59,9 +59,16 @@ export interface StoreProbe {
 
 /** One name in the store, as its list has it. */
 export interface Listed {
-  /** An object's UUID, or whatever else lies there. */
+  /** An object's UUID, or whatever else lies there: then with its path, if it has one. */
   readonly name: string;
   readonly size: number;
+}
+
+/** A part of the list. Objects are in the order of their names, over all pages. */
+export interface ListPage {
+  readonly entries: readonly Listed[];
+  /** What to ask for next; undefined when this was the last one. Good for as long as the store is. */
+  readonly next: string | undefined;
 }
 
 /**
@@ -89,13 +96,16 @@ export interface Content {
   copy(from: string, to: string, size: number, call: ContentCall): Promise<boolean>;
   /** Deletes an object, and whatever an upload of several parts has left. One that is not there is no error. */
   delete(name: string, call: DeleteCall): Promise<void>;
-  /** Everything where objects lie, by name, in pages. */
-  list(call: ContentCall): AsyncIterable<readonly Listed[]>;
-  /** Takes a name out of where objects lie, without deleting it. */
-  quarantine(name: string, call: ContentCall): Promise<void>;
-  /** The text of the marker that says whose store this is; undefined when there is none. */
-  readMarker(call: ContentCall): Promise<string | undefined>;
-  /** @param ifAbsent  does nothing when there is one. */
+  /** A page of everything where objects lie. @param from  `next` of another page; undefined: from the beginning */
+  list(from: string | undefined, call: ContentCall): Promise<ListPage>;
+  /** Takes a name, as it is listed, out of where objects lie, without deleting it. False: it was not there. */
+  quarantine(name: string, call: ContentCall): Promise<boolean>;
+  /** The text of the marker that says whose store this is, or of its copy; undefined when there is none. */
+  readMarker(which: 'marker' | 'copy', call: ContentCall): Promise<string | undefined>;
+  /**
+   * Writes both, so that one of them is whole whatever stops it, and where there are both, without needing room for them.
+   * @param ifAbsent  does nothing when there is a marker
+   */
   writeMarker(text: string, ifAbsent: boolean, call: ContentCall): Promise<void>;
   /** Tries out what the store honours, with objects of its own. @throws StoreRefused  it cannot be used */
   probe(call: ContentCall): Promise<StoreProbe>;

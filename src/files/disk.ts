@@ -2,19 +2,22 @@ import { randomUUID } from 'node:crypto';
 import { type Dirent, promises as fs } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
-import { Conflict, CorruptObject, InvalidInput } from '../base/errors.ts';
+import { CorruptObject, InvalidInput, StoreRefused } from '../base/errors.ts';
 import { show } from '../base/refusal.ts';
 import {
   type Content,
   type ContentCall,
   isObjectName,
   type Listed,
+  type ListPage,
   type Part,
   type PutCall,
   type StoreProbe,
 } from './content.ts';
 import { codeOf, diskFailure, told } from './disk-failure.ts';
 import { openFile, writeChunks } from './disk-file.ts';
+import { makeFolder, syncFolder } from './disk-folder.ts';
+import { placeMarkers, readMarker, writeMarkers } from './disk-marker.ts';
 
 /**
  * A content store in a folder of this machine, or one that all machines mount. Each object is a file that is written once,
@@ -28,9 +31,10 @@ export function disk(dir: string): Content {
   return new DiskContent(resolve(dir));
 }
 
-const MARKER = 'pawl-store.json';
 /** By the first two letters of their names, so that no folder gets millions of files. */
 const FAN = 256;
+/** Names in a page of the list, of as many whole folders as it takes. */
+const PAGE = 1000;
 
 class DiskContent implements Content {
   readonly kind = 'disk';
@@ -58,7 +62,7 @@ class DiskContent implements Content {
       await fs.unlink(path).catch(() => {});
       throw error;
     } finally {
-      await file.close();
+      await told(file.close());
     }
   }
 
@@ -89,52 +93,54 @@ class DiskContent implements Content {
     await told(fs.unlink(this.#path(name))).catch(undefinedIfMissing);
   }
 
-  async *list({ signal }: ContentCall): AsyncIterable<readonly Listed[]> {
+  /** Of one folder after another, by their names; `from` is the last one of the page before. */
+  async list(from: string | undefined, { signal }: ContentCall): Promise<ListPage> {
     await this.#make();
-    for (const folder of (await told(fs.readdir(this.#objects))).sort()) {
+    const all = await told(fs.readdir(this.#objects, { withFileTypes: true }));
+    const left = all.filter(({ name }) => from === undefined || name > from).sort((a, b) => (a.name < b.name ? -1 : 1));
+    const entries: Listed[] = [];
+    for (let entry = left.shift(); entry !== undefined; entry = left.shift()) {
       signal.throwIfAborted();
-      const entries: Dirent[] = await told(fs.readdir(join(this.#objects, folder), { withFileTypes: true })).catch(
-        () => [],
-      );
-      const files = entries.filter((entry) => entry.isFile()).map((entry) => entry.name);
-      yield await Promise.all(
-        files.sort().map(async (file) => {
-          const stat = await fs.stat(join(this.#objects, folder, file)).catch(() => undefined);
-          return { name: file, size: stat?.size ?? 0 };
-        }),
-      );
+      entries.push(...(await this.#listFolder(entry)));
+      if (entries.length >= PAGE && left.length > 0) return { entries, next: entry.name };
     }
+    return { entries, next: undefined };
   }
 
-  async quarantine(name: string): Promise<void> {
-    await told(fs.mkdir(this.#quarantined, { recursive: true }));
-    const folder = isObjectName(name) ? name.slice(0, 2) : await this.#find(name);
-    if (folder === undefined) return;
-    await told(fs.rename(join(this.#objects, folder, name), join(this.#quarantined, name))).catch(undefinedIfMissing);
+  async #listFolder(entry: Dirent): Promise<Listed[]> {
+    const folder = entry.name;
+    const names = entry.isFile() ? undefined : await namesIn(join(this.#objects, folder));
+    // A file, or a link that leads nowhere, where folders should be.
+    if (names === undefined) return [await this.#listed(`./${folder}`)];
+    return Promise.all(names.sort().map((name) => this.#listed(name.startsWith(folder) ? name : `${folder}/${name}`)));
   }
 
-  readMarker(): Promise<string | undefined> {
-    return told(fs.readFile(join(this.where, MARKER), 'utf8')).catch(undefinedIfMissing);
+  async #listed(name: string): Promise<Listed> {
+    const stat = await told(fs.lstat(this.#place(name))).catch(undefinedIfMissing);
+    return { name, size: stat?.size ?? 0 };
+  }
+
+  async quarantine(name: string): Promise<boolean> {
+    const from = this.#place(name);
+    await told(makeFolder(this.#quarantined));
+    // By its whole path: of one name in two folders both are moved, perhaps at once.
+    const wanted = join(this.#quarantined, name.replaceAll('/', '%2F'));
+    const isTaken = (await told(fs.lstat(wanted)).catch(undefinedIfMissing)) !== undefined;
+    // Nothing is lost there, either.
+    const to = isTaken ? `${wanted}.${randomUUID()}` : wanted;
+    return told(fs.rename(from, to)).then(
+      () => true,
+      (error: unknown) => undefinedIfMissing(error) ?? false,
+    );
+  }
+
+  readMarker(which: 'marker' | 'copy'): Promise<string | undefined> {
+    return readMarker(this.where, which).catch(undefinedIfMissing);
   }
 
   async writeMarker(text: string, ifAbsent: boolean): Promise<void> {
     await this.#make();
-    const draft = join(this.where, `${MARKER}.${randomUUID()}`);
-    const file = await told(fs.open(draft, 'wx'));
-    try {
-      await told(file.writeFile(text));
-      await told(file.sync());
-    } finally {
-      await file.close();
-    }
-    const marker = join(this.where, MARKER);
-    if (ifAbsent) {
-      await told(fs.link(draft, marker)).catch(unlessThere);
-      await told(fs.unlink(draft));
-    } else {
-      await told(fs.rename(draft, marker));
-    }
-    await syncFolder(this.where);
+    await (ifAbsent ? placeMarkers : writeMarkers)(this.where, text);
   }
 
   /** What the operating system promises need not be tried out. */
@@ -155,27 +161,29 @@ class DiskContent implements Content {
     return join(this.#folder(name), name);
   }
 
-  async #find(name: string): Promise<string | undefined> {
-    for (const folder of await told(fs.readdir(this.#objects))) {
-      if ((await fs.readdir(join(this.#objects, folder)).catch((): string[] => [])).includes(name)) return folder;
-    }
-    return undefined;
+  /** Where a name of the list lies: by its first two letters, like an object, or as its path says. Never outside. */
+  #place(name: string): string {
+    const [folder = '', file = '', ...more] = name.includes('/') ? name.split('/') : [name.slice(0, 2), name];
+    const isOutside = folder === '' || folder === '..' || file === '' || file === '.' || file === '..';
+    if (!isOutside && more.length === 0 && !name.includes('\0')) return join(this.#objects, folder, file);
+    throw new InvalidInput(`${show(name)} is no name in a list`, { field: 'name' });
   }
 
   #make(): Promise<void> {
     this.#isMade ??= this.#makeFolders().catch((error: unknown) => {
       this.#isMade = undefined;
-      throw error;
+      if (!(error instanceof CorruptObject)) throw error;
+      throw new StoreRefused(`the folder ${this.where} cannot be made: ${error.message}`, { cause: error });
     });
     return this.#isMade;
   }
 
   async #makeFolders(): Promise<void> {
-    await told(fs.mkdir(this.#objects, { recursive: true }));
+    await told(makeFolder(this.#objects));
     const there = new Set(await told(fs.readdir(this.#objects)));
     for (let number = 0; number < FAN; number++) {
       const folder = number.toString(16).padStart(2, '0');
-      if (!there.has(folder)) await told(fs.mkdir(join(this.#objects, folder), { recursive: true }));
+      if (!there.has(folder)) await told(makeFolder(join(this.#objects, folder)));
     }
     await syncFolder(this.#objects);
     await syncFolder(this.where);
@@ -184,20 +192,14 @@ class DiskContent implements Content {
 
 const NO_LINKS = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EXDEV']);
 
-/** A new file's name is as durable as its folder. */
-async function syncFolder(path: string): Promise<void> {
-  const folder = await told(fs.open(path, 'r'));
-  try {
-    await told(folder.sync());
-  } finally {
-    await folder.close();
-  }
+/** @returns undefined where there is no folder */
+async function namesIn(path: string): Promise<string[] | undefined> {
+  return fs.readdir(path).catch((error: unknown) => {
+    if (codeOf(error) === 'ENOTDIR' || codeOf(error) === 'ENOENT') return undefined;
+    throw diskFailure(error);
+  });
 }
 
 function undefinedIfMissing(error: unknown): undefined {
   if (!(error instanceof CorruptObject)) throw error;
-}
-
-function unlessThere(error: unknown): void {
-  if (!(error instanceof Conflict)) throw error;
 }

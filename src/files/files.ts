@@ -205,25 +205,30 @@ export class Files implements AsyncDisposable {
 
   /** What there is to collect, and whether the collector has stopped itself. */
   async collector(): Promise<CollectorState> {
-    await this.#depot.attach();
-    const marker = await this.#depot.readMarker();
-    const row = marker && (await this.#store.attach(marker.store, this.#options.content.kind));
-    return { ...(await this.#store.due()), haltedBecause: row?.haltedBecause ?? undefined };
+    const isDamaged = (await this.#depot.findMarker()) === 'damaged';
+    if (!isDamaged) await this.#depot.attach();
+    const because = isDamaged ? this.#depot.damage : (await this.#store.row())?.haltedBecause;
+    return { ...(await this.#store.due()), haltedBecause: because ?? undefined };
   }
 
   /**
    * Compares the content store with the database: what lies there and belongs to nothing, and which versions have lost their
    * bytes. Changes nothing, unless `dryRun: false` says that strangers are to be taken to quarantine, out of the way and not deleted.
+   * What the store would not do now is in the report, and the rest goes on. A report names 10,000 or a page more; where it says
+   * `next`, that is `from` of the next call.
    * @throws CollectorHalted  without a dry run: the database and the store disagree about the past
    */
-  async reconcile(options?: { dryRun?: boolean; signal?: AbortSignal }): Promise<ReconcileReport> {
-    const parsed = checkOptions('reconcile', options, { dryRun: bool({ default: true }), signal });
+  async reconcile(options?: { dryRun?: boolean; from?: string; signal?: AbortSignal }): Promise<ReconcileReport> {
+    const from = optional(text({ min: 1, max: 2000 }));
+    const parsed = checkOptions('reconcile', options, { dryRun: bool({ default: true }), from, signal });
     return reconcile(this.#store, this.#depot, this.#collector, parsed);
   }
 
   /**
    * Lets a collector that has stopped itself go on: this database is the one that collects in this store. Before that, be
-   * sure that no other one does, and reconcile: what was written after the moment it went back to is unknown to it.
+   * sure that no other one does, and reconcile: what was written after the moment it went back to is unknown to it. A marker
+   * that is damaged or gone is written anew.
+   * @throws Conflict  the store is another one's @throws StoreRefused  nothing in it is known to the database
    */
   rearm(): Promise<void> {
     return this.#collector.rearm();

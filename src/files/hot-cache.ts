@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { StoreUnavailable } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { openFile } from './disk-file.ts';
+import { makeFolder } from './disk-folder.ts';
 import { type FileMark, HotCopy, isSameFile, type KnownCopy } from './hot-copy.ts';
 
 const NAME = /^[0-9a-f]{64}$/;
@@ -18,14 +19,13 @@ export class HotCache {
   readonly #maxBytes: number;
   /** Copies whose hash was checked here, by the file they were then. */
   readonly #known = new Map<string, KnownCopy>();
-  #isMade: Promise<unknown> | undefined;
 
   constructor(dir: string, maxBytes: number) {
     this.#dir = dir;
     this.#maxBytes = maxBytes;
   }
 
-  /** Opens a copy; undefined when there is none that is right. */
+  /** Opens a copy; undefined when there is none that is right. @throws StoreUnavailable  one that is wrong cannot be dropped */
   async open(sha256: string, size: number): Promise<HotCopy | undefined> {
     const file = await fs.open(this.#path(sha256), 'r').catch(() => undefined);
     if (file === undefined) return undefined;
@@ -34,16 +34,21 @@ export class HotCache {
       if (known !== undefined) return new HotCopy(file, known);
     } catch (error) {
       await file.close();
-      throw error;
+      throw asStoreError(error);
     }
     await file.close();
     return undefined;
   }
 
-  /** Whether there is a copy that is right. */
+  /** Whether there is a copy that is right. @throws StoreUnavailable  one that is wrong cannot be dropped */
   async has(sha256: string, size: number): Promise<boolean> {
     const mark = await fs.stat(this.#path(sha256)).catch(() => undefined);
-    return mark !== undefined && (await this.#check(sha256, size, mark)) !== undefined;
+    if (mark === undefined) return false;
+    try {
+      return (await this.#check(sha256, size, mark)) !== undefined;
+    } catch (error) {
+      throw asStoreError(error);
+    }
   }
 
   /** The hash is reckoned the first time, and whenever it is another file than it was. One that is wrong is dropped. */
@@ -66,11 +71,11 @@ export class HotCache {
 
   /** Takes a copy in, from bytes that are checked as they come. @throws StoreUnavailable  the folder cannot take it */
   async add(sha256: string, size: number, chunks: AsyncIterable<Buffer>): Promise<void> {
-    this.#isMade ??= fs.mkdir(this.#dir, { recursive: true });
-    await this.#isMade;
-    await this.#makeRoom(size);
     const draft = join(this.#dir, `draft-${randomUUID()}`);
     try {
+      // Each time: whoever cleans temporary files takes the folder with them.
+      await makeFolder(this.#dir);
+      await this.#makeRoom(size);
       const file = await fs.open(draft, 'wx');
       try {
         for await (const chunk of chunks) await file.writeFile(chunk);
@@ -80,11 +85,12 @@ export class HotCache {
       }
       if (faults.armed) await faults.reach('files.before_swap');
       await fs.rename(draft, this.#path(sha256));
+      this.#know(sha256, await fs.stat(this.#path(sha256)));
     } catch (error) {
-      await fs.rm(draft, { force: true });
+      // Why it failed matters more than that the draft cannot be removed either.
+      await fs.rm(draft, { force: true }).catch(() => {});
       throw asStoreError(error);
     }
-    this.#know(sha256, await fs.stat(this.#path(sha256)));
   }
 
   async drop(sha256: string): Promise<void> {
@@ -130,6 +136,6 @@ async function hashOf(path: string, size: number): Promise<string | undefined> {
 
 function asStoreError(error: unknown): unknown {
   const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
-  if (typeof code !== 'string' || !/^E[A-Z]+$/.test(code)) return error;
+  if (typeof code !== 'string' || !/^E[A-Z_]+$/.test(code)) return error;
   return new StoreUnavailable(`the folder of the hot copies cannot take one: ${String(error)}`, { cause: error });
 }

@@ -9,7 +9,18 @@ export {
   VersionConflict,
 } from '../base/errors.ts';
 export { createFileAdmin, type FileAdmin } from './admin.ts';
-export type { Budget, Content, ContentCall, DeleteCall, Listed, Part, PutCall, Range, StoreProbe } from './content.ts';
+export type {
+  Budget,
+  Content,
+  ContentCall,
+  DeleteCall,
+  Listed,
+  ListPage,
+  Part,
+  PutCall,
+  Range,
+  StoreProbe,
+} from './content.ts';
 export { disk } from './disk.ts';
 export type { FileExplanation } from './explain.ts';
 export { createFiles, Files, type FilesEvents, type RemoveOptions } from './files.ts';
@@ -18,7 +29,7 @@ export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions 
 export type { FileStoreRecord, ReloadRecord } from './postgres-admin.ts';
 export type { PublishOptions, Upload, Written } from './publish.ts';
 export type { FileReading, ReadOptions } from './reading.ts';
-export type { DamagedVersion, ReconcileReport } from './reconcile.ts';
+export type { DamagedVersion, ReconcileFailure, ReconcileReport } from './reconcile.ts';
 export { type S3Options, s3 } from './s3.ts';
 export type { FileSource } from './source.ts';
 export type { Reload, Standing, UploadFate } from './store.ts';

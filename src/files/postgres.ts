@@ -136,6 +136,10 @@ export class PostgresFileStore implements FileStore {
     return this.#ask(ATTACH, [this.#space, store, kind]);
   }
 
+  async row(): Promise<StoreRow | undefined> {
+    return (await this.#ask<StoreRow | null>(ATTACH, [this.#space, null, null])) ?? undefined;
+  }
+
   async noteProbe(probe: object): Promise<void> {
     await this.#engine.query(NOTE_PROBE, [this.#space, JSON.stringify(probe)]);
   }

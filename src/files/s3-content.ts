@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { Readable } from 'node:stream';
+import { addAbortSignal, Readable } from 'node:stream';
 import { Conflict, CorruptObject, NotFound, StoreRefused, StoreUnavailable } from '../base/errors.ts';
-import type { Content, ContentCall, DeleteCall, Listed, Part, PutCall, StoreProbe } from './content.ts';
+import type { Content, ContentCall, DeleteCall, ListPage, Part, PutCall, StoreProbe } from './content.ts';
 import { listOf, numberOf, type S3Api, textOf } from './s3-api.ts';
 import { again, putObject } from './s3-put.ts';
 
 /** More than that S3 does not copy in one request. */
 const MOST_COPIED = 5 * 1024 ** 3;
-const MARKER = 'pawl-store.json';
+const MARKERS = { marker: 'pawl-store.json', copy: 'pawl-store.copy.json' } as const;
 
 /** A content store in a bucket. Objects lie under `objects/`, everything else beside that. */
 export class S3Content implements Content {
@@ -63,42 +63,54 @@ export class S3Content implements Content {
     await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal })).catch(undefinedIfMissing);
   }
 
-  async *list({ signal }: ContentCall): AsyncIterable<readonly Listed[]> {
+  /** `from` is the last name of the page before, which no service forgets. */
+  async list(from: string | undefined, { signal }: ContentCall): Promise<ListPage> {
     const Prefix = this.#key('');
-    let ContinuationToken: string | undefined;
-    do {
-      const input = { Bucket: this.#api.bucket, Prefix, ...(ContinuationToken !== undefined && { ContinuationToken }) };
-      const page = await again(signal, () => this.#api.send('ListObjectsV2', input, { signal }));
-      yield listOf(page, 'Contents').map((each) => ({
-        name: (textOf(each, 'Key') ?? '').slice(Prefix.length),
-        size: numberOf(each, 'Size') ?? 0,
-      }));
-      ContinuationToken = textOf(page, 'NextContinuationToken');
-    } while (ContinuationToken !== undefined);
+    const input = { Bucket: this.#api.bucket, Prefix, ...(from !== undefined && { StartAfter: this.#key(from) }) };
+    const page = await again(signal, () => this.#api.send('ListObjectsV2', input, { signal }));
+    const all = listOf(page, 'Contents').map((each) => ({
+      name: (textOf(each, 'Key') ?? '').slice(Prefix.length),
+      size: numberOf(each, 'Size') ?? 0,
+    }));
+    const isMore = page['IsTruncated'] === true;
+    if (isMore && from !== undefined && (all.at(-1)?.name ?? '') <= from) {
+      throw new StoreRefused(`${this.where} does not know StartAfter: its list begins anew`);
+    }
+    // Consoles make an empty object for the folder itself.
+    return { entries: all.filter(({ name }) => name !== ''), next: isMore ? all.at(-1)?.name : undefined };
   }
 
-  async quarantine(name: string, { signal }: ContentCall): Promise<void> {
+  async quarantine(name: string, { signal }: ContentCall): Promise<boolean> {
     const key = this.#key(name);
     const there = await this.#copy(key, `${this.#api.prefix}quarantine/${name}`, signal).then(
       () => true,
       undefinedIfMissing,
     );
     if (there === true) await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal }));
+    return there === true;
   }
 
-  async readMarker({ signal }: ContentCall): Promise<string | undefined> {
-    const output = await again(signal, () => this.#api.send('GetObject', this.#at(this.#marker), { signal })).catch(
-      undefinedIfMissing,
-    );
-    return output === undefined ? undefined : (await bodyOf(output['Body'])).toString();
+  async readMarker(which: 'marker' | 'copy', { signal }: ContentCall): Promise<string | undefined> {
+    const at = this.#at(this.#marker(which));
+    const body = await again(signal, async () => {
+      const output = await this.#api.send('GetObject', at, { signal });
+      return bodyOf(output['Body'], signal);
+    }).catch(undefinedIfMissing);
+    return body?.toString();
   }
 
   async writeMarker(text: string, ifAbsent: boolean, { signal }: ContentCall): Promise<void> {
-    const condition = ifAbsent ? { IfNoneMatch: '*' } : {};
-    const input = { ...this.#at(this.#marker), Body: text, ContentType: 'application/json', ...condition };
-    await again(signal, () => this.#api.send('PutObject', input, { signal })).catch((error: unknown) => {
-      if (!(error instanceof Conflict)) throw error;
-    });
+    if (!ifAbsent) {
+      await Promise.all([this.#putMarker('marker', text, {}, signal), this.#putMarker('copy', text, {}, signal)]);
+      return;
+    }
+    try {
+      await this.#putMarker('marker', text, { IfNoneMatch: '*' }, signal);
+    } catch (error) {
+      if (error instanceof Conflict) return;
+      throw error;
+    }
+    await this.#putMarker('copy', text, {}, signal);
   }
 
   async probe({ signal }: ContentCall): Promise<StoreProbe> {
@@ -108,7 +120,7 @@ export class S3Content implements Content {
     try {
       await again(signal, () => put({}));
       const kept = await this.#api.send('GetObject', at, { signal });
-      if (!(await bodyOf(kept['Body'])).equals(Body)) {
+      if (!(await bodyOf(kept['Body'], signal)).equals(Body)) {
         throw new StoreRefused(`${this.where} keeps other bytes than it is given; it cannot be used`);
       }
       return {
@@ -126,8 +138,13 @@ export class S3Content implements Content {
     this.#api.stop();
   }
 
-  get #marker(): string {
-    return `${this.#api.prefix}${MARKER}`;
+  #marker(which: 'marker' | 'copy'): string {
+    return `${this.#api.prefix}${MARKERS[which]}`;
+  }
+
+  async #putMarker(which: 'marker' | 'copy', text: string, condition: object, signal: AbortSignal): Promise<void> {
+    const input = { ...this.#at(this.#marker(which)), Body: text, ContentType: 'application/json', ...condition };
+    await again(signal, () => this.#api.send('PutObject', input, { signal }));
   }
 
   #key(name: string): string {
@@ -174,9 +191,15 @@ async function isRefused(request: Promise<unknown>): Promise<boolean> {
   }
 }
 
-async function bodyOf(body: unknown): Promise<Buffer> {
+/** All of a small body. @throws StoreUnavailable  it broke off */
+async function bodyOf(body: unknown, signal: AbortSignal): Promise<Buffer> {
+  if (!(body instanceof Readable)) return Buffer.alloc(0);
   const chunks: Buffer[] = [];
-  if (body instanceof Readable) for await (const chunk of body) chunks.push(chunk);
+  try {
+    for await (const chunk of addAbortSignal(signal, body)) chunks.push(chunk);
+  } catch (error) {
+    throw new StoreUnavailable(`the transfer broke off: ${String(error)}`, { cause: error });
+  }
   return Buffer.concat(chunks);
 }
 

@@ -123,6 +123,8 @@ class SdkApi implements S3Api {
       ...(credentials !== undefined && { credentials: keysOf(credentials) }),
       forcePathStyle: pathStyle ?? endpoint !== undefined,
       maxAttempts: 1,
+      // Without one the SDK writes to the program's standard error what is thrown here, and typed.
+      logger: SILENT,
       // Checksums are given with each request, and checked by ourselves in each answer.
       requestChecksumCalculation: 'WHEN_REQUIRED',
       responseChecksumValidation: 'WHEN_REQUIRED',
@@ -131,6 +133,9 @@ class SdkApi implements S3Api {
     return { sdk, client };
   }
 }
+
+const nothing = (): void => {};
+const SILENT = { trace: nothing, debug: nothing, info: nothing, warn: nothing, error: nothing };
 
 /** The SDK writes marks such as `$source` into credentials that it was given before. */
 function withoutMarks(options: S3Options): unknown {

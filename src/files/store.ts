@@ -102,6 +102,8 @@ export interface FileStore {
   outcome(object: string, deadlineMs: number): Promise<UploadFate>;
   standing(id: string): Promise<Standing[]>;
   attach(store: string, kind: string): Promise<StoreRow>;
+  /** The store that the namespace is tied to; undefined: to none. */
+  row(): Promise<StoreRow | undefined>;
   noteProbe(probe: StoreProbe): Promise<void>;
   beginPass(markerPass: number, markerDatabase: string): Promise<Pass | { readonly halted: string }>;
   rearm(markerPass: number): Promise<Pass>;

@@ -1,7 +1,9 @@
 import { now } from '../base/clock.ts';
 import { CollectorHalted, StoreRefused } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
-import type { Depot, Marker } from './depot.ts';
+import type { Depot } from './depot.ts';
+import { inLanes } from './lanes.ts';
+import type { Marker } from './marker.ts';
 import type { ParsedOptions } from './options.ts';
 import type { Claimed, FileStore } from './store.ts';
 
@@ -127,7 +129,7 @@ export class Collector {
         `the collector has stopped itself: ${pass.halted}; look which of the two is right, then call rearm()`,
       );
     }
-    await this.#depot.writeMarker({ ...marker, pass: pass.pass, database: pass.database });
+    await this.#depot.writeMarker(pass);
     this.#countedAt = now();
   }
 
@@ -153,11 +155,10 @@ export class Collector {
     return (await this.#store.attach(store, this.#depot.content.kind)).database;
   }
 
-  /** An operator has looked, and this database is the one that collects. */
+  /** An operator has looked, and this database is the one that collects. A marker that is damaged is written anew. */
   async rearm(): Promise<void> {
-    const marker = await this.#marker();
-    const pass = await this.#store.rearm(marker.pass);
-    await this.#depot.writeMarker({ ...marker, pass: pass.pass, database: pass.database });
+    const { pass } = await this.#depot.identify();
+    await this.#depot.writeMarker(await this.#store.rearm(pass));
   }
 
   async #collect(claimed: readonly Claimed[], signal: AbortSignal | undefined): Promise<SweepReport> {
@@ -181,20 +182,17 @@ export class Collector {
   async #delete(doomed: readonly Claimed[], signal: AbortSignal | undefined): Promise<Claimed[]> {
     const { content } = this.#depot;
     const gone: Claimed[] = [];
-    const rest = [...doomed];
-    const lane = async (): Promise<void> => {
-      for (let each = rest.pop(); each !== undefined && signal?.aborted !== true; each = rest.pop()) {
-        const { object, upload, unfinished: isUnfinished } = each;
-        const what = { upload: upload ?? undefined, isUnfinished };
-        try {
-          await this.#depot.call(`deleting ${object}`, (call) => content.delete(object, { ...what, ...call }), signal);
-          gone.push(each);
-        } catch {
-          // It stays claimed until its lease is over; the report counts it.
-        }
+    await inLanes(doomed, LANES, async (each) => {
+      if (signal?.aborted === true) return;
+      const { object, upload, unfinished: isUnfinished } = each;
+      const what = { upload: upload ?? undefined, isUnfinished };
+      try {
+        await this.#depot.call(`deleting ${object}`, (call) => content.delete(object, { ...what, ...call }), signal);
+        gone.push(each);
+      } catch {
+        // It stays claimed until its lease is over; the report counts it.
       }
-    };
-    await Promise.all(Array.from({ length: Math.min(LANES, doomed.length) }, lane));
+    });
     return gone;
   }
 }

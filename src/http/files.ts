@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import type { Files, PastVersion, ReconcileReport, Standing, Written } from '../files/index.ts';
+import type { Files, PastVersion, Standing, Written } from '../files/index.ts';
 import { pageOf, readCursor, writeCursor } from './cursor.ts';
 import { integer, maybe, text } from './field.ts';
 import { readFileBytes, writeFileBytes } from './file-bytes.ts';
@@ -14,6 +14,7 @@ const ifVersion = maybe(
 );
 const limit = integer({ min: 1, max: 200, default: 50 });
 const after = maybe(text({ about: AFTER }));
+const place = maybe(text({ max: 2000, about: 'next of the report to go on from' }));
 
 /** Files: documents, their versions and bytes, and what there is to collect. */
 export const fileRoutes: readonly AnyRoute[] = [
@@ -182,10 +183,10 @@ export const fileRoutes: readonly AnyRoute[] = [
     summary:
       'Compares the content store with the database, and changes nothing: what lies there and belongs to nothing, and which versions have lost their bytes. Within a minute; larger stores are for `pawl file reconcile`.',
     permission: 'file:sweep',
-    body: { namespace },
+    body: { namespace, from: place },
     answers: 'Reconciled',
     target: ({ body }) => named(undefined, body.namespace),
-    run: ({ body, services }) => compare(services.openFiles(body.namespace ?? ''), true),
+    run: ({ body, services }) => compare(services.openFiles(body.namespace ?? ''), true, body.from),
   }),
   route({
     method: 'POST',
@@ -195,10 +196,10 @@ export const fileRoutes: readonly AnyRoute[] = [
     summary:
       'Compares as /files/reconcile does, and takes what belongs to nothing out of the way; it is moved within the store, not deleted.',
     permission: 'file:repair',
-    body: { namespace },
+    body: { namespace, from: place },
     answers: 'Reconciled',
     target: ({ body }) => named(undefined, body.namespace),
-    run: ({ body, services }) => compare(services.openFiles(body.namespace ?? ''), false),
+    run: ({ body, services }) => compare(services.openFiles(body.namespace ?? ''), false, body.from),
   }),
   route({
     method: 'POST',
@@ -223,9 +224,11 @@ export const fileRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-function compare(files: Files, dryRun: boolean): Promise<ReconcileReport> {
+async function compare(files: Files, dryRun: boolean, begin: string | undefined): Promise<object> {
   const late = 'the store has more than can be compared in a minute: use pawl file reconcile';
-  return within(COMPARE_MS, late, (signal) => files.reconcile({ dryRun, signal }));
+  const given = begin === undefined ? {} : { from: begin };
+  const { next, ...report } = await within(COMPARE_MS, late, (signal) => files.reconcile({ dryRun, signal, ...given }));
+  return { ...report, next: next ?? null };
 }
 
 function shown(space: string, row: PastVersion): object {

@@ -672,6 +672,8 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     strangers: list(text),
     quarantined: list(text),
     damaged: list(object({ id: text, version: whole, object: text, damage: one('missing', 'size') })),
+    failed: list(object({ name: text, error: text })),
+    next: orNull(text),
   }),
   Health: object({ status: text, 'checks?': map(text) }),
 };

@@ -554,7 +554,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await own.sweep();
       const look = async (): Promise<unknown> => [
         await engine.query(STORE_ROW, [space]),
-        await store.content.readMarker({ signal: AbortSignal.timeout(5000) }),
+        await store.content.readMarker('marker', { signal: AbortSignal.timeout(5000) }),
       ];
       const before = await look();
       await own.sweep();

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { InvalidInput, NotFound, TimedOut } from '../../src/base/errors.ts';
+import { InvalidInput, NotFound, StoreUnavailable, TimedOut } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
-import { createFiles, type Files, type HotFiles, type HotOptions } from '../../src/files/index.ts';
+import { createFiles, disk, type Files, type HotFiles, type HotOptions } from '../../src/files/index.ts';
 import type { FaultyStore } from '../../src/testing/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
@@ -163,6 +163,37 @@ test('what does not fit goes, longest unused first', async () => {
   }
   expect(await readdir(dir)).toHaveLength(2);
   expect((await readAll((await hot.open(made[0] ?? '')).stream)).length).toBe(100_000);
+});
+
+test('a folder that went away, or could not be made, is made when it can be', async () => {
+  const { hot, dir } = await hotFiles();
+  const [id, other] = [fresh(), fresh()];
+  for (const each of [id, other]) await files.write(undefined, each, each);
+  expect((await readAll((await hot.open(id)).stream)).toString()).toBe(id);
+  await rm(dir, { recursive: true });
+  for (const each of [id, other]) expect((await readAll((await hot.open(each)).stream)).toString()).toBe(each);
+  await rm(dir, { recursive: true });
+  await writeFile(dir, 'a file where the folder was');
+  const inside = files.hot({ dir: join(dir, 'inside', 'it') });
+  for (const each of [hot, inside]) await expect(each.open(id)).rejects.toThrow(StoreUnavailable);
+  await rm(dir);
+  for (const each of [hot, inside]) expect((await readAll((await each.open(id)).stream)).toString()).toBe(id);
+});
+
+test('a folder that can never be made is an error, and nothing goes on behind it', async ({ skip }) => {
+  if (process.platform !== 'linux') return skip('/proc is of Linux');
+  const id = fresh();
+  await files.write(undefined, id, 'x');
+  for (const dir of ['/proc/nope', '/proc/nope/deeper', '/dev/null/x']) {
+    await expect(files.hot({ dir }).open(id)).rejects.toThrow(StoreUnavailable);
+    const none = createFiles(engine, { content: disk(dir), namespace: `of ${dir}` });
+    await expect(none.write(undefined, id, 'x')).rejects.toMatchObject({ code: expect.stringMatching(/^store_/) });
+  }
+  const before = process.cpuUsage();
+  await sleep(300);
+  const { user, system } = process.cpuUsage(before);
+  // A loop would take all of it.
+  expect((user + system) / 1000).toBeLessThan(200);
 });
 
 test('a reloader that is killed is followed by a waiter, and explain shows it meanwhile; the swap is whole or not at all', async () => {

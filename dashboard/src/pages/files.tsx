@@ -210,8 +210,8 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
 
 /** What lies there and belongs to nothing, and what should lie there and does not. */
 function Comparison({ of }: { readonly of: Reconciled }): JSX.Element {
-  const { seen, strangers, quarantined, damaged } = of;
-  const isWhole = damaged.length === 0;
+  const { seen, strangers, quarantined, damaged, failed, next } = of;
+  const isWhole = damaged.length === 0 && failed.length === 0;
   return (
     <div class="small comparison">
       <Badge status={isWhole ? 'current' : 'failed'}>
@@ -229,6 +229,12 @@ function Comparison({ of }: { readonly of: Reconciled }): JSX.Element {
           </li>
         )}
         {quarantined.length > 0 && <li>{inQuarantine(of)}</li>}
+        {failed[0] !== undefined && (
+          <li class="wrap">
+            the store failed at {plural(failed.length, 'object')}: {failed[0].error}
+          </li>
+        )}
+        {next !== null && <li>there is more than was compared; pawl file reconcile goes on</li>}
       </ul>
     </div>
   );

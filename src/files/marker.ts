@@ -1,0 +1,57 @@
+import { createHash } from 'node:crypto';
+import { StoreRefused } from '../base/errors.ts';
+import { isObject } from '../base/shape.ts';
+
+/** What the marker in a content store says: whose it is, and how far its collector has come. */
+export interface Marker {
+  readonly store: string;
+  readonly namespace: string;
+  readonly pass: number;
+  /** Of which database the collector is; empty: none has collected yet. */
+  readonly database: string;
+}
+
+const FORMAT = 1;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+export function toMarkerText({ store, namespace, pass, database }: Marker): string {
+  const json = JSON.stringify({ format: FORMAT, store, namespace, pass, database });
+  return `${json.slice(0, -1)},"sha256":"${hashOf(json)}"}\n`;
+}
+
+/** @returns undefined when it is damaged @throws StoreRefused  it is whole, and of a version that is newer than this one */
+export function readMarkerText(text: string, where: string): Marker | undefined {
+  const fields = checked(text);
+  if (fields === undefined) return undefined;
+  const { format, store, namespace, pass, database } = fields;
+  if (format !== FORMAT) {
+    throw new StoreRefused(
+      `the store ${where} has a marker of format ${String(format)}, and this version reads ${FORMAT}; use the version that wrote it`,
+    );
+  }
+  const isFit =
+    typeof store === 'string' &&
+    UUID.test(store) &&
+    typeof namespace === 'string' &&
+    typeof pass === 'number' &&
+    Number.isSafeInteger(pass) &&
+    typeof database === 'string';
+  return isFit ? { store, namespace, pass, database } : undefined;
+}
+
+/** The fields, if their hash is right: a bit that was flipped on its way, or while it lay there, makes it another one. */
+function checked(text: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const json: unknown = JSON.parse(text);
+    if (!isObject(json)) return undefined;
+    const { sha256, ...fields } = json;
+    return sha256 === hashOf(JSON.stringify(fields)) ? fields : undefined;
+  } catch {
+    // Not even JSON, which is damage like any other.
+    return undefined;
+  }
+}
+
+function hashOf(json: string): string {
+  return createHash('sha256').update(json).digest('hex');
+}

@@ -1,0 +1,217 @@
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { Conflict, StoreRefused, StoreUnavailable } from '../../src/base/errors.ts';
+import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { createFiles, type Files } from '../../src/files/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { fullDisk } from '../support/full-disk.ts';
+import { bucketStore, diskStore, readAll, type TestStore } from './world.ts';
+
+let database: FreshDatabase;
+let engine: PostgresEngine;
+let spaces = 0;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  engine = postgres(database.url, { max: 4 });
+});
+
+afterAll(() => engine.stop());
+
+/** A store with a document in it that has been swept, and what another process has. */
+async function used<Store extends TestStore>(
+  store: Store,
+): Promise<{ store: Store; space: string; open: () => Files }> {
+  const space = `marked-${(spaces += 1)}`;
+  const opened: Files[] = [];
+  const open = (): Files => {
+    const files = createFiles(engine, { content: store.again(), namespace: space, retain: 0, limits: { total: '1s' } });
+    opened.push(files);
+    return files;
+  };
+  onTestFinished(async () => {
+    await Promise.all(opened.map((files) => files.stop()));
+    await store.stop();
+  });
+  const files = open();
+  await files.write(undefined, 'doc', 'one');
+  await sweepOnce(files);
+  return { store, space, open };
+}
+
+/** With something to do, so that the marker is written. */
+async function sweepOnce(files: Files): Promise<void> {
+  await (await files.upload('given up', 'x')).abandon();
+  await files.sweep();
+}
+
+async function contentOf(files: Files): Promise<string> {
+  return (await readAll((await files.read('doc')).stream)).toString();
+}
+
+const MARKER = 'pawl-store.json';
+const COPY = 'pawl-store.copy.json';
+
+describe('the marker of a store', () => {
+  const DAMAGE: readonly (readonly [string, (text: string) => string])[] = [
+    ['is empty', () => ''],
+    ['is cut off', (text) => text.slice(0, 60)],
+    ['has a key with another letter', (text) => text.replace('"namespace"', '"nameqpace"')],
+    ['has another store', (text) => text.replace(/"store":"./, '"store":"f')],
+    ['has no store', (text) => text.replace('"store"', '"stoze"')],
+    ['has another pass', (text) => text.replace(/"pass":\d+/, '"pass":7')],
+    ['has another database', (text) => text.replace(/"database":"./, '"database":"?')],
+    ['has another format', (text) => text.replace('"format":1', '"format":3')],
+  ];
+
+  test.each(DAMAGE)('that %s stops nobody, and is mended by the next pass', async (_, damage) => {
+    const { store, open } = await used(await diskStore());
+    for (const name of [MARKER, COPY]) {
+      const path = join(store.content.where, name);
+      const text = await readFile(path, 'utf8');
+      await writeFile(path, damage(text));
+      const files = open();
+      await files.write(undefined, 'doc', `in spite of ${name}`);
+      expect(await contentOf(files)).toBe(`in spite of ${name}`);
+      expect((await files.collector()).haltedBecause).toBeUndefined();
+      await sweepOnce(files);
+      const [marker, copy] = await Promise.all(
+        [MARKER, COPY].map((each) => readFile(join(store.content.where, each), 'utf8')),
+      );
+      expect(marker).toBe(copy);
+      expect(JSON.parse(marker ?? '')).toMatchObject({ store: JSON.parse(text).store });
+    }
+  });
+
+  test.each([
+    ['on its way', MARKER],
+    ['where it lies', MARKER],
+    ['in its copy', COPY],
+  ] as const)('that has one bit flipped %s is never written back so', async (how, name) => {
+    const { store, open } = await used(await bucketStore());
+    const before = JSON.parse((await store.content.readMarker('marker', call())) ?? '');
+    for (let time = 0; time < 4; time++) {
+      if (how === 'on its way') store.server.fault('flip', { operation: 'GetObject', key: name, times: 1 });
+      else {
+        const bytes = Buffer.from(store.server.objects.get(`test/${name}`)?.body ?? '');
+        bytes[10 + 31 * time] = (bytes[10 + 31 * time] ?? 0) ^ 2;
+        store.server.put(`test/${name}`, bytes);
+      }
+      await sweepOnce(open());
+      store.server.mend();
+      const files = open();
+      await files.write(undefined, 'doc', `after ${time}`);
+      expect(await contentOf(files)).toBe(`after ${time}`);
+      await sweepOnce(files);
+    }
+    for (const which of ['marker', 'copy'] as const) {
+      const { store: is, namespace } = JSON.parse((await store.content.readMarker(which, call())) ?? '');
+      expect({ store: is, namespace }).toEqual({ store: before.store, namespace: before.namespace });
+    }
+  });
+
+  test('of which neither copy is whole is written anew by rearm, and by nobody else', async () => {
+    const { store, open } = await used(await diskStore());
+    const paths = [MARKER, COPY].map((name) => join(store.content.where, name));
+    const { store: is } = JSON.parse(await readFile(paths[0] ?? '', 'utf8'));
+    for (const damage of ['damaged', undefined]) {
+      for (const path of paths) await (damage === undefined ? rm(path) : writeFile(path, damage));
+      const files = open();
+      const expected = damage === undefined ? Conflict : StoreUnavailable;
+      await expect(files.write(undefined, 'doc', 'no')).rejects.toThrow(expected);
+      await expect(files.sweep()).rejects.toThrow(expected);
+      expect(await contentOf(files)).toMatch(/one|again/);
+      if (damage !== undefined) {
+        expect((await files.collector()).haltedBecause).toMatch(/damaged.*rearm/);
+        expect(await readFile(paths[0] ?? '', 'utf8')).toBe(damage);
+      }
+      await files.rearm();
+      expect(JSON.parse(await readFile(paths[0] ?? '', 'utf8'))).toMatchObject({ store: is });
+      await files.write(undefined, 'doc', 'again');
+      await sweepOnce(files);
+    }
+  });
+
+  test('is not made up by rearm in a store that has nothing of ours', async () => {
+    const { space } = await used(await diskStore());
+    const empty = await diskStore();
+    onTestFinished(() => empty.stop());
+    const files = createFiles(engine, { content: empty.content, namespace: space });
+    await expect(files.rearm()).rejects.toThrow(StoreRefused);
+    await expect(createFiles(engine, { content: empty.content, namespace: 'of nobody' }).rearm()).rejects.toThrow(
+      StoreRefused,
+    );
+    await expect(files.write(undefined, 'doc', 'x')).rejects.toThrow(Conflict);
+    // A folder on which nothing is mounted stays as it is.
+    expect(await readdir(empty.content.where)).toEqual([]);
+  });
+
+  test('of a version that is newer is refused, not written over', async () => {
+    const { store, open } = await used(await diskStore());
+    const { createHash } = await import('node:crypto');
+    const json = JSON.stringify({ format: 9, store: 'x' });
+    const sha256 = createHash('sha256').update(json).digest('hex');
+    const text = JSON.stringify({ ...JSON.parse(json), sha256 });
+    for (const name of [MARKER, COPY]) await writeFile(join(store.content.where, name), text);
+    await expect(open().sweep()).rejects.toThrow(/format 9/);
+    await expect(open().rearm()).rejects.toThrow(/format 9/);
+    expect(await readFile(join(store.content.where, MARKER), 'utf8')).toBe(text);
+  });
+
+  test('of another store that is mounted there meanwhile is noticed before anything is deleted', async () => {
+    const [mine, other] = [await used(await diskStore()), await used(await diskStore())];
+    const files = mine.open();
+    await files.probe();
+    const foreign = JSON.parse(await readFile(join(other.store.content.where, MARKER), 'utf8'));
+    await (await files.upload('given up', 'x')).abandon();
+    for (const name of [MARKER, COPY]) {
+      await writeFile(join(mine.store.content.where, name), await readFile(join(other.store.content.where, name)));
+    }
+    expect(foreign.namespace).not.toBe(mine.space);
+    const before = await mine.store.names();
+    await expect(files.sweep()).rejects.toThrow(Conflict);
+    expect(await mine.store.names()).toEqual(before);
+  });
+
+  test('leaves no draft behind, whoever marks, dies or finds the disk full', async () => {
+    const store = await diskStore();
+    onTestFinished(() => store.stop());
+    await writeFile(join(store.content.where, `${MARKER}.of-one-who-was-killed`), '');
+    const all = Array.from({ length: 8 }, () =>
+      createFiles(engine, { content: store.again(), namespace: 'marked by many' }),
+    );
+    await Promise.all(all.map((files) => files.write(undefined, 'doc', 'x')));
+    expect((await readdir(store.content.where)).sort()).toEqual(['objects', COPY, MARKER].sort());
+    const empty = await diskStore();
+    onTestFinished(() => empty.stop());
+    await mkdir(join(empty.content.where, 'objects'));
+    using disk = await fullDisk(empty.content.where);
+    disk.fill();
+    const files = createFiles(engine, { content: empty.content, namespace: 'marked on a full disk' });
+    await expect(files.write(undefined, 'doc', 'x')).rejects.toThrow(StoreUnavailable);
+    expect(await readdir(empty.content.where)).toEqual(['objects']);
+  });
+});
+
+test('on a disk that is full the collector makes room', async () => {
+  const { store, open } = await used(await diskStore());
+  const files = open();
+  const { object } = await files.write(undefined, 'doc', 'kept');
+  await (await files.upload('given up', 'x'.repeat(5000))).abandon();
+  using disk = await fullDisk(store.content.where);
+  disk.fill();
+  await expect(files.write(undefined, 'doc', 'no room')).rejects.toThrow(StoreUnavailable);
+  let deleted = 0;
+  while ((await files.collector()).due > 0) deleted += (await open().sweep()).deleted;
+  expect(deleted).toBeGreaterThan(0);
+  expect(await store.names()).toContain(object);
+  disk.makeRoom();
+  await files.write(undefined, 'doc', 'room');
+  expect(await contentOf(files)).toBe('room');
+  expect((await readdir(store.content.where)).sort()).toEqual(['objects', COPY, MARKER].sort());
+});
+
+function call(): { signal: AbortSignal } {
+  return { signal: AbortSignal.timeout(10_000) };
+}

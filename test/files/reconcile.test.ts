@@ -1,0 +1,211 @@
+import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { InvalidInput, StoreUnavailable } from '../../src/base/errors.ts';
+import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { createFiles, type Files, type FilesOptions } from '../../src/files/index.ts';
+import type { StoreFault } from '../../src/testing/index.ts';
+import { type FreshDatabase, freshDatabase } from '../support/database.ts';
+import { bucketStore, diskStore, type TestStore } from './world.ts';
+
+let database: FreshDatabase;
+let engine: PostgresEngine;
+let spaces = 0;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  engine = postgres(database.url, { max: 4 });
+});
+
+afterAll(() => engine.stop());
+
+/** What a call may take where one hangs: long enough for those that do not, on a machine that is busy. */
+const HANGING = { firstByte: 2500, idle: 2500, total: '20s' } as const;
+
+async function on<Store extends TestStore>(
+  opening: Promise<Store>,
+  limits: FilesOptions['limits'] = {},
+): Promise<{ files: Files; store: Store }> {
+  const store = await opening;
+  const namespace = `reconciled-${(spaces += 1)}`;
+  const files = createFiles(engine, { content: store.content, namespace, limits });
+  onTestFinished(async () => {
+    await files.stop();
+    await store.stop();
+  });
+  return { files, store };
+}
+
+async function putStrangers(store: TestStore, n: number): Promise<string[]> {
+  const names = Array.from({ length: n }, () => randomUUID());
+  await Promise.all(names.map((name) => store.put(name, Buffer.from('?'))));
+  return names.sort();
+}
+
+test.each(['hang', 'trickle'] as const)(
+  'a list that the store begins and does not go on with (%s) is an error within its limits',
+  async (fault) => {
+    const { files, store } = await on(bucketStore(), HANGING);
+    await files.write(undefined, 'doc', 'x');
+    store.server.fault(fault, { operation: 'ListObjectsV2', ms: 200 });
+    const { failed, next, seen } = await files.reconcile();
+    expect(failed).toMatchObject([{ name: '', error: expect.stringContaining('listing the store') }]);
+    expect([seen, typeof next]).toEqual([0, 'string']);
+    store.server.mend();
+    expect(await files.reconcile({ from: next ?? '' })).toMatchObject({ seen: 1, failed: [], next: undefined });
+  },
+);
+
+test.each(['hang', 'cut', 'unavailable'] as const satisfies readonly StoreFault[])(
+  'what the store fails to move (%s) is counted, the rest is moved, and only what was moved is said to be',
+  async (fault) => {
+    const { files, store } = await on(bucketStore(), fault === 'hang' ? HANGING : {});
+    await files.write(undefined, 'doc', 'x');
+    const strangers = await putStrangers(store, 60);
+    const stubborn = strangers.slice(20, 22);
+    for (const name of stubborn) store.server.fault(fault, { operation: 'CopyObject', key: name });
+    const report = await files.reconcile({ dryRun: false });
+    expect(report.strangers).toEqual(strangers);
+    expect(report.failed.map(({ name }) => name).sort()).toEqual(stubborn);
+    expect(report.quarantined).toEqual(strangers.filter((name) => !stubborn.includes(name)));
+    expect((await store.names()).filter((name) => strangers.includes(name))).toEqual(stubborn);
+    store.server.mend();
+    expect(await files.reconcile({ dryRun: false })).toMatchObject({ quarantined: stubborn, failed: [] });
+    expect((await files.reconcile()).strangers).toEqual([]);
+  },
+);
+
+test('many strangers are taken away side by side', async () => {
+  const { files, store } = await on(bucketStore());
+  await files.write(undefined, 'doc', 'x');
+  await putStrangers(store, 48);
+  let most = 0;
+  const underWay = new Set<string>();
+  const quarantine = store.content.quarantine.bind(store.content);
+  store.content.quarantine = async (name, call) => {
+    most = Math.max(most, underWay.add(name).size);
+    try {
+      return await quarantine(name, call);
+    } finally {
+      underWay.delete(name);
+    }
+  };
+  expect((await files.reconcile({ dryRun: false })).quarantined).toHaveLength(48);
+  expect(most).toBe(16);
+});
+
+test('a stranger that somebody else takes away meanwhile is none, and was not taken to quarantine', async () => {
+  const { files, store } = await on(diskStore());
+  await files.write(undefined, 'doc', 'x');
+  const [gone = '', there = ''] = await putStrangers(store, 2);
+  const quarantine = store.content.quarantine.bind(store.content);
+  store.content.quarantine = async (name, call) => {
+    if (name === gone) await store.remove(gone);
+    return quarantine(name, call);
+  };
+  expect(await files.reconcile({ dryRun: false })).toMatchObject({ strangers: [there], quarantined: [there] });
+});
+
+test('whatever lies in a folder of objects is seen, and taken away from where it lies', async () => {
+  const { files, store } = await on(diskStore());
+  const { object } = await files.write(undefined, 'doc', 'x');
+  const objects = join(store.content.where, 'objects');
+  const misplaced = 'aa000000-0000-4000-8000-000000000000';
+  await mkdir(join(objects, 'zz'));
+  await mkdir(join(objects, 'ab', 'folder'));
+  await symlink('/etc/hostname', join(objects, 'ab', 'link'));
+  for (const path of ['aa/..hidden', 'aa/evil\nname', `zz/${misplaced}`, 'stray', `aa/${misplaced}`]) {
+    await writeFile(join(objects, path), path);
+  }
+  const wanted = [
+    './stray',
+    'aa/..hidden',
+    'aa/evil\nname',
+    'ab/folder',
+    'ab/link',
+    misplaced,
+    `zz/${misplaced}`,
+  ].sort();
+  expect(await files.reconcile()).toMatchObject({ strangers: wanted, seen: wanted.length + 1 });
+  const { quarantined, failed } = await files.reconcile({ dryRun: false });
+  expect({ quarantined, failed }).toEqual({ quarantined: wanted, failed: [] });
+  expect(await files.reconcile()).toMatchObject({ strangers: [], seen: 1 });
+  expect(await store.names()).toEqual([object]);
+  // Two of one name are both kept.
+  const kept = await readdir(join(store.content.where, 'quarantine'));
+  const texts = await Promise.all(
+    kept
+      .filter((name) => name.endsWith(misplaced))
+      .map((name) => readFile(join(store.content.where, 'quarantine', name), 'utf8')),
+  );
+  expect(texts.sort()).toEqual([`aa/${misplaced}`, `zz/${misplaced}`]);
+  expect(existsSync('/etc/hostname')).toBe(true);
+});
+
+test('no name leads out of the folder', async () => {
+  const { store } = await on(diskStore());
+  for (const name of ['../x', './../x', 'aa/../../x', '/etc/passwd', 'aa/', '..', 'a\0/b', 'aa/bb/cc']) {
+    await expect(store.content.quarantine(name, { signal: AbortSignal.timeout(1000) })).rejects.toThrow(InvalidInput);
+  }
+});
+
+test('a page that does not come ends it, and says where to go on; together they see everything once', async () => {
+  const { files, store } = await on(bucketStore());
+  await files.write(undefined, 'doc', 'x');
+  const lost = await files.write(undefined, 'lost', 'lost');
+  const strangers = await putStrangers(store, 2500);
+  await store.remove(lost.object);
+  let pages = 0;
+  const list = store.content.list.bind(store.content);
+  store.content.list = async (from, call) => {
+    if ((pages += 1) % 2 === 0) throw new StoreUnavailable('not now');
+    return list(from, call);
+  };
+  const reports = [await files.reconcile()];
+  for (let next = reports[0]?.next; next !== undefined; next = reports.at(-1)?.next) {
+    reports.push(await files.reconcile({ from: next }));
+  }
+  expect(reports).toHaveLength(3);
+  expect(reports.flatMap((report) => report.strangers)).toEqual(strangers);
+  expect(reports.flatMap((report) => report.damaged.map(({ id }) => id))).toEqual(['lost']);
+  expect(reports.reduce((sum, { seen }) => sum + seen, 0)).toBe(2501);
+  await expect(files.reconcile({ from: 'elsewhere' })).rejects.toThrow(InvalidInput);
+});
+
+test('a report that names enough says that there is more', async () => {
+  const { files, store } = await on(diskStore());
+  await files.write(undefined, 'doc', 'x');
+  const folder = join(store.content.where, 'objects', '00');
+  const names = Array.from({ length: 10_050 }, (_, n) => `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`);
+  for (let from = 0; from < names.length; from += 500) {
+    await Promise.all(names.slice(from, from + 500).map((name) => writeFile(join(folder, name), '')));
+  }
+  const first = await files.reconcile();
+  expect(first.strangers).toHaveLength(10_050);
+  expect(first.next).toBeDefined();
+  expect(await files.reconcile({ from: first.next ?? '' })).toMatchObject({ strangers: [], seen: 1, next: undefined });
+});
+
+test('a failed upload writes nothing to the program’s standard error', async () => {
+  const { files, store } = await on(bucketStore());
+  await files.probe();
+  const said: unknown[] = [];
+  const { warn, error } = console;
+  console.warn = console.error = (...words: unknown[]) => void said.push(words);
+  onTestFinished(() => void Object.assign(console, { warn, error }));
+  store.server.fault('cut', { operation: 'PutObject', key: 'objects/' });
+  // In two chunks: the SDK is given a stream.
+  const two = [Buffer.alloc(70_000), Buffer.alloc(70_000)];
+  await expect(
+    files.write(
+      undefined,
+      'doc',
+      (async function* () {
+        yield* two;
+      })(),
+    ),
+  ).rejects.toThrow(StoreUnavailable);
+  expect(said).toEqual([]);
+});
