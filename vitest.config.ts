@@ -9,6 +9,7 @@ const LONG = [
   'docs',
   'faults/queue/queue',
   'faults/actor/actor',
+  'faults/files/files',
   'examples/dev',
   'engine/postgres/embedded',
   'queue/postgres',

@@ -1,7 +1,8 @@
 import { actorPart } from './actor/part.ts';
+import { filesPart } from './files/part.ts';
 import { lockOnDynamo, lockPart } from './lock/part.ts';
 import type { Runner } from './part.ts';
 import { queuePart } from './queue/part.ts';
 
 /** What `--part` can name. */
-export const PARTS: readonly Runner[] = [queuePart, lockPart, lockOnDynamo(), actorPart];
+export const PARTS: readonly Runner[] = [queuePart, lockPart, lockOnDynamo(), actorPart, filesPart];

@@ -1,0 +1,13 @@
+import { createCipheriv, createHash } from 'node:crypto';
+
+/** Bytes of one operation, and of no other: they begin with its name, and nothing in them repeats. */
+export function bytesOf(op: string, size: number): Buffer {
+  const key = createHash('sha256').update(op).digest();
+  const bytes = createCipheriv('aes-128-ctr', key.subarray(0, 16), key.subarray(16)).update(Buffer.alloc(size));
+  bytes.write(`${op} `);
+  return bytes;
+}
+
+export function hashOf(bytes: Buffer): string {
+  return createHash('sha256').update(bytes).digest('hex');
+}

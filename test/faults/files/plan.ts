@@ -1,0 +1,199 @@
+import { Draw } from '../../support/random.ts';
+import { drawFaults, type FaultName, type Weights } from '../fault.ts';
+import type { Plan } from '../plan.ts';
+
+/** What a client does with a document. */
+export type Deed =
+  /** Written, alone. */
+  | 'write'
+  /** With a row of the client's own, committed together. */
+  | 'tx'
+  /** Uploaded, and published with that row a while later. */
+  | 'late'
+  /** Written in a transaction that is rolled back. */
+  | 'undo'
+  /** Uploaded, and given up. */
+  | 'abandon'
+  | 'remove'
+  | 'restore'
+  | 'copy'
+  | 'read'
+  /** One of the versions before. */
+  | 'read old'
+  | 'hot';
+
+export interface Operation {
+  readonly deed: Deed;
+  /** Which document; of a copy the one that is written. */
+  readonly id: string;
+  /** Of a copy: what is copied. */
+  readonly from: string;
+  readonly size: number;
+  /** With `ifVersion`, as it was just read. */
+  readonly isGuarded: boolean;
+  readonly restMs: number;
+  /** Between upload and publication. */
+  readonly lateMs: number;
+}
+
+export const STORE_FAULTS = [
+  /** No call is answered for so long. */
+  'hang',
+  /** Nothing that needs room can be written (disk). */
+  'full',
+  /** A byte of an object that lies there is another one, for good. */
+  'rot',
+  /** So is one of the marker, or of its copy. */
+  'rot the marker',
+  /** Names that no row knows. */
+  'strangers',
+  'lose_answer',
+  'cut',
+  'delay',
+  'unavailable',
+  'conflict',
+  'error_in_200',
+  'short',
+  'short_body',
+  'flip',
+  'trickle',
+] as const;
+
+export type StoreFaultName = (typeof STORE_FAULTS)[number];
+
+export interface StoreFaulting {
+  readonly at: number;
+  readonly do: StoreFaultName;
+  readonly ms: number;
+  /** How many requests it meets, where it meets requests. */
+  readonly times: number;
+  /** For whatever else has to be chosen. */
+  readonly draw: number;
+}
+
+export interface FilesPlan extends Plan {
+  readonly store: 'disk' | 's3';
+  readonly limitMs: number;
+  readonly retainMs: number;
+  readonly clients: readonly (readonly Operation[])[];
+  /** At which call of the content store each life of each member kills itself: clients first, then sweepers. */
+  readonly killAt: readonly (readonly number[])[];
+  readonly sweepers: number;
+  readonly storeFaults: readonly StoreFaulting[];
+}
+
+const WEIGHTS: Weights = {
+  kill: 3,
+  deploy: 1,
+  stop: 3,
+  clock: 1,
+  block: 1,
+  terminate: 2,
+  reset: 2,
+  refuse: 1,
+  silence: 1,
+  deafen: 1,
+  freeze: 2,
+  lose: 3,
+};
+/** In these the database answers: whatever takes long is the store's. */
+const CALM: Weights = { kill: 1 };
+
+const ON_DISK: Partial<Record<StoreFaultName, number>> = { hang: 2, full: 3, rot: 2, strangers: 1 };
+const ON_S3: Partial<Record<StoreFaultName, number>> = {
+  hang: 2,
+  rot: 1,
+  strangers: 1,
+  lose_answer: 3,
+  cut: 2,
+  delay: 2,
+  unavailable: 2,
+  conflict: 1,
+  error_in_200: 1,
+  short: 1,
+  short_body: 1,
+  flip: 2,
+  trickle: 1,
+};
+const WITHIN_MS = 3000;
+export const DOCUMENTS = 4;
+
+export function planFiles(seed: number): FilesPlan {
+  const draw = new Draw(seed, 'shape');
+  const store = seed % 2 === 0 ? 'disk' : 's3';
+  const isCalm = draw.chance(0.25);
+  const sweepers = draw.int(1, 2);
+  const clients = [0, 1].map((client) => drawOperations(new Draw(seed, `client ${client}`), store));
+  const weights = isCalm ? CALM : draw.chance(0.15) ? { ...WEIGHTS, restart: 4 } : WEIGHTS;
+  const members = clients.length + sweepers;
+  const faults = drawFaults(new Draw(seed, 'faults'), {
+    n: isCalm ? draw.int(0, 2) : draw.int(2, 6),
+    members,
+    withinMs: WITHIN_MS,
+    leaseMs: 1500,
+    weights,
+  });
+  const killing = new Draw(seed, 'kill at call');
+  return {
+    seed,
+    title: `${store}, ${sweepers} sweepers${isCalm ? ', the database is calm' : ''}`,
+    faults,
+    hasOwnServer: faults.some((fault) => fault.do === ('restart' satisfies FaultName)),
+    store,
+    limitMs: 2000,
+    retainMs: draw.pick(0, 800, 2500),
+    clients,
+    sweepers,
+    // Every call in turn, over the seeds: before it is begun where the number is even, else when it is done.
+    killAt: Array.from({ length: members }, (_, n) =>
+      Array.from({ length: killing.int(0, 2) }, (__, life) => ((seed * 7 + n * 13 + life * 29) % 90) + 1),
+    ),
+    storeFaults: drawStoreFaults(new Draw(seed, 'store'), store),
+  };
+}
+
+function drawStoreFaults(draw: Draw, store: 'disk' | 's3'): StoreFaulting[] {
+  const weights = store === 'disk' ? ON_DISK : ON_S3;
+  const all = Object.fromEntries(STORE_FAULTS.map((name) => [name, weights[name] ?? 0])) as Record<
+    StoreFaultName,
+    number
+  >;
+  const one = (name: StoreFaultName): StoreFaulting => ({
+    at: draw.int(100, WITHIN_MS),
+    do: name,
+    ms: draw.int(100, 3500),
+    times: draw.int(1, 6),
+    draw: draw.int(0, 1_000_000),
+  });
+  const faults = Array.from({ length: draw.int(1, 6) }, () => one(draw.weighted(all)));
+  // Once at the most: of a marker of which both copies rotted an operator has to say whose it is.
+  return draw.chance(0.5) ? [...faults, one('rot the marker')] : faults;
+}
+
+function drawOperations(draw: Draw, store: 'disk' | 's3'): Operation[] {
+  return Array.from({ length: draw.int(20, 35) }, (): Operation => {
+    const isLarge = draw.chance(store === 's3' ? 0.04 : 0.08);
+    return {
+      deed: draw.weighted<Deed>({
+        write: 7,
+        tx: 4,
+        late: 2,
+        undo: 2,
+        abandon: 2,
+        remove: 1,
+        restore: 1,
+        copy: 1,
+        read: 6,
+        'read old': 3,
+        hot: 3,
+      }),
+      id: `doc-${draw.int(1, DOCUMENTS)}`,
+      from: `doc-${draw.int(1, DOCUMENTS)}`,
+      // Of more than 16 MiB: in parts, where there are parts.
+      size: isLarge ? draw.int(3 << 20, 18 << 20) : draw.pick(40, 1000, 70_000, draw.int(40, 1_500_000)),
+      isGuarded: draw.chance(0.3),
+      restMs: draw.int(0, 100),
+      lateMs: draw.int(0, 1500),
+    };
+  });
+}
