@@ -18,6 +18,7 @@ export type {
   TokenOptions,
   UserOptions,
 } from './options.ts';
+export type { LinkOptions } from './links.ts';
 export { hashPassword } from './password.ts';
 export type { Peer } from './peer.ts';
 export { type Grant, PERMISSIONS, type Permission, ROLES, type Role } from './permission.ts';

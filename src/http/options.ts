@@ -20,6 +20,7 @@ import type { Capture } from '../capture/index.ts';
 import type { Files } from '../files/index.ts';
 import type { Queue } from '../queue/index.ts';
 import type { DevStage } from './dev.ts';
+import { type LinkOptions, links } from './links.ts';
 import { isPasswordHash } from './password.ts';
 import { type Grant, isPermission, type Permission, ROLES, type Role } from './permission.ts';
 import { type Program, programShape } from './program.ts';
@@ -95,6 +96,8 @@ export interface HttpOptions {
   readonly dashboard?: boolean | undefined;
   /** Shown in the dashboard, so that nobody takes production for the test system. At most 40 characters. */
   readonly title?: string | undefined;
+  /** Ways out of the dashboard's pages, such as to the logs of a job. */
+  readonly links?: readonly LinkOptions[] | undefined;
   /** How long one statement of a request may take. Default `'5s'`. */
   readonly statementTimeout?: Duration | undefined;
   /** How often the database is asked for the live picture while anybody watches. Default `'2s'`. */
@@ -133,6 +136,7 @@ export interface HttpSettings extends Program {
   };
   readonly dashboard: boolean;
   readonly title: string | undefined;
+  readonly links: readonly LinkOptions[];
   readonly statementTimeout: number;
   readonly live: number;
   readonly bodyLimit: number;
@@ -220,6 +224,7 @@ const shape = {
   }),
   dashboard: bool({ default: true }),
   title: optional(text({ min: 1, max: 40 })),
+  links,
   statementTimeout: duration({ min: '100ms', max: '5m', default: '5s' }),
   live: duration({ min: '250ms', max: '1m', default: '2s' }),
   bodyLimit: integer({ min: 1024, max: 64 * 1024 * 1024, default: 1024 * 1024 }),

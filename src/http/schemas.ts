@@ -198,6 +198,7 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     by: text,
     readOnly: yes,
     title: orNull(text),
+    links: list(object({ title: text, of: one('job', 'actor', 'lock', 'queue'), url: text })),
     version: text,
     parts: map(yes),
   }),

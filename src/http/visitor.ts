@@ -21,6 +21,7 @@ export const visitorRoutes: readonly AnyRoute[] = [
       by: who.by,
       readOnly: settings.readOnly,
       title: settings.title ?? null,
+      links: settings.links,
       version: packageVersion(),
       parts: { ...PARTS, dev: settings.dev !== undefined },
     }),
