@@ -1,5 +1,5 @@
 import { computed, signal } from '@preact/signals';
-import { get } from './api.ts';
+import { get, me } from './api.ts';
 import { urlOf } from './router.ts';
 import type { Live } from './types.ts';
 
@@ -16,6 +16,7 @@ const seen = signal<readonly Live[]>([]);
 export const recent = computed(() => seen.value);
 
 const POLL_MS = 5000;
+const RETRY_MS = 30_000;
 /** Proxies that keep back what is streamed: then it is asked for instead. */
 const SILENT_MS = 8000;
 
@@ -74,14 +75,17 @@ function open(): void {
   });
   source.addEventListener('error', () => {
     connection.value = 'lost';
-    // The browser comes back by itself, unless it was refused.
-    if (source?.readyState === EventSource.CLOSED) setTimeout(open, POLL_MS);
+    if (source?.readyState !== EventSource.CLOSED) return; // the browser comes back by itself
+    // Refused: there are too many streams, and asking does as well; or the login is over, and asking finds that out.
+    poll();
+    setTimeout(open, RETRY_MS);
   });
 }
 
 function poll(): void {
   clearInterval(poller);
   const ask = (): void => {
+    if (me.value === null) return;
     get<Live>('live').then(
       (snapshot) => {
         connection.value = 'polling';
