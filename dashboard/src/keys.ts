@@ -1,5 +1,6 @@
 import { signal } from '@preact/signals';
 import { togglePause } from './live.ts';
+import { isPaletteOpen } from './palette-open.ts';
 import { go } from './router.ts';
 import { nextTheme } from './theme.ts';
 import { nextZone, toggleAbsolute } from './zone.ts';
@@ -7,9 +8,11 @@ import { nextZone, toggleAbsolute } from './zone.ts';
 /** What the keys do, as the help shows it. */
 export const KEYS: readonly (readonly [keys: string, does: string])[] = [
   ['/', 'search for jobs'],
+  ['Ctrl+K', 'every page, queue and action by its name'],
   ['g o', 'overview'],
   ['g q', 'queues'],
   ['g j', 'jobs'],
+  ['g e', 'errors'],
   ['g l', 'locks'],
   ['g a', 'actors'],
   ['g c', 'capture'],
@@ -21,6 +24,7 @@ export const KEYS: readonly (readonly [keys: string, does: string])[] = [
   ['g d', 'admin'],
   ['j k', 'the next row of a list, the one before'],
   ['Enter', 'open it'],
+  ['x', 'select it'],
   ['p', 'stop and start live updates'],
   ['z', 'times here or in UTC'],
   ['.', 'how long ago, or day and time'],
@@ -28,10 +32,12 @@ export const KEYS: readonly (readonly [keys: string, does: string])[] = [
   ['?', 'this help'],
 ];
 
-const PLACES: Readonly<Record<string, string>> = {
+/** Where `g` and a letter go. */
+export const PLACES: Readonly<Record<string, string>> = {
   o: '',
   q: 'queues',
   j: 'jobs',
+  e: 'errors',
   l: 'locks',
   a: 'actors',
   c: 'captures',
@@ -51,6 +57,11 @@ let beforeAt = 0;
 export function startKeys(): void {
   document.addEventListener('keydown', (event) => {
     const { target } = event;
+    if ((event.ctrlKey || event.metaKey) && event.key === 'k' && document.querySelector('dialog[open]') === null) {
+      event.preventDefault();
+      isPaletteOpen.value = true;
+      return;
+    }
     const isWriting =
       target instanceof HTMLElement &&
       (target.matches('input:not([type=checkbox]), textarea, select') || target.isContentEditable);
@@ -82,7 +93,9 @@ function moveInList(by: 1 | -1): void {
   const list = here?.parentElement ?? document.querySelector('main .table tbody');
   const rows = [...(list?.querySelectorAll<HTMLElement>(':scope > tr') ?? [])];
   const next = rows[here === null ? 0 : rows.indexOf(here) + by];
-  next?.querySelector<HTMLElement>('td:not(.pick) :is(a, button), input')?.focus();
+  // The box to select it stands before it.
+  const link = next?.querySelector<HTMLElement>('td:not(.pick) :is(a, button)');
+  (link ?? next?.querySelector('input'))?.focus();
   next?.scrollIntoView({ block: 'nearest' });
 }
 

@@ -19,6 +19,7 @@ const PLACES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionC
   ['queues', QueuesPage],
   ['jobs', JobsPage],
   ['bulk', lazy(async () => (await import('./pages/bulk.tsx')).BulksPage)],
+  ['errors', lazy(async () => (await import('./pages/errors.tsx')).ErrorsPage)],
   ['schedules', lazy(async () => (await import('./pages/schedules.tsx')).SchedulesPage)],
   ['locks', lazy(async () => (await import('./pages/locks.tsx')).LocksPage)],
   ['actors', lazy(async () => (await import('./pages/actors.tsx')).ActorsPage)],

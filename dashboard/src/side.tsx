@@ -15,6 +15,7 @@ const GROUPS: readonly (readonly [title: string, entries: readonly Entry[]])[] =
     [
       ['queues', 'queue', 'Queues'],
       ['jobs', 'job', 'Jobs'],
+      ['errors', 'cross', 'Errors'],
       ['schedules', 'clock', 'Schedules'],
       ['workers', 'worker', 'Workers'],
     ],
@@ -130,8 +131,8 @@ function badgeOf(href: string): { n: number; tone: string; what: string } | unde
   if (now === undefined) return undefined;
   if (href === 'pages' && now.pages.open > 0) return { n: now.pages.open, tone: 'bad', what: 'open' };
   if (href === 'locks' && now.locks.waiting > 0) return { n: now.locks.waiting, tone: 'wait', what: 'waiting' };
-  const paused = now.queues.filter(({ stats }) => stats.pausedAt !== null).length;
-  if (href === 'queues' && paused > 0) return { n: paused, tone: 'warn', what: 'paused' };
+  if (href === 'queues' && now.totals.paused > 0) return { n: now.totals.paused, tone: 'warn', what: 'paused' };
+  if (href === 'errors' && now.totals.error > 0) return { n: now.totals.error, tone: 'bad', what: 'jobs in error' };
   return undefined;
 }
 

@@ -1,5 +1,12 @@
 /** What the API answers, as this app uses it. The whole is in its OpenAPI document. */
 
+/** A way out, with `{id}` and the like in its address. */
+export interface Link {
+  readonly title: string;
+  readonly of: 'job' | 'actor' | 'lock' | 'queue';
+  readonly url: string;
+}
+
 export interface Me {
   readonly name: string;
   readonly role: string | null;
@@ -7,6 +14,7 @@ export interface Me {
   readonly by: string;
   readonly readOnly: boolean;
   readonly title: string | null;
+  readonly links: readonly Link[];
   readonly version: string;
   readonly parts: Readonly<Record<string, boolean>>;
 }
@@ -42,7 +50,29 @@ export interface Queue {
   readonly stats: Stats;
 }
 
+export interface QueuePage extends Page<Queue> {
+  /** How many there are on all pages. */
+  readonly total: number;
+}
+
+/** Of all queues, however many are shown one by one. */
+export interface Totals {
+  readonly queues: number;
+  readonly ready: number;
+  readonly inProgress: number;
+  readonly error: number;
+  readonly completePerMinute: number;
+  readonly workers: number;
+  readonly paused: number;
+  /** Queues with something to do, and no worker. */
+  readonly unattended: number;
+  readonly oldestReadyMs: number | null;
+}
+
 export interface Live {
+  readonly totals: Totals;
+  /** How many there are beyond those that are shown one by one. */
+  readonly truncated: { readonly queues: number; readonly actors: number };
   readonly at: string;
   readonly queues: readonly { readonly name: string; readonly stats: Stats }[];
   readonly locks: { readonly held: number; readonly waiting: number };
@@ -60,15 +90,42 @@ export interface ActorCount {
   readonly workers: number;
 }
 
-export interface Point {
-  readonly at: number;
+/** How it went over some time. */
+interface Figures {
   readonly complete: number;
   readonly errors: number;
   readonly retries: number;
   readonly runP50Ms: number | null;
   readonly runP95Ms: number | null;
+  readonly runP99Ms: number | null;
   readonly waitP50Ms: number | null;
   readonly waitP95Ms: number | null;
+}
+
+export interface Point extends Figures {
+  readonly at: number;
+}
+
+export interface JobPage extends Page<Job> {
+  /** Jobs that the index of words has yet to cover: some of what is searched for may be missing. */
+  readonly indexBehind: number;
+}
+
+/** What a kind did over a span. */
+export interface KindChart extends Figures {
+  readonly queue: string;
+  readonly kind: string;
+  /** Of steps in which something was done. */
+  readonly points: readonly Point[];
+}
+
+export interface Charts {
+  readonly since: number;
+  readonly until: number;
+  readonly stepMs: number;
+  readonly items: readonly KindChart[];
+  /** How many are left out. */
+  readonly truncated: number;
 }
 
 export type JobStatus = 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
@@ -100,6 +157,10 @@ export interface Move {
 }
 
 export interface JobDetail extends Job {
+  readonly traceparent: string | null;
+  /** The job that this one does once more, with another payload. */
+  readonly retriedFrom: string | null;
+  readonly retriedAs: readonly string[];
   readonly progress: unknown;
   readonly payloadHidden: boolean;
   readonly explanation: {
@@ -356,6 +417,36 @@ export interface Bulk {
   readonly done: number;
   readonly refused: number;
   readonly error: string | null;
+}
+
+/** Jobs in error that say the same. */
+export interface ErrorGroup {
+  readonly queue: string;
+  readonly kind: string;
+  /** Null: it may not be seen. */
+  readonly error: string | null;
+  readonly count: number;
+  readonly firstAt: string;
+  readonly lastAt: string;
+  /** The newest of them. */
+  readonly jobs: readonly string[];
+}
+
+export interface ErrorGroups {
+  readonly items: readonly ErrorGroup[];
+  readonly counted: number;
+  /** Not, where only the newest were read. */
+  readonly isAll: boolean;
+}
+
+/** What a bulk action would find, and do. */
+export interface BulkPreview {
+  readonly found: number;
+  /** Of these it can be done. */
+  readonly fitting: number;
+  /** Not, where there were too many to count. */
+  readonly isAll: boolean;
+  readonly sample: readonly Job[];
 }
 
 export interface BulkResult {

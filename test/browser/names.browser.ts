@@ -72,6 +72,17 @@ test.each([
   await context.close();
 });
 
+test.each(['?from=1e300&to=x', 'history?around=yesterday&since=x', 'jobs?bulk=x&columns=,', 'queues?sort=x&order=y'])(
+  'filters that are none, as in %s, are said to be so, or passed over',
+  async (path) => {
+    const { page, context, complaints } = await stage.visit(`${base}${path}`);
+    await page.getByRole('table').or(page.getByRole('alert')).or(page.locator('.empty')).first().waitFor();
+    expect(await page.getByText('This page cannot be shown').count()).toBe(0);
+    expect(complaints.filter((one) => !/\b400\b/.test(one))).toEqual([]);
+    await context.close();
+  },
+);
+
 test('what would not be seen in a name is a sign, wherever the name stands', async () => {
   const { page, context } = await stage.visit(new URL('queues', base).href);
   await page.getByRole('table', { name: 'Queues' }).waitFor();

@@ -5,10 +5,12 @@ import { count, duration, rough, short } from '../format.ts';
 import { AddJob } from '../parts/add-job.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
+import { CopyAs, curlOf, shellWord, sqlText } from '../parts/copy.tsx';
 import { type Reason, Reasons } from '../parts/facts.tsx';
 import { Heat } from '../parts/heat.tsx';
 import { Icon } from '../parts/icon.tsx';
+import { Kinds } from '../parts/kinds.tsx';
+import { OutLinks } from '../parts/out-links.tsx';
 import { PauseQueue } from '../parts/pause-queue.tsx';
 import { SeriesCharts } from '../parts/series.tsx';
 import { Tile } from '../parts/tile.tsx';
@@ -31,7 +33,7 @@ interface Diagnosis {
 export function QueuePage({ name }: { readonly name: string }): JSX.Element {
   const at = queueUrl(name);
   const queue = useResource<Queue>(at);
-  const diagnosis = useResource<Diagnosis>(`${at}/diagnosis`, 4000);
+  const diagnosis = useResource<Diagnosis>(`${at}/diagnosis`);
   const like = query.value.get('add') ?? undefined;
   const [isAdding, setAdding] = useState(like !== undefined);
   if (queue.error?.code === 'not_found') return <Missing name={name} text={queue.error.message} />;
@@ -49,10 +51,12 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
             <CopyAs
               of={{
                 CLI: `pawl queue stats ${shellWord(name)}`,
+                SQL: `select * from pawl.queue where name = ${sqlText(name)}`,
                 curl: curlOf(at),
                 TypeScript: `createQueueAdmin(engine).stats(${JSON.stringify(name)})`,
               }}
             />
+            <OutLinks of="queue" known={{ name }} />
             {can('job:enqueue') && (
               <button type="button" onClick={() => setAdding(true)}>
                 <Icon name="plus" size={14} />
@@ -78,7 +82,8 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
           <Loaded of={diagnosis}>{({ findings }) => <Reasons of={findings.map(reasonOf)} />}</Loaded>
         </div>
       </Card>
-      <SeriesCharts path={`${at}/series`} queue={name} />
+      <SeriesCharts path={`${at}/series`} queue={name} kinds={queue.data?.kinds ?? []} />
+      <Kinds queue={name} />
       <Heat path={`${at}/series`} />
       <JobList queue={name} />
       {isAdding && queue.data !== undefined && (

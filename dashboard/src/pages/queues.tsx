@@ -3,15 +3,22 @@ import { can } from '../api.ts';
 import { count, plural, rough, short } from '../format.ts';
 import { recent } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
+import { Kinds } from '../parts/kinds.tsx';
+import { ShowMore, useLongList } from '../parts/more.tsx';
 import { QueueLink } from '../parts/name.tsx';
 import { PauseQueue } from '../parts/pause-queue.tsx';
 import { Gauge, Spark } from '../parts/spark.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { type Column, type Order, Table } from '../parts/table.tsx';
 import { Count, Maybe } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
-import type { Page, Queue } from '../types.ts';
+import { filter, query } from '../router.ts';
+import type { Queue, QueuePage } from '../types.ts';
+
+const LIMIT = 50;
+/** As many as one takes in at a glance. */
+const BUSIEST = 10;
 
 export function QueuesPage(): JSX.Element {
   return (
@@ -23,50 +30,118 @@ export function QueuesPage(): JSX.Element {
           <CopyAs
             of={{
               CLI: 'pawl queue stats',
+              SQL: 'select * from pawl.queue order by name',
               curl: curlOf('queues'),
               TypeScript: 'await createQueueAdmin(engine).list()',
             }}
           />
         }
       />
-      <Card title="All queues">
-        <QueueTable />
-      </Card>
+      <QueueList />
+      <Kinds />
     </>
   );
 }
 
-export function QueueTable(): JSX.Element {
-  const queues = useResource<Page<Queue>>('queues');
+/** All of them, by a part of the name, in the order that stands in the address. */
+function QueueList(): JSX.Element {
+  const given = query.value;
+  const [q, sort] = [given.get('q') ?? '', given.get('sort') ?? 'name'];
+  const isDown = given.get('order') === null ? sort !== 'name' : given.get('order') === 'desc';
+  const search = { ...(q === '' ? {} : { q }), sort, order: isDown ? 'desc' : 'asc', limit: String(LIMIT) };
+  const { page, rows: loaded, next } = useLongList<Queue>(`queues?${new URLSearchParams(search)}`);
+  // Figures move, and with them the places of queues: one may be on two pages.
+  const rows = [...new Map(loaded.map((queue) => [queue.name, queue])).values()];
+  const total = (page.data as QueuePage | undefined)?.total;
+  const choose = (by: string): void => {
+    // The other way round, or as it is mostly wanted: names from a to z, figures from the largest.
+    const order = by !== sort ? undefined : isDown ? 'asc' : 'desc';
+    filter({ sort: by === 'name' ? undefined : by, order });
+  };
   return (
-    <Loaded of={queues}>
-      {({ items }) =>
-        items.length === 0 ? (
-          <Empty title="No queue is known yet">A program makes its own known when it first uses it.</Empty>
-        ) : (
-          <Table
-            caption="Queues"
-            rows={items}
-            keyOf={({ name }) => name}
-            columns={can('queue:pause') ? [...COLUMNS, ACTION] : COLUMNS}
-          />
-        )
+    <Card
+      title="All queues"
+      actions={
+        total !== undefined && <span class="muted small">{plural(total, q === '' ? 'queue' : 'queue fits')}</span>
       }
-    </Loaded>
+    >
+      <div class="body filters">
+        <input
+          type="search"
+          aria-label="Part of the name"
+          placeholder="Part of the name"
+          value={q}
+          onInput={(event) => filter({ q: event.currentTarget.value })}
+        />
+      </div>
+      <Loaded of={page}>
+        {() =>
+          rows.length > 0 ? (
+            <>
+              <Queues of={rows} order={{ by: sort, isDown, choose }} />
+              <ShowMore next={next} />
+            </>
+          ) : q === '' ? (
+            <NoQueues />
+          ) : (
+            <Empty title="No queue has that in its name">
+              <button type="button" class="link" onClick={() => filter({ q: undefined })}>
+                Show all
+              </button>
+            </Empty>
+          )
+        }
+      </Loaded>
+    </Card>
   );
 }
 
-const number = (title: string, of: (queue: Queue) => number, query: string): Column<Queue> => ({
+/** Those with the most to do. */
+export function BusiestQueues(): JSX.Element {
+  const queues = useResource<QueuePage>(`queues?sort=ready&limit=${BUSIEST}`);
+  const total = queues.data?.total ?? 0;
+  return (
+    <Card title={total > BUSIEST ? 'Queues with the most to do' : 'Queues'} actions={<a href="queues">All queues</a>}>
+      <Loaded of={queues}>{({ items }) => (items.length === 0 ? <NoQueues /> : <Queues of={items} />)}</Loaded>
+    </Card>
+  );
+}
+
+function NoQueues(): JSX.Element {
+  return (
+    <Empty title="No queue is known yet">
+      A program makes its own known when it first uses it:
+      <Example>{`const mail = createQueue(engine, 'mail', { kinds: { welcome: {} } });
+await mail.enqueue('welcome', { to: 'ada@example.org' });`}</Example>
+    </Empty>
+  );
+}
+
+function Queues({ of, order }: { readonly of: readonly Queue[]; readonly order?: Order }): JSX.Element {
+  return (
+    <Table
+      caption="Queues"
+      rows={of}
+      keyOf={({ name }) => name}
+      columns={can('queue:pause') ? [...COLUMNS, ACTION] : COLUMNS}
+      {...(order === undefined ? {} : { order })}
+    />
+  );
+}
+
+const number = (title: string, sort: string, of: (queue: Queue) => number, search: string): Column<Queue> => ({
   title,
+  sort,
   align: 'right',
   of: (queue) => (
-    <Count of={of(queue)} href={`jobs?queue=${encodeURIComponent(queue.name)}&q=${encodeURIComponent(query)}`} />
+    <Count of={of(queue)} href={`jobs?queue=${encodeURIComponent(queue.name)}&q=${encodeURIComponent(search)}`} />
   ),
 });
 
 const COLUMNS: readonly Column<Queue>[] = [
   {
     title: 'Queue',
+    sort: 'name',
     of: ({ name, stats }) => (
       <>
         <strong class="wrap">
@@ -76,18 +151,20 @@ const COLUMNS: readonly Column<Queue>[] = [
       </>
     ),
   },
-  number('Ready', ({ stats }) => stats.ready, 'status:new'),
-  number('In progress', ({ stats }) => stats.inProgress, 'status:in-progress'),
-  { title: 'Later', align: 'right', of: ({ stats }) => <Count of={stats.delayed} /> },
-  { title: 'Behind a key', align: 'right', of: ({ stats }) => <Count of={stats.parked} /> },
-  number('Error', ({ stats }) => stats.error, 'status:error'),
+  number('Ready', 'ready', ({ stats }) => stats.ready, 'status:new'),
+  number('In progress', 'inProgress', ({ stats }) => stats.inProgress, 'status:in-progress'),
+  { title: 'Later', sort: 'delayed', align: 'right', of: ({ stats }) => <Count of={stats.delayed} /> },
+  { title: 'Behind a key', sort: 'parked', align: 'right', of: ({ stats }) => <Count of={stats.parked} /> },
+  number('Error', 'error', ({ stats }) => stats.error, 'status:error'),
   {
     title: 'Oldest',
+    sort: 'oldestReadyMs',
     align: 'right',
     of: ({ stats }) => <Maybe of={stats.oldestReadyMs === null ? null : rough(stats.oldestReadyMs)} />,
   },
   {
     title: 'Slots in use',
+    sort: 'workers',
     of: ({ name, stats }) => (
       <>
         <Gauge part={stats.inProgress} of={stats.slots} label={`Slots in use of ${name}`} />
@@ -101,6 +178,7 @@ const COLUMNS: readonly Column<Queue>[] = [
   },
   {
     title: 'Done a minute',
+    sort: 'completePerMinute',
     align: 'right',
     of: ({ stats: { completePerMinute: n } }) => (n === 0 ? <Count of={0} /> : short(n)),
   },

@@ -25,6 +25,11 @@ export function shellWord(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+/** As a text of SQL. */
+export function sqlText(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
 /** What asks the API for the same, with the token of whoever runs it. */
 export function curlOf(asked: string): string {
   const by = me.value?.by;

@@ -5,6 +5,7 @@ import { tick } from '../live.ts';
 import { useResource } from '../resource.ts';
 import { filter, query } from '../router.ts';
 import type { Point } from '../types.ts';
+import { visibleName } from '../visible.ts';
 import { clock } from '../zone.ts';
 import { Card, Loaded } from './card.tsx';
 import type { ChartProps } from './chart.tsx';
@@ -30,45 +31,71 @@ interface Series {
 
 const MINUTE = 60_000;
 
+interface SeriesProps {
+  readonly path: string;
+  readonly queue?: string;
+  /** One of them can be looked at by itself. */
+  readonly kinds?: readonly string[];
+}
+
 /** Throughput and times, over a range that stands in the address. A span marked with the mouse is looked at closely. */
-export function SeriesCharts({ path, queue }: { readonly path: string; readonly queue?: string }): JSX.Element {
+export function SeriesCharts({ path, queue, kinds = [] }: SeriesProps): JSX.Element {
   const marks = useStarts(queue);
   const given = query.value;
   const range = RANGES.find(([name]) => name === given.get('range')) ?? RANGES[0];
-  const [from, to] = [given.get('from'), given.get('to')];
-  const isZoomed = from !== null && to !== null;
+  const kind = kinds.find((one) => one === given.get('kind'));
+  const [from, to] = [timeOf(given.get('from')), timeOf(given.get('to'))];
+  // What is no span, in an address that somebody wrote, is none.
+  const isZoomed = from < to;
   // The end moves on in steps, so that a wall of dashboards asks for the same.
   const step = Math.max(2000, range[1] / 120);
   void tick.value;
-  const until = isZoomed ? Number(to) : Math.ceil(Date.now() / step) * step;
-  const since = isZoomed ? Number(from) : until - range[1];
-  const asked = `${path}?since=${new Date(since).toISOString()}&until=${new Date(until).toISOString()}&points=60`;
+  const until = isZoomed ? to : Math.ceil(Date.now() / step) * step;
+  const since = isZoomed ? from : until - range[1];
+  const asked = `${path}?since=${new Date(since).toISOString()}&until=${new Date(until).toISOString()}&points=60${kind === undefined ? '' : `&kind=${encodeURIComponent(kind)}`}`;
   const series = useResource<Series>(asked, 10_000);
-  const last = shown.value[path];
-  if (series.data !== undefined && series.data !== last) shown.value = { ...shown.peek(), [path]: series.data };
+  const place = `${path} ${kind ?? ''}`;
+  const last = shown.value[place];
+  if (series.data !== undefined && series.data !== last) shown.value = { ...shown.peek(), [place]: series.data };
   // While the next one is on its way the one before stays.
   const kept = { ...series, data: series.data ?? last };
   return (
     <Card
       title="Over time"
       actions={
-        <div class="tabs" role="group" aria-label="Range">
-          {isZoomed && (
-            <button type="button" aria-pressed="true" onClick={() => filter({ from: undefined, to: undefined })}>
-              {clock(since)} – {clock(until, false)} ×
-            </button>
-          )}
-          {RANGES.map(([name]) => (
-            <button
-              key={name}
-              type="button"
-              aria-pressed={!isZoomed && name === range[0]}
-              onClick={() => filter({ range: name, from: undefined, to: undefined })}
+        <>
+          {kinds.length > 1 && (
+            <select
+              aria-label="Kind"
+              value={kind ?? ''}
+              onChange={(event) => filter({ kind: event.currentTarget.value })}
             >
-              {name}
-            </button>
-          ))}
-        </div>
+              <option value="">All kinds</option>
+              {kinds.map((one) => (
+                <option key={one} value={one}>
+                  {visibleName(one)}
+                </option>
+              ))}
+            </select>
+          )}
+          <div class="tabs" role="group" aria-label="Range">
+            {isZoomed && (
+              <button type="button" aria-pressed="true" onClick={() => filter({ from: undefined, to: undefined })}>
+                {clock(since)} – {clock(until, false)} ×
+              </button>
+            )}
+            {RANGES.map(([name]) => (
+              <button
+                key={name}
+                type="button"
+                aria-pressed={!isZoomed && name === range[0]}
+                onClick={() => filter({ range: name, from: undefined, to: undefined })}
+              >
+                {name}
+              </button>
+            ))}
+          </div>
+        </>
       }
     >
       <div class="body columns">
@@ -78,6 +105,10 @@ export function SeriesCharts({ path, queue }: { readonly path: string; readonly 
       </div>
     </Card>
   );
+}
+
+function timeOf(text: string | null): number {
+  return text === null ? Number.NaN : new Date(Number(text)).getTime();
 }
 
 const shown = signal<Readonly<Record<string, Series>>>({});
@@ -120,6 +151,7 @@ function Charts({ points, stepMs, marks }: Series & { readonly marks: readonly M
         marks={marks}
         onZoom={zoom}
         lines={[
+          { title: 'Run, p99', tone: 'warn', values: points.map(({ runP99Ms }) => runP99Ms) },
           { title: 'Run, p95', tone: 'busy', values: points.map(({ runP95Ms }) => runP95Ms) },
           { title: 'Run, median', tone: 'accent', values: points.map(({ runP50Ms }) => runP50Ms) },
           { title: 'Wait, p95', tone: 'wait', values: points.map(({ waitP95Ms }) => waitP95Ms) },

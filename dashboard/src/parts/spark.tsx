@@ -1,9 +1,15 @@
 import type { JSX } from 'preact';
+import type { Tone } from './badge.tsx';
 
 const SIZE = { width: 110, height: 28 } as const;
 
+interface SparkProps {
+  readonly values: readonly number[];
+  readonly tone?: Tone;
+}
+
 /** A line of the last minutes; its last value stands beside it as a number, so it is decoration to whoever hears it. */
-export function Spark({ values }: { readonly values: readonly number[] }): JSX.Element | null {
+export function Spark({ values, tone = 'accent' }: SparkProps): JSX.Element | null {
   if (values.length < 2) return <svg class="spark" aria-hidden="true" />;
   const most = Math.max(1, ...values);
   const points = values.map((value, index) => {
@@ -13,7 +19,7 @@ export function Spark({ values }: { readonly values: readonly number[] }): JSX.E
   });
   const line = `M${points.join('L')}`;
   return (
-    <svg class="spark" viewBox={`0 0 ${SIZE.width} ${SIZE.height}`} aria-hidden="true">
+    <svg class={`spark tone-${tone}`} viewBox={`0 0 ${SIZE.width} ${SIZE.height}`} aria-hidden="true">
       <path class="area" d={`${line}L${SIZE.width} ${SIZE.height}L0 ${SIZE.height}Z`} />
       <path d={line} />
     </svg>

@@ -1,0 +1,35 @@
+import type { JSX } from 'preact';
+import { me } from '../api.ts';
+import type { Link } from '../types.ts';
+
+interface OutLinksProps {
+  readonly of: Link['of'];
+  /** What is known of it. */
+  readonly known: Readonly<Record<string, string | null>>;
+}
+
+/** To where more is told about it, as far as the server was given such places: logs, traces. */
+export function OutLinks({ of, known }: OutLinksProps): JSX.Element {
+  const links = me.value?.links.filter((link) => link.of === of) ?? [];
+  return (
+    <>
+      {links.map(({ title, url }) => {
+        const href = fill(url, known);
+        return (
+          href !== undefined && (
+            <a key={`${title} ${url}`} class="button" href={href} target="_blank" rel="noreferrer">
+              {title}
+            </a>
+          )
+        );
+      })}
+    </>
+  );
+}
+
+/** @returns undefined where something is asked for that is not known */
+function fill(url: string, known: OutLinksProps['known']): string | undefined {
+  const names = [...url.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
+  if (names.some((name) => typeof known[name] !== 'string')) return undefined;
+  return url.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(known[name] ?? ''));
+}
