@@ -38,6 +38,7 @@ const PLACES: readonly Place[] = [
   { name: 'queue', path: () => 'queues/thumbnails', shows: /no worker of it is running/, isShot: true },
   { name: 'jobs', path: () => 'jobs?q=status:error', shows: /mailbox unavailable/, isShot: true },
   { name: 'job', path: () => `jobs/${scene.ids.failed}`, shows: /Attempt 3/, isShot: true },
+  { name: 'errors', path: () => 'errors', shows: /mailbox unavailable/ },
   { name: 'bulk actions', path: () => 'bulk', shows: /kind:welcome/ },
   { name: 'bulk action', path: () => 'bulk/1', shows: /cannot be cancelled any more/ },
   { name: 'schedules', path: () => 'schedules', shows: /at 03:30 every day/ },
@@ -139,7 +140,7 @@ describe('what can be done', () => {
     await page.getByRole('button', { name: 'Cancel', exact: true }).click();
     await page.getByLabel('Reason, kept with the job').fill('a test');
     await page.getByRole('button', { name: 'Cancel it' }).click();
-    await page.getByRole('button', { name: 'Retry' }).click();
+    await page.getByRole('button', { name: 'Retry', exact: true }).click();
     await page.getByText(`job ${id} is now new`).waitFor();
     expect(complaints).toEqual([]);
     await context.close();
@@ -147,8 +148,8 @@ describe('what can be done', () => {
 
   test('all jobs that a search finds are retried, with what became of each', async () => {
     const { page, context } = await on('jobs?q=status:error');
-    await page.getByRole('button', { name: 'Retry all' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Retry all' }).click();
+    await page.getByRole('button', { name: 'Retry all…' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Retry 13 jobs' }).click();
     await page.getByText(/^13 done, 0 refused, of 13$/).waitFor();
     await page.reload();
     await page.getByText(/^13 done, 0 refused, of 13$/).waitFor();

@@ -36,7 +36,7 @@ export function BulksPage(): JSX.Element {
                   columns={[
                     { title: 'Action', of: ({ id, action }) => <a href={`bulk/${id}`}>{`${action} ${id}`}</a> },
                     { title: 'Status', of: ({ status }) => <BulkBadge status={status} /> },
-                    { title: 'Search', of: ({ query }) => <code class="wrap">{query}</code> },
+                    { title: 'Search', of: ({ query }) => <Search of={query} /> },
                     { title: 'Queue', of: ({ queue }) => <Maybe of={queue} /> },
                     { title: 'Who', of: ({ who }) => who },
                     { title: 'Begun', of: ({ startedAt }) => <Time at={startedAt} /> },
@@ -55,6 +55,11 @@ export function BulksPage(): JSX.Element {
   );
 }
 
+/** What it was done to. */
+function Search({ of }: { readonly of: string }): JSX.Element {
+  return of === '' ? <span class="muted">jobs that were selected</span> : <code class="wrap">{of}</code>;
+}
+
 /** One of them, with what became of each job. */
 export function BulkPage({ id }: { readonly id: string }): JSX.Element {
   const bulk = useResource<Bulk>(`bulk/${id}`, 2000);
@@ -69,7 +74,7 @@ export function BulkPage({ id }: { readonly id: string }): JSX.Element {
               <Facts
                 of={[
                   ['Action', action],
-                  ['Search', <code class="wrap">{query}</code>],
+                  ['Search', <Search of={query} />],
                   ['Queue', queue ?? 'all of them'],
                   ['Who', who],
                   ['Reason', <Maybe of={reason} />],

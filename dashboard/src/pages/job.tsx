@@ -1,4 +1,5 @@
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 import { can, send } from '../api.ts';
 import { jobsOfKey } from '../format.ts';
 import { refresh } from '../live.ts';
@@ -14,13 +15,15 @@ import { JobPart } from '../parts/job-part.tsx';
 import { Siblings } from '../parts/job-siblings.tsx';
 import { Moves } from '../parts/moves.tsx';
 import { Name, QueueLink } from '../parts/name.tsx';
+import { OutLinks } from '../parts/out-links.tsx';
+import { RetryEdited } from '../parts/retry-edited.tsx';
 import { Moment, Time } from '../parts/time.tsx';
 import { Timeline } from '../parts/timeline.tsx';
 import { attempt } from '../parts/toast.tsx';
-import { Trace } from '../parts/words.tsx';
+import { None, Trace } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { queueUrl, urlOf } from '../router.ts';
-import type { JobDetail } from '../types.ts';
+import type { JobDetail, Workers } from '../types.ts';
 
 /** One job: its life, why it is where it is, what was tried, what it carries. */
 export function JobPage({ id }: { readonly id: string }): JSX.Element {
@@ -98,7 +101,9 @@ function About({ of }: { readonly of: JobDetail }): JSX.Element {
   );
 }
 
-function Actions({ of: { id, status, queue, kind } }: { readonly of: JobDetail }): JSX.Element {
+function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
+  const { id, status, queue, kind } = of;
+  const [isEditing, setEditing] = useState(false);
   const change = async (verb: 'retry' | 'cancel', body: object): Promise<void> => {
     await attempt(
       async () => `job ${id} is now ${(await send<{ status: string }>('POST', `jobs/${id}/${verb}`, body)).status}`,
@@ -120,6 +125,8 @@ function Actions({ of: { id, status, queue, kind } }: { readonly of: JobDetail }
     if (reason !== undefined) await change('cancel', reason === '' ? {} : { reason });
   };
   const canRetry = status === 'error' || status === 'cancelled';
+  const isSettled = status !== 'new' && status !== 'in-progress';
+  const canEdit = isSettled && can('job:retry') && can('job:enqueue') && can('payload:read');
   const canCancel = status === 'new' || status === 'in-progress';
   return (
     <>
@@ -127,10 +134,12 @@ function Actions({ of: { id, status, queue, kind } }: { readonly of: JobDetail }
         of={{
           Id: id,
           CLI: `pawl job get ${id}`,
+          SQL: `select * from pawl.job where id = ${id}`,
           curl: curlOf(`jobs/${id}`),
           TypeScript: `await createQueue(engine, ${JSON.stringify(queue)}, { kinds: { ${JSON.stringify(kind)}: {} } }).get(${JSON.stringify(id)})`,
         }}
       />
+      <OutLinks of="job" known={knownOf(of)} />
       <a class="button" href={urlOf(`api/v1/jobs/${id}`)} download={`job-${id}.json`}>
         <Icon name="download" size={14} />
         JSON
@@ -146,6 +155,12 @@ function Actions({ of: { id, status, queue, kind } }: { readonly of: JobDetail }
           Cancel
         </button>
       )}
+      {canEdit && (
+        <button type="button" onClick={() => setEditing(true)}>
+          Edit and retry
+        </button>
+      )}
+      {isEditing && <RetryEdited of={of} onClose={() => setEditing(false)} />}
       {canRetry && can('job:retry') && (
         <button type="button" class="primary" onClick={() => void change('retry', {})}>
           <Icon name="retry" size={14} />
@@ -173,7 +188,11 @@ function factsOf(of: JobDetail): readonly Fact[] {
     ['Enqueued', at(of.enqueuedAt)],
     ['Claimed', at(of.claimedAt)],
     ['Settled', at(of.settledAt)],
-    ['Process', of.processId && <code>{of.processId}</code>],
+    ['Worker', <WorkerOf job={of} />],
+    ['Unit', of.processId && <code>{of.processId}</code>],
+    ['Trace', of.traceparent && <code>{traceId(of.traceparent)}</code>],
+    ['Comes from', of.retriedFrom && <a href={`jobs/${of.retriedFrom}`}>job {of.retriedFrom}, with another payload</a>],
+    ['Done once more', of.retriedAs.length > 0 ? of.retriedAs.map((one) => <Other key={one} id={one} />) : null],
     ['Same unit', of.unit.length > 1 ? `${of.unit.length} jobs ran as one` : null],
     [
       'Moment',
@@ -188,4 +207,36 @@ function Similar({ error, queue }: { readonly error: string; readonly queue: str
   if (words.length === 0) return null;
   const search = new URLSearchParams({ q: `status:error ${words.join(' ')}`, queue });
   return <a href={`jobs?${search}`}>Jobs with the same error</a>;
+}
+
+function knownOf({
+  id,
+  queue,
+  kind,
+  key,
+  traceparent,
+  enqueuedAt,
+  settledAt,
+}: JobDetail): Record<string, string | null> {
+  const trace = traceparent === null ? null : traceId(traceparent);
+  return { id, queue, kind, key, trace, from: enqueuedAt, to: settledAt ?? new Date().toISOString() };
+}
+
+/** Of `00-<trace>-<span>-01`. */
+function traceId(traceparent: string): string {
+  return traceparent.split('-')[1] ?? traceparent;
+}
+
+/** Who has it, or had it last: the process, as far as it is still known. */
+function WorkerOf({ job }: { readonly job: JobDetail }): JSX.Element | null {
+  const workers = useResource<Workers>('workers', 60_000);
+  const id = job.history.findLast(({ worker }) => typeof worker === 'string')?.worker;
+  if (typeof id !== 'string') return <None />;
+  const found = workers.data?.queues.find((one) => one.id === id);
+  if (found === undefined) return <>{workers.data === undefined ? '…' : `${id}, which is gone`}</>;
+  return (
+    <a href="workers">
+      {found.host}:{found.pid}
+    </a>
+  );
 }

@@ -1,14 +1,16 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { can, get } from '../api.ts';
-import { jobsOfKey } from '../format.ts';
+import { jobsOfKey, plural } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
-import { BulkBar } from '../parts/bulk.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { BulkBar, BulkBegun } from '../parts/bulk.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { Columns, chosen } from '../parts/columns.tsx';
 import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { Name, QueueLink } from '../parts/name.tsx';
+import { Qualifiers } from '../parts/qualifiers.tsx';
 import { SelectQueue } from '../parts/select-queue.tsx';
+import { useSelection } from '../parts/selection.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
@@ -16,7 +18,7 @@ import { Views } from '../parts/views.tsx';
 import { Count, FirstLine, Maybe, None } from '../parts/words.tsx';
 import { useResource } from '../resource.ts';
 import { filter, query, urlOf } from '../router.ts';
-import type { Job, Page } from '../types.ts';
+import type { Job, JobPage, Page } from '../types.ts';
 
 const STATUSES = ['new', 'in-progress', 'complete', 'error', 'cancelled'];
 const LIMIT = 50;
@@ -45,8 +47,9 @@ export function JobList({ queue }: { readonly queue: string | undefined }): JSX.
   const q = given.get('q') ?? '';
   const of = queue ?? given.get('queue') ?? '';
   const asked = `jobs?${new URLSearchParams({ ...(q === '' ? {} : { q }), ...(of === '' ? {} : { queue: of }), limit: String(LIMIT) })}`;
-  const page = useResource<Page<Job>>(asked);
+  const page = useResource<JobPage>(asked);
   const list = useStillList(asked, page.data);
+  const picked = useSelection(list.jobs ?? [], asked);
   // All of them are of the queue of its own page.
   const all = queue === undefined ? COLUMNS : COLUMNS.filter(({ title }) => title !== 'Queue');
   return (
@@ -64,13 +67,26 @@ export function JobList({ queue }: { readonly queue: string | undefined }): JSX.
       <div class="body">
         <Filters q={q} queue={of} hasQueue={queue !== undefined} />
       </div>
-      {q !== '' && (can('job:bulk') ? <BulkBar query={q} queue={of} /> : null)}
+      {can('job:bulk') && <BulkBegun />}
+      {can('job:bulk') && picked.ids.length > 0 && (
+        <BulkBar
+          about={`${plural(picked.ids.length, 'job')} selected:`}
+          of={{ jobs: picked.ids }}
+          onBegun={picked.clear}
+        />
+      )}
+      {can('job:bulk') && picked.ids.length === 0 && q !== '' && (list.jobs?.length ?? 0) > 0 && (
+        <BulkBar about="All that fit:" of={{ query: q, ...(of === '' ? {} : { queue: of }) }} />
+      )}
       <Loaded of={{ ...page, data: list.jobs }}>
         {(jobs) =>
           jobs.length === 0 && list.after === null ? (
             <Empty title="No job fits">
               {q === '' ? (
-                'Nothing was enqueued yet.'
+                <>
+                  Nothing was enqueued yet. A program does it, in its own transaction if it likes:
+                  <Example>{`await mail.enqueue('welcome', { to: 'ada@example.org' }, { key: 'ada', tx });`}</Example>
+                </>
               ) : (
                 <>
                   Words are whole words; quote a phrase.{' '}
@@ -82,11 +98,17 @@ export function JobList({ queue }: { readonly queue: string | undefined }): JSX.
             </Empty>
           ) : (
             <>
-              <Table caption="Jobs" rows={jobs} keyOf={({ id }) => id} columns={chosen(all, USUAL)} />
+              <Table
+                caption="Jobs"
+                rows={jobs}
+                keyOf={({ id }) => id}
+                columns={can('job:bulk') ? [picked.column, ...chosen(all, USUAL)] : chosen(all, USUAL)}
+              />
               <div class="bulk-bar">
                 <span class="muted">
                   {jobs.length} shown{list.after === null ? ', these are all' : ''}
                 </span>
+                <Behind by={page.data?.indexBehind ?? 0} />
                 {list.after !== null && (
                   <button type="button" onClick={() => void list.more()}>
                     Show more
@@ -105,6 +127,12 @@ export function JobList({ queue }: { readonly queue: string | undefined }): JSX.
       </Loaded>
     </Card>
   );
+}
+
+/** What was enqueued a moment ago is not yet found by its words. */
+function Behind({ by }: { readonly by: number }): JSX.Element | null {
+  if (by === 0) return null;
+  return <Badge status="behind">{`the index of words is ${plural(by, 'job')} behind: some may be missing`}</Badge>;
 }
 
 /** The same search, done elsewhere. */
@@ -200,8 +228,11 @@ function Filters({
         aria-label="Search"
         value={typed}
         placeholder="words, key:ada, since:2h"
+        list="qualifiers"
+        autoComplete="off"
         onInput={(event) => setTyped(event.currentTarget.value)}
       />
+      <Qualifiers id="qualifiers" typed={typed} queue={queue} />
       {!hasQueue && <SelectQueue value={queue} />}
       <div class="tabs" role="group" aria-label="Status">
         {STATUSES.map((one) => (

@@ -1,17 +1,16 @@
-import type { ComponentChildren, JSX } from 'preact';
+import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, get, getText, sendText } from '../api.ts';
+import { get, getText, sendText } from '../api.ts';
 import { refresh } from '../live.ts';
+import { type Problems, payloadText, pretty, problemOf, problemOfJson } from '../payload.ts';
 import { queueUrl } from '../router.ts';
 import type { Job, Page, Queue } from '../types.ts';
 import { visibleName } from '../visible.ts';
 import { fromField, zoneName } from '../zone.ts';
 import { Modal } from './dialog.tsx';
-import { Icon } from './icon.tsx';
+import { Field, Problem } from './field.tsx';
 import { Name } from './name.tsx';
 import { say } from './toast.tsx';
-
-type Problems = Readonly<Record<string, string>>;
 
 interface AddJobProps {
   readonly queue: Queue;
@@ -31,7 +30,7 @@ export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
     if (like !== undefined) guard(copyJob(like, setKind).then(() => take(like)));
   }, [like]);
   const add = async (form: FormData): Promise<void> => {
-    const wrong = check(payload);
+    const wrong = problemOfJson(payload);
     setProblems(wrong);
     if (Object.keys(wrong).length > 0) return;
     const path = `${queueUrl(queue.name)}/jobs`;
@@ -99,31 +98,6 @@ export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
   );
 }
 
-interface FieldProps {
-  readonly title: string;
-  readonly problem: string | undefined;
-  readonly children: ComponentChildren;
-}
-
-function Field({ title, problem, children }: FieldProps): JSX.Element {
-  return (
-    <label>
-      {title}
-      {children}
-      {problem !== undefined && <Problem text={problem} />}
-    </label>
-  );
-}
-
-function Problem({ text }: { readonly text: string }): JSX.Element {
-  return (
-    <span class="problem small" role="alert">
-      <Icon name="warn" size={13} />
-      <span class="wrap">{text}</span>
-    </span>
-  );
-}
-
 /** The payload is sent as it was written: reading it here would round long numbers. */
 function bodyOf(form: FormData, kind: string, payload: string): string {
   const field = (name: string): string => {
@@ -137,27 +111,7 @@ function bodyOf(form: FormData, kind: string, payload: string): string {
     ...(key === '' ? {} : { key }),
     ...(runAt === '' ? {} : { runAt: fromField(runAt) }),
   };
-  return `${JSON.stringify(rest).slice(0, -1)},"payload":${payload.trim() === '' ? 'null' : payload}}`;
-}
-
-function check(payload: string): Problems {
-  if (payload.trim() === '') return {};
-  try {
-    JSON.parse(payload);
-    return {};
-  } catch (error) {
-    return { payload: error instanceof Error ? error.message : 'this is no JSON' };
-  }
-}
-
-/** What the server refuses names its field, as far as it is about one of ours. */
-function problemOf(error: unknown): Problems {
-  const text = error instanceof Error ? error.message : String(error);
-  const field = error instanceof ApiError ? (error.field ?? '') : '';
-  const ours = ['kind', 'payload', 'key', 'priority', 'runAt'].find(
-    (name) => field === name || field.startsWith(`${name}.`),
-  );
-  return { [ours ?? '']: ours !== undefined && field !== ours ? `${field}: ${text}` : text };
+  return `${JSON.stringify(rest).slice(0, -1)},"payload":${payloadText(payload)}}`;
 }
 
 async function newest(queue: string, kind: string): Promise<string> {
@@ -169,14 +123,4 @@ async function newest(queue: string, kind: string): Promise<string> {
 
 async function copyJob(id: string, setKind: (kind: string) => void): Promise<void> {
   setKind((await get<Job>(`jobs/${id}`)).kind);
-}
-
-/** In lines, if that changes nothing: numbers that are too long would be rounded. */
-function pretty(text: string): string {
-  try {
-    const value: unknown = JSON.parse(text);
-    return /\d{16,}|\d[eE]/.test(text) ? text : JSON.stringify(value, null, 2);
-  } catch {
-    return text;
-  }
 }

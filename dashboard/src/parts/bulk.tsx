@@ -1,67 +1,70 @@
 import type { JSX } from 'preact';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { can, send } from '../api.ts';
 import { count } from '../format.ts';
 import { useResource } from '../resource.ts';
 import { query as address, filter } from '../router.ts';
 import type { Bulk } from '../types.ts';
 import { Badge } from './badge.tsx';
+import { type BulkAction, BulkDialog, type BulkTarget } from './bulk-dialog.tsx';
 import { Loaded } from './card.tsx';
-import { confirm } from './dialog.tsx';
 import { Gauge } from './spark.tsx';
-import { attempt } from './toast.tsx';
+import { attempt, say } from './toast.tsx';
 
-/** Actions on everything that a search finds, with how far they are. */
-export function BulkBar({ query, queue }: { readonly query: string; readonly queue: string }): JSX.Element {
+interface BulkBarProps {
+  readonly of: BulkTarget;
+  /** What it is about, before the buttons. */
+  readonly about: string;
+  readonly onBegun?: () => void;
+}
+
+/** Actions on many jobs at once. How many they are, the dialog says before anything is done. */
+export function BulkBar({ of, about, onBegun }: BulkBarProps): JSX.Element {
+  const [action, setAction] = useState<BulkAction | undefined>();
+  const which = 'jobs' in of ? 'selected' : 'all';
+  return (
+    <div class="bulk-bar" role="group" aria-label={about}>
+      <span class="muted">{about}</span>
+      {can('job:retry') && (
+        <button type="button" onClick={() => setAction('retry')}>
+          Retry {which}…
+        </button>
+      )}
+      {can('job:cancel') && (
+        <button type="button" class="danger" onClick={() => setAction('cancel')}>
+          Cancel {which}…
+        </button>
+      )}
+      {action !== undefined && (
+        <BulkDialog
+          action={action}
+          of={of}
+          onClose={() => setAction(undefined)}
+          onBegun={(bulk) => {
+            setAction(undefined);
+            filter({ bulk });
+            say('It has begun');
+            onBegun?.();
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+/** How far the action is that was begun from this list; its number stands in the address. */
+export function BulkBegun(): JSX.Element | null {
   const id = address.value.get('bulk');
-  const start = async (action: 'retry' | 'cancel'): Promise<void> => {
-    const reason = await confirm({
-      title: action === 'retry' ? 'Retry every job that fits' : 'Cancel every job that fits',
-      text: (
-        <>
-          Every job that <code>{query}</code> finds{queue === '' ? ', in all queues' : `, in queue ${queue}`}: at most
-          100,000 of them, in the background: it goes on when this page is closed.
-        </>
-      ),
-      verb: action === 'retry' ? 'Retry all' : 'Cancel all',
-      isDanger: action === 'cancel',
-      ...(action === 'cancel' ? { typed: 'cancel', ask: { label: 'Reason, kept with each job' } } : {}),
-    });
-    if (reason === undefined) return;
-    await attempt(async () => {
-      const bulk = await send<Bulk>('POST', 'bulk', {
-        action,
-        query,
-        ...(queue === '' ? {} : { queue }),
-        ...(reason === '' ? {} : { reason }),
-      });
-      filter({ bulk: bulk.id });
-      return 'It has begun';
-    });
-  };
+  if (id === null || !/^\d{1,19}$/.test(id)) return null;
   return (
     <>
+      <BulkProgress id={id} />
       <div class="bulk-bar">
-        <span class="muted">All that fit:</span>
-        {can('job:retry') && (
-          <button type="button" onClick={() => void start('retry')}>
-            Retry all
-          </button>
-        )}
-        {can('job:cancel') && (
-          <button type="button" class="danger" onClick={() => void start('cancel')}>
-            Cancel all
-          </button>
-        )}
+        <a href={`bulk/${id}`}>What became of each</a>
+        <button type="button" class="link" onClick={() => filter({ bulk: undefined })}>
+          Hide
+        </button>
       </div>
-      {id !== null && /^\d+$/.test(id) && (
-        <>
-          <BulkProgress id={id} />
-          <div class="bulk-bar">
-            <a href={`bulk/${id}`}>What became of each</a>
-          </div>
-        </>
-      )}
     </>
   );
 }

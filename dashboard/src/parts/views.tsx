@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { kept } from '../kept.ts';
 import { go, path, query } from '../router.ts';
+import { copy } from './copy.tsx';
 import { confirm } from './dialog.tsx';
 import { Icon } from './icon.tsx';
 import { Menu } from './menu.tsx';
@@ -62,6 +63,10 @@ export function Views(): JSX.Element {
       <button type="button" disabled={search === ''} onClick={() => void save()}>
         <Icon name="plus" size={13} />
         Save this view…
+      </button>
+      <button type="button" onClick={() => void copy(location.href, 'The address')}>
+        <Icon name="copy" size={13} />
+        Copy its address
       </button>
     </Menu>
   );
