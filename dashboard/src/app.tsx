@@ -5,14 +5,18 @@ import { Help } from './help.tsx';
 import { startLive } from './live.ts';
 import { Login } from './pages/login.tsx';
 import { pageOf } from './pages.tsx';
+import { isPaletteOpen } from './palette-open.ts';
 import { Boundary } from './parts/boundary.tsx';
 import { Trouble } from './parts/card.tsx';
 import { Dialogs } from './parts/dialog.tsx';
 import { Icon } from './parts/icon.tsx';
+import { lazy } from './parts/lazy.tsx';
 import { Toasts } from './parts/toast.tsx';
 import { parts, path } from './router.ts';
 import { Side } from './side.tsx';
 import { Top } from './top.tsx';
+
+const Palette = lazy(async () => (await import('./parts/palette.tsx')).default);
 
 let isStarted = false;
 
@@ -53,6 +57,7 @@ export function App(): JSX.Element {
       </div>
       <Dialogs />
       <Help />
+      {isPaletteOpen.value && <Palette />}
       <Toasts />
     </>
   );

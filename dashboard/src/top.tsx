@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { isHelpOpen } from './keys.ts';
 import { connection, isPaused, togglePause } from './live.ts';
+import { isPaletteOpen } from './palette-open.ts';
 import { Icon } from './parts/icon.tsx';
 import { Times } from './parts/times.tsx';
 import { go } from './router.ts';
@@ -43,6 +44,17 @@ export function Top(): JSX.Element {
           <span class={`dot tone-${tone}`} />
           {state}
           <Icon name={isPaused.value ? 'play' : 'pause'} size={13} />
+        </button>
+        <button
+          type="button"
+          class="plain"
+          aria-label="Commands"
+          title="Commands (Ctrl+K)"
+          onClick={() => {
+            isPaletteOpen.value = true;
+          }}
+        >
+          <Icon name="bolt" />
         </button>
         <Times />
         <button

@@ -6,12 +6,14 @@ import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { type Fact, Facts, Reasons } from '../parts/facts.tsx';
+import { Fields } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { Json } from '../parts/json.tsx';
+import { Lanes } from '../parts/lanes.tsx';
 import { MachineGraph } from '../parts/machine.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
 import { Moves } from '../parts/moves.tsx';
 import { Name } from '../parts/name.tsx';
+import { OutLinks } from '../parts/out-links.tsx';
 import { Moment, Time } from '../parts/time.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { Trace } from '../parts/words.tsx';
@@ -52,15 +54,7 @@ export function ActorPage({ id }: { readonly id: string }): JSX.Element {
                 <Card title="Semaphores">
                   <Semaphores of={data} />
                 </Card>
-                <Card title="Fields">
-                  {data.payloadHidden ? (
-                    <Empty title="Hidden">This needs the permission payload:read.</Empty>
-                  ) : (
-                    <div class="body">
-                      <Json text={JSON.stringify(data.fields)} label="Fields" />
-                    </div>
-                  )}
-                </Card>
+                <Fields of={data} />
               </div>
             </div>
             {data.error !== null && (
@@ -69,6 +63,9 @@ export function ActorPage({ id }: { readonly id: string }): JSX.Element {
               </Card>
             )}
             <Card title="History">
+              <div class="body">
+                <Lanes of={data.history} endedAt={data.finishedAt} />
+              </div>
               <Past of={data.id} />
             </Card>
           </>
@@ -86,7 +83,7 @@ function factsOf(of: ActorDetail): readonly Fact[] {
     ['Children', of.openChildren > 0 ? <a href={`actors?parent=${of.id}`}>{of.openChildren} are not final</a> : null],
     ['Visit', of.visit],
     ['Turns', of.epoch],
-    ['Failed in a row', of.attempt],
+    ['Failed in a row', failedInARow(of)],
     ['Messages', of.messages],
     ['Wakes', at(of.wakeAt)],
     ['Deadline', at(of.deadlineAt)],
@@ -94,6 +91,11 @@ function factsOf(of: ActorDetail): readonly Fact[] {
     ['Final', at(of.finishedAt)],
     ['Worker', of.worker && of.worker.process],
   ];
+}
+
+/** A turn that runs is counted as an attempt, and has not failed. */
+function failedInARow({ attempt, status }: ActorDetail): number {
+  return status === 'running' ? Math.max(0, attempt - 1) : attempt;
 }
 
 function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
@@ -117,7 +119,7 @@ function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
           <span class={`count tone-${(of.semaphores[name] ?? 0) > 0 ? 'busy' : 'idle'}`}>
             {of.semaphores[name] ?? 0}
           </span>
-          {can('actor:signal') && of.finishedAt === null && (
+          {can(name === 'destroy' ? 'actor:destroy' : 'actor:signal') && of.finishedAt === null && (
             <button type="button" onClick={() => void raise(name)}>
               Raise
             </button>
@@ -141,8 +143,20 @@ function Actions({ of }: { readonly of: ActorDetail }): JSX.Element {
       <CopyAs
         of={{
           CLI: `pawl actor show ${of.id}`,
+          SQL: `select * from pawl.actor where id = ${of.id}`,
           curl: curlOf(`actors/${of.id}`),
           TypeScript: `await createActorAdmin(engine).get(${JSON.stringify(of.id)})`,
+        }}
+      />
+      <OutLinks
+        of="actor"
+        known={{
+          id: of.id,
+          type: of.type,
+          state: of.state,
+          key: of.key,
+          from: of.createdAt,
+          to: of.finishedAt ?? new Date().toISOString(),
         }}
       />
       {can('actor:pause') && of.finishedAt === null && (

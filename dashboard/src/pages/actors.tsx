@@ -3,7 +3,7 @@ import { can, send } from '../api.ts';
 import { count } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { MachineGraph } from '../parts/machine.tsx';
@@ -33,7 +33,16 @@ export function ActorsPage(): JSX.Element {
           items.length === 0 ? (
             <section class="card">
               <Empty title="No type of actors is known yet">
-                A program makes its own known when it first uses them.
+                A program makes its own known when it first uses them:
+                <Example>{`const Server = actor('server', {
+  initial: 'booting',
+  states: {
+    booting: state({ to: ['running'], run: async (a) => a.to('running') }),
+    running: state({ to: [], every: '30s', run: async (a) => a.stay() }),
+  },
+});
+const actors = createActors(engine, [Server]);
+await actors.create(Server, { size: 'small' });`}</Example>
               </Empty>
             </section>
           ) : (

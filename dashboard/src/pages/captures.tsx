@@ -4,7 +4,7 @@ import { count, duration } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
 import { install } from '../parts/capture-actions.tsx';
 import { Coverage } from '../parts/capture-coverage.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf, shellWord } from '../parts/copy.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { Table } from '../parts/table.tsx';
@@ -62,7 +62,12 @@ interface Row extends Pick<Capture, 'entity' | 'root' | 'tables'> {
 
 function Consumers({ of }: { readonly of: readonly Capture[] }): JSX.Element {
   if (of.length === 0)
-    return <Empty title="Nothing is captured yet">createCapture(engine, …).apply() installs the triggers.</Empty>;
+    return (
+      <Empty title="Nothing is captured yet">
+        A program says which tables, and installs the triggers:
+        <Example>{`await createCapture(engine, { entity: 'customer', root: 'customer' }).apply();`}</Example>
+      </Empty>
+    );
   const rows = of.flatMap(({ entity, root, tables, consumers }): Row[] =>
     consumers.length === 0
       ? [{ entity, root, tables, consumer: undefined }]

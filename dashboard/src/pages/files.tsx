@@ -4,7 +4,7 @@ import { can, send } from '../api.ts';
 import { bytes, plural } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf, inNamespace, shellWord } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -39,7 +39,9 @@ export function FilesPage(): JSX.Element {
           {() =>
             items.length === 0 ? (
               <Empty title="No content store is known yet">
-                A program makes its own known: createFiles(engine, …).
+                A program makes its own known when it first writes:
+                <Example>{`const files = createFiles(engine, { content: disk('/var/files') });
+await files.write(undefined, 'prices/2026.csv', 'name;price');`}</Example>
               </Empty>
             ) : (
               <Table caption="Content stores" rows={items} keyOf={(store) => store.namespace} columns={STORES} />

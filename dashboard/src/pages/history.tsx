@@ -32,7 +32,7 @@ export function HistoryPage(): JSX.Element {
   const given = query.value;
   const [part, of, q, around] = ['part', 'of', 'q', 'around'].map((name) => given.get(name) ?? '');
   const [since, until] = [given.get('since') ?? '', given.get('until') ?? ''];
-  const moment = around === '' || around === undefined ? undefined : new Date(around).getTime();
+  const moment = around === undefined || Number.isNaN(Date.parse(around)) ? undefined : Date.parse(around);
   const search = new URLSearchParams({
     ...(part ? { part } : {}),
     ...(of ? { of } : {}),
@@ -99,7 +99,9 @@ export function HistoryPage(): JSX.Element {
         <Loaded of={page}>
           {() =>
             rows.length === 0 ? (
-              <Empty title="Nothing of that kind happened" />
+              <Empty title="Nothing of that kind happened">
+                Each move of a job, lock or actor stands here for as long as its history is kept.
+              </Empty>
             ) : (
               <>
                 <Table

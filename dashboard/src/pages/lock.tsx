@@ -4,9 +4,10 @@ import { duration } from '../format.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
-import { CopyAs, curlOf, inNamespace, shellWord } from '../parts/copy.tsx';
+import { CopyAs, curlOf, inNamespace, shellWord, sqlText } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
+import { OutLinks } from '../parts/out-links.tsx';
 import { OwnerOf } from '../parts/owner.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -39,10 +40,12 @@ export function LockPage(): JSX.Element {
             <CopyAs
               of={{
                 CLI: `pawl lock show ${shellWord(name)}${option}`,
+                SQL: `select * from pawl.lock where namespace = ${sqlText(namespace)} and name = ${sqlText(name)}`,
                 curl: curlOf(`locks/one?${of}`),
                 TypeScript: `await createLocks(engine${given}).explain(${JSON.stringify(name)})`,
               }}
             />
+            <OutLinks of="lock" known={{ namespace, name }} />
             {isHeld && can('lock:break') && (
               <button type="button" class="danger" onClick={() => void breakLock(namespace, name)}>
                 Break

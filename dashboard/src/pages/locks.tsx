@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { duration } from '../format.ts';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
 import type { Edge, Node } from '../parts/graph.tsx';
 import { LazyGraph } from '../parts/lazy-graph.tsx';
@@ -182,7 +182,14 @@ function LockList(): JSX.Element {
     <Card
       title="Held and waited for"
       actions={
-        <CopyAs of={{ CLI: 'pawl lock list', curl: curlOf(asked), TypeScript: 'await createLocks(engine).query()' }} />
+        <CopyAs
+          of={{
+            CLI: 'pawl lock list',
+            SQL: 'select * from pawl.lock order by namespace, name',
+            curl: curlOf(asked),
+            TypeScript: 'await createLocks(engine).query()',
+          }}
+        />
       }
     >
       <div class="body filters">
@@ -205,7 +212,7 @@ function LockList(): JSX.Element {
       <Loaded of={page}>
         {() =>
           rows.length === 0 ? (
-            <Empty title={contended ? 'Nobody waits' : 'Nothing is held'} />
+            <NoLocks isFiltered={contended || name !== ''} />
           ) : (
             <>
               <Table
@@ -220,6 +227,18 @@ function LockList(): JSX.Element {
         }
       </Loaded>
     </Card>
+  );
+}
+
+function NoLocks({ isFiltered }: { readonly isFiltered: boolean }): JSX.Element {
+  if (isFiltered) return <Empty title="No lock fits" />;
+  return (
+    <Empty title="Nothing is held">
+      A program holds a lock while it does something, and this page shows it:
+      <Example>{`const locks = createLocks(engine);
+await locks.request('invoice:2041', async () => { … });`}</Example>
+      So does any command: <code>pawl lock run nightly-import -- ./import.sh</code>
+    </Empty>
   );
 }
 

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { can, send } from '../api.ts';
 import { refresh } from '../live.ts';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -50,7 +50,10 @@ export function PagesPage(): JSX.Element {
         <Loaded of={pages}>
           {({ items }) =>
             items.length === 0 ? (
-              <Empty title="No page">Nothing needs a person.</Empty>
+              <Empty title="No page">
+                Nothing needs a person. A program asks for one, once for each tag:
+                <Example>{`await actors.page({ tag: 'disk:web-3', summary: 'The disk is full', severity: 'error' });`}</Example>
+              </Empty>
             ) : (
               <Table
                 caption="Pages"

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { can, send } from '../api.ts';
 import { cronWords } from '../format.ts';
 import { refresh } from '../live.ts';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Name, QueueLink } from '../parts/name.tsx';
@@ -29,7 +29,10 @@ export function SchedulesPage(): JSX.Element {
         <Loaded of={schedules}>
           {({ items }) =>
             items.length === 0 ? (
-              <Empty title="There is none">A program declares them: queue.schedule('nightly', …).</Empty>
+              <Empty title="There is none">
+                A program declares them at its start, as often as it likes:
+                <Example>{`await reports.schedule('every-night', { cron: '30 3 * * *', timezone: 'Europe/Berlin', kind: 'daily' });`}</Example>
+              </Empty>
             ) : (
               <Table
                 caption="Schedules"

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { CopyAs, curlOf } from '../parts/copy.tsx';
 import { QueueLink } from '../parts/name.tsx';
 import { Gauge } from '../parts/spark.tsx';
@@ -17,13 +17,24 @@ export function WorkersPage(): JSX.Element {
       <Head
         title="Workers"
         about="Who works, on what, and when they were last heard of."
-        actions={<CopyAs of={{ curl: curlOf('workers'), TypeScript: 'await createQueueAdmin(engine).workers()' }} />}
+        actions={
+          <CopyAs
+            of={{
+              SQL: 'select * from pawl.worker order by queue',
+              curl: curlOf('workers'),
+              TypeScript: 'await createQueueAdmin(engine).workers()',
+            }}
+          />
+        }
       />
       <Card title="Of queues">
         <Loaded of={workers}>
           {({ queues }) =>
             queues.length === 0 ? (
-              <Empty title="None is running" />
+              <Empty title="None is running">
+                A process becomes one by handlers for the kinds of a queue:
+                <Example>{`const worker = mail.work({ welcome: async ({ payload }) => send(payload) }, { concurrency: 20 });`}</Example>
+              </Empty>
             ) : (
               <Table
                 caption="Workers of queues"
@@ -57,7 +68,10 @@ export function WorkersPage(): JSX.Element {
         <Loaded of={workers}>
           {({ actors }) =>
             actors.length === 0 ? (
-              <Empty title="None is running" />
+              <Empty title="None is running">
+                A process becomes one by running its actors:
+                <Example>{`const dispatcher = actors.run();`}</Example>
+              </Empty>
             ) : (
               <Table
                 caption="Workers of actors"

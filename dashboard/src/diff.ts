@@ -1,0 +1,25 @@
+/** One value that another one took the place of; undefined: it was not there. */
+export interface Difference {
+  /** `address.city`, `lines[2].sku`; empty: the whole. */
+  readonly path: string;
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
+/** What differs between two values of JSON, as deep as they are alike. */
+export function differences(before: unknown, after: unknown, path = ''): readonly Difference[] {
+  if (Object.is(before, after)) return [];
+  if (Array.isArray(before) && Array.isArray(after)) {
+    const length = Math.max(before.length, after.length);
+    return Array.from({ length }, (_, index) => differences(before[index], after[index], `${path}[${index}]`)).flat();
+  }
+  if (isObject(before) && isObject(after)) {
+    const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+    return names.flatMap((name) => differences(before[name], after[name], path === '' ? name : `${path}.${name}`));
+  }
+  return [{ path, before, after }];
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
