@@ -9,6 +9,7 @@ export { fastifyPlugin, nextHandlers, nodeListener, type Served, type ServeOptio
 export type { DevControl, DevStage } from './dev.ts';
 export type { ErrorBody, HttpCode } from './failure.ts';
 export type { HttpHandler } from './handler.ts';
+export type { LinkOptions } from './links.ts';
 export type {
   AuthOptions,
   Authorize,
@@ -18,7 +19,6 @@ export type {
   TokenOptions,
   UserOptions,
 } from './options.ts';
-export type { LinkOptions } from './links.ts';
 export { hashPassword } from './password.ts';
 export type { Peer } from './peer.ts';
 export { type Grant, PERMISSIONS, type Permission, ROLES, type Role } from './permission.ts';
