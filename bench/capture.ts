@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { searching } from './capture-search.ts';
+import { atSize } from './capture-size.ts';
 import type { Bench, Context } from './harness/context.ts';
 import { atLeast, atMost, type Figure, figure, median, percentile, ratio } from './harness/figures.ts';
 import { withOrders } from './harness/orders.ts';
@@ -11,6 +12,7 @@ import { loadCapture } from './harness/pawl-capture.ts';
  * and how long a search takes in many of them.
  */
 export const capture: Bench = async (context) => {
+  if (context.size !== undefined) return atSize(context, context.size);
   const figures: Record<string, Figure> = {};
   const writer = await writerCost(context);
   Object.assign(figures, writer.figures);

@@ -4,12 +4,13 @@ import { asJson, asTable } from './harness/report.ts';
 import { Server } from './harness/server.ts';
 import { benches, withoutPostgres } from './registry.ts';
 
-const USAGE = `usage: npm run --silent bench -- NAME [--json] [--quick] [--rounds N] [--peers-only]
+const USAGE = `usage: npm run --silent bench -- NAME [--json] [--quick] [--rounds N] [--size N] [--peers-only]
 
   NAME          ${Object.keys(benches).join(' | ')}
   --json        one line of JSON on stdout instead of tables
   --quick       less work, under 45 s; the figures are rougher
   --rounds N    repeat each measurement N times (default 3)
+  --size N      of capture: everything over N rows and over a tenth of them, instead of the usual
   --peers-only  leave our own side out, to tune the peers; no bars then
 
 The exit code is 1 only when a measurement could not be made, not when a bar does not hold.
@@ -21,6 +22,7 @@ const { values: options, positionals } = parseArgs({
     json: { type: 'boolean', default: false },
     quick: { type: 'boolean', default: false },
     rounds: { type: 'string', default: '3' },
+    size: { type: 'string' },
     'peers-only': { type: 'boolean', default: false },
     help: { type: 'boolean', short: 'h', default: false },
   },
@@ -30,11 +32,12 @@ async function main(): Promise<number> {
   const [name = ''] = positionals;
   const bench = benches[name];
   const rounds = Number(options.rounds);
+  const size = options.size === undefined ? undefined : Number(options.size);
   if (options.help) {
     process.stdout.write(`${USAGE}\n`);
     return 0;
   }
-  if (bench === undefined || positionals.length !== 1 || !Number.isInteger(rounds) || rounds < 1) {
+  if (bench === undefined || positionals.length !== 1 || !isCount(rounds) || !isCount(size ?? 1)) {
     process.stderr.write(`${USAGE}\n`);
     return 1;
   }
@@ -48,6 +51,7 @@ async function main(): Promise<number> {
     },
     rounds,
     quick: options.quick,
+    size,
     peersOnly: options['peers-only'],
     say: (line) => process.stderr.write(`${((performance.now() - begin) / 1000).toFixed(1).padStart(6)} s  ${line}\n`),
     side: (side) => sides.start(side),
@@ -56,6 +60,10 @@ async function main(): Promise<number> {
   const run = { bench: name, node: process.version, postgres: server?.version };
   process.stdout.write(`${options.json ? asJson(run, outcome) : asTable(run, outcome)}\n`);
   return 0;
+}
+
+function isCount(number: number): boolean {
+  return Number.isInteger(number) && number >= 1;
 }
 
 process.exitCode = await main().catch((error: unknown) => {

@@ -9,6 +9,8 @@ export interface Context {
   readonly quick: boolean;
   /** How often each measurement is repeated. */
   readonly rounds: number;
+  /** How much there is, where a bench has a size; undefined where that was not said. */
+  readonly size: number | undefined;
   /** Leave our own side out, to tune the peers. */
   readonly peersOnly: boolean;
   /** Tells whoever waits what is going on. */

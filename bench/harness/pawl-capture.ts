@@ -12,12 +12,14 @@ export interface BenchProjection {
   readonly events: { on(event: 'projected', listener: (told: { keys: number }) => void): () => void };
   run(options?: object): { readonly started: Promise<void>; stop(): Promise<void> };
   backfill(options?: object): Promise<{ done: number }>;
+  reconcile(options?: object): Promise<{ drifted: number }>;
   settled(): Promise<void>;
   search(query: string, options?: object): Promise<{ rows: readonly unknown[]; capped: boolean; matches: number }>;
 }
 
 export interface BenchCapture {
   apply(): Promise<unknown>;
+  verify(): Promise<readonly unknown[]>;
   detach(): Promise<void>;
   project(options: object): BenchProjection;
 }
