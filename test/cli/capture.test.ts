@@ -64,6 +64,9 @@ test('a capture is planned, applied, verified, followed, replayed, reconciled an
     stdout: expect.stringMatching(/team: update.*fire always/),
   });
   expect((await capture('apply', 'team')).code).toBe(0);
+  // Everything counts as changed since the trigger was disabled; no worker runs here that would go through it.
+  const { rowCount } = await client.query('delete from pawl.capture_dirty where source = -1');
+  expect(rowCount).toBe(1);
 
   expect(JSON.parse((await capture('replay', 'team', '-o', 'json')).stdout)).toEqual({
     projection: 'team_search',
