@@ -1,13 +1,15 @@
 -- Taking back the jobs of workers that are gone, and of claims whose answer was lost.
 
 -- Gives back what workers held whose lease ran out, and what is held by workers that are no more. The attempt is spent;
--- a job that has none left ends in error. Safe to run by any number of processes at once.
-create function pawl.queue_rescue(p_queue smallint) returns integer
+-- a job that has none left ends in error, which nobody else would tell of: see queue_ended. Safe to run by any number of processes at
+-- once.
+create function pawl.queue_rescue(p_queue smallint, out jobs integer, out ended json)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_worker bigint;
   v_jobs integer := 0;
+  v_ended bigint[] := '{}';
   v_fresh boolean;
   v_died boolean := false;
   v_patience text := current_setting('lock_timeout');
@@ -15,12 +17,13 @@ begin
   for v_worker, v_fresh in
     select w.id, w.hold = 'transaction' and w.lost_at is null from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() order by w.id for update skip locked
   loop
-    v_jobs := v_jobs + pawl.queue_lost(v_worker, null, true) + pawl.queue_suspect(v_worker, false);
+    select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_lost(v_worker, null, true) l;
+    select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, false) s;
     if pawl.queue_end_lanes(v_worker) then
       begin
         -- Whoever waits for these jobs has them before whoever looks for work.
         perform set_config('lock_timeout', '500ms', true);
-        v_jobs := v_jobs + pawl.queue_suspect(v_worker, true);
+        select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, true) s;
         perform set_config('lock_timeout', v_patience, true);
       exception when lock_not_available then
         null;  -- somebody else has them; they stay noted
@@ -40,12 +43,15 @@ begin
     select distinct r.worker from pawl.queue_running r where r.queue = p_queue
       and not exists (select 1 from pawl.queue_worker w where w.id = r.worker) order by 1
   loop
-    v_jobs := v_jobs + pawl.queue_lost(v_worker, null, true);
+    select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_lost(v_worker, null, true) l;
   end loop;
   if v_jobs > 0 then
     perform pg_notify('pawl_queue', p_queue::text);
   end if;
-  return v_jobs;
+  jobs := v_jobs;
+  if v_ended <> '{}' then
+    ended := pawl.queue_ended(p_queue, v_ended);
+  end if;
 end $$;
 
 -- Takes what a lost worker holds out of its claims. Answers the claims with the jobs taken. What somebody is settling just now is
@@ -125,14 +131,13 @@ $$;
 -- lost disowns it (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows of none.
 -- Of what a lost worker held those are charged that were lost most often in a row before: had it none that was lost, all, since nobody
 -- knows what had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
--- alone: should one of them be to blame, too, it is charged the next time.
-create function pawl.queue_lost(p_worker bigint, p_known bigint[], p_charge boolean) returns integer
+-- alone: should one of them be to blame, too, it is charged the next time. Answers how many jobs these were, and which of them ended.
+create function pawl.queue_lost(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_keys json;
-  v_jobs integer;
 begin
   with disowned as (
     delete from pawl.queue_running r where p_known is not null and r.worker = p_worker and r.id <> all (p_known) returning r.*
@@ -176,7 +181,7 @@ begin
       case when not p_charge then 'claim lost' when j.lost < j.most then 'lost beside another' else 'worker lost' end
     from job j
   )
-  select (select count(*) from job), coalesce(json_agg(k), '[]') into v_jobs, v_keys
+  select (select count(*) from job), array(select j.id from job j where j.spent), coalesce(json_agg(k), '[]') into jobs, ended, v_keys
   from (
     select d.shard, d.queue, array_agg(d.key order by d.key) as keys, array_agg(d.epoch order by d.key) as epochs
     from (select distinct h.shard, h.queue, h.key, h.epoch from held h where h.key is not null) d group by d.shard, d.queue
@@ -184,16 +189,13 @@ begin
   -- The keys of the jobs just given back, and no others: this worker may hold more of them.
   perform pawl.queue_give_up(k.queue, k.shard, k.keys, k.epochs)
   from json_to_recordset(v_keys) k (shard smallint, queue smallint, keys text[], epochs bigint[]);
-  return v_jobs;
 end $$;
 
 -- Jobs that a lost worker was running inside its own open transaction: the crash rolled everything back, the attempt
 -- included. A job that somebody is at just now stays noted, to be looked at again: a job that kills every worker is claimed
--- anew long before the lease of the last one is over. p_waits: their transactions are just being ended.
-create function pawl.queue_suspect(p_worker bigint, p_waits boolean) returns integer
+-- anew long before the lease of the last one is over. p_waits: their transactions are just being ended. Answers as queue_lost does.
+create function pawl.queue_suspect(p_worker bigint, p_waits boolean, out jobs integer, out ended bigint[])
 language plpgsql as $$
-declare
-  v_jobs integer;
 begin
   if p_waits then
     perform pg_advisory_xact_lock(hashtextextended(k.key, k.queue * 65536 + k.shard)) from (
@@ -232,8 +234,7 @@ begin
     select clock_timestamp(), m.id, p_worker, m.shard, m.queue, m.attempt, 'in-progress',
       case when m.spent then 'error' else 'new' end, 'worker lost' from mine m
   )
-  select count(*) into v_jobs from mine;
-  return v_jobs;
+  select count(*), coalesce(array_agg(m.id) filter (where m.spent), '{}') into jobs, ended from mine m;
 end $$;
 
 -- Spends an attempt of jobs whose transaction was lost, or refused, under a worker that lives: {queue, shard, worker, ids, attempts,

@@ -45,6 +45,30 @@ language sql immutable as $$
   select case when p_unit then p_batch else (left(p_batch::text, 24) || lpad(to_hex(p_id % 281474976710656), 12, '0'))::uuid end
 $$;
 
+-- What code is told of jobs that have just ended in error without it: {jobs: [{id, kind, key, attempt, error, at, process, payload}],
+-- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at the most, and one at the least; more: how many there are beyond.
+create function pawl.queue_ended(p_queue smallint, p_ids bigint[]) returns json
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off as $$
+  with ended as materialized (
+    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, (date_part('epoch', j.created_at) * 1000)::bigint as at, j.payload,
+      pawl.queue_process(t.process_id, d.id, k.coalesce <> 'none') as process,
+      sum(pg_column_size(j.payload)) over (order by d.id) - pg_column_size(j.payload) as before
+    from (select i.id from unnest(p_ids) i (id) order by i.id limit 1000) i
+    cross join pawl.queue_definition q cross join lateral generate_series(0, q.shards - 1) s (shard)
+    join pawl.queue_dead d on d.shard = s.shard and d.id = i.id
+    join pawl.queue_job j on j.shard = d.shard and j.id = d.id
+    join pawl.queue_kind k on k.id = j.kind
+    left join lateral (
+      select t.process_id from pawl.queue_transition t
+      where t.shard = d.shard and t.id = d.id and t.to_status = 'error' order by t.at desc limit 1) t on true
+    where q.id = p_queue
+  )
+  select json_build_object('jobs', json_agg(json_build_object('id', e.id, 'kind', e.kind, 'key', e.key, 'attempt', e.attempt, 'error', e.error,
+    'at', e.at, 'process', e.process, 'payload', e.payload) order by e.id), 'more', cardinality(p_ids) - count(*))
+  from ended e where e.before < 16777216
+$$;
+
 -- The error of a move, wherever it is kept.
 create function pawl.queue_error(p_shard smallint, p_at timestamptz, p_error text, p_error_of bigint) returns text
 language sql stable as $$

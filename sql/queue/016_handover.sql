@@ -126,7 +126,7 @@ declare
   v_jobs integer := 0;
 begin
   if exists (select 1 from pawl.queue_running r where r.worker = p_worker and r.id <> all (p_known)) then
-    v_jobs := pawl.queue_lost(p_worker, p_known, false);
+    v_jobs := (pawl.queue_lost(p_worker, p_known, false)).jobs;
   end if;
   return json_build_object('jobs', v_jobs, 'offers', (
     select coalesce(json_agg(o.number), '[]') from pawl.queue_offer o where o.queue = p_queue and o.worker = p_worker));
@@ -139,7 +139,7 @@ language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
   delete from pawl.queue_offer o where o.queue = p_queue and o.worker = p_worker;
-  if pawl.queue_lost(p_worker, p_known, false) > 0 then
+  if (pawl.queue_lost(p_worker, p_known, false)).jobs > 0 then
     perform pawl.queue_wake(p_queue);
   end if;
 end $$;

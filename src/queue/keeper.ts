@@ -10,7 +10,7 @@ import { patience, STOP_MS } from './patience.ts';
 import type { PostgresQueueStore } from './postgres.ts';
 import { PostgresQueueChores } from './postgres-chores.ts';
 import { Scheduler } from './scheduler.ts';
-import type { Beat, BeatAnswer } from './store.ts';
+import type { Beat, BeatAnswer, Ended, Rescued } from './store.ts';
 
 /** A worker, as its keeper sees it. */
 export interface Kept {
@@ -25,6 +25,10 @@ export interface Kept {
   beWary?(isWary: boolean): void;
   /** Somebody asked for a running job to be cancelled. */
   cancel(job: number, reason: string | null): void;
+  /** Whether anybody wants to hear of attempts that failed. */
+  readonly tellsFailures: boolean;
+  /** Jobs of its queue ended in error without the workers that had them. */
+  ended(jobs: readonly Ended[]): void;
   onError(error: unknown): void;
 }
 
@@ -238,10 +242,22 @@ export class Keeper {
   }
 
   readonly #rescueJobs = async (queue: number): Promise<void> => {
-    const { jobs, unended } = await this.#store.rescue(queue);
+    const { jobs, ended, unended } = await this.#store.rescue(queue);
     if (jobs > 0) probe.hit('queue.rescued', { queue, jobs });
+    if (ended !== null) this.#tellEnded(queue, ended);
     this.#reportUnended(unended);
   };
+
+  /** By one worker of the queue: what one process has found is one event. */
+  #tellEnded(queue: number, { jobs, more }: NonNullable<Rescued['ended']>): void {
+    const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.tellsFailures);
+    teller?.ended(jobs);
+    if (more === 0) return;
+    this.#store.engine.options.logger.warn(
+      { queue, jobs: more },
+      `queue worker: ${more} more jobs of lost workers ended in error than are told of at once; search for jobs in error`,
+    );
+  }
 
   readonly #sweepCancels = (queue: number): Promise<void> => this.#chores.sweepCancels(queue);
 

@@ -143,7 +143,7 @@ const LEAVE = statement('queue.leave', 'select pawl.queue_leave($1::smallint, $2
 const REMOVE_WORKER = statement('queue.remove_worker', 'delete from pawl.queue_worker where id = $1::bigint');
 const RESCUE = statement(
   'queue.rescue',
-  'select pawl.queue_rescue($1::smallint) as jobs, pawl.queue_unended($1::smallint) as unended',
+  'select r.jobs, r.ended, pawl.queue_unended($1::smallint) as unended from pawl.queue_rescue($1::smallint) r',
 );
 const CHARGE = statement('queue.charge', 'select pawl.queue_charge($1::json) as charged');
 const PRUNE = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2::int) as jobs');

@@ -201,9 +201,25 @@ export interface Charged {
   readonly to: 'new' | 'error';
 }
 
+/** A job that ended in error without the worker that had it. */
+export interface Ended {
+  readonly id: number;
+  readonly kind: string;
+  readonly key: string | null;
+  readonly attempt: number;
+  readonly error: string;
+  /** When it was enqueued, in milliseconds since 1970. */
+  readonly at: number;
+  /** Its last attempt; null where the crash has undone the claim. */
+  readonly process: string | null;
+  readonly payload: unknown;
+}
+
 export interface Rescued {
-  /** Jobs that were given back. */
+  /** Jobs that were taken from lost workers. */
   readonly jobs: number;
+  /** Those of them that ended in error, and how many more did than are told of at once. */
+  readonly ended: { readonly jobs: readonly Ended[]; readonly more: number } | null;
   /** The server's processes with transactions of lost workers that this role may not end. */
   readonly unended: readonly number[];
 }

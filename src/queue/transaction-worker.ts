@@ -16,6 +16,7 @@ import {
 } from '../engine/postgres/index.ts';
 import { begin, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
 import { hasJobs, readClaimed } from './claimed.ts';
+import { toFailed } from './ended.ts';
 import { Keeper, type Kept } from './keeper.ts';
 import type { HeldUnit, Lane, Owed, Told } from './lane.ts';
 import { LaneDebts, MOMENT_MS } from './lane-debts.ts';
@@ -26,7 +27,7 @@ import { tellLeft } from './left.ts';
 import { END_MS, patience, STOP_MS } from './patience.ts';
 import { RAISE_TOKENS } from './postgres-take.ts';
 import { Scan } from './scan.ts';
-import type { Beat, Charged, Claimed } from './store.ts';
+import type { Beat, Charged, Claimed, Ended } from './store.ts';
 import { LOOK_MS, Stretch } from './stretch.ts';
 import type { Job, Unit, UnitOwner } from './unit.ts';
 import type { WorkerEvents, WorkerParts } from './worker.ts';
@@ -175,6 +176,14 @@ export class TransactionWorker implements UnitOwner, Kept {
     for (const unit of this.#running.keys()) {
       if (unit.jobs.some(({ number }) => number === job)) unit.cancel(job, reason);
     }
+  }
+
+  get tellsFailures(): boolean {
+    return this.events.has('failed');
+  }
+
+  ended(jobs: readonly Ended[]): void {
+    for (const job of jobs) this.events.emit('failed', toFailed(job, this));
   }
 
   onError(error: unknown): void {

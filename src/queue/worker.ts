@@ -13,6 +13,7 @@ import { Transaction } from '../engine/postgres/index.ts';
 import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
 import { type Batch, countUnits, hasJobs, readClaimed } from './claimed.ts';
 import type { Definition } from './definition.ts';
+import { type FailedJob, toFailed } from './ended.ts';
 import { type Grazing, Herd } from './herd.ts';
 import { Keeper, type Kept } from './keeper.ts';
 import { tellLeft } from './left.ts';
@@ -20,15 +21,18 @@ import { END_MS, STOP_MS } from './patience.ts';
 import type { PostgresQueueStore } from './postgres.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
-import type { Beat, Claimed, Failed, HandedOver, HeldJob, Registered } from './store.ts';
+import type { Beat, Claimed, Ended, Failed, HandedOver, HeldJob, Registered } from './store.ts';
 import type { Claim, Job, Unit, UnitOwner } from './unit.ts';
 
 /** What a worker tells about its life; for logs, metrics and tests. */
 export interface WorkerEvents {
   /** Jobs were claimed. */
   claimed: { readonly jobs: number };
-  /** An attempt failed; `to` says what became of the job. */
-  failed: { readonly unit: Unit; readonly job: Job; readonly to: string; readonly error: string | undefined };
+  /**
+   * An attempt failed; `to` says what became of the job. Also for a job of a lost worker that had no attempt left, on one of the
+   * workers of the process that found it: then `unit` is over, has this job alone, its payload as it was enqueued, and `token` 0.
+   */
+  failed: FailedJob;
   /** Outcomes came too late and were not written: somebody else owns these claims. */
   stale: { readonly claims: readonly number[] };
   /** The worker's lease is gone; everything it ran was told to end. It registers anew. */
@@ -257,6 +261,14 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
         if (unit.jobs.some(({ number }) => number === job)) unit.cancel(job, reason);
       }
     }
+  }
+
+  get tellsFailures(): boolean {
+    return this.events.has('failed');
+  }
+
+  ended(jobs: readonly Ended[]): void {
+    for (const job of jobs) this.events.emit('failed', toFailed(job, this));
   }
 
   onError(error: unknown): void {

@@ -58,7 +58,7 @@ describe.each(['lease', 'transaction'] as const)('hold: %s, a worker is killed',
     await victim.exited;
     await until(
       'the dead worker is gone',
-      async () => (await scene.one('select pawl.queue_rescue(1::smallint)')) !== 0,
+      async () => (await scene.one('select jobs from pawl.queue_rescue(1::smallint)')) !== 0,
     );
     await scene.worker(hold);
     await scene.drained();

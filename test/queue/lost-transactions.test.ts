@@ -261,7 +261,7 @@ test('transactions of a lost worker that a role may not end are told of, and end
   await eye.client.query(
     `grant usage on schema pawl to ${role}; grant all on all tables in schema pawl to ${role}; set role ${role}`,
   );
-  const rescue = `select json_build_array(pawl.queue_rescue(${queue}::smallint), pawl.queue_unended(${queue}::smallint))`;
+  const rescue = `select json_build_array(r.jobs, pawl.queue_unended(${queue}::smallint)) from pawl.queue_rescue(${queue}::smallint) r`;
   await until('it is told of', async () => (await eye.one<[number, number[]]>(rescue))[1].length > 0);
   expect(await eye.one(rescue)).toEqual([0, [lane.pid]]);
   await eye.client.query('reset role');

@@ -221,7 +221,7 @@ export class SqlSession {
   }
 
   rescue(queue: number): Promise<number> {
-    return this.one('select pawl.queue_rescue($1::smallint)', [queue]);
+    return this.one('select jobs from pawl.queue_rescue($1::smallint)', [queue]);
   }
 
   expire(worker: number): Promise<unknown> {
