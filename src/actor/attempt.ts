@@ -7,6 +7,7 @@ import { validate } from '../base/schema.ts';
 import { isObject } from '../base/shape.ts';
 import { toJson } from '../base/storable.ts';
 import { describeThrown } from '../base/thrown.ts';
+import { work } from '../base/work.ts';
 import type { ActorDefinition, StateDefinition } from './definition.ts';
 import type { Effects } from './effects.ts';
 import { asFields, type LooseFields, requireFields } from './kind.ts';
@@ -48,6 +49,8 @@ export interface RunningTurn {
   readonly id: number;
   /** Tells the body to end, and ends the turn without it if it does not. */
   abort(reason: unknown): void;
+  /** Ends it without its body, which was told to end and has not. */
+  giveUp(): void;
   /** The actor is somebody else's: tells the body, and ends the turn now. What its body does later no longer counts. */
   lose(reason: LeaseLost): void;
 }
@@ -55,14 +58,17 @@ export interface RunningTurn {
 /**
  * Runs one turn: what `always` demands, or the body. `end` is called exactly once, maybe before this returns.
  * @param hold  runs the body of a state with `hold: 'transaction'`, and commits it; `end` is then called after that
+ * @param announce  called before any of that
  */
 export function begin(
   row: ClaimedRow,
   stage: Stage,
   end: (finished: Finished) => void,
   hold?: (turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>,
+  announce?: (turn: RunningTurn) => void,
 ): RunningTurn {
   const attempt = new Attempt(row, stage, end, hold);
+  announce?.(attempt);
   attempt.start();
   return attempt;
 }
@@ -111,6 +117,10 @@ class Attempt implements RunningTurn {
     this.#tell(reason);
     this.#cancelTimer?.();
     this.#cancelTimer = after(GRACE_MS, () => this.#fail(reason), { unref: true });
+  }
+
+  giveUp(): void {
+    this.#fail(this.#reason);
   }
 
   lose(reason: LeaseLost): void {
@@ -165,7 +175,7 @@ class Attempt implements RunningTurn {
     this.#turn = turn;
     if (state.hold === 'transaction' && this.#hold !== undefined) {
       this.#limit();
-      const body = async (): Promise<Finished> => this.#came(turn, await state.run(turn));
+      const body = async (): Promise<Finished> => this.#came(turn, await this.#call(turn));
       const told = (): Promise<Finished> => body().catch((error: unknown) => this.#failed(error));
       this.#hold(turn, told).then(
         (finished) => this.#finish(finished),
@@ -174,7 +184,7 @@ class Attempt implements RunningTurn {
       );
       return;
     }
-    const value = state.run(turn);
+    const value = this.#call(turn);
     if (isThenable(value)) {
       this.#limit();
       Promise.resolve(value).then(
@@ -182,6 +192,11 @@ class Attempt implements RunningTurn {
         (error: unknown) => this.#fail(error),
       );
     } else this.#resolve(turn, value);
+  }
+
+  /** What the body stops is told from what it does: a stop does not wait for the body that waits for it. */
+  #call(turn: AnyTurn): unknown {
+    return work.run(this, undefined, this.#stage.state.run, turn);
   }
 
   #resolve(turn: AnyTurn, outcome: unknown): void {
@@ -299,7 +314,8 @@ class Attempt implements RunningTurn {
   }
 
   #limit(): void {
-    if (this.#cancelTimer !== undefined) return;
+    // Its body may have ended its worker before it gave anything back.
+    if (this.#cancelTimer !== undefined || this.#isOver) return;
     const { timeoutMs } = this.#stage.state;
     this.#cancelTimer = after(timeoutMs, () =>
       this.abort(new TimedOut(`the turn took longer than its ${formatDuration(timeoutMs)}`)),

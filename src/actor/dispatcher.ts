@@ -4,6 +4,7 @@ import { Stopped } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { checkOptions, duration } from '../base/options.ts';
 import { type Watch, watchEventLoop } from '../base/watchdog.ts';
+import { work } from '../base/work.ts';
 import type { Logger } from '../engine/postgres/index.ts';
 import type { AnyTurn } from './attempt.ts';
 import type { PageChannel } from './channel.ts';
@@ -87,13 +88,14 @@ export class Dispatcher implements AsyncDisposable {
 
   /**
    * Claims nothing more, gives back what has not begun, lets running bodies end, commits them, and leaves neither timer nor
-   * connection. Safe to call twice.
+   * connection. Safe to call twice. A body that calls it is told when all others have ended, as a handler of a queue is.
    */
   stop(options: StopOptions = {}): Promise<void> {
     const { timeout } = checkOptions('stop', options, { timeout: duration({ default: '15s' }) });
     this.#stopping ??= this.#shutDown(timeout);
     this.#stop.abort();
-    return this.#stopping;
+    const othersEnded = this.#worker?.othersEnded(work.task);
+    return othersEnded === undefined ? this.#stopping : Promise.race([this.#stopping, othersEnded]);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

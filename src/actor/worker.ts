@@ -1,6 +1,7 @@
 import { Ahead } from '../base/ahead.ts';
 import { Budget } from '../base/budget.ts';
 import { within } from '../base/clock.ts';
+import { Ends } from '../base/ends.ts';
 import { ConnectionFailed, LeaseLost, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
@@ -101,7 +102,7 @@ export class ActorWorker implements Kept {
   #isAsleep = false;
   #isPumping = false;
   #stopping: Promise<void> | undefined;
-  #whenIdle: (() => void)[] = [];
+  readonly #ends: Ends<RunningTurn> = new Ends(() => this.#running.values());
   readonly onError = (error: unknown): void => this.#parts.events.emit('error', { error });
 
   constructor(parts: WorkerParts) {
@@ -187,6 +188,11 @@ export class ActorWorker implements Kept {
     return this.#stopping;
   }
 
+  othersEnded(task: object | undefined): Promise<void> | undefined {
+    const turn = [...this.#running.values()].find((running) => running === task);
+    return turn && this.#ends.inside(turn);
+  }
+
   /** Ends as a process does that is killed: nothing is waited for, written or given back. */
   abandon(): void {
     this.#stopping ??= Promise.resolve();
@@ -211,7 +217,7 @@ export class ActorWorker implements Kept {
     this.#isolation.forget();
     for (const turn of running) turn.lose(reason);
     this.#parts.events.emit('lost', { reason });
-    this.#tellIfIdle();
+    this.#ends.note();
     this.wake();
   }
 
@@ -316,21 +322,18 @@ export class ActorWorker implements Kept {
     }
     const life = this.#lives;
     const stage = { definition, state, worker, owner: this.#parts.owner };
-    let isOver = false;
-    const running = begin(
+    begin(
       row,
       stage,
       (finished) => {
-        isOver = true;
         if (life !== this.#lives) return;
         this.#running.delete(actor);
         this.#finish(finished);
       },
       (turn, body) => holdTransaction(this.#parts.store, turn, body, state.timeoutMs),
+      // The body itself may end this life, or the worker, before it comes back.
+      (turn) => this.#running.set(actor, turn),
     );
-    // The body itself may have ended this life before it came back.
-    if (!isOver && life !== this.#lives) running.lose(new LeaseLost('the lease was lost while the turn began'));
-    else if (!isOver) this.#running.set(actor, running);
   }
 
   #finish(finished: Finished): void {
@@ -340,7 +343,7 @@ export class ActorWorker implements Kept {
     else if (finished.isWritten === true) this.#done(finished.settled, finished.error);
     else this.#settler.add(finished);
     this.#pump();
-    this.#tellIfIdle();
+    this.#ends.note();
   }
 
   #done(settled: Settled, error: unknown): void {
@@ -476,7 +479,7 @@ export class ActorWorker implements Kept {
       this.#looks.doubt();
     } finally {
       this.#release({ id: actor, epoch });
-      this.#tellIfIdle();
+      this.#ends.note();
     }
   }
 
@@ -520,21 +523,26 @@ export class ActorWorker implements Kept {
   async #shutDown(timeoutMs: number): Promise<void> {
     // The flag first, so that what an unfinished turn still brings is handed back.
     await Promise.resolve();
-    const bodies = new Budget(timeoutMs);
+    const time = new Budget(timeoutMs);
+    const end = new Budget(timeoutMs + END_MS);
     await within(Math.max(timeoutMs, 1000), Promise.resolve(this.#loop?.stop()));
     this.#alarm.stop();
     this.#handBack();
     const leaving = this.#offers.close() || this.#looks.isUnsure ? this.#leave() : undefined;
-    await Promise.all([within(STOP_MS, Promise.resolve(leaving)).catch(this.onError), bodies.wait(this.#idle())]);
-    const end = new Budget(END_MS);
-    const left = [...this.#running.values()];
-    if (left.length > 0) {
-      const reason = new Stopped('the dispatcher is being stopped and its time is up');
-      for (const turn of left) turn.abort(reason);
-      probe.hit('actor.time_up');
-      // Each ends without its body, if it has to, when its grace is over.
-      await end.wait(this.#idle());
-    }
+    const reason = new Stopped('the dispatcher is being stopped and its time is up');
+    await Promise.all([
+      within(STOP_MS, Promise.resolve(leaving)).catch(this.onError),
+      this.#ends.end({
+        time,
+        graceMs: GRACE_MS,
+        tell: (turns) => {
+          for (const turn of turns) turn.abort(reason);
+          probe.hit('actor.time_up');
+        },
+        leave: (turns) => turns.forEach((turn) => turn.giveUp()),
+        written: () => this.#settler.flushed(),
+      }),
+    ]);
     await end.wait(this.#settler.flushed());
     this.#settler.drop();
     await end.wait(this.#tidyUp());
@@ -553,13 +561,5 @@ export class ActorWorker implements Kept {
   /** Takes the offers back, and gives back what was handed over and not heard of. */
   async #leave(): Promise<void> {
     if (this.#id !== undefined) await this.#parts.store.leave(this.#id, this.#held);
-  }
-
-  #idle(): Promise<void> {
-    return this.#running.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#whenIdle.push(resolve));
-  }
-
-  #tellIfIdle(): void {
-    if (this.#running.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve();
   }
 }

@@ -289,7 +289,7 @@ export class Queue<K extends Kinds = never> {
 
   /** While it runs, it can be asked for which job: of a unit, the newest. */
   #known(handler: Handler): Handler {
-    return (unit) => (work.isAsked ? work.run(this.#engine, unit.job.id, () => handler(unit)) : handler(unit));
+    return (unit) => work.run(unit.job, this.#engine, handler, unit);
   }
 
   #readHandlers(handlers: Handlers<K>, read: ReadTraces): ReadonlyMap<string, Handler> {
@@ -309,7 +309,7 @@ export class Queue<K extends Kinds = never> {
       if (typeof handler !== 'function') {
         throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
       }
-      given.set(name, this.#known(traced(handler as Handler, read)));
+      given.set(name, traced(this.#known(handler as Handler), read));
     }
     const missing = kinds.find((name) => !given.has(name));
     if (missing !== undefined) {

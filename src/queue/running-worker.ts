@@ -3,6 +3,7 @@ import { within } from '../base/clock.ts';
 import { Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { type Watch, watchEventLoop } from '../base/watchdog.ts';
+import { work } from '../base/work.ts';
 import type { Logger } from '../engine/postgres/index.ts';
 import type { Handler } from './attempt.ts';
 import { patience, STOP_MS } from './patience.ts';
@@ -91,13 +92,16 @@ export class Worker implements AsyncDisposable {
 
   /**
    * Claims nothing more, hands back what has not started (its attempt is not spent), lets running handlers finish, writes
-   * their outcomes, and leaves neither timer nor connection. Safe to call twice.
+   * their outcomes, and leaves neither timer nor connection. Safe to call twice. A handler of this worker that calls it is told
+   * when all others have ended; its own outcome is written once it returns. So it is before its first `await`, and in processes that
+   * make locks on Postgres; else call it without `await`, or it waits for itself.
    */
   stop(options: StopOptions = {}): Promise<void> {
     const timeoutMs = readStopOptions(options);
     this.#stopping ??= this.#shutDown(timeoutMs);
     this.#stop.abort();
-    return this.#stopping;
+    const othersEnded = this.#inner?.othersEnded(work.task);
+    return othersEnded === undefined ? this.#stopping : Promise.race([this.#stopping, othersEnded]);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import { Budget } from '../base/budget.ts';
 import { within } from '../base/clock.ts';
+import { Ends } from '../base/ends.ts';
 import { ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
@@ -29,7 +30,7 @@ import { RAISE_TOKENS } from './postgres-take.ts';
 import { Scan } from './scan.ts';
 import type { Beat, Charged, Claimed, Ended } from './store.ts';
 import { LOOK_MS, Stretch } from './stretch.ts';
-import type { Job, Unit, UnitOwner } from './unit.ts';
+import { type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
 import type { WorkerEvents, WorkerParts } from './worker.ts';
 
 /** A unit whose handler runs, and since when. */
@@ -64,6 +65,12 @@ export class TransactionWorker implements UnitOwner, Kept {
   /** For what the worker sends itself; a handler's own statements may take as long as they like. */
   readonly #answer: AnswerOptions;
   #lanes: Promise<void>[] = [];
+  #openLanes = 0;
+  /** A lane that runs no handler may have an outcome to commit. */
+  readonly #ends: Ends<Unit> = new Ends(
+    () => this.#running.keys(),
+    () => this.#openLanes <= this.#running.size,
+  );
   /** Under way beside the lanes. */
   readonly #looks = new Set<Promise<void>>();
   #watch: LaneWatch | undefined;
@@ -112,7 +119,8 @@ export class TransactionWorker implements UnitOwner, Kept {
     // Before the first job begins, as a rule: whether one of its like has died.
     this.#keeper.beatNow().catch((error: unknown) => this.onError(error));
     this.#notes = setInterval(() => this.#noteHolding(), MOMENT_MS * 2).unref();
-    this.#lanes = Array.from({ length: this.#parts.settings.concurrency }, () => this.#lane());
+    this.#openLanes = this.#parts.settings.concurrency;
+    this.#lanes = Array.from({ length: this.#openLanes }, () => this.#lane().finally(() => this.#endLane()));
     this.#watch = new LaneWatch({
       engine: this.#parts.store.engine,
       deadlineMs: patience(this.#parts.settings.leaseMs),
@@ -130,6 +138,11 @@ export class TransactionWorker implements UnitOwner, Kept {
   stop(timeoutMs: number): Promise<void> {
     this.#stopping ??= this.#shutDown(timeoutMs);
     return this.#stopping;
+  }
+
+  othersEnded(task: object | undefined): Promise<void> | undefined {
+    const unit = unitOf(task, this.#running.keys());
+    return unit && this.#ends.inside(unit);
   }
 
   async progress(_unit: Unit, job: Job, json: string): Promise<void> {
@@ -212,6 +225,11 @@ export class TransactionWorker implements UnitOwner, Kept {
       }
     }
     this.#hangUp(lane?.session);
+  }
+
+  #endLane(): void {
+    this.#openLanes -= 1;
+    this.#ends.note();
   }
 
   /**
@@ -502,22 +520,24 @@ export class TransactionWorker implements UnitOwner, Kept {
   async #shutDown(timeoutMs: number): Promise<void> {
     this.#isStopping = true;
     this.wake();
-    const ended = Promise.allSettled(this.#lanes);
-    const isInTime = await within(timeoutMs, ended);
-    const end = new Budget(END_MS);
-    if (!isInTime) {
-      for (const unit of this.#running.keys())
-        unit.abort(new Stopped('the worker is being stopped and its time is up'));
-      await within(GRACE_MS, ended);
-    }
-    if (this.#running.size > 0) {
-      tellLeft(this.#parts.store.engine.options.logger, this.queueName, [...this.#running.keys()]);
-    }
-    for (const { fail } of Array.from(this.#running.values())) fail?.(new Stopped('the worker was stopped'));
-    await end.wait(ended);
+    const end = new Budget(timeoutMs + END_MS);
+    const reason = new Stopped('the worker is being stopped and its time is up');
+    await this.#ends.end({
+      time: new Budget(timeoutMs),
+      graceMs: GRACE_MS,
+      tell: (units) => units.forEach((unit) => unit.abort(reason)),
+      leave: (units) => this.#endHandlers(units),
+      written: () => Promise.resolve(),
+    });
+    await end.wait(Promise.allSettled(this.#lanes));
     for (const session of Array.from(this.#sessions.keys())) session.release(true);
     clearInterval(this.#notes);
     await end.wait(this.#tidyUp());
+  }
+
+  #endHandlers(left: readonly Unit[]): void {
+    if (left.length > 0) tellLeft(this.#parts.store.engine.options.logger, this.queueName, left);
+    for (const unit of left) this.#running.get(unit)?.fail?.(new Stopped('the worker was stopped'));
   }
 
   async #tidyUp(): Promise<void> {

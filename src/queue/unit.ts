@@ -262,6 +262,13 @@ export class Unit<P = unknown> {
   }
 }
 
+/** Of these units the one whose handler works on the job. */
+export function unitOf(task: object | undefined, units: Iterable<Unit>): Unit | undefined {
+  if (task === undefined) return undefined;
+  for (const unit of units) if (unit.job === task) return unit;
+  return undefined;
+}
+
 /** What a unit is held by. */
 export interface Held {
   readonly epoch: number | null;

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { Ahead } from '../base/ahead.ts';
 import { Budget } from '../base/budget.ts';
 import { within } from '../base/clock.ts';
+import { Ends } from '../base/ends.ts';
 import { ConnectionFailed, LeaseLost, NotFound, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
@@ -22,7 +23,7 @@ import type { PostgresQueueStore } from './postgres.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
 import type { Beat, Claimed, Ended, Failed, HandedOver, HeldJob, Registered } from './store.ts';
-import type { Claim, Job, Unit, UnitOwner } from './unit.ts';
+import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
 
 /** What a worker tells about its life; for logs, metrics and tests. */
 export interface WorkerEvents {
@@ -106,7 +107,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   #stopping: Promise<void> | undefined;
   /** Others may be asleep, who could run it now. */
   #hasHandedBack = false;
-  #whenIdle: (() => void)[] = [];
+  readonly #ends: Ends<Unit> = new Ends(() => this.#running.keys());
 
   constructor(parts: WorkerParts) {
     this.#parts = parts;
@@ -205,6 +206,11 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     return this.#stopping;
   }
 
+  othersEnded(task: object | undefined): Promise<void> | undefined {
+    const unit = unitOf(task, this.#running.keys());
+    return unit && this.#ends.inside(unit);
+  }
+
   // What a unit asks of its worker.
 
   async progress(unit: Unit, job: Job, json: string): Promise<void> {
@@ -251,7 +257,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
       fail?.(reason);
     }
     this.events.emit('lost', { reason });
-    this.#tellIfIdle();
+    this.#ends.note();
     this.wake();
   }
 
@@ -394,7 +400,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
       if (rest !== undefined) this.#following.push(rest);
     }
     this.#pump();
-    this.#tellIfIdle();
+    this.#ends.note();
   }
 
   /** Where to look next, and when. */
@@ -550,40 +556,34 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   async #shutDown(timeoutMs: number): Promise<void> {
-    const handlers = new Budget(timeoutMs);
+    const time = new Budget(timeoutMs);
+    const end = new Budget(timeoutMs + END_MS);
     // The flag first, so that what an unfinished turn still brings is handed back.
     await Promise.resolve();
     // A claim on a connection that went dead is not answered for minutes; its jobs are rescued.
     if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
     this.#handBack();
     const leaving = this.#offers.close() || this.#looks.isUnsure ? this.#leave() : undefined;
+    const reason = new Stopped('the worker is being stopped and its time is up');
     await Promise.all([
       within(STOP_MS, Promise.resolve(leaving)).catch((error: unknown) => this.onError(error)),
-      handlers.wait(this.#idle()),
+      this.#ends.end({
+        time,
+        graceMs: GRACE_MS,
+        tell: (units) => units.forEach((unit) => unit.abort(reason)),
+        leave: (units) => this.#endHandlers(units),
+        written: () => this.#settler.flushed(),
+      }),
     ]);
-    const end = new Budget(END_MS);
-    const left = [...this.#running.keys()];
-    if (left.length > 0) {
-      const reason = new Stopped('the worker is being stopped and its time is up');
-      for (const unit of left) unit.abort(reason);
-      await within(GRACE_MS, this.#idle());
-    }
-    this.#endHandlers();
     await end.wait(this.#settler.flushed());
     this.#settler.drop();
     await end.wait(this.#tidyUp());
   }
 
   /** A handler that did not end when told to: its jobs go back, its later outcome is nobody's. */
-  #endHandlers(): void {
-    const left = [...this.#running];
-    if (left.length > 0)
-      tellLeft(
-        this.#parts.store.engine.options.logger,
-        this.queueName,
-        left.map(([unit]) => unit),
-      );
-    for (const [, fail] of left) fail?.(new Stopped('the worker was stopped'));
+  #endHandlers(left: readonly Unit[]): void {
+    tellLeft(this.#parts.store.engine.options.logger, this.queueName, left);
+    for (const unit of left) this.#running.get(unit)?.(new Stopped('the worker was stopped'));
   }
 
   async #tidyUp(): Promise<void> {
@@ -602,14 +602,6 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   /** Takes the offers back, and gives back what was handed over and not heard of. */
   async #leave(): Promise<void> {
     if (this.#id !== undefined) await this.#parts.store.leave(this.queue, this.#id, this.#known());
-  }
-
-  #idle(): Promise<void> {
-    return this.#running.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#whenIdle.push(resolve));
-  }
-
-  #tellIfIdle(): void {
-    if (this.#running.size === 0) for (const resolve of this.#whenIdle.splice(0)) resolve();
   }
 }
 

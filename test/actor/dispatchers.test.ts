@@ -1,6 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { type AnyActorDefinition, actor, createActors } from '../../src/actor/index.ts';
+import { type AnyActorDefinition, actor, createActors, type Dispatcher } from '../../src/actor/index.ts';
 import { postgres, statement } from '../../src/engine/postgres/index.ts';
+import { gate, seeBehindAwaits } from '../queue/contract/fixture.ts';
 import { until } from '../support/eventually.ts';
 import { openScene } from './scene.ts';
 
@@ -163,3 +164,57 @@ test('a claim passes over actors whose rows are held, and takes the one among th
   });
   expect([await claimOne(), await claimOne()]).toEqual([first, second]);
 });
+
+// All of them have begun before one has the dispatcher stop.
+test.for([
+  [['last'], false],
+  [['held'], false],
+  [['last', 'held'], true],
+] as const)(
+  'a body that awaits the stop of its dispatcher is told when the others have ended, and its turn is committed: %s, behind an await: %s',
+  async ([types, isLate]) => {
+    seeBehindAwaits(isLate);
+    const [running, begun, other] = [gate(), gate(), gate()];
+    let left: number = types.length;
+    const told: string[] = [];
+    let dispatcher: Dispatcher | undefined;
+    const stop = async (): Promise<void> => {
+      left -= 1;
+      if (left === 0) begun.open();
+      if (isLate) await begun.opened;
+      told.push('stopping');
+      await dispatcher?.stop();
+      told.push(`the other one is ${(await scene.actors.get(waited)).status}`);
+    };
+    const declare = (name: string, hold: 'lease' | 'transaction', body: () => Promise<void>) =>
+      actor(name, {
+        initial: 'only',
+        states: (state) => ({
+          only: state({
+            hold,
+            run: async (a) => {
+              await body();
+              return a.done();
+            },
+          }),
+        }),
+      });
+    const Other = declare('other', 'lease', () => {
+      running.open();
+      return other.opened;
+    });
+    const stopping = { last: declare('last', 'lease', stop), held: declare('held', 'transaction', stop) };
+    const scene = await openScene([Other, ...Object.values(stopping)]);
+    dispatcher = await scene.run({ concurrency: 5 });
+    const { id: waited } = await scene.actors.create(Other, {});
+    await running.opened;
+    const ids: string[] = [];
+    for (const type of types) ids.push((await scene.actors.create(stopping[type], {})).id);
+    await until('they wait for the stop', () => told.length === types.length);
+    const stopped = dispatcher.stop();
+    other.open();
+    await stopped;
+    expect(told.slice(types.length)).toEqual(types.map(() => 'the other one is final'));
+    for (const id of ids) expect(await scene.actors.get(id)).toMatchObject({ status: 'final' });
+  },
+);

@@ -54,8 +54,8 @@ describeEndsOfWaits('postgres', () => ({
 test('a lock is held for the job whose handler asked for it, in whichever way it is had and lost', async () => {
   const engine = engineOn(database.url);
   const locks = createLocks(engine, { namespace: 'for jobs' });
-  const forJob = (job: string, name: string | string[], options?: LockOptions): Promise<Lock> =>
-    work.run(engine, job, () => locks.acquire(name, options));
+  const forJob = (id: string, name: string | string[], options?: LockOptions, by = engine): Promise<Lock> =>
+    work.run({ id }, by, () => locks.acquire(name, options), undefined);
   const jobs = async (name: string): Promise<(string | undefined)[]> =>
     (await locks.explain(name)).holders.map(({ job }) => job);
   const past = async (name: string): Promise<unknown[]> =>
@@ -104,7 +104,7 @@ test('a lock is held for the job whose handler asked for it, in whichever way it
   await engine.query(statement('test.late', late));
   // A job of another database is none of this one's.
   const other = engineOn(database.url);
-  await work.run(other, '7', () => locks.acquire('four'));
+  await forJob('7', 'four', {}, other);
   expect([await jobs('four'), await past('four')]).toEqual([[undefined], [['6', 'expired']]]);
   expect(await locksOfJobs(engine, ['3', '6', '7'])).toMatchObject([
     { name: 'four', state: 'ended', outcome: 'expired' },

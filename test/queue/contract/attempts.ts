@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { LeaseLost, Stopped, TimedOut } from '../../../src/base/errors.ts';
 import { NoRetry } from '../../../src/queue/index.ts';
 import { eventually, until } from '../../support/eventually.ts';
-import { AT_ONCE, type Fixture, start } from './fixture.ts';
+import { AT_ONCE, type Fixture, gate, seeBehindAwaits, start } from './fixture.ts';
 
 export function attemptPromises(open: () => Promise<Fixture>): void {
   test('a job that always fails is tried exactly `attempts` times, and ends in error', async () => {
@@ -135,6 +135,54 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     await stopped;
     expect(await fixture.job(id)).toMatchObject({ status: 'complete', result: 'done', reasons: [] });
   });
+
+  // All of them have begun before one has the worker stop.
+  test.for([
+    [1, false],
+    [1, true],
+    [2, true],
+  ] as const)(
+    'a handler that awaits the stop of its worker is told when the others have ended, and its job is settled: %i, behind an await: %s',
+    async ([handlers, isLate]) => {
+      const fixture = await open();
+      const queue = fixture.queue({ kinds: { last: {}, other: {} }, retry: AT_ONCE });
+      const [running, begun, other] = [gate(), gate(), gate()];
+      let left: number = handlers;
+      const told: string[] = [];
+      seeBehindAwaits(isLate);
+      const worker = await start(
+        fixture,
+        queue,
+        {
+          last: async () => {
+            left -= 1;
+            if (left === 0) begun.open();
+            if (isLate) await begun.opened;
+            told.push('stopping');
+            await worker.stop();
+            told.push(`the other job is ${(await fixture.job(id)).status}`);
+            return 'done';
+          },
+          other: async () => {
+            running.open();
+            await other.opened;
+          },
+        },
+        { concurrency: 3 },
+      );
+      const { id } = await queue.enqueue('other', {});
+      await running.opened;
+      const last = await queue.enqueueMany(Array.from({ length: handlers }, () => ({ kind: 'last', payload: {} })));
+      await until('they wait for the stop', () => told.length === handlers);
+      const stopped = worker.stop();
+      other.open();
+      await stopped;
+      expect(told.slice(handlers)).toEqual(Array.from({ length: handlers }, () => 'the other job is complete'));
+      for (const job of [id, ...last]) {
+        expect(await fixture.job(job)).toMatchObject({ status: 'complete', reasons: [] });
+      }
+    },
+  );
 
   test('whatever a handler throws, the worker lives, the attempt is counted, and what was thrown is kept', async () => {
     const fixture = await open();

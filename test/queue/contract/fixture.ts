@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest';
 import type { StandardSchemaV1 } from '../../../src/base/schema.ts';
+import { work } from '../../../src/base/work.ts';
 import type { Handlers, Kinds, Queue, QueueOptions, Worker, WorkOptions } from '../../../src/queue/index.ts';
 
 /** A job as the contract looks at it. */
@@ -36,6 +37,15 @@ export async function start<K extends Kinds>(
   onTestFinished(() => worker.stop({ timeout: '100ms' }));
   await worker.started;
   return worker;
+}
+
+/** As in a process that makes locks on Postgres: what a handler does behind an `await` is known to be its own. */
+export function seeBehindAwaits(isSeen: boolean): void {
+  const was = work.isAsked;
+  work.isAsked = isSeen;
+  onTestFinished(() => {
+    work.isAsked = was;
+  });
 }
 
 /** A promise and how to settle it; what a handler waits for. */
