@@ -1,4 +1,5 @@
 import { begin } from '../base/beginning.ts';
+import { within } from '../base/clock.ts';
 import type { Duration } from '../base/duration.ts';
 import { Stopped } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
@@ -33,6 +34,8 @@ export interface DispatcherParts {
   readonly signal: AbortSignal | undefined;
 }
 
+/** A stop does not wait longer than this for what has not started, or is only tidy to wait for. */
+const STOP_MS = 2000;
 /** To rescue and to clean up may take long, and has no hurry. */
 const CHORE_MS = 30_000;
 
@@ -60,6 +63,8 @@ export class Dispatcher implements AsyncDisposable {
   #stopping: Promise<void> | undefined;
   /** It could not start, and never will. */
   #hasFailed = false;
+  /** It was stopped before it had started, and nobody waits for it any more. */
+  #isAbandoned = false;
 
   /** @internal */
   constructor(parts: DispatcherParts) {
@@ -141,6 +146,7 @@ export class Dispatcher implements AsyncDisposable {
     }
     try {
       await worker.start(() => this.#delivery?.wake());
+      if (this.#isAbandoned) throw new Stopped('the dispatcher was stopped before it had started');
     } catch (error) {
       // What it had begun would go on beside the next one.
       await worker.stop(0);
@@ -150,9 +156,14 @@ export class Dispatcher implements AsyncDisposable {
   }
 
   async #shutDown(timeoutMs: number): Promise<void> {
-    await this.started.catch(() => {});
+    if (this.#worker === undefined) {
+      // What has not started is not waited for longer than what has; it stops by itself when it has.
+      const settled = this.started.catch(() => {});
+      this.#isAbandoned = !(await within(Math.max(timeoutMs, STOP_MS), settled));
+    }
+    const delivered = this.#delivery?.stop();
     await this.#worker?.stop(timeoutMs);
-    await this.#delivery?.stop();
+    await within(STOP_MS, Promise.resolve(delivered));
     this.#watch?.stop();
   }
 }

@@ -44,10 +44,10 @@ export interface Renewal extends AsyncDisposable {
   /** The lease is known to be lost by other means than a beat. Does nothing once it is lost or stopped. */
   lose(reason: LeaseLost): void;
   /**
-   * Ends the beats, and waits until none is under way (no longer than the deadline), so that a release sent next is the
-   * last word. Safe to call again; never rejects; leaves no timer.
+   * Ends the beats, and waits until none is under way, so that a release sent next is the last word: no longer than the
+   * deadline, or `mostMs`. Safe to call again; never rejects; leaves no timer.
    */
-  stop(): Promise<void>;
+  stop(mostMs?: number): Promise<void>;
 }
 
 /**
@@ -125,9 +125,9 @@ class LeaseRenewal implements Renewal {
     this.#lost?.abort(reason);
   }
 
-  async stop(): Promise<void> {
+  async stop(mostMs = Infinity): Promise<void> {
     const underWay = this.#underWay;
-    const leftMs = this.remainingMs();
+    const leftMs = Math.min(this.remainingMs(), mostMs);
     this.#end(this.#abortBeat && new Stopped(`the renewal of ${this.#options.what} was stopped`));
     if (underWay === undefined) return;
     const { promise: deadline, cancel } = expiry(leftMs);

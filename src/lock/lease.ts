@@ -165,7 +165,8 @@ export class HeldLock implements Lock {
     }
     const leaseMs = this.#keeping.remainingMs();
     this.#client.keeper.forget(this.held);
-    await this.#keeping.stop();
+    // A renewal that comes later still finds nothing to renew.
+    await this.#keeping.stop(ANSWER_MS);
     if (this.#guarding.size > 0) await within(settled(this.#guarding), ANSWER_MS);
     const start = moment();
     if (await this.#tellOnce(finish)) return;

@@ -1,4 +1,4 @@
-import { after } from '../base/clock.ts';
+import { after, within } from '../base/clock.ts';
 import type { Duration } from '../base/duration.ts';
 import { NotSupported, Stopped } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
@@ -36,6 +36,9 @@ export function createLocks(engine: LockEngine, options?: LocksOptions): Locks {
 
 /** How long a wait goes on that was ended: enough for an answer, and for cleaning up. */
 const ANSWER_MS = 1000;
+
+/** A stop waits no longer for what is to be released. */
+const STOP_MS = 5000;
 
 /** The locks of one namespace; made by {@link createLocks}. */
 export class Locks implements AsyncDisposable {
@@ -163,14 +166,15 @@ export class Locks implements AsyncDisposable {
   }
 
   /**
-   * Releases everything taken here, and ends all waiting with {@link Stopped}, within a second also where the store does not
-   * answer. Safe to call twice; never rejects.
+   * Releases everything taken here, and ends all waiting with {@link Stopped}, that within a second also where the store does not
+   * answer. What cannot be released within 5 s is tried on behind, until its lease is over. Safe to call twice; never rejects.
    */
   async stop(): Promise<void> {
     this.#stopped ??= this.#endWaits();
     // Those of other locks look again and wait on.
     this.#client.turns.callAll();
-    await Promise.all([...this.#held].map((lock) => lock.release().catch(() => {})));
+    const released = Promise.all([...this.#held].map((lock) => lock.release().catch(() => {})));
+    await within(STOP_MS, released);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -12,6 +12,7 @@ import {
 } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
 import { LONG } from '../support/long.ts';
 import { spawnChild } from '../support/process.ts';
 import { startProxy } from '../support/proxy.ts';
@@ -351,4 +352,27 @@ test('a query makes the rows in the database: to the letter, set by set, with th
   await projection.settled();
   expect(await diff()).toBe(1);
   expect((await query('select key from pawl.capture_retry')).length).toBe(1);
+});
+
+test('projections and followers stop within 5 s though the database says nothing any more', async () => {
+  const { url, client } = await openScene();
+  const proxy = await startProxy(url);
+  onTestFinished(() => proxy.stop());
+  const engine = postgres(proxy.url, { max: 12, logger: recordLog(), stopTimeoutMs: 1_000 });
+  const capture = createCapture(engine, { entity: 'order', root: 'orders', via: VIA });
+  const projection = capture.project({ ...TARGET, build });
+  const follower = capture.follow({ name: 'copy', handler: async () => {} });
+  await capture.apply();
+  const workers = [projection.run({ poll: '50ms' }), follower.run({ poll: '50ms' }), capture.run()];
+  await Promise.all(workers.map(({ started }) => started));
+  proxy.silence();
+  await client.query("update orders set status = 'late' where id = 1");
+  const late = [projection.run(), follower.run()];
+  const since = performance.now();
+  await Promise.all([...workers, ...late].map((worker) => worker.stop()));
+  const stoppedMs = performance.now() - since;
+  await engine.stop();
+  // And what a busy machine needs.
+  expect(stoppedMs).toBeLessThan(5_000 + 3_000);
+  expect(performance.now() - since).toBeLessThan(5_000 + 1_000 + 2_000 + 4_000);
 });

@@ -113,3 +113,23 @@ test('a lock is held for the job whose handler asked for it, in whichever way it
   ]);
   await locks.stop();
 });
+
+test('locks that are held stop within 5 s though the database says nothing any more, also while they are being renewed', async () => {
+  const proxy = await startProxy(database.url);
+  const engine = postgres(proxy.url, { max: 4, logger: recordLog(), stopTimeoutMs: 1_000 });
+  atTestEnd(() => proxy.stop());
+  const locks = createLocks(engine, { namespace: 'silent' });
+  const held = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => locks.acquire(`n${n}`, { lease: '20s', heartbeat: '200ms' })),
+  );
+  proxy.silence();
+  await until('a renewal is not answered', () => held.some((lock) => lock.remainingMs() < 19_000));
+  const since = performance.now();
+  await locks.stop();
+  const stoppedMs = performance.now() - since;
+  await engine.stop();
+  // And what a busy machine needs.
+  expect(stoppedMs).toBeLessThan(5_000 + 3_000);
+  expect(performance.now() - since).toBeLessThan(5_000 + 1_000 + 2_000 + 4_000);
+  expect(held.every(({ isHeld }) => !isHeld)).toBe(true);
+});
