@@ -24,8 +24,8 @@ export interface Recalled {
 
 /** Notifications on one channel. */
 export interface Hearing {
-  /** Whether any arrive. */
-  readonly tested: Promise<boolean>;
+  /** Settles once it is known that they arrive; maybe never. */
+  readonly arrived: Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -98,7 +98,8 @@ export class Offers<Handed extends HandedOver> {
 
   async #hear(general: Hearing): Promise<void> {
     // Behind a pooler nothing would arrive, and the lock that shows that somebody listens would stay there for ever.
-    if (!(await general.tested) || this.#isClosed) return;
+    await general.arrived;
+    if (this.#isClosed) return;
     const hearing = await this.#options.store.hear(this.#channel, {
       heard: (handed) => this.#heard(handed),
       onReconnect: () => this.#onReconnect(),

@@ -10,7 +10,7 @@ async function start(): Promise<{
 }> {
   const sent: Offer[] = [];
   let reconnect = (): void => {};
-  const hearing = { tested: Promise.resolve(true), stop: () => Promise.resolve() };
+  const hearing = { arrived: Promise.resolve(), stop: () => Promise.resolve() };
   const offers = new Offers<HandedOver>({
     name: 'test',
     store: {

@@ -1,4 +1,5 @@
-import { expect, onTestFinished, test } from 'vitest';
+import pg from 'pg';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { ConnectionFailed } from '../../src/base/errors.ts';
 import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
@@ -90,6 +91,34 @@ test('a worker that is stopped while it starts on a dead connection does not han
   await expect(worker.started).rejects.toThrow();
   await eventually(() => expect(proxy.open).toBe(0));
 });
+
+test.for(HOLDS)(
+  'a worker finds its jobs within two polls though the server no longer listens for it, on a connection that lives (hold: %s)',
+  async (hold) => {
+    const scene = await openScene();
+    const connect = vi.spyOn(pg.Client.prototype, 'connect');
+    await scene.worker(hold, { poll: '500ms', lease: '20s' });
+    await scene.enqueue(2);
+    await scene.drained();
+    const mine = connect.mock.contexts.filter((one) => one instanceof pg.Client);
+    connect.mockRestore();
+    let forgotten = 0;
+    for (const client of mine) {
+      const { rows } = await client.query('select pg_listening_channels()').catch(() => ({ rows: [] }));
+      forgotten += rows.length;
+      if (rows.length > 0) await client.query('discard all');
+    }
+    expect(forgotten).toBeGreaterThan(0);
+    for (let n = 0; n < 3; n += 1) {
+      const since = performance.now();
+      const { id } = await scene.queue.enqueue('job', {});
+      await until('it has run', async () => (await scene.runs(id)).attempts.length === 1);
+      // And what a busy machine needs.
+      expect(performance.now() - since).toBeLessThan(2 * 625 + 4_000);
+      expect((await scene.runs(id)).attempts).toEqual([1]);
+    }
+  },
+);
 
 test('what a handler does in its own transaction may take longer than the lease', async () => {
   const scene = await openScene();

@@ -20,6 +20,8 @@ const TIMING: ListenerTiming = {
 };
 
 const UNLISTEN_MS = 1_000;
+/** Whether notifications arrive after all is asked at the least once in so many checks of the connection: every 16 minutes. */
+const RAREST = 32;
 
 interface Subscriber {
   readonly channel: string;
@@ -34,6 +36,7 @@ export class Listener {
   readonly #timing: ListenerTiming;
   readonly #subscribers = new Set<Subscriber>();
   readonly #tested = deferred<boolean>();
+  readonly #arrived = deferred<void>();
   #reliable: boolean | undefined;
   #wire: Wire | undefined;
   #connecting: Promise<void> | undefined;
@@ -193,13 +196,27 @@ export class Listener {
     this.#scheduleRetry(error);
   }
 
-  /** Finds out whether notifications arrive here; asks again where the question could not be put, or the answer may be chance. */
+  /**
+   * Finds out whether notifications arrive here; asks again where the question could not be put, or the answer may be chance. That
+   * one did not come in time says little of a busy server: so that is asked again, too, more and more rarely.
+   */
   async #probe(wire: Wire): Promise<void> {
     const [first, longest] = this.#timing.backoff;
+    const { checkEvery } = this.#timing;
+    let refusals = 0;
     for (let tries = 0; this.#wire === wire; tries++) {
       const verdict = await this.#ask(wire);
-      if (verdict !== undefined && this.#wire === wire) return this.#decide(verdict);
-      await within(Math.min(first * 2 ** tries, longest), wire.closed);
+      if (this.#wire !== wire) return;
+      if (verdict !== undefined) this.#decide(verdict);
+      if (verdict === true) {
+        wire.hasHeard = true;
+        return;
+      }
+      const restMs =
+        verdict === false
+          ? Math.min(checkEvery * 2 ** refusals++, checkEvery * RAREST)
+          : Math.min(first * 2 ** tries, longest);
+      await within(restMs, wire.closed);
     }
   }
 
@@ -229,8 +246,11 @@ export class Listener {
 
   #decide(verdict: boolean): void {
     const isNews = this.#reliable === undefined && !verdict && this.#given.enabled && !this.#stopped;
+    const isCured = this.#reliable === false && verdict;
     this.#reliable = verdict;
     this.#tested.resolve(verdict);
+    if (verdict) this.#arrived.resolve();
+    if (isCured) this.#given.logger.info({}, 'NOTIFY arrives on the listening connection after all');
     if (isNews) {
       this.#given.logger.warn(
         {},
@@ -265,6 +285,7 @@ export class Listener {
         return isReliable();
       },
       tested: this.#tested.promise,
+      arrived: this.#arrived.promise,
       stop,
       [Symbol.asyncDispose]: stop,
     };

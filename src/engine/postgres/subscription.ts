@@ -20,8 +20,10 @@ export interface Subscription {
    * a pooler in transaction mode, say), undefined while not yet known. When false, polling alone finds new work.
    */
   readonly reliable: boolean | undefined;
-  /** Settles with the first verdict on `reliable`. */
+  /** Settles with the first verdict on `reliable`. One that is false is looked at again, more and more rarely. */
   readonly tested: Promise<boolean>;
+  /** Settles once `reliable` was true, and never where notifications do not arrive. */
+  readonly arrived: Promise<void>;
   /** Ends the subscription; the last one closes the connection. Safe to call twice. */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;

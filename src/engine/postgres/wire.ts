@@ -28,6 +28,11 @@ export interface Wire {
   /** How many statements it was asked to send so far, and how many of them have no answer yet. */
   readonly asked: number;
   readonly pending: number;
+  /**
+   * Notifications have arrived here: a channel that the server no longer knows of is a loss, as of the connection. Behind a pooler
+   * that lends another of the server's connections each time, it would be one with each look.
+   */
+  hasHeard: boolean;
   /** Settles when the connection is gone, for whatever reason. */
   readonly closed: Promise<void>;
   close(): Promise<void>;
@@ -59,14 +64,20 @@ export async function openWire(
   return wire;
 }
 
+const FORGOTTEN =
+  'the server no longer listens for this connection, which lives (UNLISTEN *, DISCARD ALL, or a pooler that has lent it another session)';
+
 class ListeningClient implements Wire {
   readonly closed: Promise<void>;
   asked = 0;
   pending = 0;
+  hasHeard = false;
   readonly #client: pg.Client;
   readonly #timing: WireTiming;
   readonly #events: WireEvents;
   readonly #expected = new Map<string, () => void>();
+  /** What it was asked to listen to. */
+  readonly #channels = new Set<string>();
   /** Channels whose lock this connection holds. */
   readonly #seen = new Set<string>();
   #queue: Promise<unknown> = Promise.resolve();
@@ -102,6 +113,7 @@ class ListeningClient implements Wire {
 
   async listen(channel: string, isSeen = false): Promise<void> {
     await this.#send(`listen ${id(channel)}`);
+    this.#channels.add(channel);
     if (!isSeen || this.#seen.has(channel)) return;
     this.#seen.add(channel);
     // It also takes the place of a secret channel's name in pg_stat_activity.
@@ -109,6 +121,7 @@ class ListeningClient implements Wire {
   }
 
   async unlisten(channel: string): Promise<void> {
+    this.#channels.delete(channel);
     await this.#send(`unlisten ${id(channel)}`);
     if (!this.#seen.delete(channel)) return;
     await this.#send('-- engine.listen_unseen\nselect pg_advisory_unlock_shared(hashtextextended($1, 0))', [channel]);
@@ -132,7 +145,7 @@ class ListeningClient implements Wire {
   }
 
   /** One at a time: node-postgres warns about a query sent while another runs. */
-  #send(text: string, values: string[] = []): Promise<void> {
+  #send(text: string, values: string[] = []): Promise<Record<string, unknown>[]> {
     this.asked += 1;
     this.pending += 1;
     const sent = this.#queue
@@ -144,7 +157,7 @@ class ListeningClient implements Wire {
     return sent;
   }
 
-  async #ask(text: string, values: string[]): Promise<void> {
+  async #ask(text: string, values: string[]): Promise<Record<string, unknown>[]> {
     if (this.#state === 'closed') {
       throw new ConnectionFailed('the listening connection is closed', { outcome: 'nothing_written' });
     }
@@ -154,7 +167,8 @@ class ListeningClient implements Wire {
       this.#lose(new ConnectionFailed(`the listening connection did not answer within ${checkTimeout} ms`)),
     );
     try {
-      await this.#client.query(text, values);
+      const { rows } = await this.#client.query<Record<string, unknown>>(text, values);
+      return rows;
     } catch (error) {
       throw failure(error);
     } finally {
@@ -164,11 +178,14 @@ class ListeningClient implements Wire {
 
   #check(): void {
     const { checkEvery } = this.#timing;
-    this.#send('-- engine.listen_check\nselect 1').then(
-      () => {
-        if (this.#state === 'open') {
-          this.#timer = setTimeout(() => this.#check(), checkEvery);
-        }
+    const expected = [...this.#channels];
+    this.#send('-- engine.listen_check\nselect pg_listening_channels() as channel').then(
+      (rows) => {
+        if (this.#state !== 'open') return;
+        const there = new Set(rows.map(({ channel }) => channel));
+        const isMissing = expected.some((channel) => this.#channels.has(channel) && !there.has(channel));
+        if (this.hasHeard && isMissing) this.#lose(new ConnectionFailed(FORGOTTEN));
+        else this.#timer = setTimeout(() => this.#check(), checkEvery);
       },
       (error: unknown) => this.#lose(error instanceof Error ? error : new ConnectionFailed(String(error))),
     );

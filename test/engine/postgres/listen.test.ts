@@ -1,4 +1,5 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import pg from 'pg';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ConnectionFailed, DatabaseError, InvalidInput, Stopped } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { Listener } from '../../../src/engine/postgres/listen.ts';
@@ -110,6 +111,21 @@ describe('listening', () => {
     await listener.stop();
   });
 
+  test('asks again whether notifications arrive, when one did not come in time', async () => {
+    let sent = 0;
+    const listener = startListener({ probeTimeout: 200, checkEvery: 20 }, async (channel) => {
+      sent += 1;
+      if (sent > 2) await notify(channel, '');
+    });
+    const subscription = await listener.subscribe('late', () => {});
+    expect(await subscription.tested).toBe(false);
+    await subscription.arrived;
+    expect(subscription.reliable).toBe(true);
+    expect(sent).toBeGreaterThan(2);
+    expect(log.lines.map(({ level }) => level)).toEqual(['warn', 'info']);
+    await listener.stop();
+  });
+
   test('is switched off by an option, without a connection or a warning', async () => {
     await using quiet = postgres(proxy.url, { listen: false, logger: log });
     const subscription = await quiet.listen('any', () => {});
@@ -136,11 +152,14 @@ describe('listening', () => {
   });
 });
 
-describe('a subscription that is to be seen', () => {
-  const SEEN = statement('test.seen', 'select not pg_try_advisory_xact_lock(hashtextextended($1, 0)) as seen');
-  const isSeen = async (channel: string): Promise<boolean | undefined> =>
-    (await engine.query<{ seen: boolean }>(SEEN, [channel]))[0]?.seen;
+const SEEN = statement('test.seen', 'select not pg_try_advisory_xact_lock(hashtextextended($1, 0)) as seen');
 
+/** Whether somebody shows that it listens there. */
+async function isSeen(channel: string): Promise<boolean | undefined> {
+  return (await engine.query<{ seen: boolean }>(SEEN, [channel]))[0]?.seen;
+}
+
+describe('a subscription that is to be seen', () => {
   test('is seen for as long as its connection lives, and again on the next one', async () => {
     const listener = startListener();
     await listener.subscribe('others', () => {});
@@ -192,6 +211,29 @@ describe('a listening connection that is lost', () => {
       await eventually(() => expect(heard).toContain(`after ${round}`));
     }
     expect(log.count('warn', /was lost/)).toBe(2);
+    await listener.stop();
+  });
+
+  test('is renewed when the server has forgotten its channels, though it lives', async () => {
+    const connect = vi.spyOn(pg.Client.prototype, 'connect');
+    const listener = startListener({ checkEvery: 50 });
+    const heard: string[] = [];
+    let caughtUp = 0;
+    const subscription = await listener.subscribe('forgotten', (payload) => heard.push(payload), {
+      onReconnect: () => {
+        caughtUp += 1;
+      },
+      isSeen: true,
+    });
+    await subscription.arrived;
+    const clients = connect.mock.contexts.filter((one) => one instanceof pg.Client);
+    connect.mockRestore();
+    for (const client of clients) await client.query('discard all');
+    await eventually(() => expect(caughtUp).toBe(1));
+    await notify('forgotten', 'after');
+    await eventually(() => expect(heard).toEqual(['after']));
+    expect(await isSeen('forgotten')).toBe(true);
+    expect(log.count('warn', /was lost/)).toBe(1);
     await listener.stop();
   });
 
