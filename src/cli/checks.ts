@@ -58,7 +58,6 @@ function checkServer(facts: ServerFacts): Finding[] {
           'use the URL of the primary',
         )
       : ok('writable', 'yes'),
-    ok('times', `DateStyle ${facts.dateStyle}`),
     facts.hasPooler
       ? warn(
           'pooler',

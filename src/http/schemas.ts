@@ -562,7 +562,6 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
       hasPooler: yes,
       isReadOnly: yes,
       connections: whole,
-      dateStyle: text,
       maxConnections: whole,
       oldestTransaction: orNull(object({ pid: whole, application: text, ageMs: number })),
     }),

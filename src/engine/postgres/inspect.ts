@@ -18,8 +18,6 @@ export interface ServerFacts {
   readonly hasPooler: boolean;
   /** A standby, or a database set to read-only transactions. */
   readonly isReadOnly: boolean;
-  /** In which form the server writes times for statements of your own; node-postgres reads those that begin with ISO. */
-  readonly dateStyle: string;
   readonly connections: number;
   readonly maxConnections: number;
   /** What keeps dead rows from being removed longest, as far as this user may see it. */
@@ -49,7 +47,6 @@ select
   current_database()::text as database,
   pg_backend_pid() as pid,
   pg_is_in_recovery() or current_setting('default_transaction_read_only')::boolean as read_only,
-  current_setting('datestyle') as date_style,
   current_setting('max_connections')::int as max_connections,
   (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as connections,
   (select json_build_object('pid', a.pid, 'application', a.application_name,
@@ -86,7 +83,6 @@ interface ServerRow {
   database: string;
   pid: number;
   read_only: boolean;
-  date_style: string;
   max_connections: number;
   connections: number;
   oldest: ServerFacts['oldestTransaction'] | null;
@@ -111,7 +107,6 @@ export async function inspectServer(engine: PostgresEngine): Promise<ServerFacts
       hasPooler: isAnsweredByAnother(session, row.pid),
       isReadOnly: row.read_only,
       connections: row.connections,
-      dateStyle: row.date_style,
       maxConnections: row.max_connections,
       oldestTransaction: row.oldest ?? undefined,
     };
