@@ -30,6 +30,12 @@ test('what can be done with a row is in sight on a wide screen, and each row is 
   const slots = await card.locator('td[data-title="Slots in use"]').boundingBox();
   expect(slots?.x).toBeGreaterThanOrEqual(0);
   expect((slots?.x ?? 0) + (slots?.width ?? Infinity)).toBeLessThanOrEqual(320);
+  await page.goto(new URL('jobs', base).href);
+  const [id = ''] = jobs;
+  await page.getByRole('checkbox', { name: `Select ${id}` }).waitFor();
+  const choice = await page.getByRole('checkbox', { name: `Select ${id}` }).boundingBox();
+  expect(choice?.width).toBeGreaterThanOrEqual(16);
+  expect((choice?.x ?? Infinity) + (choice?.width ?? 0)).toBeLessThanOrEqual(320);
   await context.close();
 });
 
