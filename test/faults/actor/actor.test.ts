@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { describePlants } from '../describe-plants.ts';
 import { Ground } from '../ground.ts';
 import { actorPart } from './part.ts';
+import { PLANTS } from './plants.ts';
 
 const SEEDS = [1, 2, 3, 4, 5, 6];
 
@@ -21,3 +23,5 @@ describe('schedules of faults', () => {
     });
   }
 });
+
+describePlants('a planted bug is found', { part: actorPart, plants: PLANTS, ground: () => ground });

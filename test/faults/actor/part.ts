@@ -1,12 +1,15 @@
 import { type Runner, runner } from '../part.ts';
 import { checkActors } from './check.ts';
+import { planForced } from './forced.ts';
 import { planActors } from './plan.ts';
+import { readPlant } from './plants.ts';
 import { playActors } from './play.ts';
 
 /** Actors: orders with items, that sleep, wait for their items and hold their row; counters that are raised and sent to. */
 export const actorPart: Runner = runner({
   name: 'actor',
   plan: planActors,
+  forced: (plant) => planForced(readPlant(plant)),
   play: playActors,
   check: checkActors,
   operations: ({ begun, moves, asked, effects }) => begun.length + moves.length + asked.length + effects.length,

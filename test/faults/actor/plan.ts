@@ -1,5 +1,5 @@
 import { Draw } from '../../support/random.ts';
-import { drawFaults, type FaultName, type Weights } from '../fault.ts';
+import { drawFaults, type FaultName, USUAL } from '../fault.ts';
 import type { Plan } from '../plan.ts';
 import type { Manner, Orders } from './declaration.ts';
 
@@ -22,21 +22,6 @@ export interface ActorPlan extends Plan {
   readonly producers: readonly (readonly Operation[])[];
 }
 
-const WEIGHTS: Weights = {
-  kill: 3,
-  deploy: 1,
-  stop: 3,
-  clock: 1,
-  block: 1,
-  terminate: 2,
-  reset: 2,
-  refuse: 1,
-  silence: 2,
-  deafen: 1,
-  freeze: 2,
-  lose: 2,
-};
-
 export function planActors(seed: number): ActorPlan {
   const draw = new Draw(seed, 'shape');
   const leaseMs = draw.pick(1000, 1500, 2000);
@@ -50,7 +35,7 @@ export function planActors(seed: number): ActorPlan {
     members: workers.length + producers.length,
     withinMs: 4000,
     leaseMs,
-    weights: draw.chance(0.2) ? { ...WEIGHTS, restart: 4 } : WEIGHTS,
+    weights: draw.chance(0.2) ? { ...USUAL, restart: 4 } : USUAL,
   });
   const hasOwnServer = faults.some((fault) => fault.do === ('restart' satisfies FaultName));
   const title = `${workers.length} dispatchers, ${counters} counters, lease ${leaseMs}`;

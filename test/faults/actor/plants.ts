@@ -4,8 +4,23 @@ import { plantSql } from '../plant.ts';
 /** Takes out, or puts in its place, what a careless hand might. */
 type Change = readonly [name: string, from: RegExp | string, to: string];
 
-/** Bugs that are planted in functions of the database. */
-const IN_DATABASE: Readonly<Record<string, Change>> = {
+/** Bugs, by what actors then do. */
+export const PLANTS = [
+  'a commit is believed, whoever sends it',
+  'a commit leads elsewhere',
+  'a raise that comes with others is lost',
+  'a child is counted twice',
+  'an epoch stands still',
+  'a message is written twice',
+  'a message is lost',
+  'a parent is not told',
+  'what was to be kept is not',
+  'a failed turn moves on',
+] as const;
+
+export type PlantName = (typeof PLANTS)[number];
+
+const ALL: Readonly<Record<PlantName, Change>> = {
   'a commit is believed, whoever sends it': [
     'actor_commit',
     'a.epoch = t.epoch and (a.worker = p_worker or a.lent = p_worker)',
@@ -43,6 +58,13 @@ const IN_DATABASE: Readonly<Record<string, Change>> = {
 };
 
 export async function plantInDatabase(plant: string, eye: pg.Pool): Promise<void> {
-  const [name, from, to] = IN_DATABASE[plant] ?? [plant, '', ''];
+  const [name, from, to] = ALL[readPlant(plant)];
   await plantSql(eye, name, (source) => source.replace(from, to));
+}
+
+/** @throws when there is no such plant */
+export function readPlant(name: string): PlantName {
+  const found = PLANTS.find((each) => each === name);
+  if (found === undefined) throw new Error(`there is no plant "${name}"; there are ${PLANTS.join(', ')}`);
+  return found;
 }

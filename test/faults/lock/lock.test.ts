@@ -1,13 +1,9 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { sharedDynamo } from '../../support/dynamodb.ts';
-import { LONG } from '../../support/long.ts';
+import { describePlants, PATIENCE_MS } from '../describe-plants.ts';
 import { Ground } from '../ground.ts';
-import { UNPLAYED } from '../part.ts';
 import { lockOnDynamo, lockPart } from './part.ts';
 import { plantsOf } from './plants.ts';
-
-/** A schedule takes ten seconds, and on a busy machine minutes. */
-const PATIENCE_MS = 600_000;
 
 let ground: Ground;
 
@@ -45,23 +41,11 @@ for (const engine of ['postgres', 'dynamodb'] as const) {
   });
 
   /** In schedules in which each of them shows. */
-  describe(`a planted bug is found on ${engine}`, () => {
-    for (const plant of plantsOf(engine)) {
-      test.concurrent(
-        plant,
-        async ({ skip }) => {
-          if (engine === 'dynamodb' && (await sharedDynamo()).kind === 'dynalite') skip('dynalite has no transactions');
-          const { violations } = await part.run(0, ground, { plant });
-          const found = violations.filter(({ rule }) => rule !== UNPLAYED);
-          expect(found).not.toEqual([]);
-        },
-        PATIENCE_MS,
-      );
-
-      (LONG ? test.concurrent : test.skip)(`${plant}: without it, the same schedule breaks nothing`, async () => {
-        const { violations } = await part.run(0, ground, { scene: plant });
-        expect(violations).toEqual([]);
-      });
-    }
+  describePlants(`a planted bug is found on ${engine}`, {
+    part,
+    plants: plantsOf(engine),
+    ground: () => ground,
+    isMissing: async () =>
+      engine === 'dynamodb' && (await sharedDynamo()).kind === 'dynalite' ? 'dynalite has no transactions' : undefined,
   });
 }

@@ -66,6 +66,8 @@ export const MANNERS = [
   'deaf',
   /** Keeps the event loop busy. */
   'block',
+  /** The same, and throws before anything else has its turn. */
+  'block and throw',
   /** Kills its process. */
   'die',
   /** Returns what JSON cannot hold. */

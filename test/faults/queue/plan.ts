@@ -1,5 +1,5 @@
 import { Draw } from '../../support/random.ts';
-import { drawFaults, type FaultName, type Weights } from '../fault.ts';
+import { drawFaults, type FaultName, USUAL } from '../fault.ts';
 import type { Plan } from '../plan.ts';
 import type { KindName, Manner, Orders } from './declaration.ts';
 
@@ -41,22 +41,6 @@ export interface QueuePlan extends Plan {
   readonly producers: readonly (readonly Operation[])[];
 }
 
-/** Faults that a queue can meet; a step of the clock and a reset are cheap, a restart of the server costs a second. */
-const WEIGHTS: Weights = {
-  kill: 3,
-  deploy: 1,
-  stop: 3,
-  clock: 1,
-  block: 1,
-  terminate: 2,
-  reset: 2,
-  refuse: 1,
-  silence: 2,
-  deafen: 1,
-  freeze: 2,
-  lose: 2,
-};
-
 const MS = { faults: 4000 };
 
 export function planQueue(seed: number): QueuePlan {
@@ -84,7 +68,7 @@ export function planQueue(seed: number): QueuePlan {
     members: workers.length + producers.length,
     withinMs: MS.faults,
     leaseMs,
-    weights: restarts ? { ...WEIGHTS, restart: 4 } : WEIGHTS,
+    weights: restarts ? { ...USUAL, restart: 4 } : USUAL,
   });
   const title = [
     holds === 'both' ? 'both holds' : holds,
@@ -163,6 +147,7 @@ function drawManner(draw: Draw, kind: KindName): Manner {
     // It holds its key for as long.
     deaf: kind === 'timed' ? 2 : 0,
     block: 0.3,
+    'block and throw': 0,
     die: 0.4,
     circle: 1,
     'throw nothing': 1,

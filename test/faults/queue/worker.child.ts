@@ -45,11 +45,11 @@ async function takeEffect(unit: Unit, lateMs: number): Promise<void> {
 async function act(unit: Unit): Promise<unknown> {
   const { ms, how: manner, times, lateMs } = unit.payload as Orders;
   const how = unit.attempt <= times ? manner : 'well';
-  if (how === 'block') block(ms);
+  if (how === 'block' || how === 'block and throw') block(ms);
   else if (how === 'deaf') await sleep(ms);
   else if (ms > 0) await sleep(ms, undefined, { signal: unit.signal });
   if (how === 'die') process.kill(process.pid, 'SIGKILL');
-  if (how === 'throw') throw new Error('as it was told to');
+  if (how === 'throw' || how === 'block and throw') throw new Error('as it was told to');
   if (how === 'refuse') throw new NoRetry('as it was told to');
   await takeEffect(unit, lateMs);
   if (how === 'throw late') throw new Error('as it was told to, late');
