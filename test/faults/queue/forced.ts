@@ -46,7 +46,11 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
   }),
   'the order is reversed': () => ({ operations: each(12, () => job('plain', 'k', { ms: 60 })) }),
   'a key is claimed twice': () => ({ operations: each(12, () => job('plain', 'k', { ms: 60 })) }),
-  'a token stands still': () => ({ operations: each(20, () => job('plain', 'k', { ms: 20 })) }),
+  // What one process has claimed together may have one token: so others go on with the key.
+  'a token stands still': () => ({
+    operations: each(20, () => job('plain', 'k', { ms: 100 })),
+    faults: [600, 1500].flatMap((at) => [0, 1].map((whom) => ({ at, do: 'kill', whom, ms: 100 }) as const)),
+  }),
   // What was claimed ahead goes back when its worker is told to stop.
   'a release charges': () => ({
     operations: [several(40, () => job('plain', null, { ms: 200 }))],
