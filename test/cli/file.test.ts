@@ -65,6 +65,12 @@ test('a bucket is named by its URL; without a store the command says how to name
   const found = await warmPawl(['file', 'reconcile'], { url, env });
   expect(found).toMatchObject({ code: 1 });
   expect(found.stderr).toContain('stranger  of-somebody-else');
+  const from = '00000000-0000-0000-0000-000000000000 of-somebody-else';
+  expect(await warmPawl(['file', 'reconcile', '--from', from], { url, env })).toMatchObject({ code: 0 });
+  store.fault('unavailable', { operation: 'ListObjectsV2' });
+  const stopped = await warmPawl(['file', 'reconcile'], { url, env });
+  expect(stopped).toMatchObject({ code: 1 });
+  expect(stopped.stderr).toMatch(/failed  the list: .*503[^]*go on with --from/);
   const nowhere = await warmPawl(['file', 'list'], { url });
   expect(nowhere).toMatchObject({ code: 2, stdout: '' });
   expect(nowhere.stderr).toMatch(/next:.*--store/);

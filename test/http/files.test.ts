@@ -147,7 +147,13 @@ async function collectable(): Promise<{ pending: number; due: number }> {
 
 test('a store that is not as the database says is told of, and a sweep leaves it so', async () => {
   const post = (path: string): Promise<Answer> => visitor.ask(`/api/v1/files/${path}`, { method: 'POST', body: {} });
-  expect((await post('reconcile')).body).toMatchObject({ strangers: [], damaged: [], quarantined: [] });
+  expect((await post('reconcile')).body).toMatchObject({
+    strangers: [],
+    damaged: [],
+    quarantined: [],
+    failed: [],
+    next: null,
+  });
   expect((await post('sweep')).body).toMatchObject({ failed: 0 });
   const { body } = await visitor.ask('/api/v1/files/stores');
   expect(body.items).toMatchObject([{ namespace: '', kind: 'disk', isOpen: true, haltedBecause: null }]);
@@ -161,6 +167,8 @@ test('what belongs to nothing is taken to quarantine, and a collector goes on on
   await mkdir(join(house.objects, 'objects', '00'), { recursive: true });
   await writeFile(join(house.objects, 'objects', '00', stranger), 'x');
   expect((await post('reconcile')).body).toMatchObject({ strangers: [stranger], quarantined: [] });
+  expect((await post('reconcile', { from: `${object} fe` })).body).toMatchObject({ strangers: [] });
+  expect((await post('reconcile', { from: 'nowhere' })).body.error?.field).toBe('from');
   expect((await post('quarantine')).body).toMatchObject({ strangers: [stranger], quarantined: [stranger] });
   expect((await post('reconcile')).body).toMatchObject({ strangers: [] });
   expect((await post('rearm', { confirm: '' })).body['done']).toContain('nothing was done');
