@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { addAbortSignal, Readable } from 'node:stream';
-import { Conflict, CorruptObject, NotFound, StoreRefused, StoreUnavailable } from '../base/errors.ts';
+import { Conflict, CorruptObject, StoreRefused, StoreUnavailable } from '../base/errors.ts';
 import type { Content, ContentCall, DeleteCall, ListPage, Part, PutCall, StoreProbe } from './content.ts';
+import { again } from './s3-again.ts';
 import { listOf, numberOf, type S3Api, textOf } from './s3-api.ts';
-import { again, putObject } from './s3-put.ts';
+import { putObject } from './s3-put.ts';
+import { abortUpload, abortUploads } from './s3-uploads.ts';
 
 /** More than that S3 does not copy in one request. */
 const MOST_COPIED = 5 * 1024 ** 3;
@@ -52,14 +54,9 @@ export class S3Content implements Content {
 
   async delete(name: string, { upload, isUnfinished, signal }: DeleteCall): Promise<void> {
     const key = this.#key(name);
-    const known = upload === undefined ? [] : [upload];
+    if (upload !== undefined) await abortUpload(this.#api, key, upload, signal);
     // A process that died between beginning an upload and noting its id has left one that only the list knows.
-    const uploads = isUnfinished ? [...known, ...(await this.#unfinished(key, signal))] : known;
-    for (const UploadId of new Set(uploads)) {
-      await again(signal, () =>
-        this.#api.send('AbortMultipartUpload', { ...this.#at(key), UploadId }, { signal }),
-      ).catch(unlessGone);
-    }
+    if (isUnfinished) await abortUploads(this.#api, key, (each) => each === key, signal);
     await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal })).catch(undefinedIfMissing);
   }
 
@@ -127,11 +124,17 @@ export class S3Content implements Content {
         ifNoneMatch: await isRefused(put({ IfNoneMatch: '*' })),
         ifMatch: await isRefused(put({ IfMatch: '"0123456789abcdef0123456789abcdef"' })),
         checksums: await isRefused(put({ ChecksumSHA256: Buffer.alloc(32).toString('base64') })),
-        abort: await this.#knowsAbort(at, signal),
+        abort: (await this.#knowsAbort(at, signal)) && (await this.#abortProbes(signal)),
       };
     } finally {
       await this.#api.send('DeleteObject', at, { signal }).catch(() => undefined);
     }
+  }
+
+  /** What probes have left that were killed, or met a store that failed: whoever probes next gives it up. */
+  async #abortProbes(signal: AbortSignal): Promise<true> {
+    await abortUploads(this.#api, `${this.#api.prefix}probe/`, () => true, signal);
+    return true;
   }
 
   stop(): void {
@@ -160,19 +163,11 @@ export class S3Content implements Content {
     await again(signal, () => this.#api.send('CopyObject', { ...this.#at(to), CopySource }, { signal }));
   }
 
-  async #unfinished(key: string, signal: AbortSignal): Promise<string[]> {
-    const input = { Bucket: this.#api.bucket, Prefix: key };
-    const output = await again(signal, () => this.#api.send('ListMultipartUploads', input, { signal }));
-    return listOf(output, 'Uploads')
-      .filter((each) => each['Key'] === key)
-      .map((each) => textOf(each, 'UploadId') ?? '');
-  }
-
   /** After an abort a part is refused. */
   async #knowsAbort(at: { Bucket: string; Key: string }, signal: AbortSignal): Promise<boolean> {
     const created = await this.#api.send('CreateMultipartUpload', at, { signal });
-    const UploadId = textOf(created, 'UploadId');
-    await this.#api.send('AbortMultipartUpload', { ...at, UploadId }, { signal });
+    const UploadId = textOf(created, 'UploadId') ?? '';
+    await abortUpload(this.#api, at.Key, UploadId, signal);
     return isRefused(
       this.#api.send('UploadPart', { ...at, UploadId, PartNumber: 1, Body: Buffer.from('x') }, { signal }),
     );
@@ -205,8 +200,4 @@ async function bodyOf(body: unknown, signal: AbortSignal): Promise<Buffer> {
 
 function undefinedIfMissing(error: unknown): undefined {
   if (!(error instanceof CorruptObject)) throw error;
-}
-
-function unlessGone(error: unknown): void {
-  if (!(error instanceof NotFound || error instanceof CorruptObject)) throw error;
 }

@@ -1,10 +1,11 @@
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
-import { sleep } from '../base/clock.ts';
-import { Conflict, NotFound, StoreUnavailable } from '../base/errors.ts';
+import { Conflict, NotFound } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import type { PutCall } from './content.ts';
+import { again } from './s3-again.ts';
 import { numberOf, type S3Api, textOf } from './s3-api.ts';
+import { abortUpload, abortUploads } from './s3-uploads.ts';
 
 /** S3 wants 5 MiB at least, and 10,000 parts at most: 78 GiB. */
 const PART_BYTES = 8 << 20;
@@ -12,7 +13,6 @@ const PART_BYTES = 8 << 20;
 const WHOLE_PARTS = 2;
 /** Parts under way at once. With the one that is being filled this is what an upload costs in memory. */
 const LANES = 2;
-const TRIES = 4;
 
 /** Bytes of an object that are sent in one request: as the source gave them, since putting them together is a copy. */
 interface Part {
@@ -74,6 +74,8 @@ class Multipart {
   readonly #call: PutCall;
   readonly #sent: SentPart[] = [];
   #upload = '';
+  /** More than one: the answer to another one may have been lost, and the store may have it. */
+  #beginnings = 1;
   #number = 0;
   #size = 0;
 
@@ -85,8 +87,9 @@ class Multipart {
 
   async run(first: readonly Part[], rest: Parts): Promise<void> {
     const { signal, onUpload, onProgress } = this.#call;
-    await again(signal, async () => {
+    await again(signal, async (attempt) => {
       onProgress(0);
+      this.#beginnings = attempt;
       const input = { ...this.#where, ChecksumAlgorithm: 'CRC32' };
       const created = await this.#api.send('CreateMultipartUpload', input, { signal });
       this.#upload = textOf(created, 'UploadId') ?? '';
@@ -95,6 +98,7 @@ class Multipart {
       await onUpload(this.#upload);
       await this.#sendAll(first, rest);
       await this.#complete();
+      if (this.#beginnings > 1) await this.#abortOthers();
     } catch (error) {
       await this.#abort();
       throw error;
@@ -153,26 +157,19 @@ class Multipart {
 
   /** The row has the upload's id, so that what is not reached here is aborted by the collector. */
   async #abort(): Promise<void> {
-    const input = { ...this.#where, UploadId: this.#upload };
-    await this.#api
-      .send('AbortMultipartUpload', input, { signal: AbortSignal.timeout(ABORT_MS) })
-      .catch(() => undefined);
+    const signal = AbortSignal.timeout(ABORT_MS);
+    await abortUpload(this.#api, this.#where.Key, this.#upload, signal).catch(() => undefined);
+  }
+
+  /** It is complete: others of its key are those whose beginning nobody was told of. They hold no bytes. */
+  async #abortOthers(): Promise<void> {
+    const { Key } = this.#where;
+    const signal = AbortSignal.timeout(ABORT_MS);
+    await abortUploads(this.#api, Key, (key) => key === Key, signal).catch(() => undefined);
   }
 }
 
 const ABORT_MS = 2000;
-
-/** Repeats what the store could not do now, with growing pauses. @throws what it throws in the end */
-export async function again<T>(signal: AbortSignal, run: (attempt: number) => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await run(attempt);
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable) || attempt === TRIES || signal.aborted) throw error;
-      await sleep(50 * 2 ** attempt * (0.5 + Math.random() / 2), signal);
-    }
-  }
-}
 
 /** Puts chunks of any size into parts of one size, without copying them. */
 class Parts {

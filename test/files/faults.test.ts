@@ -188,6 +188,20 @@ describe('a store that fails', () => {
     expect(await problemsOf(files, store)).toEqual([]);
   });
 
+  test('an upload whose beginning nobody was told of is given up, of an object and of a probe', async () => {
+    const { files, store } = await onBucket();
+    // By the probe of another process, which was killed.
+    store.server.fault('lose_answer', { operation: 'CreateMultipartUpload', times: 1 });
+    await expect(files.probe()).rejects.toThrow(StoreUnavailable);
+    expect(store.server.unfinished).toHaveLength(1);
+    await files.probe();
+    expect(store.server.unfinished).toEqual([]);
+    store.server.fault('lose_answer', { operation: 'CreateMultipartUpload', times: 1 });
+    await files.write(undefined, 'doc', randomFile(17 * MIB));
+    expect(store.server.unfinished).toEqual([]);
+    expect(await problemsOf(files, store)).toEqual([]);
+  });
+
   test('for good leaves no parts and no version', async () => {
     const { files, store, space } = await onBucket();
     await files.write(undefined, 'doc', 'one');
