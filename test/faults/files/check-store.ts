@@ -31,7 +31,7 @@ export function checkStore(seen: Seen): Violation[] {
   for (const name of strangers) {
     if (!there.has(name) && !away.has(name)) violations.push(told('what nobody knows is not deleted', name));
   }
-  if (unfinished > 0) violations.push(told('no parts of uploads stay', `${unfinished} uploads`));
+  if (unfinished.length > 0) violations.push(told('no parts of uploads stay', unfinished.join(', ')));
   return violations;
 }
 

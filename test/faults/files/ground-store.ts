@@ -67,8 +67,8 @@ export class GroundStore implements AsyncDisposable {
     return (await this.#names('quarantine')).map((path) => path.split(/\/|%2F/).at(-1) ?? '');
   }
 
-  get unfinished(): number {
-    return this.#server?.unfinished.length ?? 0;
+  get unfinished(): string[] {
+    return this.#server?.unfinished ?? [];
   }
 
   /** Names beside objects: the marker and its copy, and drafts of it. */

@@ -82,8 +82,8 @@ export interface FilesHistory {
   readonly strangers: readonly string[];
   /** Hashes of bytes that rotted in the store. */
   readonly rotten: readonly string[];
-  /** Uploads in parts that are neither complete nor aborted. */
-  readonly unfinished: number;
+  /** Keys of uploads in parts that are neither complete nor aborted. */
+  readonly unfinished: readonly string[];
   /** Whether bytes could be damaged on their way. */
   readonly isWayDamaged: boolean;
   readonly retainMs: number;

@@ -188,7 +188,7 @@ class Simulation {
       quarantined: isAway ? strangers : [],
       strangers,
       rotten: this.#rotten,
-      unfinished: 0,
+      unfinished: [],
       isWayDamaged: false,
       retainMs: RETAIN_MS,
       graceMs: GRACE_MS,
@@ -276,7 +276,7 @@ class Simulation {
         history.quarantined = [...history.quarantined, ...this.#rows.map(({ object }) => object)];
         break;
       case 'parts stay':
-        history.unfinished = 1;
+        history.unfinished = ['some key'];
         break;
       case 'a wrong byte is passed on':
         if (got?.got !== undefined) got.got = { ...got.got, digest: 'other' };
