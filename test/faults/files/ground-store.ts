@@ -104,7 +104,8 @@ export class GroundStore implements AsyncDisposable {
       case 'short':
       case 'short_body':
       case 'flip':
-        this.#server?.fault(name, { operation: 'GetObject', times });
+        // Everything that is read, the marker too; or objects alone.
+        this.#server?.fault(name, { operation: 'GetObject', times, key: draw % 2 === 1 ? 'objects/' : '' });
         return true;
       case 'lose_answer':
       case 'cut':

@@ -95,7 +95,8 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     member: readUnchecked,
     deeds: ['write', 'read', 'read', 'read'],
     store: 's3',
-    storeFaults: [500, 1500, 2500].map((at) => ({ at, do: 'flip', ms: 0, times: 30, draw: 0 })),
+    // From the one to the other, whatever is read of objects.
+    storeFaults: [500, 6000].map((at) => ({ at, do: 'flip', ms: 0, times: 10_000, draw: 1 })),
   },
   'a hot copy is not asked for': { member: keepFirst, deeds: ['write', 'hot', 'hot'] },
   'a hanging store is waited for': {
