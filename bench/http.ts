@@ -2,10 +2,13 @@ import pg from 'pg';
 import type { Bench, Context } from './harness/context.ts';
 import { atMost, figure, percentile } from './harness/figures.ts';
 import { vacuum } from './harness/server.ts';
+import { addQueues, type Fresh, forgetWords, measureCold, measureStrangers } from './http-crowd.ts';
 
 const FULL = { jobs: 1_000_000, requests: 40, watchMs: 30_000 };
 const QUICK = { jobs: 200_000, requests: 20, watchMs: 15_000 };
 const WATCHERS = 100;
+/** What the charts of the dashboard ask for, over the million jobs. */
+const CHARTS = ['charts?range=1h', 'charts?range=24h', 'charts?range=7d', 'charts?range=24h&queue=mail', 'errors'];
 /** What a dashboard asks for while its first page is open, beside the stream: see dashboard/src. */
 const REFRESHED = [
   ['queues', 2000],
@@ -17,7 +20,7 @@ export const http: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
   const url = await context.server.createDatabase();
-  const { postgres, createQueue, createHttp } = await load();
+  const { postgres, createQueue, createHttp, serve } = await load();
   const pool = new pg.Pool({ connectionString: url, max: 10 });
   const statements = countStatements(pool);
   const engine = postgres(pool, { max: 10 });
@@ -29,6 +32,19 @@ export const http: Bench = async (context) => {
   const lists = await measureLists(context, open(), size.requests);
   const pages = await measurePages(context, open(), size.requests);
   const cost = await measureWatchers(context, open(), statements, size.watchMs);
+  const fresh = (): Fresh => {
+    const handler = open();
+    return { ask: (path) => ask(handler, path, 0), stop: () => handler.stop() };
+  };
+  const charts = await measureCold(context, fresh, CHARTS, size.requests / 2);
+  await forgetWords(pool);
+  const newest = await measureCold(context, fresh, ['jobs'], size.requests / 2);
+  await addQueues(pool);
+  const queues = await measureCold(context, fresh, ['queues', 'attention', 'live'], size.requests / 2);
+  const known = { name: 'bench', token: 'a-token-of-somebody-known', role: 'admin' };
+  const door = await serve(createHttp(engine, { auth: { tokens: [known] }, rate: { burst: 1e6, perSecond: 1e6 } }));
+  const [without, beside] = await measureStrangers(context, door.url, { authorization: `Bearer ${known.token}` });
+  await door.stop();
   await engine.stop();
   await pool.end();
   await context.server.dropDatabase(url);
@@ -41,12 +57,24 @@ export const http: Bench = async (context) => {
       ...Object.fromEntries(
         Object.entries(pages).map(([page, ms]) => [`most page ${page}`, figure('ms', [Math.max(...ms)])]),
       ),
+      ...Object.fromEntries(
+        Object.entries({ ...charts, ...queues, ...newest }).map(([path, ms]) => [
+          `p95 ${path}, cold`,
+          figure('ms', [percentile(ms, 95)]),
+        ]),
+      ),
+      'strangers/without': figure('ms', [without]),
+      'strangers/beside': figure('ms', [beside]),
       watchers: figure('statements/s', [cost]),
     },
     bars: {
       pages: atMost(300, Math.max(...Object.values(pages).flat())),
       lists: atMost(100, slowest),
       watchers: atMost(5, cost),
+      charts: atMost(100, Math.max(...Object.values(charts).map((ms) => percentile(ms, 95)))),
+      queues_1000: atMost(200, percentile(queues['queues'] ?? [], 95)),
+      newest: atMost(20, percentile(newest['jobs'] ?? [], 95)),
+      strangers: atMost(2, beside / without),
     },
   };
 };
@@ -68,6 +96,7 @@ interface Library {
   readonly postgres: (pool: pg.Pool, options: object) => Engine;
   readonly createQueue: (engine: Engine, name: string, options: object) => Queue;
   readonly createHttp: (engine: Engine, options: object) => Handler;
+  readonly serve: (handler: Handler) => Promise<{ readonly url: string; stop(): Promise<void> }>;
 }
 
 /** From the build, as a user of the package gets it. */
