@@ -8,6 +8,7 @@ import { Audit } from './audit.ts';
 import { bulkRoutes } from './bulk-routes.ts';
 import { captureRoutes } from './captures.ts';
 import { chartRoutes } from './charts.ts';
+import { watchOf } from './events.ts';
 import { failureOf, HttpRefusal, isOfValue, newRequestId } from './failure.ts';
 import { readFields, text } from './field.ts';
 import { fileRoutes } from './files.ts';
@@ -29,7 +30,7 @@ import type { AnyRoute, Call } from './route.ts';
 import { scheduleRoutes } from './schedules.ts';
 import type { Services } from './services.ts';
 import { SharedAnswers } from './shared.ts';
-import { streamLive } from './stream.ts';
+import { eventStream } from './stream.ts';
 import { traceRequest } from './telemetry.ts';
 import { visitorRoutes } from './visitor.ts';
 import { writeJson } from './write-json.ts';
@@ -103,7 +104,9 @@ export class HttpApp {
       ),
     );
     app.get('/api/v1/events', (c) =>
-      this.#guarded(c.req.raw, c.env, 'view', '/events', async () => streamLive(this.#services.live, c.req.raw)),
+      this.#guarded(c.req.raw, c.env, 'view', '/events', async () =>
+        eventStream(c.req.raw, watchOf(this.#services, c.req.raw)),
+      ),
     );
     app.post('/api/v1/login', limited, (c) => this.#logIn(c.req.raw, c.env.peer));
     app.post('/api/v1/logout', (c) => this.#logOut(c.req.raw));

@@ -41,6 +41,8 @@ export function createHttp(engine: PostgresEngine, options: HttpOptions = {}): H
   const app = new HttpApp(services);
   const stop = async (): Promise<void> => {
     services.live.stop();
+    services.jobs.stop();
+    services.feeds.stop();
     await services.bulk.stopAll();
   };
   const handle = (request: Request, peer: Peer = {}): Promise<Response> => app.handle(request, peer);

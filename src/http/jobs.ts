@@ -1,12 +1,14 @@
 import { NotFound } from '../base/errors.ts';
 import { type JobLock, locksOfJobs } from '../lock/index.ts';
 import { enqueueRoute } from './enqueue.ts';
+import { watchJob } from './events.ts';
 import { duration, id, integer, isId, maybe, text } from './field.ts';
 import { jobChangeRoutes } from './job-changes.ts';
 import { JOB_FILTERS, ofQuery, queryOf } from './job-query.ts';
 import { summary } from './job-summary.ts';
 import { requirePayload } from './redact.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
+import { eventStream } from './stream.ts';
 
 const job = { id: id('the id of a job') };
 /** A page that is short and has a next one is better than one that is waited for. */
@@ -112,6 +114,22 @@ export const jobRoutes: readonly AnyRoute[] = [
     params: job,
     answers: 'JobSiblings',
     run: async ({ params, services: { store } }) => ({ items: await store.jobs.siblings(params.id) }),
+  }),
+  route({
+    method: 'GET',
+    path: '/jobs/{id}/events',
+    id: 'jobEvents',
+    tag: 'jobs',
+    summary:
+      'How a job stands, as server-sent events: at once, whenever its status, attempt or progress changes, and for the last time when it is settled.',
+    permission: 'view',
+    params: job,
+    answers: 'Json',
+    givesStream: true,
+    run: async ({ params, request, services }) => {
+      await services.queues.reads.get(params.id);
+      return eventStream(request, watchJob(services.jobs, params.id));
+    },
   }),
   enqueueRoute,
   ...jobChangeRoutes,

@@ -8,6 +8,7 @@ import { createQueueAdmin, type QueueAdmin, type QueueRecord } from '../queue/in
 import { Authenticator } from './auth.ts';
 import { BulkActions } from './bulk.ts';
 import { HttpRefusal } from './failure.ts';
+import { Feeds } from './feed.ts';
 import { JobWatch } from './job-watch.ts';
 import { Live } from './live.ts';
 import { Metrics } from './metrics.ts';
@@ -32,6 +33,7 @@ export class Services {
   readonly files: FileAdmin;
   readonly auth: Authenticator;
   readonly jobs: JobWatch;
+  readonly feeds: Feeds;
   readonly live: Live;
   readonly bulk: BulkActions;
   readonly redaction: Redaction;
@@ -50,6 +52,7 @@ export class Services {
     this.files = createFileAdmin(this.bounded);
     this.auth = new Authenticator(settings);
     this.jobs = new JobWatch(this.store.jobs, engine.options.logger);
+    this.feeds = new Feeds(this.store.history, engine.options.logger);
     this.live = new Live(() => this.store.live.snapshot(), settings.live, engine.options.logger);
     this.redaction = new Redaction(settings.redact);
     const { logger } = engine.options;

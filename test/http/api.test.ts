@@ -48,6 +48,7 @@ describe('every answer is what the OpenAPI document says', () => {
     getJobResult: [`/jobs/${house.ids.complete}/result`],
     getJobProgress: [`/jobs/${house.ids.complete}/progress`],
     listJobSiblings: [`/jobs/${house.ids.complete}/siblings`],
+    jobEvents: [`/jobs/${house.ids.complete}/events`],
     enqueueJob: ['/queues/mail/jobs', { kind: 'send', payload: { to: 'eve' }, key: 'eve', priority: 3 }],
     retryJob: [`/jobs/${house.ids.failed}/retry`, {}],
     cancelJob: [`/jobs/${house.ids.waiting}/cancel`, { reason: 'sent twice' }],

@@ -99,6 +99,32 @@ describe('waiting for a job', () => {
     expect((await get(`/jobs/${id}?wait=2m`)).body.error?.field).toBe('wait');
     expect((await get('/jobs/987654321?wait=30s')).status).toBe(404);
   });
+
+  test('…/events tells of every step, and ends when it is settled', async () => {
+    const queue = createQueue(house.engine, 'steps', { kinds: { one: {} } });
+    const { id } = await queue.enqueue('one', {});
+    const { handler } = house.open();
+    const answer = await handler(new Request(`http://localhost/api/v1/jobs/${id}/events`), {
+      remoteAddress: '127.0.0.1',
+    });
+    expect(answer.headers.get('content-type')).toContain('text/event-stream');
+    let go = (): void => {};
+    const gone = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    let text = '';
+    const reading = (async () => {
+      for await (const chunk of answer.body ?? []) text += new TextDecoder().decode(chunk);
+    })();
+    await until('it is told that it waits', () => text.includes('"status":"new"'));
+    const worker = queue.work({ one: () => gone });
+    await until('it is told that it runs', () => text.includes('"status":"in-progress"'));
+    go();
+    await reading;
+    expect(text).toContain(`event: job\ndata: {"id":"${id}","status":"complete"`);
+    await worker.stop();
+    expect((await get('/jobs/987654321/events')).status).toBe(404);
+  });
 });
 
 test('a list of jobs is enqueued, all or none', async () => {
