@@ -9,6 +9,8 @@ const QUICK = { jobs: 200_000, requests: 20, watchMs: 15_000 };
 const WATCHERS = 100;
 /** What the charts of the dashboard ask for, over the million jobs. */
 const CHARTS = ['charts?range=1h', 'charts?range=24h', 'charts?range=7d', 'charts?range=24h&queue=mail', 'errors'];
+const TOKEN = 'a-token-for-the-bench';
+const HEADERS = { authorization: `Bearer ${TOKEN}` } as const;
 /** What a dashboard asks for while its first page is open, beside the stream: see dashboard/src. */
 const REFRESHED = [
   ['queues', 2000],
@@ -28,7 +30,11 @@ export const http: Bench = async (context) => {
   await fill(context, createQueue(engine, 'mail', { kinds: { send: {}, fail: { attempts: 1 } } }), size.jobs);
   await vacuum(url);
   await context.server.checkpoint();
-  const open = (): Handler => createHttp(engine, { rate: { burst: 1e6, perSecond: 1e6 } });
+  const common = {
+    auth: { tokens: [{ name: 'bench', token: TOKEN, role: 'admin' }] },
+    streams: { perCaller: WATCHERS },
+  };
+  const open = (): Handler => createHttp(engine, { ...common, rate: { burst: 1e6, perSecond: 1e6 } });
   const lists = await measureLists(context, open(), size.requests);
   const pages = await measurePages(context, open(), size.requests);
   const cost = await measureWatchers(context, open(), statements, size.watchMs);
@@ -235,7 +241,7 @@ async function measureLists({ say }: Context, handler: Handler, requests: number
 }
 
 function ask(handler: Handler, path: string, n: number): Promise<Response> {
-  const request = new Request(`http://${n}.localhost/api/v1/${path}`);
+  const request = new Request(`http://${n}.localhost/api/v1/${path}`, { headers: HEADERS });
   return handler(request, { remoteAddress: '127.0.0.1' });
 }
 
@@ -249,7 +255,7 @@ async function measureWatchers(
   const ending = new AbortController();
   let told = 0;
   const watch = async (): Promise<void> => {
-    const request = new Request('http://localhost/api/v1/events', { signal: ending.signal });
+    const request = new Request('http://localhost/api/v1/events', { headers: HEADERS, signal: ending.signal });
     const response = await handler(request, { remoteAddress: '127.0.0.1' });
     const asked = new Map<string, number>();
     for await (const chunk of response.body ?? []) {
@@ -258,7 +264,7 @@ async function measureWatchers(
       for (const [path, everyMs] of REFRESHED) {
         if (performance.now() - (asked.get(path) ?? -Infinity) < everyMs) continue;
         asked.set(path, performance.now());
-        await (await handler(new Request(`http://localhost/api/v1/${path}`), { remoteAddress: '127.0.0.1' })).text();
+        await (await ask(handler, path, 0)).text();
       }
     }
   };

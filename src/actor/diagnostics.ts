@@ -20,8 +20,11 @@ export function diagnosticsHtml({ page, actor, history, children, at }: Diagnosi
     ...(actor === undefined ? [] : actorParts(actor, history, children)),
     `<footer>as of ${at.toISOString()}</footer>`,
   ];
-  return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>${escapeHtml(title)}</title><style>${STYLE}</style></head><body>\n${parts.filter(Boolean).join('\n')}\n</body></html>\n`;
+  return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}"><title>${escapeHtml(title)}</title><style>${STYLE}</style></head><body>\n${parts.filter(Boolean).join('\n')}\n</body></html>\n`;
 }
+
+/** It is opened from a disk, where no header of a server protects whoever looks at it. */
+const POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE =
   'body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#223}' +

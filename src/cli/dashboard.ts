@@ -4,6 +4,7 @@ import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { HttpOptions } from '../http/index.ts';
 import { isRecord, loadConfig } from './config.ts';
 import { EXIT, Failure } from './failure.ts';
+import { FrontDoor, openBrowser } from './front-door.ts';
 import { wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
 import { openContent } from './open-files.ts';
@@ -19,6 +20,7 @@ interface Flags {
   readonly token?: string;
   readonly store?: string;
   readonly endpoint?: string;
+  readonly open: boolean;
 }
 
 /** `pawl dashboard [hash]`. */
@@ -31,6 +33,7 @@ export function addDashboard(program: Command): void {
     .option('--base-path <path>', 'below which path, such as /pawl')
     .option('--title <text>', 'shown on every page, such as "production"')
     .option('--token <token>', 'an administrator’s token; else PAWL_TOKEN, or http.auth in the config file')
+    .option('--no-open', 'open no browser, even in a terminal')
     .option('--store <place>', 'the bytes of files: a folder, or s3://bucket/prefix; else PAWL_FILES')
     .option('--endpoint <url>', 'of a store that speaks S3 and is not Amazon’s; else PAWL_FILES_ENDPOINT');
   examples(command, ['pawl dashboard --url postgres://localhost/app', 'pawl dashboard --read-only --title production']);
@@ -43,8 +46,10 @@ export function addDashboard(program: Command): void {
 async function serveIt(cli: Cli, flags: Flags): Promise<number> {
   const { globals, talk } = cli;
   const config = await loadConfig(globals.config);
-  const options = optionsOf(flags, config?.http, globals.readOnly);
-  refuseOpenDoor(flags.host, options);
+  const given = optionsOf(flags, config?.http, globals.readOnly);
+  refuseOpenDoor(flags.host, given);
+  const door = hasWayIn(given) ? undefined : new FrontDoor();
+  const options = door === undefined ? given : { ...given, auth: { ...given.auth, tokens: [door.token] } };
   const target = await needTarget(globals, config);
   if (globals.dryRun) {
     talk.say(`would serve the dashboard on ${flags.host}, port ${flags.port}`);
@@ -61,7 +66,9 @@ async function serveIt(cli: Cli, flags: Flags): Promise<number> {
     host: flags.host,
   }).catch(inUse);
   cli.atEnd(() => served.stop());
-  talk.say(`dashboard of Postgres ${serverVersion}: ${served.url}`);
+  const url = door?.urlOf(served.url) ?? served.url;
+  talk.say(`dashboard of Postgres ${serverVersion}: ${url}`);
+  if (flags.open) await openBrowser(cli, url);
   await new Promise<void>((resolve) => {
     cli.signal.addEventListener('abort', () => resolve(), { once: true });
     if (cli.signal.aborted) resolve();
@@ -84,7 +91,7 @@ function optionsOf({ basePath, title, token }: Flags, config: unknown, readOnly:
     ...(basePath === undefined ? {} : { basePath }),
     ...(title === undefined ? {} : { title }),
     ...(readOnly ? { readOnly } : {}),
-    ...(tokens.length > 0 ? { auth: { loopback: 'admin', ...given.auth, tokens } } : {}),
+    ...(tokens.length > 0 ? { auth: { ...given.auth, tokens } } : {}),
   };
 }
 
@@ -104,15 +111,19 @@ async function filesOf(
   return { files };
 }
 
-/** Nobody but this machine would get in, which is not what whoever names another interface wants. */
-function refuseOpenDoor(host: string, { auth }: HttpOptions): void {
+/** What is printed here is for whoever sits here, and a token in an address that goes through a network is for all who listen. */
+function refuseOpenDoor(host: string, options: HttpOptions): void {
   const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/.test(host);
-  const ways = [auth?.tokens, auth?.users].some((list) => (list?.length ?? 0) > 0);
-  if (isLocal || ways || auth?.jwt !== undefined || auth?.authorize !== undefined) return;
+  if (isLocal || hasWayIn(options)) return;
   throw new Failure(`on ${host} others could ask, and there is no way for them to get in`, {
     exit: EXIT.usage,
     next: 'add --token, or http: { auth: … } to the config file',
   });
+}
+
+function hasWayIn({ auth }: HttpOptions): boolean {
+  const listed = [auth?.tokens, auth?.users].some((list) => (list?.length ?? 0) > 0);
+  return listed || [auth?.jwt, auth?.authorize, auth?.dangerouslyTrustLoopback].some((way) => way !== undefined);
 }
 
 function inUse(error: NodeJS.ErrnoException): never {

@@ -10,6 +10,7 @@ import { isRecord } from './config.ts';
 import { LockAccident } from './dev-lock.ts';
 import { Stage } from './dev-stage.ts';
 import { EXIT, Failure } from './failure.ts';
+import { FrontDoor, openBrowser } from './front-door.ts';
 import { durationArgument, wholeNumber } from './globals.ts';
 import { examples } from './help.ts';
 import { json } from './output.ts';
@@ -64,6 +65,7 @@ interface DevFlags {
   readonly seed?: number;
   readonly bare?: boolean;
   readonly dashboardPort?: number;
+  readonly open: boolean;
 }
 
 interface Database {
@@ -87,6 +89,7 @@ export function addDev(program: Command): void {
     .option('--dashboard-port <port>', 'port of the dashboard (default: any free one)', wholeNumber(0, 65_535))
     .option('--data <dir>', 'keep the data in this folder (default: temporary)')
     .option('--seed <n>', 'make what is random repeatable', wholeNumber(0, 2 ** 31 - 1))
+    .option('--no-open', 'open no browser, even in a terminal')
     .option('--bare', 'the database alone, without the examples');
   examples(command, ['pawl dev', 'pawl dev --exit-after 20s --json']);
   command.action((flags: DevFlags, self: Command) =>
@@ -116,6 +119,7 @@ async function dev(cli: Cli, flags: DevFlags): Promise<number> {
   const stage = new Stage();
   const dashboard = await openDashboard(cli, engine, stage, flags.dashboardPort);
   welcome(cli, database, dashboard);
+  if (flags.open && flags.exitAfter === undefined) await openBrowser(cli, dashboard);
   const given = { engine, stage, ...database };
   const summary = flags.bare === true ? await idle(cli, flags) : await runExamples(cli, flags, given);
   finish(cli, flags, summary);
@@ -141,7 +145,7 @@ async function openDatabase(cli: Cli, { data }: DevFlags): Promise<Database | un
   return { url: server.url, embedded: { dataDir: server.dataDir, temporary: server.temporary } };
 }
 
-/** @returns its address */
+/** @returns its address, with the token that lets in whoever reads it here */
 async function openDashboard(
   cli: Cli,
   engine: PostgresEngine,
@@ -151,12 +155,14 @@ async function openDashboard(
   const { createHttp, serve } = await import('../http/index.ts');
   const accident = new LockAccident(engine);
   stage.offer(accident);
-  const served = await serve(createHttp(engine, { title: 'pawl dev', dev: () => stage }), { port });
+  const door = new FrontDoor();
+  const auth = { tokens: [door.token] };
+  const served = await serve(createHttp(engine, { title: 'pawl dev', dev: () => stage, auth }), { port });
   cli.atEnd(async () => {
     await served.stop();
     await accident.stop();
   });
-  return served.url;
+  return door.urlOf(served.url);
 }
 
 function welcome({ talk }: Cli, { url, embedded }: Database, dashboard: string): void {

@@ -1,6 +1,8 @@
+import type { ActorExplanation, ActorTransition } from '../actor/index.ts';
 import { InvalidInput, NotFound } from '../base/errors.ts';
 import { pageOf, readIdCursor, writeCursor } from './cursor.ts';
 import { anything, choice, flag, id, integer, maybe, text } from './field.ts';
+import { errorOf, type Origin, payloadOf, quotingError } from './hidden.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
 
 const STATUSES = ['running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final'] as const;
@@ -68,7 +70,8 @@ export const actorRoutes: readonly AnyRoute[] = [
     sharedMs: 1000,
     run: async ({ query: { limit, after, ...filter }, services: { actors } }) => {
       const rows = await actors.reads.list({ ...filter, limit: limit + 1, before: placeOf(after)?.toString() });
-      return pageOf(rows, limit, (row) => writeCursor(row.id));
+      const { items, after: next } = pageOf(rows, limit, (row) => writeCursor(row.id));
+      return { items: items.map((row) => ({ ...row, error: errorOf(row.error, fieldsOf(row)) })), after: next };
     },
   }),
   route({
@@ -82,18 +85,23 @@ export const actorRoutes: readonly AnyRoute[] = [
     answers: 'ActorDetail',
     run: async ({ params, who, services }) => {
       checkId(params.id);
-      const { actors, redaction } = services;
+      const { actors } = services;
       const [{ fields, result, ...record }, explanation, history] = await Promise.all([
         actors.reads.get(params.id),
         actors.reads.explain(params.id),
         actors.reads.history(params.id),
       ]);
-      const of = { queue: record.type, kind: 'fields' };
-      const show = (value: unknown): unknown => redaction.show(value, who, of);
-      const payloadHidden = !who.permissions.has('payload:read');
-      const hasProgram = services.hasProgramOf(record.type);
-      const shown = { fields: show(fields), result: show(result), payloadHidden };
-      return { ...record, ...shown, explanation, history, hasProgram };
+      const of = fieldsOf(record);
+      return {
+        ...record,
+        error: errorOf(record.error, of),
+        fields: payloadOf(fields, of),
+        result: payloadOf(result, of),
+        payloadHidden: !who.permissions.has('payload:read'),
+        explanation: explained(explanation, of),
+        history: history.map((move) => shownMove(move, of)),
+        hasProgram: services.hasProgramOf(record.type),
+      };
     },
   }),
   route({
@@ -108,8 +116,14 @@ export const actorRoutes: readonly AnyRoute[] = [
     answers: 'ActorHistoryPage',
     run: async ({ params, query: { limit, after }, services: { actors } }) => {
       checkId(params.id);
-      const rows = await actors.reads.history(params.id, { limit: limit + 1, before: placeOf(after) });
-      return pageOf(rows.toReversed(), limit, ({ epoch }) => writeCursor(String(epoch)));
+      const before = placeOf(after);
+      const [{ type: queue }, rows] = await Promise.all([
+        actors.reads.get(params.id),
+        actors.reads.history(params.id, { limit: limit + 1, before }),
+      ]);
+      const of = { queue, kind: 'fields' };
+      const { items, after: next } = pageOf(rows.toReversed(), limit, ({ epoch }) => writeCursor(String(epoch)));
+      return { items: items.map((move) => shownMove(move, of)), after: next };
     },
   }),
   route({
@@ -123,7 +137,7 @@ export const actorRoutes: readonly AnyRoute[] = [
     body: { semaphore: text({ max: 100 }), by: integer({ min: 1, max: 1_000_000, default: 1 }) },
     answers: 'Raised',
     target: ({ params, body }) => `semaphore ${body.semaphore} of actor ${params.id}`,
-    run: async ({ params, body, services: { actors } }) => {
+    run: async ({ params, body, services: { actors }, effects }) => {
       checkId(params.id);
       const { semaphores, type: of } = await semaphoresOf(actors.reads, params.id);
       if (!semaphores.includes(body.semaphore)) {
@@ -134,7 +148,7 @@ export const actorRoutes: readonly AnyRoute[] = [
           },
         );
       }
-      return { raised: await actors.writes.incr<string>(params.id, body.semaphore, { n: body.by }) };
+      return { raised: await effects.actors.incr<string>(params.id, body.semaphore, { n: body.by }) };
     },
   }),
   route({
@@ -148,9 +162,9 @@ export const actorRoutes: readonly AnyRoute[] = [
     body: { name: text({ max: 200 }), payload: anything('any JSON') },
     answers: 'Raised',
     target: ({ params, body }) => `message ${body.name} to actor ${params.id}`,
-    run: async ({ params, body, services: { actors } }) => {
+    run: async ({ params, body, effects: { actors } }) => {
       checkId(params.id);
-      return { raised: await actors.writes.send(params.id, body.name, body.payload) };
+      return { raised: await actors.send(params.id, body.name, body.payload) };
     },
   }),
   route({
@@ -168,7 +182,8 @@ export const actorRoutes: readonly AnyRoute[] = [
       checkId(params.id);
       const { type: of } = await services.actors.reads.get(params.id);
       const { kind, from, to, error } = await services.workOn(params.id, of);
-      return { kind, from, to, error: error === undefined ? null : messageOf(error) };
+      const text = error === undefined ? null : messageOf(error);
+      return { kind, from, to, error: errorOf(text, { queue: of, kind: 'fields' }) };
     },
   }),
   route({
@@ -181,9 +196,9 @@ export const actorRoutes: readonly AnyRoute[] = [
     params: actor,
     answers: 'Raised',
     target: ({ params }) => `actor ${params.id}`,
-    run: async ({ params, services: { actors } }) => {
+    run: async ({ params, effects: { actors } }) => {
       checkId(params.id);
-      return { raised: await actors.writes.destroy(params.id) };
+      return { raised: await actors.destroy(params.id) };
     },
   }),
   ...(['pause', 'resume'] as const).flatMap((verb) => pausing(verb)),
@@ -201,9 +216,9 @@ function pausing(verb: 'pause' | 'resume'): AnyRoute[] {
       params: actor,
       answers: 'Done',
       target: ({ params }) => `actor ${params.id}`,
-      run: async ({ params, services: { actors } }) => {
+      run: async ({ params, effects: { actors } }) => {
         checkId(params.id);
-        await actors.writes[verb](params.id);
+        await actors[verb](params.id);
         return { done: `actor ${params.id} is ${verb}d` };
       },
     }),
@@ -218,14 +233,30 @@ function pausing(verb: 'pause' | 'resume'): AnyRoute[] {
       body: { state: maybe(text({ max: 100 })) },
       answers: 'Done',
       target: ({ params, body }) => `type ${params.type}${body.state === undefined ? '' : `, state ${body.state}`}`,
-      run: async ({ params, body, services: { actors } }) => {
-        await actors.writes[verb]({ type: params.type, ...(body.state === undefined ? {} : { state: body.state }) });
+      run: async ({ params, body, effects: { actors } }) => {
+        await actors[verb]({ type: params.type, ...(body.state === undefined ? {} : { state: body.state }) });
         return {
           done: `type "${params.type}"${body.state === undefined ? '' : `, state "${body.state}"`} is ${verb}d`,
         };
       },
     }),
   ];
+}
+
+/** Fields, results and errors of actors are of the queue that is their type, and of the kind "fields". */
+function fieldsOf({ type: queue }: { readonly type: string }): Origin {
+  return { queue, kind: 'fields' };
+}
+
+function shownMove(move: ActorTransition, of: Origin): object {
+  return { ...move, error: errorOf(move.error, of) };
+}
+
+function explained({ reasons, ...rest }: ActorExplanation, of: Origin): object {
+  const shown = reasons.map((reason) =>
+    /^its last (turn|\d+ turns) failed/.test(reason) ? quotingError(reason, of) : reason,
+  );
+  return { ...rest, reasons: shown };
 }
 
 function messageOf(error: unknown): string {

@@ -57,9 +57,20 @@ export function fastifyPlugin(handler: HttpHandler): (app: FastifyLike) => Promi
 
 type Fetch = (request: Request) => Promise<Response>;
 
+export interface NextOptions {
+  /**
+   * Where a request comes from, as only you know: what your proxy has written there, and nobody else can have. Without it all
+   * strangers share one limit.
+   */
+  readonly addressOf?: ((request: Request) => string | undefined) | undefined;
+}
+
 /** For Next.js, in `app/pawl/[[...path]]/route.ts`: `export const { GET, POST, PUT, DELETE } = nextHandlers(pawl)`. */
-export function nextHandlers(handler: HttpHandler): Record<'GET' | 'POST' | 'PUT' | 'DELETE', Fetch> {
-  const answer: Fetch = (request) => handler(request);
+export function nextHandlers(
+  handler: HttpHandler,
+  { addressOf }: NextOptions = {},
+): Record<'GET' | 'POST' | 'PUT' | 'DELETE', Fetch> {
+  const answer: Fetch = (request) => handler(request, { remoteAddress: addressOf?.(request) });
   return { GET: answer, POST: answer, PUT: answer, DELETE: answer };
 }
 
@@ -68,7 +79,12 @@ export interface ServeOptions {
   readonly port?: number | undefined;
   /** Default `127.0.0.1`: this machine alone. */
   readonly host?: string | undefined;
+  /** Connections that are open at once; more are closed as they come. Default 2,000. */
+  readonly maxConnections?: number | undefined;
 }
+
+/** Whoever opens a connection and says nothing, or says it letter by letter, keeps it no longer. */
+const HEADERS_MS = 15_000;
 
 export interface Served {
   readonly url: string;
@@ -79,10 +95,11 @@ export interface Served {
 /** A server of its own. */
 export async function serve(
   handler: HttpHandler,
-  { port = 0, host = '127.0.0.1' }: ServeOptions = {},
+  { port = 0, host = '127.0.0.1', maxConnections = 2000 }: ServeOptions = {},
 ): Promise<Served> {
   const listener = nodeListener(handler);
-  const server = createServer(listener);
+  const server = createServer({ headersTimeout: HEADERS_MS, connectionsCheckingInterval: 5000 }, listener);
+  server.maxConnections = maxConnections;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, resolve);

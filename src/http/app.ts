@@ -1,27 +1,27 @@
 import { type Handler, Hono } from 'hono';
-import { bodyLimit } from 'hono/body-limit';
 import { InvalidInput } from '../base/errors.ts';
-import { isObject } from '../base/shape.ts';
 import { actorRoutes } from './actors.ts';
 import { Assets } from './assets.ts';
 import { Audit } from './audit.ts';
+import { NO_BODY, readBody } from './body.ts';
 import { bulkRoutes } from './bulk-routes.ts';
 import { captureRoutes } from './captures.ts';
 import { chartRoutes } from './charts.ts';
 import { watchOf } from './events.ts';
-import { failureOf, HttpRefusal, isOfValue, newRequestId } from './failure.ts';
-import { readFields, text } from './field.ts';
+import { type ErrorBody, failureOf, HttpRefusal, isOfValue, newRequestId } from './failure.ts';
+import { readFields } from './field.ts';
 import { fileRoutes } from './files.ts';
 import { withHeaders, withThese } from './headers.ts';
 import { historyRoutes } from './history.ts';
 import { jobRoutes } from './jobs.ts';
 import { leaseRoutes } from './leases.ts';
 import { lockRoutes } from './locks.ts';
+import { LoginDesk } from './login.ts';
 import { describeApi } from './openapi.ts';
 import { overviewRoutes } from './overview.ts';
 import { pageRoutes } from './pages.ts';
 import { readList, readQuery } from './parameters.ts';
-import { type Peer, refuseOtherSites } from './peer.ts';
+import { networkOf, type Peer, refuseOtherSites } from './peer.ts';
 import { changes, type Permission, type Principal } from './permission.ts';
 import { queueRoutes } from './queues.ts';
 import { RateLimiter } from './rate.ts';
@@ -30,10 +30,10 @@ import type { AnyRoute, Call } from './route.ts';
 import { scheduleRoutes } from './schedules.ts';
 import type { Services } from './services.ts';
 import { SharedAnswers } from './shared.ts';
-import { eventStream } from './stream.ts';
+import { eventStream, type Watch } from './stream.ts';
+import type { Watcher } from './streams.ts';
 import { traceRequest } from './telemetry.ts';
 import { visitorRoutes } from './visitor.ts';
-import { writeJson } from './write-json.ts';
 
 /** Every route of the API. */
 export const ROUTES: readonly AnyRoute[] = [
@@ -53,11 +53,6 @@ export const ROUTES: readonly AnyRoute[] = [
   ...fileRoutes,
 ];
 
-/** Guessing a password: ten at once, then one each six seconds. */
-const LOGIN_RATE = { burst: 10, perSecond: 1 / 6 } as const;
-
-const LOGIN = { name: text({ max: 100 }), password: text({ max: 1000 }) };
-
 type Env = { Bindings: { peer: Peer; requestId: string } };
 
 /** Puts the surface together: hono finds the route, and everything on the way to it is in the order of `#run`. */
@@ -65,15 +60,17 @@ export class HttpApp {
   readonly #services: Services;
   readonly #audit: Audit;
   readonly #limiter: RateLimiter;
-  readonly #logins: RateLimiter = new RateLimiter(LOGIN_RATE);
+  readonly #desk: LoginDesk;
   readonly #shared: SharedAnswers = new SharedAnswers();
   readonly #assets: Assets;
   readonly #app: Hono<Env>;
+  #hasSaid = false;
 
   constructor(services: Services) {
     const { settings, store, engine } = services;
     this.#services = services;
     this.#audit = new Audit(store.audit, settings.audit, engine.options.logger);
+    this.#desk = new LoginDesk(services.auth, this.#audit);
     this.#limiter = new RateLimiter(settings.rate);
     this.#assets = new Assets(settings.basePath);
     this.#app = this.#build();
@@ -82,19 +79,24 @@ export class HttpApp {
   async handle(request: Request, peer: Peer): Promise<Response> {
     const requestId = newRequestId();
     this.#services.bulk.watch();
+    if (peer.remoteAddress === undefined) this.#sayThatAllAreOne();
     const response = await this.#app.fetch(request, { peer, requestId });
     return withHeaders(response, requestId);
   }
 
+  #sayThatAllAreOne(): void {
+    if (this.#hasSaid) return;
+    this.#hasSaid = true;
+    const advice = 'hand it on: pawl(request, { remoteAddress }), nextHandlers(pawl, { addressOf })';
+    this.#services.engine.options.logger.warn(
+      {},
+      `http: nobody says where requests come from, so all strangers share one limit; ${advice}`,
+    );
+  }
+
   #build(): Hono<Env> {
-    const { basePath, bodyLimit: maxSize, dashboard } = this.#services.settings;
+    const { basePath } = this.#services.settings;
     const app = new Hono<Env>().basePath(basePath === '' ? '/' : basePath);
-    const limited = bodyLimit({
-      maxSize,
-      onError: () => {
-        throw new HttpRefusal('body_too_large', `the body is longer than ${maxSize} bytes`);
-      },
-    });
     app.get('/healthz', () => Response.json({ status: 'ok' }));
     app.get('/readyz', () => this.#ready());
     app.get('/metrics', (c) => this.#guarded(c.req.raw, c.env, 'metrics:read', '/metrics', () => this.#metrics()));
@@ -104,33 +106,37 @@ export class HttpApp {
       ),
     );
     app.get('/api/v1/events', (c) =>
-      this.#guarded(c.req.raw, c.env, 'view', '/events', async () =>
-        eventStream(c.req.raw, watchOf(this.#services, c.req.raw)),
+      this.#guarded(c.req.raw, c.env, 'view', '/events', async (who) =>
+        this.#stream({ who, permission: 'view' }, c.req.raw, c.env.peer, watchOf(this.#services, c.req.raw)),
       ),
     );
-    app.post('/api/v1/login', limited, (c) => this.#logIn(c.req.raw, c.env.peer));
+    app.get('/api/v1/login', () => this.#desk.ways());
+    app.post('/api/v1/login', (c) => this.#desk.logIn(c.req.raw, c.env.peer));
     app.post('/api/v1/logout', (c) => this.#logOut(c.req.raw));
     for (const route of ROUTES) {
       const path = `/api/v1${route.path.replaceAll(/\{(\w+)\}/g, ':$1')}`;
       const run: Handler<Env> = (c) => this.#run(route, c.req.raw, c.env, c.req.param());
-      if (route.takesBytes) app.on(route.method, path, run);
-      else app.on(route.method, path, limited, run);
+      app.on(route.method, path, run);
     }
     this.#refuseOtherMethods(app);
-    app.get('*', (c) => {
-      const path = c.req.path.slice(basePath.length).replace(/^\//, '');
-      const asset =
-        dashboard && !path.startsWith('api/')
-          ? this.#assets.serve(path, c.req.header('accept-encoding') ?? '')
-          : undefined;
-      if (asset === undefined) throw new HttpRefusal('not_found', `there is nothing at ${c.req.path}`);
-      return asset;
-    });
+    app.get('*', (c) => this.#page(c.req.raw, c.req.path.slice(basePath.length), c.env.peer));
     app.notFound((c) => {
-      throw new HttpRefusal('not_found', `there is nothing at ${c.req.path}`);
+      throw nothingAt(c.req.raw);
     });
     app.onError((error, c) => this.#fail(error, c.env.requestId));
     return app;
+  }
+
+  /** The dashboard itself holds nothing that is secret; where nobody can get in, there is nothing to show it for. */
+  async #page(request: Request, path: string, peer: Peer): Promise<Response> {
+    const { settings, auth } = this.#services;
+    const name = path.replace(/^\//, '');
+    if (!settings.dashboard || name.startsWith('api/')) throw nothingAt(request);
+    if (!auth.isOpen) await this.#identify(request, peer);
+    if (new URL(request.url).searchParams.has('token')) return this.#desk.enter(request, peer);
+    const asset = this.#assets.serve(name, request.headers.get('accept-encoding') ?? '');
+    if (asset === undefined) throw nothingAt(request);
+    return asset;
   }
 
   #refuseOtherMethods(app: Hono<Env>): void {
@@ -147,20 +153,20 @@ export class HttpApp {
   /** One request: who, how often, from where, whether he may, what exactly, and only then the work. */
   #run(route: AnyRoute, request: Request, env: Env['Bindings'], params: Record<string, string>): Promise<Response> {
     return this.#guarded(request, env, route.permission ?? 'view', route.path, async (who) => {
-      const call = await this.#read(route, request, params, who);
-      if (route.target === undefined) return this.#answer(route, await this.#look(route, call));
+      const call = await this.#read(route, request, params, who, env.peer);
+      if (route.target === undefined) return this.#answer(route, await this.#look(route, call), who);
       const action = this.#action(route, call, env.peer);
       const done = await this.#audit.record(
         action,
         async () => route.run(call),
         (error) => {
           const { status, body } = failureOf(error, env.requestId);
-          return [status, `${body.error.code}: ${body.error.message}`];
+          return [status, outcomeOf(body)];
         },
       );
       this.#shared.clear();
       this.#services.expire();
-      return this.#answer(route, done);
+      return this.#answer(route, done, who);
     });
   }
 
@@ -194,15 +200,13 @@ export class HttpApp {
    * shares that of his address, and takes nothing from the others there.
    */
   async #identify(request: Request, peer: Peer): Promise<Principal | Response> {
-    const stranger = `address ${peer.remoteAddress ?? 'unknown'}`;
-    try {
-      const who = await this.#services.auth.identify(request, peer);
-      this.#limiter.take(who instanceof Response ? stranger : `${who.by} ${who.name}`);
-      return who;
-    } catch (error) {
-      if (error instanceof HttpRefusal && error.code === 'unauthorized') this.#limiter.take(stranger);
+    const stranger = `network ${networkOf(peer)}`;
+    const who = await this.#services.auth.identify(request, peer).catch((error: unknown) => {
+      this.#limiter.take(stranger);
       throw error;
-    }
+    });
+    this.#limiter.take(who instanceof Response ? stranger : `${who.by} ${who.name}`);
+    return who;
   }
 
   /** What is refused for want of a permission is worth a line in the audit, where it would have changed something. */
@@ -220,11 +224,20 @@ export class HttpApp {
     throw refusal;
   }
 
-  async #read(route: AnyRoute, request: Request, params: Record<string, string>, who: Principal): Promise<Call> {
+  async #read(
+    route: AnyRoute,
+    request: Request,
+    params: Record<string, string>,
+    who: Principal,
+    peer: Peer,
+  ): Promise<Call> {
     const url = new URL(request.url);
     refuseUndecodable(url);
     const query = readQuery(url);
-    const { given, text: raw } = route.takesBytes ? NO_BODY : await readBody(request, route.body !== undefined);
+    const { bodyLimit } = this.#services.settings;
+    const { given, text: raw } = route.takesBytes
+      ? NO_BODY
+      : await readBody(request, bodyLimit, route.body !== undefined);
     const what = `${route.method} ${route.path}`;
     const list = readList(what, given, route);
     return {
@@ -236,61 +249,58 @@ export class HttpApp {
       who,
       request,
       services: this.#services,
+      effects: this.#services.effectsOf(who),
+      stream: (watch) => this.#stream({ who, permission: route.permission ?? 'view' }, request, peer, watch),
     };
   }
 
   #look(route: AnyRoute, call: Call): Promise<unknown> {
     const ask = async (): Promise<unknown> => route.run(call);
-    return route.sharedMs === undefined ? ask() : this.#shared.get(call.request.url, route.sharedMs, ask);
+    if (route.sharedMs === undefined) return ask();
+    const maySearch = this.#services.redaction.maySearch(call.who);
+    return this.#shared.get(`${maySearch ? 'searched' : 'seen'} ${call.request.url}`, route.sharedMs, ask);
   }
 
-  #answer({ status = 200 }: AnyRoute, value: unknown): Response {
-    if (value instanceof Reply) return json(value.value, value.status ?? status, value.headers);
-    return value instanceof Response ? value : json(value, status);
+  #answer({ status = 200 }: AnyRoute, value: unknown, who: Principal): Response {
+    const { redaction } = this.#services;
+    if (value instanceof Reply) return json(redaction.write(value.value, who), value.status ?? status, value.headers);
+    return value instanceof Response ? value : json(redaction.write(value, who), status);
   }
 
   #action(route: AnyRoute, call: Call, { remoteAddress: remote }: Peer): Parameters<Audit['record']>[0] {
-    const { who, request, list, query, services } = call;
+    const { who, request, list, query } = call;
     const body: object = list === undefined ? call.body : { jobs: list.length };
-    const { payload, ...rest } = { ...query, ...body } as Record<string, unknown>;
-    const shown =
-      payload === undefined || payload === null ? {} : { payload: services.redaction.show(payload, who, NO_KIND) };
+    const fields = { ...route.query, ...route.body };
+    // What may be a value of the user's is not kept a second time, for a year, where other rules hold.
+    const kept = Object.entries({ ...query, ...body }).filter(([name]) => fields[name]?.isValue !== true);
     return {
       who,
       remote,
       userAgent: request.headers.get('user-agent') ?? undefined,
       permission: route.permission ?? 'view',
       target: route.target?.(call) ?? '',
-      body: { ...rest, ...shown },
+      body: Object.fromEntries(kept),
     };
   }
 
-  async #logIn(request: Request, peer: Peer): Promise<Response> {
-    this.#logins.take(peer.remoteAddress ?? 'unknown');
-    refuseOtherSites(request, undefined);
-    const { auth } = this.#services;
-    if (!auth.hasUsers) throw new HttpRefusal('not_found', 'nobody has a password here');
-    const { given } = await readBody(request, true);
-    const { name, password } = readFields('POST /login', given, LOGIN, false);
-    const cookie = await auth.logIn(name, password, isSecure(request));
-    return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
+  async #logOut(request: Request): Promise<Response> {
+    const answer = await this.#desk.logOut(request);
+    this.#services.streams.checkAll();
+    return answer;
   }
 
-  #logOut(request: Request): Response {
-    refuseOtherSites(request, undefined);
-    return new Response(null, {
-      status: 204,
-      headers: { 'set-cookie': this.#services.auth.logOut(isSecure(request)), 'clear-site-data': '"cache"' },
-    });
+  #stream(watcher: Omit<Watcher, 'identify'>, request: Request, peer: Peer, watch: Watch): Response {
+    const { streams, auth } = this.#services;
+    return eventStream(streams, { ...watcher, identify: () => auth.identify(request, peer) }, request, watch);
   }
 
   async #ready(): Promise<Response> {
     try {
       await this.#services.store.live.ping();
-      return json({ status: 'ok' }, 200);
+      return Response.json({ status: 'ok' });
     } catch {
       // Why is in the log: this address is open to everybody.
-      return json({ status: 'the database does not answer' }, 503);
+      return Response.json({ status: 'the database does not answer' }, { status: 503 });
     }
   }
 
@@ -305,13 +315,11 @@ export class HttpApp {
     const { logger } = this.#services.engine.options;
     if (isOfValue(error)) logger.warn({ err: error, requestId }, 'http: the database refused a value');
     if (status === 500) logger.error({ err: error, requestId }, 'http: a request failed');
-    else if (status > 501) logger.warn({ ...body.error }, 'http: the database was too slow, or away');
+    else if (status > 501 && body.error.code !== 'busy')
+      logger.warn({ ...body.error }, 'http: the database was too slow, or away');
     return Response.json(body, { status, headers });
   }
 }
-
-const NO_BODY = { given: {}, text: '' } as const;
-const NO_KIND = { queue: '', kind: '' } as const;
 
 /** Hono decodes names in a path once, and leaves as it is what cannot be. @throws InvalidInput  what is no UTF-8 */
 function refuseUndecodable(url: URL): void {
@@ -322,32 +330,15 @@ function refuseUndecodable(url: URL): void {
   }
 }
 
-async function readBody(request: Request, isWanted: boolean): Promise<{ given: object; text: string }> {
-  if (request.method === 'GET' || request.method === 'HEAD') return { given: {}, text: '' };
-  const body = await request.text();
-  if (body === '') return { given: {}, text: '{}' };
-  if (!/^application\/json\s*(;|$)/i.test(request.headers.get('content-type') ?? '')) {
-    throw new HttpRefusal('unsupported_media_type', 'the body must be JSON: content-type: application/json');
-  }
-  let given: unknown;
-  try {
-    given = JSON.parse(body);
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new InvalidInput(`the body is no JSON: ${why}`, { cause });
-  }
-  if (!isObject(given) && !Array.isArray(given)) throw new InvalidInput('the body must be a JSON object');
-  if (!isWanted && Object.keys(given).length > 0) throw new InvalidInput('this takes no body');
-  return { given, text: body };
+/** For the audit. What is said about bad input quotes it, so of that the field alone is kept. */
+function outcomeOf({ error: { code, message, field } }: ErrorBody): string {
+  return code === 'invalid_input' ? `${code}: ${field ?? 'the request'}` : `${code}: ${message}`;
 }
 
-function json(value: unknown, status: number, headers: Readonly<Record<string, string>> = {}): Response {
-  return new Response(writeJson(value), {
-    status,
-    headers: { 'content-type': 'application/json; charset=utf-8', ...headers },
-  });
+function nothingAt(request: Request): HttpRefusal {
+  return new HttpRefusal('not_found', `there is nothing at ${new URL(request.url).pathname}`);
 }
 
-function isSecure(request: Request): boolean {
-  return request.url.startsWith('https:') || request.headers.get('x-forwarded-proto') === 'https';
+function json(text: string, status: number, headers: Readonly<Record<string, string>> = {}): Response {
+  return new Response(text, { status, headers: { 'content-type': 'application/json; charset=utf-8', ...headers } });
 }

@@ -1,7 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants } from 'node:zlib';
+import { policyOfPage } from './headers.ts';
 
 const TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
@@ -20,6 +22,8 @@ interface Asset {
   readonly isHashed: boolean;
 }
 
+const PAGE = 'index.html';
+
 /** Where the build puts the dashboard: in dist/, whether this runs from there or from src/. */
 const FOLDER = fileURLToPath(new URL('../../dist/dashboard/', import.meta.url));
 
@@ -37,8 +41,9 @@ export class Assets {
     this.#files ??= this.#read();
     // Every page of the dashboard is the same file; its own code reads the address. Below a place a name may have dots.
     const isFile = path.startsWith('assets/') || /^[^/]+\.\w+$/.test(path);
-    const asset = this.#files.get(isFile ? path : 'index.html');
+    const asset = this.#files.get(isFile ? path : PAGE);
     if (asset === undefined) return undefined;
+    if (asset === this.#files.get(PAGE)) return pageOf(asset);
     const isBrotli = /\bbr\b/.test(acceptEncoding);
     return new Response(isBrotli ? asset.brotli : asset.plain, {
       headers: {
@@ -66,10 +71,21 @@ export class Assets {
   #asset(name: string, type: string, content: Buffer): Asset {
     // The one thing that is known at run time alone: where it is mounted.
     const plain =
-      name === 'index.html'
+      name === PAGE
         ? Buffer.from(content.toString().replace('<base href="/">', `<base href="${this.#basePath}/">`))
         : Buffer.from(content);
     const brotli = Buffer.from(brotliCompressSync(plain, { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } }));
     return { type, plain, brotli, isHashed: name.startsWith('assets/') };
   }
+}
+
+/** With a nonce of its own, which its scripts show. A kilobyte, so that it is not worth to be compressed. */
+function pageOf({ plain, type }: Asset): Response {
+  const nonce = randomBytes(16).toString('base64url');
+  const html = plain
+    .toString()
+    .replaceAll(/<script |<link rel="modulepreload" /g, (tag) => `${tag}nonce="${nonce}" `)
+    .replace('</head>', `<meta property="csp-nonce" nonce="${nonce}" /></head>`);
+  const headers = { 'content-type': type, 'cache-control': 'no-store', 'content-security-policy': policyOfPage(nonce) };
+  return new Response(html, { headers });
 }

@@ -1,138 +1,179 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Logger } from '../base/logger.ts';
+import { KnownDevices } from './devices.ts';
+import { EndedSessions } from './ended-sessions.ts';
 import { HttpRefusal } from './failure.ts';
-import type { HttpSettings } from './options.ts';
+import { JwtVerifier } from './jwt.ts';
+import type { AuthSettings, HttpSettings } from './options.ts';
 import { verifyPassword } from './password.ts';
 import { isLoopback, type Peer } from './peer.ts';
-import { isRole, type Principal, principalOf } from './permission.ts';
-import { SessionCookies } from './session-cookie.ts';
+import { type Grant, isRole, type Principal, principalOf, type Recognised } from './permission.ts';
+import type { SessionStore } from './postgres-sessions.ts';
+import { Seal } from './seal.ts';
+import { type Credential, type Login, Sessions } from './sessions.ts';
 
-/** Finds out who asks. What is not opened is closed: without any way in, only this machine itself gets one. */
+/** What somebody shows to log in. */
+export type Shown = NamedPassword | { readonly token: string };
+
+interface NamedPassword {
+  readonly name: string;
+  readonly password: string;
+  /** Whether this name has logged in from this browser before. */
+  readonly isKnownDevice: boolean;
+}
+
+/** Somebody who has logged in, and the cookie that says so. */
+export interface LoggedIn {
+  readonly who: Principal;
+  readonly cookie: string;
+}
+
+/** Finds out who asks. What is not opened is closed: without any way in, nobody gets one, wherever he comes from. */
 export class Authenticator {
-  readonly #settings: HttpSettings;
-  readonly #cookies: SessionCookies;
-  readonly #loopback: 'viewer' | 'operator' | 'admin' | 'none';
-  #verifyJwt: ((token: string) => Promise<Record<string, unknown>>) | undefined;
+  readonly devices: KnownDevices;
+  readonly #auth: AuthSettings | undefined;
+  readonly #isReadOnly: boolean;
+  readonly #sessions: Sessions;
+  readonly #jwt: JwtVerifier | undefined;
+  readonly #logger: Logger;
 
-  constructor(settings: HttpSettings) {
-    const { auth, basePath } = settings;
-    this.#settings = settings;
-    this.#cookies = new SessionCookies(auth?.secret, basePath, auth?.session ?? 0);
-    this.#loopback = auth?.loopback ?? (this.#isOpenedOtherwise ? 'none' : 'admin');
+  constructor({ auth, basePath, readOnly }: HttpSettings, store: SessionStore, logger: Logger) {
+    this.#auth = auth;
+    this.#isReadOnly = readOnly;
+    this.#logger = logger;
+    const seal = new Seal(auth?.secret);
+    const ended = new EndedSessions(auth?.secret === undefined ? undefined : store);
+    this.#sessions = new Sessions(seal, basePath, auth?.session ?? 0, ended);
+    this.devices = new KnownDevices(seal, basePath);
+    this.#jwt = auth?.jwt === undefined ? undefined : new JwtVerifier(auth.jwt);
   }
 
-  /** Whether the dashboard should ask for a name and a password. */
-  get hasUsers(): boolean {
-    return (this.#settings.auth?.users.length ?? 0) > 0;
+  /** What the login page can ask for. */
+  get ways(): { readonly password: boolean; readonly token: boolean } {
+    const { users = [], tokens = [] } = this.#auth ?? {};
+    return { password: users.length > 0, token: tokens.length > 0 || this.#jwt !== undefined };
+  }
+
+  /** Whether anybody can get in at all. */
+  get isOpen(): boolean {
+    const { password, token } = this.ways;
+    const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
+    return password || token || authorize !== undefined || loopback !== undefined;
   }
 
   /** @returns who it is, or a Response to give instead @throws HttpRefusal  unauthorized */
   async identify(request: Request, peer: Peer): Promise<Principal | Response> {
-    const { auth, readOnly } = this.#settings;
+    const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
     const bearer = /^Bearer +(\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
     const token = bearer === undefined ? undefined : this.#tokenOf(bearer);
-    if (token !== undefined) return principalOf(token, 'token', readOnly);
-    if (bearer !== undefined && auth?.jwt !== undefined) return this.#jwt(bearer);
-    const user = auth?.users.find(({ name }) => name === this.#cookies.read(request.headers.get('cookie')));
-    if (user !== undefined) return principalOf(user, 'session', readOnly);
-    if (auth?.authorize !== undefined) {
-      const answer = await auth.authorize(request);
+    if (token !== undefined) return this.#admit(token, 'token');
+    if (bearer !== undefined && this.#jwt !== undefined) return (await this.#fromJwt(bearer, this.#jwt)).who;
+    const session = await this.#sessions.read(request, (login) => this.#credentialsOf(login));
+    if (session !== undefined) return this.#admit(session.grant, 'session', session.until);
+    if (authorize !== undefined) {
+      const answer: unknown = await authorize(request);
       if (answer instanceof Response) return answer;
-      if (answer !== undefined) return principalOf(answer, 'authorize', readOnly);
+      if (answer !== undefined) return this.#admit(answer, 'authorize');
     }
-    if (bearer === undefined && this.#loopback !== 'none' && isLoopback(request, peer)) {
-      return principalOf({ name: 'this machine', role: this.#loopback }, 'loopback', readOnly);
-    }
-    throw new HttpRefusal('unauthorized', this.#advice(bearer !== undefined), {
-      'www-authenticate': 'Bearer realm="pawl"',
-    });
+    if (bearer === undefined && loopback !== undefined && isLoopback(request, peer))
+      return this.#admit({ name: 'this machine', role: loopback }, 'loopback');
+    throw unauthorized(this.#advice(bearer !== undefined));
   }
 
-  /** @returns the cookie @throws HttpRefusal  unauthorized, without saying which of the two is wrong */
-  async logIn(name: string, password: string, isSecure: boolean): Promise<string> {
-    const user = this.#settings.auth?.users.find((known) => known.name === name);
+  /** @throws HttpRefusal  unauthorized, without saying which of name and password is wrong */
+  async logIn(shown: Shown, request: Request): Promise<LoggedIn> {
+    if ('token' in shown) return this.#logInByToken(shown.token, request);
+    const user = this.#auth?.users.find(({ name }) => name === shown.name);
     // Somebody unknown takes as long as somebody known.
-    const isRight = await verifyPassword(password, user?.password ?? NOBODY);
-    if (user === undefined || !isRight) throw new HttpRefusal('unauthorized', 'the name or the password is wrong');
-    return this.#cookies.issue(name, isSecure);
+    const isRight = await verifyPassword(shown.password, user?.password ?? NOBODY, shown.isKnownDevice);
+    if (user === undefined || !isRight) throw unauthorized('the name or the password is wrong');
+    const who = this.#admit(user, 'session');
+    return { who, cookie: this.#sessions.issue({ by: 'user', name: user.name }, user.password, request) };
   }
 
-  logOut(isSecure: boolean): string {
-    return this.#cookies.clear(isSecure);
+  /** The token in an address that a program has printed. @returns undefined: it is none that an address may hold */
+  logInByUrl(token: string, request: Request): LoggedIn | undefined {
+    const known = this.#tokenOf(token);
+    return known?.inUrl === true ? this.#begin(known, request) : undefined;
   }
 
-  get #isOpenedOtherwise(): boolean {
-    const { auth } = this.#settings;
-    if (auth === undefined) return false;
-    return auth.tokens.length > 0 || auth.users.length > 0 || auth.jwt !== undefined || auth.authorize !== undefined;
+  /** @returns what makes the browser forget its cookie, which is worth nothing from now on, wherever it is */
+  logOut(request: Request): Promise<string> {
+    return this.#sessions.end(request, (login) => this.#credentialsOf(login));
   }
 
-  #tokenOf(bearer: string): NonNullable<HttpSettings['auth']>['tokens'][number] | undefined {
-    const given = digest(bearer);
-    // All of them, so that the time tells nothing.
-    return this.#settings.auth?.tokens.filter(({ token }) => timingSafeEqual(given, digest(token)))[0];
+  async #logInByToken(token: string, request: Request): Promise<LoggedIn> {
+    const known = this.#tokenOf(token);
+    if (known !== undefined) return this.#begin(known, request);
+    if (this.#jwt === undefined) throw unauthorized('this token is not known here');
+    const { who, role } = await this.#fromJwt(token, this.#jwt);
+    const login = { by: 'jwt', name: who.name, role } as const;
+    return { who, cookie: this.#sessions.issue(login, this.#provider, request, who.until) };
   }
 
-  async #jwt(bearer: string): Promise<Principal> {
-    const jwt = this.#settings.auth?.jwt;
-    this.#verifyJwt ??= await makeVerifier(jwt);
-    let claims: Record<string, unknown>;
-    try {
-      claims = await this.#verifyJwt(bearer);
-    } catch (error) {
-      if (!isAboutToken(error)) {
-        const message =
-          'the keys of the identity provider cannot be had now, so no token can be checked; try again soon';
-        throw new HttpRefusal('identity_unavailable', message, { 'retry-after': '5' });
-      }
-      throw new HttpRefusal(
-        'unauthorized',
-        'the token is not valid here: expired, of another issuer, or not signed by it',
-        {
-          'www-authenticate': 'Bearer realm="pawl", error="invalid_token"',
-        },
+  #begin(token: Grant & { readonly token: string }, request: Request): LoggedIn {
+    const cookie = this.#sessions.issue({ by: 'token', name: token.name }, token.token, request);
+    return { who: this.#admit(token, 'session'), cookie };
+  }
+
+  /** @throws HttpRefusal  unauthorized: what should say who it is does not */
+  #admit(grant: unknown, by: Recognised, until?: number): Principal {
+    const who = principalOf(grant, { by, isReadOnly: this.#isReadOnly, until });
+    if (who !== undefined) return who;
+    if (by === 'authorize') {
+      const wanted = 'an object with a name of 1 to 100 characters, and either a role or permissions';
+      this.#logger.warn(
+        {},
+        `http: auth.authorize gave what says not who it is, so it is nobody; it must give ${wanted}`,
       );
     }
-    const role = claims[jwt?.roleClaim ?? 'role'];
-    const name = typeof claims['sub'] === 'string' ? claims['sub'] : 'unnamed';
+    throw unauthorized('it was not said who this is');
+  }
+
+  /** Any of the tokens that a session may be of: names need not differ. */
+  #credentialsOf({ by, name, role }: Login): readonly Credential[] {
+    const { users = [], tokens = [] } = this.#auth ?? {};
+    const isHis = (one: { readonly name: string }): boolean => one.name === name;
+    if (by === 'user') return users.filter(isHis).map((grant) => ({ secret: grant.password, grant }));
+    if (by === 'token') return tokens.filter(isHis).map((grant) => ({ secret: grant.token, grant }));
+    return this.#jwt === undefined ? [] : [{ secret: this.#provider, grant: { name, role } }];
+  }
+
+  get #provider(): string {
+    const { issuer = '', audience = '' } = this.#auth?.jwt ?? {};
+    return JSON.stringify([issuer, audience]);
+  }
+
+  #tokenOf(bearer: string): AuthSettings['tokens'][number] | undefined {
+    const given = digest(bearer);
+    // All of them, so that the time tells nothing.
+    return this.#auth?.tokens.filter(({ token }) => timingSafeEqual(given, digest(token)))[0];
+  }
+
+  async #fromJwt(bearer: string, verifier: JwtVerifier): Promise<{ readonly who: Principal; readonly role: string }> {
+    const { name, role, until } = await verifier.check(bearer);
     if (!isRole(role))
-      throw new HttpRefusal('forbidden', `the token of "${name}" names no role of viewer, operator, admin`);
-    return principalOf({ name, role }, 'jwt', this.#settings.readOnly);
+      throw new HttpRefusal('forbidden', `the token of this person names no role of viewer, operator, admin`);
+    return { who: this.#admit({ name, role }, 'jwt', until), role };
   }
 
   #advice(hasToken: boolean): string {
     if (hasToken) return 'this token is not known here';
-    if (this.hasUsers) return 'log in first';
-    if (this.#isOpenedOtherwise) return 'show a token: Authorization: Bearer …';
-    return 'this is open to the machine it runs on alone; give createHttp({ auth }) to let others in';
+    const { password, token } = this.ways;
+    if (password) return 'log in first';
+    if (token) return 'show a token: Authorization: Bearer …';
+    if (this.isOpen) return 'it was not said who this is';
+    return 'nobody is let in: give createHttp({ auth }) tokens, users, jwt or authorize';
   }
 }
 
 /** A hash of nobody's password. */
 const NOBODY = `scrypt$17$8$1$${'A'.repeat(22)}$${'A'.repeat(43)}`;
 
+function unauthorized(message: string): HttpRefusal {
+  return new HttpRefusal('unauthorized', message, { 'www-authenticate': 'Bearer realm="pawl"' });
+}
+
 function digest(value: string): Buffer {
   return createHash('sha256').update(value).digest();
-}
-
-/** What jose says of a token, and not of the keys: those that do not come, or are none, are the provider's fault. */
-function isAboutToken(error: unknown): boolean {
-  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
-  return (
-    typeof code === 'string' && /^ERR_(JWT_|JWS_|JWE_|JWKS_NO_MATCHING|JWKS_MULTIPLE|JOSE_ALG|JOSE_NOT)/.test(code)
-  );
-}
-
-/** Loaded when the first such token comes. */
-async function makeVerifier(
-  jwt: NonNullable<HttpSettings['auth']>['jwt'],
-): Promise<(token: string) => Promise<Record<string, unknown>>> {
-  const { createRemoteJWKSet, jwtVerify } = await import('jose');
-  const { issuer = '', audience = '', jwks, secret = '', timeout } = jwt ?? {};
-  if (jwks !== undefined) {
-    const keys = createRemoteJWKSet(new URL(jwks), { timeoutDuration: timeout ?? 5000 });
-    const algorithms = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'];
-    return async (token) => (await jwtVerify(token, keys, { issuer, audience, algorithms })).payload;
-  }
-  const key = new TextEncoder().encode(secret);
-  return async (token) => (await jwtVerify(token, key, { issuer, audience, algorithms: ['HS256'] })).payload;
 }

@@ -1,7 +1,13 @@
-import { previewBulk, requireOneWay } from './bulk-preview.ts';
+import { parseQuery } from '../queue/index.ts';
+import { type BulkOn, previewBulk, requireOneWay } from './bulk-preview.ts';
 import { pageOf, readCursor, readIdCursor, writeCursor } from './cursor.ts';
-import { choice, id, integer, listOf, maybe, text } from './field.ts';
+import { choice, id, integer, listOf, maybe, text, unkept } from './field.ts';
+import { errorOf, filtersOf, searchOf } from './hidden.ts';
+import { ofQuery } from './job-query.ts';
 import { summary } from './job-summary.ts';
+import type { Principal } from './permission.ts';
+import type { BulkRecord } from './postgres-bulk.ts';
+import type { Redaction } from './redact.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 
 const bulk = { id: id('the id of a bulk action') };
@@ -12,13 +18,13 @@ const most = integer({ min: 1, max: 100_000, default: 100_000 });
 /** What is done, to which jobs. */
 const on = {
   action: choice(['retry', 'cancel']),
-  query: maybe(text({ about: 'a search; status:error for all in error' })),
+  query: unkept(maybe(text({ about: 'a search; status:error for all in error' }))),
   queue: maybe(text({ max: 100 })),
   jobs: maybe(listOf(id('the id of a job'), { max: 1000 }, 'instead of query')),
 };
 
 function whichOf({ query, jobs }: { query: string | undefined; jobs: readonly string[] | undefined }): string {
-  return jobs === undefined ? `jobs that fit ${JSON.stringify(query)}` : `${jobs.length} jobs by their ids`;
+  return jobs === undefined ? `jobs that fit ${searchWithoutWords(query ?? '')}` : `${jobs.length} jobs by their ids`;
 }
 
 /** Bulk actions: on everything that a search finds. */
@@ -35,11 +41,12 @@ export const bulkRoutes: readonly AnyRoute[] = [
     status: 202,
     answers: 'Bulk',
     target: ({ body }) => `${body.action} of ${whichOf(body)}`,
-    run: ({ body: { action, reason, limit: upTo, ...which }, who, services }) => {
-      requireOneWay(which);
+    run: async ({ body: { action, reason, limit: upTo, ...which }, who, services: { redaction }, effects }) => {
+      await requireWords(which, who, redaction);
       const { query, queue, jobs } = which;
-      if (jobs !== undefined) return services.bulk.startOn([...new Set(jobs)], { action, reason }, who.name);
-      return services.bulk.start({ action, query: query ?? '', queue, reason, limit: upTo }, who.name);
+      if (jobs !== undefined)
+        return shown(await effects.bulk.startOn([...new Set(jobs)], { action, reason }, who.name));
+      return shown(await effects.bulk.start({ action, query: query ?? '', queue, reason, limit: upTo }, who.name));
     },
   }),
   route({
@@ -53,7 +60,8 @@ export const bulkRoutes: readonly AnyRoute[] = [
     isQuiet: true,
     body: on,
     answers: 'BulkPreview',
-    run: async ({ body: { action, ...which }, services }) => {
+    run: async ({ body: { action, ...which }, who, services }) => {
+      await requireWords(which, who, services.redaction);
       const { sample, ...counts } = await previewBulk(services, action, which);
       return { ...counts, sample: sample.map(summary) };
     },
@@ -69,7 +77,8 @@ export const bulkRoutes: readonly AnyRoute[] = [
     answers: 'BulkPage',
     run: async ({ query, services }) => {
       const rows = await services.bulk.list(readIdCursor(query.after), query.limit + 1);
-      return pageOf(rows, query.limit, (row) => writeCursor(row.id));
+      const { items, after: next } = pageOf(rows, query.limit, (row) => writeCursor(row.id));
+      return { items: items.map(shown), after: next };
     },
   }),
   route({
@@ -81,7 +90,7 @@ export const bulkRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: bulk,
     answers: 'Bulk',
-    run: ({ params, services }) => services.bulk.get(params.id),
+    run: async ({ params, services }) => shown(await services.bulk.get(params.id)),
   }),
   route({
     method: 'GET',
@@ -110,6 +119,30 @@ export const bulkRoutes: readonly AnyRoute[] = [
     params: bulk,
     answers: 'Bulk',
     target: ({ params }) => `bulk action ${params.id}`,
-    run: ({ params, services }) => services.bulk.stop(params.id),
+    run: async ({ params, effects }) => shown(await effects.bulk.stop(params.id)),
   }),
 ];
+
+/** @throws InvalidInput, HttpRefusal  it searches for words, and may not */
+async function requireWords(on: BulkOn, who: Principal, redaction: Redaction): Promise<void> {
+  requireOneWay(on);
+  const { terms } = await ofQuery(
+    'query',
+    Promise.resolve().then(() => parseQuery(on.query ?? '')),
+  );
+  if (terms.length > 0) redaction.requireSearch(who);
+}
+
+function shown(bulk: BulkRecord): object {
+  const error = errorOf(bulk.error, { queue: bulk.queue ?? '', kind: '' });
+  return { ...bulk, query: searchOf(bulk.query, parseQuery(bulk.query)), error };
+}
+
+/** For the audit, which comes before it is known whether the search can be understood. */
+function searchWithoutWords(query: string): string {
+  try {
+    return JSON.stringify(filtersOf(parseQuery(query)));
+  } catch {
+    return 'a search that cannot be understood';
+  }
+}

@@ -1,8 +1,7 @@
 import { InvalidInput, NotFound } from '../base/errors.ts';
-import type { Capture, Change, Difference, Projection } from '../capture/index.ts';
+import type { Capture, Change, Difference, LineStatus, Projection } from '../capture/index.ts';
 import { flag, id, integer, maybe, text } from './field.ts';
-import type { Principal } from './permission.ts';
-import type { Redaction } from './redact.ts';
+import { errorOf, payloadOf } from './hidden.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 import { COMPARE_MS, within } from './within.ts';
 
@@ -31,7 +30,7 @@ export const captureRoutes: readonly AnyRoute[] = [
       ]);
       const items = records.map((record) => ({
         ...record,
-        consumers: status.filter((one) => one.entity === record.entity),
+        consumers: consumersOf(status.filter((one) => one.entity === record.entity)),
       }));
       const installed = new Set(records.map((record) => record.entity));
       const declared = services.program.captures.map((capture) => capture.entity);
@@ -58,7 +57,7 @@ export const captureRoutes: readonly AnyRoute[] = [
       const record = records.find((one) => one.entity === params.entity);
       return {
         ...record,
-        consumers,
+        consumers: consumersOf(consumers),
         differences: told(differences),
         isDeclared: services.declared(params.entity) !== undefined,
       };
@@ -80,9 +79,10 @@ export const captureRoutes: readonly AnyRoute[] = [
     },
     answers: 'ChangePage',
     run: async ({ params, query: { key, words, limit, after }, who, services: { captures, redaction } }) => {
+      if (words !== undefined) redaction.requireSearch(who);
       const rows = await captures.reads.history(params.entity, { key, words, limit: limit + 1, before: after });
-      const items = rows.slice(0, limit).map((change) => shown(change, who, redaction));
-      return { items, after: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+      const items = rows.slice(0, limit);
+      return { items: items.map(shown), after: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
     },
   }),
   route({
@@ -130,7 +130,7 @@ export const captureRoutes: readonly AnyRoute[] = [
     params: entity,
     answers: 'CaptureApplied',
     target: ({ params }) => `capture ${params.entity}`,
-    run: async ({ params, services }) => ({ mended: told(await services.needDeclared(params.entity).apply()) }),
+    run: async ({ params, effects }) => ({ mended: told(await effects.declared(params.entity).apply()) }),
   }),
   route({
     method: 'POST',
@@ -145,9 +145,9 @@ export const captureRoutes: readonly AnyRoute[] = [
     status: 202,
     answers: 'CaptureReplayed',
     target: ({ params }) => `capture ${params.entity}`,
-    run: async ({ params, body, services: { captures } }) => {
-      const begun = await captures.writes.replay(params.entity, body);
-      return { begun, consumers: await captures.reads.status(params.entity) };
+    run: async ({ params, body, services: { captures }, effects }) => {
+      const begun = await effects.captures.replay(params.entity, body);
+      return { begun, consumers: consumersOf(await captures.reads.status(params.entity)) };
     },
   }),
   route({
@@ -162,13 +162,16 @@ export const captureRoutes: readonly AnyRoute[] = [
     body: { into: maybe(text({ max: 200, about: 'only this projection' })), dryRun: flag('only look') },
     answers: 'CaptureReconciled',
     target: ({ params }) => `capture ${params.entity}`,
-    run: async ({ params, body, services }) => {
+    run: async ({ params, body, services, effects }) => {
       const projections = projectionsOf(services.needDeclared(params.entity), body.into);
       const late = 'there are more entities than can be compared in a minute: use pawl capture reconcile';
       const items = await within(COMPARE_MS, late, async (signal) => {
         const found = [];
         for (const projection of projections)
-          found.push({ name: projection.name, ...(await projection.reconcile({ repair: !body.dryRun, signal })) });
+          found.push({
+            name: projection.name,
+            ...(await effects.projection(projection).reconcile({ repair: !body.dryRun, signal })),
+          });
         return found;
       });
       return { items };
@@ -185,21 +188,24 @@ export const captureRoutes: readonly AnyRoute[] = [
     body: { confirm: text({ max: 100, about: 'the name of the entity once more' }) },
     answers: 'CaptureDetached',
     target: ({ params }) => `capture ${params.entity}`,
-    run: async ({ params, body, services: { captures } }) => {
+    run: async ({ params, body, effects: { captures } }) => {
       if (body.confirm !== params.entity)
         throw new InvalidInput(`confirm says "${body.confirm}", not "${params.entity}"; nothing was done`, {
           field: 'confirm',
         });
-      await captures.writes.detach(params.entity);
+      await captures.detach(params.entity);
       return { entity: params.entity, detached: true };
     },
   }),
 ];
 
-function shown({ before, after, ...change }: Change, who: Principal, redaction: Redaction): Change {
-  const show = (values: Change['before']): Change['before'] =>
-    (redaction.show(values, who, { queue: 'capture', kind: change.table }) ?? null) as Change['before'];
-  return { ...change, before: show(before), after: show(after) };
+function shown({ before, after, ...change }: Change): object {
+  const of = { queue: 'capture', kind: change.table };
+  return { ...change, before: payloadOf(before, of, null), after: payloadOf(after, of, null) };
+}
+
+function consumersOf(consumers: readonly LineStatus[]): object[] {
+  return consumers.map((one) => ({ ...one, error: errorOf(one.error, { queue: 'capture', kind: one.name }) }));
 }
 
 function told(differences: readonly Difference[]): object[] {

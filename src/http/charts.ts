@@ -1,4 +1,5 @@
 import { choice, integer, maybe, text, time } from './field.ts';
+import { errorOf } from './hidden.ts';
 import type { ChartRow, ErrorRow } from './postgres-charts.ts';
 import { type AnyRoute, route } from './route.ts';
 import type { Services } from './services.ts';
@@ -86,5 +87,5 @@ function lineOf({ others: _others, times, ...line }: ChartRow): object {
 }
 
 function groupOf({ shape, error, read: _read, whole: _whole, ...group }: ErrorRow): object {
-  return { ...group, error: shape, example: error };
+  return { ...group, error: errorOf(shape, group), example: errorOf(error, group) };
 }

@@ -41,7 +41,7 @@ export const enqueueRoute: AnyRoute = route({
 });
 
 async function enqueue(call: Call<{ queue: typeof job.kind }, Record<never, never>, typeof job>): Promise<Reply> {
-  const { params, body, list, text: raw, request, who, services } = call;
+  const { params, body, list, text: raw, request, who, services, effects } = call;
   const { queue } = params;
   const jobs = list ?? [body];
   for (const [index, one] of jobs.entries()) {
@@ -50,7 +50,7 @@ async function enqueue(call: Call<{ queue: typeof job.kind }, Record<never, neve
   const requests = jobs.map((one) => requestOf(queue, one));
   const added = list === undefined ? requests[0] : requests;
   const once = onceOf(request, who.name, raw);
-  const answer = await services.store.jobs.enqueue(once, raw, JSON.stringify(added), traceOf(request.headers));
+  const answer = await effects.jobs.enqueue(once, raw, JSON.stringify(added), traceOf(request.headers));
   if (Array.isArray(answer)) return new Reply({ items: answer }, {});
   return new Reply(answer, { headers: locationOf(services, answer) });
 }

@@ -17,6 +17,7 @@ const STATUS = {
   rate_limited: 429,
   internal: 500,
   not_supported: 501,
+  busy: 503,
   identity_unavailable: 503,
 } as const;
 

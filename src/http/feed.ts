@@ -125,6 +125,7 @@ class Feed {
         ...this.#subject,
         word: undefined,
         withAudit: false,
+        withErrors: false,
         after: place,
         limit: PAGE,
       });
@@ -221,7 +222,7 @@ class Reader {
       if (this.#told?.has(id) === true || !this.#isWanted(event)) continue;
       this.#told?.add(id);
       // What is said in words may quote values, which not everybody may see: GET history has it for who may.
-      const { detail: _detail, ...shown } = event;
+      const { detail: _detail, error: _error, ...shown } = event;
       this.#send({ id, event: 'change', data: JSON.stringify(shown) });
     }
   }

@@ -14,6 +14,8 @@ export interface Field<T> {
   readonly check: Check<T>;
   readonly schema: JsonSchema;
   readonly isRequired: boolean;
+  /** Whether it may hold what programs store, so that the audit does not. */
+  readonly isValue?: boolean;
   /** Makes of a text, in a path or a query, what a body would have had. */
   readonly fromText: (value: string) => unknown;
 }
@@ -123,7 +125,7 @@ export function anything(about?: string): Field<unknown> {
     return value;
   };
   const check = kinds.custom<unknown>('any JSON', read, { default: null });
-  return { ...fieldOf<unknown>(check, {}, about), isRequired: false };
+  return { ...fieldOf<unknown>(check, {}, about), isRequired: false, isValue: true };
 }
 
 export function listOf<T>(of: Field<T>, { max }: { max: number }, about?: string): Field<readonly T[]> {
@@ -132,6 +134,11 @@ export function listOf<T>(of: Field<T>, { max }: { max: number }, about?: string
     { type: 'array', items: of.schema, minItems: 1, maxItems: max },
     about,
   );
+}
+
+/** The same, but it may hold what programs store: the audit does not keep it. */
+export function unkept<T>(field: Field<T>): Field<T> {
+  return { ...field, isValue: true };
 }
 
 /** The same, but it may be left out. */

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import type { PastVersion, Written } from '../files/index.ts';
+import type { Effects } from './effects.ts';
 import { HttpRefusal } from './failure.ts';
 import type { Principal } from './permission.ts';
 import type { Services } from './services.ts';
@@ -10,6 +11,7 @@ interface BytesCall {
   readonly request: Request;
   readonly who: Principal;
   readonly services: Services;
+  readonly effects: Effects;
 }
 
 interface ReadCall extends BytesCall {
@@ -27,11 +29,11 @@ const HARMLESS = { 'content-security-policy': "default-src 'none'; sandbox", 'ca
  * The bytes of a version. Its row is read first, and the bytes by its number, so that headers and bytes are of one version. If they
  * turn out to be damaged on the way, the connection breaks instead of passing them on.
  */
-export async function readFileBytes({ query, request, services }: ReadCall): Promise<Response> {
+export async function readFileBytes({ query, request, who, services, effects }: ReadCall): Promise<Response> {
   const { namespace = '', id } = query;
-  const files = services.openFiles(namespace);
+  const files = effects.files(namespace);
   const found = await services.files.stat(namespace, id, query.version);
-  const headers = headersOf(found);
+  const headers = headersOf(found, mayKnowType(who));
   if (isKnown(request.headers.get('if-none-match'), headers['etag']))
     return new Response(null, { status: 304, headers });
   const range = rangeOf(request, found);
@@ -44,9 +46,9 @@ export async function readFileBytes({ query, request, services }: ReadCall): Pro
 }
 
 /** Passes the body on to the content store as it comes. @throws HttpRefusal  it is too long, or broke off */
-export async function writeFileBytes({ query, request, who, services }: WriteCall): Promise<Written> {
+export async function writeFileBytes({ query, request, who, services, effects }: WriteCall): Promise<Written> {
   const { namespace = '', id, ifVersion, sha256 } = query;
-  const files = services.openFiles(namespace);
+  const files = effects.files(namespace);
   const { uploadLimit } = services.settings;
   const size = announced(request);
   if (size !== undefined && size > uploadLimit) throw tooLong(uploadLimit);
@@ -60,16 +62,31 @@ export async function writeFileBytes({ query, request, who, services }: WriteCal
   });
 }
 
-function headersOf({ id, sha256, contentType, writtenAt, version }: PastVersion): Record<string, string> {
+function headersOf(
+  { id, sha256, contentType, writtenAt, version }: PastVersion,
+  hasType: boolean,
+): Record<string, string> {
+  const type = contentType !== undefined && TYPE.test(contentType) ? contentType : UNKNOWN;
   return {
     ...HARMLESS,
-    'content-type': contentType !== undefined && TYPE.test(contentType) ? contentType : 'application/octet-stream',
+    'content-type': hasType ? type : UNKNOWN,
+    'x-pawl-content-type': type,
     'content-disposition': `attachment; filename="${plain(id)}"; filename*=UTF-8''${encoded(id)}`,
     'accept-ranges': 'bytes',
     etag: `"${sha256}"`,
     'last-modified': writtenAt.toUTCString(),
     'x-pawl-version': String(version),
   };
+}
+
+const UNKNOWN = 'application/octet-stream';
+
+/**
+ * A page of ours could name these bytes as its script, and a browser would send its cookie with that; but it shows no token, which
+ * is for programs. So who comes with a cookie, or with nothing, is told a type that no browser runs.
+ */
+function mayKnowType({ by }: Principal): boolean {
+  return by === 'token' || by === 'jwt';
 }
 
 /** A type as RFC 9110 has it, in what a header may hold. */

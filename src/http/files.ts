@@ -3,6 +3,7 @@ import type { Files, PastVersion, Standing, Written } from '../files/index.ts';
 import { pageOf, readCursor, writeCursor } from './cursor.ts';
 import { integer, maybe, text } from './field.ts';
 import { readFileBytes, writeFileBytes } from './file-bytes.ts';
+import { payloadOf } from './hidden.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 import { COMPARE_MS, within } from './within.ts';
 
@@ -76,7 +77,7 @@ export const fileRoutes: readonly AnyRoute[] = [
       const [found, explained] = await Promise.all([files.stat(space, of, wanted), files.explain(space, of)]);
       return {
         ...shown(space, found),
-        meta: found.meta,
+        meta: payloadOf(found.meta, { queue: 'file', kind: space }, {}),
         object: found.object,
         live: explained.version?.version ?? null,
         isOpen: services.hasFiles(space),
@@ -145,8 +146,8 @@ export const fileRoutes: readonly AnyRoute[] = [
     body: { namespace, id, version, ifVersion },
     answers: 'FileWritten',
     target: ({ body }) => named(body.id, body.namespace),
-    run: async ({ body: { namespace: space = '', id: of, version: from, ifVersion: over }, who, services }) =>
-      written(await services.openFiles(space).restore(undefined, of, from, { author: who.name, ...expected(over) })),
+    run: async ({ body: { namespace: space = '', id: of, version: from, ifVersion: over }, who, effects }) =>
+      written(await effects.files(space).restore(undefined, of, from, { author: who.name, ...expected(over) })),
   }),
   route({
     method: 'POST',
@@ -158,8 +159,8 @@ export const fileRoutes: readonly AnyRoute[] = [
     body: { namespace, id, ifVersion },
     answers: 'FileRemoved',
     target: ({ body }) => named(body.id, body.namespace),
-    run: async ({ body: { namespace: space = '', id: of, ifVersion: over }, services }) => {
-      await services.openFiles(space).remove(undefined, of, expected(over));
+    run: async ({ body: { namespace: space = '', id: of, ifVersion: over }, effects }) => {
+      await effects.files(space).remove(undefined, of, expected(over));
       return { id: of, removed: true };
     },
   }),
@@ -173,7 +174,7 @@ export const fileRoutes: readonly AnyRoute[] = [
     body: { namespace, limit: integer({ min: 1, max: 5000, default: 500 }) },
     answers: 'Swept',
     target: ({ body }) => named(undefined, body.namespace),
-    run: ({ body, services }) => services.openFiles(body.namespace ?? '').sweep({ limit: body.limit }),
+    run: ({ body, effects }) => effects.files(body.namespace ?? '').sweep({ limit: body.limit }),
   }),
   route({
     method: 'POST',
@@ -186,7 +187,7 @@ export const fileRoutes: readonly AnyRoute[] = [
     body: { namespace, from: place },
     answers: 'Reconciled',
     target: ({ body }) => named(undefined, body.namespace),
-    run: ({ body, services }) => compare(services.openFiles(body.namespace ?? ''), true, body.from),
+    run: ({ body, effects }) => compare(effects.files(body.namespace ?? ''), true, body.from),
   }),
   route({
     method: 'POST',
@@ -199,7 +200,7 @@ export const fileRoutes: readonly AnyRoute[] = [
     body: { namespace, from: place },
     answers: 'Reconciled',
     target: ({ body }) => named(undefined, body.namespace),
-    run: ({ body, services }) => compare(services.openFiles(body.namespace ?? ''), false, body.from),
+    run: ({ body, effects }) => compare(effects.files(body.namespace ?? ''), false, body.from),
   }),
   route({
     method: 'POST',
@@ -212,10 +213,10 @@ export const fileRoutes: readonly AnyRoute[] = [
     body: { namespace, confirm: text({ min: 0, max: 255, about: 'the namespace once more' }) },
     answers: 'Done',
     target: ({ body }) => named(undefined, body.namespace),
-    run: async ({ body: { namespace: space = '', confirm }, services }) => {
+    run: async ({ body: { namespace: space = '', confirm }, effects }) => {
       if (confirm !== space)
         throw new InvalidInput(`confirm says "${confirm}", not "${space}"; nothing was done`, { field: 'confirm' });
-      const files = services.openFiles(space);
+      const files = effects.files(space);
       const { haltedBecause } = await files.collector();
       if (haltedBecause === undefined) return { done: 'the collector had not stopped itself: nothing was done' };
       await files.rearm();
@@ -224,7 +225,7 @@ export const fileRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-async function compare(files: Files, dryRun: boolean, begin: string | undefined): Promise<object> {
+async function compare(files: Pick<Files, 'reconcile'>, dryRun: boolean, begin: string | undefined): Promise<object> {
   const late = 'the store has more than can be compared in a minute: use pawl file reconcile';
   const given = begin === undefined ? {} : { from: begin };
   const { next, ...report } = await within(COMPARE_MS, late, (signal) => files.reconcile({ dryRun, signal, ...given }));

@@ -1,6 +1,8 @@
 import { pageOf, readCursor, writeCursor } from './cursor.ts';
 import { HttpRefusal } from './failure.ts';
 import { choice, integer, maybe, text, time } from './field.ts';
+import { errorOf, quotingError } from './hidden.ts';
+import type { HistoryEvent } from './postgres-history.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 
 const DAY_MS = 86_400_000;
@@ -24,7 +26,7 @@ export const historyRoutes: readonly AnyRoute[] = [
       after: maybe(text({ about: AFTER })),
     },
     answers: 'HistoryPage',
-    run: async ({ query, who, services: { store } }) => {
+    run: async ({ query, who, services: { store, redaction } }) => {
       const withAudit = who.permissions.has('audit:read');
       if (query.part === 'audit' && !withAudit)
         throw new HttpRefusal('forbidden', 'this needs the permission audit:read');
@@ -40,13 +42,24 @@ export const historyRoutes: readonly AnyRoute[] = [
         subject,
         word,
         withAudit,
+        withErrors: redaction.maySearch(who),
         after,
         limit: limit + 1,
       });
-      return pageOf(events, limit, ({ at, part: of, event, id }) => writeCursor(at, of, event, id));
+      const { items, after: next } = pageOf(events, limit, ({ at, part: of, event, id }) =>
+        writeCursor(at, of, event, id),
+      );
+      return { items: items.map(shown), after: next };
     },
   }),
 ];
+
+function shown({ detail, error, ...event }: HistoryEvent): object {
+  if (error === null) return { ...event, detail };
+  const of = { queue: event.subject, kind: event.part };
+  if (detail === null) return { ...event, detail: errorOf(error, of) };
+  return { ...event, detail: quotingError(`${detail}: ${error}`, of) };
+}
 
 /** As the database writes it, to the microsecond. */
 const AT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d(:\d\d)?$/;

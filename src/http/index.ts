@@ -5,7 +5,15 @@ import { type HttpOptions, readHttpOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { Services } from './services.ts';
 
-export { fastifyPlugin, nextHandlers, nodeListener, type Served, type ServeOptions, serve } from './adapters.ts';
+export {
+  fastifyPlugin,
+  type NextOptions,
+  nextHandlers,
+  nodeListener,
+  type Served,
+  type ServeOptions,
+  serve,
+} from './adapters.ts';
 export type { DevControl, DevStage } from './dev.ts';
 export type { ErrorBody, HttpCode } from './failure.ts';
 export type { HttpHandler } from './handler.ts';
@@ -26,8 +34,8 @@ export type { Program } from './program.ts';
 
 /**
  * Gives a handler for requests: an API over everything that is in the engine's database, and a dashboard that uses it. Nothing is
- * sent to the database before somebody asks. Without `auth` it answers this machine alone, and only where the server in front
- * says where a request comes from, as the adapters here do.
+ * sent to the database before somebody asks. Without `auth` it lets nobody in: everything but `/healthz` and `/readyz` is answered
+ * 401.
  *
  * ```ts
  * const pawl = createHttp(engine, { basePath: '/pawl', auth: { tokens: [{ name: 'ci', token, role: 'operator' }] } });
@@ -43,6 +51,7 @@ export function createHttp(engine: PostgresEngine, options: HttpOptions = {}): H
     services.live.stop();
     services.jobs.stop();
     services.feeds.stop();
+    services.streams.stop();
     await services.bulk.stopAll();
   };
   const handle = (request: Request, peer: Peer = {}): Promise<Response> => app.handle(request, peer);

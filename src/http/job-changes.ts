@@ -23,14 +23,13 @@ export const jobChangeRoutes: readonly AnyRoute[] = [
     also: [201],
     answers: 'JobRetried',
     target: ({ params }) => `job ${params.id}`,
-    run: async ({ params, body, text: raw, who, request, services }) => {
-      const { queues, store } = services;
-      if (body.payload === undefined) return { id: params.id, status: await queues.writes.retry(params.id) };
-      const { kind, queue, key } = await queues.reads.get(params.id);
+    run: async ({ params, body, text: raw, who, request, services, effects }) => {
+      if (body.payload === undefined) return { id: params.id, status: await effects.queues.retry(params.id) };
+      const { kind, queue, key } = await services.queues.reads.get(params.id);
       const declared = services.program.queues.find(({ name }) => name === queue);
       await declared?.check(kind, body.payload, { key: key ?? undefined });
       const once = onceOf(request, who.name, raw);
-      const answer = await store.jobs.rerun(once, params.id, raw, traceOf(request.headers));
+      const answer = await effects.jobs.rerun(once, params.id, raw, traceOf(request.headers));
       return new Reply(answer, { status: 201, headers: locationOf(services, answer) });
     },
   }),
@@ -47,8 +46,8 @@ export const jobChangeRoutes: readonly AnyRoute[] = [
     also: [202],
     answers: 'JobCancelled',
     target: ({ params }) => `job ${params.id}`,
-    run: async ({ params, body: { reason }, services: { queues } }) => {
-      const status = await queues.writes.cancel(params.id, reason === undefined ? {} : { reason });
+    run: async ({ params, body: { reason }, effects: { queues } }) => {
+      const status = await queues.cancel(params.id, reason === undefined ? {} : { reason });
       const cancelling = status === 'in-progress';
       return new Reply({ id: params.id, status, cancelling }, { status: cancelling ? 202 : 200 });
     },

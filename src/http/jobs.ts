@@ -1,18 +1,20 @@
 import { NotFound } from '../base/errors.ts';
 import { type JobLock, locksOfJobs } from '../lock/index.ts';
+import { type Explanation, type JobRecord, parseQuery } from '../queue/index.ts';
 import { enqueueRoute } from './enqueue.ts';
 import { watchJob } from './events.ts';
 import { duration, id, integer, isId, maybe, text } from './field.ts';
+import { errorOf, payloadOf, quotingError } from './hidden.ts';
 import { jobChangeRoutes } from './job-changes.ts';
 import { JOB_FILTERS, ofQuery, queryOf } from './job-query.ts';
 import { summary } from './job-summary.ts';
-import { requirePayload } from './redact.ts';
 import { AFTER, type AnyRoute, type Call, route } from './route.ts';
-import { eventStream } from './stream.ts';
 
 const job = { id: id('the id of a job') };
 /** A page that is short and has a next one is better than one that is waited for. */
 const PAGE_MS = 50;
+/** A search for one job. */
+const NAMED = /^\s*#?([1-9]\d{0,18})\s*$/;
 
 /** Jobs: find, look at, add, retry and cancel them. */
 export const jobRoutes: readonly AnyRoute[] = [
@@ -33,14 +35,21 @@ export const jobRoutes: readonly AnyRoute[] = [
     },
     answers: 'JobPage',
     sharedMs: 1000,
-    run: async ({ query: { queue, limit, after, ...asked }, services: { queues } }) => {
+    run: async ({ query: { queue, limit, after, ...asked }, who, services: { queues, redaction } }) => {
       const q = queryOf(asked);
-      const named = /^\s*#?([1-9]\d{0,18})\s*$/.exec(q)?.[1];
+      const named = NAMED.exec(q)?.[1];
       if (named !== undefined && isId(named) && after === undefined) {
         const found = await queues.reads.get(named).catch(unlessMissing);
         if (found !== undefined && (queue === undefined || found.queue === queue))
           return { items: [summary(found)], after: null, indexBehind: 0 };
+        // A number may stand in a payload, too.
+        if (!redaction.maySearch(who)) return { items: [], after: null, indexBehind: 0 };
       }
+      const { terms } = await ofQuery(
+        'q',
+        Promise.resolve().then(() => parseQuery(q)),
+      );
+      if (terms.length > 0) redaction.requireSearch(who);
       const page = await ofQuery('q', queues.reads.search(q, { queue, limit, after, budget: PAGE_MS }));
       return { items: page.jobs.map(summary), after: page.after, indexBehind: page.indexBehind };
     },
@@ -57,7 +66,7 @@ export const jobRoutes: readonly AnyRoute[] = [
     query: { wait: maybe(duration({ min: 0, max: '30s', about: 'until it is settled, at most so long' })) },
     answers: 'JobDetail',
     run: async ({ params, query: { wait }, who, request, services }) => {
-      const { queues, redaction, store, bounded, jobs } = services;
+      const { queues, store, bounded, jobs } = services;
       if (wait !== undefined) await jobs.settled(params.id, wait, request.signal);
       const record = await queues.reads.get(params.id);
       const unitOf = async (): Promise<unknown[]> => {
@@ -75,15 +84,14 @@ export const jobRoutes: readonly AnyRoute[] = [
         store.jobs.reruns(params.id),
       ]);
       const { progress, result, payload } = record;
-      const show = (value: unknown): unknown => redaction.show(value, who, record);
       return {
         ...summary(record),
-        progress: show(progress) ?? null,
-        payload: show(payload),
-        result: show(result),
+        progress: payloadOf(progress, record, null),
+        payload: payloadOf(payload, record),
+        result: payloadOf(result, record),
         payloadHidden: !who.permissions.has('payload:read'),
-        explanation,
-        history,
+        explanation: explained(explanation, record),
+        history: history.map((move) => ({ ...move, error: errorOf(move.error, record) })),
         unit,
         locks,
         traceparent: trace ?? null,
@@ -126,26 +134,34 @@ export const jobRoutes: readonly AnyRoute[] = [
     params: job,
     answers: 'Json',
     givesStream: true,
-    run: async ({ params, request, services }) => {
+    run: async ({ params, stream, services }) => {
       await services.queues.reads.get(params.id);
-      return eventStream(request, watchJob(services.jobs, params.id));
+      return stream(watchJob(services.jobs, params.id));
     },
   }),
   enqueueRoute,
   ...jobChangeRoutes,
 ];
 
+const QUOTING = new Set(['error', 'cancelled', 'backing_off']);
+
+function explained({ reasons, ...rest }: Explanation, job: JobRecord): object {
+  const shown = reasons.map((reason) =>
+    QUOTING.has(reason.code) ? { ...reason, text: quotingError(reason.text, job) } : reason,
+  );
+  return { ...rest, reasons: shown };
+}
+
 async function readPart(
-  { params, who, services }: Call<typeof job>,
+  { params, services }: Call<typeof job>,
   part: 'payload' | 'result' | 'progress',
 ): Promise<Response> {
-  requirePayload(who);
   const { store, redaction, queues } = services;
   const row = await store.jobs.payload(params.id);
   let json = row?.[part] ?? 'null';
   if (redaction.isNeeded) {
     const record = await queues.reads.get(params.id);
-    json = JSON.stringify(redaction.show(record[part], who, record) ?? null);
+    json = JSON.stringify(redaction.payload(record[part], record) ?? null);
   }
   return new Response(json, { headers: { 'content-type': 'application/json; charset=utf-8' } });
 }

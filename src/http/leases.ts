@@ -31,10 +31,10 @@ export const leaseRoutes: readonly AnyRoute[] = [
     status: 201,
     answers: 'Lease',
     target: targetOf,
-    run: async ({ body, request, services }) => {
+    run: async ({ body, request, effects }) => {
       const { namespace = '', name, mode, lease: leaseMs, wait: waitMs } = body;
       const wanted = { leaseMs, waitMs, isShared: mode === 'shared', signal: request.signal };
-      const lease = await services
+      const lease = await effects
         .remoteLocks(namespace)
         .acquire(name, wanted)
         .catch((error: unknown) => {
@@ -55,8 +55,8 @@ export const leaseRoutes: readonly AnyRoute[] = [
     isQuiet: true,
     body: held,
     answers: 'Lease',
-    run: async ({ body: { namespace = '', name, handle }, services }) =>
-      shown(namespace, name, await services.remoteLocks(namespace).renew(name, handle)),
+    run: async ({ body: { namespace = '', name, handle }, effects }) =>
+      shown(namespace, name, await effects.remoteLocks(namespace).renew(name, handle)),
   }),
   route({
     method: 'POST',
@@ -68,9 +68,9 @@ export const leaseRoutes: readonly AnyRoute[] = [
     body: held,
     answers: 'LockReleased',
     target: targetOf,
-    run: async ({ body: { namespace = '', name, handle }, services }) => ({
+    run: async ({ body: { namespace = '', name, handle }, effects }) => ({
       released: true,
-      token: String(await services.remoteLocks(namespace).release(name, handle)),
+      token: String(await effects.remoteLocks(namespace).release(name, handle)),
     }),
   }),
 ];

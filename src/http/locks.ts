@@ -2,6 +2,7 @@ import { NotFound } from '../base/errors.ts';
 import type { Holder, Waiter } from '../lock/index.ts';
 import { pageOf, readCursor, readIdCursor, writeCursor } from './cursor.ts';
 import { flag, integer, maybe, text } from './field.ts';
+import { errorOf } from './hidden.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 
 const namespace = maybe(text({ min: 0, max: 255, about: 'as given to createLocks; default: outside of namespaces' }));
@@ -51,7 +52,7 @@ export const lockRoutes: readonly AnyRoute[] = [
       // Of any name: circles and backends are those of the whole namespace.
       const locks = services.locks(keeping?.namespace ?? '');
       const { backends, cycles } = await locks.explain(keeping?.name ?? '-');
-      return { waits, backends, cycles };
+      return { waits, backends: backends.map(shownBackend), cycles };
     },
   }),
   route({
@@ -77,8 +78,14 @@ export const lockRoutes: readonly AnyRoute[] = [
     query: { namespace, name },
     answers: 'LockDetail',
     run: async ({ query: { namespace: space = '', name: of }, services }) => {
-      const { holders, waiters, ...rest } = await services.locks(space).explain(of);
-      return { namespace: space, ...rest, holders: holders.map(shown), waiters: waiters.map(shown) };
+      const { holders, waiters, backends, ...rest } = await services.locks(space).explain(of);
+      return {
+        namespace: space,
+        ...rest,
+        backends: backends.map(shownBackend),
+        holders: holders.map(shown),
+        waiters: waiters.map(shown),
+      };
     },
   }),
   route({
@@ -107,8 +114,8 @@ export const lockRoutes: readonly AnyRoute[] = [
     body: { namespace, name, reason: text({ max: 1000, about: 'kept in the history, and told to the holders' }) },
     answers: 'LockBroken',
     target: ({ body }) => `lock ${body.name}${body.namespace ? ` of ${body.namespace}` : ''}`,
-    run: async ({ body: { namespace: space = '', name: of, reason }, services }) => {
-      const broken = await services.locksToChange(space).break(of, { reason });
+    run: async ({ body: { namespace: space = '', name: of, reason }, effects }) => {
+      const broken = await effects.locks(space).break(of, { reason });
       if (broken.length === 0) throw new NotFound(`nobody holds lock "${of}"`);
       return { broken };
     },
@@ -118,4 +125,9 @@ export const lockRoutes: readonly AnyRoute[] = [
 /** Permits are of semaphores alone, and not everything is held for a job. */
 function shown<T extends Holder | Waiter>(of: T): object {
   return { ...of, permits: of.permits ?? null, job: of.job ?? null };
+}
+
+/** A statement of another session may hold values. */
+function shownBackend<T extends { readonly query: string }>(backend: T): object {
+  return { ...backend, query: errorOf(backend.query, { queue: 'statement', kind: '' }) };
 }

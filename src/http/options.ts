@@ -22,6 +22,7 @@ import type { Queue } from '../queue/index.ts';
 import type { DevStage } from './dev.ts';
 import { type LinkOptions, links } from './links.ts';
 import { isPasswordHash } from './password.ts';
+import { isThisMachine } from './peer.ts';
 import { type Grant, isPermission, type Permission, ROLES, type Role } from './permission.ts';
 import { type Program, programShape } from './program.ts';
 
@@ -31,9 +32,14 @@ export interface TokenOptions {
   readonly name: string;
   /** At least 16 characters. */
   readonly token: string;
-  /** Default `'viewer'`. */
+  /** Either this or permissions. */
   readonly role?: Role | undefined;
   readonly permissions?: readonly Permission[] | undefined;
+  /**
+   * Whether an address may hold it, `/?token=…`, which is answered with a cookie: for what a program makes anew at each start and
+   * prints for the person before it. Addresses end up in histories and in the logs of proxies. Default false.
+   */
+  readonly inUrl?: boolean | undefined;
 }
 
 /** A person who logs in on the dashboard. */
@@ -41,13 +47,14 @@ export interface UserOptions {
   readonly name: string;
   /** What `hashPassword()` or `pawl dashboard hash` made of the password. */
   readonly password: string;
+  /** Either this or permissions. */
   readonly role?: Role | undefined;
   readonly permissions?: readonly Permission[] | undefined;
 }
 
-/** Tokens of an identity provider, checked by the package jose. */
+/** Tokens of an identity provider, checked by the package jose. They must say who it is (`sub`) and until when (`exp`). */
 export interface JwtOptions {
-  /** Where the provider publishes its keys. Either this or `secret`. */
+  /** Where the provider publishes its keys: https, or http on this machine. Either this or `secret`. */
   readonly jwks?: string | undefined;
   /** A shared secret, for HS256. */
   readonly secret?: string | undefined;
@@ -55,6 +62,10 @@ export interface JwtOptions {
   readonly audience: string;
   /** The claim that names a role of ours. Default `role`. */
   readonly roleClaim?: string | undefined;
+  /** The longest time since a token was issued (`iat`), whatever its `exp` says. Default: none. */
+  readonly maxAge?: Duration | undefined;
+  /** How far the clocks of the provider and of this machine may be apart. Default `'30s'`. */
+  readonly clockTolerance?: Duration | undefined;
   /** How long to wait for the provider's keys. Default `'5s'`. */
   readonly timeout?: Duration | undefined;
 }
@@ -63,17 +74,21 @@ export interface AuthOptions {
   readonly tokens?: readonly TokenOptions[] | undefined;
   readonly users?: readonly UserOptions[] | undefined;
   readonly jwt?: JwtOptions | undefined;
-  /** Your own rule: who it is, `undefined` for nobody (401), or a Response of your own, such as a redirect. */
+  /**
+   * Your own rule: who it is, `undefined` for nobody (401), or a Response of your own, such as a redirect. Whatever is neither is
+   * nobody, too. A stream asks it again every minute, so that it goes by the headers alone.
+   */
   readonly authorize?: Authorize | undefined;
-  /** Signs the cookies of users. Default: a random one, so logins end with the process and hold for no other. */
+  /** Signs the cookies of sessions. Default: a random one, so logins end with the process and hold for no other. */
   readonly secret?: string | undefined;
   /** How long a login lasts. Default `'12h'`. */
   readonly session?: Duration | undefined;
   /**
-   * What somebody on this machine may do without any of these: only when the connection comes from the loopback interface,
-   * names it, and no proxy is seen. Default `'admin'` when nothing else is given, else `'none'`.
+   * Everybody whose connection comes from the loopback interface is this, without a word. That is every user and every program of
+   * this machine, and **everybody at all** behind a reverse proxy, `ssh -R` or `kubectl port-forward` on it: nginx with its defaults
+   * cannot be told from a browser here. Default: nobody.
    */
-  readonly loopback?: Role | 'none' | undefined;
+  readonly dangerouslyTrustLoopback?: Role | undefined;
 }
 
 export type Authorize = (request: Request) => Grant | Response | undefined | Promise<Grant | Response | undefined>;
@@ -83,6 +98,16 @@ export interface RedactOptions {
   readonly keys?: readonly string[] | undefined;
   /** Or your own: gets a copy, gives what may be seen. */
   readonly payload?: ((payload: unknown, of: { readonly queue: string; readonly kind: string }) => unknown) | undefined;
+  /**
+   * The same for errors and other texts that may quote a payload. By default values of `keys` are taken out of them where they
+   * stand as `key: value`; and with a `payload` of your own no such text is shown.
+   */
+  readonly error?: ((text: string, of: { readonly queue: string; readonly kind: string }) => string) | undefined;
+  /**
+   * Whether words can be searched for in payloads and errors all the same. Whoever does finds out what is hidden, letter by letter.
+   * Default false.
+   */
+  readonly search?: boolean | undefined;
 }
 
 export interface HttpOptions {
@@ -119,6 +144,8 @@ export interface HttpOptions {
   readonly uploadLimit?: number | undefined;
   /** Requests of one caller: 200 at once and 50 each second by default. */
   readonly rate?: { readonly burst?: number | undefined; readonly perSecond?: number | undefined } | undefined;
+  /** Live streams that are open at once: 10 of one caller and 1,000 of this process by default. */
+  readonly streams?: { readonly perCaller?: number | undefined; readonly most?: number | undefined } | undefined;
   /** How long the audit is kept. Default `'365d'`. */
   readonly audit?: Duration | undefined;
   /** For `pawl dev`: accidents to cause, and what its examples are made of. Asked for each request. */
@@ -133,6 +160,8 @@ export interface HttpSettings extends Program {
   readonly redact: {
     readonly keys: readonly string[];
     readonly payload: RedactOptions['payload'];
+    readonly error: RedactOptions['error'];
+    readonly search: boolean;
   };
   readonly dashboard: boolean;
   readonly title: string | undefined;
@@ -142,20 +171,30 @@ export interface HttpSettings extends Program {
   readonly bodyLimit: number;
   readonly uploadLimit: number;
   readonly rate: { readonly burst: number; readonly perSecond: number };
+  readonly streams: { readonly perCaller: number; readonly most: number };
   readonly audit: number;
   readonly dev: HttpOptions['dev'];
 }
 
 export interface AuthSettings {
-  readonly tokens: readonly (Grant & { readonly token: string })[];
+  readonly tokens: readonly (Grant & { readonly token: string; readonly inUrl: boolean })[];
   readonly users: readonly (Grant & { readonly password: string })[];
-  readonly jwt:
-    | (Omit<JwtOptions, 'roleClaim' | 'timeout'> & { readonly roleClaim: string; readonly timeout: number })
-    | undefined;
+  readonly jwt: JwtSettings | undefined;
   readonly authorize: Authorize | undefined;
   readonly secret: string | undefined;
   readonly session: number;
-  readonly loopback: Role | 'none' | undefined;
+  readonly dangerouslyTrustLoopback: Role | undefined;
+}
+
+export interface JwtSettings {
+  readonly jwks: string | undefined;
+  readonly secret: string | undefined;
+  readonly issuer: string;
+  readonly audience: string;
+  readonly roleClaim: string;
+  readonly maxAge: number | undefined;
+  readonly clockTolerance: number;
+  readonly timeout: number;
 }
 
 const permissions: Check<readonly Permission[]> = list(
@@ -166,7 +205,7 @@ const permissions: Check<readonly Permission[]> = list(
 );
 
 const grantShape = {
-  name: text({ min: 1, max: 100 }),
+  name: text({ min: 1, max: 100, pattern: [/^\P{Cc}*$/u, 'a string without control characters'] }),
   role: optional(oneOf(ROLES)),
   permissions: optional(permissions),
 };
@@ -180,8 +219,11 @@ const hash = custom('what hashPassword() gives', (value: unknown, place: Place) 
   return value;
 });
 
-const url = custom('a URL', (value: unknown, place: Place) => {
-  if (typeof value !== 'string' || !URL.canParse(value)) throw refusal(place, value, 'a URL');
+const keysUrl = custom('a URL of https', (value: unknown, place: Place) => {
+  const given = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined;
+  // Whoever stands on the way of an http request can give keys of his own.
+  const isSafe = given?.protocol === 'https:' || (given?.protocol === 'http:' && isThisMachine(given));
+  if (typeof value !== 'string' || !isSafe) throw refusal(place, value, 'a URL of https, or of http on this machine');
   return value;
 });
 
@@ -199,28 +241,35 @@ const shape = {
   basePath,
   auth: optional(
     object({
-      tokens: list(object({ ...grantShape, token: text({ min: 16, max: 4096, secret: true }) }), { default: [] }),
+      tokens: list(
+        object({ ...grantShape, token: text({ min: 16, max: 4096, secret: true }), inUrl: bool({ default: false }) }),
+        { default: [] },
+      ),
       users: list(object({ ...grantShape, password: hash }), { default: [] }),
       jwt: optional(
         object({
-          jwks: optional(url),
+          jwks: optional(keysUrl),
           secret: optional(text({ min: 32, secret: true })),
           issuer: text({ min: 1 }),
           audience: text({ min: 1 }),
           roleClaim: text({ min: 1, default: 'role' }),
+          maxAge: optional(duration({ min: '1s' })),
+          clockTolerance: duration({ max: '10m', default: '30s' }),
           timeout: duration({ min: 1, max: '1m', default: '5s' }),
         }),
       ),
       authorize: optional(func<Authorize>()),
       secret: optional(text({ min: 32, secret: true })),
       session: duration({ min: '1m', max: '90d', default: '12h' }),
-      loopback: optional(oneOf([...ROLES, 'none'])),
+      dangerouslyTrustLoopback: optional(oneOf(ROLES)),
     }),
   ),
   readOnly: bool({ default: false }),
   redact: object({
     keys: list(text({ min: 1, max: 200 }), { default: [] }),
     payload: optional(func<NonNullable<RedactOptions['payload']>>()),
+    error: optional(func<NonNullable<RedactOptions['error']>>()),
+    search: bool({ default: false }),
   }),
   dashboard: bool({ default: true }),
   title: optional(text({ min: 1, max: 40 })),
@@ -234,6 +283,10 @@ const shape = {
     burst: integer({ min: 1, max: 1_000_000, default: 200 }),
     perSecond: integer({ min: 1, max: 1_000_000, default: 50 }),
   }),
+  streams: object({
+    perCaller: integer({ min: 1, max: 100_000, default: 10 }),
+    most: integer({ min: 1, max: 100_000, default: 1000 }),
+  }),
   audit: duration({ min: '1d', default: '365d' }),
   dev: optional(func<NonNullable<HttpOptions['dev']>>()),
 };
@@ -246,9 +299,9 @@ export function readHttpOptions(options: HttpOptions): HttpSettings {
     throw new InvalidInput('auth.jwt takes either jwks or secret', { field: 'auth.jwt' });
   }
   for (const grant of [...(given.auth?.tokens ?? []), ...(given.auth?.users ?? [])]) {
-    if (grant.role !== undefined && grant.permissions !== undefined) {
-      throw new InvalidInput(`"${grant.name}" has a role and permissions; give one of them`, { field: 'auth' });
-    }
+    if ((grant.role === undefined) !== (grant.permissions === undefined)) continue;
+    const what = grant.role === undefined ? 'neither a role nor permissions' : 'a role and permissions';
+    throw new InvalidInput(`"${grant.name}" has ${what}; give one of them`, { field: 'auth' });
   }
   const names = (given.auth?.users ?? []).map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);

@@ -2,6 +2,8 @@ import { NotFound } from '../base/errors.ts';
 import { pageOf, readIdCursor, writeCursor } from './cursor.ts';
 import { HttpRefusal } from './failure.ts';
 import { choice, id, integer, maybe, text } from './field.ts';
+import { payloadOf } from './hidden.ts';
+import { needs } from './redact.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 
 const page = { id: id('the id of a page') };
@@ -38,10 +40,10 @@ export const pageRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: page,
     answers: 'PageDetail',
-    run: async ({ params, who, services: { actors, redaction } }) => {
+    run: async ({ params, services: { actors } }) => {
       checkId(params.id);
       const record = await actors.reads.getPage(params.id);
-      return { ...record, details: redaction.show(record.details, who, { queue: 'page', kind: record.tag }) ?? null };
+      return { ...record, details: payloadOf(record.details, { queue: 'page', kind: record.tag }, null) };
     },
   }),
   route({
@@ -54,8 +56,9 @@ export const pageRoutes: readonly AnyRoute[] = [
     params: page,
     givesBytes: true,
     answers: 'Json',
-    run: async ({ params, services: { actors, redaction } }) => {
+    run: async ({ params, who, services: { actors, redaction } }) => {
       checkId(params.id);
+      needs(who, 'error:read');
       if (redaction.isNeeded)
         throw new HttpRefusal('not_supported', 'this server hides values, and a diagnostics page would show them');
       const headers = {
@@ -76,9 +79,9 @@ export const pageRoutes: readonly AnyRoute[] = [
     params: page,
     answers: 'Done',
     target: ({ params }) => `page ${params.id}`,
-    run: async ({ params, who, services: { actors } }) => {
+    run: async ({ params, who, effects: { actors } }) => {
       checkId(params.id);
-      const wasOpen = await actors.writes.ackPage(params.id, who.name);
+      const wasOpen = await actors.ackPage(params.id, who.name);
       return { done: wasOpen ? `page ${params.id} is acknowledged` : `page ${params.id} was resolved already` };
     },
   }),
@@ -92,9 +95,9 @@ export const pageRoutes: readonly AnyRoute[] = [
     params: page,
     answers: 'Done',
     target: ({ params }) => `page ${params.id}`,
-    run: async ({ params, services: { actors } }) => {
+    run: async ({ params, effects: { actors } }) => {
       checkId(params.id);
-      const wasOpen = await actors.writes.resolvePage({ id: params.id });
+      const wasOpen = await actors.resolvePage({ id: params.id });
       return { done: wasOpen ? `page ${params.id} is resolved` : `page ${params.id} was resolved already` };
     },
   }),

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { HttpRefusal } from './failure.ts';
 import type { Principal } from './permission.ts';
 
@@ -7,18 +8,44 @@ export interface Peer {
   readonly remoteAddress?: string | undefined;
 }
 
-const PROXIED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];
+/** What proxies add when they are told to; many are not, so that nothing follows from its absence. */
+const PROXIED =
+  /^(forwarded|via|x-real-ip|x-forwarded(-.*)?|x-original-.*|(.*-)?client-ip|.*connecting-ip|cf-.*|x-envoy-.*)$/;
 
 /**
- * Whether the request comes from this machine, for this machine: the connection is from the loopback interface, the name asked
- * for is one of it (a page elsewhere may make a name of its own lead here), and no proxy speaks for somebody else.
+ * Whether the request comes over the loopback interface, by a name of this machine (a page elsewhere may make a name of its own
+ * lead here), and shows no trace of a proxy. That is no proof of who asks: see `dangerouslyTrustLoopback`.
  */
 export function isLoopback(request: Request, { remoteAddress }: Peer): boolean {
   if (remoteAddress === undefined || !/^(127\.\d+\.\d+\.\d+|::1|::ffff:127\.\d+\.\d+\.\d+)$/.test(remoteAddress))
     return false;
-  if (PROXIED.some((name) => request.headers.has(name))) return false;
-  const { hostname } = new URL(request.url);
-  return /^(localhost|.+\.localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
+  if ([...request.headers.keys()].some((name) => PROXIED.test(name))) return false;
+  return isThisMachine(new URL(request.url));
+}
+
+export function isThisMachine({ hostname }: URL): boolean {
+  return /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
+}
+
+/**
+ * Who shares a limit: the address, of which a network of IPv6 is one, since whoever has one address of it has 2^64. Undefined:
+ * the server in front does not say, so that all are one.
+ */
+export function networkOf({ remoteAddress }: Peer): string {
+  if (remoteAddress === undefined) return 'unknown';
+  if (isIP(remoteAddress) !== 6) return remoteAddress;
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(remoteAddress)?.[1];
+  return mapped ?? `${firstWords(remoteAddress).join(':')}::/64`;
+}
+
+/** The first four of the eight words of an address of IPv6. */
+function firstWords(address: string): string[] {
+  const [head = '', tail] = address.replace(/%.*$/, '').split('::');
+  const words = (part: string | undefined): string[] => (part === undefined || part === '' ? [] : part.split(':'));
+  const [before, after] = [words(head), words(tail)];
+  const gap = tail === undefined ? 0 : Math.max(0, 8 - before.length - after.length);
+  const all = [...before, ...Array.from({ length: gap }, () => '0'), ...after];
+  return all.slice(0, 4).map((word) => Number.parseInt(word, 16).toString(16));
 }
 
 const SAFE = ['GET', 'HEAD', 'OPTIONS'];
@@ -43,5 +70,12 @@ export function refuseOtherSites(request: Request, by: Principal['by'] | undefin
 }
 
 function isSameHost(origin: string, request: Request): boolean {
-  return URL.canParse(origin) && new URL(origin).host === new URL(request.url).host;
+  if (!URL.canParse(origin)) return false;
+  const { host, protocol } = new URL(origin);
+  return host === new URL(request.url).host && (protocol === 'https:' || !isSecure(request));
+}
+
+/** Whether the browser sees this over TLS. What a proxy says of it decides nothing but flags of the browser's own cookie. */
+export function isSecure(request: Request): boolean {
+  return request.url.startsWith('https:') || request.headers.get('x-forwarded-proto') === 'https';
 }

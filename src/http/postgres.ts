@@ -8,6 +8,7 @@ import { JobStore } from './postgres-jobs.ts';
 import { LiveStore } from './postgres-live.ts';
 import { LockStore } from './postgres-locks.ts';
 import { ScheduleStore } from './postgres-schedules.ts';
+import { SessionStore } from './postgres-sessions.ts';
 
 /** The statements of this surface: what it shows beside what the capabilities offer, and its audit. */
 export class HttpStore {
@@ -20,6 +21,7 @@ export class HttpStore {
   readonly live: LiveStore;
   readonly locks: LockStore;
   readonly schedules: ScheduleStore;
+  readonly sessions: SessionStore;
 
   /** @param reads  with a limit to how long a statement may take */
   constructor(reads: PostgresEngine, writes: PostgresEngine) {
@@ -32,5 +34,6 @@ export class HttpStore {
     this.live = new LiveStore(reads);
     this.locks = new LockStore(reads);
     this.schedules = new ScheduleStore(writes);
+    this.sessions = new SessionStore(reads, writes);
   }
 }

@@ -1,6 +1,7 @@
 import { NotFound } from '../base/errors.ts';
-import type { QueueRecord, QueueStats } from '../queue/index.ts';
+import type { JobRecord, QueueRecord, QueueStats, Reason } from '../queue/index.ts';
 import { choice, integer, maybe, text } from './field.ts';
+import { type Hidden, quotingError } from './hidden.ts';
 import { listQueues, QUEUE_ORDERS } from './queue-list.ts';
 import { AFTER, type AnyRoute, route } from './route.ts';
 import { seriesRoute } from './series.ts';
@@ -61,7 +62,8 @@ export const queueRoutes: readonly AnyRoute[] = [
       ]);
       const [one] = waiting.jobs;
       const explained = one === undefined ? undefined : await queues.reads.explain(one.id);
-      return { queue: params.queue, ...diagnose(stats, one?.id, explained?.reasons[0]?.text) };
+      const why = explained?.reasons[0];
+      return { queue: params.queue, ...diagnose(stats, one && why && newestOf(one, why)) };
     },
   }),
   seriesRoute('/queues/{queue}/series', queue),
@@ -79,8 +81,8 @@ export const queueRoutes: readonly AnyRoute[] = [
       params: queue,
       answers: 'Done',
       target: ({ params }) => `queue ${params.queue}`,
-      run: async ({ params, services: { queues } }) => {
-        await queues.writes[verb](params.queue);
+      run: async ({ params, effects: { queues } }) => {
+        await queues[verb](params.queue);
         return { done: `queue "${params.queue}" is ${verb}d` };
       },
     }),
@@ -90,7 +92,7 @@ export const queueRoutes: readonly AnyRoute[] = [
 interface Finding {
   readonly code: string;
   readonly level: 'ok' | 'warning' | 'error';
-  readonly text: string;
+  readonly text: Hidden | string;
   readonly advice?: string;
 }
 
@@ -98,11 +100,7 @@ interface Finding {
 const WAITING_MS = 30;
 
 /** In the order in which they have to be mended. */
-function diagnose(
-  stats: QueueStats,
-  newest: string | undefined,
-  why: string | undefined,
-): { isMoving: boolean; findings: Finding[] } {
+function diagnose(stats: QueueStats, newest: Hidden | string | undefined): { isMoving: boolean; findings: Finding[] } {
   const { ready, delayed, parked, inProgress, slots, workers, error, completePerMinute, pausedAt, oldestReadyMs } =
     stats;
   const findings: Finding[] = [];
@@ -161,10 +159,14 @@ function diagnose(
         : `${completePerMinute} jobs were completed within the last minute`;
     findings.push({ code: 'moving', level: 'ok', text });
   }
-  if (newest !== undefined && why !== undefined)
-    findings.push({ code: 'newest', level: 'ok', text: `its newest waiting job, ${newest}: ${why}` });
+  if (newest !== undefined) findings.push({ code: 'newest', level: 'ok', text: newest });
   const stops = new Set(['paused', 'no_worker', 'blocked_by_key', 'stuck']);
   return { isMoving: !findings.some(({ code }) => stops.has(code)), findings };
+}
+
+function newestOf(job: JobRecord, { code, text: why }: Reason): Hidden | string {
+  const text = `its newest waiting job, ${job.id}: ${why}`;
+  return code === 'backing_off' ? quotingError(text, job) : text;
 }
 
 function find(records: readonly QueueRecord[], name: string): QueueRecord {

@@ -25,6 +25,22 @@ export class RateLimiter {
 
   /** @throws HttpRefusal  rate_limited, with when to come again */
   take(who: string): void {
+    const missing = this.#take(who);
+    if (missing === 0) return;
+    const waitS = Math.max(1, Math.ceil(missing / this.#rate.perSecond));
+    throw new HttpRefusal('rate_limited', `too many requests; try again in ${waitS} s`, {
+      'retry-after': String(waitS),
+      ...this.headers(who),
+    });
+  }
+
+  /** The same for what is left out rather than refused. @returns whether there was one left */
+  tryTake(who: string): boolean {
+    return this.#take(who) === 0;
+  }
+
+  /** @returns how much is missing until there is one again; 0: it was taken */
+  #take(who: string): number {
     const { burst, perSecond } = this.#rate;
     const now = performance.now();
     const old = this.#buckets.get(who) ?? { left: burst, at: now };
@@ -32,12 +48,7 @@ export class RateLimiter {
     this.#buckets.delete(who);
     this.#buckets.set(who, { left: Math.max(left, 0), at: now });
     if (this.#buckets.size > MOST) this.#buckets.delete(this.#buckets.keys().next().value ?? '');
-    if (left >= 0) return;
-    const waitS = Math.max(1, Math.ceil(-left / perSecond));
-    throw new HttpRefusal('rate_limited', `too many requests; try again in ${waitS} s`, {
-      'retry-after': String(waitS),
-      ...this.headers(who),
-    });
+    return left >= 0 ? 0 : -left;
   }
 
   /** What somebody is told of his limit: how many requests it has, how many are left, and in how many seconds all are back. */

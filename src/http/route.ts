@@ -1,6 +1,8 @@
+import type { Effects } from './effects.ts';
 import type { Fields, JsonSchema, Values } from './field.ts';
 import type { Permission, Principal } from './permission.ts';
 import type { Services } from './services.ts';
+import type { Watch } from './stream.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
@@ -15,7 +17,12 @@ export interface Call<P extends Fields = Fields, Q extends Fields = Fields, B ex
   readonly text: string;
   readonly who: Principal;
   readonly request: Request;
+  /** Looks. */
   readonly services: Services;
+  /** Changes, each thing only if this caller may. */
+  readonly effects: Effects;
+  /** Answers with server-sent events, which end with what let the caller in. @throws HttpRefusal  too many are open */
+  readonly stream: (watch: Watch) => Response;
 }
 
 /** What one path and method do: the handler, the OpenAPI document and the audit are all made from this. */
@@ -55,7 +62,10 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
   }) => string;
   /** Not audited, though it is no GET: it changes nothing that anybody would look for. */
   readonly isQuiet?: true;
-  /** Asked by many within so long, the database is asked once. Only for what is the same for all who may see it. */
+  /**
+   * Asked by many within so long, the database is asked once. Only for what is the same for all who have the permission, and for all
+   * of them who may search by words.
+   */
   readonly sharedMs?: number;
   readonly run: (call: Call<P, Q, B>) => unknown;
 }

@@ -31,8 +31,8 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     status: 201,
     answers: 'Enqueued',
     target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
-    run: async ({ params, services: { store } }) => {
-      const added = await store.schedules.run(params.queue, params.name);
+    run: async ({ params, effects: { schedules } }) => {
+      const added = await schedules.run(params.queue, params.name);
       if (added === undefined) throw unknown(params);
       return added;
     },
@@ -47,8 +47,8 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     params: schedule,
     answers: 'Done',
     target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
-    run: async ({ params, services: { store } }) => {
-      if (!(await store.schedules.delete(params.queue, params.name))) throw unknown(params);
+    run: async ({ params, effects: { schedules } }) => {
+      if (!(await schedules.delete(params.queue, params.name))) throw unknown(params);
       return { done: `schedule "${params.name}" of queue "${params.queue}" is ended` };
     },
   }),

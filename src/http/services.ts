@@ -7,16 +7,19 @@ import { createLocks, type Locks, RemoteLocks } from '../lock/index.ts';
 import { createQueueAdmin, type QueueAdmin, type QueueRecord } from '../queue/index.ts';
 import { Authenticator } from './auth.ts';
 import { BulkActions } from './bulk.ts';
+import { Effects, type Writers } from './effects.ts';
 import { HttpRefusal } from './failure.ts';
 import { Feeds } from './feed.ts';
 import { JobWatch } from './job-watch.ts';
 import { Live } from './live.ts';
 import { Metrics } from './metrics.ts';
 import type { HttpSettings } from './options.ts';
+import type { Principal } from './permission.ts';
 import { HttpStore } from './postgres.ts';
 import { BoundedEngine } from './postgres-bounded.ts';
 import type { Program } from './program.ts';
 import { Redaction } from './redact.ts';
+import { Streams } from './streams.ts';
 
 /** How queues are declared changes with deployments; what is in them is in the live picture. */
 const RECORDS_MS = 5000;
@@ -27,18 +30,20 @@ export class Services {
   readonly engine: PostgresEngine;
   readonly bounded: PostgresEngine;
   readonly store: HttpStore;
-  readonly queues: { readonly reads: QueueAdmin; readonly writes: QueueAdmin };
-  readonly actors: { readonly reads: ActorAdmin; readonly writes: ActorAdmin };
-  readonly captures: { readonly reads: CaptureAdmin; readonly writes: CaptureAdmin };
+  readonly queues: { readonly reads: QueueAdmin };
+  readonly actors: { readonly reads: ActorAdmin };
+  readonly captures: { readonly reads: CaptureAdmin };
   readonly files: FileAdmin;
   readonly auth: Authenticator;
   readonly jobs: JobWatch;
   readonly feeds: Feeds;
   readonly live: Live;
+  readonly streams: Streams;
   readonly bulk: BulkActions;
   readonly redaction: Redaction;
   readonly metrics: Metrics = new Metrics();
   readonly startedAt: Date = new Date();
+  readonly #writers: Writers;
   #records: { readonly at: number; readonly list: Promise<QueueRecord[]> } | undefined;
 
   constructor(engine: PostgresEngine, settings: HttpSettings) {
@@ -46,18 +51,37 @@ export class Services {
     this.engine = engine;
     this.bounded = new BoundedEngine(engine, settings.statementTimeout);
     this.store = new HttpStore(this.bounded, engine);
-    this.queues = { reads: createQueueAdmin(this.bounded), writes: createQueueAdmin(engine) };
-    this.actors = { reads: createActorAdmin(this.bounded), writes: createActorAdmin(engine) };
-    this.captures = { reads: createCaptureAdmin(this.bounded), writes: createCaptureAdmin(engine) };
+    this.queues = { reads: createQueueAdmin(this.bounded) };
+    this.actors = { reads: createActorAdmin(this.bounded) };
+    this.captures = { reads: createCaptureAdmin(this.bounded) };
     this.files = createFileAdmin(this.bounded);
-    this.auth = new Authenticator(settings);
+    this.auth = new Authenticator(settings, this.store.sessions, engine.options.logger);
     this.jobs = new JobWatch(this.store.jobs, engine.options.logger);
     this.feeds = new Feeds(this.store.history, engine.options.logger);
     this.live = new Live(() => this.store.live.snapshot(), settings.live, engine.options.logger);
-    this.redaction = new Redaction(settings.redact);
+    this.streams = new Streams(settings.streams);
+    this.redaction = new Redaction(settings.redact, engine.options.logger);
     const { logger } = engine.options;
-    const parts = { store: this.store.bulk, admin: this.queues.writes, logger, onChange: () => this.live.expire() };
+    const queues = createQueueAdmin(engine);
+    const parts = { store: this.store.bulk, admin: queues, logger, onChange: () => this.live.expire() };
     this.bulk = new BulkActions(parts, settings.readOnly);
+    this.#writers = {
+      queues,
+      actors: createActorAdmin(engine),
+      captures: createCaptureAdmin(engine),
+      bulk: this.bulk,
+      jobs: this.store.jobs,
+      schedules: this.store.schedules,
+      locks: (namespace) => createLocks(engine, { namespace }),
+      remoteLocks: (namespace) => new RemoteLocks(engine, namespace),
+      files: (namespace) => this.#openFiles(namespace),
+      declared: (entity) => this.needDeclared(entity),
+    };
+  }
+
+  /** What this caller can change: the only way for a route to change anything. */
+  effectsOf(who: Principal): Effects {
+    return new Effects(this.#writers, who);
   }
 
   /** The queues as they are declared, of a moment ago unless one of these names is missing there. */
@@ -79,16 +103,6 @@ export class Services {
   /** The locks of a namespace, to look at. */
   locks(namespace: string): Locks {
     return createLocks(this.bounded, { namespace });
-  }
-
-  /** The locks of a namespace, for callers that are no process of ours. */
-  remoteLocks(namespace: string): RemoteLocks {
-    return new RemoteLocks(this.engine, namespace);
-  }
-
-  /** The locks of a namespace, to break. */
-  locksToChange(namespace: string): Locks {
-    return createLocks(this.engine, { namespace });
   }
 
   /** What was given of the program, by now. */
@@ -127,7 +141,7 @@ export class Services {
   }
 
   /** The files of a namespace, with their bytes. @throws HttpRefusal  not_supported: nobody gave its store to this server */
-  openFiles(namespace: string): Files {
+  #openFiles(namespace: string): Files {
     const found = this.program.files.find((one) => one.namespace === namespace);
     if (found !== undefined) return found;
     const of = namespace === '' ? 'files outside of namespaces' : `files of the namespace "${namespace}"`;

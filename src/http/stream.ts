@@ -1,3 +1,5 @@
+import type { Streams, Watcher } from './streams.ts';
+
 /** Proxies close what is silent for long, and browsers do not notice. */
 const HEARTBEAT_MS = 15_000;
 /** Whoever reads so slowly is let go, and comes back with the id of what he saw last. */
@@ -18,33 +20,43 @@ export interface StreamEvent {
  */
 export type Watch = (lastId: string | undefined, send: (event: StreamEvent) => void, end: () => void) => () => void;
 
-/** Server-sent events. */
-export function eventStream(request: Request, watch: Watch): Response {
-  const encoder = new TextEncoder();
+const HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-store, no-transform',
+  'x-accel-buffering': 'no',
+} as const;
+
+/**
+ * Server-sent events. For HEAD nothing is begun, since nobody would ever end it.
+ * @throws HttpRefusal  too many are open
+ */
+export function eventStream(streams: Streams, watcher: Watcher, request: Request, watch: Watch): Response {
+  if (request.method === 'HEAD') return new Response(null, { headers: HEADERS });
   let end = (): void => {};
+  const forget = streams.add(watcher, () => end());
+  const encoder = new TextEncoder();
   const body = new ReadableStream<Uint8Array>(
     {
       start(controller) {
-        const send = (text: string): void => {
+        const write = (text: string): void => {
+          if (isOver) return;
           if ((controller.desiredSize ?? 0) < -MOST_WAITING) return end();
           controller.enqueue(encoder.encode(text));
         };
-        const heart = setInterval(() => send(': alive\n\n'), HEARTBEAT_MS);
+        const heart = setInterval(() => write(': alive\n\n'), HEARTBEAT_MS);
         let stopWatching = (): void => {};
         let isOver = false;
         end = () => {
           if (isOver) return;
           isOver = true;
           clearInterval(heart);
+          forget();
           stopWatching();
           controller.close();
         };
         // How long to wait before coming back; and something to read at once, so that proxies begin to pass it on.
-        send('retry: 2000\n\n');
-        const tell = ({ id, event, data }: StreamEvent): void => {
-          if (!isOver) send(`${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${data}\n\n`);
-        };
-        const stop = watch(lastIdOf(request), tell, () => end());
+        write('retry: 2000\n\n');
+        const stop = watch(lastIdOf(request), (event) => write(written(event)), end);
         stopWatching = stop;
         if (isOver) stop();
         request.signal.addEventListener('abort', () => end(), { once: true });
@@ -54,13 +66,11 @@ export function eventStream(request: Request, watch: Watch): Response {
     },
     { highWaterMark: 16 },
   );
-  return new Response(body, {
-    headers: {
-      'content-type': 'text/event-stream; charset=utf-8',
-      'cache-control': 'no-store, no-transform',
-      'x-accel-buffering': 'no',
-    },
-  });
+  return new Response(body, { headers: HEADERS });
+}
+
+function written({ id, event, data }: StreamEvent): string {
+  return `${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${data}\n\n`;
 }
 
 /** What a stream that broke off had told last. */

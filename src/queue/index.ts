@@ -50,7 +50,7 @@ export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres-h
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './reading.ts';
 export { Worker } from './running-worker.ts';
 export { nextTicks, type ScheduleOptions, type ScheduleRecord } from './schedule.ts';
-export { type SearchOptions, type SearchPage, searchFilter } from './search.ts';
+export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './search.ts';
 export type { Job, Unit } from './unit.ts';
 export type { StopOptions, WorkOptions } from './work-options.ts';
 export type { WorkerEvents } from './worker.ts';

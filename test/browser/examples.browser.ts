@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { expect, onTestFinished, test } from 'vitest';
+import { doorOf } from '../cli/door.ts';
 import { type Running, startPawl } from '../cli/pawl.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
@@ -32,7 +33,7 @@ const PLACES: readonly (readonly [path: string, shows: readonly string[]])[] = [
 
 test('pawl dev shows on every page what its examples do, and its buttons make accidents', async () => {
   const dev = await startDev();
-  const base = /dashboard +(http:\S+\/)/.exec(dev.stderr())?.[1] ?? '';
+  const { base, url } = await doorOf(dev);
   // Looking at what stands still takes a quarter of the time.
   if (!LONG) signalExamples(dev.pid, 'SIGSTOP');
   const browser = await launch();
@@ -41,6 +42,8 @@ test('pawl dev shows on every page what its examples do, and its buttons make ac
   page.setDefaultTimeout(PATIENCE_MS);
   const broken: string[] = [];
   page.on('pageerror', (error) => broken.push(String(error)));
+  await page.goto(url);
+  expect(page.url()).toBe(base);
   for (const [path, words] of PLACES) await shows(page, new URL(path, base), words);
 
   const press = async (name: string, answer: RegExp): Promise<void> => {

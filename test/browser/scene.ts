@@ -12,6 +12,7 @@ import { createLocks } from '../../src/lock/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
+import { OPEN_DOOR } from '../support/open-door.ts';
 
 /** A shop with something of everything going on, and a browser that looks at it. */
 export interface Scene {
@@ -56,6 +57,7 @@ export async function makeScene(): Promise<Scene> {
     open: async (options = {}) => {
       const served = await serve(
         createHttp(engine, {
+          auth: OPEN_DOOR,
           live: '500ms',
           rate: { burst: 10_000, perSecond: 1000 },
           files,

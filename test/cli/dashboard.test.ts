@@ -3,8 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
+import { openerOf } from '../../src/cli/front-door.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
+import { doorOf } from './door.ts';
 import { pawl, startPawl } from './pawl.ts';
 import { warmPawl } from './warm-pawl.ts';
 
@@ -16,10 +18,10 @@ test('dashboard serves the API and the app, and ends with Ctrl-C', async () => {
   onTestFinished(() => rm(store, { recursive: true, force: true }));
   const args = ['--port', '0', '--base-path', '/pawl', '--title', 'a test', '--store', store];
   const dashboard = startPawl(['dashboard', ...args], { url });
-  await dashboard.said(ADDRESS);
-  const base = ADDRESS.exec(dashboard.stderr())?.[0] ?? '';
+  const { base, headers } = await doorOf(dashboard);
   expect(base).toMatch(/\/pawl\/$/);
-  const me = await fetch(`${base}api/v1/me`);
+  expect((await fetch(`${base}api/v1/me`)).status).toBe(401);
+  const me = await fetch(`${base}api/v1/me`, { headers });
   expect(await me.json()).toMatchObject({ title: 'a test', role: 'admin', readOnly: false });
   const page = await fetch(`${base}queues/some`);
   expect(page.headers.get('content-type')).toContain('text/html');
@@ -29,24 +31,54 @@ test('dashboard serves the API and the app, and ends with Ctrl-C', async () => {
   const loaded = await fetch(new URL(script, base));
   expect([loaded.status, loaded.headers.get('cache-control')]).toEqual([200, 'public, max-age=31536000, immutable']);
   const file = `${base}api/v1/files/one/content?id=doc-1`;
-  expect((await fetch(file, { method: 'PUT', body: 'the bytes' })).status).toBe(201);
-  expect(await (await fetch(file)).text()).toBe('the bytes');
+  expect((await fetch(file, { method: 'PUT', body: 'the bytes', headers })).status).toBe(201);
+  expect(await (await fetch(file, { headers })).text()).toBe('the bytes');
   // A stream that is open must not keep it from ending.
-  const stream = await fetch(`${base}api/v1/events`);
+  const stream = await fetch(`${base}api/v1/events`, { headers });
   dashboard.signal('SIGINT');
   expect((await dashboard.ended).code).toBe(0);
   await stream.text().catch(() => {});
+});
+
+test('the address that is printed becomes a cookie, in that browser alone, and without it this machine is a stranger', async () => {
+  const { url: database } = await freshDatabase();
+  const dashboard = startPawl(['dashboard', '--port', '0'], { url: database });
+  const { url, base } = await doorOf(dashboard);
+  const entered = await fetch(url, { redirect: 'manual' });
+  const [cookie = ''] = entered.headers.get('set-cookie')?.split(';') ?? [];
+  expect([entered.status, entered.headers.get('location')]).toEqual([303, '/']);
+  const me = async (headers: Record<string, string>): Promise<unknown> =>
+    (await fetch(`${base}api/v1/me`, { headers })).json();
+  expect(await me({ cookie })).toMatchObject({ name: 'whoever started it', role: 'admin', by: 'session' });
+  expect(await me({})).toMatchObject({ error: { code: 'unauthorized' } });
+  // As nginx passes on what comes from anywhere: from here, by a name of here, and without a trace of itself.
+  expect(await me({ host: new URL(base).host, 'sec-fetch-site': 'same-origin' })).toMatchObject({
+    error: { code: 'unauthorized' },
+  });
+  const wrong = await fetch(`${base}queues?a=b&token=wrong`, { redirect: 'manual' });
+  expect([wrong.status, wrong.headers.get('location'), wrong.headers.get('set-cookie')]).toEqual([
+    303,
+    '/queues?a=b',
+    null,
+  ]);
+});
+
+test('a browser is opened where somebody sits before it, and only there', () => {
+  expect(openerOf('darwin', {})).toEqual(['open']);
+  expect(openerOf('linux', { DISPLAY: ':0' })).toEqual(['xdg-open']);
+  expect(openerOf('linux', {})).toBeUndefined();
+  expect(openerOf('darwin', { SSH_CONNECTION: '10.0.0.1 1 10.0.0.2 22' })).toBeUndefined();
+  expect(openerOf('linux', { DISPLAY: ':0', CI: 'true' })).toBeUndefined();
 });
 
 test('dashboard knows the program of a config file: a payload that its schema refuses is refused by field', async () => {
   const { url } = await freshDatabase();
   const config = fileURLToPath(new URL('./workers.mjs', import.meta.url));
   const dashboard = startPawl(['dashboard', '--port', '0', '--config', config], { url });
-  await dashboard.said(ADDRESS);
-  const base = ADDRESS.exec(dashboard.stderr())?.[0] ?? '';
+  const { base, headers } = await doorOf(dashboard);
   const added = await fetch(`${base}api/v1/queues/chores/jobs`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json' },
+    headers: { ...headers, 'content-type': 'application/json' },
     body: JSON.stringify({ kind: 'paint', payload: { colour: 7 } }),
   });
   expect([added.status, await added.json()]).toMatchObject([400, { error: { field: 'payload.colour' } }]);
@@ -88,13 +120,13 @@ test('dev serves the dashboard, and its button makes others wait for a lock, and
   const { url } = await freshDatabase();
   const dev = startPawl(['dev', '--bare', '--url', url]);
   await dev.said(/Ctrl-C/);
-  const base = /dashboard +(http:\S+\/)/.exec(dev.stderr())?.[1] ?? '';
+  const { base, headers } = await doorOf(dev);
   const press = async (): Promise<string> => {
-    const pressed = await fetch(`${base}api/v1/dev/hold-lock`, { method: 'POST' });
+    const pressed = await fetch(`${base}api/v1/dev/hold-lock`, { method: 'POST', headers });
     return ((await pressed.json()) as { done: string }).done;
   };
   const waits = async (): Promise<{ name: string; keeps: { name: string }[] }[]> => {
-    const graph = (await (await fetch(`${base}api/v1/locks/graph`)).json()) as {
+    const graph = (await (await fetch(`${base}api/v1/locks/graph`, { headers })).json()) as {
       waits: { name: string; keeps: { name: string }[] }[];
     };
     return graph.waits;

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ROUTES } from '../../src/http/app.ts';
 import { createHttp, hashPassword, PERMISSIONS, type Permission } from '../../src/http/index.ts';
 import { changes } from '../../src/http/permission.ts';
-import { type Answer, type Asked, type House, makeHouse, type Visitor } from './house.ts';
+import { type Answer, type House, makeHouse, type Visitor } from './house.ts';
 import { startProvider } from './provider.ts';
 
 let house: House;
@@ -27,43 +27,6 @@ const guarded = (): Visitor =>
 function pathOf(path: string): string {
   return `/api/v1${path.replaceAll(/\{(id)\}/g, '1').replaceAll(/\{\w+\}/g, 'x')}`;
 }
-
-describe('without auth', () => {
-  test('this machine alone gets in, by its own name and without a proxy', async () => {
-    const visitor = house.open();
-    const me = (asked: Asked, host = 'localhost'): Promise<Answer> => visitor.ask(`http://${host}/api/v1/me`, asked);
-    expect((await me({})).body).toMatchObject({ name: 'this machine', role: 'admin', by: 'loopback' });
-    expect((await me({ from: '::1' }, '[::1]')).status).toBe(200);
-    expect((await me({ from: '::ffff:127.0.0.1' }, '127.0.0.1:8080')).status).toBe(200);
-    const outside: Asked[] = [
-      { from: '10.0.0.7' },
-      { from: null },
-      { headers: { 'x-forwarded-for': '127.0.0.1' } },
-      { headers: { forwarded: 'for=127.0.0.1' } },
-    ];
-    for (const asked of outside) expect([asked, (await me(asked)).status]).toEqual([asked, 401]);
-    // A name that leads here, made up by a page elsewhere.
-    expect((await me({}, 'rebound.example.org')).status).toBe(401);
-    expect((await me({}, 'localhost.example.org')).status).toBe(401);
-    for (const path of [
-      '/metrics',
-      '/api/v1/openapi.json',
-      '/api/v1/events',
-      ...ROUTES.map(({ path: of }) => pathOf(of)),
-    ]) {
-      const { status, body } = await visitor.ask(path, { from: '10.0.0.7' });
-      if (status !== 405) expect([path, status, body.error?.code]).toEqual([path, 401, 'unauthorized']);
-    }
-  });
-
-  test('with a way in, this machine needs it, too', async () => {
-    const visitor = guarded();
-    expect((await visitor.ask('/api/v1/me')).status).toBe(401);
-    expect((await visitor.ask('/api/v1/me', { headers: bearer('not-this-one-012345') })).status).toBe(401);
-    const half = house.open({ auth: { tokens: [{ name: 'ci', token: TOKEN.admin }], loopback: 'viewer' } });
-    expect((await half.ask('/api/v1/me')).body).toMatchObject({ role: 'viewer' });
-  });
-});
 
 describe('permissions are the server’s to enforce', () => {
   test('each route wants its own, whoever calls it, and refuses everybody else', async () => {
@@ -199,12 +162,25 @@ describe('other sites', () => {
     for (const path of ['/api/v1/me', '/api/v1/none', '/healthz', '/none.js']) {
       const { headers } = await house.open().ask(path);
       expect(headers.get('content-security-policy')).toMatch(
-        /^default-src 'none'; script-src 'self'; style-src 'self';.*frame-ancestors 'none'$/,
+        /^default-src 'none';[^;]*;[^;]*; frame-ancestors 'none'$/,
       );
-      expect(headers.get('content-security-policy')).not.toContain('unsafe');
       expect(headers.get('x-content-type-options')).toBe('nosniff');
       expect(headers.get('cache-control')).toBe('no-store');
     }
+  });
+
+  test('a page runs the scripts that it names, each time anew, and nothing that anybody has uploaded', async () => {
+    const visitor = house.open();
+    const nonceOf = async (): Promise<string> => {
+      const { headers, text } = await visitor.ask('/queues/mail');
+      const policy = headers.get('content-security-policy') ?? '';
+      expect(policy).toMatch(/^default-src 'none'; script-src 'nonce-[\w-]{22}' 'strict-dynamic'; worker-src 'none'; /);
+      expect(policy).not.toMatch(/unsafe|script-src[^;]*'self'/);
+      const [, nonce = ''] = /'nonce-([\w-]+)'/.exec(policy) ?? [];
+      for (const [tag] of text.matchAll(/<script\b[^>]*>/g)) expect(tag).toContain(`nonce="${nonce}"`);
+      return nonce;
+    };
+    expect(await nonceOf()).not.toBe(await nonceOf());
   });
 });
 
@@ -222,7 +198,7 @@ describe('people', () => {
     expect([unknown.status, unknown.body.error?.message]).toEqual([wrong.status, wrong.body.error?.message]);
     const { status, headers } = await logIn('ada', 'correct horse battery');
     expect(status).toBe(204);
-    const cookie = headers.get('set-cookie') ?? '';
+    const cookie = headers.getSetCookie()[0] ?? '';
     expect(cookie).toMatch(/^pawl_session=[\w.-]+; Path=\/pawl; Max-Age=43200; HttpOnly; SameSite=Strict$/);
     const value = cookie.split(';')[0] ?? '';
     expect((await visitor.ask('/pawl/api/v1/me', { headers: { cookie: value } })).body).toMatchObject({
@@ -271,7 +247,7 @@ describe('people', () => {
     });
     expect((await me(await sign({ role: 'root' }))).status).toBe(403);
     expect((await me(await sign({ role: 'admin' }, 'other'))).status).toBe(401);
-    expect((await me(await sign({ role: 'admin' }, 'pawl', '1s ago'))).status).toBe(401);
+    expect((await me(await sign({ role: 'admin' }, 'pawl', '1m ago'))).status).toBe(401);
     const none = `${Buffer.from('{"alg":"none"}').toString('base64url')}.${Buffer.from('{"role":"admin","aud":"pawl","iss":"https://id.example"}').toString('base64url')}.`;
     expect((await me(none)).status).toBe(401);
   });
@@ -291,10 +267,14 @@ describe('people', () => {
     expect(provider.asked()).toBe(1);
     // A key that another provider made under the same name, and one that nobody knows.
     expect(await me(await (await provider.strangeKey('first')).sign('eve'))).toEqual([401, 'unauthorized']);
-    expect(await me(await (await provider.strangeKey('other')).sign('eve'))).toEqual([401, 'unauthorized']);
+    // That one may have been made since the keys were fetched, a moment ago; later it is clear that it was not.
+    const other = await (await provider.strangeKey('other')).sign('eve');
+    expect(await me(other)).toEqual([503, 'identity_unavailable']);
     const second = await provider.newKey('second');
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 31_000 });
     onTestFinished(() => void vi.useRealTimers());
+    expect(await me(other)).toEqual([401, 'unauthorized']);
+    vi.setSystemTime(Date.now() + 31_000);
     expect(await me(await second.sign('ada'))).toEqual([200, 'ada']);
     provider.withdraw('first');
     vi.setSystemTime(Date.now() + 11 * 60_000);
@@ -342,7 +322,7 @@ describe('people', () => {
     // Behind a proxy all have one address: nobody takes from another who is known, nor does a stranger.
     const two = house.open({
       rate: { burst: 5, perSecond: 1 },
-      auth: { tokens: ['a', 'b'].map((name) => ({ name, token: `${TOKEN.viewer}-${name}` })) },
+      auth: { tokens: ['a', 'b'].map((name) => ({ name, token: `${TOKEN.viewer}-${name}`, role: 'viewer' as const })) },
     });
     const statuses = async (token: string): Promise<number[]> => {
       const asked = Array.from({ length: 6 }, () =>
@@ -353,11 +333,6 @@ describe('people', () => {
     expect(await statuses('nobody-knows-this-one')).toEqual([401, 401, 401, 401, 401, 429]);
     for (const name of ['a', 'b'])
       expect(await statuses(`${TOKEN.viewer}-${name}`)).toEqual([200, 200, 200, 200, 200, 429]);
-    const guarded = house.open({ auth: { tokens: [{ name: 'a', token: TOKEN.admin }] } });
-    const guesses = await Promise.all(
-      Array.from({ length: 12 }, () => guarded.ask('/api/v1/login', { method: 'POST', body: {} })),
-    );
-    expect(guesses.filter(({ status }) => status === 429)).toHaveLength(2);
   });
 });
 
@@ -367,12 +342,16 @@ test.each([
   [{ auth: { tokens: [{ name: 'ci', token: 'short' }] } }, 'auth.tokens'],
   [{ auth: { users: [{ name: 'ada', password: 'plain password' }] } }, 'not the password itself'],
   [{ auth: { tokens: [{ name: 'ci', token: TOKEN.admin, role: 'root' }] } }, 'role'],
+  [{ auth: { tokens: [{ name: 'ci', token: TOKEN.admin }] } }, 'neither a role nor permissions'],
+  [{ auth: { tokens: [{ name: 'c\ni', token: TOKEN.admin, role: 'admin' }] } }, 'without control characters'],
   [
     { auth: { tokens: [{ name: 'ci', token: TOKEN.admin, role: 'admin', permissions: ['view'] }] } },
     'give one of them',
   ],
   [{ auth: { tokens: [{ name: 'ci', token: TOKEN.admin, permissions: ['job:eat'] }] } }, 'a permission'],
   [{ auth: { jwt: { issuer: 'a', audience: 'b' } } }, 'either jwks or secret'],
+  [{ auth: { jwt: { jwks: 'http://id.example/keys', issuer: 'a', audience: 'b' } } }, 'https'],
+  [{ auth: { loopback: 'admin' } }, 'dangerouslyTrustLoopback'],
   [{ statementTimeout: '1ms' }, 'statementTimeout'],
 ])('options that cannot be are refused: %j', (options, message) => {
   const make = (): unknown => createHttp(house.engine, options as object);

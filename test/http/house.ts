@@ -12,6 +12,7 @@ import { createLocks } from '../../src/lock/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
+import { OPEN_DOOR } from '../support/open-door.ts';
 
 /** A database with something of everything in it, and ids to ask for. Who makes it stops it: `beforeAll` calls what it is given. */
 export interface House {
@@ -88,7 +89,8 @@ export async function makeHouse(): Promise<House> {
     ids,
     stop,
     open: (options = {}) => {
-      const handler = createHttp(engine, { rate: { burst: 100_000 }, files, captures: [capture], actors, ...options });
+      const common = { auth: OPEN_DOOR, rate: { burst: 100_000 }, files, captures: [capture], actors };
+      const handler = createHttp(engine, { ...common, ...options });
       handlers.push(handler);
       return { handler, ask: (path, asked) => ask(handler, path, asked) };
     },

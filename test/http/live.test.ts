@@ -69,7 +69,7 @@ describe('live updates', () => {
   });
 
   test('cost the database the same for a hundred watchers as for one, and nothing for none', async () => {
-    const { handler } = house.open({ live: '250ms' });
+    const { handler } = house.open({ live: '250ms', streams: { perCaller: 100 } });
     const served = await serve(handler);
     onTestFinished(() => served.stop());
     const name = new URL(served.url);
@@ -162,7 +162,7 @@ describe('it can be mounted', () => {
 
   test('in Hono and Next, by what they call with', async () => {
     const token = 'a-token-of-16-characters';
-    const { handler } = house.open({ basePath: '/pawl', auth: { tokens: [{ name: 'ci', token }] } });
+    const { handler } = house.open({ basePath: '/pawl', auth: { tokens: [{ name: 'ci', token, role: 'viewer' }] } });
     const headers = { authorization: `Bearer ${token}` };
     const app = new Hono().all('/pawl/*', (c) => handler(c.req.raw));
     expect((await app.request('/pawl/api/v1/me', { headers })).status).toBe(200);

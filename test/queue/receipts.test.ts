@@ -3,6 +3,7 @@ import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createHttp } from '../../src/http/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
+import { OPEN_DOOR } from '../support/open-door.ts';
 
 /** How many receipts there are, of batches and of single jobs. */
 const RECEIPTS = statement(
@@ -60,7 +61,7 @@ test.each(['lease', 'transaction'] as const)(
     }
     expect((await queue.stats()).completePerMinute).toBe(50);
 
-    const http = createHttp(engine);
+    const http = createHttp(engine, { auth: OPEN_DOOR });
     onTestFinished(() => http.stop());
     const ask = async (path: string): Promise<Body> =>
       (

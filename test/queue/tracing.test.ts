@@ -4,6 +4,7 @@ import { type PostgresEngine, postgres, statement } from '../../src/engine/postg
 import { createHttp } from '../../src/http/index.ts';
 import { createQueue, type Queue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
+import { OPEN_DOOR } from '../support/open-door.ts';
 import { type Recorded, type Recorder, recordTelemetry } from '../support/otel.ts';
 
 const kinds = { send: {}, once: { unique: 'key' }, fail: { attempts: 1 } } as const;
@@ -54,7 +55,7 @@ test('without OpenTelemetry nothing is written, but what is given', async () => 
   await queue.enqueueMany(TWO);
   expect(await traces()).toBe(0);
   const { id } = await queue.enqueue('send', {}, { traceparent: GIVEN });
-  const http = createHttp(engine);
+  const http = createHttp(engine, { auth: OPEN_DOOR });
   const job = await http(new Request(`http://localhost/api/v1/jobs/${id}`), { remoteAddress: '127.0.0.1' });
   expect(await job.json()).toMatchObject({ traceparent: GIVEN });
   await expect(queue.enqueue('send', {}, { traceparent: 'nonsense' })).rejects.toMatchObject({ field: 'traceparent' });
@@ -124,7 +125,7 @@ test('with it, jobs are linked to the trace they were enqueued in, statements ar
 test('a request is a span, and the job it enqueues is linked to it', async () => {
   recorder = recordTelemetry();
   onTestFinished(() => recorder.stop());
-  const http = createHttp(engine);
+  const http = createHttp(engine, { auth: OPEN_DOOR });
   const response = await http(
     new Request('http://localhost/api/v1/queues/mail/jobs', {
       method: 'POST',

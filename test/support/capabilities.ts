@@ -10,6 +10,7 @@ import { createHttp } from '../../src/http/index.ts';
 import { createLocks } from '../../src/lock/index.ts';
 import { createQueue, createQueueAdmin } from '../../src/queue/index.ts';
 import { until } from './eventually.ts';
+import { OPEN_DOOR } from './open-door.ts';
 
 /**
  * Once through what a capability writes and reads, on a database with only the migrations in it. Rejects where something is not as
@@ -316,7 +317,7 @@ async function overHttp(
   engine: PostgresEngine,
   asked: readonly (readonly [path: string, look?: (body: Body) => void])[],
 ): Promise<void> {
-  const handler = createHttp(engine, { rate: { burst: 1_000 } });
+  const handler = createHttp(engine, { auth: OPEN_DOOR, rate: { burst: 1_000 } });
   try {
     for (const [path, look] of asked) {
       const response = await handler(new Request(`http://localhost/api/v1${path}`), { remoteAddress: '127.0.0.1' });
