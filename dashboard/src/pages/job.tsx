@@ -204,7 +204,8 @@ function factsOf(of: JobDetail): readonly Fact[] {
 /** By the words of its first line that are no numbers, which differ from job to job. */
 function Similar({ error, queue }: { readonly error: string; readonly queue: string }): JSX.Element | null {
   const words = (error.split('\n')[0] ?? '').match(/\b[\p{L}_]{3,}\b/gu)?.slice(0, 4) ?? [];
-  if (words.length === 0) return null;
+  // Who may not see errors may not search them either.
+  if (words.length === 0 || !can('error:read') || !can('payload:read')) return null;
   const search = new URLSearchParams({ q: `status:error ${words.join(' ')}`, queue });
   return <a href={`jobs?${search}`}>Jobs with the same error</a>;
 }
