@@ -49,9 +49,9 @@ export function createHttp(engine: PostgresEngine, options: HttpOptions = {}): H
   const app = new HttpApp(services);
   const stop = async (): Promise<void> => {
     services.live.stop();
+    services.streams.stop();
     services.jobs.stop();
     services.feeds.stop();
-    services.streams.stop();
     await services.bulk.stopAll();
   };
   const handle = (request: Request, peer: Peer = {}): Promise<Response> => app.handle(request, peer);
