@@ -70,7 +70,9 @@ describe('a stream of what happens', () => {
     expect(new Set(pages.told.map(({ data }) => data.part))).toEqual(new Set(['page']));
     expect(cancelled.told).toEqual([]);
     // Words may quote values: whoever may see them asks for the history.
-    expect(Object.keys(jobs.told[0]?.data ?? {})).not.toContain('detail');
+    const told = Object.keys(jobs.told[0]?.data ?? {});
+    expect(told).toContain('event');
+    for (const quoting of ['detail', 'error']) expect(told).not.toContain(quoting);
     expect((await listen('part=audit')).status).toBe(400);
     expect((await listen('of=')).status).toBe(400);
   });
