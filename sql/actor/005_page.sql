@@ -175,7 +175,7 @@ end $$;
 
 -- {id, delivered, wait: ms or null when all channels took it, error}
 create function pawl.page_note_delivery(p_note json) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.actor_notice n set
     delivered = array(select json_array_elements_text(p_note -> 'delivered')), error = p_note ->> 'error',
     done_at = case when p_note ->> 'wait' is null then clock_timestamp() end,

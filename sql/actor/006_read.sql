@@ -39,7 +39,7 @@ from pawl.actor_page p;
 
 -- Everything about one actor, for show, explain and diagnostics.
 create function pawl.actor_show(p_actor bigint) returns json
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select json_build_object(
     'id', a.id::text, 'type', t.name, 'state', a.state, 'status', v.status, 'key', a.key, 'parent', a.parent::text, 'visit', a.visit, 'epoch', a.epoch,
     'attempt', a.attempt, 'lost', a.lost, 'fields', a.fields, 'version', a.version, 'result', a.result, 'error', a.error, 'held', a.held, 'openChildren', a.children + coalesce((

@@ -131,7 +131,7 @@ end $$;
 
 -- Leaves an offer, unless the worker was taken for dead.
 create function pawl.actor_offer_add(p_worker bigint, p_number bigint, p_channel text) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.actor_offer (worker, number, channel)
   select w.id, p_number, p_channel from pawl.actor_worker w where w.id = p_worker for key share
 $$;
@@ -151,7 +151,7 @@ end $$;
 
 -- Takes a worker's offers back, but for those that somebody is just using. Answers their numbers.
 create function pawl.actor_withdraw(p_worker bigint) returns bigint[]
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   with open as materialized (
     select o.number from pawl.actor_offer o where o.worker = p_worker for update skip locked
   ), gone as (

@@ -4,7 +4,7 @@
 create function pawl.capture_lock_key(p_line smallint, p_key text) returns boolean
 language sql volatile as $$
   -- Others that use advisory locks, the queue among them, use seeds from 0 up.
-  select pg_try_advisory_xact_lock(hashtextextended(p_key, -1000000 - p_line))
+  select pg_try_advisory_xact_lock(hashtextextended(p_key, (-1000000 - p_line)::bigint))
 $$;
 
 -- A worker that was paused in its transaction must not keep its keys from others for ever: the server ends it.
@@ -120,7 +120,7 @@ $$;
 
 -- Marks keys dirty: repairs, and what a link was found to mean.
 create function pawl.capture_mark(p_line smallint, p_keys text[]) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.capture_dirty (line, source, key) select p_line, 0, k from unnest(p_keys) k order by k
 $$;
 
@@ -139,7 +139,7 @@ $$;
 
 -- Begins to go through all entities, or begins again. One that has not ended yet goes on where it is only if p_again is false.
 create function pawl.capture_sweep_start(p_line smallint, p_total bigint, p_again boolean) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.capture_sweep as s (line, phase, total) values (p_line, 'root', p_total)
   on conflict (line) do update set phase = 'root', after = null, done = 0, total = p_total, started_at = clock_timestamp(), ended_at = null
   where p_again or s.phase = 'done'

@@ -61,7 +61,7 @@ end $$;
 
 -- Acknowledges, in the transaction that took them: the next changes come after p_after, or the batch is over.
 create function pawl.capture_advance(p_line smallint, p_after bigint) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.capture_line l
   set seen = case when p_after is null then l.until else l.seen end,
     until = case when p_after is null then null else l.until end,

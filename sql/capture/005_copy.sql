@@ -188,7 +188,7 @@ begin
 end $$;
 
 create function pawl.capture_copy_advance(p_copy uuid, p_delivery bigint, p_batch uuid, p_after bigint) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.capture_copy_place p set delivery = p_delivery, batch = p_batch, after = p_after where p.copy = p_copy
 $$;
 

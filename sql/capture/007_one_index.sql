@@ -82,7 +82,7 @@ begin
 end $$;
 
 create or replace function pawl.capture_fail(p_line smallint, p_ids bigint[], p_key text, p_wait_ms double precision, p_error text) returns int
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   delete from pawl.capture_dirty d where d.line = p_line and d.source = 0 and d.id = any (p_ids);
   insert into pawl.capture_retry as r (line, attempt, run_at, key, error)
   values (p_line, 1, clock_timestamp() + p_wait_ms * interval '1 millisecond', p_key, left(p_error, 4000))

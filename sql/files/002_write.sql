@@ -4,7 +4,7 @@
 create function pawl.file_intend(
   p_space text, p_id text, p_object uuid, p_pending_ms bigint, p_host text, p_pid int
 ) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.file_object (object, space, id, state, host, pid, created_at, collect_at)
   select p_object, p_space, p_id, 'pending', p_host, p_pid, t.now, t.now + p_pending_ms * interval '1 ms'
   from (select clock_timestamp() as now) t
@@ -13,7 +13,7 @@ $$;
 -- The upload has failed, or is not wanted: the collector may have the object at once. Nothing happens to one that was
 -- published, or is being published by a transaction that is still open.
 create function pawl.file_abandon(p_object uuid) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.file_object o
   set collect_at = clock_timestamp()
   where o.object = (

@@ -12,7 +12,7 @@ $$;
 
 -- The version with its checks, to be read; null when there is none. One that is condemned is told of without them.
 create function pawl.file_current(p_space text, p_id text, p_version bigint) returns jsonb
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o) || jsonb_build_object('checks',
     case when o.state in ('live', 'retired') then translate(encode(o.checks, 'base64'), e'\n', '') end)
   from pawl.file_document d
@@ -27,7 +27,7 @@ $$;
 
 -- Documents in the order of their ids, which is that of their bytes.
 create function pawl.file_list(p_space text, p_prefix text, p_after text, p_limit int) returns setof jsonb
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o)
   from pawl.file_document d
   join pawl.file_object o on o.object = d.object
@@ -39,7 +39,7 @@ $$;
 
 -- Versions of a document, newest first, with what became of them.
 create function pawl.file_past(p_space text, p_id text, p_before bigint, p_limit int) returns setof jsonb
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o)
   from pawl.file_object o
   where o.space = p_space and o.id = p_id and o.version < coalesce(p_before, 9223372036854775807)
@@ -59,7 +59,7 @@ end $$;
 
 -- Who stands at the gate of a document: holders and waiters, in the order in which they came.
 create function pawl.file_standing(p_space text, p_id text) returns setof jsonb
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object(
     'pid', l.pid, 'mode', case l.mode when 'ShareLock' then 'share' else 'exclusive' end, 'holds', l.granted,
     'sinceMs', extract(epoch from coalesce(l.waitstart, a.xact_start)) * 1000, 'applicationName', a.application_name,

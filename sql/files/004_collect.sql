@@ -52,7 +52,7 @@ end $$;
 
 -- An operator has looked: this database is the one that collects, from a pass that the marker has not seen.
 create function pawl.file_rearm(p_space text, p_marker_pass bigint) returns jsonb
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.file_store s
   set pass = greatest(s.pass, p_marker_pass) + 1, halted_at = null, halted_because = null
   where s.space = p_space
@@ -103,7 +103,7 @@ end $$;
 
 -- What the collector has to do, now and later.
 create function pawl.file_due(p_space text) returns jsonb
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object(
     'pending', count(*) filter (where o.state = 'pending'), 'retired', count(*) filter (where o.state = 'retired'),
     'deleting', count(*) filter (where o.state = 'deleting'), 'deleted', count(*) filter (where o.state = 'deleted'),
@@ -114,13 +114,13 @@ $$;
 
 -- Of these names of objects, those that have a row.
 create function pawl.file_known(p_space text, p_objects uuid[]) returns setof uuid
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select o.object from pawl.file_object o where o.object = any (p_objects) and o.space = p_space
 $$;
 
 -- What can be read, with names after p_after and up to p_upto: what the store has to have between two pages of its list.
 create function pawl.file_readable(p_space text, p_after uuid, p_upto uuid) returns setof jsonb
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o)
   from pawl.file_object o
   where o.object > coalesce(p_after, '00000000-0000-0000-0000-000000000000')

@@ -37,14 +37,14 @@ begin
 end $$;
 
 create function pawl.file_reload_end(p_space text, p_scope text, p_sha256 text, p_owner uuid) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   delete from pawl.file_reload r
   where r.space = p_space and r.scope = p_scope and r.sha256 = p_sha256 and r.owner = p_owner
 $$;
 
 -- Reloads under way of one version's bytes.
 create function pawl.file_reloads(p_space text, p_sha256 text) returns setof jsonb
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object('scope', r.scope, 'host', r.host, 'pid', r.pid, 'sinceMs', extract(epoch from r.started_at) * 1000,
     'expiresMs', extract(epoch from r.expires_at) * 1000)
   from pawl.file_reload r

@@ -8,6 +8,11 @@
 -- have ended the transaction it was called in.
 --
 -- SQLSTATE PW900 never leaves these functions: it undoes a subtransaction.
+--
+-- What is found without a schema, and by whose rights it then runs, is the caller's business only where he said it: the name of his
+-- table, and conditions of his own. And what belongs to his table (triggers, policies, checks of domains) must run under his search
+-- path, as it does for his other statements. So each takes that path with it, by the default of a parameter, which is evaluated where
+-- the call stands; makes its statements under Pawl's own (see pin.ts); and takes his only to run them, all of its own names qualified.
 -- Older workers may keep running: nothing here existed before.
 
 create function pawl.lock_refusal(p_field text, p_problem text, p_word text, p_candidates text[]) returns jsonb
@@ -16,20 +21,26 @@ language sql immutable as $$
 $$;
 
 -- {"name": "task", "schema": "audit"}: the table, as the search path finds it when no schema is given.
-create function pawl.lock_find_table(p_table jsonb, out relation oid, out refused jsonb)
+create function pawl.lock_find_table(p_table jsonb, p_path text, out relation oid, out refused jsonb)
 language plpgsql stable as $$
 declare
   v_name text := p_table ->> 'name';
   v_schema text := p_table ->> 'schema';
   v_shown text := concat_ws('.', v_schema, v_name);
+  v_quoted text := case when v_schema is null then format('%I', v_name) else format('%I.%I', v_schema, v_name) end;
+  v_own text := current_setting('search_path');
+  v_schemas name[];
   v_kind "char";
 begin
-  relation := to_regclass(case when v_schema is null then format('%I', v_name) else format('%I.%I', v_schema, v_name) end);
+  perform set_config('search_path', p_path, true);
+  relation := pg_catalog.to_regclass(v_quoted);
+  v_schemas := pg_catalog.current_schemas(false);
+  perform pg_catalog.set_config('search_path', v_own, true);
   if relation is null then
     refused := pawl.lock_refusal('table', format('there is no table "%s"', v_shown), v_name, array(
       select c.relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
       where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
-        and case when v_schema is null then pg_table_is_visible(c.oid) else n.nspname = v_schema end
+        and case when v_schema is null then n.nspname = any (v_schemas) else n.nspname = v_schema end
       order by c.relname limit 1000));
     return;
   end if;
@@ -60,11 +71,43 @@ language sql stable as $$
   from pg_attribute a where a.attrelid = p_relation and a.attnum > 0 and not a.attisdropped
 $$;
 
+-- The schema of every column's operators =, < and so on, of which there may be others of the same name: those by which its type is
+-- sorted. Of what has none of its own, an enum or varchar, they are Postgres'; a type of an extension that is not sorted is left out.
+create function pawl.lock_operator_schemas(p_relation oid) returns jsonb
+language sql stable as $$
+  with recursive base (name, type) as (
+    select a.attname, a.atttypid from pg_attribute a where a.attrelid = p_relation and a.attnum > 0 and not a.attisdropped
+    union all
+    select b.name, t.typbasetype from base b join pg_type t on t.oid = b.type where t.typbasetype <> 0
+  )
+  select jsonb_object_agg(b.name, coalesce(c.schema, 'pg_catalog'))
+  from base b join pg_type t on t.oid = b.type
+  left join lateral (
+    select n.nspname as schema
+    from pg_opclass c join pg_am m on m.oid = c.opcmethod and m.amname = 'btree'
+    join pg_amop a on a.amopfamily = c.opcfamily and a.amoplefttype = c.opcintype and a.amoprighttype = c.opcintype and a.amopstrategy = 3
+    join pg_operator o on o.oid = a.amopopr join pg_namespace n on n.oid = o.oprnamespace
+    where c.opcintype = t.oid and c.opcdefault
+  ) c on true
+  where t.typbasetype = 0 and (c.schema is not null or t.typtype <> 'b' or t.typelem <> 0 or t.typnamespace = 'pg_catalog'::regnamespace)
+$$;
+
+-- 'operator(pg_catalog.=)', for a column of the table whose schemas these are.
+create function pawl.lock_operator(p_operator text, p_column text, p_schemas jsonb) returns text
+language sql immutable as $$
+  select case when p_schemas ->> p_column is null then p_operator else format('operator(%I.%s)', p_schemas ->> p_column, p_operator) end
+$$;
+
 -- What is wrong with a text as a value of a type; null when nothing is.
-create function pawl.lock_cast_problem(p_value text, p_type text) returns text
+create function pawl.lock_cast_problem(p_value text, p_type text, p_path text) returns text
 language plpgsql stable as $$
+declare
+  v_text text := format('select %L::%s', p_value, p_type);
+  v_own text := current_setting('search_path');
 begin
-  execute format('select %L::%s', p_value, p_type);
+  perform set_config('search_path', p_path, true);
+  execute v_text;
+  perform pg_catalog.set_config('search_path', v_own, true);
   return null;
 exception when data_exception or integrity_constraint_violation then
   return sqlerrm;
@@ -76,15 +119,15 @@ $$;
 create function pawl.lock_key_rows(p_columns text[], p_types jsonb) returns text
 language sql immutable as $$
   select format(
-    '(select e.ord as "pawl$ord", e.k as "pawl$key", %s from jsonb_array_elements($1::jsonb) with ordinality e (k, ord))',
-    string_agg(format('(e.k ->> %s)::%s as %I', u.n - 1, p_types ->> u.c, 'pawl$' || u.n), ', ' order by u.n))
+    '(select e.ord as "pawl$ord", e.k as "pawl$key", %s from pg_catalog.jsonb_array_elements($1::jsonb) with ordinality e (k, ord))',
+    string_agg(format('(e.k operator(pg_catalog.->>) %s)::%s as %I', u.n - 1, p_types ->> u.c, 'pawl$' || u.n), ', ' order by u.n))
   from unnest(p_columns) with ordinality u (c, n)
 $$;
 
--- 't."a" = k."pawl$1" and …'
-create function pawl.lock_key_match(p_table text, p_columns text[], p_keys text) returns text
+-- 't."a" operator(pg_catalog.=) k."pawl$1" and …'
+create function pawl.lock_key_match(p_table text, p_columns text[], p_schemas jsonb, p_keys text) returns text
 language sql immutable as $$
-  select string_agg(format('%s.%I = %s.%I', p_table, u.c, p_keys, 'pawl$' || u.n), ' and ' order by u.n)
+  select string_agg(format('%s.%I %s %s.%I', p_table, u.c, pawl.lock_operator('=', u.c, p_schemas), p_keys, 'pawl$' || u.n), ' and ' order by u.n)
   from unnest(p_columns) with ordinality u (c, n)
 $$;
 
@@ -121,22 +164,23 @@ end
 $$;
 
 -- The first key of which a value is none of its column's type.
-create function pawl.lock_refuse_key(p_keys jsonb, p_columns text[], p_types jsonb) returns jsonb
+create function pawl.lock_refuse_key(p_keys jsonb, p_columns text[], p_types jsonb, p_path text) returns jsonb
 language sql stable as $$
   select pawl.lock_refusal(format('ids.%s', e.ord - 1), format('the column "%s" is of type %s: %s', u.c, p_types ->> u.c, x.problem), null, '{}')
   from jsonb_array_elements(p_keys) with ordinality e (k, ord)
   cross join unnest(p_columns) with ordinality u (c, n)
-  cross join lateral pawl.lock_cast_problem(e.k ->> (u.n - 1)::int, p_types ->> u.c) x (problem)
+  cross join lateral pawl.lock_cast_problem(e.k ->> (u.n - 1)::int, p_types ->> u.c, p_path) x (problem)
   where x.problem is not null
   order by e.ord, u.n limit 1
 $$;
 
 -- Runs a locking statement that skips what is held, tells what it got, and gives it back.
-create function pawl.lock_free_rows(p_statement text, p_keys jsonb) returns bigint[]
+create function pawl.lock_free_rows(p_statement text, p_keys jsonb, p_path text) returns bigint[]
 language plpgsql as $$
 declare
   v_free bigint[];
 begin
+  perform set_config('search_path', p_path, true);
   execute p_statement into v_free using p_keys;
   raise exception using errcode = 'PW900';
 exception when sqlstate 'PW900' then
@@ -146,7 +190,7 @@ $$;
 
 -- Sets how long the next lock may be waited for: what is left until the deadline, and 1 ms when nothing is.
 create function pawl.lock_patience(p_deadline timestamptz) returns void
-language sql volatile as $$
+language sql volatile set search_path = pg_catalog, pg_temp as $$
   select set_config('lock_timeout', case when p_deadline = 'infinity' then '0' else
     greatest(1, ceil(extract(epoch from p_deadline - clock_timestamp()) * 1000))::bigint::text end, true)
 $$;
@@ -165,25 +209,29 @@ $$;
 --
 -- With a timeout, rows are fetched from a cursor one by one, because each fetch locks exactly one row, and only between
 -- two of them can the rest of the time be set: lock_timeout counts anew for every lock.
-create function pawl.lock_rows(p jsonb) returns jsonb
+create function pawl.lock_rows(p jsonb, p_path text default current_setting('search_path')) returns jsonb
 language plpgsql as $$
 declare
   v_table record;
   v_arranged record;
   v_columns text[];
   v_types jsonb;
+  v_keys text;
   v_from text;
+  v_read text;
   v_lock text;
   v_skip text;
   v_exist text;
   v_locked bigint[] := '{}';
   v_existing bigint[];
   v_ord bigint;
+  v_mode text := p ->> 'ifLocked';
   v_deadline timestamptz := pawl.lock_deadline(p ->> 'timeout');
   v_before text := current_setting('lock_timeout');
+  v_own text := current_setting('search_path');
   v_rows refcursor;
 begin
-  v_table := pawl.lock_find_table(p -> 'table');
+  v_table := pawl.lock_find_table(p -> 'table', p_path);
   if v_table.refused is not null then
     return jsonb_build_object('refused', v_table.refused);
   end if;
@@ -193,32 +241,39 @@ begin
   if v_arranged.refused is not null then
     return jsonb_build_object('refused', v_arranged.refused);
   end if;
-  v_from := format('%s t join %s k on %s', v_table.relation::regclass, pawl.lock_key_rows(v_columns, v_types),
-    pawl.lock_key_match('t', v_columns, 'k'));
-  v_exist := format('select coalesce(array_agg(k."pawl$ord"), ''{}'') from %s', v_from);
-  begin
-    -- Reads every key: the join reads none when the table is empty, and what is no key would count as missing.
-    execute format('select count(k) from %s k', pawl.lock_key_rows(v_columns, v_types)) using v_arranged.keys;
-    execute v_exist into v_existing using v_arranged.keys;
-  exception when data_exception or integrity_constraint_violation then
-    return jsonb_build_object('refused', pawl.lock_refuse_key(v_arranged.keys, v_columns, v_types));
-  end;
+  v_keys := pawl.lock_key_rows(v_columns, v_types);
+  v_from := format('%s t join %s k on %s', v_table.relation::regclass, v_keys,
+    pawl.lock_key_match('t', v_columns, pawl.lock_operator_schemas(v_table.relation), 'k'));
+  -- Reads every key: the join reads none when the table is empty, and what is no key would count as missing.
+  v_read := format('select pg_catalog.count(k) from %s k', v_keys);
+  v_exist := format('select coalesce(pg_catalog.array_agg(k."pawl$ord"), ''{}'') from %s', v_from);
   v_lock := format('select k."pawl$ord" as ord from %s order by %s for %s of t', v_from, pawl.lock_key_order('t', v_columns),
     case p ->> 'mode' when 'share' then 'share' else 'no key update' end);
-  v_skip := format('select coalesce(array_agg(s.ord), ''{}'') from (%s skip locked) s', v_lock);
+  v_skip := format('select coalesce(pg_catalog.array_agg(s.ord), ''{}'') from (%s skip locked) s', v_lock);
 
-  if p ->> 'ifLocked' <> 'wait' then
+  begin
+    perform set_config('search_path', p_path, true);
+    execute v_read using v_arranged.keys;
+    execute v_exist into v_existing using v_arranged.keys;
+    perform pg_catalog.set_config('search_path', v_own, true);
+  exception when data_exception or integrity_constraint_violation then
+    return jsonb_build_object('refused', pawl.lock_refuse_key(v_arranged.keys, v_columns, v_types, p_path));
+  end;
+
+  perform set_config('search_path', p_path, true);
+  -- From here on it is the caller's path.
+  if v_mode <> 'wait' then
     begin
       execute v_skip into v_locked using v_arranged.keys;
       -- Looked up after the locks were asked for, so that a row that was deleted meanwhile counts as missing, not as held.
       execute v_exist into v_existing using v_arranged.keys;
-      if p ->> 'ifLocked' = 'fail' and not v_existing <@ v_locked then
+      if v_mode = 'fail' and not v_existing operator(pg_catalog.<@) v_locked then
         raise exception using errcode = 'PW900';
       end if;
     exception when sqlstate 'PW900' then
-      return jsonb_build_object('outcome', 'held', 'locked', v_locked, 'existing', v_existing);
+      return pg_catalog.jsonb_build_object('outcome', 'held', 'locked', v_locked, 'existing', v_existing);
     end;
-    return jsonb_build_object('outcome', 'done', 'locked', v_locked, 'existing', v_existing);
+    return pg_catalog.jsonb_build_object('outcome', 'done', 'locked', v_locked, 'existing', v_existing);
   end if;
 
   begin
@@ -229,17 +284,17 @@ begin
       end if;
       fetch next from v_rows into v_ord;
       exit when not found;
-      v_locked := v_locked || v_ord;
+      v_locked := v_locked operator(pg_catalog.||) v_ord;
     end loop;
     close v_rows;
     if v_deadline is not null then
-      perform set_config('lock_timeout', v_before, true);
+      perform pg_catalog.set_config('lock_timeout', v_before, true);
     end if;
   exception when lock_not_available then
-    return jsonb_build_object('outcome', 'timeout', 'locked', pawl.lock_free_rows(v_skip, v_arranged.keys), 'existing', v_existing,
-      'sessionTimeout', v_before);
+    return pg_catalog.jsonb_build_object('outcome', 'timeout', 'locked', pawl.lock_free_rows(v_skip, v_arranged.keys, p_path),
+      'existing', v_existing, 'sessionTimeout', v_before);
   end;
-  return jsonb_build_object('outcome', 'done', 'locked', v_locked, 'existing', v_locked);
+  return pg_catalog.jsonb_build_object('outcome', 'done', 'locked', v_locked, 'existing', v_locked);
 end
 $$;
 
@@ -278,8 +333,8 @@ end
 $$;
 
 -- {table} → {} or its refusal.
-create function pawl.lock_require_table(p jsonb) returns jsonb
-language sql stable as $$
+create function pawl.lock_require_table(p jsonb, p_path text default current_setting('search_path')) returns jsonb
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select case when f.refused is null then '{}'::jsonb else jsonb_build_object('refused', f.refused) end
-  from pawl.lock_find_table(p -> 'table') f
+  from pawl.lock_find_table(p -> 'table', p_path) f
 $$;

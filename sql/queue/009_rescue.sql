@@ -122,7 +122,7 @@ end $$;
 
 -- What queue_rescue could not end: processes of the server with transactions of lost workers. Ending takes them a moment.
 create function pawl.queue_unended(p_queue smallint) returns integer[]
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   select coalesce(array_agg(l.pid), '{}') from pawl.queue_worker w cross join lateral pawl.queue_lanes(w.id) l (pid)
   where w.queue = p_queue and w.lost_at < clock_timestamp() - interval '1 second' and w.expires_at < clock_timestamp()
 $$;

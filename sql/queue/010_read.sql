@@ -93,7 +93,7 @@ $$;
 -- How many jobs a claim holds.
 create function pawl.queue_size(p_ids int8multirange) returns bigint
 language sql immutable strict as $$
-  select sum(upper(u.span) - lower(u.span))::bigint from unnest(p_ids) u (span)
+  select sum(pg_catalog.upper(u.span) - pg_catalog.lower(u.span))::bigint from pg_catalog.unnest(p_ids) u (span)
 $$;
 
 -- Where one job is: place is ready, delayed, parked, running, dead or complete.

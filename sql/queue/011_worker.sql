@@ -97,7 +97,7 @@ begin
 end $$;
 
 create function pawl.queue_wants(p_worker bigint, p_wants boolean) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.queue_worker set wants_notify = p_wants where id = p_worker and wants_notify <> p_wants
 $$;
 
@@ -154,7 +154,7 @@ end $$;
 -- An array, since the functions that take an object apart refuse U+0000 wherever it stands in it. The queue's higher digits are
 -- the id of the schema in which it has its own.
 create function pawl.queue_add_json(p_batch json) returns bigint[]
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   select pawl.queue_add(
     case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_elsewhere() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt")
   from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_batch) with ordinality e (value, ord)) b

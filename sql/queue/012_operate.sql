@@ -5,7 +5,7 @@
 -- bounded; "busy" asks the caller to come back, because a claim that stays open (hold: 'transaction') may take long.
 
 create function pawl.queue_pause(p_name text) returns void
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.queue_definition d set paused_at = coalesce(d.paused_at, clock_timestamp()) where d.id = pawl.queue_id(p_name)
 $$;
 

@@ -22,7 +22,7 @@ end $$;
 -- Schedules of these queues that are due, and for how long there will be none: {now, due: [{queue, name, cron, timezone,
 -- missed, next}], wait}; times in ms.
 create function pawl.queue_due(p_queues smallint[]) returns json
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   select json_build_object(
     'now', (extract(epoch from clock_timestamp()) * 1000)::bigint,
     'due', coalesce((

@@ -106,7 +106,7 @@ end $$;
 
 -- Takes a worker's offers back, but for those that somebody is just using. Answers their numbers.
 create function pawl.queue_withdraw(p_queue smallint, p_worker bigint) returns bigint[]
-language sql as $$
+language sql set search_path = pg_catalog, pg_temp as $$
   with open as materialized (
     select o.number from pawl.queue_offer o where o.queue = p_queue and o.worker = p_worker for update skip locked
   ), gone as (

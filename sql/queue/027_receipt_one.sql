@@ -190,7 +190,7 @@ end $$;
 
 -- The figures of one queue.
 create or replace function pawl.queue_stats(p_name text, p_most int) returns json
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select f.stats from pawl.queue_figures(array[pawl.queue_id(p_name)], p_most) f
 $$;
 

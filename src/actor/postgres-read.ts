@@ -15,7 +15,7 @@ where t.name = $1 and a.key = $2`,
 const LIST = statement(
   'actor.list',
   `
-select json_build_object('id', v.id::text, 'type', v.type, 'state', v.state, 'status', v.status, 'key', v.key, 'parent', v.parent::text,
+select pg_catalog.json_build_object('id', v.id::text, 'type', v.type, 'state', v.state, 'status', v.status, 'key', v.key, 'parent', v.parent::text,
   'attempt', v.attempt, 'error', v.error, 'enteredAt', v.entered_at, 'wakeAt', v.wake_at, 'createdAt', v.created_at) as actor
 from pawl.actor v
 where v.id < $1
@@ -30,7 +30,7 @@ limit $7`,
 const HISTORY = statement(
   'actor.history',
   `
-select json_build_object('at', h.at, 'epoch', h.epoch, 'from', h.from_state, 'to', h.to_state, 'reason', h.reason, 'attempt', h.attempt,
+select pg_catalog.json_build_object('at', h.at, 'epoch', h.epoch, 'from', h.from_state, 'to', h.to_state, 'reason', h.reason, 'attempt', h.attempt,
   'error', h.error) as move
 from (
   select t.* from pawl.actor_transition t where t.actor = $1 and t.epoch < $2 order by t.at desc, t.epoch desc limit $3
@@ -49,26 +49,26 @@ const COUNTS = statement('actor.counts', 'select pawl.actor_counts($1::smallint,
 const HEALTH = statement(
   'actor.health',
   `
-select json_build_object(
+select pg_catalog.json_build_object(
   'unattended', coalesce((
-    select json_agg(t.name order by t.name) from pawl.actor_type t
+    select pg_catalog.json_agg(t.name order by t.name) from pawl.actor_type t
     where t.paused_at is null
       and not exists (select 1 from pawl.actor_worker w where t.id = any (w.types) and w.expires_at > clock_timestamp())
       and exists (
         select 1 from pawl.actor_instance a
         where a.type = t.id and a.wake_at <= (select clock_timestamp()) and a.wake_at is not null and a.paused_at is null and a.held is null)), '[]'),
   'held', coalesce((
-    select json_agg(json_build_object('actor', h.id::text, 'reason', h.held)) from (
+    select pg_catalog.json_agg(pg_catalog.json_build_object('actor', h.id::text, 'reason', h.held)) from (
       select a.id, a.held from pawl.actor_instance a where a.held is not null and a.held <> 'the state is paused' and a.lost <> 2 order by a.id limit 100) h), '[]'),
   'lostWorkers', coalesce((
-    select json_agg(w.host || ':' || w.pid order by w.id) from pawl.actor_worker w
+    select pg_catalog.json_agg(w.host || ':' || w.pid::text order by w.id) from pawl.actor_worker w
     where w.expires_at < clock_timestamp() - interval '15 seconds'), '[]'),
   'openPages', (select count(*) from pawl.actor_page p where p.resolved_at is null)
 ) as health`,
   { prepare: false },
 );
 const PAUSE = statement('actor.pause', 'select pawl.actor_pause($1::json) as answer');
-const PAGE_COLUMNS = `json_build_object('id', p.id::text, 'tag', p.tag, 'severity', p.severity, 'status', p.status, 'summary', p.summary,
+const PAGE_COLUMNS = `pg_catalog.json_build_object('id', p.id::text, 'tag', p.tag, 'severity', p.severity, 'status', p.status, 'summary', p.summary,
   'details', p.details, 'actor', p.actor_id::text, 'root', p.root, 'suppressed', p.suppressed, 'count', p.count, 'openedAt', p.opened_at,
   'seenAt', p.seen_at, 'ackedAt', p.acked_at, 'ackedBy', p.acked_by, 'resolvedAt', p.resolved_at) as page`;
 const PAGES = statement(

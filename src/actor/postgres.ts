@@ -59,11 +59,11 @@ const CLAIM_ALONE = statement(
 );
 const CLAIM_ONE = statement('actor.claim_one', 'select pawl.actor_claim_one($1::bigint, $2::bigint) as answer');
 /** Where array_nulls is off, a null in an array is the word: so what no turn has stands for it, see `commitValues`. */
-const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], array_replace($5::double precision[], 'NaN', null),
-  $6::text[], array_replace($7::text[], chr(1), null), array_replace($8::text[], chr(1), null),
-  array_replace($9::text[], chr(1), null)::json[], array_replace($10::smallint[], -1::smallint, null),
-  array_replace($11::jsonb[], 'null', null), array_replace($12::double precision[], 'NaN', null),
-  array_replace($13::text[], chr(1), null), array_replace($14::text[], chr(1), null)::json[], $15::int[])`;
+const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], pg_catalog.array_replace($5::double precision[], 'NaN', null),
+  $6::text[], pg_catalog.array_replace($7::text[], chr(1), null), pg_catalog.array_replace($8::text[], chr(1), null),
+  pg_catalog.array_replace($9::text[], chr(1), null)::json[], pg_catalog.array_replace($10::smallint[], -1::smallint, null),
+  pg_catalog.array_replace($11::jsonb[], 'null', null), pg_catalog.array_replace($12::double precision[], 'NaN', null),
+  pg_catalog.array_replace($13::text[], chr(1), null), pg_catalog.array_replace($14::text[], chr(1), null)::json[], $15::int[])`;
 const COMMIT = statement('actor.commit', `select ${COMMIT_CALL} as answer`);
 /** With an offer: one round trip, and one commit for both. */
 const COMMIT_AND_OFFER = statement(
@@ -83,7 +83,7 @@ const RECALL = statement(
 );
 const ALLOCATE = statement(
   'actor.allocate',
-  "select nextval('pawl.actor_id')::text as id from generate_series(1, $1::int)",
+  "select pg_catalog.nextval('pawl.actor_id')::text as id from generate_series(1, $1::int)",
 );
 const MESSAGES = statement(
   'actor.messages',
@@ -138,7 +138,7 @@ const RESCUE = statement(
   'actor.rescue',
   'select pawl.actor_rescue() as actors, pawl.actor_suspects()::int[] as suspects',
 );
-const DEADLINES = statement('actor.deadlines', 'select to_json(pawl.actor_deadlines()::numeric) as wait');
+const DEADLINES = statement('actor.deadlines', 'select pg_catalog.to_json(pawl.actor_deadlines()::numeric) as wait');
 const PRUNE = statement('actor.prune', 'select pawl.actor_prune($1::int) as rows');
 const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json)::text as answer');
 const RESOLVE_PAGE = statement('actor.resolve_page', 'select pawl.page_resolve($1::text)::text as answer');

@@ -36,7 +36,7 @@ const LINES = statement(
   'capture.status',
   `
 select d.entity, l.name, l.guarantee, x.n as outstanding,
-  to_json(extract(epoch from clock_timestamp() - x.oldest) * 1000) as "oldestMs",
+  pg_catalog.to_json(extract(epoch from clock_timestamp() - x.oldest) * 1000::numeric) as "oldestMs",
   (select count(*)::int from pawl.capture_retry r where r.line = l.id) as failing,
   (select r.key || ': ' || r.error from pawl.capture_retry r where r.line = l.id order by r.first_at limit 1) as error,
   s.done::int as "sweepDone", s.total::int as "sweepTotal"
@@ -62,17 +62,17 @@ order by d.entity, l.id`,
 const CULPRITS = statement(
   'capture.culprits',
   `
-select c.pid, c.database, c.user, c.application, c.state, to_json(c.age) as "ageMs", c."holdsKeys" from (
+select c.pid, c.database, c.user, c.application, c.state, pg_catalog.to_json(c.age) as "ageMs", c."holdsKeys" from (
 select a.pid, a.datname::text as database, a.usename::text as user, a.application_name as application, coalesce(a.state, '') as state,
-  extract(epoch from clock_timestamp() - a.xact_start) * 1000 as age,
-  exists (select from pg_locks l where l.pid = a.pid and l.relation = 'pawl.capture_dirty'::regclass
+  extract(epoch from clock_timestamp() - a.xact_start) * 1000::numeric as age,
+  exists (select from pg_locks l where l.pid = a.pid and l.relation = 'pawl.capture_dirty'::regclass::oid
     and exists (select from pg_locks k where k.pid = a.pid and k.locktype = 'advisory' and k.granted)) as "holdsKeys"
 from pg_stat_activity a
-where a.xact_start < clock_timestamp() - $1::int * interval '1 millisecond' and a.pid <> pg_backend_pid()
+where a.xact_start < clock_timestamp() - $1::float8 * interval '1 millisecond' and a.pid <> pg_backend_pid()
   and (a.backend_xmin is not null or a.backend_xid is not null) and a.backend_type = 'client backend'
 union all
-select null, p.database::text, p.owner::text, p.gid, 'prepared', extract(epoch from clock_timestamp() - p.prepared) * 1000, false
-from pg_prepared_xacts p where p.prepared < clock_timestamp() - $1::int * interval '1 millisecond'
+select null, p.database::text, p.owner::text, p.gid, 'prepared', extract(epoch from clock_timestamp() - p.prepared) * 1000::numeric, false
+from pg_prepared_xacts p where p.prepared < clock_timestamp() - $1::float8 * interval '1 millisecond'
 ) c
 order by c.age desc limit 5`,
 );
@@ -91,7 +91,7 @@ const SNAPSHOT = statement('capture.snapshot', 'select pg_current_snapshot()::te
 const SINCE = statement(
   'capture.since',
   `
-select c.id::text as id, to_json(c.at) #>> '{}' as at, c.source, c.op, c.key, c.old_key as "oldKey", c.before, c.after, c.actor, c.reason, c.db_user::text as "dbUser"
+select c.id::text as id, pg_catalog.to_json(c.at) #>> '{}'::text[] as at, c.source, c.op, c.key, c.old_key as "oldKey", c.before, c.after, c.actor, c.reason, c.db_user::text as "dbUser"
 from pawl.capture_change c join pawl.capture_definition d on d.id = c.capture
 where d.entity = $1::text and c.xid >= pg_snapshot_xmin($2::text::pg_snapshot)
   and not pg_visible_in_snapshot(c.xid, $2::text::pg_snapshot) and pg_visible_in_snapshot(c.xid, $3::text::pg_snapshot)

@@ -1,6 +1,7 @@
 import { DatabaseError, InvalidInput, NotSupported } from '../base/errors.ts';
 import { suggest } from '../base/options.ts';
 import { id, type PostgresEngine, statement, type Transaction } from '../engine/postgres/index.ts';
+import { OPERATOR_SCHEMA, type OperatorSchema } from './postgres-operators.ts';
 
 /** A table as the catalogs have it. */
 export interface Table {
@@ -26,6 +27,7 @@ export interface Column {
   readonly generated: boolean;
   /** Of variable length. */
   readonly long: boolean;
+  readonly operators: OperatorSchema;
 }
 
 const TABLE = statement(
@@ -35,16 +37,16 @@ select c.oid::text as oid, n.nspname as schema, c.relname as name, c.relkind::te
   pg_has_role(c.relowner, 'usage') as owned, c.relispartition as is_partition,
   exists (select from pg_inherits i where i.inhparent = c.oid) as has_children,
   exists (select from pg_subscription_rel s where s.srrelid = c.oid) as subscribed,
-  array(select a.attname::text from pg_index i cross join lateral unnest(i.indkey) with ordinality k (num, ord)
+  array(select a.attname::text from pg_index i cross join lateral pg_catalog.unnest(i.indkey) with ordinality k (num, ord)
     join pg_attribute a on a.attrelid = c.oid and a.attnum = k.num where i.indrelid = c.oid and i.indisprimary order by k.ord) as primary_key,
-  coalesce((select json_agg(json_build_object('name', a.attname, 'type', case when t.typnamespace = 'pg_catalog'::regnamespace and t.typname <> 'char'
+  coalesce((select pg_catalog.json_agg(pg_catalog.json_build_object('name', a.attname, 'type', case when t.typnamespace = 'pg_catalog'::regnamespace::oid and t.typname <> 'char'
         then replace(format_type(a.atttypid, a.atttypmod), '"', '') else format_type(a.atttypid, a.atttypmod) end,
-      'base', case when t.typtype = 'e' then 'enum' else replace(format_type(coalesce(nullif(t.typbasetype, 0), a.atttypid), null), '"', '') end,
-      'required', a.attnotnull, 'generated', a.attgenerated <> '', 'long', t.typlen < 0) order by a.attnum)
+      'base', case when t.typtype = 'e' then 'enum' else replace(format_type(coalesce(nullif(t.typbasetype, 0::oid), a.atttypid), null::int), '"', '') end,
+      'required', a.attnotnull, 'generated', a.attgenerated <> '', 'long', t.typlen < 0, 'operators', ${OPERATOR_SCHEMA}) order by a.attnum)
     from pg_attribute a join pg_type t on t.oid = a.atttypid
     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), '[]') as columns
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.oid = to_regclass($1::text)`,
+where c.oid = to_regclass($1::text)::oid`,
 );
 
 /** A handle that runs statements: the engine, or a transaction. */
@@ -136,7 +138,7 @@ export async function refuseNulls(db: Reader, table: Table, column: string, fiel
 
 /** The query with which values of a link become keys: `$1` is an array of them as text. */
 export function followText(column: string, type: string, query: string): string {
-  return `with changed (${id(column)}) as (select unnest($1::text[])::${type})
+  return `with changed (${id(column)}) as (select pg_catalog.unnest($1::text[])::${type})
 select distinct found.key::text as key from (
 ${query}
 ) found (key) where found.key is not null`;
@@ -155,7 +157,7 @@ export async function tryLink(
   });
   const keys = (await db.query<{ key: string }>(few)).map(({ key }) => key);
   await db.query(statement('capture.try', followText(column, type, query), { prepare: false }), [keys]);
-  const nulls = `with changed (${id(column)}) as (select unnest($1::text[])::${type})
+  const nulls = `with changed (${id(column)}) as (select pg_catalog.unnest($1::text[])::${type})
 select 1 as found from (
 ${query}
 ) found (key) where found.key is null limit 1`;

@@ -105,7 +105,7 @@ export class ChangeStore {
 const HISTORY = statement(
   'capture.history',
   `
-select h.id::text as id, to_json(h.at) #>> '{}' as at, h.source, h.op, h.key, h.old_key as "oldKey",
+select h.id::text as id, pg_catalog.to_json(h.at) #>> '{}'::text[] as at, h.source, h.op, h.key, h.old_key as "oldKey",
   h.before, h.after, h.actor, h.reason, h.db_user::text as "dbUser"
 from pawl.capture_history($1::smallint, $2::smallint, $3::text, $4::smallint[], $5::timestamptz, $6::timestamptz, $7::text, $8::text, $9::bigint, $10::int) h`,
 );

@@ -8,7 +8,9 @@ import {
   type Transaction,
 } from '../engine/postgres/index.ts';
 import type { Delivery } from './postgres-change.ts';
+import { operator } from './postgres-operators.ts';
 import type { Target } from './postgres-target.ts';
+import type { Source } from './source.ts';
 
 /** For the rest of the transaction the texts of values are those that every other session reads as the same values. */
 const PLAINLY = `set_config('datestyle', 'ISO', true), set_config('intervalstyle', 'postgres', true),
@@ -141,8 +143,8 @@ export interface CopyStatements {
 }
 
 export function copyStatements(
-  { schema, name, key, keyType }: Target,
-  root: { schema: string; name: string; column: string; type: string },
+  { schema, name, key, keyType, keyOperators }: Target,
+  root: Source,
   query: string | undefined,
 ): CopyStatements {
   const place = `${schema}.${name}`;
@@ -153,7 +155,7 @@ export function copyStatements(
 with made as materialized (
 ${query ?? `select null::text as ${id(key)} where $1::text[] is null`}
 )
-select coalesce(json_agg(to_json(m)), '[]')::text as json, coalesce(array_agg(m.${id(key)}::text), '{}') as found,
+select coalesce(pg_catalog.json_agg(pg_catalog.to_json(m)), '[]')::text as json, coalesce(pg_catalog.array_agg(m.${id(key)}::text), '{}') as found,
   pg_catalog.pg_current_wal_insert_lsn()::text as position
 from made m where m.${id(key)}::text = any ($1::text[])`,
       { prepare: false },
@@ -162,14 +164,14 @@ from made m where m.${id(key)}::text = any ($1::text[])`,
       `capture.copy_page ${place}`,
       `
 select t.${id(key)}::text as key from ${id(schema, name)} t
-where $1::text is null or t.${id(key)} > $1::text::${keyType} order by t.${id(key)} limit $2::int`,
+where $1::text is null or t.${id(key)} ${operator('>', keyOperators)} $1::text::${keyType} order by t.${id(key)} limit $2::int`,
       { prepare: false },
     ),
     strays: statement(
       `capture.copy_strays ${place}`,
       `
-select k.key from unnest($1::text[]) k (key)
-where not exists (select from ${id(root.schema, root.name)} r where r.${id(root.column)} = k.key::${root.type})`,
+select k.key from pg_catalog.unnest($1::text[]) k (key)
+where not exists (select from ${id(root.schema, root.name)} r where r.${id(root.column)} ${operator('=', root.operators)} k.key::${root.type})`,
       { prepare: false },
     ),
   };

@@ -11,7 +11,7 @@ const LOCK_TIMEOUT = '10s';
 export function gate({ entity, sources }: Definition): string {
   return [
     `set local lock_timeout = '${LOCK_TIMEOUT}'`,
-    `select pg_advisory_xact_lock(hashtextextended(${literal(entity)}, -1000000))`,
+    `select pg_advisory_xact_lock(hashtextextended(${literal(entity)}, (-1000000)::bigint))`,
     barrier(sources),
   ].join(';\n');
 }

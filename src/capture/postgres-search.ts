@@ -1,5 +1,6 @@
 import { id, type Statement, statement } from '../engine/postgres/index.ts';
-import { type Target, type TargetOptions, WORDS } from './postgres-target.ts';
+import { operator } from './postgres-operators.ts';
+import { type Target, type TargetColumn, type TargetOptions, WORDS } from './postgres-target.ts';
 import type { Term } from './search-query.ts';
 import { literal } from './sql-text.ts';
 
@@ -20,6 +21,8 @@ export interface Condition {
   readonly values: readonly unknown[];
 }
 
+const TEXT = { type: 'text', operators: 'pg_catalog' };
+
 const MARK_FROM = '\u{E000}';
 const MARK_TO = '\u{E001}';
 
@@ -30,7 +33,7 @@ export class SearchStatements {
   readonly #on: string;
   readonly #key: string;
   readonly #order: string;
-  readonly #orderType: string;
+  readonly #orderColumn: Omit<TargetColumn, 'name'>;
 
   constructor(target: Target, options: TargetOptions) {
     this.#target = target;
@@ -38,7 +41,8 @@ export class SearchStatements {
     this.#on = id(target.schema, target.name);
     this.#key = `t.${id(target.key)}`;
     this.#order = `t.${id(options.order ?? target.key)}`;
-    this.#orderType = target.columns.find(({ name }) => name === options.order)?.type ?? target.keyType;
+    const key = { type: target.keyType, operators: target.keyOperators };
+    this.#orderColumn = target.columns.find(({ name }) => name === options.order) ?? key;
   }
 
   condition(terms: readonly Term[], filters: readonly (readonly [string, string | null])[]): Condition {
@@ -51,15 +55,16 @@ export class SearchStatements {
       // A piece of two letters is in everything, and the index has none shorter than three.
       const fragments = text.length < 3 ? [] : this.#options.fragments;
       const parts = fragments.map(
-        (column) => `t.${id(column)} ilike ${param(`%${text.replaceAll(/[\\%_]/g, '\\$&')}%`)}::text`,
+        (column) => `t.${id(column)}::text ilike ${param(`%${text.replaceAll(/[\\%_]/g, '\\$&')}%`)}::text`,
       );
       const found = [`t.${WORDS} @@ ${word}`, ...parts].join(' or ');
       // A word that the language leaves out says nothing; it is found nowhere.
       return not ? `not (${found})` : `(numnode(${word}) = 0 or ${found})`;
     });
     const equal = filters.map(([column, value]) => {
-      const type = this.#target.columns.find(({ name }) => name === column)?.type ?? 'text';
-      return value === null ? `t.${id(column)} is null` : `t.${id(column)} = ${param(value)}::text::${type}`;
+      const { type, operators } = this.#target.columns.find(({ name }) => name === column) ?? TEXT;
+      const equal = operator('=', operators);
+      return value === null ? `t.${id(column)} is null` : `t.${id(column)} ${equal} ${param(value)}::text::${type}`;
     });
     const tenant = equal[filters.findIndex(([column]) => column === this.#options.tenant)];
     const positive = words.filter((_, index) => terms[index]?.not === false);
@@ -101,7 +106,10 @@ order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
   #after({ window }: Place, values: unknown[]): string {
     if (window === undefined) return '';
     const [order, key] = window.map((value) => `$${values.push(value)}::text`);
-    return ` and (${this.#order}, ${this.#key}) < (${order}::${this.#orderType}, ${key}::${this.#target.keyType})`;
+    const { type, operators } = this.#orderColumn;
+    // One operator for both: between two schemas nobody but Postgres knows which one fits.
+    const before = operator('<', operators === this.#target.keyOperators ? operators : null);
+    return ` and row(${this.#order}, ${this.#key}) ${before} row(${order}::${type}, ${key}::${this.#target.keyType})`;
   }
 
   /** Of the candidates one page, best first, with the words found in it marked. */
@@ -113,16 +121,17 @@ order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
   ): { statement: Statement; values: unknown[] } {
     const values = [...candidates.values];
     const param = (value: unknown, type: string): string => `$${values.push(value)}::text::${type}`;
-    const { keyType, columns } = this.#target;
+    const { keyType, keyOperators, columns } = this.#target;
+    const { type: orderType, operators } = this.#orderColumn;
     let after = '';
     if (place.row !== undefined) {
       const [rank, order, key] = place.row;
       const [r, k] = [param(rank, 'real'), param(key, keyType)];
-      const o = order === null ? undefined : param(order, this.#orderType);
+      const o = order === null ? undefined : param(order, orderType);
       const sameRank =
         o === undefined
-          ? `(c.ord is null and c.key < ${k})`
-          : `(c.ord is null or c.ord < ${o} or (c.ord = ${o} and c.key < ${k}))`;
+          ? `(c.ord is null and c.key ${operator('<', keyOperators)} ${k})`
+          : `(c.ord is null or c.ord ${operator('<', operators)} ${o} or (c.ord ${operator('=', operators)} ${o} and c.key ${operator('<', keyOperators)} ${k}))`;
       after = `where c.rank < ${r} or (c.rank = ${r} and ${sameRank})`;
     }
     const shown = columns.map(({ name }) => `${literal(name)}, t.${id(name)}`).join(', ');
@@ -133,12 +142,12 @@ with candidate as materialized (${candidates.text}
 ), page as materialized (
   select c.* from candidate c ${after} order by c.rank desc, c.ord desc nulls last, c.key desc limit ${limit + 1}
 )
-select (select json_build_object('n', count(*), 'order', (array_agg(c.ord::text order by c.ord desc nulls last, c.key desc))[count(*)::int],
-    'key', (array_agg(c.key::text order by c.ord desc nulls last, c.key desc))[count(*)::int]) from candidate c) as window,
-  (select json_agg(json_build_object('rank', p.rank::text, 'order', p.ord::text, 'key', p.key::text, 'row', json_build_object(${shown}),
-    'snippet', ts_headline(${literal(this.#options.language)}::regconfig, concat_ws(' … ', ${said}), ${query}, ${literal(marks)}))
+select (select pg_catalog.json_build_object('n', count(*), 'order', (pg_catalog.array_agg(c.ord::text order by c.ord desc nulls last, c.key desc))[count(*)::int],
+    'key', (pg_catalog.array_agg(c.key::text order by c.ord desc nulls last, c.key desc))[count(*)::int]) from candidate c) as window,
+  (select pg_catalog.json_agg(pg_catalog.json_build_object('rank', p.rank::text, 'order', p.ord::text, 'key', p.key::text, 'row', pg_catalog.json_build_object(${shown}),
+    'snippet', ts_headline(${literal(this.#options.language)}::regconfig, pg_catalog.concat_ws(' … ', ${said}), ${query}, ${literal(marks)}))
     order by p.rank desc, p.ord desc nulls last, p.key desc)
-  from page p join ${this.#on} t on ${this.#key} = p.key) as rows`;
+  from page p join ${this.#on} t on ${this.#key} ${operator('=', keyOperators)} p.key) as rows`;
     return { statement: statement('capture.search_page', text, { prepare: false }), values };
   }
 }

@@ -83,12 +83,12 @@ select u.rolsuper as superuser, u.rolcreaterole or u.rolsuper as may_create, o.o
   coalesce(has_schema_privilege(o.oid, 'pawl', 'usage') and has_table_privilege(o.oid, 'pawl.capture_dirty', 'insert')
     and has_table_privilege(o.oid, 'pawl.capture_change', 'insert')
     and has_sequence_privilege(o.oid, 'pawl.capture_change_id_seq', 'usage'), false) as granted,
-  (select string_agg(p.privilege || ' on ' || t.name, ', ') from unnest(array['pawl.capture_dirty', 'pawl.capture_change']) t (name)
-    cross join unnest(array['select', 'update', 'delete', 'truncate']) p (privilege)
+  (select string_agg(p.privilege || ' on ' || t.name, ', ') from pg_catalog.unnest(array['pawl.capture_dirty', 'pawl.capture_change']) t (name)
+    cross join pg_catalog.unnest(array['select', 'update', 'delete', 'truncate']) p (privilege)
     where o.oid is not null and has_table_privilege(o.oid, t.name, p.privilege))
     || case when o.rolcanlogin or o.rolsuper then ', login' else '' end as excess,
   not exists (select from pg_sequence s where s.seqcache <> 1 and s.seqrelid in (
-    pg_get_serial_sequence('pawl.capture_dirty', 'id')::regclass, pg_get_serial_sequence('pawl.capture_change', 'id')::regclass)) as cache_one
+    pg_get_serial_sequence('pawl.capture_dirty', 'id')::regclass::oid, pg_get_serial_sequence('pawl.capture_change', 'id')::regclass::oid)) as cache_one
 from pg_roles u left join pg_roles o on o.rolname = $1::text
 where u.rolname = current_user`,
 );
@@ -110,9 +110,9 @@ const FUNCTIONS = statement(
   'capture.state_functions',
   `
 select p.proname::text as name, p.prosrc as body, o.rolname::text as owner, p.prosecdef as definer, coalesce(p.proconfig, '{}') as config,
-  p.proacl is null or exists (select from aclexplode(p.proacl) a where a.grantee = 0) as is_public
+  p.proacl is null or exists (select from aclexplode(p.proacl) a where a.grantee = 0::oid) as is_public
 from pg_proc p join pg_roles o on o.oid = p.proowner
-where p.pronamespace = 'pawl'::regnamespace and p.proname ~ ('^capture_' || $1::text || '_[0-9]+_(insert|update|move|delete|truncate)$')`,
+where p.pronamespace = 'pawl'::regnamespace::oid and p.proname ~ ('^capture_' || $1::text || '_[0-9]+_(insert|update|move|delete|truncate)$')`,
 );
 
 const TRIGGERS = statement(
@@ -133,7 +133,7 @@ from unnest($1::int[], $2::text[]) s (number, name)
 cross join lateral (
   select to_regclass(s.name)::oid as oid, false as leaf
   union all
-  select p.relid, true from pg_partition_tree(to_regclass(s.name)) p where p.relid <> to_regclass(s.name)
+  select p.relid::oid, true from pg_partition_tree(to_regclass(s.name)) p where p.relid::oid <> to_regclass(s.name)::oid
 ) r
 join pg_class c on c.oid = r.oid join pg_namespace n on n.oid = c.relnamespace`,
 );
@@ -156,9 +156,30 @@ export async function readState(db: Reader, { entity, sources }: Definition): Pr
   };
 }
 
+const INSTALLED = statement(
+  'capture.installed',
+  `
+select d.id as capture, d.definition, l.id as line
+from pawl.capture_definition d left join pawl.capture_line l on l.capture = d.id and l.name = $2::text
+where d.entity = $1::text`,
+);
+
+/** What was installed under these names. @returns undefined without such a capture; `line` is null without such a line */
+export async function readInstalled(
+  db: Reader,
+  entity: string,
+  line?: string,
+): Promise<{ capture: number; definition: Definition; line: number | null } | undefined> {
+  const [row] = await db.query<{ capture: number; definition: Definition; line: number | null }>(INSTALLED, [
+    entity,
+    line ?? null,
+  ]);
+  return row;
+}
+
 const NEXT = statement(
   'capture.next_id',
-  'select nextval(pg_get_serial_sequence($1::text, $2::text)::regclass)::int as id',
+  'select pg_catalog.nextval(pg_get_serial_sequence($1::text, $2::text)::regclass)::int as id',
 );
 
 /** A number that nobody else will get. */

@@ -1,5 +1,6 @@
 import { id, type PostgresEngine, type Statement, statement, type Transaction } from '../engine/postgres/index.ts';
 import type { Destination } from './destination.ts';
+import { operator } from './postgres-operators.ts';
 import type { Progress } from './progress.ts';
 import type { Source } from './source.ts';
 
@@ -52,7 +53,7 @@ const ESTIMATE = statement(
   'capture.estimate',
   `
 select greatest(coalesce(sum(c.reltuples) filter (where c.relkind = 'r'), 0), 0)::bigint::text as rows
-from pg_class c where c.oid = to_regclass($1::text) or c.oid in (select p.relid from pg_partition_tree(to_regclass($1::text)) p)`,
+from pg_class c where c.oid = to_regclass($1::text)::oid or c.oid in (select p.relid::oid from pg_partition_tree(to_regclass($1::text)) p)`,
 );
 
 /** The place of a sweep, and its pages. */
@@ -73,7 +74,7 @@ export class SweepStore {
       `capture.root_page ${line}`,
       `
 select ${root.rowLevel ? 'distinct ' : ''}${key} as own, ${key}::text as key from ${this.#root} r
-where $1::text is null or ${key} > $1::text::${root.type} order by 1 limit $2::int`,
+where $1::text is null or ${key} ${operator('>', root.operators)} $1::text::${root.type} order by 1 limit $2::int`,
       { prepare: false },
     );
   }

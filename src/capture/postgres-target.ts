@@ -1,9 +1,10 @@
 import { InvalidInput } from '../base/errors.ts';
 import { id, type Statement, statement, type Transaction } from '../engine/postgres/index.ts';
 import type { Difference } from './difference.ts';
-import { findTable, type Reader, type Table } from './postgres-catalog.ts';
+import { type Column, findTable, type Reader, requireColumn, type Table } from './postgres-catalog.ts';
+import { differs, type OperatorSchema, operator } from './postgres-operators.ts';
 import { compareTypes } from './postgres-types.ts';
-import { type Definition, rootOf } from './source.ts';
+import { type Definition, rootOf, type Source } from './source.ts';
 import { literal } from './sql-text.ts';
 
 /** The table that a projection writes, as it was declared. */
@@ -27,9 +28,12 @@ export interface Target {
   /** Its key, the first column, and the type of that. */
   readonly key: string;
   readonly keyType: string;
+  readonly keyOperators: OperatorSchema;
   /** Everything that `build` may give, the key included, with its type. */
-  readonly columns: readonly { readonly name: string; readonly type: string }[];
+  readonly columns: readonly TargetColumn[];
 }
+
+export type TargetColumn = Pick<Column, 'name' | 'type' | 'operators'>;
 
 /** A target that is missing something is mended where that changes no data: tables, columns and indexes are added. */
 export async function compareTarget(db: Reader, definition: Definition, options: TargetOptions): Promise<Difference[]> {
@@ -93,7 +97,7 @@ function wordsColumn({ text, language }: TargetOptions): string {
   const share = Math.floor(150_000 / text.length);
   const parts = text.map((column, index) => {
     const weight = ['A', 'B', 'C', 'D'][Math.min(index, 3)];
-    return `setweight(to_tsvector(${literal(language)}::regconfig, left(coalesce(${id(column)}::text, ''), ${share})), '${weight}')`;
+    return `pg_catalog.setweight(to_tsvector(${literal(language)}::regconfig, left(coalesce(${id(column)}::text, ''), ${share})), '${weight}'::"char")`;
   });
   return `${WORDS} tsvector generated always as (${parts.join(' || ')}) stored`;
 }
@@ -182,9 +186,9 @@ export async function openTarget(db: Reader, options: TargetOptions): Promise<Ta
   const named = Object.keys(options.columns);
   const columns = table.columns
     .filter(({ name, generated }) => !generated && (named.length === 0 || name === key || named.includes(name)))
-    .map(({ name, type }) => ({ name, type }));
-  const keyType = columns.find(({ name }) => name === key)?.type ?? 'text';
-  return { schema: table.schema, name: table.name, key, keyType, columns };
+    .map(({ name, type, operators }) => ({ name, type, operators }));
+  const { type: keyType, operators: keyOperators } = requireColumn(table, key, 'into');
+  return { schema: table.schema, name: table.name, key, keyType, keyOperators, columns };
 }
 
 /** Statements on one target. They are made once, since their text depends on its columns. */
@@ -197,21 +201,23 @@ export class TargetStatements {
   readonly strays: Statement;
 
   /** @param query  what makes the rows of the keys in `$1`; undefined where the program makes them */
-  constructor(target: Target, root: { schema: string; name: string; column: string; type: string }, query?: string) {
-    const { key, keyType, columns } = target;
+  constructor(target: Target, root: Source, query?: string) {
+    const { key, keyType, keyOperators, columns } = target;
+    const equal = operator('=', keyOperators);
     const on = id(target.schema, target.name);
     const names = columns.map(({ name }) => id(name)).join(', ');
     const rest = columns.filter(({ name }) => name !== key);
-    const rows = query === undefined ? `json_populate_recordset(null::${on}, $1::json) n` : `(\n${query}\n) n`;
+    const rows =
+      query === undefined ? `pg_catalog.json_populate_recordset(null::${on}, $1::json) n` : `(\n${query}\n) n`;
     // Some types cannot be compared, json among them; their texts can.
-    const differsFrom = (row: string): string => rest.map(({ name, type }) => comparable(name, type, row)).join(' or ');
+    const differsFrom = (row: string): string => rest.map((column) => differing(column, row)).join(' or ');
     const differs = differsFrom('n');
     const set = rest.map(({ name }) => `${id(name)} = excluded.${id(name)}`).join(', ');
     const conflict = rest.length === 0 ? 'nothing' : `update set ${set} where ${differsFrom('excluded')}`;
     const name = `${target.schema}.${target.name}`;
     this.upsert = statement(
       `capture.upsert ${name}`,
-      `insert into ${on} as t (${names}) select ${columns.map((c) => `n.${id(c.name)}`).join(', ')} from json_populate_recordset(null::${on}, $1::json) n where $2::text[] is null or n.${id(key)}::text = any ($2::text[]) on conflict (${id(key)}) do ${conflict}`,
+      `insert into ${on} as t (${names}) select ${columns.map((c) => `n.${id(c.name)}`).join(', ')} from pg_catalog.json_populate_recordset(null::${on}, $1::json) n where $2::text[] is null or n.${id(key)}::text = any ($2::text[]) on conflict (${id(key)}) do ${conflict}`,
       { prepare: false },
     );
     this.project =
@@ -226,36 +232,36 @@ ${query}
   insert into ${on} as t (${names}) select ${columns.map((c) => `m.${id(c.name)}`).join(', ')} from made m
   where m.${id(key)}::text = any ($1::text[]) on conflict (${id(key)}) do ${conflict}
 )
-delete from ${on} t where t.${id(key)} = any ($1::text[]::${keyType}[]) and not exists (select from made m where m.${id(key)} = t.${id(key)})`,
+delete from ${on} t where t.${id(key)} ${equal} any ($1::text[]::${keyType}[]) and not exists (select from made m where m.${id(key)} ${equal} t.${id(key)})`,
             { prepare: false },
           );
     this.remove = statement(
       `capture.remove ${name}`,
-      `delete from ${on} t where t.${id(key)} = any ($1::text[]::${keyType}[])`,
+      `delete from ${on} t where t.${id(key)} ${equal} any ($1::text[]::${keyType}[])`,
       { prepare: false },
     );
     this.differing = statement(
       `capture.differing ${name}`,
       `
 select coalesce(n.${id(key)}, t.${id(key)})::text as key
-from ${rows} full join (select * from ${on} t where t.${id(key)} = any (${query === undefined ? '$2' : '$1'}::text[]::${keyType}[])) t on t.${id(key)} = n.${id(key)}
+from ${rows} full join (select * from ${on} t where t.${id(key)} ${equal} any (${query === undefined ? '$2' : '$1'}::text[]::${keyType}[])) t on t.${id(key)} ${equal} n.${id(key)}
 where n.${id(key)} is null or t.${id(key)} is null${differs === '' ? '' : ` or ${differs}`}`,
       { prepare: false },
     );
     this.strays = statement(
       `capture.strays ${name}`,
       `
-with page as materialized (select t.${id(key)} as key from ${on} t where $1::text is null or t.${id(key)} > $1::text::${keyType} order by 1 limit $2::int)
-select p.key::text as key, not exists (select from ${id(root.schema, root.name)} r where r.${id(root.column)} = p.key::text::${root.type}) as stray
+with page as materialized (select t.${id(key)} as key from ${on} t where $1::text is null or t.${id(key)} ${operator('>', keyOperators)} $1::text::${keyType} order by 1 limit $2::int)
+select p.key::text as key, not exists (select from ${id(root.schema, root.name)} r where r.${id(root.column)} ${operator('=', root.operators)} p.key::text::${root.type}) as stray
 from page p order by p.key`,
       { prepare: false },
     );
   }
 }
 
-function comparable(name: string, type: string, row: string): string {
+function differing({ name, type, operators }: TargetColumn, row: string): string {
   const cast = /^(json|xml|point|line|lseg|box|path|polygon|circle)\b/.test(type) ? '::text' : '';
-  return `t.${id(name)}${cast} is distinct from ${row}.${id(name)}${cast}`;
+  return differs(`t.${id(name)}${cast}`, `${row}.${id(name)}${cast}`, cast === '' ? operators : 'pg_catalog');
 }
 
 /**

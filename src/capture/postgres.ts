@@ -99,8 +99,8 @@ export interface Look {
 const LOCK_KEYS = statement(
   'capture.lock_keys',
   `
-select array_agg(u.key) filter (where pawl.capture_lock_key($1::smallint, u.key)) as keys
-from unnest($2::text[]) u (key)`,
+select pg_catalog.array_agg(u.key) filter (where pawl.capture_lock_key($1::smallint, u.key)) as keys
+from pg_catalog.unnest($2::text[]) u (key)`,
 );
 
 /** Rows looked at by one claim, in terms of the keys it may take: a hot key has many rows, and other workers have theirs. */
@@ -129,7 +129,8 @@ export class CaptureStore {
   }
 
   /**
-   * A transaction in which every statement sees what was committed before it; what follows a claim depends on it.
+   * A transaction in which every statement sees what was committed before it; what follows a claim depends on it. An entity that
+   * row-level security hides looks like one that is gone, so that is an error.
    * @param deadlineMs  how long each statement may take to be answered; default: no limit
    */
   transaction<T>(fn: (tx: Transaction) => Promise<T>, deadlineMs?: number): Promise<T> {

@@ -1,6 +1,8 @@
 import { InvalidInput } from '../base/errors.ts';
+import { id } from '../engine/postgres/index.ts';
 import type { Declaration, DeclaredSource } from './definition.ts';
 import {
+  type Column,
   isMistake,
   type Reader,
   refuseNulls,
@@ -10,6 +12,7 @@ import {
   type Table,
   tryLink,
 } from './postgres-catalog.ts';
+import { operator } from './postgres-operators.ts';
 import type { Definition, History, Source } from './source.ts';
 import { linkQuery } from './trigger.ts';
 
@@ -59,7 +62,7 @@ async function resolveSource(
     );
   }
   const query =
-    source.keys ?? (source.to === undefined ? undefined : followColumn(source.to, column.name, `${field}.to`, all));
+    source.keys ?? (source.to === undefined ? undefined : followColumn(source.to, column, `${field}.to`, all));
   if (query !== undefined) await tryQuery(db, { column: column.name, type: column.type, query, field, table });
   else if (!column.required && source.nulls !== 'ignore') await refuseNulls(db, table, column.name, field);
   return {
@@ -68,6 +71,7 @@ async function resolveSource(
     name: table.name,
     column: column.name,
     type: column.type,
+    operators: column.operators,
     query,
     rowLevel: table.kind === 'p' || table.is_partition || table.subscribed,
     history: resolveHistory(source, table),
@@ -75,7 +79,7 @@ async function resolveSource(
 }
 
 /** From `orders.customer_id`, the query for keys: those of the root, or of a table that holds the key in a column. */
-function followColumn(to: string, from: string, field: string, { declared, tables }: All): string {
+function followColumn(to: string, from: Column, field: string, { declared, tables }: All): string {
   const dot = to.lastIndexOf('.');
   const [name, column] = [to.slice(0, dot), to.slice(dot + 1)];
   const index = declared.sources.findIndex(({ table }) => table === name);
@@ -88,7 +92,7 @@ function followColumn(to: string, from: string, field: string, { declared, table
       },
     );
   }
-  requireColumn(target, column, field);
+  const { operators } = requireColumn(target, column, field);
   if (source.to !== undefined || source.keys !== undefined) {
     throw new InvalidInput(
       `"${name}" does not hold the key of the entity itself; write the way from there as { column, keys: sql\`…\` }`,
@@ -97,7 +101,9 @@ function followColumn(to: string, from: string, field: string, { declared, table
       },
     );
   }
-  return linkQuery(target, column, from, source.column ?? onlyKey(target, field));
+  // Between types of two schemas nobody but Postgres knows which operator fits.
+  const equal = operator('=', operators === from.operators ? operators : null);
+  return linkQuery(target, `c.${id(from.name)} ${equal} t.${id(column)}`, source.column ?? onlyKey(target, field));
 }
 
 function onlyKey(table: Table, field: string): string {

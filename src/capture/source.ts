@@ -1,3 +1,5 @@
+import type { OperatorSchema } from './postgres-operators.ts';
+
 /** A captured table, as its triggers and its consumers need to know it. Kept in the database as JSON. */
 export interface Source {
   /** 0 is the root. */
@@ -7,6 +9,7 @@ export interface Source {
   /** The column whose values the triggers note, and its type. */
   readonly column: string;
   readonly type: string;
+  readonly operators: OperatorSchema;
   /** What turns values of `column` into keys; undefined when they are the keys. It reads the relation `changed`. */
   readonly query: string | undefined;
   /** One trigger call for each row: where statements on the table itself are not all there is. */

@@ -153,9 +153,9 @@ function transitionNames(source: Source, operation: Operation, readers: Readers)
   return operation === 'delete' ? ['pawl_old', null] : [null, 'pawl_new'];
 }
 
-/** The query from values of `from` to keys by way of one column of one table. */
-export function linkQuery(table: { schema: string; name: string }, column: string, from: string, key: string): string {
-  return `select t.${id(key)} from ${id(table.schema, table.name)} t join changed c on c.${id(from)} = t.${id(column)}`;
+/** The query from the values of `changed c` to keys by way of one column of one table `t`. */
+export function linkQuery(table: { schema: string; name: string }, on: string, key: string): string {
+  return `select t.${id(key)} from ${id(table.schema, table.name)} t join changed c on ${on}`;
 }
 
 function isRowLevel(source: Source, { changes }: Readers): boolean {

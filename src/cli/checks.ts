@@ -1,10 +1,17 @@
 import { type ActorHealth, createActorAdmin } from '../actor/index.ts';
 import { createCaptureAdmin } from '../capture/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import { inspectServer, inspectTables, type ServerFacts, type TableFacts } from '../engine/postgres/inspect.ts';
+import {
+  inspectPath,
+  inspectServer,
+  inspectTables,
+  type ServerFacts,
+  type TableFacts,
+} from '../engine/postgres/inspect.ts';
 import { type QueueHealth, readQueueHealth } from '../queue/index.ts';
 import { checkCaptures } from './capture-checks.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
+import { checkPath } from './path-check.ts';
 
 const OLDEST = 14;
 const NEWEST = 18;
@@ -19,7 +26,7 @@ export async function examine(engine: PostgresEngine): Promise<Finding[]> {
   const server = await inspectServer(engine);
   const schema = await checkSchema(engine);
   const findings = [...checkServer(server), schema, await checkNotify(engine, server.hasPooler), checkClock(server)];
-  findings.push(checkSnapshots(server));
+  findings.push(checkSnapshots(server), checkPath(await inspectPath(engine)));
   if (schema.verdict === 'fail') return findings;
   return [
     ...findings,

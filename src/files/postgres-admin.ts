@@ -40,7 +40,7 @@ export interface ReloadRecord {
 const STORES = statement(
   'files.stores',
   `
-select s.space as namespace, s.kind, s.store::text as store, ${instant('s.attached_at')} as "attachedAt", to_json(s.pass) as pass, s.probe,
+select s.space as namespace, s.kind, s.store::text as store, ${instant('s.attached_at')} as "attachedAt", pg_catalog.to_json(s.pass) as pass, s.probe,
   ${instant('s.halted_at')} as "haltedAt", s.halted_because as "haltedBecause", c.*
 from pawl.file_store s
 cross join lateral (

@@ -52,7 +52,7 @@ const DUE = statement('files.due', 'select pawl.file_due($1::text) as answer');
 const KNOWN = statement('files.known', 'select pawl.file_known($1::text, $2::uuid[]) as object');
 const TAKE_RELOAD = statement(
   'files.take_reload',
-  'select to_json(pawl.file_reload_take($1::text, $2::text, $3::text, $4::uuid, $5::bigint, $6::text, $7::int)::numeric) as answer',
+  'select pg_catalog.to_json(pawl.file_reload_take($1::text, $2::text, $3::text, $4::uuid, $5::bigint, $6::text, $7::int)::numeric) as answer',
 );
 const END_RELOAD = statement('files.end_reload', 'select pawl.file_reload_end($1::text, $2::text, $3::text, $4::uuid)');
 const RELOADS = statement('files.reloads', 'select pawl.file_reloads($1::text, $2::text) as answer');

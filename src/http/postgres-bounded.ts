@@ -1,6 +1,7 @@
 import {
   type AnswerOptions,
   type EngineDescription,
+  PINNED_PATH,
   PostgresEngine,
   type Session,
   type Statement,
@@ -11,7 +12,7 @@ import {
 /**
  * The same database, but every statement may take only so long: it is run in a transaction of its own with a
  * `statement_timeout`, which costs two short round trips and works behind any pooler. A statement that takes longer fails
- * as StatementTimeout; the server does not go on with it, and the connection lives.
+ * as StatementTimeout; the server does not go on with it, and the connection lives. It finds nothing but what is Pawl's or Postgres' own.
  */
 export class BoundedEngine extends PostgresEngine {
   readonly #inner: PostgresEngine;
@@ -21,7 +22,7 @@ export class BoundedEngine extends PostgresEngine {
     super(undefined, inner.options);
     this.#inner = inner;
     // Compiling takes longer than whatever is read here: where tables were never analysed, attention took seconds with it, and 12 ms without.
-    const limits = `set_config('statement_timeout', '${Math.round(timeoutMs)}', true), set_config('jit', 'off', true)`;
+    const limits = `set_config('statement_timeout', '${Math.round(timeoutMs)}', true), set_config('jit', 'off', true), set_config('search_path', '${PINNED_PATH}', true)`;
     this.#begin = `begin isolation level read committed; select ${limits}`;
   }
 

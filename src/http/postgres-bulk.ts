@@ -20,11 +20,11 @@ const START_ON = statement(
   `
 with b as (
   insert into pawl.http_bulk (who, action, query, reason, most, found, collected)
-  select $1, $2, '', $3, cardinality($4::bigint[]), cardinality($4::bigint[]), true
+  select $1, $2, '', $3, pg_catalog.cardinality($4::bigint[]), pg_catalog.cardinality($4::bigint[]), true
   where (select count(*) from (select 1 from pawl.http_bulk o where o.ended_at is null limit $5::int) x) < $5
   returning *
 ), item as (
-  insert into pawl.http_bulk_item (bulk, n, job) select b.id, x.n, x.job from b, unnest($4::bigint[]) with ordinality x (job, n)
+  insert into pawl.http_bulk_item (bulk, n, job) select b.id, x.n, x.job from b, pg_catalog.unnest($4::bigint[]) with ordinality x (job, n)
 )
 select ${RECORD} from b`,
 );
@@ -72,7 +72,7 @@ with next as (
   from next n where b.id = n.id
   returning b.id::text as id, b.queue, b.query, b.most, b.found, b.cursor, b.collected, b.settled, b.takes
 )
-select (select to_json(t) from taken t) as taken, (select count(*)::int from pawl.http_bulk b where b.ended_at is null) as open`,
+select (select pg_catalog.to_json(t) from taken t) as taken, (select count(*)::int from pawl.http_bulk b where b.ended_at is null) as open`,
 );
 
 /** The jobs of one page of the search, and where it goes on; the lease is renewed by it. */
@@ -81,13 +81,13 @@ const COLLECT = statement(
   `
 with mine as (
   update pawl.http_bulk b
-  set found = b.found + cardinality($3::bigint[]), cursor = $4, collected = $5::boolean, takes = 0,
+  set found = b.found + pg_catalog.cardinality($3::bigint[]), cursor = $4, collected = $5::boolean, takes = 0,
     held_until = clock_timestamp() + $6::float8 * interval '1 ms'
   where b.id = $1::bigint and b.holder = $2::uuid and b.ended_at is null
   returning b.id, b.found, b.stopping
 ), added as (
   insert into pawl.http_bulk_item (bulk, n, job)
-  select m.id, m.found - cardinality($3::bigint[]) + x.n, x.job from mine m, unnest($3::bigint[]) with ordinality x (job, n)
+  select m.id, m.found - pg_catalog.cardinality($3::bigint[]) + x.n, x.job from mine m, pg_catalog.unnest($3::bigint[]) with ordinality x (job, n)
 )
 select m.found, m.stopping from mine m`,
 );

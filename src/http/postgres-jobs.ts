@@ -27,7 +27,7 @@ const RERUNS = statement(
   'http.reruns',
   `
 select (select r.of::text from pawl.http_rerun r where r.job = $1::bigint) as "retriedFrom",
-  (select coalesce(json_agg(x.job), '[]') from (
+  (select coalesce(pg_catalog.json_agg(x.job), '[]') from (
     select r.job::text as job from pawl.http_rerun r where r.of = $1::bigint order by r.job desc limit 50) x) as "retriedAs"`,
 );
 
@@ -36,7 +36,7 @@ const STANDING = statement(
   'http.standing',
   `
 select u.id::text as id, x.status, x.attempt::int as attempt, ${instant('x.progress_at')} as "progressAt"
-from unnest($1::bigint[]) u (id) cross join lateral (
+from pg_catalog.unnest($1::bigint[]) u (id) cross join lateral (
   select l.status, l.attempt, (select o.progress_at from pawl.queue_output o where o.shard = j.shard and o.id = j.id) as progress_at
   from pawl.queue_job j cross join lateral pawl.queue_look(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
   where j.shard = (select pawl.queue_shard_of(u.id)) and j.id = u.id offset 0) x`,

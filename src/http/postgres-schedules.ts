@@ -8,8 +8,8 @@ const DELETE_SCHEDULE = statement(
 const RUN_SCHEDULE = statement(
   'http.run_schedule',
   `
-select pawl.enqueue(jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority)
-  || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end) as answer
+select pawl.enqueue(pg_catalog.jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority)
+  || case when s.key is null then '{}' else pg_catalog.jsonb_build_object('key', s.key) end) as answer
 from pawl.queue_schedule s
 join pawl.queue_definition q on q.id = s.queue
 join pawl.queue_kind k on k.id = s.kind

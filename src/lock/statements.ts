@@ -11,7 +11,7 @@ export const TAKE: Statement = statement(
 export const ACQUIRE: Statement = statement(
   'lock.acquire',
   `
-select coalesce(a.token::text, to_json(a)::text) as answer
+select coalesce(a.token::text, pg_catalog.to_json(a)::text) as answer
 from pawl.lock_acquire(
   $1::text, $2::text[], $3::uuid, $4::int, $5::bigint, $6::text, $7::text, $8::int,
   $9::int, $10::bigint, $11::boolean, $12::bigint[], $13::bigint, $14::bigint
@@ -33,14 +33,14 @@ export const FREE: Statement = statement(
 export const RELEASE: Statement = statement(
   'lock.release',
   `
-select released, array_to_string(called, ',') as called
+select released, pg_catalog.array_to_string(called, ',') as called
 from pawl.lock_release($1::text, $2::text[], $3::bigint, $4::text, $5::boolean, $6::bigint)`,
 );
 
 export const LEAVE: Statement = statement(
   'lock.leave',
   `
-select holder, array_to_string(called, ',') as called
+select holder, pg_catalog.array_to_string(called, ',') as called
 from pawl.lock_leave($1::text, $2::text[], $3::uuid, $4::text)`,
 );
 
@@ -101,8 +101,8 @@ select
   ${instant('since')} as since,
   ${instant('expires_at')} as expires_at,
   ${instant('last_heartbeat_at')} as heartbeat_at,
-  to_json(extract(epoch from expires_at - clock_timestamp()) * 1000) as left_ms,
-  to_json(extract(epoch from clock_timestamp() - since) * 1000) as age_ms
+  pg_catalog.to_json(extract(epoch from expires_at - clock_timestamp()) * 1000::numeric) as left_ms,
+  pg_catalog.to_json(extract(epoch from clock_timestamp() - since) * 1000::numeric) as age_ms
 from pawl.lock
 where namespace = $1::text and ($2::text is null or name = $2::text)
 order by name, state, coalesce(token, ticket)`,
@@ -145,10 +145,10 @@ order by x.since desc, x.name`,
 export const EDGES: Statement = statement(
   'lock.edges',
   `
-select w.name as wants, w.host, w.pid, array_agg(distinct h.name)::text[] as keeps
+select w.name as wants, w.host, w.pid, pg_catalog.array_agg(distinct h.name)::text[] as keeps
 from pawl.lock_waiter w
 join pawl.lock_grant h on h.space = w.space and h.token = any (w.holds) and h.expires_at > clock_timestamp()
-where w.space = $1::text and w.holds <> '{}' and w.expires_at > clock_timestamp()
+where w.space = $1::text and w.holds operator(pg_catalog.<>) '{}' and w.expires_at > clock_timestamp()
 group by w.name, w.ticket, w.host, w.pid`,
 );
 
@@ -162,7 +162,7 @@ from (
   from pg_stat_activity a
   where a.datname = current_database() and a.wait_event_type = 'Lock'
 ) waiting
-where cardinality(blockers) > 0
+where pg_catalog.cardinality(blockers) > 0
 limit 200`,
 );
 

@@ -27,8 +27,8 @@ const HEALTH = statement(
 with running as materialized (
   select distinct j.shard, j.queue, j.key
   from pawl.queue_running r
-  cross join unnest(r.ids) u (span)
-  cross join generate_series(lower(u.span), upper(u.span) - 1) i (id)
+  cross join pg_catalog.unnest(r.ids) u (span)
+  cross join generate_series(pg_catalog.lower(u.span), pg_catalog.upper(u.span) - 1) i (id)
   join pawl.queue_job j on j.shard = r.shard and j.id = i.id
   where j.key is not null
 ), stranded as (
@@ -41,17 +41,17 @@ with running as materialized (
     end
   limit 100
 )
-select json_build_object(
+select pg_catalog.json_build_object(
   'lostWorkers', coalesce((
-    select json_agg(json_build_object('worker', w.id::text, 'queue', d.name, 'process', w.host || ':' || w.pid,
+    select pg_catalog.json_agg(pg_catalog.json_build_object('worker', w.id::text, 'queue', d.name, 'process', w.host || ':' || w.pid::text,
       'lostAt', w.expires_at, 'jobs', (
-        select coalesce(sum(upper(u.span) - lower(u.span)), 0)
-        from pawl.queue_running r cross join unnest(r.ids) u (span) where r.worker = w.id)) order by w.id)
+        select coalesce(sum(pg_catalog.upper(u.span) - pg_catalog.lower(u.span)), 0)
+        from pawl.queue_running r cross join pg_catalog.unnest(r.ids) u (span) where r.worker = w.id)) order by w.id)
     from pawl.queue_worker w join pawl.queue_definition d on d.id = w.queue
     where w.expires_at < clock_timestamp() - interval '15 seconds'), '[]'),
-  'strandedKeys', coalesce((select json_agg(json_build_object('queue', s.queue, 'key', s.key)) from stranded s), '[]'),
+  'strandedKeys', coalesce((select pg_catalog.json_agg(pg_catalog.json_build_object('queue', s.queue, 'key', s.key)) from stranded s), '[]'),
   'unattended', coalesce((
-    select json_agg(d.name order by d.name) from pawl.queue_definition d
+    select pg_catalog.json_agg(d.name order by d.name) from pawl.queue_definition d
     where d.paused_at is null
       and not exists (select 1 from pawl.queue_worker w where w.queue = d.id and w.expires_at > clock_timestamp())
       and exists (
@@ -59,7 +59,7 @@ select json_build_object(
           (select from pawl.queue_ready r where r.shard = s::smallint and r.queue = d.id limit 1)
           union all
           (select from pawl.queue_running r where r.shard = s::smallint and r.queue = d.id limit 1)) x)), '[]'),
-  'paused', coalesce((select json_agg(d.name order by d.name) from pawl.queue_definition d where d.paused_at is not null), '[]')
+  'paused', coalesce((select pg_catalog.json_agg(d.name order by d.name) from pawl.queue_definition d where d.paused_at is not null), '[]')
 ) as health`,
   { prepare: false },
 );

@@ -26,7 +26,7 @@ const LEFT = statement('queue.left', 'select ready, parked, running, delayed fro
 const LIST = statement(
   'queue.list',
   `
-select name, shards, keyed, attempts, to_json(extract(epoch from history) * 1000) as "historyMs", ${instant('paused_at')} as "pausedAt",
+select name, shards, keyed, attempts, pg_catalog.to_json(extract(epoch from history) * 1000::numeric) as "historyMs", ${instant('paused_at')} as "pausedAt",
   ${instant('created_at')} as "createdAt", kinds, workers
 from pawl.queue
 order by name`,
@@ -51,7 +51,7 @@ const JOBS = statement(
   'queue.jobs',
   `
 select ${JOB}
-from unnest($1::bigint[]) with ordinality u (wanted, nth)
+from pg_catalog.unnest($1::bigint[]) with ordinality u (wanted, nth)
 cross join lateral (select * from pawl.job j where j.shard = pawl.queue_shard_of(u.wanted) and j.id = u.wanted) j
 order by u.nth`,
 );

@@ -2,7 +2,10 @@ import { type AnswerOptions, instant, type PostgresEngine, statement } from '../
 import { limited, type Runner } from './postgres.ts';
 import type { Due, ScheduleRecord, Tick } from './schedule.ts';
 
-const NOW = statement('queue.now', 'select to_json(extract(epoch from clock_timestamp()) * 1000) as now');
+const NOW = statement(
+  'queue.now',
+  'select pg_catalog.to_json(extract(epoch from clock_timestamp()) * 1000::numeric) as now',
+);
 const SET = statement('queue.set_schedule', 'select pawl.queue_set_schedule($1::json)');
 const REMOVE = statement(
   'queue.remove_schedule',

@@ -32,7 +32,7 @@ const TAKE_AT = statement(
 export const JOB: Statement = statement(
   'queue.taken_job',
   `
-select concat('[', j.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000)::bigint, ',', j.payload, ']') as job
+select pg_catalog.concat('[', j.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000::float8)::bigint, ',', j.payload, ']') as job
 from pawl.queue_job j where j.shard = $1::smallint and j.id = $2::bigint`,
 );
 const RECEIPT = statement(

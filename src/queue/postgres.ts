@@ -49,12 +49,12 @@ const REGISTER = statement(
  * The queue of `$1`, whose higher digits say in which schema it has that id. In one that was dropped and made again the ids are
  * those of other queues. Costs nothing: the schema's own id is a constant of the prepared statement.
  */
-const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536)::smallint else pawl.queue_elsewhere() end`;
+const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536::bigint)::smallint else pawl.queue_elsewhere() end`;
 /** As text, which no library that a caller's transaction comes from reads in a way of its own. */
 const ENQUEUE = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
 /** Where array_nulls is off, a null in an array is the word: so what no job has stands for it. */
 const ADD_CALL = `pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json,
-  array_replace($7::text[], '', null), array_replace($8::timestamptz[], 'infinity', null))`;
+  pg_catalog.array_replace($7::text[], '', null), pg_catalog.array_replace($8::timestamptz[], 'infinity', null))`;
 const ADD = statement('queue.add', `select ${ADD_CALL}::text as ids`);
 const ADD_ONE = statement(
   'queue.add_one',
@@ -74,7 +74,7 @@ const ENQUEUE_TRACED = statement(
 with added as materialized (
   select pawl.enqueue($1::jsonb) as answer
 ), trace as (
-  insert into pawl.queue_trace (id, parent) select (a.answer ->> 'id')::bigint, $2::text from added a where not (a.answer ->> 'duplicate')::boolean
+  insert into pawl.queue_trace (id, parent) select (a.answer ->> 'id'::text)::bigint, $2::text from added a where not (a.answer ->> 'duplicate'::text)::boolean
 )
 select a.answer from added a`,
 );
@@ -84,7 +84,7 @@ const ADD_TRACED = statement(
 with added as materialized (
   select ${ADD_CALL} as ids
 ), trace as (
-  insert into pawl.queue_trace (id, parent) select unnest(a.ids), $9::text from added a
+  insert into pawl.queue_trace (id, parent) select pg_catalog.unnest(a.ids), $9::text from added a
 )
 select a.ids::text as ids from added a`,
 );
@@ -92,7 +92,7 @@ const TRACE = `
 with trace as (
   insert into pawl.queue_trace (id, parent)
   select t.id::bigint, r.request ->> 0
-  from (select $1::json as request) r cross join lateral json_array_elements_text(r.request -> 1) t (id)
+  from (select $1::json as request) r cross join lateral pg_catalog.json_array_elements_text(r.request -> 1) t (id)
   returning id
 )
 select count(*)::int as traced from trace`;

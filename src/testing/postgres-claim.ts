@@ -8,7 +8,7 @@ const LOOK = statement(
   'world.look',
   `
 select current_database() as database, to_regclass('pawl.actor_instance') is not null as migrated,
-  coalesce(obj_description(to_regnamespace('pawl')::oid, 'pg_namespace') = $1, false) as marked`,
+  coalesce(obj_description(to_regnamespace('pawl')::oid, 'pg_namespace'::name) = $1, false) as marked`,
 );
 const USED = statement(
   'world.used',

@@ -34,11 +34,11 @@ with lost as (
   where a.error = 'the worker was lost during the turn' and a.wake_at > clock_timestamp() returning a.id
 )
 select coalesce(
-  (select 'the worker of actor ' || l.id || ' was lost' from lost l limit 1),
-  (select 'actor ' || v.id || ' is ' || v.status || ' in "' || v.state || '"' || coalesce(': ' || a.error, '')
+  (select 'the worker of actor ' || l.id::text || ' was lost' from lost l limit 1),
+  (select 'actor ' || v.id::text || ' is ' || v.status || ' in "' || v.state || '"' || coalesce(': ' || a.error, '')
     from pawl.actor v join pawl.actor_instance a on a.id = v.id where v.status in ('running', 'due') order by v.id limit 1),
-  (select 'something waits in the inbox of actor ' || i.actor from pawl.actor_inbox i order by i.id limit 1),
-  (select 'the deadline of actor ' || d.id || ' has passed' from pawl.actor_instance d where d.deadline_at < clock_timestamp() limit 1)
+  (select 'something waits in the inbox of actor ' || i.actor::text from pawl.actor_inbox i order by i.id limit 1),
+  (select 'the deadline of actor ' || d.id::text || ' has passed' from pawl.actor_instance d where d.deadline_at < clock_timestamp() limit 1)
 ) as what`,
 );
 const EXPIRE = statement(

@@ -27,6 +27,8 @@ async function connect(url: string): Promise<pg.Client> {
 
 test('a healthy database has no findings but good ones, and no password is shown', async () => {
   const { url } = await freshDatabase();
+  // Postgres 14 lets everybody create there.
+  await (await connect(url)).query('revoke create on schema public from public');
   const { code, findings, of } = await diagnose(url);
   expect(findings.filter(({ verdict }) => verdict !== 'ok')).toEqual([]);
   expect(code).toBe(0);
@@ -70,6 +72,29 @@ test('a lost worker with jobs in hand, a key held by nobody and a paused queue a
   });
   expect(of('keys')).toMatchObject({ verdict: 'fail', detail: expect.stringContaining('left/stuck') });
   expect(of('paused')).toMatchObject({ verdict: 'warn', fix: 'pawl queue resume left' });
+});
+
+test('others who may create functions in a schema of the search path are seen, and one that comes before pg_catalog', async () => {
+  const { url, name } = await freshDatabase();
+  const client = await connect(url);
+  await client.query(
+    'create schema shared; revoke create on schema public from public; grant create on schema shared to public',
+  );
+  await client.query(`alter database "${name}" set search_path = shared, public`);
+  const { code, of } = await diagnose(url);
+  expect([code, of('search path')]).toMatchObject([
+    0,
+    {
+      verdict: 'warn',
+      detail: expect.stringContaining('in shared: everybody'),
+      fix: 'revoke create on schema shared from public;',
+    },
+  ]);
+  await client.query(`alter database "${name}" set search_path = public, pg_catalog`);
+  expect((await diagnose(url)).of('search path')).toMatchObject({
+    verdict: 'warn',
+    detail: expect.stringContaining('public comes before pg_catalog'),
+  });
 });
 
 test('a database that takes no writes is a problem', async () => {

@@ -20,6 +20,7 @@ export type { ClientLike, Logger, PoolLike, QueryResult } from './driver.ts';
 export { isTransient } from './failure.ts';
 export type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate.ts';
 export type { PostgresOptions } from './options.ts';
+export { PINNED_PATH } from './pin.ts';
 export type { AnswerOptions, Session } from './session.ts';
 export { id, only, type Statement, type StatementOptions, statement } from './sql.ts';
 export type { SubscribeOptions, Subscription } from './subscription.ts';

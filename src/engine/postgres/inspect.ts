@@ -37,6 +37,13 @@ export interface TableFacts {
   readonly vacuumedAt: Date | null;
 }
 
+/** One schema of this session's search path. */
+export interface PathSchema {
+  readonly name: string;
+  /** Who may create in it beside its owner, superusers and this role; `public` is everybody. */
+  readonly creators: readonly string[];
+}
+
 const SERVER = statement(
   'engine.inspect',
   `
@@ -49,8 +56,8 @@ select
   pg_is_in_recovery() or current_setting('default_transaction_read_only')::boolean as read_only,
   current_setting('max_connections')::int as max_connections,
   (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as connections,
-  (select json_build_object('pid', a.pid, 'application', a.application_name,
-      'ageMs', extract(epoch from clock_timestamp() - a.xact_start) * 1000)
+  (select pg_catalog.json_build_object('pid', a.pid, 'application', a.application_name,
+      'ageMs', extract(epoch from clock_timestamp() - a.xact_start) * 1000::numeric)
     from pg_stat_activity a
     where a.datname = current_database() and a.pid <> pg_backend_pid() and a.xact_start is not null
       and a.backend_type = 'client backend'
@@ -58,21 +65,41 @@ select
   { prepare: false },
 );
 
-const CLOCK = statement('engine.clock', 'select to_json(extract(epoch from clock_timestamp()) * 1000) as ms', {
-  prepare: false,
-});
+const CLOCK = statement(
+  'engine.clock',
+  'select pg_catalog.to_json(extract(epoch from clock_timestamp()) * 1000::numeric) as ms',
+  {
+    prepare: false,
+  },
+);
 
 const TABLES = statement(
   'engine.tables',
   `
-select c.relname::text as name, to_json(pg_total_relation_size(c.oid)) as bytes,
-  to_json(greatest(coalesce(s.n_live_tup, 0), 0)) as rows, to_json(coalesce(s.n_dead_tup, 0)) as "deadRows",
+select c.relname::text as name, pg_catalog.to_json(pg_catalog.pg_total_relation_size(c.oid)) as bytes,
+  pg_catalog.to_json(greatest(coalesce(s.n_live_tup, 0), 0)) as rows, pg_catalog.to_json(coalesce(s.n_dead_tup, 0)) as "deadRows",
   ${instant('greatest(s.last_autovacuum, s.last_vacuum)')} as "vacuumedAt"
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 left join pg_stat_user_tables s on s.relid = c.oid
 where n.nspname = 'pawl' and c.relkind = 'r'
-order by pg_total_relation_size(c.oid) desc, name`,
+order by pg_catalog.pg_total_relation_size(c.oid) desc, name`,
+  { prepare: false },
+);
+
+const PATH = statement(
+  'engine.path',
+  `
+select s.name::text as name, coalesce(pg_catalog.array_agg(distinct c.name) filter (where c.name is not null), '{}') as creators
+from pg_catalog.unnest(current_schemas(true)) with ordinality s (name, n)
+join pg_namespace n on n.nspname = s.name
+left join lateral (
+  select coalesce(r.rolname::text, 'public') as name
+  from aclexplode(coalesce(n.nspacl, acldefault('n'::"char", n.nspowner))) a left join pg_roles r on r.oid = a.grantee
+  where a.privilege_type = 'CREATE' and a.grantee <> n.nspowner and not coalesce(r.rolsuper or r.rolname = current_user, false)
+) c on true
+group by s.name, s.n
+order by s.n`,
   { prepare: false },
 );
 
@@ -116,6 +143,11 @@ export async function inspectServer(engine: PostgresEngine): Promise<ServerFacts
 /** Pawl's tables, the largest first. */
 export function inspectTables(engine: PostgresEngine): Promise<TableFacts[]> {
   return engine.query<TableFacts>(TABLES);
+}
+
+/** Where this session looks for what is named without a schema, in this order; `pg_catalog` is among it though nobody named it. */
+export function inspectPath(engine: PostgresEngine): Promise<PathSchema[]> {
+  return engine.query<PathSchema>(PATH);
 }
 
 /** The quickest of five: whatever made the others slow would count as a difference of the clocks. */

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { InvalidInput, SchemaMismatch } from '../../base/errors.ts';
 import { failure } from './failure.ts';
+import { PIN, PINNED_PATH } from './pin.ts';
 import { type Migration, migrations as released } from './schema.gen.ts';
 import type { Session } from './session.ts';
 import { type Statement, statement } from './sql.ts';
@@ -100,8 +101,12 @@ export function checksum(sql: string): string {
 // Any number will do as long as nobody else uses it: the bytes of "pawl", and 1 for migrations.
 const LOCK = 'select pg_advisory_xact_lock(1885435756, 1)';
 
-/** Waiting for the other processes may take as long as their migrations do; a table in use may not hold us for ever. */
+/**
+ * Waiting for the other processes may take as long as their migrations do; a table in use may not hold us for ever. A migration is run by
+ * the owner of everything, so nothing of it is looked for where others may create.
+ */
 const OPEN = `begin;
+set local search_path = ${PINNED_PATH};
 set local lock_timeout = 0;
 set local statement_timeout = 0;
 set local idle_in_transaction_session_timeout = 0;
@@ -133,9 +138,13 @@ begin
 end
 $$`;
 
-const IS_FOUNDED = statement('migrate.is_founded', "select to_regclass('pawl.migration') is not null as founded", {
-  prepare: false,
-});
+const IS_FOUNDED = statement(
+  'migrate.is_founded',
+  "select pg_catalog.to_regclass('pawl.migration') is not null as founded",
+  {
+    prepare: false,
+  },
+);
 
 const READ_APPLIED = statement(
   'migrate.read_applied',
@@ -162,7 +171,7 @@ async function applyNext(
     if (next !== undefined) {
       await session.run(`-- migrate.apply ${next.line}/${next.number}\n${next.sql}`);
       refuseOwnCommit(session, next);
-      await session.run(record(next));
+      await session.run(`${PIN};\n${record(next)}`);
     }
     await session.run('commit');
     return next === undefined ? undefined : step(next);
@@ -223,7 +232,7 @@ function find<T extends { line: string; number: number }>(
 }
 
 function script(migration: Migration): string {
-  return `${OPEN};\n${FOUNDATION};\n\n${migration.sql.trim()}\n\n${record(migration)};\ncommit;\n`;
+  return `${OPEN};\n${FOUNDATION};\n\n${migration.sql.trim()}\n\n${PIN};\n${record(migration)};\ncommit;\n`;
 }
 
 function record(migration: Migration): string {

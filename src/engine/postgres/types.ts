@@ -54,5 +54,5 @@ function toDate(text: string): Date {
 
 /** In SQL: a time, as an answer tells it. */
 export function instant(time: string): string {
-  return `extract(epoch from ${time}) * 1000`;
+  return `extract(epoch from ${time}) * 1000::numeric`;
 }

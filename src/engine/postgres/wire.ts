@@ -117,14 +117,18 @@ class ListeningClient implements Wire {
     if (!isSeen || this.#seen.has(channel)) return;
     this.#seen.add(channel);
     // It also takes the place of a secret channel's name in pg_stat_activity.
-    await this.#send('-- engine.listen_seen\nselect pg_advisory_lock_shared(hashtextextended($1, 0))', [channel]);
+    await this.#send('-- engine.listen_seen\nselect pg_advisory_lock_shared(hashtextextended($1, 0::bigint))', [
+      channel,
+    ]);
   }
 
   async unlisten(channel: string): Promise<void> {
     this.#channels.delete(channel);
     await this.#send(`unlisten ${id(channel)}`);
     if (!this.#seen.delete(channel)) return;
-    await this.#send('-- engine.listen_unseen\nselect pg_advisory_unlock_shared(hashtextextended($1, 0))', [channel]);
+    await this.#send('-- engine.listen_unseen\nselect pg_advisory_unlock_shared(hashtextextended($1, 0::bigint))', [
+      channel,
+    ]);
   }
 
   expect(channel: string, callback: () => void): () => void {

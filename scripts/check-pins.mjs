@@ -1,0 +1,37 @@
+// A function in SQL without any SET is not pinned (src/engine/postgres/pin.ts), and looks for what it names where its caller does. So what
+// is called from outside has to be pinned: fails on statements and views that call another. Those below name exactly what they call.
+import { readdirSync, readFileSync } from 'node:fs';
+
+const EXACT = ['actor_alone', 'capture_lock_key', 'lock_mode', 'queue_error', 'queue_size'];
+
+const migrations = readdirSync('sql', { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.sql'))
+  .toSorted((one, other) => one.localeCompare(other))
+  .map((file) => readFileSync(`sql/${file}`, 'utf8').replace(/--.*$/gm, ''));
+
+/** The last definition of each counts. */
+const isPinned = new Map();
+for (const [, name, head] of migrations
+  .join('\n')
+  .matchAll(/create\s+(?:or replace\s+)?function\s+pawl\.(\w+)(.*?)\bas\s+\$/gs)) {
+  isPinned.set(name, !/\blanguage\s+sql\b/.test(head) || /\bset\s+\w+\s*=/.test(head));
+}
+
+const views = migrations.flatMap((text) => text.match(/create\s+(?:or replace\s+)?view\s.*?;/gs) ?? []);
+const statements = readdirSync('src', { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.ts') && !file.endsWith('.gen.ts'))
+  .map((file) => readFileSync(`src/${file}`, 'utf8').replace(/\/\*[^]*?\*\/|\s\/\/ .*$/gm, ''));
+
+const called = [...views, ...statements].flatMap((text) =>
+  [...text.matchAll(/\bpawl\.(\w+)\(/g)].map(([, name]) => name),
+);
+const found = [...new Set(called)].filter((name) => isPinned.get(name) === false && !EXACT.includes(name));
+
+for (const name of found) console.error(`pawl.${name} is called from outside, and is not pinned`);
+if (found.length > 0) {
+  console.error(
+    'Add "set search_path = pg_catalog, pg_temp" to it, or name exactly what it calls: see scripts/check-pins.mjs.',
+  );
+  process.exit(1);
+}
+console.log(`pins: ${isPinned.size} functions, and what is called from outside is pinned`);
