@@ -16,6 +16,7 @@ import {
 } from './postgres-admin.ts';
 import { detach, mend } from './postgres-install.ts';
 import { compare, markMissed } from './postgres-plan.ts';
+import { compareRowSecurity } from './postgres-row-security.ts';
 import { readDefinitions, readState, type State } from './postgres-state.ts';
 import { startSweep } from './postgres-sweep.ts';
 import { type Definition, rootOf, showTable } from './source.ts';
@@ -63,7 +64,8 @@ export class CaptureAdmin {
   /** As `capture.verify()`, with the declaration that was installed. @throws NotFound */
   async verify(entity: string): Promise<readonly Difference[]> {
     const { state, definition } = await this.#find(entity);
-    return compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
+    const found = compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
+    return [...found, ...(await compareRowSecurity(this.#engine, definition))];
   }
 
   /** As `capture.plan()`, with the declaration that was installed: what has to be mended, and by which SQL. @throws NotFound */

@@ -34,6 +34,7 @@ const WRITE_MS = 20_000;
 const ANSWER_MS = 25_000;
 /** What was delivered since it was last said how far the log reaches is delivered once more after a restart of the server. */
 const REACH_MS = 1000;
+const ALL = { seesAll: true };
 /** Epochs that begin between the two halves of a delivery, one after another: two servers that both take the copy for theirs. */
 const ROUNDS = 3;
 
@@ -71,14 +72,19 @@ export class CopyTable implements Destination {
     await readPlainly(tx);
     const { json } = await this.#make(tx, keys);
     const rows = await this.#there(() =>
-      this.#parts.to.query<{ key: string }>(this.#parts.target.differing, [json, keys]),
+      this.#parts.to.transaction(
+        (other) => other.query<{ key: string }>(this.#parts.target.differing, [json, keys]),
+        ALL,
+      ),
     );
     return rows.map(({ key }) => key);
   }
 
   async page(tx: Transaction, after: string | null, limit: number): Promise<readonly TargetRow[]> {
     const { to, statements } = this.#parts;
-    const rows = await this.#there(() => to.query<{ key: string }>(statements.page, [after, limit]));
+    const rows = await this.#there(() =>
+      to.transaction((other) => other.query<{ key: string }>(statements.page, [after, limit]), ALL),
+    );
     const strays = await tx.query<{ key: string }>(statements.strays, [rows.map(({ key }) => key)]);
     const gone = new Set(strays.map(({ key }) => key));
     return rows.map(({ key }) => ({ key, stray: gone.has(key) }));
@@ -112,7 +118,7 @@ export class CopyTable implements Destination {
           await writeRows(other, target, made.json, without(made, taken.keys), isAll ? undefined : taken.keys);
           return true;
         },
-        { isolation: 'read committed', deadlineMs: ANSWER_MS },
+        { isolation: 'read committed', deadlineMs: ANSWER_MS, seesAll: true },
       ),
     );
   }

@@ -7,7 +7,8 @@ import { requireCopies } from './postgres-copy.ts';
 import { detach, gate, mend, remark } from './postgres-install.ts';
 import { makeMonths } from './postgres-months.ts';
 import { compare, type Line, markMissed, same } from './postgres-plan.ts';
-import { nextId, readState, type State } from './postgres-state.ts';
+import { compareRowSecurity } from './postgres-row-security.ts';
+import { nextId, readInstalled, readState, type State } from './postgres-state.ts';
 import { resolve } from './resolve.ts';
 import type { Definition } from './source.ts';
 
@@ -92,7 +93,8 @@ export class Installer {
   async verify(): Promise<readonly Difference[]> {
     try {
       const { differences, definition } = await this.#compare(this.#engine);
-      return [...differences, ...(await this.#compareElsewhere(definition))];
+      const hidden = await compareRowSecurity(this.#engine, definition);
+      return [...differences, ...hidden, ...(await this.#compareElsewhere(definition))];
     } catch (error) {
       if (!(error instanceof InvalidInput || error instanceof NotSupported)) throw error;
       const object = (error instanceof InvalidInput ? error.field : undefined) ?? this.#declared.entity;
@@ -100,13 +102,13 @@ export class Installer {
     }
   }
 
-  /** The numbers of the capture and of a line, where they are installed. */
+  /**
+   * The numbers of the capture and of a line, where they are installed, and the declaration that the triggers were made by. No catalog is
+   * read and no table, so whoever only works with what is noted needs no rights in them.
+   */
   async find(name: string): Promise<{ capture: number; line: number; definition: Definition } | undefined> {
-    const definition = await resolve(this.#engine, this.#declared);
-    const state = await readState(this.#engine, definition);
-    const row = state.lines.find((line) => line.name === name);
-    if (state.capture === undefined || row === undefined) return undefined;
-    return { capture: state.capture.id, line: row.id, definition };
+    const installed = await readInstalled(this.#engine, this.#declared.entity, name);
+    return installed === undefined || installed.line === null ? undefined : { ...installed, line: installed.line };
   }
 
   /** Installs a line that was declared after `apply()`. */
@@ -117,9 +119,8 @@ export class Installer {
 
   /** @throws NotFound when it is not installed */
   async requireCapture(): Promise<{ capture: number; definition: Definition }> {
-    const definition = await resolve(this.#engine, this.#declared);
-    const { capture } = await readState(this.#engine, definition);
-    if (capture !== undefined) return { capture: capture.id, definition: capture.definition };
+    const installed = await readInstalled(this.#engine, this.#declared.entity);
+    if (installed !== undefined) return installed;
     throw this.#notInstalled();
   }
 

@@ -134,7 +134,7 @@ export class CaptureStore {
    * @param deadlineMs  how long each statement may take to be answered; default: no limit
    */
   transaction<T>(fn: (tx: Transaction) => Promise<T>, deadlineMs?: number): Promise<T> {
-    return this.#engine.transaction(fn, { isolation: 'read committed', retries: 0, deadlineMs });
+    return this.#engine.transaction(fn, { isolation: 'read committed', retries: 0, deadlineMs, seesAll: true });
   }
 
   /** Whether there is anything to do: one round trip, and mostly all that an idle worker asks. */

@@ -86,7 +86,7 @@ function compareAtOnce(
       const dirty = differing.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, differing);
       return { page, drift: differing.filter((key) => !dirty.has(key)) };
     },
-    { isolation: 'repeatable read' },
+    { isolation: 'repeatable read', seesAll: true },
   );
 }
 

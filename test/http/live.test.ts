@@ -104,7 +104,7 @@ beforeAll(async () => {
     create table test_snapshot_calls (at timestamptz default clock_timestamp());
     alter function pawl.actor_counts(smallint, int) rename to actor_counts_real;
     create function pawl.actor_counts(p_type smallint, p_limit int) returns json language plpgsql volatile as $$
-    begin insert into test_snapshot_calls default values; return pawl.actor_counts_real(p_type, p_limit); end $$`);
+    begin insert into public.test_snapshot_calls default values; return pawl.actor_counts_real(p_type, p_limit); end $$`);
   return () => counter.end();
 });
 

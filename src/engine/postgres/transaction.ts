@@ -21,6 +21,11 @@ export interface TransactionOptions {
   deadlineMs?: number | undefined;
   /** For how many milliseconds the server waits for this process between two statements before it rolls back. Default: as the database has it. */
   idleMs?: number | undefined;
+  /**
+   * Where row-level security would leave rows out of what is read or written, the statement fails (42501) instead. Default: as the session
+   * has it, which is to leave them out.
+   */
+  seesAll?: boolean;
 }
 
 /** An open transaction: everything run through it is committed together, or not at all. */
@@ -223,6 +228,11 @@ function beginText(options: TransactionOptions): string {
     ...(options.readOnly === true ? ['read only'] : []),
   ];
   const begin = modes.length === 0 ? 'begin' : `begin transaction ${modes.join(' ')}`;
-  if (options.idleMs === undefined) return begin;
-  return `${begin};set local idle_in_transaction_session_timeout = ${Math.ceil(options.idleMs)}`;
+  return [
+    begin,
+    ...(options.idleMs === undefined
+      ? []
+      : [`set local idle_in_transaction_session_timeout = ${Math.ceil(options.idleMs)}`]),
+    ...(options.seesAll === true ? ['set local row_security = off'] : []),
+  ].join(';');
 }

@@ -26,6 +26,8 @@ vi.mock('../../../src/engine/postgres/sql.ts', async (original) => {
 
 /** Those that are made when a file is loaded. */
 const STATEMENTS = await (async () => {
+  // Files that ran before in this process have loaded them.
+  vi.resetModules();
   const folder = new URL('../../../src/', import.meta.url);
   for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
     if (/(^|\/)(postgres(-[a-z-]+)?|statements|inspect|backend|index)\.ts$/.test(file))
