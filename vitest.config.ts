@@ -9,6 +9,7 @@ const LONG = [
   'docs',
   'faults/queue/queue',
   'faults/actor/actor',
+  'faults/capture/capture',
   'faults/files/files',
   'examples/dev',
   'engine/postgres/embedded',

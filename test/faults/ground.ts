@@ -8,7 +8,7 @@ import { startTestServer } from '../support/embedded.ts';
 import { logInCheaply } from '../support/login.ts';
 import { memoryFolder } from '../support/memory.ts';
 
-const SETTINGS = {
+export const SETTINGS = {
   // Faults kill processes, the server's among them, never the machine.
   fsync: 'off',
   full_page_writes: 'off',

@@ -1,8 +1,9 @@
 import { actorPart } from './actor/part.ts';
+import { capturePart } from './capture/part.ts';
 import { filesPart } from './files/part.ts';
 import { lockOnDynamo, lockPart } from './lock/part.ts';
 import type { Runner } from './part.ts';
 import { queuePart } from './queue/part.ts';
 
 /** What `--part` can name. */
-export const PARTS: readonly Runner[] = [queuePart, lockPart, lockOnDynamo(), actorPart, filesPart];
+export const PARTS: readonly Runner[] = [queuePart, lockPart, lockOnDynamo(), actorPart, filesPart, capturePart];

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import type { Embedded } from '../../src/engine/postgres/embedded.ts';
 import { COMMIT } from '../support/proxy.ts';
 import type { Fault } from './fault.ts';
 import type { Ground, OwnDatabase } from './ground.ts';
@@ -23,6 +24,7 @@ export class Stage implements AsyncDisposable {
   /** For files of the schedule; removed with it. */
   readonly folder: string;
   readonly #members: Member[] = [];
+  readonly #others: OwnDatabase[] = [];
 
   static async open(ground: Ground, plan: Plan, plant?: string): Promise<Stage> {
     const folder = await mkdtemp(join(ground.folder, `seed-${plan.seed}-`));
@@ -37,6 +39,18 @@ export class Stage implements AsyncDisposable {
     this.#ground = ground;
     this.#database = database;
     this.folder = folder;
+  }
+
+  /** The server that the database is on. */
+  get server(): Embedded {
+    return this.#database.server;
+  }
+
+  /** One more database for this schedule, removed with it. */
+  async another({ hasOwnServer = false }: { hasOwnServer?: boolean } = {}): Promise<OwnDatabase> {
+    const database = await this.#ground.database(hasOwnServer);
+    this.#others.push(database);
+    return database;
   }
 
   /** Starts processes; they are ready when this resolves. Their index is their place in the list, behind those started before. */
@@ -80,7 +94,7 @@ export class Stage implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#members.map((member) => member.end()));
     await this.eye.end();
-    await this.#database.drop();
+    await Promise.all([this.#database, ...this.#others].map((database) => database.drop()));
     await rm(this.folder, { recursive: true, force: true });
   }
 

@@ -1,0 +1,15 @@
+import { type Runner, runner } from '../part.ts';
+import { checkCapture } from './check.ts';
+import { planForced } from './forced.ts';
+import { planCapture } from './plan.ts';
+import { playCapture } from './play.ts';
+
+/** A shop in fourteen tables: two projections, a copy in another database, a follower; DDL, crash, failover and restore. */
+export const capturePart: Runner = runner({
+  name: 'capture',
+  plan: planCapture,
+  forced: planForced,
+  play: playCapture,
+  check: checkCapture,
+  operations: ({ rows, audit, journal }) => rows * 3 + audit.length + journal.length,
+});
