@@ -12,6 +12,9 @@ export interface Place {
   readonly total: string;
 }
 
+/** A page of a back-fill that nobody gave a time. */
+const PAGE_MS = 300_000;
+
 /** The next keys, and the last one looked at; null at the end. */
 export interface Page {
   readonly keys: readonly string[];
@@ -26,8 +29,8 @@ const IS_OPEN = statement(
 const TAKE = statement(
   'capture.sweep_take',
   `
-select s.phase, s.after, s.done, s.total from pawl.capture_sweep s
-where s.line = $1::smallint and s.phase <> 'done' for update skip locked`,
+select s.phase, s.after, s.done, s.total from pawl.capture_limit($2::int) limited cross join pawl.capture_sweep s
+where s.line = $1::smallint and s.phase <> 'done' for update of s skip locked`,
 );
 
 const MOVE = statement(
@@ -94,8 +97,9 @@ where $1::text is null or ${key} ${operator('>', root.operators)} $1::text::${ro
     return row;
   }
 
-  async take(tx: Transaction): Promise<Place | undefined> {
-    const [place] = await tx.query<Place>(TAKE, [this.#line]);
+  /** @param deadlineMs  after which the server gives the place to others, whatever has become of this process */
+  async take(tx: Transaction, deadlineMs: number = PAGE_MS): Promise<Place | undefined> {
+    const [place] = await tx.query<Place>(TAKE, [this.#line, deadlineMs]);
     return place;
   }
 

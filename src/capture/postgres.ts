@@ -45,7 +45,7 @@ const MARK = statement('capture.mark', 'select pawl.capture_mark($1::smallint, $
 
 const TAKE_LINKS = statement(
   'capture.take_links',
-  'select l.source, l.key from pawl.capture_take_links($1::smallint, $2::int) l',
+  'select l.source, l.key from pawl.capture_limit($3::int) limited cross join pawl.capture_take_links($1::smallint, $2::int) l',
 );
 
 // Links stand before and after the keys of entities in the index: "not 0" would read all that is between.
@@ -199,7 +199,11 @@ export class CaptureStore {
    */
   async follow(onWhole: (tx: Transaction) => Promise<void>, deadlineMs: number): Promise<boolean> {
     return this.transaction(async (tx) => {
-      const links = await tx.query<{ source: number; key: string }>(TAKE_LINKS, [this.#line, LINKS_AT_ONCE]);
+      const links = await tx.query<{ source: number; key: string }>(TAKE_LINKS, [
+        this.#line,
+        LINKS_AT_ONCE,
+        deadlineMs,
+      ]);
       if (links.some(({ source }) => !this.#follow.has(source))) await onWhole(tx);
       for (const [source, query] of this.#follow) {
         const keys = links.filter((link) => link.source === source).map(({ key }) => key);

@@ -29,7 +29,7 @@ export class Sweep {
     let keys: readonly string[] = [];
     try {
       return await this.#store.transaction(async (tx) => {
-        const place = await this.#sweeps.take(tx);
+        const place = await this.#sweeps.take(tx, deadlineMs);
         if (place === undefined) return undefined;
         const page = await this.#sweeps.page(tx, place, size);
         keys = page.keys;
@@ -53,7 +53,7 @@ export class Sweep {
   /** One of the page cannot be projected: marked dirty, they come by the usual way, which finds out which it is. */
   #stepOver(size: number, deadlineMs: number | undefined): Promise<Progress | undefined> {
     return this.#store.transaction(async (tx) => {
-      const place = await this.#sweeps.take(tx);
+      const place = await this.#sweeps.take(tx, deadlineMs);
       if (place === undefined) return undefined;
       const page = await this.#sweeps.page(tx, place, size);
       await this.#store.mark(tx, page.keys);
