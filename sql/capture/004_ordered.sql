@@ -24,6 +24,8 @@ begin
       using errcode = 'PW003';
   end if;
   if v_line.until is null then
+    -- Locked first: a snapshot from before the end of somebody else's batch would be older than what that one has been given.
+    perform from pawl.capture_line l where l.id = p_line for update;
     -- The snapshot is taken before the number is read, so whatever it shows has a number up to that.
     update pawl.capture_line l
     set until = pg_current_snapshot(), after = 0, batch = gen_random_uuid(), top = coalesce(pg_sequence_last_value('pawl.capture_change_id_seq'), 0)
