@@ -12,6 +12,7 @@ import { CAPABILITIES } from './support/capabilities.ts';
 import { freshDatabase } from './support/database.ts';
 import { until } from './support/eventually.ts';
 import { recordLog } from './support/log.ts';
+import { OPEN_DOOR } from './support/open-door.ts';
 import { type TestRole, testRole } from './support/role.ts';
 
 /** What SECURITY.md grants to each role. */
@@ -175,7 +176,7 @@ test('a reader sees everything by SQL, by the library and over HTTP, and changes
     const { capture, projection } = declare(engine);
     expect((await capture.history({ key: 1 })).map(({ op }) => op)).toEqual(['update']);
     expect((await projection.search('third')).matches).toBe(0);
-    const handler = createHttp(engine, {});
+    const handler = createHttp(engine, { auth: OPEN_DOOR });
     onTestFinished(() => handler.stop());
     for (const path of ['queues', 'jobs', 'locks', 'actors', 'pages', 'captures', 'workers', 'history']) {
       const response = await handler(new Request(`http://localhost/api/v1/${path}`), { remoteAddress: '127.0.0.1' });

@@ -43,7 +43,7 @@ export class Sessions {
   issue(login: Login, secret: string, request: Request, until: number = Infinity): string {
     const ends = Math.min(Date.now() + this.#lifeMs, until);
     const body: Body = { ...login, until: ends, id: randomBytes(12).toString('base64url') };
-    const seconds = Math.max(0, Math.floor((ends - Date.now()) / 1000));
+    const seconds = Math.max(0, Math.ceil((ends - Date.now()) / 1000));
     return this.#cookie(request, this.#seal.close(body, [NAME, secret]), seconds);
   }
 

@@ -29,9 +29,9 @@ function open(url = database.url, options: PostgresOptions = {}): { engine: Post
 async function watchBeats(engine: PostgresEngine): Promise<() => Promise<number[]>> {
   const run = (text: string): Promise<{ n: number }[]> =>
     engine.query(statement('test.beats', text, { prepare: false }));
-  await run('create table beats (seq bigint generated always as identity, n int not null)');
+  await run('create table public.beats (seq bigint generated always as identity, n int not null)');
   await run(`create function note_beat() returns trigger language plpgsql as $$
-    begin insert into beats (n) select count(*) from now_there; return null; end $$`);
+    begin insert into public.beats (n) select count(*) from now_there; return null; end $$`);
   await run(`create trigger note_beat after update on pawl.lock_grant referencing new table as now_there
     for each statement execute function note_beat()`);
   await run('truncate beats');

@@ -75,7 +75,11 @@ async function prepare(stage: Stage, copyUrl: string): Promise<void> {
 async function plantAt(url: string, { stage: { plant }, copyUrl }: Scene): Promise<void> {
   if (plant === undefined) return;
   const eye = new pg.Pool({ connectionString: url, max: 1 });
-  await plantInDatabase(plant, eye, copyUrl).finally(() => eye.end());
+  try {
+    await plantInDatabase(plant, eye, copyUrl);
+  } finally {
+    await eye.end();
+  }
 }
 
 async function withShop<T>(

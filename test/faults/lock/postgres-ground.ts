@@ -55,11 +55,11 @@ export function postgresGround(url: string): Ground {
   };
 }
 
-/** The tables that are written to, and the notes of what is decided about locks. */
+/** The tables that are written to, and the notes of what is decided about locks: within Pawl's functions, which find Postgres' own names alone. */
 export const TABLES = `
 create table faults_value (name text primary key, value int not null);
 create table faults_written (name text not null, value int not null, token bigint not null, op text not null);
-create table faults_decision (
+create table public.faults_decision (
   seq bigint generated always as identity, at timestamptz not null, what text not null, name text not null, nonce uuid not null,
   capacity int not null, ticket bigint, token bigint, expires_at timestamptz not null, transaction text not null
 );
@@ -67,7 +67,7 @@ create function faults_note_place() returns trigger language plpgsql as $$
 declare
   v record := coalesce(new, old);
 begin
-  insert into faults_decision (at, what, name, nonce, capacity, ticket, expires_at, transaction)
+  insert into public.faults_decision (at, what, name, nonce, capacity, ticket, expires_at, transaction)
   values (clock_timestamp(), case tg_op when 'INSERT' then 'place' when 'UPDATE' then 'kept' else 'gone' end,
     v.name, v.nonce, v.capacity, v.ticket, v.expires_at, txid_current()::text);
   return null;
@@ -75,7 +75,7 @@ end $$;
 create trigger faults_note after insert or update or delete on pawl.lock_waiter for each row execute function faults_note_place();
 create function faults_note_grant() returns trigger language plpgsql as $$
 begin
-  insert into faults_decision (at, what, name, nonce, capacity, token, expires_at, transaction)
+  insert into public.faults_decision (at, what, name, nonce, capacity, token, expires_at, transaction)
   values (clock_timestamp(), 'grant', new.name, new.nonce, new.capacity, new.token, new.expires_at, txid_current()::text);
   return null;
 end $$;
