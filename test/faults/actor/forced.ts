@@ -33,8 +33,8 @@ function several(count: number, given: Partial<Operation>, orders: Partial<Order
 const SCENES: Readonly<Record<PlantName, Scene>> = {
   // It is sent before the lease is over, and comes after others have had the actor.
   'a commit is believed, whoever sends it': {
-    operations: several(20, { restMs: 60 }, { how: 'throw late', ms: 500 }),
-    faults: [{ at: 800, do: 'freeze', whom: 0, ms: AGES_MS }],
+    operations: several(60, { restMs: 60 }, { how: 'throw late', ms: 500 }),
+    faults: [{ at: 2000, do: 'freeze', whom: 0, ms: AGES_MS }],
   },
   'a commit leads elsewhere': { operations: several(3, {}) },
   // While its turn waits, what comes for a counter piles up.
