@@ -7,6 +7,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
  */
 const LONG = [
   'docs',
+  'faults/lock/lock',
   'faults/queue/queue',
   'faults/actor/actor',
   'faults/capture/capture',
@@ -15,6 +16,9 @@ const LONG = [
   'engine/postgres/embedded',
   'queue/postgres',
   'queue/silence',
+  'queue/lost-transactions',
+  'actor/silence',
+  'capture/projection',
   'lock/dynamodb/contract',
   'cli/dev',
   'cli/lock-run',
