@@ -1,4 +1,4 @@
-import { moment, now, ownedFor, sleep, within } from '../base/clock.ts';
+import { moment, ownedFor, sleep, within } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, NotSupported } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
@@ -59,8 +59,6 @@ export class Keeper {
   #prunedAt = -Infinity;
   /** The last beat that was answered. */
   #beatenAt = moment();
-  /** When the leases were last seen to hold. */
-  #heldAt = -Infinity;
   /** Processes of the server whose transactions could not be ended. */
   readonly #unended = new Set<number>();
 
@@ -113,17 +111,11 @@ export class Keeper {
   }
 
   /**
-   * Whether the leases are certainly not over yet, even if no timer could run. Asked before each of ten thousand units: within a
-   * millisecond of the monotonic clock the wall clock is not read again.
+   * Whether the leases are certainly not over yet, even if no timer could run. Both clocks are read each time: a machine that was
+   * suspended wakes within the same millisecond of the monotonic one.
    */
   get holds(): boolean {
-    const renewal = this.#renewal;
-    if (renewal === undefined) return false;
-    const at = now();
-    if (at - this.#heldAt < 1) return true;
-    if (renewal.remainingMs() <= 0) return false;
-    this.#heldAt = at;
-    return true;
+    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
   }
 
   /** Beats now: cancellations are looked up with each beat. */
