@@ -1,9 +1,19 @@
-import type { Duration } from '../base/duration.ts';
 import { Conflict, InvalidInput, NotFound } from '../base/errors.ts';
-import { checkOptions, custom, duration, integer, list, oneOf, optional, signal, text } from '../base/options.ts';
-import { validate } from '../base/schema.ts';
-import { isObject } from '../base/shape.ts';
+import {
+  checkOptions,
+  custom,
+  duration,
+  integer,
+  list,
+  oneOf,
+  optional,
+  signal,
+  text,
+} from '../base/options/options.ts';
+import { validate } from '../base/options/schema.ts';
+import { isObject } from '../base/options/shape.ts';
 import { toJson } from '../base/storable.ts';
+import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './admin.ts';
 import { readKey } from './asked.ts';

@@ -1,8 +1,8 @@
-import { moment, sleep, waitedFor } from '../base/clock.ts';
-import { type Duration, formatDuration } from '../base/duration.ts';
 import { InvalidInput, NotFound, TimedOut } from '../base/errors.ts';
-import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } from '../base/options.ts';
+import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } from '../base/options/options.ts';
 import { toJson } from '../base/storable.ts';
+import { moment, sleep, waitedFor } from '../base/time/clock.ts';
+import { type Duration, formatDuration } from '../base/time/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { requireMessageName } from './asked.ts';
 import { diagnosticsHtml } from './diagnostics.ts';

@@ -1,4 +1,4 @@
-import { checkOptions, optional, text } from '../base/options.ts';
+import { checkOptions, optional, text } from '../base/options/options.ts';
 
 const createShape = { key: optional(text({ min: 1, maxBytes: 1000 })) };
 const sendShape = { name: text({ min: 1, max: 200 }) };

@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { checkOptions, optional, record, text } from '../base/options.ts';
+import { checkOptions, optional, record, text } from '../base/options/options.ts';
 import type { Severity } from './page.ts';
 
 /** A notification of a page, as a channel gets it. */

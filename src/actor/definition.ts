@@ -1,5 +1,3 @@
-import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/backoff.ts';
-import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import {
   type Check,
@@ -14,9 +12,11 @@ import {
   optional,
   record,
   text,
-} from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
-import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/schema.ts';
+} from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/options/schema.ts';
+import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
+import type { Duration } from '../base/time/duration.ts';
 import { type ActorKind, type LooseFields, unknown } from './kind.ts';
 import type { Machine } from './machine.ts';
 import type { Outcome } from './outcome.ts';

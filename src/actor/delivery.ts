@@ -1,8 +1,8 @@
-import { type Backoff, delay } from '../base/backoff.ts';
-import { aborted, after } from '../base/clock.ts';
-import { formatDuration } from '../base/duration.ts';
 import { TimedOut } from '../base/errors.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
+import { type Backoff, delay } from '../base/time/backoff.ts';
+import { aborted, after } from '../base/time/clock.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import type { PageChannel, PageNotice } from './channel.ts';
 import type { Notice, PostgresActorReader } from './postgres-read.ts';
 

@@ -1,11 +1,11 @@
-import { begin } from '../base/beginning.ts';
-import { within } from '../base/clock.ts';
-import type { Duration } from '../base/duration.ts';
 import { Stopped } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
-import { checkOptions, duration } from '../base/options.ts';
+import { checkOptions, duration } from '../base/options/options.ts';
+import { within } from '../base/time/clock.ts';
+import type { Duration } from '../base/time/duration.ts';
 import { type Watch, watchEventLoop } from '../base/watchdog.ts';
-import { work } from '../base/work.ts';
+import { work } from '../base/work/current-task.ts';
+import { begin } from '../base/work/start-up.ts';
 import type { Logger } from '../engine/postgres/index.ts';
 import type { AnyTurn } from './attempt.ts';
 import type { PageChannel } from './channel.ts';

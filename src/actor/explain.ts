@@ -1,4 +1,4 @@
-import { formatDuration } from '../base/duration.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import type { ActorRecord, ActorStatus } from './record.ts';
 
 /** Why an actor is not running, or that it is. */

@@ -1,4 +1,4 @@
-import { aborted } from '../base/clock.ts';
+import { aborted } from '../base/time/clock.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import { type AnyTurn, type Finished, GRACE_MS, orphaning } from './attempt.ts';
 import type { PostgresActorStore } from './postgres.ts';

@@ -1,9 +1,9 @@
-import { sleep } from '../base/clock.ts';
 import { LeaseLost } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { probe } from '../base/probe.ts';
 import { type Renewal, startRenewal } from '../base/renewal.ts';
+import { sleep } from '../base/time/clock.ts';
 import type { PostgresActorStore } from './postgres.ts';
 
 /** A worker, as its keeper sees it. */

@@ -1,7 +1,7 @@
 import { InvalidInput } from '../base/errors.ts';
-import { suggest } from '../base/options.ts';
-import { show } from '../base/refusal.ts';
-import { isObject } from '../base/shape.ts';
+import { suggest } from '../base/options/options.ts';
+import { show } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
 
 /** Fields nobody has declared: the body is trusted to know them, as it is in JavaScript. */
 // oxlint-disable-next-line typescript/no-explicit-any -- with unknown, no body without a schema could use its own fields

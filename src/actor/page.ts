@@ -1,4 +1,4 @@
-import { type Check, checkOptions, custom, oneOf, optional, text } from '../base/options.ts';
+import { type Check, checkOptions, custom, oneOf, optional, text } from '../base/options/options.ts';
 import { toJson } from '../base/storable.ts';
 
 export const SEVERITIES = ['info', 'warning', 'error', 'critical'] as const;

@@ -1,5 +1,5 @@
-import type { Offer, Recalled } from '../base/offers.ts';
-import { Reluctance } from '../base/reluctance.ts';
+import type { Offer, Recalled } from '../base/handoff/direct-handoff.ts';
+import { Reluctance } from '../base/time/cooldown.ts';
 import {
   type AnswerOptions,
   callInTransaction,

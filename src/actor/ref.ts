@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { show } from '../base/refusal.ts';
+import { show } from '../base/options/refusal.ts';
 
 /** An actor, by its id; what `create` and `find` give. */
 export interface ActorHandle<S extends string = string> {

@@ -1,8 +1,8 @@
-import { sleep } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
-import type { Offer } from '../base/offers.ts';
+import type { Offer } from '../base/handoff/direct-handoff.ts';
 import { probe } from '../base/probe.ts';
+import { sleep } from '../base/time/clock.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import { type Finished, orphaning, refused } from './attempt.ts';
 import type { PostgresActorStore } from './postgres.ts';

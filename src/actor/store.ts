@@ -1,4 +1,4 @@
-import type { HandedOver as Handed } from '../base/offers.ts';
+import type { HandedOver as Handed } from '../base/handoff/direct-handoff.ts';
 
 /** A claimed actor, as the database gives it. */
 export type ClaimedRow = readonly [

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
-import { type Duration, parseDuration } from '../base/duration.ts';
 import { Conflict, LeaseLost } from '../base/errors.ts';
-import { checkOptions, func, text } from '../base/options.ts';
+import { checkOptions, func, text } from '../base/options/options.ts';
 import { toJson } from '../base/storable.ts';
+import { type Duration, parseDuration } from '../base/time/duration.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import { readKey, requireMessageName } from './asked.ts';
 import { Effects, type JobRequest } from './effects.ts';

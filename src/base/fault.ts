@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
 import { InvalidInput } from './errors.ts';
-import { suggest } from './suggest.ts';
+import { suggest } from './options/suggest.ts';
 
 /**
  * What happens at an armed fault point: the process kills itself (SIGKILL), pauses itself (SIGSTOP, until somebody sends

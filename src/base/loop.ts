@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
-import { type Backoff, delay } from './backoff.ts';
-import { after } from './clock.ts';
 import { Stopped } from './errors.ts';
+import { type Backoff, delay } from './time/backoff.ts';
+import { after } from './time/clock.ts';
 
 export interface LoopOptions {
   /** Says in messages which loop it is: `queue.claim`. */

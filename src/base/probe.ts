@@ -1,5 +1,5 @@
 import { TimedOut } from './errors.ts';
-import { show } from './refusal.ts';
+import { show } from './options/refusal.ts';
 
 /** What a place tells about the moment it is passed. */
 export type ProbeDetail = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
-import { after, type Moment, moment, ownedFor } from './clock.ts';
-import { formatDuration } from './duration.ts';
 import { LeaseLost, type LossReason, Stopped } from './errors.ts';
+import { after, type Moment, moment, ownedFor } from './time/clock.ts';
+import { formatDuration } from './time/duration.ts';
 
 export interface RenewalOptions {
   /** Says in messages what is held: `lock "invoice:42"`. */

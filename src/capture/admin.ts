@@ -1,6 +1,6 @@
-import { sleep } from '../base/clock.ts';
 import { NotFound } from '../base/errors.ts';
-import { suggest } from '../base/options.ts';
+import { suggest } from '../base/options/options.ts';
+import { sleep } from '../base/time/clock.ts';
 import { id, type PostgresEngine } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
 import type { Difference } from './difference.ts';

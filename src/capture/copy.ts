@@ -1,6 +1,6 @@
-import { now } from '../base/clock.ts';
 import { Conflict, ConnectionFailed } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
+import { now } from '../base/time/clock.ts';
 import { isTransient, type PostgresEngine, type Transaction } from '../engine/postgres/index.ts';
 import { type Destination, type TargetRow, WentBack } from './destination.ts';
 import {

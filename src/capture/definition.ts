@@ -1,8 +1,8 @@
-import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
-import { checkOptions, custom, duration, oneOf, optional, record, text } from '../base/options.ts';
-import { type Place, refusal } from '../base/refusal.ts';
-import { isObject, readShape, within } from '../base/shape.ts';
+import { checkOptions, custom, duration, oneOf, optional, record, text } from '../base/options/options.ts';
+import { type Place, refusal } from '../base/options/refusal.ts';
+import { isObject, readShape, within } from '../base/options/shape.ts';
+import type { Duration } from '../base/time/duration.ts';
 import { Sql } from './sql-text.ts';
 
 /** What is captured: every change of the rows that make up one entity. */

@@ -1,11 +1,11 @@
-import { begin } from '../base/beginning.ts';
-import { within } from '../base/clock.ts';
-import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
-import { checkOptions, duration, func, integer, optional, text } from '../base/options.ts';
+import { checkOptions, duration, func, integer, optional, text } from '../base/options/options.ts';
+import { within } from '../base/time/clock.ts';
+import type { Duration } from '../base/time/duration.ts';
+import { begin } from '../base/work/start-up.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
 import type { Installer } from './installer.ts';

@@ -1,6 +1,6 @@
 import { InvalidInput } from '../base/errors.ts';
-import { checkOptions, custom, integer, optional, text } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
+import { checkOptions, custom, integer, optional, text } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
 import { readHistory } from './postgres-change.ts';

@@ -1,4 +1,4 @@
-import { type Duration, parseDuration } from '../base/duration.ts';
+import { type Duration, parseDuration } from '../base/time/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { CaptureWorker } from './capture-worker.ts';
 import type { Change } from './change.ts';

@@ -1,5 +1,5 @@
-import type { Backoff } from '../base/backoff.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
+import type { Backoff } from '../base/time/backoff.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { keepMonths } from './postgres-months.ts';
 

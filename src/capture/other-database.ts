@@ -1,6 +1,6 @@
-import { type Check, custom } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
-import { isObject } from '../base/shape.ts';
+import { type Check, custom } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 
 /** An option that is an engine, told by its shape: the program may have loaded another copy of this package. */

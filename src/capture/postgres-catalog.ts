@@ -1,5 +1,5 @@
 import { DatabaseError, InvalidInput, NotSupported } from '../base/errors.ts';
-import { suggest } from '../base/options.ts';
+import { suggest } from '../base/options/options.ts';
 import { id, type PostgresEngine, statement, type Transaction } from '../engine/postgres/index.ts';
 import { OPERATOR_SCHEMA, type OperatorSchema } from './postgres-operators.ts';
 

@@ -1,5 +1,5 @@
-import { sleep } from '../base/clock.ts';
 import { LockNotAvailable } from '../base/errors.ts';
+import { sleep } from '../base/time/clock.ts';
 import { only, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 import { KEEP_MS } from './patience.ts';
 

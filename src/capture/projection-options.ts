@@ -1,5 +1,3 @@
-import { type Backoff, type BackoffOption, backoffShape } from '../base/backoff.ts';
-import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import {
   checkOptions,
@@ -12,7 +10,9 @@ import {
   record,
   signal,
   text,
-} from '../base/options.ts';
+} from '../base/options/options.ts';
+import { type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
+import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { otherDatabase } from './other-database.ts';
 import type { TargetOptions } from './postgres-target.ts';

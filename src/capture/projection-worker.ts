@@ -1,7 +1,7 @@
-import { begin } from '../base/beginning.ts';
-import { within } from '../base/clock.ts';
 import type { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
+import { within } from '../base/time/clock.ts';
+import { begin } from '../base/work/start-up.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { STOP_MS, startKeeper } from './keeper.ts';
 import type { Opened, ProjectionEvents } from './opened.ts';

@@ -1,7 +1,7 @@
-import { sleep } from '../base/clock.ts';
 import { Conflict, InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
-import { bool, checkOptions, func, integer, signal as signalOption } from '../base/options.ts';
+import { bool, checkOptions, func, integer, signal as signalOption } from '../base/options/options.ts';
+import { sleep } from '../base/time/clock.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { CopyTable } from './copy.ts';
 import { type Destination, OwnTable } from './destination.ts';

@@ -1,5 +1,5 @@
-import { type Backoff, delay } from '../base/backoff.ts';
 import { faults } from '../base/fault.ts';
+import { type Backoff, delay } from '../base/time/backoff.ts';
 import { isTransient, type Transaction } from '../engine/postgres/index.ts';
 import { type Destination, WentBack } from './destination.ts';
 import { answerMs } from './patience.ts';

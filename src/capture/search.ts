@@ -1,8 +1,8 @@
-import type { Duration } from '../base/duration.ts';
 import { DatabaseError, InvalidInput } from '../base/errors.ts';
-import { checkOptions, custom, duration, integer, optional, suggest, text } from '../base/options.ts';
-import { refusal, type Place as Subject, show } from '../base/refusal.ts';
-import { isObject } from '../base/shape.ts';
+import { checkOptions, custom, duration, integer, optional, suggest, text } from '../base/options/options.ts';
+import { refusal, type Place as Subject, show } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
+import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type Condition, type Place, SETTINGS, SearchStatements, toHtml } from './postgres-search.ts';
 import type { Target, TargetOptions } from './postgres-target.ts';

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { ActorAdmin, ActorExplanation, ActorRecord, ActorSummary, ActorTransition } from '../actor/index.ts';
 import { NotFound } from '../base/errors.ts';
-import { suggest } from '../base/options.ts';
+import { suggest } from '../base/options/options.ts';
 import { nextStep, openActors, openAdmin } from './actor-config.ts';
 import { EXIT, exitCodeOf, Failure, messageOf } from './failure.ts';
 import { wholeNumber } from './globals.ts';

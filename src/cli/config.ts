@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, extname, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { suggest } from '../base/options.ts';
+import { suggest } from '../base/options/options.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { EXIT, Failure } from './failure.ts';
 

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { parseDuration } from '../base/duration.ts';
+import { parseDuration } from '../base/time/duration.ts';
 import type { TimeStyle } from './moment.ts';
 import { FORMATS, type Format } from './output.ts';
 import type { Colour } from './talk.ts';

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { after } from '../base/clock.ts';
-import { formatDuration, parseDuration } from '../base/duration.ts';
 import { LeaseLost, LockTimeout } from '../base/errors.ts';
+import { after } from '../base/time/clock.ts';
+import { formatDuration, parseDuration } from '../base/time/duration.ts';
 import type { Lock, Locks } from '../lock/index.ts';
 import { Charge } from './charge.ts';
 import { EXIT, Failure, messageOf } from './failure.ts';

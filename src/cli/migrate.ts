@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { suggest } from '../base/options.ts';
+import { suggest } from '../base/options/options.ts';
 import type { MigrationStatus } from '../engine/postgres/index.ts';
 import { tableOf } from './dynamo-table.ts';
 import { EXIT, Failure } from './failure.ts';

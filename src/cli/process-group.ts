@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { now, sleep } from '../base/clock.ts';
+import { now, sleep } from '../base/time/clock.ts';
 
 /** Between two looks, which read all of /proc where something is left: short at first, for what ends at once. */
 const LOOK_MS = { first: 5, growth: 1.5, most: 100 };

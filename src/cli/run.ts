@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
-import { sleep } from '../base/clock.ts';
-import { formatDuration } from '../base/duration.ts';
 import { PawlError, TimedOut } from '../base/errors.ts';
 import { stderrLogger } from '../base/logger.ts';
+import { sleep } from '../base/time/clock.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import type { PostgresEngine, PostgresOptions } from '../engine/postgres/index.ts';
 import type { QueueAdmin } from '../queue/index.ts';
 import { EXIT, exitCodeOf, Failure, Interrupted, messageOf } from './failure.ts';

@@ -1,6 +1,6 @@
-import { now } from '../base/clock.ts';
-import { formatDuration } from '../base/duration.ts';
 import { ConnectionFailed, StoreUnavailable } from '../base/errors.ts';
+import { now } from '../base/time/clock.ts';
+import { formatDuration } from '../base/time/duration.ts';
 
 /** Failures in a row after which a store is left alone for a while. One or two are any network's. */
 const PATIENCE = 5;

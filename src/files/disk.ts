@@ -3,7 +3,7 @@ import { type Dirent, promises as fs } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { CorruptObject, InvalidInput, StoreRefused } from '../base/errors.ts';
-import { show } from '../base/refusal.ts';
+import { show } from '../base/options/refusal.ts';
 import {
   type Content,
   type ContentCall,

@@ -1,8 +1,8 @@
-import type { Duration } from '../base/duration.ts';
 import { NotFound, NotSupported } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
-import { bool, checkOptions, duration, integer, optional, signal, text } from '../base/options.ts';
+import { bool, checkOptions, duration, integer, optional, signal, text } from '../base/options/options.ts';
+import type { Duration } from '../base/time/duration.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
 import { Depot } from './depot.ts';

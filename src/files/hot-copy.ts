@@ -1,6 +1,6 @@
 import { type promises as fs, fstatSync, type Stats } from 'node:fs';
-import { now } from '../base/clock.ts';
 import { CorruptObject } from '../base/errors.ts';
+import { now } from '../base/time/clock.ts';
 import type { Range } from './content.ts';
 import { FileStream } from './disk-file.ts';
 import type { Body } from './reading.ts';

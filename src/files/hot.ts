@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
-import { type Moment, moment, now, ownedFor, sleep } from '../base/clock.ts';
-import type { Duration } from '../base/duration.ts';
-import { formatDuration } from '../base/duration.ts';
 import { ConnectionFailed, CorruptObject, InvalidInput, StoreUnavailable, TimedOut } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
-import { checkOptions, duration, integer, object, oneOf, optional, signal, text } from '../base/options.ts';
+import { checkOptions, duration, integer, object, oneOf, optional, signal, text } from '../base/options/options.ts';
 import { startRenewal } from '../base/renewal.ts';
+import { type Moment, moment, now, ownedFor, sleep } from '../base/time/clock.ts';
+import type { Duration } from '../base/time/duration.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import { HotCache } from './hot-cache.ts';
 import type { HotCopy } from './hot-copy.ts';
 import { parseId } from './options.ts';

@@ -1,5 +1,5 @@
 /** Versioned files outside the database, as safe as a row inside it: `createFiles(postgres(url), { content: disk(dir) })`. */
-export type { Duration } from '../base/duration.ts';
+
 export {
   CollectorHalted,
   CorruptObject,
@@ -8,6 +8,7 @@ export {
   UploadExpired,
   VersionConflict,
 } from '../base/errors.ts';
+export type { Duration } from '../base/time/duration.ts';
 export { createFileAdmin, type FileAdmin } from './admin.ts';
 export type {
   Budget,

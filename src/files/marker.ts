@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { StoreRefused } from '../base/errors.ts';
-import { isObject } from '../base/shape.ts';
+import { isObject } from '../base/options/shape.ts';
 
 /** What the marker in a content store says: whose it is, and how far its collector has come. */
 export interface Marker {

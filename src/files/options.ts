@@ -1,5 +1,3 @@
-import type { Duration } from '../base/duration.ts';
-import { formatDuration } from '../base/duration.ts';
 import {
   type Check,
   checkOptions,
@@ -12,9 +10,11 @@ import {
   record,
   signal,
   text,
-} from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
-import { isObject } from '../base/shape.ts';
+} from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
+import type { Duration } from '../base/time/duration.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import type { Budget, Content } from './content.ts';
 
 /** Of {@link createFiles}. */

@@ -1,5 +1,3 @@
-import { sleep } from '../base/clock.ts';
-import { formatDuration } from '../base/duration.ts';
 import {
   ConnectionFailed,
   type PawlError,
@@ -8,6 +6,8 @@ import {
   VersionConflict,
 } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
+import { sleep } from '../base/time/clock.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import type { Fingerprint } from './digest.ts';
 import type { LockLike, ParsedWrite } from './options.ts';
 import { parseChange } from './options.ts';

@@ -1,7 +1,7 @@
 import { Readable as Stream } from 'node:stream';
 import { CorruptObject, InvalidInput, NotFound, PawlError, StoreUnavailable } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
-import { checkOptions, integer, object, oneOf, optional, signal } from '../base/options.ts';
+import { checkOptions, integer, object, oneOf, optional, signal } from '../base/options/options.ts';
 import type { Range } from './content.ts';
 import type { Depot } from './depot.ts';
 import { parseId, parseVersion } from './options.ts';

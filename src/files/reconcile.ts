@@ -1,5 +1,5 @@
 import { InvalidInput, StoreRefused, StoreUnavailable } from '../base/errors.ts';
-import { show } from '../base/refusal.ts';
+import { show } from '../base/options/refusal.ts';
 import { isObjectName, type ListPage } from './content.ts';
 import type { Depot } from './depot.ts';
 import { inLanes } from './lanes.ts';

@@ -1,5 +1,5 @@
-import { sleep } from '../base/clock.ts';
 import { StoreUnavailable } from '../base/errors.ts';
+import { sleep } from '../base/time/clock.ts';
 
 const TRIES = 4;
 

@@ -7,7 +7,7 @@ import {
   StoreRefused,
   StoreUnavailable,
 } from '../base/errors.ts';
-import { isObject } from '../base/shape.ts';
+import { isObject } from '../base/options/shape.ts';
 
 /**
  * What the SDK threw as one of Pawl's errors. NotFound: there is no such upload. Conflict: there is an object of that

@@ -1,7 +1,7 @@
 import type * as AwsSdk from '@aws-sdk/client-s3';
 import { InvalidInput, NotSupported } from '../base/errors.ts';
-import { bool, checkOptions, integer, object, optional, text } from '../base/options.ts';
-import { isObject } from '../base/shape.ts';
+import { bool, checkOptions, integer, object, optional, text } from '../base/options/options.ts';
+import { isObject } from '../base/options/shape.ts';
 import type { Budget, Content } from './content.ts';
 import type { S3Api, S3Operation, S3Output, S3SendOptions } from './s3-api.ts';
 import { S3Content } from './s3-content.ts';

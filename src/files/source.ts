@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { refusal } from '../base/refusal.ts';
+import { refusal } from '../base/options/refusal.ts';
 import type { Watch } from './watch.ts';
 
 /** What a version can be written from. A string is written as UTF-8. */

@@ -1,6 +1,6 @@
-import { now } from '../base/clock.ts';
 import { CollectorHalted, StoreRefused } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
+import { now } from '../base/time/clock.ts';
 import type { Depot } from './depot.ts';
 import { inLanes } from './lanes.ts';
 import type { Marker } from './marker.ts';

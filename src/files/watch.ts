@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
-import { after } from '../base/clock.ts';
-import { formatDuration } from '../base/duration.ts';
 import { type PawlError, StoreUnavailable, TimedOut } from '../base/errors.ts';
+import { after } from '../base/time/clock.ts';
+import { formatDuration } from '../base/time/duration.ts';
 
 /** Who is to give the next sign of life. */
 export type Awaited = 'store' | 'source' | 'nobody';

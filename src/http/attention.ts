@@ -1,4 +1,4 @@
-import { formatDuration } from '../base/duration.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import { readQueueHealth, searchFilter } from '../queue/index.ts';
 import { isUnattended } from './picture.ts';
 import type { LiveSnapshot } from './postgres-live.ts';

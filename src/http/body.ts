@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { isObject } from '../base/shape.ts';
+import { isObject } from '../base/options/shape.ts';
 import { HttpRefusal } from './failure.ts';
 
 /** The body of a request: what it says, and to the letter. */

@@ -1,7 +1,7 @@
-import { moment, sleep, waitedFor } from '../base/clock.ts';
 import { InvalidInput, NotFound } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import type { Logger } from '../base/logger.ts';
+import { moment, sleep, waitedFor } from '../base/time/clock.ts';
 import type { QueueAdmin } from '../queue/index.ts';
 import type { BulkStore, TakenBulk } from './postgres-bulk.ts';
 

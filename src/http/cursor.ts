@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { show } from '../base/refusal.ts';
+import { show } from '../base/options/refusal.ts';
 import { isStorable } from '../base/storable.ts';
 import { isId } from './field.ts';
 

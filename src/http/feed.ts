@@ -1,5 +1,5 @@
-import { after } from '../base/clock.ts';
 import type { Logger } from '../base/logger.ts';
+import { after } from '../base/time/clock.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { HistoryEvent, HistoryStore } from './postgres-history.ts';
 

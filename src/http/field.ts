@@ -1,9 +1,9 @@
-import { type Duration, parseDuration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
-import type { Check } from '../base/options.ts';
-import * as kinds from '../base/options.ts';
-import { type Place, refusal, subject } from '../base/refusal.ts';
+import type { Check } from '../base/options/options.ts';
+import * as kinds from '../base/options/options.ts';
+import { type Place, refusal, subject } from '../base/options/refusal.ts';
 import { requireJson } from '../base/storable.ts';
+import { type Duration, parseDuration } from '../base/time/duration.ts';
 import { DEEPEST, isDeeper } from './depth.ts';
 
 /** JSON Schema 2020-12, as OpenAPI 3.1 has it. */

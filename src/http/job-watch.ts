@@ -1,5 +1,5 @@
-import { after } from '../base/clock.ts';
 import type { Logger } from '../base/logger.ts';
+import { after } from '../base/time/clock.ts';
 import { HttpRefusal } from './failure.ts';
 import type { JobStanding, JobStore } from './postgres-jobs.ts';
 

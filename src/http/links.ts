@@ -1,5 +1,5 @@
-import { type Check, custom, list, object, oneOf, text } from '../base/options.ts';
-import { type Place, refusal } from '../base/refusal.ts';
+import { type Check, custom, list, object, oneOf, text } from '../base/options/options.ts';
+import { type Place, refusal } from '../base/options/refusal.ts';
 
 const PLACES = ['job', 'actor', 'lock', 'queue'] as const;
 const NAMES = ['id', 'queue', 'kind', 'key', 'trace', 'from', 'to', 'type', 'state', 'namespace', 'name'];

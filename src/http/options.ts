@@ -1,5 +1,4 @@
 import type { Actors } from '../actor/index.ts';
-import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import {
   bool,
@@ -14,8 +13,9 @@ import {
   oneOf,
   optional,
   text,
-} from '../base/options.ts';
-import { type Place, refusal } from '../base/refusal.ts';
+} from '../base/options/options.ts';
+import { type Place, refusal } from '../base/options/refusal.ts';
+import type { Duration } from '../base/time/duration.ts';
 import type { Capture } from '../capture/index.ts';
 import type { Files } from '../files/index.ts';
 import type { Queue } from '../queue/index.ts';

@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { isObject } from '../base/shape.ts';
+import { isObject } from '../base/options/shape.ts';
 import { type Fields, readFields, type Values } from './field.ts';
 
 /** The parameters of a query, whatever they are called. @throws InvalidInput  one is given twice */

@@ -1,4 +1,4 @@
-import { isObject } from '../base/shape.ts';
+import { isObject } from '../base/options/shape.ts';
 
 /** Everything that can be allowed, one by one. Each is enforced by the server at the route that needs it. */
 export const PERMISSIONS = [

@@ -1,8 +1,8 @@
 import type { Actors } from '../actor/index.ts';
 import { InvalidInput } from '../base/errors.ts';
-import { type Check, custom, list } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
-import { isObject } from '../base/shape.ts';
+import { type Check, custom, list } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
 import type { Capture } from '../capture/index.ts';
 import type { Files } from '../files/index.ts';
 import type { Queue } from '../queue/index.ts';

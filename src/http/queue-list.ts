@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { show } from '../base/refusal.ts';
+import { show } from '../base/options/refusal.ts';
 import type { QueueRecord } from '../queue/index.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { LiveSnapshot } from './postgres-live.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { after, type Moment, moment, ownedFor, waitedFor } from '../base/clock.ts';
 import type { LockTimeout } from '../base/errors.ts';
+import { after, type Moment, moment, ownedFor, waitedFor } from '../base/time/clock.ts';
 import type { LockClient } from './client.ts';
 import { restBeforeLook, restBeforeRetry } from './pace.ts';
 import type { Answer, Claim, Held, Kept } from './store.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { checkOptions, oneOf, text } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
+import { checkOptions, oneOf, text } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
 import { checkTimeout, heldError, type IfLocked, ifLockedShape, type Outcome } from './row.ts';
 import { callFunction, type Handle, requireTransaction, toText } from './table.ts';
 

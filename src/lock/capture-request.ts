@@ -1,7 +1,7 @@
-import { contradiction } from '../base/kinds.ts';
-import { checkOptions, custom, duration, integer, optional } from '../base/options.ts';
-import type { Place } from '../base/refusal.ts';
-import { isObject, readShape } from '../base/shape.ts';
+import { contradiction } from '../base/options/kinds.ts';
+import { checkOptions, custom, duration, integer, optional } from '../base/options/options.ts';
+import type { Place } from '../base/options/refusal.ts';
+import { isObject, readShape } from '../base/options/shape.ts';
 import { compare, type Mentions, mentionColumn, mentionValue, readWhere, type WireCondition } from './condition.ts';
 
 /** What a capture sends to the database. */

@@ -1,4 +1,4 @@
-import type { Duration } from '../base/duration.ts';
+import type { Duration } from '../base/time/duration.ts';
 import { type CaptureRequest, readCapture } from './capture-request.ts';
 import type { Column, Where } from './condition.ts';
 import {

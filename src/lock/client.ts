@@ -1,5 +1,5 @@
-import { type Moment, moment, sleep, waitedFor } from '../base/clock.ts';
 import { NotSupported } from '../base/errors.ts';
+import { type Moment, moment, sleep, waitedFor } from '../base/time/clock.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
 import { DynamoLockStore } from './dynamodb/index.ts';

@@ -1,8 +1,8 @@
 import { InvalidInput } from '../base/errors.ts';
-import type { Place } from '../base/refusal.ts';
-import { refusal } from '../base/refusal.ts';
-import { isObject } from '../base/shape.ts';
-import { suggest } from '../base/suggest.ts';
+import type { Place } from '../base/options/refusal.ts';
+import { refusal } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
+import { suggest } from '../base/options/suggest.ts';
 import { type ColumnValue, isName, toText } from './table.ts';
 
 /** The name of a column: of `Row` when its type is given, else any. */

@@ -1,6 +1,7 @@
 /** Locks across machines: `createLocks(postgres(url))`. */
-export type { Duration } from '../base/duration.ts';
+
 export { Deadlock, type DeadlockStep, LeaseLost, LockTimeout, type LossReason } from '../base/errors.ts';
+export type { Duration } from '../base/time/duration.ts';
 /** Rows of your own tables, locked or captured inside your own transaction, and named locks that end with it. */
 export { type LockKeyOptions, lockKey, lockKeyNumber } from './advisory.ts';
 export { type CapturedRow, type CaptureOptions, type Claim, captureRows, type OrderBy } from './capture.ts';

@@ -1,6 +1,6 @@
-import { after, type Moment, moment, ownedFor } from '../base/clock.ts';
 import { LeaseLost } from '../base/errors.ts';
 import { type Renewal, startRenewal } from '../base/renewal.ts';
+import { after, type Moment, moment, ownedFor } from '../base/time/clock.ts';
 import { describe } from './name.ts';
 import type { Held, LockStore } from './store.ts';
 

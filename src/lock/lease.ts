@@ -1,5 +1,5 @@
-import { after, type Moment, moment, ownedFor, sleep, waitedFor } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
+import { after, type Moment, moment, ownedFor, sleep, waitedFor } from '../base/time/clock.ts';
 import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
 import { tellReleased } from './acquisition.ts';
 import type { LockClient } from './client.ts';

@@ -1,8 +1,8 @@
-import { after, within } from '../base/clock.ts';
-import type { Duration } from '../base/duration.ts';
 import { NotSupported, Stopped } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
-import { checkOptions, integer, optional, text } from '../base/options.ts';
+import { checkOptions, integer, optional, text } from '../base/options/options.ts';
+import { after, within } from '../base/time/clock.ts';
+import type { Duration } from '../base/time/duration.ts';
 import { type Obtained, obtain } from './acquisition.ts';
 import { LockClient, type LockEngine } from './client.ts';
 import { heldAround } from './flow.ts';

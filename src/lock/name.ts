@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { refusal, show } from '../base/refusal.ts';
+import { refusal, show } from '../base/options/refusal.ts';
 import { isStorable } from '../base/storable.ts';
 
 /** The name of a lock, 1 to 255 bytes; or several, taken together. */

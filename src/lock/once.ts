@@ -1,6 +1,6 @@
-import { type Duration, parseDuration } from '../base/duration.ts';
-import { checkOptions, oneOf } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
+import { checkOptions, oneOf } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import { type Duration, parseDuration } from '../base/time/duration.ts';
 import type { Obtained } from './acquisition.ts';
 import { runHolding } from './flow.ts';
 import { HeldLock, type Lock } from './lease.ts';

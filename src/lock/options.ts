@@ -1,5 +1,3 @@
-import type { Duration } from '../base/duration.ts';
-import { formatDuration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
 import {
   bool,
@@ -12,8 +10,10 @@ import {
   optional,
   signal,
   text,
-} from '../base/options.ts';
-import type { Shape } from '../base/shape.ts';
+} from '../base/options/options.ts';
+import type { Shape } from '../base/options/shape.ts';
+import type { Duration } from '../base/time/duration.ts';
+import { formatDuration } from '../base/time/duration.ts';
 
 /** Of {@link createLocks}. */
 export interface LocksOptions {

@@ -1,4 +1,4 @@
-import { after, type Moment, moment, waitedFor } from '../base/clock.ts';
+import { after, type Moment, moment, waitedFor } from '../base/time/clock.ts';
 import type { LockStore } from './store.ts';
 
 /** The place of a waiter that stands far behind. */

@@ -1,5 +1,5 @@
 import { type DeadlockStep, NotSupported, PawlError } from '../base/errors.ts';
-import { work } from '../base/work.ts';
+import { work } from '../base/work/current-task.ts';
 import { callInTransaction, type PostgresEngine, type Statement } from '../engine/postgres/index.ts';
 import { cyclesOf } from './graph.ts';
 import type { ProcessIdentity } from './identity.ts';

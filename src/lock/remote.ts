@@ -1,5 +1,5 @@
-import { moment, waitedFor } from '../base/clock.ts';
 import { LeaseLost } from '../base/errors.ts';
+import { moment, waitedFor } from '../base/time/clock.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { obtain, tellReleased } from './acquisition.ts';
 import { LockClient } from './client.ts';

@@ -1,5 +1,5 @@
 import { LeaseLost } from '../base/errors.ts';
-import { refusal } from '../base/refusal.ts';
+import { refusal } from '../base/options/refusal.ts';
 import { runHolding } from './flow.ts';
 import type { HeldLock, Lock } from './lease.ts';
 

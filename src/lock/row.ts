@@ -1,10 +1,10 @@
-import type { Duration } from '../base/duration.ts';
-import { formatDuration } from '../base/duration.ts';
 import { InvalidInput, LockNotAvailable, TimedOut } from '../base/errors.ts';
-import { contradiction } from '../base/kinds.ts';
-import { checkOptions, duration, oneOf, optional } from '../base/options.ts';
-import { refusal, show } from '../base/refusal.ts';
-import { type Check, isObject } from '../base/shape.ts';
+import { contradiction } from '../base/options/kinds.ts';
+import { checkOptions, duration, oneOf, optional } from '../base/options/options.ts';
+import { refusal, show } from '../base/options/refusal.ts';
+import { type Check, isObject } from '../base/options/shape.ts';
+import type { Duration } from '../base/time/duration.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import {
   type ColumnValue,
   callFunction,

@@ -1,5 +1,5 @@
-import { now } from '../base/clock.ts';
 import { ConnectionFailed } from '../base/errors.ts';
+import { now } from '../base/time/clock.ts';
 import type { PostgresEngine, Session } from '../engine/postgres/index.ts';
 import type { CallOptions } from './store.ts';
 

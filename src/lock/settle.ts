@@ -1,9 +1,9 @@
-import { type Duration, parseDuration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
-import { contradiction } from '../base/kinds.ts';
-import { checkOptions, custom } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
-import { isObject } from '../base/shape.ts';
+import { contradiction } from '../base/options/kinds.ts';
+import { checkOptions, custom } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
+import { type Duration, parseDuration } from '../base/time/duration.ts';
 import type { CapturedRow, Claim } from './capture.ts';
 import { type Column, type Mentions, mentionColumn, mentionValue } from './condition.ts';
 import { type ColumnValue, callFunction, type Handle, parseTable, type TableName } from './table.ts';

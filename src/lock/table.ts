@@ -1,10 +1,10 @@
 import { InvalidInput } from '../base/errors.ts';
-import { custom } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
-import type { Check } from '../base/shape.ts';
-import { isObject } from '../base/shape.ts';
+import { custom } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import type { Check } from '../base/options/shape.ts';
+import { isObject } from '../base/options/shape.ts';
+import { suggest } from '../base/options/suggest.ts';
 import { isStorable } from '../base/storable.ts';
-import { suggest } from '../base/suggest.ts';
 import { callInTransaction, id, PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 /**

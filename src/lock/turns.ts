@@ -1,4 +1,4 @@
-import { after } from '../base/clock.ts';
+import { after } from '../base/time/clock.ts';
 
 /** What one waiter is woken through. A call that comes while it does not wait is kept for when it does. */
 export interface Turn {

@@ -1,5 +1,5 @@
-import { formatDuration } from '../base/duration.ts';
 import { Deadlock, type DeadlockStep, LockTimeout } from '../base/errors.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import { describe } from './name.ts';
 
 /** The error of a request that was not served in time. */

@@ -1,4 +1,4 @@
-import { checkOptions } from '../base/options.ts';
+import { checkOptions } from '../base/options/options.ts';
 import { toJson } from '../base/storable.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { type Counted, type CountOptions, count } from './count.ts';

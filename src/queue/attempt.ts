@@ -1,10 +1,10 @@
-import { delay } from '../base/backoff.ts';
-import { after } from '../base/clock.ts';
-import { formatDuration } from '../base/duration.ts';
+import { describeThrown } from '../base/error-text.ts';
 import { Cancelled, LeaseLost, NoRetry, Stopped, TimedOut } from '../base/errors.ts';
-import { validate } from '../base/schema.ts';
+import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
-import { describeThrown } from '../base/thrown.ts';
+import { delay } from '../base/time/backoff.ts';
+import { after } from '../base/time/clock.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { Failed } from './store.ts';
 import type { Job, Unit } from './unit.ts';

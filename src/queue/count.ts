@@ -1,6 +1,6 @@
-import { moment, waitedFor } from '../base/clock.ts';
-import type { Duration } from '../base/duration.ts';
-import { checkOptions, duration, integer } from '../base/options.ts';
+import { checkOptions, duration, integer } from '../base/options/options.ts';
+import { moment, waitedFor } from '../base/time/clock.ts';
+import type { Duration } from '../base/time/duration.ts';
 import type { JobRecord, JobStatus } from './job.ts';
 import type { PostgresQueueReader } from './postgres-read.ts';
 import { parseQuery } from './search.ts';

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { InvalidInput, NotFound } from '../base/errors.ts';
-import { checkOptions, custom, optional, suggest } from '../base/options.ts';
-import { refusal, show } from '../base/refusal.ts';
-import { validate } from '../base/schema.ts';
+import { checkOptions, custom, optional, suggest } from '../base/options/options.ts';
+import { refusal, show } from '../base/options/refusal.ts';
+import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
 import { isTraceparent } from '../base/telemetry.ts';
 import type { Definition, Kind } from './definition.ts';

@@ -1,4 +1,4 @@
-import { formatDuration } from '../base/duration.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import type { JobStatus } from './job.ts';
 import { COUNT_LIMIT } from './reading.ts';
 

@@ -1,8 +1,8 @@
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
-import { suggest } from '../base/options.ts';
-import { show } from '../base/refusal.ts';
-import { work } from '../base/work.ts';
+import { suggest } from '../base/options/options.ts';
+import { show } from '../base/options/refusal.ts';
+import { work } from '../base/work/current-task.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Handler } from './attempt.ts';
 import {

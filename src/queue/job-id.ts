@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import { show } from '../base/refusal.ts';
+import { show } from '../base/options/refusal.ts';
 
 const MOST = 2n ** 63n - 1n;
 

@@ -1,5 +1,5 @@
-import { type Check, custom, integer, optional, text } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
+import { type Check, custom, integer, optional, text } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
 
 /** Four digits of a year: with more, or with a sign, JavaScript and Postgres do not write times in the same way. */
 const WHEN = 'a valid Date of the years 1 to 9999';

@@ -1,9 +1,9 @@
-import { moment, ownedFor, sleep, within } from '../base/clock.ts';
 import { ConnectionFailed, LeaseLost, NotSupported } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { probe } from '../base/probe.ts';
 import { type Renewal, startRenewal } from '../base/renewal.ts';
+import { moment, ownedFor, sleep, within } from '../base/time/clock.ts';
 import type { PostgresEngine, Session } from '../engine/postgres/index.ts';
 import { Indexer } from './indexer.ts';
 import { patience, STOP_MS } from './patience.ts';

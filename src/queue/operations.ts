@@ -1,8 +1,8 @@
-import { moment, sleep, waitedFor } from '../base/clock.ts';
-import type { Duration } from '../base/duration.ts';
-import { formatDuration } from '../base/duration.ts';
 import { LockNotAvailable, NotFound, TimedOut } from '../base/errors.ts';
-import { bool, checkOptions, custom, duration, integer, optional, signal, text } from '../base/options.ts';
+import { bool, checkOptions, custom, duration, integer, optional, signal, text } from '../base/options/options.ts';
+import { moment, sleep, waitedFor } from '../base/time/clock.ts';
+import type { Duration } from '../base/time/duration.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import { type Explanation, explainFacts } from './explain.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
 import { readJobId } from './job-id.ts';

@@ -1,4 +1,4 @@
-import { Reluctance } from '../base/reluctance.ts';
+import { Reluctance } from '../base/time/cooldown.ts';
 import type { Claimed, Looked } from './store.ts';
 
 /** What a look has read of a job. Jobs are never changed. */

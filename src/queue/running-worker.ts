@@ -1,9 +1,9 @@
-import { begin } from '../base/beginning.ts';
-import { within } from '../base/clock.ts';
 import { Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
+import { within } from '../base/time/clock.ts';
 import { type Watch, watchEventLoop } from '../base/watchdog.ts';
-import { work } from '../base/work.ts';
+import { work } from '../base/work/current-task.ts';
+import { begin } from '../base/work/start-up.ts';
 import type { Logger } from '../engine/postgres/index.ts';
 import type { Handler } from './attempt.ts';
 import { patience, STOP_MS } from './patience.ts';

@@ -1,6 +1,6 @@
 import { InvalidInput, NotFound } from '../base/errors.ts';
-import { checkOptions, custom, oneOf, suggest, text } from '../base/options.ts';
-import { validate } from '../base/schema.ts';
+import { checkOptions, custom, oneOf, suggest, text } from '../base/options/options.ts';
+import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
 import type { Definition } from './definition.ts';
 import { jobShape } from './job-options.ts';

@@ -1,8 +1,8 @@
-import { type Duration, parseDuration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
-import { suggest } from '../base/options.ts';
-import { show } from '../base/refusal.ts';
+import { suggest } from '../base/options/options.ts';
+import { show } from '../base/options/refusal.ts';
 import { isStorable } from '../base/storable.ts';
+import { type Duration, parseDuration } from '../base/time/duration.ts';
 import { JOB_STATUSES, type JobRecord } from './job.ts';
 
 export interface SearchOptions {

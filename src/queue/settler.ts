@@ -1,9 +1,9 @@
-import { delay } from '../base/backoff.ts';
-import { sleep } from '../base/clock.ts';
 import { ConnectionFailed, DatabaseError, StatementTimeout } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
-import type { Offer } from '../base/offers.ts';
+import type { Offer } from '../base/handoff/direct-handoff.ts';
 import { probe } from '../base/probe.ts';
+import { delay } from '../base/time/backoff.ts';
+import { sleep } from '../base/time/clock.ts';
 import type { Outcome } from './attempt.ts';
 import {
   bare,

@@ -1,4 +1,4 @@
-import type { HandedOver as Handed, Offer, Recalled } from '../base/offers.ts';
+import type { HandedOver as Handed, Offer, Recalled } from '../base/handoff/direct-handoff.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';

@@ -1,4 +1,4 @@
-import { Reluctance } from '../base/reluctance.ts';
+import { Reluctance } from '../base/time/cooldown.ts';
 import { type Pick, Picks, type Seen } from './picks.ts';
 import { START } from './scan.ts';
 import type { Claimed, Cursor, Looked } from './store.ts';

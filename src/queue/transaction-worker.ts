@@ -1,11 +1,11 @@
 import { hostname } from 'node:os';
-import { Budget } from '../base/budget.ts';
-import { within } from '../base/clock.ts';
-import { Ends } from '../base/ends.ts';
 import { ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { probe } from '../base/probe.ts';
+import { Budget } from '../base/time/budget.ts';
+import { within } from '../base/time/clock.ts';
+import { Ends } from '../base/work/drain.ts';
 import {
   type AnswerOptions,
   type Backend,

@@ -1,7 +1,16 @@
-import type { Duration } from '../base/duration.ts';
 import { InvalidInput } from '../base/errors.ts';
-import { type Check, checkOptions, custom, duration, integer, oneOf, optional, signal } from '../base/options.ts';
-import { refusal } from '../base/refusal.ts';
+import {
+  type Check,
+  checkOptions,
+  custom,
+  duration,
+  integer,
+  oneOf,
+  optional,
+  signal,
+} from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import type { Duration } from '../base/time/duration.ts';
 import type { Definition } from './definition.ts';
 import type { WorkerSettings } from './worker.ts';
 

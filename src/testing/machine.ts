@@ -1,6 +1,6 @@
 import { type AnyActorDefinition, createActors, type Dispatcher } from '../actor/index.ts';
-import { moment, sleep, waitedFor } from '../base/clock.ts';
 import { TimedOut } from '../base/errors.ts';
+import { moment, sleep, waitedFor } from '../base/time/clock.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Crash } from './crash.ts';
 import type { PostgresWorld } from './postgres.ts';

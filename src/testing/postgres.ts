@@ -1,4 +1,4 @@
-import { moment, sleep, waitedFor } from '../base/clock.ts';
+import { moment, sleep, waitedFor } from '../base/time/clock.ts';
 import { only, type PostgresEngine, statement } from '../engine/postgres/index.ts';
 
 const CLEAR = statement(

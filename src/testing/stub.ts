@@ -1,5 +1,5 @@
 import { faults } from '../base/fault.ts';
-import { checkOptions, func } from '../base/options.ts';
+import { checkOptions, func } from '../base/options/options.ts';
 
 /** A side effect that a test stands in for: called like the real one, and remembers how. */
 export interface Stub<A extends readonly unknown[], R> {

@@ -1,6 +1,6 @@
 import { type Actors, type AnyActorDefinition, createActors } from '../actor/index.ts';
-import { type Duration, parseDuration } from '../base/duration.ts';
-import { checkOptions, custom, duration, func, list, oneOf, optional, text } from '../base/options.ts';
+import { checkOptions, custom, duration, func, list, oneOf, optional, text } from '../base/options/options.ts';
+import { type Duration, parseDuration } from '../base/time/duration.ts';
 import { type PostgresEngine, type PostgresOptions, postgres } from '../engine/postgres/index.ts';
 import { Crash, POINTS } from './crash.ts';
 import { Machine } from './machine.ts';

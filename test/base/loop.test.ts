@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
-import type { Backoff } from '../../src/base/backoff.ts';
-import { now, sleep } from '../../src/base/clock.ts';
 import { Stopped } from '../../src/base/errors.ts';
 import { type Loop, type LoopOptions, startLoop } from '../../src/base/loop.ts';
+import type { Backoff } from '../../src/base/time/backoff.ts';
+import { now, sleep } from '../../src/base/time/clock.ts';
 
 const HOUR_MS = 3_600_000;
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { moment, now } from '../../src/base/clock.ts';
 import { LeaseLost } from '../../src/base/errors.ts';
 import { type Renewal, type RenewalOptions, startRenewal } from '../../src/base/renewal.ts';
+import { moment, now } from '../../src/base/time/clock.ts';
 import { wallClock } from '../support/wall-clock.ts';
 
 const LEASE_MS = 30_000;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { work } from '../../src/base/work.ts';
+import { work } from '../../src/base/work/current-task.ts';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type LockOptions, locksOfJobs } from '../../src/lock/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';

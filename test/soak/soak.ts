@@ -6,7 +6,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { parseDuration } from '../../src/base/duration.ts';
+import { parseDuration } from '../../src/base/time/duration.ts';
 import { nodeMemory, type Sample, trendOf } from './memory.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));

@@ -1,6 +1,6 @@
-import { after, moment, now, sleep, waitedFor } from '../../base/clock.ts';
 import { ConnectionFailed, NotSupported } from '../../base/errors.ts';
-import { isObject } from '../../base/shape.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { after, moment, now, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { CallLimits, DynamoClient, Reply } from './client.ts';
 import { attemptsOf, failure, isRefusal, isTransient } from './failure.ts';
 import type { Command, Middleware } from './middleware.ts';

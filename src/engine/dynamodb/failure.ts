@@ -7,7 +7,7 @@ import {
   SchemaMismatch,
   Throttled,
 } from '../../base/errors.ts';
-import { isObject } from '../../base/shape.ts';
+import { isObject } from '../../base/options/shape.ts';
 
 /** Where a call went. */
 export interface Call {

@@ -1,9 +1,9 @@
 /** The DynamoDB engine: `dynamodb(new DynamoDBClient({}), { table: 'pawl' })`. */
 import { randomUUID } from 'node:crypto';
-import type { Duration } from '../../base/duration.ts';
 import { InvalidInput } from '../../base/errors.ts';
-import { checkOptions, duration, optional, text } from '../../base/options.ts';
-import { isObject } from '../../base/shape.ts';
+import { checkOptions, duration, optional, text } from '../../base/options/options.ts';
+import { isObject } from '../../base/options/shape.ts';
+import type { Duration } from '../../base/time/duration.ts';
 import { Caller, Refused } from './call.ts';
 import type { Attribute, CallLimits, DynamoClient, Item } from './client.ts';
 import type { Written } from './expression.ts';

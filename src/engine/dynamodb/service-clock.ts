@@ -1,4 +1,4 @@
-import { now } from '../../base/clock.ts';
+import { now } from '../../base/time/clock.ts';
 
 /** An hour at a thousandth of difference in speed would be 4 s; so what was learnt is forgotten after a while. */
 const KEEP_MS = 600_000;

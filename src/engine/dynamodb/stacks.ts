@@ -1,4 +1,4 @@
-import { now } from '../../base/clock.ts';
+import { now } from '../../base/time/clock.ts';
 import type { Command } from './middleware.ts';
 import { Wire } from './wire.ts';
 

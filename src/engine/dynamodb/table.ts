@@ -1,6 +1,6 @@
-import { sleep } from '../../base/clock.ts';
 import { SchemaMismatch, TimedOut } from '../../base/errors.ts';
-import { isObject } from '../../base/shape.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { sleep } from '../../base/time/clock.ts';
 import type { Caller } from './call.ts';
 
 /** The attribute by which DynamoDB may remove a row. Rows of waiters have it; what holds a token never does. */

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { isDeepStrictEqual } from 'node:util';
-import { isObject } from '../../base/shape.ts';
+import { isObject } from '../../base/options/shape.ts';
 import type { Answer, Arguments, Command, Handler, Middleware, MiddlewareStack } from './middleware.ts';
 
 /** Operations whose input and output are the very JSON that is sent. */

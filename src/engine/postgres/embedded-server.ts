@@ -1,7 +1,7 @@
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { now } from '../../base/clock.ts';
 import { Conflict, InvalidInput, Stopped } from '../../base/errors.ts';
+import { now } from '../../base/time/clock.ts';
 import { type Launch, launch, type Postmaster } from './postmaster.ts';
 
 /** What the caller's settings may change. */

@@ -1,5 +1,5 @@
 import { InvalidInput, Stopped } from '../../base/errors.ts';
-import { show } from '../../base/refusal.ts';
+import { show } from '../../base/options/refusal.ts';
 import type { ClientLike, PoolLike } from './driver.ts';
 import { isTransient, wasEndedIdle } from './failure.ts';
 import { Listener } from './listen.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { within } from '../../base/clock.ts';
 import { InvalidInput, Stopped } from '../../base/errors.ts';
+import { within } from '../../base/time/clock.ts';
 import { failure, isTransient } from './failure.ts';
 import {
   deferred,

@@ -1,6 +1,6 @@
 import { stderrLogger } from '../../base/logger.ts';
-import { bool, checkOptions, custom, integer, optional, type TextKind, text } from '../../base/options.ts';
-import { type Place, refusal } from '../../base/refusal.ts';
+import { bool, checkOptions, custom, integer, optional, type TextKind, text } from '../../base/options/options.ts';
+import { type Place, refusal } from '../../base/options/refusal.ts';
 import type { Logger } from './driver.ts';
 
 /** How the Postgres engine connects. */

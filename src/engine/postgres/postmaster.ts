@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { now } from '../../base/clock.ts';
 import { ConnectionFailed } from '../../base/errors.ts';
+import { now } from '../../base/time/clock.ts';
 import { identity } from './account.ts';
 import { type Cluster, type Machinery, SERVER_ENV } from './cluster.ts';
 

@@ -1,8 +1,8 @@
-import { sleep, within } from '../../base/clock.ts';
-import { deadline } from '../../base/deadline.ts';
-import { formatDuration } from '../../base/duration.ts';
 import { ConnectionFailed, DatabaseError, InvalidInput, StatementTimeout, Stopped } from '../../base/errors.ts';
 import { telemetry } from '../../base/telemetry.ts';
+import { sleep, within } from '../../base/time/clock.ts';
+import { deadline } from '../../base/time/deadline.ts';
+import { formatDuration } from '../../base/time/duration.ts';
 import { Batch, type Rows, type Step, takesBatches } from './batch.ts';
 import { cancelRunning } from './cancel.ts';
 import type { ClientLike, PoolLike, QueryConfig, QueryResult } from './driver.ts';

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import pg from 'pg';
-import { within } from '../../base/clock.ts';
+import { within } from '../../base/time/clock.ts';
 import type { ClientLike, PoolLike, PoolSettings } from './driver.ts';
 import type { ResolvedOptions } from './options.ts';
 import { destroySocket } from './socket.ts';

@@ -1,6 +1,6 @@
 import pg from 'pg';
-import { deadline } from '../../base/deadline.ts';
 import { ConnectionFailed } from '../../base/errors.ts';
+import { deadline } from '../../base/time/deadline.ts';
 import { beforeSending, failure } from './failure.ts';
 import { destroySocket } from './socket.ts';
 import { id } from './sql.ts';

@@ -1,5 +1,5 @@
-import { moment, now, sleep, waitedFor } from '../../base/clock.ts';
 import { ConnectionFailed } from '../../base/errors.ts';
+import { moment, now, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type { AcquireCall, Answer, CallOptions } from '../store.ts';

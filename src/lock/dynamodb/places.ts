@@ -1,4 +1,4 @@
-import { now } from '../../base/clock.ts';
+import { now } from '../../base/time/clock.ts';
 import { type Head, hasRoom, isSameState } from './head.ts';
 import { shortNonce } from './key.ts';
 

@@ -1,4 +1,4 @@
-import { now } from '../../base/clock.ts';
+import { now } from '../../base/time/clock.ts';
 import type { CallLimits, DynamoEngine, PartialWrite } from '../../engine/dynamodb/index.ts';
 import { type Head, passed } from './head.ts';
 import type { Heads } from './heads.ts';

@@ -1,4 +1,4 @@
-import { now } from '../../base/clock.ts';
+import { now } from '../../base/time/clock.ts';
 
 /** What is not seen again for so long is forgotten: a watched lease is at most a day. */
 const FORGET_MS = 26 * 3_600_000;

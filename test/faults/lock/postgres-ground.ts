@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { within } from '../../../src/base/clock.ts';
 import { LeaseLost } from '../../../src/base/errors.ts';
+import { within } from '../../../src/base/time/clock.ts';
 import { type PostgresEngine, postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
 import type { Lock, LockEngine } from '../../../src/lock/index.ts';
 import { block } from '../block.ts';

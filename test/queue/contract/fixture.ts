@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
-import type { StandardSchemaV1 } from '../../../src/base/schema.ts';
-import { work } from '../../../src/base/work.ts';
+import type { StandardSchemaV1 } from '../../../src/base/options/schema.ts';
+import { work } from '../../../src/base/work/current-task.ts';
 import type { Handlers, Kinds, Queue, QueueOptions, Worker, WorkOptions } from '../../../src/queue/index.ts';
 
 /** A job as the contract looks at it. */

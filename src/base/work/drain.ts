@@ -1,5 +1,5 @@
-import { Budget } from './budget.ts';
-import { within } from './clock.ts';
+import { Budget } from '../time/budget.ts';
+import { within } from '../time/clock.ts';
 
 /** What a stop does with handlers whose time is up. */
 export interface Ending<T> {

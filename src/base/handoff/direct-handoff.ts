@@ -1,5 +1,5 @@
-import { after } from './clock.ts';
-import { probe } from './probe.ts';
+import { probe } from '../probe.ts';
+import { after } from '../time/clock.ts';
 
 /** One thing may be handed to this worker, by a notification on its channel. */
 export interface Offer {

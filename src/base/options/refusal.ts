@@ -1,4 +1,4 @@
-import { InvalidInput } from './errors.ts';
+import { InvalidInput } from '../errors.ts';
 
 /** Where a refused value stood: `field` is its path (`retry.attempts`), `what` the call it was given to (`createQueue`). */
 export interface Place {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { BACKOFF, type Backoff, backoffShape, delay } from '../../src/base/backoff.ts';
-import { checkOptions } from '../../src/base/options.ts';
+import { checkOptions } from '../../../src/base/options/options.ts';
+import { BACKOFF, type Backoff, backoffShape, delay } from '../../../src/base/time/backoff.ts';
 
 const exact: Backoff = { ...BACKOFF, jitter: 0 };
 

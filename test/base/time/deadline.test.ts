@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { deadline } from '../../src/base/deadline.ts';
+import { deadline } from '../../../src/base/time/deadline.ts';
 
 test('is called when its time has passed, and not before', async () => {
   const begin = performance.now();

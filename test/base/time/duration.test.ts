@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { formatDuration, parseDuration } from '../../src/base/duration.ts';
-import { InvalidInput } from '../../src/base/errors.ts';
+import { InvalidInput } from '../../../src/base/errors.ts';
+import { formatDuration, parseDuration } from '../../../src/base/time/duration.ts';
 
 const at = { field: 'lease' };
 

@@ -1,6 +1,6 @@
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { describeThrown } from '../../src/base/thrown.ts';
+import { describeThrown } from '../../src/base/error-text.ts';
 
 function circular(): object {
   const thrown: Record<string, unknown> = { message: 'mhmm', code: 'E1' };

@@ -1,4 +1,4 @@
-import { after } from './clock.ts';
+import { after } from '../time/clock.ts';
 
 /** As much is claimed ahead as this long would have run. */
 const AHEAD_MS = 50;

@@ -1,6 +1,6 @@
-import { faults } from './fault.ts';
-import type { HandedOver, Offers, Recalled } from './offers.ts';
-import { probe } from './probe.ts';
+import { faults } from '../fault.ts';
+import { probe } from '../probe.ts';
+import type { HandedOver, Offers, Recalled } from './direct-handoff.ts';
 
 export interface LooksOptions<Handed extends HandedOver> {
   /** `queue`, in the names of probes and faults. */

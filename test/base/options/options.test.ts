@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, expectTypeOf, test } from 'vitest';
-import { InvalidInput } from '../../src/base/errors.ts';
+import { InvalidInput } from '../../../src/base/errors.ts';
 import {
   bool,
   type Check,
@@ -19,8 +19,8 @@ import {
   signal,
   suggest,
   text,
-} from '../../src/base/options.ts';
-import { refusal } from '../../src/base/refusal.ts';
+} from '../../../src/base/options/options.ts';
+import { refusal } from '../../../src/base/options/refusal.ts';
 
 const shape = {
   shards: integer({ min: 1, max: 1024, default: 1 }),

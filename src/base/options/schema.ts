@@ -1,4 +1,4 @@
-import { InvalidInput } from './errors.ts';
+import { InvalidInput } from '../errors.ts';
 import { type Check, custom } from './options.ts';
 import { refusal } from './refusal.ts';
 import { isObject } from './shape.ts';

@@ -1,8 +1,8 @@
-import { type Duration, parseDuration } from './duration.ts';
-import { InvalidInput } from './errors.ts';
+import { InvalidInput } from '../errors.ts';
+import { isStorable, STORABLE } from '../storable.ts';
+import { type Duration, parseDuration } from '../time/duration.ts';
 import { type Place, refusal, subject } from './refusal.ts';
 import { type Check, type Checked, isObject, missing, readShape, type Shape, within } from './shape.ts';
-import { isStorable, STORABLE } from './storable.ts';
 
 /** What every kind can have: a default makes the option one that may be left out. It is checked like a given value. */
 export interface Kind<T> {

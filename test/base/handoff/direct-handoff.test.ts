@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { type HandedOver, type Offer, Offers, type Recalled } from '../../src/base/offers.ts';
-import { until } from '../support/eventually.ts';
+import { type HandedOver, type Offer, Offers, type Recalled } from '../../../src/base/handoff/direct-handoff.ts';
+import { until } from '../../support/eventually.ts';
 
 /** A worker's offers, and what the worker does about them; the database is played by the test. */
 async function start(): Promise<{

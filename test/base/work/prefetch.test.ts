@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { Ahead } from '../../src/base/ahead.ts';
-import { eventually } from '../support/eventually.ts';
+import { Ahead } from '../../../src/base/work/prefetch.ts';
+import { eventually } from '../../support/eventually.ts';
 
 /** A worker with so many units waiting, which notes how many it was told to keep. */
 function worker(waiting: number): { ahead: Ahead; kept: number[] } {

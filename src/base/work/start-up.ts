@@ -1,5 +1,5 @@
-import { sleep } from './clock.ts';
-import { Conflict, InvalidInput, NotSupported, SchemaMismatch, Stopped } from './errors.ts';
+import { Conflict, InvalidInput, NotSupported, SchemaMismatch, Stopped } from '../errors.ts';
+import { sleep } from '../time/clock.ts';
 
 export interface BeginOptions {
   /** Says in messages what is to begin: `the worker`. */

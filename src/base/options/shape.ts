@@ -1,4 +1,4 @@
-import { InvalidInput } from './errors.ts';
+import { InvalidInput } from '../errors.ts';
 import { type Place, refusal, show, subject } from './refusal.ts';
 import { suggest } from './suggest.ts';
 

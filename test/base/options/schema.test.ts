@@ -1,14 +1,14 @@
 import * as v from 'valibot';
 import { describe, expect, expectTypeOf, test } from 'vitest';
-import { InvalidInput } from '../../src/base/errors.ts';
-import { checkOptions } from '../../src/base/options.ts';
+import { InvalidInput } from '../../../src/base/errors.ts';
+import { checkOptions } from '../../../src/base/options/options.ts';
 import {
   type InferInput,
   type InferOutput,
   type StandardSchemaV1,
   schemaOption,
   validate,
-} from '../../src/base/schema.ts';
+} from '../../../src/base/options/schema.ts';
 
 const order = v.object({
   id: v.string(),

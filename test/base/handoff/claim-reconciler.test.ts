@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { Looks } from '../../src/base/looks.ts';
-import { type HandedOver, Offers } from '../../src/base/offers.ts';
+import { Looks } from '../../../src/base/handoff/claim-reconciler.ts';
+import { type HandedOver, Offers } from '../../../src/base/handoff/direct-handoff.ts';
 
 function looks(): Looks<HandedOver> {
   const none = (): void => {};

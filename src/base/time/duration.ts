@@ -1,4 +1,4 @@
-import { type Place, refusal } from './refusal.ts';
+import { type Place, refusal } from '../options/refusal.ts';
 
 /** A length of time: milliseconds, or a number with a unit: `'250ms'`, `'1.5s'`, `'3m'`, `'24h'`, `'90d'`. */
 export type Duration = number | string;

@@ -1,7 +1,7 @@
+import { type Check, contradiction, duration, number, oneOf, optional } from '../options/options.ts';
+import { type Place, refusal } from '../options/refusal.ts';
+import { isObject, readShape, within } from '../options/shape.ts';
 import { type Duration, formatDuration } from './duration.ts';
-import { type Check, contradiction, duration, number, oneOf, optional } from './options.ts';
-import { type Place, refusal } from './refusal.ts';
-import { isObject, readShape, within } from './shape.ts';
 
 export type BackoffKind = 'fixed' | 'linear' | 'exponential';
 
