@@ -7,7 +7,7 @@ import { toJson } from '../base/storable.ts';
 import { BACKOFF, type Backoff, delay } from '../base/time/backoff.ts';
 import { after } from '../base/time/clock.ts';
 import { formatDuration } from '../base/time/duration.ts';
-import { work } from '../base/work/current-task.ts';
+import { currentTask } from '../base/work/current-task.ts';
 import type { ActorDefinition, StateDefinition } from './definition.ts';
 import type { Effects } from './effects.ts';
 import { asFields, type LooseFields, requireFields } from './kind.ts';
@@ -196,7 +196,7 @@ class Attempt implements RunningTurn {
 
   /** What the body stops is told from what it does: a stop does not wait for the body that waits for it. */
   #call(turn: AnyTurn): unknown {
-    return work.run(this, undefined, this.#stage.state.run, turn);
+    return currentTask.run(this, undefined, this.#stage.state.run, turn);
   }
 
   #resolve(turn: AnyTurn, outcome: unknown): void {

@@ -3,9 +3,9 @@ import { Events } from '../base/events.ts';
 import { checkOptions, duration } from '../base/options/options.ts';
 import { within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { type Watch, watchEventLoop } from '../base/watchdog.ts';
-import { work } from '../base/work/current-task.ts';
-import { begin } from '../base/work/start-up.ts';
+import { type EventLoopWatch, watchEventLoop } from '../base/watchdog.ts';
+import { currentTask } from '../base/work/current-task.ts';
+import { startWithRetries } from '../base/work/start-up.ts';
 import type { Logger } from '../engine/postgres/index.ts';
 import type { AnyTurn } from './attempt.ts';
 import type { PageChannel } from './channel.ts';
@@ -59,7 +59,7 @@ export class Dispatcher implements AsyncDisposable {
   readonly #stop = new AbortController();
   #worker: ActorWorker | undefined;
   #delivery: Delivery | undefined;
-  #watch: Watch | undefined;
+  #watch: EventLoopWatch | undefined;
   #stopping: Promise<void> | undefined;
   /** It could not start, and never will. */
   #hasFailed = false;
@@ -99,7 +99,7 @@ export class Dispatcher implements AsyncDisposable {
     const { timeout } = checkOptions('stop', options, { timeout: duration({ default: '15s' }) });
     this.#stopping ??= this.#shutDown(timeout);
     this.#stop.abort();
-    const othersEnded = this.#worker?.othersEnded(work.task);
+    const othersEnded = this.#worker?.othersEnded(currentTask.task);
     return othersEnded === undefined ? this.#stopping : Promise.race([this.#stopping, othersEnded]);
   }
 
@@ -129,7 +129,7 @@ export class Dispatcher implements AsyncDisposable {
   async #start(): Promise<void> {
     await Promise.resolve();
     const onError = (error: unknown): void => this.events.emit('error', { error });
-    await begin(() => this.#open(), { what: 'the dispatcher', signal: this.#stop.signal, onError });
+    await startWithRetries(() => this.#open(), { what: 'the dispatcher', signal: this.#stop.signal, onError });
   }
 
   async #open(): Promise<void> {
@@ -169,7 +169,10 @@ export class Dispatcher implements AsyncDisposable {
 }
 
 /** The same types, whose bodies are noted while they run. */
-function watched(types: ReadonlyMap<number, ActorDefinition>, watch: Watch): ReadonlyMap<number, ActorDefinition> {
+function watched(
+  types: ReadonlyMap<number, ActorDefinition>,
+  watch: EventLoopWatch,
+): ReadonlyMap<number, ActorDefinition> {
   const name = ({ type, id, state }: AnyTurn): string => `${type} ${id} in "${state}"`;
   const states = (all: ActorDefinition['states']): ActorDefinition['states'] =>
     new Map([...all].map(([key, state]) => [key, { ...state, run: watch.around(name, state.run) }]));

@@ -1,5 +1,5 @@
-import type { Offer, Recalled } from '../base/handoff/direct-handoff.ts';
-import { Reluctance } from '../base/time/cooldown.ts';
+import type { Offer, RecallResult } from '../base/handoff/direct-handoff.ts';
+import { Cooldown } from '../base/time/cooldown.ts';
 import {
   type AnswerOptions,
   callInTransaction,
@@ -14,11 +14,11 @@ import {
 } from '../engine/postgres/index.ts';
 import type { ActorDefinition } from './definition.ts';
 import type {
+  ActorHandoff,
   ChildRecord,
   Claimed,
   ClaimedRow,
   Committed,
-  HandedOver,
   Message,
   Settled,
   TurnToken,
@@ -158,7 +158,7 @@ export class PostgresActorStore {
   readonly #runner: Runner;
   readonly #answer: AnswerOptions;
   #ids: number[] = [];
-  readonly #reluctance = new Reluctance();
+  readonly #cooldown = new Cooldown();
 
   constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
     this.engine = engine;
@@ -201,14 +201,14 @@ export class PostgresActorStore {
 
   async incr(request: object, tx: unknown): Promise<boolean> {
     const value = JSON.stringify(request);
-    if (tx === undefined && this.#reluctance.hasPassed) return this.#alone(INCR_ALONE, value);
+    if (tx === undefined && this.#cooldown.isOver) return this.#alone(INCR_ALONE, value);
     return answerOf(await this.#in(INCR, value, tx)) === true;
   }
 
   /** @param payload  JSON */
   async send(head: object, payload: string, tx: unknown): Promise<boolean> {
     const value = `[${JSON.stringify(head)},${payload}]`;
-    if (tx === undefined && this.#reluctance.hasPassed) return this.#alone(SEND_ALONE, value);
+    if (tx === undefined && this.#cooldown.isOver) return this.#alone(SEND_ALONE, value);
     return answerOf(await this.#in(SEND, value, tx)) === true;
   }
 
@@ -216,7 +216,7 @@ export class PostgresActorStore {
   async #alone(sql: Statement, value: string): Promise<boolean> {
     const rows = await this.#runner.query<{ answer: number }>(sql, [value]);
     const { answer } = only(rows);
-    this.#reluctance.note((answer & 2) !== 0);
+    this.#cooldown.record((answer & 2) !== 0);
     return (answer & 1) !== 0;
   }
 
@@ -399,7 +399,7 @@ export class PostgresActorStore {
    * Gives back what the worker holds and does not know of.
    * @param known  epochs by actor @param isAll  paused actors, too, which may be many
    */
-  async recallClaims(worker: number, known: ReadonlyMap<number, number>, isAll: boolean): Promise<Recalled> {
+  async recallClaims(worker: number, known: ReadonlyMap<number, number>, isAll: boolean): Promise<RecallResult> {
     const values = [worker, [...known.keys()], [...known.values()], isAll];
     const rows = await this.#rows.query<{ answer: { actors: number; offers: number[] } }>(RECALL_CLAIMS, values);
     const { actors, offers } = only(rows).answer;
@@ -436,11 +436,11 @@ export class PostgresActorStore {
   }
 
   /** Calls back with each actor that is handed over by way of this channel; says that somebody listens there. */
-  hear(
+  listenForHandoffs(
     channel: string,
-    { heard, onReconnect }: { heard: (handed: HandedOver) => void; onReconnect: () => void },
+    { onHandoff, onReconnect }: { onHandoff: (handed: ActorHandoff) => void; onReconnect: () => void },
   ): Promise<Subscription> {
-    const read = (payload: string): void => heard(JSON.parse(payload) as HandedOver);
+    const read = (payload: string): void => onHandoff(JSON.parse(payload) as ActorHandoff);
     return this.engine.listen(channel, read, { onReconnect, isSeen: true });
   }
 

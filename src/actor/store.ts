@@ -1,4 +1,4 @@
-import type { HandedOver as Handed } from '../base/handoff/direct-handoff.ts';
+import type { Handoff } from '../base/handoff/direct-handoff.ts';
 
 /** A claimed actor, as the database gives it. */
 export type ClaimedRow = readonly [
@@ -28,7 +28,7 @@ export interface Claimed {
 }
 
 /** An actor that was claimed for a worker by what came for it. */
-export interface HandedOver extends Handed {
+export interface ActorHandoff extends Handoff {
   readonly row: ClaimedRow;
 }
 

@@ -1,14 +1,14 @@
 import { ConnectionFailed, LeaseLost, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
-import { Looks } from '../base/handoff/claim-reconciler.ts';
-import { Offers } from '../base/handoff/direct-handoff.ts';
+import { ClaimReconciler } from '../base/handoff/claim-reconciler.ts';
+import { DirectHandoff } from '../base/handoff/direct-handoff.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { probe } from '../base/probe.ts';
 import { Budget } from '../base/time/budget.ts';
 import { within } from '../base/time/clock.ts';
-import { Ends } from '../base/work/drain.ts';
-import { Ahead } from '../base/work/prefetch.ts';
+import { Drain } from '../base/work/drain.ts';
+import { AdaptivePrefetch } from '../base/work/prefetch.ts';
 import type { Subscription } from '../engine/postgres/index.ts';
 import { Alarm } from './alarm.ts';
 import { begin, COMMIT_REFUSED, type Finished, GRACE_MS, type RunningTurn } from './attempt.ts';
@@ -19,7 +19,7 @@ import type { Keeper, Kept } from './keeper.ts';
 import { unknownReason, workerRow } from './known.ts';
 import type { PostgresActorStore } from './postgres.ts';
 import { Settler } from './settler.ts';
-import type { Claimed, ClaimedRow, HandedOver, Settled } from './store.ts';
+import type { ActorHandoff, Claimed, ClaimedRow, Settled } from './store.ts';
 import type { TurnOwner } from './turn.ts';
 
 /** What a dispatcher tells about its life; for logs, metrics and tests. */
@@ -79,9 +79,9 @@ export class ActorWorker implements Kept {
   readonly #parts: WorkerParts;
   readonly #settler: Settler;
   readonly #alarm: Alarm;
-  readonly #offers: Offers<HandedOver>;
-  readonly #looks: Looks<HandedOver>;
-  readonly #ahead: Ahead;
+  readonly #handoff: DirectHandoff<ActorHandoff>;
+  readonly #reconciler: ClaimReconciler<ActorHandoff>;
+  readonly #prefetch: AdaptivePrefetch;
   readonly #isolation = new Isolation();
   readonly #running = new Map<number, RunningTurn>();
   /** Claimed and not yet committed: epochs, by actor. */
@@ -102,7 +102,7 @@ export class ActorWorker implements Kept {
   #isAsleep = false;
   #isPumping = false;
   #stopping: Promise<void> | undefined;
-  readonly #ends: Ends<RunningTurn> = new Ends(() => this.#running.values());
+  readonly #drain: Drain<RunningTurn> = new Drain(() => this.#running.values());
   readonly onError = (error: unknown): void => this.#parts.events.emit('error', { error });
 
   constructor(parts: WorkerParts) {
@@ -113,34 +113,34 @@ export class ActorWorker implements Kept {
       store: parts.store,
       leaseMs: parts.settings.leaseMs,
       // While it looks, the look brings work or makes the offer.
-      offer: () => (this.#isAsleep ? this.#offers.next() : undefined),
+      offer: () => (this.#isAsleep ? this.#handoff.nextOffer() : undefined),
       onDone: (settled, error) => this.#done(settled, error),
       onStale: (turns) => this.#stale(turns),
       onUnknown: (turns) => this.#forget(turns),
       onDue: (ms) => this.#alarm.in(ms),
       onError: this.onError,
     });
-    this.#offers = new Offers({
+    this.#handoff = new DirectHandoff({
       name: 'actor',
       store: parts.store,
       worker: () => this.#id,
       isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
-      onHanded: (handed) => this.#looks.hear(handed),
+      onHandoff: (handed) => this.#reconciler.receive(handed),
       onError: this.onError,
     });
-    this.#looks = new Looks({
+    this.#reconciler = new ClaimReconciler({
       name: 'actor',
-      offers: this.#offers,
+      handoff: this.#handoff,
       leaseMs: parts.settings.leaseMs,
       pollMs: parts.settings.pollMs,
       accept: (handed) => this.#accept(handed),
       wake,
     });
-    this.#ahead = new Ahead({
+    this.#prefetch = new AdaptivePrefetch({
       count: 'auto',
       max: PREFETCH_MAX,
       waiting: () => this.#waiting.length,
-      onLate: (kept) => this.#leaveToOthers(this.#waiting.splice(kept)),
+      onStalled: (kept) => this.#leaveToOthers(this.#waiting.splice(kept)),
     });
   }
 
@@ -165,14 +165,14 @@ export class ActorWorker implements Kept {
       },
     });
     const wake = (): void => {
-      this.#offers.noteHearing();
+      this.#handoff.noteNotification();
       this.wake();
     };
     this.#subscription = await store.listen([...types.keys()], { wake, page: pages });
-    this.#offers.start(this.#subscription);
+    this.#handoff.start(this.#subscription);
     this.#loop = startLoop({
       name: 'actor.claim',
-      run: () => this.#looks.run(() => this.#turn()),
+      run: () => this.#reconciler.run(() => this.#turn()),
       onError: (error) => this.#onTurnError(error),
     });
   }
@@ -190,7 +190,7 @@ export class ActorWorker implements Kept {
 
   othersEnded(task: object | undefined): Promise<void> | undefined {
     const turn = [...this.#running.values()].find((running) => running === task);
-    return turn && this.#ends.inside(turn);
+    return turn && this.#drain.waitInside(turn);
   }
 
   /** Ends as a process does that is killed: nothing is waited for, written or given back. */
@@ -199,7 +199,7 @@ export class ActorWorker implements Kept {
     this.#alarm.stop();
     void this.#loop?.stop();
     void this.#subscription?.stop();
-    void this.#offers.stop();
+    void this.#handoff.stop();
     void this.#parts.keeper.remove(this);
     this.lost(new LeaseLost('the process has died'));
   }
@@ -212,12 +212,12 @@ export class ActorWorker implements Kept {
     this.#running.clear();
     this.#held.clear();
     this.#waiting = [];
-    this.#offers.restart();
-    this.#looks.forget();
+    this.#handoff.reset();
+    this.#reconciler.dropPending();
     this.#isolation.forget();
     for (const turn of running) turn.lose(reason);
     this.#parts.events.emit('lost', { reason });
-    this.#ends.note();
+    this.#drain.recordEnd();
     this.wake();
   }
 
@@ -230,10 +230,10 @@ export class ActorWorker implements Kept {
   }
 
   async #look(id: number): Promise<number> {
-    if (this.#looks.isInDoubt) await this.#recall(id);
+    if (this.#reconciler.mayHoldUnknown) await this.#recall(id);
     // The keeper is about to say so.
     if (!this.#parts.keeper.holds) return LOCKED_MS;
-    const limit = this.#looks.limit(this.#room());
+    const limit = this.#reconciler.limit(this.#room());
     if (limit <= 0) {
       // Until a slot is free, which has to look then: for what woke this in vain, and for all that the poll would have found.
       this.#hasMore = true;
@@ -241,7 +241,7 @@ export class ActorWorker implements Kept {
     }
     const answer = await this.#claim(id, limit);
     if (this.#id !== id) return 0;
-    this.#looks.noteAnswer(answer.rows.length);
+    this.#reconciler.noteAnswer(answer.rows.length);
     this.#hasMore = answer.again === true;
     this.#post(answer.rows);
     if (this.#isolation.isWaiting) await this.#claimAlone(id);
@@ -251,9 +251,9 @@ export class ActorWorker implements Kept {
 
   async #claim(id: number, limit: number): Promise<Claimed> {
     const { store, types } = this.#parts;
-    const offer = this.#offers.next();
+    const offer = this.#handoff.nextOffer();
     const answer = await store.claim(id, [...types.keys()], limit, offer);
-    if (offer !== undefined && answer.offered !== true) this.#offers.unsent(offer);
+    if (offer !== undefined && answer.offered !== true) this.#handoff.cancelOffer(offer);
     if (faults.armed) await faults.reach('actor.after_claim');
     if (probe.listening) probe.hit('actor.claimed', { worker: id, actors: answer.rows.length });
     return answer;
@@ -283,7 +283,7 @@ export class ActorWorker implements Kept {
 
   #room(): number {
     const { concurrency } = this.#parts.settings;
-    const ahead = this.#ahead.count;
+    const ahead = this.#prefetch.count;
     if (this.#isolation.isExclusive) return 0;
     if (this.#held.size > concurrency + ahead / 2 || this.#held.size >= concurrency + ahead) return 0;
     return concurrency + ahead - this.#held.size;
@@ -305,13 +305,13 @@ export class ActorWorker implements Kept {
     }
     this.#waiting.splice(0, next);
     this.#isPumping = false;
-    this.#ahead.watch();
-    if (!this.#isFree()) this.#offers.withdraw();
+    this.#prefetch.watch();
+    if (!this.#isFree()) this.#handoff.withdraw();
     if (this.#hasMore && this.#stopping === undefined && this.#room() > 0) this.#loop?.wake();
   }
 
   #begin(row: ClaimedRow): void {
-    this.#ahead.noteBegun();
+    this.#prefetch.recordStart();
     const [actor, type, stateName, , , , version] = row;
     const worker = this.#worker;
     const definition = this.#parts.types.get(type);
@@ -337,13 +337,13 @@ export class ActorWorker implements Kept {
   }
 
   #finish(finished: Finished): void {
-    this.#ahead.noteFinished(1);
+    this.#prefetch.recordEnd(1);
     if (finished.settled.kind === 'failed' && !finished.isLost) this.#tellFailed(finished);
     if (finished.isLost) this.#stale([finished.settled]);
     else if (finished.isWritten === true) this.#done(finished.settled, finished.error);
     else this.#settler.add(finished);
     this.#pump();
-    this.#ends.note();
+    this.#drain.recordEnd();
   }
 
   #done(settled: Settled, error: unknown): void {
@@ -360,7 +360,7 @@ export class ActorWorker implements Kept {
     }
     if (this.#hasMore && this.#room() > 0) this.#loop?.wake();
     // A commit with effects takes none along.
-    if (this.#isAsleep) this.#offers.later();
+    if (this.#isAsleep) this.#handoff.offerSoon();
   }
 
   #rest(id: number, answer: Claimed, pollMs: number): number {
@@ -380,17 +380,17 @@ export class ActorWorker implements Kept {
   }
 
   /** An actor that has been claimed for this worker. */
-  #accept({ worker, row }: HandedOver): void {
+  #accept({ worker, row }: ActorHandoff): void {
     if (worker !== this.#id) return;
     if (!this.#parts.keeper.holds) {
       // Taken for dead, and the actor was rescued; or else it goes back.
-      this.#looks.doubt();
+      this.#reconciler.requireRecall();
       this.wake();
       return;
     }
     if (this.#isFree() || this.#stopping !== undefined) {
       this.#post([row]);
-      this.#offers.later();
+      this.#handoff.offerSoon();
     } else this.#decline(row);
   }
 
@@ -405,7 +405,7 @@ export class ActorWorker implements Kept {
   #decline(row: ClaimedRow): void {
     this.#held.set(row[0], row[4]);
     // Or it would be claimed here again, ahead of its turn.
-    this.#ahead.reset();
+    this.#prefetch.reset();
     this.#leaveToOthers([row]);
   }
 
@@ -422,7 +422,7 @@ export class ActorWorker implements Kept {
   #onTurnError(error: unknown): void {
     // The database knows before the next heartbeat does.
     if (error instanceof LeaseLost) return this.lost(error);
-    if (error instanceof ConnectionFailed) this.#looks.noteLostAnswer();
+    if (error instanceof ConnectionFailed) this.#reconciler.noteLostAnswer();
     this.onError(error);
   }
 
@@ -432,7 +432,7 @@ export class ActorWorker implements Kept {
     if (this.#wants && performance.now() - this.#busySince > BUSY_MS) {
       this.#wants = false;
       // Nobody would use one now, and each half of a poll would be spent on asking after it.
-      this.#offers.withdraw();
+      this.#handoff.withdraw();
       this.#parts.store.setWants(id, false).catch(this.onError);
     }
     return 0;
@@ -463,8 +463,8 @@ export class ActorWorker implements Kept {
 
   /** Has the database give back what this worker does not know of. */
   #recall(id: number): Promise<void> {
-    const isAll = this.#looks.hasLostAnswer;
-    return this.#looks.recall(id, () => this.#parts.store.recallClaims(id, this.#held, isAll));
+    const isAll = this.#reconciler.mayHaveLostClaim;
+    return this.#reconciler.recall(id, () => this.#parts.store.recallClaims(id, this.#held, isAll));
   }
 
   /** A state, or fields, that a newer version of the program knows. */
@@ -476,17 +476,17 @@ export class ActorWorker implements Kept {
       this.#parts.events.emit('unknown', { actor: String(actor), state, held });
     } catch (error) {
       this.onError(error);
-      this.#looks.doubt();
+      this.#reconciler.requireRecall();
     } finally {
       this.#release({ id: actor, epoch });
-      this.#ends.note();
+      this.#drain.recordEnd();
     }
   }
 
   /** Should the database still think that they run here, they are given back. */
   #forget(turns: readonly Settled[]): void {
     for (const turn of turns) this.#release(turn);
-    this.#looks.doubt();
+    this.#reconciler.requireRecall();
     this.wake();
   }
 
@@ -528,18 +528,18 @@ export class ActorWorker implements Kept {
     await within(Math.max(timeoutMs, 1000), Promise.resolve(this.#loop?.stop()));
     this.#alarm.stop();
     this.#handBack();
-    const leaving = this.#offers.close() || this.#looks.isUnsure ? this.#leave() : undefined;
+    const leaving = this.#handoff.close() || this.#reconciler.needsRecall ? this.#leave() : undefined;
     const reason = new Stopped('the dispatcher is being stopped and its time is up');
     await Promise.all([
       within(STOP_MS, Promise.resolve(leaving)).catch(this.onError),
-      this.#ends.end({
+      this.#drain.run({
         time,
         graceMs: GRACE_MS,
-        tell: (turns) => {
+        abort: (turns) => {
           for (const turn of turns) turn.abort(reason);
           probe.hit('actor.time_up');
         },
-        leave: (turns) => turns.forEach((turn) => turn.giveUp()),
+        abandon: (turns) => turns.forEach((turn) => turn.giveUp()),
         written: () => this.#settler.flushed(),
       }),
     ]);
@@ -551,7 +551,7 @@ export class ActorWorker implements Kept {
   async #tidyUp(): Promise<void> {
     const { store, keeper } = this.#parts;
     await this.#subscription?.stop();
-    await this.#offers.stop();
+    await this.#handoff.stop();
     await keeper.remove(this);
     const id = this.#id;
     this.#id = undefined;

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 
 /** Keeps an eye on the event loop until it is stopped; see {@link watchEventLoop}. */
-export interface Watch {
+export interface EventLoopWatch {
   /** `run`, noted as running under that name until what it gives has settled. */
   around<A, R>(name: (given: A) => string, run: (given: A) => R): (given: A) => R;
   /** Safe to call twice. */
@@ -25,7 +25,7 @@ const [BEATS, LIMIT, OVER] = [0, 1, 2];
  * counts only time in which it ran itself: a process that was stopped as a whole, or a machine that slept, has not stood still.
  * Noting what runs costs about a microsecond each; without a watch, nothing.
  */
-export function watchEventLoop(limitMs: number): Watch {
+export function watchEventLoop(limitMs: number): EventLoopWatch {
   guard ??= new Guard();
   return guard.add(limitMs);
 }
@@ -42,7 +42,7 @@ class Guard {
   #taken = 0;
   #beat: NodeJS.Timeout | undefined;
 
-  add(ms: number): Watch {
+  add(ms: number): EventLoopWatch {
     const limit = { ms };
     this.#limits.add(limit);
     this.#setLimit();

@@ -1,6 +1,6 @@
 import { InvalidInput } from '../base/errors.ts';
 import { checkOptions, custom, duration, oneOf, optional, record, text } from '../base/options/options.ts';
-import { type Place, refusal } from '../base/options/refusal.ts';
+import { type OptionPath, refusal } from '../base/options/refusal.ts';
 import { isObject, readShape, within } from '../base/options/shape.ts';
 import type { Duration } from '../base/time/duration.ts';
 import { Sql } from './sql-text.ts';
@@ -130,7 +130,7 @@ export function declare(options: CaptureOptions): Declaration {
   };
 }
 
-function readVia(value: unknown, place: Place): Omit<DeclaredSource, 'table' | 'history'> {
+function readVia(value: unknown, place: OptionPath): Omit<DeclaredSource, 'table' | 'history'> {
   const none = { to: undefined, keys: undefined, nulls: undefined };
   if (typeof value === 'string') return { ...none, column: name.given(value, place) };
   if (value instanceof Sql) return { ...none, column: undefined, keys: requireText(value, place) };
@@ -157,12 +157,12 @@ function readVia(value: unknown, place: Place): Omit<DeclaredSource, 'table' | '
   return { ...given, keys };
 }
 
-function asSql(value: unknown, place: Place): string {
+function asSql(value: unknown, place: OptionPath): string {
   if (!(value instanceof Sql)) throw refusal(place, value, 'sql`…`');
   return value.text;
 }
 
-function requireText(value: Sql, place: Place): string {
+function requireText(value: Sql, place: OptionPath): string {
   if (value.text === '') throw refusal(place, '', 'a query');
   return value.text;
 }

@@ -5,7 +5,7 @@ import { type Loop, startLoop } from '../base/loop.ts';
 import { checkOptions, duration, func, integer, optional, text } from '../base/options/options.ts';
 import { within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { begin } from '../base/work/start-up.ts';
+import { startWithRetries } from '../base/work/start-up.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
 import type { Installer } from './installer.ts';
@@ -63,7 +63,7 @@ export class FollowerWorker implements AsyncDisposable {
     this.#loops = [loop, keeper];
     // Why it has not begun yet is told by the loop, which asks for the same.
     const options = { what: 'the delivery of changes', signal: this.#stop.signal, onError: () => {} };
-    this.started = begin(open, options).then(() => {});
+    this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
   }
 

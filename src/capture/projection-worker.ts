@@ -1,7 +1,7 @@
 import type { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { within } from '../base/time/clock.ts';
-import { begin } from '../base/work/start-up.ts';
+import { startWithRetries } from '../base/work/start-up.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { STOP_MS, startKeeper } from './keeper.ts';
 import type { Opened, ProjectionEvents } from './opened.ts';
@@ -39,7 +39,7 @@ export class ProjectionWorker implements AsyncDisposable {
     this.#settings = settings;
     // Why it has not begun yet is told by the loops, which ask for the same.
     const options = { what: 'the projection', signal: this.#stop.signal, onError: () => {} };
-    this.started = begin(open, options).then(() => {});
+    this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
     this.#loops = Array.from({ length: settings.concurrency }, (_, index) => {
       const pass: Pass = { after: '0', since: 0, done: 0, restMs: FIRST_REST_MS };

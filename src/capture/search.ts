@@ -1,6 +1,6 @@
 import { DatabaseError, InvalidInput } from '../base/errors.ts';
 import { checkOptions, custom, duration, integer, optional, suggest, text } from '../base/options/options.ts';
-import { refusal, type Place as Subject, show } from '../base/options/refusal.ts';
+import { refusal, type OptionPath as Subject, show } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
 import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';

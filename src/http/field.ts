@@ -1,7 +1,7 @@
 import { InvalidInput } from '../base/errors.ts';
 import type { Check } from '../base/options/options.ts';
 import * as kinds from '../base/options/options.ts';
-import { type Place, refusal, subject } from '../base/options/refusal.ts';
+import { type OptionPath, refusal, subject } from '../base/options/refusal.ts';
 import { requireJson } from '../base/storable.ts';
 import { type Duration, parseDuration } from '../base/time/duration.ts';
 import { DEEPEST, isDeeper } from './depth.ts';
@@ -117,7 +117,7 @@ const ISO = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?
 
 /** Any JSON that can be stored and read again as it was, nested no deeper than 500 levels. */
 export function anything(about?: string): Field<unknown> {
-  const read = (value: unknown, place: Place): unknown => {
+  const read = (value: unknown, place: OptionPath): unknown => {
     if (isDeeper(value, DEEPEST)) {
       throw new InvalidInput(`${subject(place)} is nested deeper than ${DEEPEST} levels`, { field: place.field });
     }

@@ -1,5 +1,5 @@
 import { type Check, custom, list, object, oneOf, text } from '../base/options/options.ts';
-import { type Place, refusal } from '../base/options/refusal.ts';
+import { type OptionPath, refusal } from '../base/options/refusal.ts';
 
 const PLACES = ['job', 'actor', 'lock', 'queue'] as const;
 const NAMES = ['id', 'queue', 'kind', 'key', 'trace', 'from', 'to', 'type', 'state', 'namespace', 'name'];
@@ -18,7 +18,7 @@ export interface LinkOptions {
   readonly url: string;
 }
 
-const url: Check<string> = custom('an address', (value: unknown, place: Place) => {
+const url: Check<string> = custom('an address', (value: unknown, place: OptionPath) => {
   if (typeof value !== 'string') throw refusal(place, value, 'an address');
   const strange = [...value.matchAll(/\{(\w*)\}/g)].find(([, name = '']) => !NAMES.includes(name))?.[0];
   if (strange !== undefined)

@@ -14,7 +14,7 @@ import {
   optional,
   text,
 } from '../base/options/options.ts';
-import { type Place, refusal } from '../base/options/refusal.ts';
+import { type OptionPath, refusal } from '../base/options/refusal.ts';
 import type { Duration } from '../base/time/duration.ts';
 import type { Capture } from '../capture/index.ts';
 import type { Files } from '../files/index.ts';
@@ -210,7 +210,7 @@ const grantShape = {
   permissions: optional(permissions),
 };
 
-const hash = custom('what hashPassword() gives', (value: unknown, place: Place) => {
+const hash = custom('what hashPassword() gives', (value: unknown, place: OptionPath) => {
   if (typeof value !== 'string' || !isPasswordHash(value)) {
     // It may be the password itself, which no message should repeat.
     const words = 'what hashPassword() gives, not the password itself; the value is not shown';
@@ -219,7 +219,7 @@ const hash = custom('what hashPassword() gives', (value: unknown, place: Place) 
   return value;
 });
 
-const keysUrl = custom('a URL of https', (value: unknown, place: Place) => {
+const keysUrl = custom('a URL of https', (value: unknown, place: OptionPath) => {
   const given = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined;
   // Whoever stands on the way of an http request can give keys of his own.
   const isSafe = given?.protocol === 'https:' || (given?.protocol === 'http:' && isThisMachine(given));
@@ -229,7 +229,7 @@ const keysUrl = custom('a URL of https', (value: unknown, place: Place) => {
 
 const basePath = custom(
   'a path such as "/pawl"',
-  (value: unknown, place: Place) => {
+  (value: unknown, place: OptionPath) => {
     if (typeof value !== 'string' || !/^(\/[\w.~-]+)*\/?$/.test(value))
       throw refusal(place, value, 'a path such as "/pawl"');
     return value.replace(/\/$/, '');

@@ -1,6 +1,6 @@
 import { contradiction } from '../base/options/kinds.ts';
 import { checkOptions, custom, duration, integer, optional } from '../base/options/options.ts';
-import type { Place } from '../base/options/refusal.ts';
+import type { OptionPath } from '../base/options/refusal.ts';
 import { isObject, readShape } from '../base/options/shape.ts';
 import { compare, type Mentions, mentionColumn, mentionValue, readWhere, type WireCondition } from './condition.ts';
 
@@ -57,8 +57,8 @@ export function readCapture(what: string, given: unknown): CaptureRequest {
   return { ...rest, ...mentions, order: orderBy, where: queueId === undefined ? where : [...where, queueId] };
 }
 
-function readStatus(given: unknown, place: Place, mentions: Mentions): CaptureRequest['status'] {
-  const at = (key: string): Place => ({ ...place, field: `${place.field}.${key}` });
+function readStatus(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['status'] {
+  const at = (key: string): OptionPath => ({ ...place, field: `${place.field}.${key}` });
   const { column, from, to } = readShape(
     given,
     {
@@ -79,7 +79,7 @@ function readStatus(given: unknown, place: Place, mentions: Mentions): CaptureRe
   return { column, from: condition, to: target };
 }
 
-function readOrder(given: unknown, place: Place, mentions: Mentions): CaptureRequest['order'] {
+function readOrder(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['order'] {
   const orders: readonly unknown[] = Array.isArray(given) ? given : [given];
   return orders.map((order) => {
     const { column, desc = false } = isObject(order) ? order : { column: order };
@@ -88,7 +88,7 @@ function readOrder(given: unknown, place: Place, mentions: Mentions): CaptureReq
   });
 }
 
-function readQueueId(given: unknown, place: Place, mentions: Mentions): WireCondition {
+function readQueueId(given: unknown, place: OptionPath, mentions: Mentions): WireCondition {
   const { column, value } = readShape(
     given,
     { column: custom('the name of a column', (name) => name), value: custom('a value', (queue) => queue) },
@@ -102,7 +102,7 @@ function readQueueId(given: unknown, place: Place, mentions: Mentions): WireCond
   };
 }
 
-function readLease(given: unknown, place: Place, mentions: Mentions): CaptureRequest['lease'] {
+function readLease(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['lease'] {
   if (!isObject(given)) return { column: undefined, ms: duration(LEASE).given(given, place) };
   const lease = readShape(
     given,

@@ -1,5 +1,5 @@
 import { InvalidInput } from '../base/errors.ts';
-import type { Place } from '../base/options/refusal.ts';
+import type { OptionPath } from '../base/options/refusal.ts';
 import { refusal } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
 import { suggest } from '../base/options/suggest.ts';
@@ -86,7 +86,7 @@ export interface Mentions {
 }
 
 /** Reads `where`, and notes the columns and values it has. @throws InvalidInput */
-export function readWhere(where: unknown, place: Place, mentions: Mentions): WireCondition[] {
+export function readWhere(where: unknown, place: OptionPath, mentions: Mentions): WireCondition[] {
   if (Array.isArray(where)) {
     return where.flatMap((one: unknown, index) =>
       readWhere(one, { ...place, field: `${place.field}.${index}` }, mentions),
@@ -100,7 +100,7 @@ export function readWhere(where: unknown, place: Place, mentions: Mentions): Wir
   );
 }
 
-function readColumn(column: string, given: unknown, place: Place, mentions: Mentions): WireCondition[] {
+function readColumn(column: string, given: unknown, place: OptionPath, mentions: Mentions): WireCondition[] {
   // Left out as an option is; taken as "any" it would capture rows that were not meant.
   if (given === undefined)
     throw refusal(place, given, 'a value, null or a comparison; leave the column out to accept any');
@@ -119,7 +119,7 @@ function readColumn(column: string, given: unknown, place: Place, mentions: Ment
 /** Notes a column that must be there, and may have to be fit for a purpose. */
 export function mentionColumn(
   column: unknown,
-  place: Place,
+  place: OptionPath,
   mentions: Mentions,
   as?: 'token' | 'lease' | 'retries',
 ): string {
@@ -135,7 +135,7 @@ export function compare(
   column: string,
   op: keyof Comparison,
   operand: unknown,
-  place: Place,
+  place: OptionPath,
   mentions: Mentions,
 ): ColumnCondition {
   const isList = op === 'in' || op === 'notIn';
@@ -150,13 +150,13 @@ export function compare(
 }
 
 /** Notes a value that must be one of its column's type, and gives it as it travels. */
-export function mentionValue(column: string, value: unknown, place: Place, mentions: Mentions): string | null {
+export function mentionValue(column: string, value: unknown, place: OptionPath, mentions: Mentions): string | null {
   const text = readValue(value, place);
   mentions.values.push({ field: place.field, column, value: text });
   return text;
 }
 
-function readValue(value: unknown, place: Place): string | null {
+function readValue(value: unknown, place: OptionPath): string | null {
   const text = toText(value);
   if (text === undefined) throw refusal(place, value, 'a string, number, bigint, boolean, Date, bytes or null');
   return text;
@@ -166,7 +166,7 @@ function isComparison(given: unknown): given is Readonly<Record<string, unknown>
   return isObject(given) && !(given instanceof Date) && !(given instanceof Uint8Array);
 }
 
-function unknownOperator(op: string, { field, what }: Place): InvalidInput {
+function unknownOperator(op: string, { field, what }: OptionPath): InvalidInput {
   const near = suggest(op, OPERATORS);
   const advice = near === undefined ? `accepted are ${OPERATORS.join(', ')}` : `did you mean "${near}"?`;
   return new InvalidInput(`option "${field}" for ${what} is no comparison; ${advice}`, { field });

@@ -1,5 +1,5 @@
 import { type DeadlockStep, NotSupported, PawlError } from '../base/errors.ts';
-import { work } from '../base/work/current-task.ts';
+import { currentTask } from '../base/work/current-task.ts';
 import { callInTransaction, type PostgresEngine, type Statement } from '../engine/postgres/index.ts';
 import { cyclesOf } from './graph.ts';
 import type { ProcessIdentity } from './identity.ts';
@@ -42,7 +42,7 @@ export class PostgresLockStore implements LockStore {
   constructor(engine: PostgresEngine, self: ProcessIdentity) {
     this.#engine = engine;
     this.#self = self;
-    work.isAsked = true;
+    currentTask.isTracked = true;
   }
 
   /**
@@ -66,7 +66,7 @@ export class PostgresLockStore implements LockStore {
   async #take(call: AcquireCall, leaseMs: number, options: CallOptions): Promise<Answer> {
     const { id, host, pid } = this.#self;
     const [name = ''] = call.names;
-    const job = work.jobOf(this.#engine) ?? null;
+    const job = currentTask.jobOf(this.#engine) ?? null;
     if (isPlain(call)) {
       const values = [call.space, name, call.nonce, leaseMs, id, host, pid, call.waiterMs ?? null, job];
       const [row] = await this.#decide<AnswerRow>(sql.TAKE, values, options);

@@ -2,7 +2,7 @@ import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { suggest } from '../base/options/options.ts';
 import { show } from '../base/options/refusal.ts';
-import { work } from '../base/work/current-task.ts';
+import { currentTask } from '../base/work/current-task.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Handler } from './attempt.ts';
 import {
@@ -289,7 +289,7 @@ export class Queue<K extends Kinds = never> {
 
   /** While it runs, it can be asked for which job: of a unit, the newest. */
   #known(handler: Handler): Handler {
-    return (unit) => work.run(unit.job, this.#engine, handler, unit);
+    return (unit) => currentTask.run(unit.job, this.#engine, handler, unit);
   }
 
   #readHandlers(handlers: Handlers<K>, read: ReadTraces): ReadonlyMap<string, Handler> {

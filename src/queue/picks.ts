@@ -1,4 +1,4 @@
-import { Reluctance } from '../base/time/cooldown.ts';
+import { Cooldown } from '../base/time/cooldown.ts';
 import type { Claimed, Looked } from './store.ts';
 
 /** What a look has read of a job. Jobs are never changed. */
@@ -29,7 +29,7 @@ export class Picks {
   /** Takes under way that search for a job. */
   #searches = 0;
   /** Of what is picked where other workers take it too, much is gone: a search takes what is left. */
-  readonly #company = new Reluctance();
+  readonly #company = new Cooldown();
 
   get jobs(): Map<number, Seen> | undefined {
     return this.#jobs;
@@ -54,7 +54,7 @@ export class Picks {
 
   /** Begins a take. @returns what to take; undefined: search for it */
   take(): Pick | undefined {
-    const pick = this.#company.hasPassed ? this.#next() : undefined;
+    const pick = this.#company.isOver ? this.#next() : undefined;
     if (pick === undefined) {
       this.#searches += 1;
     } else {
@@ -77,7 +77,7 @@ export class Picks {
   /** Ends a take, with the job that it took; undefined: there was none. */
   took(pick: Pick | undefined, job: number | undefined): void {
     if (pick === undefined) this.#searches -= 1;
-    else this.#company.note(job === undefined);
+    else this.#company.record(job === undefined);
     if (job !== undefined) this.#jobs?.delete(job);
     else if (pick !== undefined) this.#isOver.delete(pick.id);
   }

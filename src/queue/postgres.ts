@@ -1,5 +1,5 @@
-import type { Offer, Recalled } from '../base/handoff/direct-handoff.ts';
-import { Reluctance } from '../base/time/cooldown.ts';
+import type { Offer, RecallResult } from '../base/handoff/direct-handoff.ts';
+import { Cooldown } from '../base/time/cooldown.ts';
 import {
   type AnswerOptions,
   callInTransaction,
@@ -22,8 +22,8 @@ import type {
   Claimed,
   ClaimRequest,
   Cursor,
-  HandedOver,
   HeldJob,
+  JobHandoff,
   Looked,
   LookRequest,
   QueueStore,
@@ -166,7 +166,7 @@ export class PostgresQueueStore implements QueueStore {
   #prunesTracesAt = -Infinity;
   /** Where the queue was registered; see HERE. */
   #schema = 0;
-  readonly #reluctance = new Reluctance();
+  readonly #cooldown = new Cooldown();
 
   constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
     this.engine = engine;
@@ -294,10 +294,10 @@ export class PostgresQueueStore implements QueueStore {
 
   /** Handed to a sleeping worker, where there is one. */
   async #addOne(values: unknown[]): Promise<number> {
-    const sql = this.#reluctance.hasPassed ? ADD_ALONE : ADD_ONE;
+    const sql = this.#cooldown.isOver ? ADD_ALONE : ADD_ONE;
     const [added] = await this.#runner.query<{ id: string }>(sql, values);
     const id = Number(only(added).id);
-    this.#reluctance.note(id < 0);
+    this.#cooldown.record(id < 0);
     return Math.abs(id);
   }
 
@@ -361,11 +361,11 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   /** Calls back with each job that is handed over by way of this channel; says that somebody listens there. */
-  hear(
+  listenForHandoffs(
     channel: string,
-    { heard, onReconnect }: { heard: (job: HandedOver) => void; onReconnect: () => void },
+    { onHandoff, onReconnect }: { onHandoff: (job: JobHandoff) => void; onReconnect: () => void },
   ): Promise<Subscription> {
-    const read = (payload: string): void => heard(JSON.parse(payload) as HandedOver);
+    const read = (payload: string): void => onHandoff(JSON.parse(payload) as JobHandoff);
     return this.engine.listen(channel, read, { onReconnect, isSeen: true });
   }
 
@@ -380,7 +380,7 @@ export class PostgresQueueStore implements QueueStore {
     return only(row).answer;
   }
 
-  async recall(queue: number, worker: number, known: readonly number[]): Promise<Recalled> {
+  async recall(queue: number, worker: number, known: readonly number[]): Promise<RecallResult> {
     const [row] = await this.#keys.query<{ answer: { jobs: number; offers: number[] } }>(RECALL, [
       queue,
       worker,

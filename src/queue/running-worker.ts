@@ -1,9 +1,9 @@
 import { Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { within } from '../base/time/clock.ts';
-import { type Watch, watchEventLoop } from '../base/watchdog.ts';
-import { work } from '../base/work/current-task.ts';
-import { begin } from '../base/work/start-up.ts';
+import { type EventLoopWatch, watchEventLoop } from '../base/watchdog.ts';
+import { currentTask } from '../base/work/current-task.ts';
+import { startWithRetries } from '../base/work/start-up.ts';
 import type { Logger } from '../engine/postgres/index.ts';
 import type { Handler } from './attempt.ts';
 import { patience, STOP_MS } from './patience.ts';
@@ -17,14 +17,14 @@ import { LeaseWorker, type WorkerEvents, type WorkerParts } from './worker.ts';
 export class Worker implements AsyncDisposable {
   /**
    * Settles when the worker is registered and looks for work; rejects with what no waiting mends, for instance when the schema
-   * is missing. Anything else that is in its way is waited for: see {@link begin}. Not awaiting it is fine: the failure is
+   * is missing. Anything else that is in its way is waited for: see {@link startWithRetries}. Not awaiting it is fine: the failure is
    * then an `error` event and a line in the log.
    */
   readonly started: Promise<void>;
   readonly events: Events<WorkerEvents>;
   #inner: LeaseWorker | TransactionWorker | undefined;
   readonly #logger: Logger;
-  readonly #watch: Watch | undefined;
+  readonly #watch: EventLoopWatch | undefined;
   readonly #stop = new AbortController();
   #stopping: Promise<void> | undefined;
   /** It could not start, and never will. */
@@ -81,7 +81,7 @@ export class Worker implements AsyncDisposable {
       }
     };
     const onError = (error: unknown): void => this.events.emit('error', { error });
-    this.#inner = await begin(start, { what: 'the worker', signal: this.#stop.signal, onError });
+    this.#inner = await startWithRetries(start, { what: 'the worker', signal: this.#stop.signal, onError });
     if (this.#isAbandoned) await this.#inner.stop(0);
   }
 
@@ -100,7 +100,7 @@ export class Worker implements AsyncDisposable {
     const timeoutMs = readStopOptions(options);
     this.#stopping ??= this.#shutDown(timeoutMs);
     this.#stop.abort();
-    const othersEnded = this.#inner?.othersEnded(work.task);
+    const othersEnded = this.#inner?.othersEnded(currentTask.task);
     return othersEnded === undefined ? this.#stopping : Promise.race([this.#stopping, othersEnded]);
   }
 
@@ -130,7 +130,11 @@ export class Worker implements AsyncDisposable {
 }
 
 /** The same handlers, noted while they run. */
-function watched(queue: string, handlers: ReadonlyMap<string, Handler>, watch: Watch): ReadonlyMap<string, Handler> {
+function watched(
+  queue: string,
+  handlers: ReadonlyMap<string, Handler>,
+  watch: EventLoopWatch,
+): ReadonlyMap<string, Handler> {
   const name = ({ kind, job }: Unit): string => `job ${job.id} of queue "${queue}", kind "${kind}"`;
   return new Map([...handlers].map(([kind, handler]) => [kind, watch.around(name, handler)]));
 }

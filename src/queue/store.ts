@@ -1,4 +1,4 @@
-import type { HandedOver as Handed, Offer, Recalled } from '../base/handoff/direct-handoff.ts';
+import type { Handoff, Offer, RecallResult } from '../base/handoff/direct-handoff.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
@@ -178,7 +178,7 @@ export interface Unwritten {
 }
 
 /** A job that an enqueue has claimed for a worker. */
-export interface HandedOver extends Claimed, Handed {
+export interface JobHandoff extends Claimed, Handoff {
   readonly shard: number;
 }
 
@@ -272,7 +272,7 @@ export interface QueueStore {
   /** All workers of a process in one statement. */
   beat(beats: readonly Beat[]): Promise<BeatAnswer>;
   /** Gives back, uncharged, what the worker holds beside these claims: a claim's answer was lost, or a notification. */
-  recall(queue: number, worker: number, known: readonly number[]): Promise<Recalled>;
+  recall(queue: number, worker: number, known: readonly number[]): Promise<RecallResult>;
   /** The same before a worker stops, once its offers are gone, used ones included. */
   leave(queue: number, worker: number, known: readonly number[]): Promise<void>;
   /** Says whether an enqueue should wake this worker. */

@@ -1,4 +1,4 @@
-import { Reluctance } from '../base/time/cooldown.ts';
+import { Cooldown } from '../base/time/cooldown.ts';
 import { type Pick, Picks, type Seen } from './picks.ts';
 import { START } from './scan.ts';
 import type { Claimed, Cursor, Looked } from './store.ts';
@@ -56,7 +56,7 @@ export class Stretch {
   #passAt = -Infinity;
   #ahead: LookAhead | undefined;
   /** Slow looks beside the lanes help nobody. */
-  readonly #reluctance = new Reluctance();
+  readonly #reluctance = new Cooldown();
 
   constructor(lanes: number) {
     this.#lanes = lanes;
@@ -93,7 +93,7 @@ export class Stretch {
 
   /** Whether to look beside the lanes, which take the rest meanwhile. */
   get wantsLook(): boolean {
-    if (this.#isLookedAt || !this.#isFruitful || this.#left <= 0 || !this.#reluctance.hasPassed) return false;
+    if (this.#isLookedAt || !this.#isFruitful || this.#left <= 0 || !this.#reluctance.isOver) return false;
     if (this.#isStale) return false;
     return this.#isScarce || this.isOld;
   }
@@ -143,7 +143,7 @@ export class Stretch {
 
   #endAhead(): void {
     this.#ahead = undefined;
-    this.#reluctance.note(this.#isOverdue);
+    this.#reluctance.record(this.#isOverdue);
     this.#endLook?.();
   }
 

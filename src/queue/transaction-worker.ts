@@ -5,7 +5,7 @@ import { faults } from '../base/fault.ts';
 import { probe } from '../base/probe.ts';
 import { Budget } from '../base/time/budget.ts';
 import { within } from '../base/time/clock.ts';
-import { Ends } from '../base/work/drain.ts';
+import { Drain } from '../base/work/drain.ts';
 import {
   type AnswerOptions,
   type Backend,
@@ -67,7 +67,7 @@ export class TransactionWorker implements UnitOwner, Kept {
   #lanes: Promise<void>[] = [];
   #openLanes = 0;
   /** A lane that runs no handler may have an outcome to commit. */
-  readonly #ends: Ends<Unit> = new Ends(
+  readonly #ends: Drain<Unit> = new Drain(
     () => this.#running.keys(),
     () => this.#openLanes <= this.#running.size,
   );
@@ -142,7 +142,7 @@ export class TransactionWorker implements UnitOwner, Kept {
 
   othersEnded(task: object | undefined): Promise<void> | undefined {
     const unit = unitOf(task, this.#running.keys());
-    return unit && this.#ends.inside(unit);
+    return unit && this.#ends.waitInside(unit);
   }
 
   async progress(_unit: Unit, job: Job, json: string): Promise<void> {
@@ -229,7 +229,7 @@ export class TransactionWorker implements UnitOwner, Kept {
 
   #endLane(): void {
     this.#openLanes -= 1;
-    this.#ends.note();
+    this.#ends.recordEnd();
   }
 
   /**
@@ -522,11 +522,11 @@ export class TransactionWorker implements UnitOwner, Kept {
     this.wake();
     const end = new Budget(timeoutMs + END_MS);
     const reason = new Stopped('the worker is being stopped and its time is up');
-    await this.#ends.end({
+    await this.#ends.run({
       time: new Budget(timeoutMs),
       graceMs: GRACE_MS,
-      tell: (units) => units.forEach((unit) => unit.abort(reason)),
-      leave: (units) => this.#endHandlers(units),
+      abort: (units) => units.forEach((unit) => unit.abort(reason)),
+      abandon: (units) => this.#endHandlers(units),
       written: () => Promise.resolve(),
     });
     await end.wait(Promise.allSettled(this.#lanes));

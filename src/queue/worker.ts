@@ -2,14 +2,14 @@ import { hostname } from 'node:os';
 import { ConnectionFailed, LeaseLost, NotFound, Stopped } from '../base/errors.ts';
 import type { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
-import { Looks } from '../base/handoff/claim-reconciler.ts';
-import { Offers } from '../base/handoff/direct-handoff.ts';
+import { ClaimReconciler } from '../base/handoff/claim-reconciler.ts';
+import { DirectHandoff } from '../base/handoff/direct-handoff.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { probe } from '../base/probe.ts';
 import { Budget } from '../base/time/budget.ts';
 import { within } from '../base/time/clock.ts';
-import { Ends } from '../base/work/drain.ts';
-import { Ahead } from '../base/work/prefetch.ts';
+import { Drain } from '../base/work/drain.ts';
+import { AdaptivePrefetch } from '../base/work/prefetch.ts';
 import { Transaction } from '../engine/postgres/index.ts';
 import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
 import { type Batch, countUnits, hasJobs, readClaimed } from './claimed.ts';
@@ -22,7 +22,7 @@ import { END_MS, STOP_MS } from './patience.ts';
 import type { PostgresQueueStore } from './postgres.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
-import type { Beat, Claimed, Ended, Failed, HandedOver, HeldJob, Registered } from './store.ts';
+import type { Beat, Claimed, Ended, Failed, HeldJob, JobHandoff, Registered } from './store.ts';
 import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
 
 /** What a worker tells about its life; for logs, metrics and tests. */
@@ -80,9 +80,9 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   readonly #settler: Settler;
   readonly #keeper: Keeper;
   readonly #herd: Herd;
-  readonly #offers: Offers<HandedOver>;
-  readonly #looks: Looks<HandedOver>;
-  readonly #ahead: Ahead;
+  readonly #handoff: DirectHandoff<JobHandoff>;
+  readonly #reconciler: ClaimReconciler<JobHandoff>;
+  readonly #prefetch: AdaptivePrefetch;
   readonly #scans: Scan[];
   readonly #chain: number;
   readonly #claims = new Set<Claim>();
@@ -107,7 +107,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   #stopping: Promise<void> | undefined;
   /** Others may be asleep, who could run it now. */
   #hasHandedBack = false;
-  readonly #ends: Ends<Unit> = new Ends(() => this.#running.keys());
+  readonly #drain: Drain<Unit> = new Drain(() => this.#running.keys());
 
   constructor(parts: WorkerParts) {
     this.#parts = parts;
@@ -120,7 +120,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
       queue: registered.queue,
       settle: (settlement, offer) => store.settle(settlement, offer),
       // While it looks, the look brings work or makes the offer.
-      offer: () => (this.#isAsleep ? this.#offers.next() : undefined),
+      offer: () => (this.#isAsleep ? this.#handoff.nextOffer() : undefined),
       onStale: (claims) => this.events.emit('stale', { claims }),
       onRefused: (unit, failed) => this.#tellFailed(unit, failed),
       onError: (error) => this.onError(error),
@@ -128,31 +128,31 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     });
     this.#keeper = Keeper.for(store, settings.leaseMs);
     this.#herd = Herd.of(store, registered.queue);
-    this.#offers = new Offers({
+    this.#handoff = new DirectHandoff({
       name: 'queue',
       store: {
         offer: (offer) => store.offer(registered.queue, offer),
         withdraw: (worker) => store.withdraw(registered.queue, worker),
-        hear: (channel, handlers) => store.hear(channel, handlers),
+        listenForHandoffs: (channel, handlers) => store.listenForHandoffs(channel, handlers),
       },
       worker: () => this.#id,
       isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
-      onHanded: (job) => this.#looks.hear(job),
+      onHandoff: (job) => this.#reconciler.receive(job),
       onError: (error) => this.onError(error),
     });
-    this.#looks = new Looks({
+    this.#reconciler = new ClaimReconciler({
       name: 'queue',
-      offers: this.#offers,
+      handoff: this.#handoff,
       leaseMs: settings.leaseMs,
       pollMs: settings.pollMs,
       accept: (job) => this.#accept(job),
       wake: () => this.#loop?.wake(),
     });
-    this.#ahead = new Ahead({
+    this.#prefetch = new AdaptivePrefetch({
       count: settings.prefetch,
       max: PREFETCH_MAX,
       waiting: () => this.#waiting.length,
-      onLate: (kept) => this.#giveWay(kept),
+      onStalled: (kept) => this.#giveWay(kept),
     });
   }
 
@@ -168,10 +168,10 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   async start(): Promise<void> {
     await this.#register();
     await this.#keeper.add(this);
-    this.#offers.start(await this.#herd.join(this));
+    this.#handoff.start(await this.#herd.join(this));
     this.#loop = startLoop({
       name: 'queue.claim',
-      run: () => this.#looks.run(() => this.#turn()),
+      run: () => this.#reconciler.run(() => this.#turn()),
       onError: (error) => this.#onTurnError(error),
     });
   }
@@ -194,7 +194,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   noteHearing(): void {
-    this.#offers.noteHearing();
+    this.#handoff.noteNotification();
   }
 
   askForCancels(): void {
@@ -208,7 +208,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
 
   othersEnded(task: object | undefined): Promise<void> | undefined {
     const unit = unitOf(task, this.#running.keys());
-    return unit && this.#ends.inside(unit);
+    return unit && this.#drain.waitInside(unit);
   }
 
   // What a unit asks of its worker.
@@ -249,15 +249,15 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     this.#claims.clear();
     this.#held = 0;
     this.#lives += 1;
-    this.#offers.restart();
-    this.#looks.forget();
+    this.#handoff.reset();
+    this.#reconciler.dropPending();
     // What a handler does after this is nobody's outcome: the settler has dropped its claims.
     for (const [unit, fail] of running) {
       unit.abort(reason);
       fail?.(reason);
     }
     this.events.emit('lost', { reason });
-    this.#ends.note();
+    this.#drain.recordEnd();
     this.wake();
   }
 
@@ -287,8 +287,8 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   async #turn(): Promise<number> {
     this.#isAsleep = false;
     const id = this.#id ?? (await this.#register());
-    if (this.#looks.isInDoubt) await this.#recall(id);
-    const limit = this.#looks.limit(this.#room());
+    if (this.#reconciler.mayHoldUnknown) await this.#recall(id);
+    const limit = this.#reconciler.limit(this.#room());
     if (limit <= 0) {
       this.#herd.looked(this, true);
       return Infinity;
@@ -298,7 +298,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     const answer = await this.#claim(id, scan, limit);
     if (this.#id !== id) return 0;
     const units = countUnits(answer);
-    this.#looks.noteAnswer(units);
+    this.#reconciler.noteAnswer(units);
     this.#herd.looked(this, units >= limit);
     if (hasJobs(answer)) {
       const { definition, registered } = this.#parts;
@@ -311,12 +311,12 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     const { store } = this.#parts;
     const slots = Math.max(0, this.#parts.settings.concurrency - this.#running.size);
     const { shard, cursor, rows } = scan;
-    const offer = this.#offers.next();
+    const offer = this.#handoff.nextOffer();
     const answer = await store.claim(
       { queue: this.queue, shard, worker, limit, slots, rows, chain: this.#chain, cursor },
       offer,
     );
-    if (offer !== undefined && answer.offered !== true) this.#offers.unsent(offer);
+    if (offer !== undefined && answer.offered !== true) this.#handoff.cancelOffer(offer);
     if (faults.armed) await faults.reach('queue.after_claim');
     if (probe.listening) probe.hit('queue.claimed', { shard, worker, rows: answer.rows.length, seen: answer.seen });
     return answer;
@@ -329,7 +329,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   #room(): number {
     const { concurrency } = this.#parts.settings;
     const free = Math.max(0, concurrency - this.#running.size - this.#following.length - this.#waiting.length);
-    const ahead = this.#ahead.count;
+    const ahead = this.#prefetch.count;
     if (this.#held > concurrency + ahead / 2) return free;
     return Math.max(free, concurrency + ahead - this.#held);
   }
@@ -364,14 +364,14 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     }
     this.#waiting.splice(0, next);
     this.#isPumping = false;
-    this.#ahead.watch();
-    if (!this.#isFree()) this.#offers.withdraw();
+    this.#prefetch.watch();
+    if (!this.#isFree()) this.#handoff.withdraw();
     if (this.#stopping === undefined && !this.#isAsleep && this.#room() > 0) this.#loop?.wake();
   }
 
   #begin(unit: Unit): void {
     const { definition, handlers } = this.#parts;
-    this.#ahead.noteBegun();
+    this.#prefetch.recordStart();
     this.#running.set(unit, undefined);
     const life = this.#lives;
     const fail = begin(unit, definition, handlers, (outcome) => {
@@ -386,7 +386,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
 
   #finish(unit: Unit, outcome: Outcome): void {
     this.#held -= 1;
-    this.#ahead.noteFinished(1);
+    this.#prefetch.recordEnd(1);
     if (outcome.failed.length > 0) this.#tellFailed(unit, outcome.failed);
     const rest = unit.next;
     // Of one that failed, a transaction that it guards may be open still: nothing of its key begins beside that.
@@ -400,7 +400,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
       if (rest !== undefined) this.#following.push(rest);
     }
     this.#pump();
-    this.#ends.note();
+    this.#drain.recordEnd();
   }
 
   /** Where to look next, and when. */
@@ -424,7 +424,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   /** A job that an enqueue has claimed for this worker. */
-  #accept(job: HandedOver): void {
+  #accept(job: JobHandoff): void {
     const { shard, worker } = job;
     // Taken for dead: the job is rescued, if not by now, then soon.
     if (worker !== this.#id || !this.#keeper.holds) return;
@@ -432,7 +432,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     const batch = readClaimed(job, { shard, definition, registered, owner: this });
     if (this.#isFree() || this.#stopping !== undefined) {
       this.#post(batch);
-      this.#offers.later();
+      this.#handoff.offerSoon();
     } else this.#decline(batch);
   }
 
@@ -447,7 +447,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     for (const claim of batch.claims) this.#claims.add(claim);
     for (const unit of batch.units) this.#settler.release(unit, 'handed to a worker without a free slot', true);
     // Or it would be claimed here again, ahead of its turn.
-    this.#ahead.reset();
+    this.#prefetch.reset();
     this.#wakeOthers();
   }
 
@@ -507,7 +507,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   /** Gives back what it does not know of. */
   #recall(id: number): Promise<void> {
     const known = this.#known();
-    return this.#looks.recall(id, () => this.#parts.store.recall(this.queue, id, known));
+    return this.#reconciler.recall(id, () => this.#parts.store.recall(this.queue, id, known));
   }
 
   /** The claims that it knows of, and whose rows may still be there. */
@@ -522,7 +522,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
 
   #onTurnError(error: unknown): void {
     this.#herd.looked(this, true);
-    if (error instanceof ConnectionFailed && error.outcome === 'unknown') this.#looks.noteLostAnswer();
+    if (error instanceof ConnectionFailed && error.outcome === 'unknown') this.#reconciler.noteLostAnswer();
     this.onError(error);
   }
 
@@ -563,15 +563,15 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     // A claim on a connection that went dead is not answered for minutes; its jobs are rescued.
     if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
     this.#handBack();
-    const leaving = this.#offers.close() || this.#looks.isUnsure ? this.#leave() : undefined;
+    const leaving = this.#handoff.close() || this.#reconciler.needsRecall ? this.#leave() : undefined;
     const reason = new Stopped('the worker is being stopped and its time is up');
     await Promise.all([
       within(STOP_MS, Promise.resolve(leaving)).catch((error: unknown) => this.onError(error)),
-      this.#ends.end({
+      this.#drain.run({
         time,
         graceMs: GRACE_MS,
-        tell: (units) => units.forEach((unit) => unit.abort(reason)),
-        leave: (units) => this.#endHandlers(units),
+        abort: (units) => units.forEach((unit) => unit.abort(reason)),
+        abandon: (units) => this.#endHandlers(units),
         written: () => this.#settler.flushed(),
       }),
     ]);
@@ -592,7 +592,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
       await within(STOP_MS, woken);
     }
     await this.#herd.leave(this);
-    await this.#offers.stop();
+    await this.#handoff.stop();
     await this.#keeper.remove(this);
     const id = this.#id;
     this.#id = undefined;

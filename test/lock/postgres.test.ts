@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { work } from '../../src/base/work/current-task.ts';
+import { currentTask } from '../../src/base/work/current-task.ts';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type LockOptions, locksOfJobs } from '../../src/lock/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
@@ -55,7 +55,7 @@ test('a lock is held for the job whose handler asked for it, in whichever way it
   const engine = engineOn(database.url);
   const locks = createLocks(engine, { namespace: 'for jobs' });
   const forJob = (id: string, name: string | string[], options?: LockOptions, by = engine): Promise<Lock> =>
-    work.run({ id }, by, () => locks.acquire(name, options), undefined);
+    currentTask.run({ id }, by, () => locks.acquire(name, options), undefined);
   const jobs = async (name: string): Promise<(string | undefined)[]> =>
     (await locks.explain(name)).holders.map(({ job }) => job);
   const past = async (name: string): Promise<unknown[]> =>

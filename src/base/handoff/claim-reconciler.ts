@@ -1,16 +1,16 @@
 import { faults } from '../fault.ts';
 import { probe } from '../probe.ts';
-import type { HandedOver, Offers, Recalled } from './direct-handoff.ts';
+import type { DirectHandoff, Handoff, RecallResult } from './direct-handoff.ts';
 
-export interface LooksOptions<Handed extends HandedOver> {
+export interface ReconcilerOptions<H extends Handoff> {
   /** `queue`, in the names of probes and faults. */
   readonly name: string;
-  readonly offers: Offers<Handed>;
+  readonly handoff: DirectHandoff<H>;
   /** For so long a look whose answer was lost may still claim something. */
   readonly leaseMs: number;
   readonly pollMs: number;
   /** Takes what was handed over. */
-  readonly accept: (handed: Handed) => void;
+  readonly accept: (handed: H) => void;
   /** Asks for another look. */
   readonly wake: () => void;
 }
@@ -19,58 +19,58 @@ export interface LooksOptions<Handed extends HandedOver> {
  * What a worker claims by looking, beside what it is handed: the one must not take the slot of the other, and of neither may
  * anything be claimed for the worker that it never hears of.
  */
-export class Looks<Handed extends HandedOver> {
-  readonly #options: LooksOptions<Handed>;
+export class ClaimReconciler<H extends Handoff> {
+  readonly #options: ReconcilerOptions<H>;
   /** What is handed over during a look waits for its end, since it may take the last slot. */
-  #isLooking = false;
-  #handed: Handed[] = [];
+  #isPolling = false;
+  #pending: H[] = [];
   /** A look's answer was lost: something may be claimed that the worker does not know of. */
-  #isUnsure = false;
+  #needsRecall = false;
   /** Until when such a look may still be committed: a server that was slow, and did not hear that it was cancelled. */
-  #unsureUntil = -Infinity;
+  #lostClaimUntil = -Infinity;
   /** How much the last look asked for. */
-  #asked = Infinity;
-  #most = Infinity;
+  #requested = Infinity;
+  #limit = Infinity;
 
-  constructor(options: LooksOptions<Handed>) {
+  constructor(options: ReconcilerOptions<H>) {
     this.#options = options;
   }
 
   /** One look, and what was handed over meanwhile. */
   async run(look: () => Promise<number>): Promise<number> {
-    this.#isLooking = true;
+    this.#isPolling = true;
     try {
       return await look();
     } finally {
-      this.#isLooking = false;
-      for (const handed of this.#handed.splice(0)) this.#options.accept(handed);
+      this.#isPolling = false;
+      for (const handed of this.#pending.splice(0)) this.#options.accept(handed);
     }
   }
 
   /** Something was handed over. */
-  hear(handed: Handed): void {
-    if (faults.armed) void faults.reach(`${this.#options.name}.after_handover`).then(() => this.#take(handed));
-    else this.#take(handed);
+  receive(handed: H): void {
+    if (faults.armed) void faults.reach(`${this.#options.name}.after_handover`).then(() => this.#deliver(handed));
+    else this.#deliver(handed);
   }
 
-  #take(handed: Handed): void {
-    if (this.#isLooking) this.#handed.push(handed);
+  #deliver(handed: H): void {
+    if (this.#isPolling) this.#pending.push(handed);
     else this.#options.accept(handed);
   }
 
   /** Whether what was claimed by a look whose answer was lost has not been recalled since. */
-  get isUnsure(): boolean {
-    return this.#isUnsure;
+  get needsRecall(): boolean {
+    return this.#needsRecall;
   }
 
   /** Whether something may be claimed for this worker that it does not know of. */
-  get isInDoubt(): boolean {
-    return this.hasLostAnswer || this.#options.offers.isOverdue(this.#options.pollMs / 2);
+  get mayHoldUnknown(): boolean {
+    return this.mayHaveLostClaim || this.#options.handoff.isOverdue(this.#options.pollMs / 2);
   }
 
   /** Whether it may have been claimed by a look, and not only by a hand-over. */
-  get hasLostAnswer(): boolean {
-    return this.#isUnsure || (this.#unsureUntil > 0 && performance.now() > this.#unsureUntil);
+  get mayHaveLostClaim(): boolean {
+    return this.#needsRecall || (this.#lostClaimUntil > 0 && performance.now() > this.#lostClaimUntil);
   }
 
   /**
@@ -79,40 +79,40 @@ export class Looks<Handed extends HandedOver> {
    * says nothing about what a full one takes.
    */
   limit(room: number): number {
-    this.#asked = Math.min(room, Math.floor(this.#most));
-    return this.#asked;
+    this.#requested = Math.min(room, Math.floor(this.#limit));
+    return this.#requested;
   }
 
   /** @param brought  how much there was in it */
   noteAnswer(brought: number): void {
-    if (brought >= this.#asked) this.#most *= 1.1;
+    if (brought >= this.#requested) this.#limit *= 1.1;
   }
 
   /** Something may be claimed that the worker does not know of. */
-  doubt(): void {
-    this.#isUnsure = true;
+  requireRecall(): void {
+    this.#needsRecall = true;
   }
 
   /** The same, and such a look may still be under way. */
   noteLostAnswer(): void {
-    this.doubt();
-    this.#most = Math.max(1, Math.floor(this.#asked / 2));
-    this.#unsureUntil = performance.now() + this.#options.leaseMs;
+    this.requireRecall();
+    this.#limit = Math.max(1, Math.floor(this.#requested / 2));
+    this.#lostClaimUntil = performance.now() + this.#options.leaseMs;
   }
 
   /** Has the database give back what the worker does not know of. */
-  async recall(worker: number, ask: () => Promise<Recalled>): Promise<void> {
+  async recall(worker: number, ask: () => Promise<RecallResult>): Promise<void> {
     // What was handed over just now is not known of, either.
-    this.forget();
-    this.#isUnsure = true;
-    this.#isUnsure = !(await this.#options.offers.recall(ask));
-    if (this.#isUnsure) this.#options.wake();
-    if (performance.now() > this.#unsureUntil) this.#unsureUntil = -Infinity;
+    this.dropPending();
+    this.#needsRecall = true;
+    this.#needsRecall = !(await this.#options.handoff.recall(ask));
+    if (this.#needsRecall) this.#options.wake();
+    if (performance.now() > this.#lostClaimUntil) this.#lostClaimUntil = -Infinity;
     probe.hit(`${this.#options.name}.recalled`, { worker });
   }
 
   /** What was handed over and not yet taken is nobody's. */
-  forget(): void {
-    this.#handed = [];
+  dropPending(): void {
+    this.#pending = [];
   }
 }

@@ -10,52 +10,52 @@ export interface Offer {
 }
 
 /** What somebody else has claimed for a worker, as its notification tells. */
-export interface HandedOver {
+export interface Handoff {
   readonly worker: number;
   /** Which of its offers was used. */
   readonly offer: number;
 }
 
 /** What a worker gave back that it did not know of, and which of its offers nobody has used yet. */
-export interface Recalled {
+export interface RecallResult {
   readonly lost: number;
   readonly offers: readonly number[];
 }
 
 /** Notifications on one channel. */
-export interface Hearing {
+export interface HandoffSubscription {
   /** Settles once it is known that they arrive; maybe never. */
   readonly arrived: Promise<void>;
   stop(): Promise<void>;
 }
 
 /** What is asked of the database. */
-export interface OffersStore<Handed extends HandedOver> {
+export interface HandoffStore<H extends Handoff> {
   offer(offer: Offer): Promise<void>;
   /** Takes back the offers that nobody is just using. @returns their numbers */
   withdraw(worker: number): Promise<number[]>;
   /** Calls back with what is handed over by way of this channel; says that somebody listens there. */
-  hear(
+  listenForHandoffs(
     channel: string,
-    handlers: { readonly heard: (handed: Handed) => void; readonly onReconnect: () => void },
-  ): Promise<Hearing>;
+    handlers: { readonly onHandoff: (handed: H) => void; readonly onReconnect: () => void },
+  ): Promise<HandoffSubscription>;
 }
 
-export interface OffersOptions<Handed extends HandedOver> {
+export interface DirectHandoffOptions<H extends Handoff> {
   /** `queue`, in the names of probes. */
   readonly name: string;
-  readonly store: OffersStore<Handed>;
+  readonly store: HandoffStore<H>;
   /** The worker's id, while it has one. */
   readonly worker: () => number | undefined;
   /** Whether it would begin something now, if it were handed that. */
   readonly isFree: () => boolean;
   /** Called once for each offer that was used, unless what was handed over is given back by a recall. */
-  readonly onHanded: (handed: Handed) => void;
+  readonly onHandoff: (handed: H) => void;
   readonly onError: (error: unknown) => void;
 }
 
 /** An offer that no settlement took along by then is sent by itself. */
-const LATER_MS = 5;
+const OFFER_DELAY_MS = 5;
 
 /**
  * The offers of one worker: one at a time, each good for one job or actor, so that a worker that does not hear any more is handed
@@ -64,54 +64,55 @@ const LATER_MS = 5;
  * A notification is believed only while its offer is open here. So what was not heard of in time, and given back by a
  * recall, is not begun when it is heard of after all.
  */
-export class Offers<Handed extends HandedOver> {
-  readonly #options: OffersOptions<Handed>;
+export class DirectHandoff<H extends Handoff> {
+  readonly #options: DirectHandoffOptions<H>;
   readonly #channel = `pawl_${crypto.randomUUID()}`;
   /** Numbers of offers that were sent, and of which nobody knows that they were used or taken back. */
   readonly #open = new Set<number>();
   #number = 0;
   /** When an offer was sent, or asked after. */
   #askedAt = -Infinity;
-  #hearing: Hearing | undefined;
+  #subscription: HandoffSubscription | undefined;
   /** Something was handed over, and not heard of: no more offers until something is heard. */
-  #isDeaf = false;
+  #isUnreachable = false;
   /** How often the connection was renewed: what was sent on the one before is gone, and says nothing of this one. */
-  #renewals = 0;
+  #reconnects = 0;
   /** How many of them had been when that was asked for which the last recall got an answer. */
-  #recalled = 0;
+  #recalledReconnects = 0;
   /** Up to here it was tried to take them back; again only when a recall finds one that is left. */
   #withdrawn = 0;
   #isRecalling = false;
   /** Something was heard during a recall. */
   #hasMissed = false;
   #isClosed = false;
-  #cancelLater: (() => void) | undefined;
+  #cancelTimer: (() => void) | undefined;
 
-  constructor(options: OffersOptions<Handed>) {
+  constructor(options: DirectHandoffOptions<H>) {
     this.#options = options;
   }
 
   /** Makes offers once it is known that notifications arrive; `general` is the subscription that everybody has. */
-  start(general: Hearing): void {
-    this.#hear(general).catch(this.#options.onError);
+  start(general: HandoffSubscription): void {
+    this.#subscribe(general).catch(this.#options.onError);
   }
 
-  async #hear(general: Hearing): Promise<void> {
+  async #subscribe(general: HandoffSubscription): Promise<void> {
     // Behind a pooler nothing would arrive, and the lock that shows that somebody listens would stay there for ever.
     await general.arrived;
     if (this.#isClosed) return;
-    const hearing = await this.#options.store.hear(this.#channel, {
-      heard: (handed) => this.#heard(handed),
+    const subscription = await this.#options.store.listenForHandoffs(this.#channel, {
+      onHandoff: (handed) => this.#receive(handed),
       onReconnect: () => this.#onReconnect(),
     });
-    this.#hearing = hearing;
-    if (this.#isClosed) await hearing.stop();
-    else this.later();
+    this.#subscription = subscription;
+    if (this.#isClosed) await subscription.stop();
+    else this.offerSoon();
   }
 
   /** The offer to be sent now, if there is one to be made. It counts as sent. */
-  next(): Offer | undefined {
-    if (this.#open.size > 0 || this.#isDeaf || this.#isClosed || this.#hearing === undefined) return undefined;
+  nextOffer(): Offer | undefined {
+    if (this.#open.size > 0 || this.#isUnreachable || this.#isClosed || this.#subscription === undefined)
+      return undefined;
     const worker = this.#options.worker();
     if (worker === undefined || !this.#options.isFree()) return undefined;
     this.#number += 1;
@@ -121,29 +122,31 @@ export class Offers<Handed extends HandedOver> {
   }
 
   /** It was not made after all: there was work. */
-  unsent(offer: Offer): void {
+  cancelOffer(offer: Offer): void {
     this.#open.delete(offer.number);
   }
 
   /** Sends one in a moment, if none has gone with a settlement by then. */
-  later(): void {
-    if (this.#hearing === undefined || this.#cancelLater !== undefined) return;
+  offerSoon(): void {
+    if (this.#subscription === undefined || this.#cancelTimer !== undefined) return;
     const send = (): void => {
-      this.#cancelLater = undefined;
-      const offer = this.next();
+      this.#cancelTimer = undefined;
+      const offer = this.nextOffer();
       if (offer !== undefined) this.#options.store.offer(offer).catch(this.#options.onError);
     };
-    this.#cancelLater = after(LATER_MS, send, { unref: true });
+    this.#cancelTimer = after(OFFER_DELAY_MS, send, { unref: true });
   }
 
   /** There is no room any more: what was offered is taken back, unless it is being used just now. */
   withdraw(): void {
-    if (this.#open.size > 0 && this.#withdrawn < this.#number) this.#takeBack();
+    if (this.#open.size > 0 && this.#withdrawn < this.#number) this.#withdrawAll();
   }
 
   /** Whether an offer has been open for so long that its notification may have been lost. */
   isOverdue(ms: number): boolean {
-    return this.#open.size > 0 && (this.#renewals > this.#recalled || performance.now() - this.#askedAt > ms);
+    return (
+      this.#open.size > 0 && (this.#reconnects > this.#recalledReconnects || performance.now() - this.#askedAt > ms)
+    );
   }
 
   /**
@@ -151,20 +154,20 @@ export class Offers<Handed extends HandedOver> {
    * given back just then; afterwards only of offers that are still open. With no answer none of them counts any more.
    * @returns whether nothing was missed by that
    */
-  async recall(ask: () => Promise<Recalled>): Promise<boolean> {
+  async recall(ask: () => Promise<RecallResult>): Promise<boolean> {
     const asked = [...this.#open];
     this.#open.clear();
-    const renewals = this.#renewals;
+    const reconnects = this.#reconnects;
     this.#isRecalling = true;
     this.#hasMissed = false;
     try {
       const { lost, offers } = await ask();
       for (const number of asked) if (offers.includes(number)) this.#open.add(number);
       // Those that it has given up; and those that were not there yet, or just in use, when it tried to take them back.
-      if (offers.some((number) => !this.#open.has(number) || number <= this.#withdrawn)) this.#takeBack();
+      if (offers.some((number) => !this.#open.has(number) || number <= this.#withdrawn)) this.#withdrawAll();
       // A renewal counts that came while the database was asked, too, or before a question that got no answer.
-      this.#isDeaf = lost > 0 && !this.#hasMissed && this.#renewals === this.#recalled;
-      this.#recalled = renewals;
+      this.#isUnreachable = lost > 0 && !this.#hasMissed && this.#reconnects === this.#recalledReconnects;
+      this.#recalledReconnects = reconnects;
       this.#askedAt = performance.now();
       return !this.#hasMissed;
     } finally {
@@ -173,19 +176,19 @@ export class Offers<Handed extends HandedOver> {
   }
 
   /** A notification came, whatever it says. */
-  noteHearing(): void {
-    this.#isDeaf = false;
+  noteNotification(): void {
+    this.#isUnreachable = false;
   }
 
   /** The worker has a new id: what was offered under the old one is void. */
-  restart(): void {
+  reset(): void {
     this.#open.clear();
   }
 
   /** No more offers, and nothing that is heard from now on counts. @returns whether any may have been used unheard */
   close(): boolean {
     this.#isClosed = true;
-    this.#cancelLater?.();
+    this.#cancelTimer?.();
     const isOpen = this.#open.size > 0;
     this.#open.clear();
     return isOpen;
@@ -193,10 +196,10 @@ export class Offers<Handed extends HandedOver> {
 
   async stop(): Promise<void> {
     this.close();
-    await this.#hearing?.stop();
+    await this.#subscription?.stop();
   }
 
-  #takeBack(): void {
+  #withdrawAll(): void {
     const { store, worker, onError } = this.#options;
     const id = worker();
     if (id === undefined) return;
@@ -204,22 +207,22 @@ export class Offers<Handed extends HandedOver> {
     store.withdraw(id).then((numbers) => {
       for (const number of numbers) this.#open.delete(number);
       // There may be room again by now, and nothing else would make an offer before the next look.
-      this.later();
+      this.offerSoon();
     }, onError);
   }
 
   /** What was sent meanwhile is gone. The worker looks around now, and asks for it, too. */
   #onReconnect(): void {
-    this.#isDeaf = false;
-    this.#renewals += 1;
+    this.#isUnreachable = false;
+    this.#reconnects += 1;
   }
 
-  #heard(handed: Handed): void {
-    this.#isDeaf = false;
+  #receive(handed: H): void {
+    this.#isUnreachable = false;
     if (this.#isRecalling) this.#hasMissed = true;
     const { worker, offer } = handed;
     if (!this.#open.delete(offer)) return;
     if (probe.listening) probe.hit(`${this.#options.name}.handed`, { worker, offer });
-    this.#options.onHanded(handed);
+    this.#options.onHandoff(handed);
   }
 }

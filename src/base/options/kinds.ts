@@ -1,7 +1,7 @@
 import { InvalidInput } from '../errors.ts';
 import { isStorable, STORABLE } from '../storable.ts';
 import { type Duration, parseDuration } from '../time/duration.ts';
-import { type Place, refusal, subject } from './refusal.ts';
+import { type OptionPath, refusal, subject } from './refusal.ts';
 import { type Check, type Checked, isObject, missing, readShape, type Shape, within } from './shape.ts';
 
 /** What every kind can have: a default makes the option one that may be left out. It is checked like a given value. */
@@ -57,7 +57,7 @@ export function text(kind: TextKind = {}): Check<string> {
     isInRange(value.length, kind) &&
     fitsBytes(value, kind) &&
     (pattern?.[0].test(value) ?? true);
-  const read = (value: unknown, place: Place): string => {
+  const read = (value: unknown, place: OptionPath): string => {
     if (!fits(value)) throw secret ? hidden(place, words) : refusal(place, value, words);
     if (!isStorable(value)) throw secret ? hidden(place, STORABLE) : refusal(place, value, STORABLE);
     return value;
@@ -65,7 +65,7 @@ export function text(kind: TextKind = {}): Check<string> {
   return kindOf(read, words, kind.default);
 }
 
-function hidden(place: Place, words: string): InvalidInput {
+function hidden(place: OptionPath, words: string): InvalidInput {
   return new InvalidInput(`${subject(place)} must be ${words}; its value is secret and not shown`, {
     field: place.field,
   });
@@ -87,7 +87,7 @@ export function duration(kind: DurationKind = {}): Check<number> {
   const bound = (value: Duration | undefined): number | undefined =>
     value === undefined ? undefined : parseDuration(value, { field: 'bound', infinite: true });
   const [min, max] = [bound(kind.min), bound(kind.max)];
-  const read = (value: unknown, place: Place): number =>
+  const read = (value: unknown, place: OptionPath): number =>
     parseDuration(value, { ...place, min, max, infinite: kind.infinite });
   return kindOf(read, "a duration such as '30s'", kind.default);
 }
@@ -111,7 +111,7 @@ export const signal: Check<AbortSignal | undefined> = optional(
 /** A list, every item of one kind. Bounds are its length. */
 export function list<T>(of: Check<T>, kind: Kind<readonly unknown[]> & Range = {}): Check<readonly T[]> {
   const words = `an array${rangeWords(kind, ' items')}`;
-  const read = (value: unknown, place: Place): readonly T[] => {
+  const read = (value: unknown, place: OptionPath): readonly T[] => {
     if (!Array.isArray(value) || !isInRange(value.length, kind)) throw refusal(place, value, words);
     return Object.freeze(value.map((item, index) => of.given(item, within(place, index))));
   };
@@ -126,7 +126,7 @@ export function record<T>(
   of: Check<T>,
   kind: Kind<Readonly<Record<string, unknown>>> = {},
 ): Check<Readonly<Record<string, T>>> {
-  const read = (value: unknown, place: Place): Readonly<Record<string, T>> => {
+  const read = (value: unknown, place: OptionPath): Readonly<Record<string, T>> => {
     if (!isObject(value)) throw refusal(place, value, 'an object');
     const result: Record<string, T> = Object.create(null);
     for (const [key, item] of Object.entries(value)) {
@@ -156,14 +156,14 @@ export function optional<T>(of: Check<T>): Check<T | undefined> {
  */
 export function custom<T>(
   words: string,
-  read: (value: unknown, place: Place) => T,
+  read: (value: unknown, place: OptionPath) => T,
   kind: Kind<unknown> = {},
 ): Check<T> {
   return kindOf(read, words, kind.default);
 }
 
 function check<T>(words: string, fits: (value: unknown) => value is T, kind: Kind<T>): Check<T> {
-  const read = (value: unknown, place: Place): T => {
+  const read = (value: unknown, place: OptionPath): T => {
     if (!fits(value)) throw refusal(place, value, words);
     return value;
   };
@@ -171,7 +171,7 @@ function check<T>(words: string, fits: (value: unknown) => value is T, kind: Kin
 }
 
 function kindOf<T>(given: Check<T>['given'], words: string, byDefault: unknown): Check<T> {
-  const absent = (place: Place): T => {
+  const absent = (place: OptionPath): T => {
     if (byDefault === undefined) throw missing(place, words);
     return given(byDefault, place);
   };
@@ -200,6 +200,6 @@ function rangeWords({ min, max }: Range, unit = ''): string {
 }
 
 /** For checks across options, once each is right by itself: the error for a pair that cannot be. */
-export function contradiction(place: Place, words: string): InvalidInput {
+export function contradiction(place: OptionPath, words: string): InvalidInput {
   return new InvalidInput(`${subject(place)} ${words}`, { field: place.field });
 }

@@ -1,7 +1,7 @@
 import { InvalidInput } from '../errors.ts';
 
 /** Where a refused value stood: `field` is its path (`retry.attempts`), `what` the call it was given to (`createQueue`). */
-export interface Place {
+export interface OptionPath {
   readonly field: string;
   readonly what?: string | undefined;
 }
@@ -11,12 +11,12 @@ export interface Place {
  * `option "retry.attempts" for createQueue must be a whole number from 1 to 100, but was 0`.
  * @param accepted  what would have been taken, fitting after "must be"
  */
-export function refusal(place: Place, value: unknown, accepted: string): InvalidInput {
+export function refusal(place: OptionPath, value: unknown, accepted: string): InvalidInput {
   return new InvalidInput(`${subject(place)} must be ${accepted}, but was ${show(value)}`, { field: place.field });
 }
 
 /** How a message names the refused field. The whole value has the empty path. */
-export function subject(place: Place): string {
+export function subject(place: OptionPath): string {
   if (place.what === undefined) return place.field;
   return place.field === '' ? `the options of ${place.what}` : `option "${place.field}" for ${place.what}`;
 }

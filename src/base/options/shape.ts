@@ -1,13 +1,13 @@
 import { InvalidInput } from '../errors.ts';
-import { type Place, refusal, show, subject } from './refusal.ts';
+import { type OptionPath, refusal, show, subject } from './refusal.ts';
 import { suggest } from './suggest.ts';
 
 /** The rule of one option: turns what the caller gave into what the code uses. The builders are in kinds.ts. */
 export interface Check<T> {
   /** Reads a value that was given. @throws InvalidInput */
-  readonly given: (value: unknown, place: Place) => T;
+  readonly given: (value: unknown, place: OptionPath) => T;
   /** What the option is when it was left out, or was undefined. @throws InvalidInput when it is required */
-  readonly absent: (place: Place) => T;
+  readonly absent: (place: OptionPath) => T;
 }
 
 /** The table of all the options of one call. */
@@ -17,7 +17,7 @@ export type Shape = Readonly<Record<string, Check<unknown>>>;
 export type Checked<S extends Shape> = { readonly [K in keyof S]: S[K] extends Check<infer T> ? T : never };
 
 /** Checks one object against its table, at the top or nested. @throws InvalidInput */
-export function readShape<S extends Shape>(value: unknown, shape: S, place: Place): Checked<S> {
+export function readShape<S extends Shape>(value: unknown, shape: S, place: OptionPath): Checked<S> {
   if (!isObject(value)) throw refusal(place, value, 'an object');
   refuseUnknownKeys(value, shape, place);
   const result: Record<string, unknown> = {};
@@ -33,7 +33,7 @@ export function readShape<S extends Shape>(value: unknown, shape: S, place: Plac
 }
 
 /** The place of a key inside an object: `attempts` within `retry` is `retry.attempts`. */
-export function within(place: Place, key: string | number): Place {
+export function within(place: OptionPath, key: string | number): OptionPath {
   return { field: place.field === '' ? String(key) : `${place.field}.${key}`, what: place.what };
 }
 
@@ -43,17 +43,17 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 }
 
 /** The error for a required option that was left out. */
-export function missing(place: Place, accepted: string): InvalidInput {
+export function missing(place: OptionPath, accepted: string): InvalidInput {
   return new InvalidInput(`${subject(place)} is required; give ${accepted}`, { field: place.field });
 }
 
-function refuseUnknownKeys(value: Readonly<Record<string, unknown>>, shape: Shape, place: Place): void {
+function refuseUnknownKeys(value: Readonly<Record<string, unknown>>, shape: Shape, place: OptionPath): void {
   for (const key of Object.keys(value)) {
     if (!Object.hasOwn(shape, key)) throw unknownKey(key, Object.keys(shape), place);
   }
 }
 
-function unknownKey(key: string, known: readonly string[], place: Place): InvalidInput {
+function unknownKey(key: string, known: readonly string[], place: OptionPath): InvalidInput {
   const path = (name: string): string => within(place, name).field;
   const near = suggest(key, known);
   const all = known.length === 0 ? 'it takes none' : `accepted are ${known.map(path).join(', ')}`;

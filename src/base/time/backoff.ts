@@ -1,5 +1,5 @@
 import { type Check, contradiction, duration, number, oneOf, optional } from '../options/options.ts';
-import { type Place, refusal } from '../options/refusal.ts';
+import { type OptionPath, refusal } from '../options/refusal.ts';
 import { isObject, readShape, within } from '../options/shape.ts';
 import { type Duration, formatDuration } from './duration.ts';
 
@@ -74,7 +74,7 @@ function grown({ kind, min, factor }: Backoff, attempt: number): number {
 export function backoffShape(defaults: Partial<Backoff> = {}): Check<Backoff> {
   const base = { ...BACKOFF, ...defaults };
   const kind = oneOf(KINDS, { default: base.kind });
-  const read = (value: unknown, place: Place): Backoff => {
+  const read = (value: unknown, place: OptionPath): Backoff => {
     if (typeof value === 'string') return readFields({ kind: kind.given(value, place) }, base, place);
     if (!isObject(value)) throw refusal(place, value, `${KINDS.map((name) => `"${name}"`).join(', ')} or an object`);
     return readFields(value, base, place);
@@ -84,7 +84,7 @@ export function backoffShape(defaults: Partial<Backoff> = {}): Check<Backoff> {
 
 const KINDS = ['fixed', 'linear', 'exponential'] as const;
 
-function readFields(value: object, base: Backoff, place: Place): Backoff {
+function readFields(value: object, base: Backoff, place: OptionPath): Backoff {
   const given = readShape(
     value,
     {

@@ -1,10 +1,10 @@
-import { type Place, refusal } from '../options/refusal.ts';
+import { type OptionPath, refusal } from '../options/refusal.ts';
 
 /** A length of time: milliseconds, or a number with a unit: `'250ms'`, `'1.5s'`, `'3m'`, `'24h'`, `'90d'`. */
 export type Duration = number | string;
 
 /** What a duration may be. Bounds are in milliseconds and count as allowed. */
-export interface DurationBounds extends Place {
+export interface DurationBounds extends OptionPath {
   /** Default 0. */
   readonly min?: number | undefined;
   /** Default 100 years, so that any time plus any duration is still a date every database can hold. */

@@ -5,7 +5,7 @@ export interface Task {
   readonly id: string | number;
 }
 
-interface Worked {
+interface TaskContext {
   readonly task: Task;
   /** Whose job it is, if it is one. The same number means another job in another database. */
   readonly engine: object | undefined;
@@ -17,15 +17,15 @@ interface Worked {
  * it makes every promise of the process dearer: as long as no locks are kept for jobs, there is none, and only what a handler does
  * before its first `await` is known to be its own.
  */
-class Work {
+class CurrentTask {
   /** Whether it is known behind an `await`, too: somebody in this process keeps locks for jobs. */
-  isAsked = false;
-  readonly #now = new AsyncLocalStorage<Worked>();
+  isTracked = false;
+  readonly #now = new AsyncLocalStorage<TaskContext>();
   #calling: Task | undefined;
 
   /** Calls a handler, so that what it awaits and begins is known to be its own. @param engine  of a job's queue */
   run<A, T>(task: Task, engine: object | undefined, handler: (given: A) => T, given: A): T {
-    if (this.isAsked) return this.#now.run({ task, engine }, handler, given);
+    if (this.isTracked) return this.#now.run({ task, engine }, handler, given);
     const before = this.#calling;
     this.#calling = task;
     try {
@@ -46,4 +46,4 @@ class Work {
   }
 }
 
-export const work: Work = new Work();
+export const currentTask: CurrentTask = new CurrentTask();

@@ -2,14 +2,14 @@ import { Budget } from '../time/budget.ts';
 import { within } from '../time/clock.ts';
 
 /** What a stop does with handlers whose time is up. */
-export interface Ending<T> {
+export interface DrainOptions<T> {
   /** For how long they may go on. */
   readonly time: Budget;
   /** For how long more once they were told to end. */
   readonly graceMs: number;
-  readonly tell: (handlers: readonly T[]) => void;
+  readonly abort: (handlers: readonly T[]) => void;
   /** They have not ended, and nothing of what they do later counts. */
-  readonly leave: (handlers: readonly T[]) => void;
+  readonly abandon: (handlers: readonly T[]) => void;
   /** What came of the others is written. */
   readonly written: () => Promise<unknown>;
 }
@@ -21,7 +21,7 @@ const MOMENT_MS = 1000;
  * The ends of handlers, for a stop that waits for them. A handler that waits for this stop itself would wait for its own end: it
  * waits for those that do not, and ends after them.
  */
-export class Ends<T> {
+export class Drain<T> {
   readonly #running: () => Iterable<T>;
   readonly #isQuiet: () => boolean;
   /** Handlers that wait for the stop. */
@@ -37,14 +37,14 @@ export class Ends<T> {
   }
 
   /** For a handler that runs: resolves when all have ended that do not wait like it. */
-  inside(handler: T): Promise<void> {
+  waitInside(handler: T): Promise<void> {
     this.#inside.add(handler);
-    this.note();
+    this.recordEnd();
     return this.#othersEnded ? Promise.resolve() : new Promise((resolve) => this.#whenOthersEnded.push(resolve));
   }
 
   /** Something has ended. */
-  note(): void {
+  recordEnd(): void {
     if (this.#waiting.length === 0) return;
     const done = this.#waiting.filter(({ isDone }) => isDone());
     if (done.length === 0) return;
@@ -53,22 +53,22 @@ export class Ends<T> {
   }
 
   /** Waits for all of them, tells those to end whose time is up, and leaves behind what does not. */
-  async end(ending: Ending<T>): Promise<void> {
-    const { time, graceMs, written } = ending;
+  async run(options: DrainOptions<T>): Promise<void> {
+    const { time, graceMs, written } = options;
     const end = new Budget(time.leftMs + graceMs);
     const all = (): T[] => [...this.#running()];
-    await this.#end(() => all().filter((handler) => !this.#inside.has(handler)), time.leftMs, end, ending);
+    await this.#wait(() => all().filter((handler) => !this.#inside.has(handler)), time.leftMs, end, options);
     if (this.#inside.size === 0) return;
     await within(Math.max(time.leftMs, MOMENT_MS), written());
     this.#othersEnded = true;
     for (const resolve of this.#whenOthersEnded.splice(0)) resolve();
-    await this.#end(all, Math.max(time.leftMs, MOMENT_MS), end, ending);
+    await this.#wait(all, Math.max(time.leftMs, MOMENT_MS), end, options);
   }
 
-  async #end(left: () => T[], ms: number, end: Budget, { tell, leave }: Ending<T>): Promise<void> {
+  async #wait(left: () => T[], ms: number, end: Budget, { abort, abandon }: DrainOptions<T>): Promise<void> {
     if (await within(ms, this.#ended(left))) return;
-    tell(left());
-    if (!(await end.wait(this.#ended(left)))) leave(left());
+    abort(left());
+    if (!(await end.wait(this.#ended(left)))) abandon(left());
   }
 
   #ended(left: () => T[]): Promise<void> {

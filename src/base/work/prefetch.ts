@@ -1,14 +1,14 @@
 import { after } from '../time/clock.ts';
 
 /** As much is claimed ahead as this long would have run. */
-const AHEAD_MS = 50;
+const PREFETCH_MS = 50;
 /** A rate is measured for at least so long; and after a guess that was wrong, for so long. */
 const SAMPLE_MS = 10;
 const CAREFUL_MS = 1000;
 /** Five times what it was claimed for: no guess is that far off by chance. */
-const LATE_MS = 250;
+const STALLED_MS = 250;
 
-export interface AheadOptions {
+export interface PrefetchOptions {
   /** A number that is kept ahead whatever happens, or as many as the last 50 ms would have run. */
   readonly count: number | 'auto';
   /** The most that `'auto'` comes to. */
@@ -16,7 +16,7 @@ export interface AheadOptions {
   /** How many units that were claimed ahead wait for a slot. */
   readonly waiting: () => number;
   /** Gives back all that wait but the first `kept`. */
-  readonly onLate: (kept: number) => void;
+  readonly onStalled: (kept: number) => void;
 }
 
 /**
@@ -25,15 +25,15 @@ export interface AheadOptions {
  * That is a guess from what ran before. When what runs now takes the slots for longer, the rest would wait behind it while other
  * workers sleep. So only as much may go on waiting as has begun in the last 250 ms, and the rest is given back.
  */
-export class Ahead {
-  readonly #options: AheadOptions;
-  #begun = 0;
+export class AdaptivePrefetch {
+  readonly #options: PrefetchOptions;
+  #started = 0;
   #finished = 0;
   #sample = { at: performance.now(), finished: 0, perMs: 0 };
   #sampleMs = SAMPLE_MS;
   #isWatching = false;
 
-  constructor(options: AheadOptions) {
+  constructor(options: PrefetchOptions) {
     this.#options = options;
   }
 
@@ -49,14 +49,14 @@ export class Ahead {
       this.#sample = { at, finished: this.#finished, perMs: Math.max(perMs, before) };
       this.#sampleMs = Math.max(SAMPLE_MS, this.#sampleMs / 2);
     }
-    return Math.min(max, Math.floor(this.#sample.perMs * AHEAD_MS));
+    return Math.min(max, Math.floor(this.#sample.perMs * PREFETCH_MS));
   }
 
-  noteBegun(): void {
-    this.#begun += 1;
+  recordStart(): void {
+    this.#started += 1;
   }
 
-  noteFinished(units: number): void {
+  recordEnd(units: number): void {
     this.#finished += units;
   }
 
@@ -67,20 +67,20 @@ export class Ahead {
 
   /** Something may be waiting: sees to it that it does not do so for long. */
   watch(): void {
-    const { count, waiting, onLate } = this.#options;
+    const { count, waiting, onStalled } = this.#options;
     if (count !== 'auto' || this.#isWatching || waiting() === 0) return;
     this.#isWatching = true;
-    const before = this.#begun;
+    const before = this.#started;
     const look = (): void => {
       this.#isWatching = false;
-      const kept = this.#begun - before;
+      const kept = this.#started - before;
       if (waiting() <= kept) return this.watch();
       this.reset();
       // Whatever ends in waves looks fast for a moment: measured for so short a time it would be claimed and given back each time.
       this.#sampleMs = CAREFUL_MS;
-      onLate(kept);
+      onStalled(kept);
       this.watch();
     };
-    after(LATE_MS, look, { unref: true });
+    after(STALLED_MS, look, { unref: true });
   }
 }

@@ -1,7 +1,7 @@
 import { Conflict, InvalidInput, NotSupported, SchemaMismatch, Stopped } from '../errors.ts';
 import { sleep } from '../time/clock.ts';
 
-export interface BeginOptions {
+export interface StartUpOptions {
   /** Says in messages what is to begin: `the worker`. */
   readonly what: string;
   /** Ends the trying. */
@@ -19,7 +19,10 @@ const LONGEST_MS = 5000;
  * @throws Stopped  once the signal is aborted
  * @throws SchemaMismatch, Conflict, InvalidInput, NotSupported: what no waiting mends, at once
  */
-export async function begin<T>(start: () => Promise<T>, { what, signal, onError }: BeginOptions): Promise<T> {
+export async function startWithRetries<T>(
+  start: () => Promise<T>,
+  { what, signal, onError }: StartUpOptions,
+): Promise<T> {
   for (let failures = 1; !signal.aborted; failures += 1) {
     try {
       return await start();

@@ -1,6 +1,6 @@
 import { stderrLogger } from '../../base/logger.ts';
 import { bool, checkOptions, custom, integer, optional, type TextKind, text } from '../../base/options/options.ts';
-import { type Place, refusal } from '../../base/options/refusal.ts';
+import { type OptionPath, refusal } from '../../base/options/refusal.ts';
 import type { Logger } from './driver.ts';
 
 /** How the Postgres engine connects. */
@@ -65,7 +65,7 @@ const URL_KIND: TextKind = {
   pattern: [/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database'],
 };
 
-function readLogger(value: unknown, place: Place): Logger {
+function readLogger(value: unknown, place: OptionPath): Logger {
   const isLogger = (['debug', 'info', 'warn', 'error'] as const).every(
     (level) => value instanceof Object && typeof Reflect.get(value, level) === 'function',
   );

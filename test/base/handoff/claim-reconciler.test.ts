@@ -1,18 +1,22 @@
 import { expect, test } from 'vitest';
-import { Looks } from '../../../src/base/handoff/claim-reconciler.ts';
-import { type HandedOver, Offers } from '../../../src/base/handoff/direct-handoff.ts';
+import { ClaimReconciler } from '../../../src/base/handoff/claim-reconciler.ts';
+import { DirectHandoff, type Handoff } from '../../../src/base/handoff/direct-handoff.ts';
 
-function looks(): Looks<HandedOver> {
+function looks(): ClaimReconciler<Handoff> {
   const none = (): void => {};
-  const offers = new Offers<HandedOver>({
+  const offers = new DirectHandoff<Handoff>({
     name: 'test',
-    store: { offer: async () => {}, withdraw: async () => [], hear: async () => ({ stop: async () => {} }) as never },
+    store: {
+      offer: async () => {},
+      withdraw: async () => [],
+      listenForHandoffs: async () => ({ stop: async () => {} }) as never,
+    },
     worker: () => 1,
     isFree: () => false,
-    onHanded: none,
+    onHandoff: none,
     onError: none,
   });
-  return new Looks({ name: 'test', offers, leaseMs: 1000, pollMs: 1000, accept: none, wake: none });
+  return new ClaimReconciler({ name: 'test', handoff: offers, leaseMs: 1000, pollMs: 1000, accept: none, wake: none });
 }
 
 test('after a lost answer half as much is asked for, and more only after answers that brought all that was asked for', () => {

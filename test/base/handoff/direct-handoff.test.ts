@@ -1,29 +1,34 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { type HandedOver, type Offer, Offers, type Recalled } from '../../../src/base/handoff/direct-handoff.ts';
+import {
+  DirectHandoff,
+  type Handoff,
+  type Offer,
+  type RecallResult,
+} from '../../../src/base/handoff/direct-handoff.ts';
 import { until } from '../../support/eventually.ts';
 
 /** A worker's offers, and what the worker does about them; the database is played by the test. */
 async function start(): Promise<{
-  readonly offers: Offers<HandedOver>;
+  readonly offers: DirectHandoff<Handoff>;
   readonly sent: readonly Offer[];
   readonly reconnect: () => void;
 }> {
   const sent: Offer[] = [];
   let reconnect = (): void => {};
   const hearing = { arrived: Promise.resolve(), stop: () => Promise.resolve() };
-  const offers = new Offers<HandedOver>({
+  const offers = new DirectHandoff<Handoff>({
     name: 'test',
     store: {
       offer: async (offer) => void sent.push(offer),
       withdraw: () => Promise.resolve([]),
-      hear: async (_channel, { onReconnect }) => {
+      listenForHandoffs: async (_channel, { onReconnect }) => {
         reconnect = onReconnect;
         return hearing;
       },
     },
     worker: () => 1,
     isFree: () => true,
-    onHanded: () => {},
+    onHandoff: () => {},
     onError: (error) => {
       throw error;
     },
@@ -34,21 +39,21 @@ async function start(): Promise<{
   return { offers, sent, reconnect: () => reconnect() };
 }
 
-const lostOne = (): Promise<Recalled> => Promise.resolve({ lost: 1, offers: [] });
+const lostOne = (): Promise<RecallResult> => Promise.resolve({ lost: 1, offers: [] });
 
 test('what was handed over without being heard of is the last, until something is heard', async () => {
   const { offers } = await start();
   await offers.recall(lostOne);
-  expect(offers.next()).toBeUndefined();
-  offers.noteHearing();
-  expect(offers.next()).toMatchObject({ number: 2 });
+  expect(offers.nextOffer()).toBeUndefined();
+  offers.noteNotification();
+  expect(offers.nextOffer()).toMatchObject({ number: 2 });
 });
 
 test('what was lost with the connection before says nothing of the new one: offers are made again', async () => {
   const { offers, reconnect } = await start();
   reconnect();
   await offers.recall(lostOne);
-  expect(offers.next()).toMatchObject({ number: 2 });
+  expect(offers.nextOffer()).toMatchObject({ number: 2 });
 });
 
 test('the same when the connection is renewed while it is asked what was lost', async () => {
@@ -57,7 +62,7 @@ test('the same when the connection is renewed while it is asked what was lost', 
     reconnect();
     return lostOne();
   });
-  expect(offers.next()).toMatchObject({ number: 2 });
+  expect(offers.nextOffer()).toMatchObject({ number: 2 });
   // That was asked before the new connection stood, perhaps: it is asked once more.
   expect(offers.isOverdue(60_000)).toBe(true);
 });
@@ -67,5 +72,5 @@ test('the same when the first answer to that question was lost, too', async () =
   reconnect();
   await expect(offers.recall(() => Promise.reject(new Error('no answer')))).rejects.toThrow('no answer');
   await offers.recall(lostOne);
-  expect(offers.next()).toMatchObject({ number: 2 });
+  expect(offers.nextOffer()).toMatchObject({ number: 2 });
 });

@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest';
-import { Ahead } from '../../../src/base/work/prefetch.ts';
+import { AdaptivePrefetch } from '../../../src/base/work/prefetch.ts';
 import { eventually } from '../../support/eventually.ts';
 
 /** A worker with so many units waiting, which notes how many it was told to keep. */
-function worker(waiting: number): { ahead: Ahead; kept: number[] } {
+function worker(waiting: number): { ahead: AdaptivePrefetch; kept: number[] } {
   const kept: number[] = [];
-  const ahead = new Ahead({
+  const ahead = new AdaptivePrefetch({
     count: 'auto',
     max: 100,
     waiting: () => waiting,
-    onLate: (keep) => {
+    onStalled: (keep) => {
       kept.push(keep);
       waiting = Math.min(waiting, keep);
     },
@@ -18,10 +18,10 @@ function worker(waiting: number): { ahead: Ahead; kept: number[] } {
 }
 
 /** Ends a thousand units in the least time that is measured. */
-function finishWave(ahead: Ahead): void {
+function finishWave(ahead: AdaptivePrefetch): void {
   const since = performance.now();
   while (performance.now() - since < 11);
-  ahead.noteFinished(1000);
+  ahead.recordEnd(1000);
 }
 
 test('as much is claimed ahead as has ended lately, up to the most', () => {
@@ -34,7 +34,7 @@ test('as much is claimed ahead as has ended lately, up to the most', () => {
 });
 
 test('a number is kept whatever happens', () => {
-  const ahead = new Ahead({ count: 7, max: 5, waiting: () => 7, onLate: () => expect.unreachable() });
+  const ahead = new AdaptivePrefetch({ count: 7, max: 5, waiting: () => 7, onStalled: () => expect.unreachable() });
   ahead.watch();
   expect(ahead.count).toBe(7);
 });
@@ -44,7 +44,7 @@ test('only as much goes on waiting as has begun lately, and a wave is not taken 
   finishWave(ahead);
   expect(ahead.count).toBe(100);
   ahead.watch();
-  for (let n = 0; n < 3; n += 1) ahead.noteBegun();
+  for (let n = 0; n < 3; n += 1) ahead.recordStart();
   await eventually(() => expect(kept).toEqual([3]));
   expect(ahead.count).toBe(0);
   finishWave(ahead);
@@ -54,7 +54,7 @@ test('only as much goes on waiting as has begun lately, and a wave is not taken 
 test('what begins soon enough is left alone', async () => {
   const { ahead, kept } = worker(2);
   ahead.watch();
-  for (let n = 0; n < 2; n += 1) ahead.noteBegun();
+  for (let n = 0; n < 2; n += 1) ahead.recordStart();
   const over = performance.now() + 400;
   await eventually(() => expect(performance.now()).toBeGreaterThan(over));
   // That look was content, and the next one is not: nothing has begun since.

@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
 import type { StandardSchemaV1 } from '../../../src/base/options/schema.ts';
-import { work } from '../../../src/base/work/current-task.ts';
+import { currentTask } from '../../../src/base/work/current-task.ts';
 import type { Handlers, Kinds, Queue, QueueOptions, Worker, WorkOptions } from '../../../src/queue/index.ts';
 
 /** A job as the contract looks at it. */
@@ -41,10 +41,10 @@ export async function start<K extends Kinds>(
 
 /** As in a process that makes locks on Postgres: what a handler does behind an `await` is known to be its own. */
 export function seeBehindAwaits(isSeen: boolean): void {
-  const was = work.isAsked;
-  work.isAsked = isSeen;
+  const was = currentTask.isTracked;
+  currentTask.isTracked = isSeen;
   onTestFinished(() => {
-    work.isAsked = was;
+    currentTask.isTracked = was;
   });
 }
 
