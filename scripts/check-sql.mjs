@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 const ALLOWED = [
   /^engine\/postgres\//,
   /\/postgres(-[a-z-]+)?\.ts$/,
+  /^(?:queue|actor|lock|files|capture)\/postgres\//,
   /\/statements\.ts$/,
   /^capture\/trigger\.ts$/,
   /^lock\/(table|capture)\.ts$/, // statements on tables of the user's, which are made of their names

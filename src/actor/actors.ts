@@ -15,17 +15,17 @@ import { isObject } from '../base/options/shape.ts';
 import { toJson } from '../base/storable.ts';
 import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './admin.ts';
-import { readKey } from './asked.ts';
-import type { PageChannel } from './channel.ts';
 import type { ActorDefinition, AnyActorDefinition } from './definition.ts';
-import { Dispatcher } from './dispatcher.ts';
-import { runByHand, type WorkedTurn } from './hand.ts';
-import { Keeper } from './keeper.ts';
 import { asFields, requireFields, requireSemaphore, unknown } from './kind.ts';
-import type { PostgresActorStore } from './postgres.ts';
-import { type ActorHandle, type ActorTarget, idOf } from './ref.ts';
-import type { TurnOwner } from './turn.ts';
+import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './operate/admin.ts';
+import { readKey } from './option-checks.ts';
+import type { PageChannel } from './pages/channel.ts';
+import type { PostgresActorStore } from './postgres/store.ts';
+import { type ActorHandle, type ActorTarget, idOf } from './target.ts';
+import { Dispatcher } from './work/dispatcher.ts';
+import { Keeper } from './work/keeper.ts';
+import { runByHand, type WorkedTurn } from './work/manual-turn.ts';
+import type { TurnOwner } from './work/turn.ts';
 
 export interface CreateOptions extends TxOptions {
   /** The actor that waits for this one to be final, and ends it with itself. */

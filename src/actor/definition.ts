@@ -19,8 +19,8 @@ import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base
 import type { Duration } from '../base/time/duration.ts';
 import { type ActorKind, type LooseFields, unknown } from './kind.ts';
 import type { Machine } from './machine.ts';
-import type { Outcome } from './outcome.ts';
-import type { Turn } from './turn.ts';
+import type { Outcome } from './work/outcome.ts';
+import type { Turn } from './work/turn.ts';
 
 /** The fields of an actor: as its schema makes them. Without a schema, anything. */
 export type FieldsOf<S> = [S] extends [StandardSchemaV1] ? InferOutput<S> : LooseFields;

@@ -4,7 +4,6 @@ import { suggest } from '../base/options/options.ts';
 import { show } from '../base/options/refusal.ts';
 import { currentTask } from '../base/work/current-task.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import type { Handler } from './attempt.ts';
 import {
   type Definition,
   define,
@@ -21,13 +20,14 @@ import { PostgresQueueStore } from './postgres.ts';
 import { PostgresQueueReader } from './postgres-read.ts';
 import { PostgresQueueSchedules } from './postgres-schedule.ts';
 import { COUNT_LIMIT, type QueueStats } from './reading.ts';
-import { Worker } from './running-worker.ts';
 import type { ScheduleOptions, ScheduleRecord } from './schedule.ts';
 import { readScheduleName, setSchedule } from './schedules.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import type { Registered } from './store.ts';
 import { type ReadTraces, traced } from './tracing.ts';
-import type { Unit } from './unit.ts';
+import type { Handler } from './work/attempt.ts';
+import type { Unit } from './work/unit.ts';
+import { Worker } from './work/worker.ts';
 import { readWorkOptions, type WorkOptions } from './work-options.ts';
 
 export { NoRetry } from '../base/errors.ts';
@@ -48,12 +48,12 @@ export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition } from
 export type { CancelOptions, DrainOptions } from './operations.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres-health.ts';
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './reading.ts';
-export { Worker } from './running-worker.ts';
 export { nextTicks, type ScheduleOptions, type ScheduleRecord } from './schedule.ts';
 export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './search.ts';
-export type { Job, Unit } from './unit.ts';
+export type { WorkerEvents } from './work/lease-worker.ts';
+export type { Job, Unit } from './work/unit.ts';
+export { Worker } from './work/worker.ts';
 export type { StopOptions, WorkOptions } from './work-options.ts';
-export type { WorkerEvents } from './worker.ts';
 
 /** One handler for each kind of a queue. What it returns is kept as the job's result; what it throws fails the attempt. */
 export type Handlers<K extends Kinds> = {

@@ -2,9 +2,9 @@ import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../base/errors.ts
 import { type AnswerOptions, type Backend, endBackend } from '../engine/postgres/index.ts';
 import type { Owed } from './lane.ts';
 import type { PostgresQueueStore } from './postgres.ts';
-import { isRefusal } from './settler.ts';
 import type { Charge, Charged } from './store.ts';
-import type { Unit } from './unit.ts';
+import { isRefusal } from './work/settler.ts';
+import type { Unit } from './work/unit.ts';
 
 export interface LaneDebtsOptions {
   readonly store: PostgresQueueStore;

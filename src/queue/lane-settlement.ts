@@ -1,9 +1,9 @@
-import type { Outcome } from './attempt.ts';
 import type { HeldUnit, Told } from './lane.ts';
 import { UNDO } from './lane-messages.ts';
 import { type OpenClaim, runningText, settleText } from './postgres.ts';
-import { jobsByClaim } from './settlement.ts';
 import type { Settlement } from './store.ts';
+import type { Outcome } from './work/attempt.ts';
+import { jobsByClaim } from './work/settlement.ts';
 
 /** What the open transaction is to be told of the unit's outcome, before its COMMIT. */
 export function toldOf(held: HeldUnit, outcome: Outcome): Told {

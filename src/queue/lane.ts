@@ -1,8 +1,8 @@
 import type { AnswerOptions, Session } from '../engine/postgres/index.ts';
-import type { Outcome } from './attempt.ts';
 import type { OpenClaim } from './postgres.ts';
 import type { Claimed } from './store.ts';
-import type { Unit } from './unit.ts';
+import type { Outcome } from './work/attempt.ts';
+import type { Unit } from './work/unit.ts';
 
 /** A connection of the transaction hold. */
 export interface Lane {

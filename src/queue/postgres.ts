@@ -10,7 +10,6 @@ import {
   type Transaction,
 } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
-import { type FailureRun, toRuns } from './failure-runs.ts';
 import type { JobStatus } from './job.ts';
 import { STOP_MS } from './patience.ts';
 import type {
@@ -34,6 +33,7 @@ import type {
   Unwritten,
   WorkerRow,
 } from './store.ts';
+import { type FailureRun, toRuns } from './work/failure-runs.ts';
 
 /** Who runs a statement: the pool, or one session inside its own transaction. */
 export interface Runner {

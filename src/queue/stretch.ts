@@ -1,7 +1,7 @@
 import { Cooldown } from '../base/time/cooldown.ts';
 import { type Pick, Picks, type Seen } from './picks.ts';
-import { START } from './scan.ts';
 import type { Claimed, Cursor, Looked } from './store.ts';
+import { START } from './work/scan.ts';
 
 /**
  * After so long somebody looks again from the start, like a pass: what came due since, goes first, or was committed late, with

@@ -10,8 +10,8 @@ import {
   telemetry,
   writeTraceparent,
 } from '../base/telemetry.ts';
-import type { Handler } from './attempt.ts';
-import type { Unit } from './unit.ts';
+import type { Handler } from './work/attempt.ts';
+import type { Unit } from './work/unit.ts';
 
 /** Gives the traces that jobs were enqueued in, by their ids. */
 export type ReadTraces = (ids: readonly string[], unit: Unit) => Promise<ReadonlyMap<string, string>>;

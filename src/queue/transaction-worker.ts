@@ -15,23 +15,23 @@ import {
   Transaction,
   watchOver,
 } from '../engine/postgres/index.ts';
-import { begin, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
-import { hasJobs, readClaimed } from './claimed.ts';
-import { toFailed } from './ended.ts';
-import { Keeper, type Kept } from './keeper.ts';
 import type { HeldUnit, Lane, Owed, Told } from './lane.ts';
 import { LaneDebts, MOMENT_MS } from './lane-debts.ts';
 import { commit, enrol, look, take } from './lane-messages.ts';
 import { toldOf } from './lane-settlement.ts';
 import { LaneWatch } from './lane-watch.ts';
-import { tellLeft } from './left.ts';
 import { END_MS, patience, STOP_MS } from './patience.ts';
 import { RAISE_TOKENS } from './postgres-take.ts';
-import { Scan } from './scan.ts';
 import type { Beat, Charged, Claimed, Ended } from './store.ts';
 import { LOOK_MS, Stretch } from './stretch.ts';
-import { type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
-import type { WorkerEvents, WorkerParts } from './worker.ts';
+import { tellLeft } from './work/abandoned.ts';
+import { begin, GRACE_MS, type Handler, type Outcome } from './work/attempt.ts';
+import { hasJobs, readClaimed } from './work/claim-reader.ts';
+import { toFailed } from './work/failed-job.ts';
+import { Keeper, type Kept } from './work/keeper.ts';
+import type { WorkerEvents, WorkerParts } from './work/lease-worker.ts';
+import { Scan } from './work/scan.ts';
+import { type Job, type Unit, type UnitOwner, unitOf } from './work/unit.ts';
 
 /** A unit whose handler runs, and since when. */
 interface Running {

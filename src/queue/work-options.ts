@@ -12,7 +12,7 @@ import {
 import { refusal } from '../base/options/refusal.ts';
 import type { Duration } from '../base/time/duration.ts';
 import type { Definition } from './definition.ts';
-import type { WorkerSettings } from './worker.ts';
+import type { WorkerSettings } from './work/lease-worker.ts';
 
 /** How a worker works. */
 export interface WorkOptions {

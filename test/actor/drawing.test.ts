@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { diagnosticsHtml } from '../../src/actor/diagnostics.ts';
-import { mermaid, svg } from '../../src/actor/diagram.ts';
-import { explain } from '../../src/actor/explain.ts';
+import { diagnosticsHtml } from '../../src/actor/operate/diagnostics.ts';
+import { mermaid, svg } from '../../src/actor/operate/diagram.ts';
+import { explain } from '../../src/actor/operate/explain.ts';
 import type { ActorRecord, PageRecord } from '../../src/actor/record.ts';
 
 const machine = {

@@ -1,6 +1,5 @@
 import * as v from 'valibot';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { Delivery } from '../../src/actor/delivery.ts';
 import {
   type ActorDefinition,
   actor,
@@ -11,7 +10,8 @@ import {
   type Turn,
   webhook,
 } from '../../src/actor/index.ts';
-import { PostgresActorReader } from '../../src/actor/postgres-read.ts';
+import { Delivery } from '../../src/actor/pages/delivery.ts';
+import { PostgresActorReader } from '../../src/actor/postgres/reader.ts';
 import { Conflict, InvalidInput, LeaseLost, NotFound } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { probe } from '../../src/base/probe.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { runByHand, type WorkedTurn } from '../../src/actor/hand.ts';
 import { type ActorDefinition, actor, type Dispatcher, type LooseFields, type Turn } from '../../src/actor/index.ts';
-import { Keeper } from '../../src/actor/keeper.ts';
-import { PostgresActorStore } from '../../src/actor/postgres.ts';
+import { PostgresActorStore } from '../../src/actor/postgres/store.ts';
+import { Keeper } from '../../src/actor/work/keeper.ts';
+import { runByHand, type WorkedTurn } from '../../src/actor/work/manual-turn.ts';
 import { ConnectionFailed, LeaseLost, Stopped, TimedOut } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { probe } from '../../src/base/probe.ts';

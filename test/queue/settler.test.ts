@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ConnectionFailed, DatabaseError } from '../../src/base/errors.ts';
-import type { Outcome } from '../../src/queue/attempt.ts';
-import { Settler } from '../../src/queue/settler.ts';
 import type { Failed, Settlement, Unwritten } from '../../src/queue/store.ts';
-import { type Claim, Job, Unit, type UnitOwner } from '../../src/queue/unit.ts';
+import type { Outcome } from '../../src/queue/work/attempt.ts';
+import { Settler } from '../../src/queue/work/settler.ts';
+import { type Claim, Job, Unit, type UnitOwner } from '../../src/queue/work/unit.ts';
 import { LONG } from '../support/long.ts';
 
 // A database that loses answers, refuses texts and has jobs guarded: whatever it does, each outcome is written once.

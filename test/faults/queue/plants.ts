@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { Keeper } from '../../../src/queue/keeper.ts';
+import { Keeper } from '../../../src/queue/work/keeper.ts';
 import { plantSql } from '../plant.ts';
 
 interface Plant {

@@ -1,0 +1,363 @@
+import { InvalidInput, NotFound, TimedOut } from '../../base/errors.ts';
+import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } from '../../base/options/options.ts';
+import { toJson } from '../../base/storable.ts';
+import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
+import { type Duration, formatDuration } from '../../base/time/duration.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { requireSemaphore, unknown } from '../kind.ts';
+import type { Machine } from '../machine.ts';
+import { requireMessageName } from '../option-checks.ts';
+import { type PageOptions, readPage } from '../pages/page.ts';
+import { type ActorHealth, PostgresActorReader, type TypeRecord } from '../postgres/reader.ts';
+import { PostgresActorStore } from '../postgres/store.ts';
+import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../record.ts';
+import { type ActorTarget, idOf } from '../target.ts';
+import { diagnosticsHtml } from './diagnostics.ts';
+import { type DiagramOptions, mermaid, svg } from './diagram.ts';
+import { type ActorExplanation, explain } from './explain.ts';
+
+export interface ListOptions {
+  readonly type?: string | undefined;
+  readonly state?: string | undefined;
+  readonly status?: ActorSummary['status'] | undefined;
+  readonly parent?: ActorTarget<never> | undefined;
+  /** Those that are final, too. Default false, unless `status` is `'final'`. */
+  readonly final?: boolean | undefined;
+  /** Only older ones than this id: the last of the page before. */
+  readonly before?: string | undefined;
+  /** 1 to 10,000; default 100. */
+  readonly limit?: number | undefined;
+}
+
+export interface HistoryOptions {
+  /** Only what is older than this epoch: that of the first row of the list before. */
+  readonly before?: number | undefined;
+  /** 1 to 10,000; default 1000. */
+  readonly limit?: number | undefined;
+}
+
+export interface PagesOptions {
+  /** Those that are resolved, too. Default false. */
+  readonly resolved?: boolean | undefined;
+  /** Only those about this one. */
+  readonly actor?: ActorTarget<never> | undefined;
+  /** Only older ones than this id: the last of the list before. */
+  readonly before?: string | undefined;
+  /** 1 to 10,000; default 100. */
+  readonly limit?: number | undefined;
+}
+
+/** An actor, a whole type, or one state of a type. */
+export type PauseTarget =
+  | ActorTarget<never>
+  | { readonly type: string; readonly state?: string | undefined; readonly id?: never };
+
+export interface WaitOptions {
+  readonly state?: string | undefined;
+  readonly status?: ActorSummary['status'] | undefined;
+  /** Default `'30s'`. */
+  readonly timeout?: Duration | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface TxOptions {
+  /** Your own transaction, of any of the known libraries. Default: one of its own. */
+  readonly tx?: unknown;
+}
+
+export interface IncrOptions extends TxOptions {
+  /** Default 1. */
+  readonly n?: number | undefined;
+}
+
+const STATUSES = ['running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final'] as const;
+
+const waitShape = {
+  state: optional(text({ min: 1 })),
+  status: optional(oneOf(STATUSES)),
+  timeout: duration({ default: '30s' }),
+  signal,
+};
+const WAIT_MS = 50;
+
+const before = optional(text({ pattern: [/^\d{1,15}$/, 'an id'] }));
+const listShape = {
+  type: optional(text({ min: 1 })),
+  state: optional(text({ min: 1 })),
+  status: optional(oneOf(STATUSES)),
+  final: optional(bool()),
+  before,
+  limit: integer({ min: 1, max: 10_000, default: 100 }),
+};
+const historyShape = {
+  before: integer({ min: 0, default: Number.MAX_SAFE_INTEGER }),
+  limit: integer({ min: 1, max: 10_000, default: 1000 }),
+};
+const incrShape = { n: integer({ min: 1, max: 1_000_000, default: 1 }) };
+const pauseShape = { type: text({ min: 1 }), state: optional(text({ min: 1 })) };
+const pagesShape = {
+  resolved: bool({ default: false }),
+  before,
+  limit: integer({ min: 1, max: 10_000, default: 100 }),
+};
+
+const COUNT_LIMIT = 10_000;
+
+/** What can be done with actors without the program that runs them: by operators, scripts, the command line. */
+export class ActorAdmin {
+  protected readonly store: PostgresActorStore;
+  protected readonly reader: PostgresActorReader;
+
+  constructor(engine: PostgresEngine) {
+    this.store = new PostgresActorStore(engine);
+    this.reader = new PostgresActorReader(engine);
+  }
+
+  /** @throws NotFound */
+  async get(target: ActorTarget<never>): Promise<ActorRecord> {
+    return this.reader.show(idOf(target));
+  }
+
+  /** What no worker would mend by itself; what `pawl doctor` says. */
+  health(): Promise<ActorHealth> {
+    return this.reader.health();
+  }
+
+  /** Newest first. */
+  async list(options: ListOptions = {}): Promise<ActorSummary[]> {
+    const { parent, ...rest } = options;
+    const given = checkOptions('list', rest, listShape);
+    return this.reader.list({
+      ...given,
+      parent: parent === undefined ? undefined : idOf(parent),
+      before: Number(given.before ?? Number.MAX_SAFE_INTEGER),
+      final: given.final ?? given.status === 'final',
+    });
+  }
+
+  /** The types that the database knows, with their machines. */
+  types(): Promise<TypeRecord[]> {
+    return this.reader.types();
+  }
+
+  /** Why an actor is not running. @throws NotFound */
+  async explain(target: ActorTarget<never>): Promise<ActorExplanation> {
+    return explain(await this.get(target));
+  }
+
+  /** Its transitions and failures, oldest first: the last thousand, or those before them. @throws NotFound */
+  async history(target: ActorTarget<never>, options: HistoryOptions = {}): Promise<ActorTransition[]> {
+    const id = idOf(target);
+    const given = checkOptions('history', options, historyShape);
+    const history = await this.reader.history(id, given.before, given.limit);
+    if (history.length === 0) await this.reader.show(id);
+    return history;
+  }
+
+  /**
+   * Waits until an actor is in a state, or has a status (`'final'` by default), and gives it then. For scripts and tests: it
+   * asks every 50 ms.
+   * @throws TimedOut  says where it is @throws NotFound
+   */
+  async waitFor(target: ActorTarget<never>, options: WaitOptions = {}): Promise<ActorRecord> {
+    const { state, status, timeout, signal: stop } = checkOptions('waitFor', options, waitShape);
+    const wanted = state === undefined ? (status ?? 'final') : status;
+    const begun = moment();
+    for (;;) {
+      stop?.throwIfAborted();
+      const record = await this.get(target);
+      if ((state ?? record.state) === record.state && (wanted ?? record.status) === record.status) return record;
+      if (waitedFor(begun) > timeout) {
+        const where = `it is ${record.status} in "${record.state}"`;
+        throw new TimedOut(
+          `waited ${formatDuration(timeout)} in vain for ${record.type} ${record.id} to be ${[wanted, state].filter(Boolean).join(' in ')}; ${where}`,
+        );
+      }
+      await sleep(WAIT_MS, stop);
+    }
+  }
+
+  /**
+   * Raises a semaphore: one inserted row, in your transaction or its own; it waits for nobody, and nobody waits for it. The
+   * actor runs at least once after it is committed.
+   * @returns false when the actor is final, and nothing was written
+   * @throws NotFound  there is no such actor @throws InvalidInput  it has no such semaphore
+   */
+  async incr<S extends string>(
+    target: ActorTarget<S>,
+    semaphore: NoInfer<S>,
+    options: IncrOptions = {},
+  ): Promise<boolean> {
+    const { tx, ...rest } = options;
+    const actor = idOf(target);
+    const { n } = checkOptions('incr', rest, incrShape);
+    checkOptions('incr', { semaphore }, { semaphore: text({ min: 1 }) });
+    try {
+      return await this.store.incr({ actor, semaphore, n }, tx);
+    } catch (error) {
+      if (error instanceof InvalidInput) await this.#suggestSemaphore(actor, semaphore);
+      throw error;
+    }
+  }
+
+  /** Sends a message, which wakes the actor; its body `receive()`s it. @returns false when it is final */
+  async send(target: ActorTarget<never>, name: string, payload?: unknown, options: TxOptions = {}): Promise<boolean> {
+    const { tx } = onlyTx('send', options);
+    requireMessageName(name);
+    return this.store.send({ actor: idOf(target), name }, toJson(payload, `the payload of "${name}"`), tx);
+  }
+
+  /**
+   * Asks an actor to end: raises the semaphore `destroy`, from which its type leads on from every state.
+   * @throws InvalidInput  its type has no `always: { destroy: … }`
+   */
+  async destroy(target: ActorTarget<never>, options: TxOptions = {}): Promise<boolean> {
+    const { tx } = onlyTx('destroy', options);
+    const { type, id, machine } = await this.get(target);
+    if (machine.always['destroy'] === undefined) {
+      throw new InvalidInput(`actor ${id} cannot be destroyed: type "${type}" has no always: { destroy: 'state' }`);
+    }
+    return this.store.incr({ actor: Number(id), semaphore: 'destroy' }, tx);
+  }
+
+  /** Lets no turn begin; what comes meanwhile is kept. A turn by hand is still possible. */
+  async pause(target: PauseTarget): Promise<void> {
+    await this.reader.pause(await this.#paused(target));
+  }
+
+  /** Ends a pause: nothing that came meanwhile is lost. */
+  async resume(target: PauseTarget): Promise<void> {
+    await this.reader.pause({ ...(await this.#paused(target)), resume: true });
+  }
+
+  /** The machine of a type, with how many actors are in each state (10,000 means that many or more). @throws NotFound */
+  async diagram(
+    type: string,
+    options: { readonly format?: 'mermaid' | 'svg'; readonly counts?: boolean } = {},
+  ): Promise<string> {
+    const { format, counts } = checkOptions('diagram', options, {
+      format: oneOf(['mermaid', 'svg'], { default: 'mermaid' }),
+      counts: bool({ default: true }),
+    });
+    const record = await this.#type(type);
+    const drawn: DiagramOptions = counts ? { counts: await this.reader.counts(record.id, COUNT_LIMIT) } : {};
+    return draw(format, record.machine, drawn);
+  }
+
+  /** An HTML file about an actor: machine with its state, history, fields, semaphores, errors, children, what to try. */
+  async diagnose(target: ActorTarget<never>): Promise<string> {
+    return this.#diagnose(idOf(target), undefined);
+  }
+
+  /** Opens a page that belongs to no turn; see `a.page()`. */
+  async page(
+    options: PageOptions,
+    rest: TxOptions = {},
+  ): Promise<{ id: string; news: 'opened' | 'escalated' | 'none' }> {
+    const { tx } = onlyTx('page', rest);
+    return this.store.openPage(readPage(options), tx);
+  }
+
+  /** Newest first, those that are open unless told otherwise. */
+  async pages(options: PagesOptions = {}): Promise<PageRecord[]> {
+    const { actor, ...rest } = options;
+    const given = checkOptions('pages', rest, pagesShape);
+    return this.reader.pages({
+      ...given,
+      actor: actor === undefined ? undefined : idOf(actor),
+      before: Number(given.before ?? Number.MAX_SAFE_INTEGER),
+    });
+  }
+
+  /** @throws NotFound */
+  async getPage(id: string): Promise<PageRecord> {
+    return this.reader.page(pageId(id));
+  }
+
+  /** The diagnostics page of a page, as HTML. @throws NotFound */
+  async pageHtml(id: string): Promise<string> {
+    const page = await this.getPage(id);
+    return this.#diagnose(page.actor === null ? undefined : Number(page.actor), page);
+  }
+
+  /** Somebody is looking at it. @returns false when it is resolved already @throws NotFound */
+  async ackPage(id: string, by?: string): Promise<boolean> {
+    await this.getPage(id);
+    return this.reader.ack(pageId(id), by);
+  }
+
+  /** By id or by tag. @returns false when none was open */
+  async resolvePage(
+    which: { readonly id: string } | { readonly tag: string },
+    options: TxOptions = {},
+  ): Promise<boolean> {
+    const { tx } = onlyTx('resolvePage', options);
+    if ('tag' in which) return this.store.resolvePage(which.tag, tx);
+    const page = await this.getPage(which.id);
+    return page.status === 'resolved' ? false : this.store.resolvePage(page.tag, tx);
+  }
+
+  async #diagnose(id: number | undefined, page: PageRecord | undefined): Promise<string> {
+    const actor = id === undefined ? undefined : await this.reader.look(id);
+    const [history, children] =
+      actor === undefined
+        ? [[], []]
+        : await Promise.all([
+            this.reader.history(Number(actor.id), Number.MAX_SAFE_INTEGER, 200),
+            this.list({ parent: actor.id, final: true }),
+          ]);
+    return diagnosticsHtml({ page, actor, history, children, at: new Date() });
+  }
+
+  async #paused(target: PauseTarget): Promise<object> {
+    if (typeof target !== 'object' || target === null || 'id' in target)
+      return { actor: idOf(target as ActorTarget<never>) };
+    const { type, state } = checkOptions('pause and resume', target, pauseShape);
+    const record = await this.#type(type);
+    const states = Object.keys(record.machine.states);
+    if (state !== undefined && !states.includes(state)) throw unknown(`state of ${type}`, state, states, 'state');
+    return { type, state };
+  }
+
+  /** The database has refused it, and lists what there is: with the nearest it is read faster. @throws InvalidInput */
+  async #suggestSemaphore(actor: number, semaphore: string): Promise<void> {
+    const [record, types] = await Promise.all([this.reader.look(actor), this.reader.types()]);
+    const type = types.find(({ name }) => name === record?.type);
+    if (type !== undefined) requireSemaphore(type.name, semaphore, type.semaphores);
+  }
+
+  async #type(name: string): Promise<TypeRecord> {
+    const all = await this.reader.types();
+    const found = all.find((type) => type.name === name);
+    if (found === undefined) {
+      const error = unknown(
+        'actor type',
+        name,
+        all.map((type) => type.name),
+        'type',
+      );
+      throw new NotFound(error.message);
+    }
+    return found;
+  }
+}
+
+/** Operates actors without the program that runs them. */
+export function createActorAdmin(engine: PostgresEngine): ActorAdmin {
+  return new ActorAdmin(engine);
+}
+
+function onlyTx(what: string, { tx, ...rest }: TxOptions): TxOptions {
+  checkOptions(what, rest, {});
+  return { tx };
+}
+
+export function draw(format: 'mermaid' | 'svg', machine: Machine, options: DiagramOptions): string {
+  return format === 'svg' ? svg(machine, options) : mermaid(machine, options);
+}
+
+function pageId(id: string): number {
+  if (!/^[1-9]\d{0,14}$/.test(id))
+    throw new InvalidInput(`a page is named by its id, such as "42", but was ${JSON.stringify(id)}`, { field: 'id' });
+  return Number(id);
+}

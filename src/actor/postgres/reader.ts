@@ -1,0 +1,238 @@
+import { NotFound } from '../../base/errors.ts';
+import { only, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import type { Machine } from '../machine.ts';
+import type { PageNotice } from '../pages/channel.ts';
+import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../record.ts';
+
+const SHOW = statement('actor.show', 'select pawl.actor_show($1::bigint) as answer');
+const FIND = statement(
+  'actor.find',
+  `
+select a.id::text
+from pawl.actor_instance a join pawl.actor_type t on t.id = a.type
+where t.name = $1 and a.key = $2`,
+);
+const LIST = statement(
+  'actor.list',
+  `
+select pg_catalog.json_build_object('id', v.id::text, 'type', v.type, 'state', v.state, 'status', v.status, 'key', v.key, 'parent', v.parent::text,
+  'attempt', v.attempt, 'error', v.error, 'enteredAt', v.entered_at, 'wakeAt', v.wake_at, 'createdAt', v.created_at) as actor
+from pawl.actor v
+where v.id < $1
+  and ($2::text is null or v.type = $2)
+  and ($3::text is null or v.state = $3)
+  and ($4::text is null or v.status = $4)
+  and ($5::bigint is null or v.parent = $5)
+  and ($6::boolean or v.finished_at is null)
+order by v.id desc
+limit $7`,
+);
+const HISTORY = statement(
+  'actor.history',
+  `
+select pg_catalog.json_build_object('at', h.at, 'epoch', h.epoch, 'from', h.from_state, 'to', h.to_state, 'reason', h.reason, 'attempt', h.attempt,
+  'error', h.error) as move
+from (
+  select t.* from pawl.actor_transition t where t.actor = $1 and t.epoch < $2 order by t.at desc, t.epoch desc limit $3
+) h
+order by h.at, h.epoch`,
+);
+const TYPES = statement(
+  'actor.types',
+  `
+select t.id, t.name, t.machine, t.semaphores, t.paused_at is not null as paused,
+  array(select s.state from pawl.actor_paused_state s where s.type = t.id order by s.state) as "pausedStates"
+from pawl.actor_type t
+order by t.name`,
+);
+const COUNTS = statement('actor.counts', 'select pawl.actor_counts($1::smallint, $2::int) as answer');
+const HEALTH = statement(
+  'actor.health',
+  `
+select pg_catalog.json_build_object(
+  'unattended', coalesce((
+    select pg_catalog.json_agg(t.name order by t.name) from pawl.actor_type t
+    where t.paused_at is null
+      and not exists (select 1 from pawl.actor_worker w where t.id = any (w.types) and w.expires_at > clock_timestamp())
+      and exists (
+        select 1 from pawl.actor_instance a
+        where a.type = t.id and a.wake_at <= (select clock_timestamp()) and a.wake_at is not null and a.paused_at is null and a.held is null)), '[]'),
+  'held', coalesce((
+    select pg_catalog.json_agg(pg_catalog.json_build_object('actor', h.id::text, 'reason', h.held)) from (
+      select a.id, a.held from pawl.actor_instance a where a.held is not null and a.held <> 'the state is paused' and a.lost <> 2 order by a.id limit 100) h), '[]'),
+  'lostWorkers', coalesce((
+    select pg_catalog.json_agg(w.host || ':' || w.pid::text order by w.id) from pawl.actor_worker w
+    where w.expires_at < clock_timestamp() - interval '15 seconds'), '[]'),
+  'openPages', (select count(*) from pawl.actor_page p where p.resolved_at is null)
+) as health`,
+  { prepare: false },
+);
+const PAUSE = statement('actor.pause', 'select pawl.actor_pause($1::json) as answer');
+const PAGE_COLUMNS = `pg_catalog.json_build_object('id', p.id::text, 'tag', p.tag, 'severity', p.severity, 'status', p.status, 'summary', p.summary,
+  'details', p.details, 'actor', p.actor_id::text, 'root', p.root, 'suppressed', p.suppressed, 'count', p.count, 'openedAt', p.opened_at,
+  'seenAt', p.seen_at, 'ackedAt', p.acked_at, 'ackedBy', p.acked_by, 'resolvedAt', p.resolved_at) as page`;
+const PAGES = statement(
+  'actor.pages',
+  `
+select ${PAGE_COLUMNS}
+from pawl.page p
+where ($1::boolean or p.status <> 'resolved') and ($2::bigint is null or p.actor_id = $2) and p.id < $3
+order by p.id desc
+limit $4`,
+);
+const PAGE = statement(
+  'actor.page',
+  `
+select ${PAGE_COLUMNS}
+from pawl.page p
+where p.id = $1`,
+);
+const ACK = statement(
+  'actor.ack_page',
+  `
+update pawl.actor_page set acked_at = coalesce(acked_at, clock_timestamp()), acked_by = coalesce(acked_by, $2)
+where id = $1 and resolved_at is null
+returning tag`,
+);
+const TAKE_NOTICES = statement('actor.take_notices', 'select pawl.page_take_notices($1::int) as answer');
+const NOTE_DELIVERY = statement('actor.note_delivery', 'select pawl.page_note_delivery($1::json)');
+
+/** A connection that says nothing must not hold up the pages: another process may tell of them after 30 s. */
+const DELIVERY = { deadlineMs: 15_000 };
+
+/** A type, as the database knows it. */
+export interface TypeRecord {
+  readonly id: number;
+  readonly name: string;
+  readonly machine: Machine;
+  readonly semaphores: readonly string[];
+  readonly paused: boolean;
+  readonly pausedStates: readonly string[];
+}
+
+/** What is wrong, or about to be, with the actors of a database. All empty is healthy. */
+export interface ActorHealth {
+  /** Types with actors that are due, but no worker that takes them. */
+  readonly unattended: readonly string[];
+  /** Actors that no program knows how to run, or whose processes died of them; the first hundred. */
+  readonly held: readonly { readonly actor: string; readonly reason: string }[];
+  /** Host and process id of workers whose lease ran out, and whom nobody has replaced yet. */
+  readonly lostWorkers: readonly string[];
+  readonly openPages: number;
+}
+
+/** Which actors `list` gives; newest first. */
+export interface ActorFilter {
+  readonly type: string | undefined;
+  readonly state: string | undefined;
+  readonly status: string | undefined;
+  readonly parent: number | undefined;
+  readonly final: boolean;
+  readonly before: number;
+  readonly limit: number;
+}
+
+/** Which pages `pages` gives; newest first. */
+export interface PageFilter {
+  readonly resolved: boolean;
+  readonly actor: number | undefined;
+  readonly before: number;
+  readonly limit: number;
+}
+
+/** A notification that this process has taken upon itself to deliver. */
+export interface Notice extends PageNotice {
+  readonly attempt: number;
+  readonly delivered: readonly string[];
+}
+
+/** What people ask, and what operators do. */
+export class PostgresActorReader {
+  readonly engine: PostgresEngine;
+
+  constructor(engine: PostgresEngine) {
+    this.engine = engine;
+  }
+
+  async health(): Promise<ActorHealth> {
+    const rows = await this.engine.query<{ health: ActorHealth }>(HEALTH);
+    return only(rows).health;
+  }
+
+  /** @throws NotFound */
+  async show(actor: number): Promise<ActorRecord> {
+    const found = await this.look(actor);
+    if (found === undefined) throw new NotFound(`there is no actor ${actor}`);
+    return found;
+  }
+
+  /** @returns undefined when it is no more */
+  async look(actor: number): Promise<ActorRecord | undefined> {
+    const rows = await this.engine.query<{ answer: ActorRecord | null }>(SHOW, [actor]);
+    return only(rows).answer ?? undefined;
+  }
+
+  async find(type: string, key: string): Promise<string | undefined> {
+    const [row] = await this.engine.query<{ id: string }>(FIND, [type, key]);
+    return row?.id;
+  }
+
+  async list(filter: ActorFilter): Promise<ActorSummary[]> {
+    const { before, type, state, status, parent, final, limit } = filter;
+    const values = [before, type ?? null, state ?? null, status ?? null, parent ?? null, final, limit];
+    const rows = await this.engine.query<{ actor: ActorSummary }>(LIST, values);
+    return rows.map(({ actor }) => actor);
+  }
+
+  /** The last of those before an epoch, oldest first. */
+  async history(actor: number, before: number, limit: number): Promise<ActorTransition[]> {
+    const rows = await this.engine.query<{ move: ActorTransition }>(HISTORY, [actor, before, limit]);
+    return rows.map(({ move }) => move);
+  }
+
+  types(): Promise<TypeRecord[]> {
+    return this.engine.query<TypeRecord & Record<string, unknown>>(TYPES);
+  }
+
+  async counts(type: number, limit: number): Promise<Readonly<Record<string, number>>> {
+    const rows = await this.engine.query<{ answer: Record<string, number> }>(COUNTS, [type, limit]);
+    return only(rows).answer;
+  }
+
+  async pause(what: object): Promise<boolean> {
+    const rows = await this.engine.query<{ answer: boolean }>(PAUSE, [JSON.stringify(what)]);
+    return only(rows).answer;
+  }
+
+  async pages(filter: PageFilter): Promise<PageRecord[]> {
+    const { resolved, actor, before, limit } = filter;
+    const rows = await this.engine.query<{ page: PageRecord }>(PAGES, [resolved, actor ?? null, before, limit]);
+    return rows.map(({ page }) => page);
+  }
+
+  /** @throws NotFound */
+  async page(id: number): Promise<PageRecord> {
+    const [row] = await this.engine.query<{ page: PageRecord }>(PAGE, [id]);
+    if (row === undefined) throw new NotFound(`there is no page ${id}`);
+    return row.page;
+  }
+
+  /** @returns whether it was open */
+  async ack(id: number, by: string | undefined): Promise<boolean> {
+    return (await this.engine.query(ACK, [id, by ?? null])).length > 0;
+  }
+
+  async takeNotices(limit: number): Promise<Notice[]> {
+    const rows = await this.engine.query<{ answer: Notice[] }>(TAKE_NOTICES, [limit], DELIVERY);
+    return only(rows).answer;
+  }
+
+  async noteDelivery(note: {
+    id: string;
+    delivered: readonly string[];
+    wait: number | null;
+    error: string | null;
+  }): Promise<void> {
+    await this.engine.query(NOTE_DELIVERY, [JSON.stringify(note)], DELIVERY);
+  }
+}

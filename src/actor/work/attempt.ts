@@ -1,0 +1,364 @@
+import { describeThrown } from '../../base/error-text.ts';
+import { Conflict, InvalidInput, LeaseLost, PawlError, Stopped, TimedOut } from '../../base/errors.ts';
+import { show } from '../../base/options/refusal.ts';
+import { validate } from '../../base/options/schema.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { toJson } from '../../base/storable.ts';
+import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
+import { after } from '../../base/time/clock.ts';
+import { formatDuration } from '../../base/time/duration.ts';
+import { currentTask } from '../../base/work/current-task.ts';
+import type { ActorDefinition, StateDefinition } from '../definition.ts';
+import { asFields, type LooseFields, requireFields } from '../kind.ts';
+import type { ClaimedRow, Settled } from '../store.ts';
+import type { Effects } from './effects.ts';
+import { MadeOutcome } from './outcome.ts';
+import { Turn, type TurnOwner } from './turn.ts';
+
+export type AnyTurn = Turn<LooseFields, string, string>;
+
+/** A turn that came to its end. */
+export interface Finished {
+  readonly settled: Settled;
+  /** What else is to be committed with it. */
+  readonly effects: Effects | undefined;
+  /** What was thrown, of a turn that failed. */
+  readonly error: unknown;
+  /** Somebody else owns the actor: nothing may be written. */
+  readonly isLost: boolean;
+  /** Of its type: for a turn whose commit is refused. */
+  readonly backoff?: Backoff | undefined;
+  /** It was committed already, in the transaction of its body. */
+  readonly isWritten?: boolean | undefined;
+}
+
+/** How long a body may go on after it was told to end, before the turn is given up without it. */
+export const GRACE_MS = 5000;
+const OUTCOMES = 'a.to(state), a.stay(), a.nap(duration), a.hibernate() or a.done()';
+
+/** What a turn is run with. */
+export interface Stage {
+  readonly definition: ActorDefinition;
+  readonly state: StateDefinition;
+  readonly worker: number;
+  readonly owner: TurnOwner;
+}
+
+/** A turn that is under way. */
+export interface RunningTurn {
+  readonly id: number;
+  /** Tells the body to end, and ends the turn without it if it does not. */
+  abort(reason: unknown): void;
+  /** Ends it without its body, which was told to end and has not. */
+  giveUp(): void;
+  /** The actor is somebody else's: tells the body, and ends the turn now. What its body does later no longer counts. */
+  lose(reason: LeaseLost): void;
+}
+
+/**
+ * Runs one turn: what `always` demands, or the body. `end` is called exactly once, maybe before this returns.
+ * @param hold  runs the body of a state with `hold: 'transaction'`, and commits it; `end` is then called after that
+ * @param announce  called before any of that
+ */
+export function begin(
+  row: ClaimedRow,
+  stage: Stage,
+  end: (finished: Finished) => void,
+  hold?: (turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>,
+  announce?: (turn: RunningTurn) => void,
+): RunningTurn {
+  const attempt = new Attempt(row, stage, end, hold);
+  announce?.(attempt);
+  attempt.start();
+  return attempt;
+}
+
+class Attempt implements RunningTurn {
+  readonly id: number;
+  readonly #row: ClaimedRow;
+  readonly #stage: Stage;
+  readonly #end: (finished: Finished) => void;
+  readonly #hold: ((turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>) | undefined;
+  #turn: AnyTurn | undefined;
+  /** Why it was told to end. */
+  #reason: unknown;
+  #cancelTimer: (() => void) | undefined;
+  #isMigrated = false;
+  #isOver = false;
+
+  constructor(
+    row: ClaimedRow,
+    stage: Stage,
+    end: (finished: Finished) => void,
+    hold: ((turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>) | undefined,
+  ) {
+    this.id = row[0];
+    this.#row = row;
+    this.#stage = stage;
+    this.#end = end;
+    this.#hold = hold;
+  }
+
+  start(): void {
+    const forced = this.#forced();
+    if (forced !== undefined) return this.#finish(forced);
+    try {
+      const fields = this.#fields();
+      if (fields instanceof Promise) {
+        this.#limit();
+        fields.then((late) => this.#run(late)).catch((error: unknown) => this.#fail(error));
+      } else this.#run(fields);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  abort(reason: unknown): void {
+    this.#tell(reason);
+    this.#cancelTimer?.();
+    this.#cancelTimer = after(GRACE_MS, () => this.#fail(reason), { unref: true });
+  }
+
+  giveUp(): void {
+    this.#fail(this.#reason);
+  }
+
+  lose(reason: LeaseLost): void {
+    this.#tell(reason);
+    this.#fail(reason);
+  }
+
+  #tell(reason: unknown): void {
+    this.#reason ??= reason;
+    this.#turn?.abort(reason);
+  }
+
+  #fail(error: unknown): void {
+    this.#finish(this.#failed(error));
+  }
+
+  /** A semaphore of `always` that was raised leads to its state without asking the body. */
+  #forced(): Finished | undefined {
+    const { definition, state } = this.#stage;
+    for (const [semaphore, target] of definition.always) {
+      const raised = this.#row[10][semaphore] ?? 0;
+      if (raised === 0 || state.name === target) continue;
+      const settled = this.#settled('to', {
+        waitMs: 0,
+        to: target,
+        reason: `always: ${semaphore}`,
+        delta: { [semaphore]: -raised },
+        deadlineMs: definition.states.get(target)?.deadlineMs,
+      });
+      return { settled, effects: undefined, error: undefined, isLost: false, backoff: definition.backoff };
+    }
+    return undefined;
+  }
+
+  /** The fields as this version of the program knows them. */
+  #fields(): LooseFields | Promise<LooseFields> {
+    const { definition } = this.#stage;
+    const [, , , , , , version, , , , , stored] = this.#row;
+    let fields: unknown = stored;
+    if (version < definition.version && definition.migrate !== undefined) {
+      fields = definition.migrate(asFields(stored), version);
+      this.#isMigrated = true;
+    }
+    const valid: unknown = validate(definition.schema, fields, 'fields');
+    return valid instanceof Promise ? valid.then(asFields) : asFields(valid);
+  }
+
+  #run(fields: LooseFields): void {
+    const { definition, state, worker, owner } = this.#stage;
+    if (this.#reason !== undefined) return this.#fail(this.#reason);
+    const turn: AnyTurn = new Turn(this.#row, worker, definition, state, fields, owner);
+    this.#turn = turn;
+    if (state.hold === 'transaction' && this.#hold !== undefined) {
+      this.#limit();
+      const body = async (): Promise<Finished> => this.#came(turn, await this.#call(turn));
+      const told = (): Promise<Finished> => body().catch((error: unknown) => this.#failed(error));
+      this.#hold(turn, told).then(
+        (finished) => this.#finish(finished),
+        // What the body throws is told as what came of it: this is the turn's own transaction.
+        (error: unknown) => (error instanceof LeaseLost ? this.lose(error) : this.#fail(error)),
+      );
+      return;
+    }
+    const value = this.#call(turn);
+    if (isThenable(value)) {
+      this.#limit();
+      Promise.resolve(value).then(
+        (outcome) => this.#resolve(turn, outcome),
+        (error: unknown) => this.#fail(error),
+      );
+    } else this.#resolve(turn, value);
+  }
+
+  /** What the body stops is told from what it does: a stop does not wait for the body that waits for it. */
+  #call(turn: AnyTurn): unknown {
+    return currentTask.run(this, undefined, this.#stage.state.run, turn);
+  }
+
+  #resolve(turn: AnyTurn, outcome: unknown): void {
+    try {
+      const finished = this.#came(turn, outcome);
+      if (finished instanceof Promise) {
+        this.#limit();
+        finished.then((late) => this.#finish(late)).catch((error: unknown) => this.#fail(error));
+      } else this.#finish(finished);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** What the body's outcome means. */
+  #came(turn: AnyTurn, outcome: unknown): Finished | Promise<Finished> {
+    const { definition, state } = this.#stage;
+    turn.throwIfAborted();
+    if (!(outcome instanceof MadeOutcome)) {
+      const was = outcome === undefined ? 'nothing' : show(outcome);
+      throw new InvalidInput(
+        `the body of state "${state.name}" of ${definition.name} must return ${OUTCOMES}, but gave ${was}`,
+      );
+    }
+    if (outcome.turn !== turn) {
+      throw new InvalidInput(
+        `the body of state "${state.name}" of ${definition.name} gave an outcome of another turn; an outcome is made anew by each turn, and not kept`,
+      );
+    }
+    const patch: unknown = outcome.patch;
+    if (patch !== undefined && !isObject(patch))
+      throw new InvalidInput(`a fields patch must be an object, but was ${show(patch)}`);
+    if (patch === undefined && !this.#isMigrated) return this.#succeeded(turn, outcome, undefined);
+    const succeeded = (made: unknown): Finished => {
+      // A schema may take its time, too.
+      turn.throwIfAborted();
+      const fields = asFields(made);
+      if (patch !== undefined) requireFields(definition.name, patch, fields);
+      return this.#succeeded(turn, outcome, toJson(fields, 'fields'));
+    };
+    const valid: unknown = validate(definition.schema, { ...turn.fields, ...patch }, 'fields');
+    return valid instanceof Promise ? valid.then(succeeded) : succeeded(valid);
+  }
+
+  #succeeded(turn: AnyTurn, outcome: MadeOutcome<string>, fields: string | undefined): Finished {
+    const { definition, state } = this.#stage;
+    const { kind, state: to, ms, result } = outcome;
+    const effects = turn.effects;
+    const common = {
+      children: effects === undefined || effects.children.length === 0 ? undefined : effects.children.length,
+      delta: this.#delta(turn),
+      fields,
+      version: fields === undefined ? undefined : definition.version,
+    };
+    const finished = (settled: Settled): Finished => ({
+      settled,
+      effects,
+      error: undefined,
+      isLost: false,
+      backoff: definition.backoff,
+    });
+    switch (kind) {
+      case 'to':
+        return finished(
+          this.#settled('to', { ...common, to, waitMs: 0, deadlineMs: definition.states.get(String(to))?.deadlineMs }),
+        );
+      case 'done':
+        if (common.children !== undefined) {
+          throw new InvalidInput('a turn cannot create children and be done(): they would be orphans');
+        }
+        return finished(
+          this.#settled('done', {
+            ...common,
+            waitMs: undefined,
+            result: result === undefined ? undefined : toJson(result, 'the result of done()'),
+          }),
+        );
+      case 'stay':
+        return finished(this.#settled('stay', { ...common, waitMs: state.everyMs }));
+      case 'nap':
+        return finished(this.#settled('stay', { ...common, waitMs: ms }));
+      case 'hibernate':
+        return finished(this.#settled('stay', { ...common, waitMs: undefined }));
+    }
+  }
+
+  /** In the state that a semaphore of `always` leads to, it has done its work. */
+  #delta(turn: AnyTurn): Record<string, number> | undefined {
+    const { definition, state } = this.#stage;
+    if (definition.always.size === 0) return turn.delta;
+    for (const [semaphore, target] of definition.always) {
+      if (target === state.name && (this.#row[10][semaphore] ?? 0) > 0) turn.decr(semaphore);
+    }
+    return turn.delta;
+  }
+
+  /** Only what this turn was told makes it lost or given back: a body may come across such errors of something else's, too. */
+  #failed(error: unknown): Finished {
+    const reason = this.#reason ?? this.#turn?.abortReason;
+    const why = reason ?? error;
+    const { definition } = this.#stage;
+    const isReleased = reason instanceof Stopped;
+    const settled = isReleased
+      ? this.#settled('released', { waitMs: 0 })
+      : this.#settled('failed', {
+          waitMs: delay(definition.backoff, this.#row[5], Math.random()),
+          reason: reason instanceof TimedOut ? 'timed out' : 'failed',
+          error: describeThrown(reason instanceof TimedOut ? reason : error),
+        });
+    return { settled, effects: undefined, error: isReleased ? undefined : why, isLost: reason instanceof LeaseLost };
+  }
+
+  #settled(kind: Settled['kind'], parts: Omit<Settled, 'id' | 'epoch' | 'attempt' | 'kind' | 'from'>): Settled {
+    return { id: this.#row[0], epoch: this.#row[4], attempt: this.#row[5], kind, from: this.#row[2], ...parts };
+  }
+
+  #limit(): void {
+    // Its body may have ended its worker before it gave anything back.
+    if (this.#cancelTimer !== undefined || this.#isOver) return;
+    const { timeoutMs } = this.#stage.state;
+    this.#cancelTimer = after(timeoutMs, () =>
+      this.abort(new TimedOut(`the turn took longer than its ${formatDuration(timeoutMs)}`)),
+    );
+  }
+
+  #finish(finished: Finished): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#cancelTimer?.();
+    this.#turn?.end();
+    this.#end(finished);
+  }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return value instanceof Promise || (isObject(value) && typeof value['then'] === 'function');
+}
+
+/** A turn whose commit was refused: it has failed, and is written as that. */
+export function refused({ settled, backoff = BACKOFF }: Finished, error: unknown): Finished {
+  const { id, epoch, attempt, from } = settled;
+  const failed: Settled = {
+    id,
+    epoch,
+    attempt,
+    kind: 'failed',
+    from,
+    waitMs: delay(backoff, attempt, Math.random()),
+    reason: COMMIT_REFUSED,
+    error: error instanceof PawlError ? error.message : describeThrown(error),
+  };
+  return { settled: failed, effects: undefined, error, isLost: false };
+}
+
+export const COMMIT_REFUSED = 'commit refused';
+
+/** A turn that would have ended its actor while children of it are not final: the database has written it as failed. */
+export function orphaning({ settled }: Finished): Finished {
+  const error = new Conflict(
+    `done() with children of actor ${settled.id} that are not final, or are being created: end them first`,
+  );
+  const { id, epoch, attempt, from } = settled;
+  const failed: Settled = { id, epoch, attempt, from, kind: 'failed', waitMs: undefined, reason: COMMIT_REFUSED };
+  return { settled: failed, effects: undefined, error, isLost: false };
+}

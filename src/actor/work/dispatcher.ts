@@ -1,0 +1,180 @@
+import { Stopped } from '../../base/errors.ts';
+import { Events } from '../../base/events.ts';
+import { checkOptions, duration } from '../../base/options/options.ts';
+import { within } from '../../base/time/clock.ts';
+import type { Duration } from '../../base/time/duration.ts';
+import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
+import { currentTask } from '../../base/work/current-task.ts';
+import { startWithRetries } from '../../base/work/start-up.ts';
+import type { Logger } from '../../engine/postgres/index.ts';
+import type { ActorDefinition } from '../definition.ts';
+import type { PageChannel } from '../pages/channel.ts';
+import { Delivery } from '../pages/delivery.ts';
+import type { PostgresActorReader } from '../postgres/reader.ts';
+import type { PostgresActorStore } from '../postgres/store.ts';
+import type { AnyTurn } from './attempt.ts';
+import { Keeper } from './keeper.ts';
+import type { TurnOwner } from './turn.ts';
+import { ActorWorker, type DispatcherEvents, type WorkerSettings } from './worker.ts';
+
+export interface StopOptions {
+  /** How long running bodies may go on; then their `signal` aborts, and their actors are given back untried. Default `'15s'`. */
+  readonly timeout?: Duration | undefined;
+}
+
+export interface DispatcherParts {
+  readonly store: PostgresActorStore;
+  readonly reader: PostgresActorReader;
+  readonly owner: (store: PostgresActorStore) => TurnOwner;
+  readonly register: () => Promise<ReadonlyMap<number, ActorDefinition>>;
+  readonly settings: WorkerSettings;
+  readonly channels: readonly PageChannel[];
+  readonly onBlocked: 'exit' | undefined;
+  readonly logger: Logger;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** A stop does not wait longer than this for what has not started, or is only tidy to wait for. */
+const STOP_MS = 2000;
+/** To rescue and to clean up may take long, and has no hurry. */
+const CHORE_MS = 30_000;
+
+/**
+ * How long a dispatcher waits for the answer to a statement of its own before it takes the connection for dead: half its lease, so
+ * that what a lost answer left in between is back within one. At the least what a busy server may take.
+ */
+function patience(leaseMs: number): number {
+  return Math.min(Math.max(leaseMs / 2, 2000), CHORE_MS);
+}
+
+/** Runs turns until stopped; `await using dispatcher = actors.run()` stops it by itself. */
+export class Dispatcher implements AsyncDisposable {
+  /**
+   * Settles when it looks for work; rejects with what no waiting mends, for instance when the schema is missing. Anything else
+   * that is in its way is waited for.
+   */
+  readonly started: Promise<void>;
+  readonly events: Events<DispatcherEvents> = new Events();
+  readonly #parts: DispatcherParts;
+  readonly #stop = new AbortController();
+  #worker: ActorWorker | undefined;
+  #delivery: Delivery | undefined;
+  #watch: EventLoopWatch | undefined;
+  #stopping: Promise<void> | undefined;
+  /** It could not start, and never will. */
+  #hasFailed = false;
+  /** It was stopped before it had started, and nobody waits for it any more. */
+  #isAbandoned = false;
+
+  /** @internal */
+  constructor(parts: DispatcherParts) {
+    this.#parts = parts;
+    const { logger, signal, store } = parts;
+    this.events.on('error', ({ error }) => {
+      if (store.engine.isStopped) this.#endWithEngine();
+      else if (this.#hasFailed) logger.error({ err: error }, 'actor dispatcher: it cannot start and gives up');
+      else logger.warn({ err: error }, 'actor dispatcher: it goes on trying');
+    });
+    this.started = this.#start();
+    this.started.catch((error: unknown) => {
+      if (error instanceof Stopped) return;
+      this.#hasFailed = true;
+      this.events.emit('error', { error });
+    });
+    const stop = (): void => void this.stop();
+    signal?.addEventListener('abort', stop, { once: true });
+    if (signal?.aborted) stop();
+  }
+
+  /** Looks for work now, without waiting for a notification or the next poll. */
+  wake(): void {
+    this.#worker?.wake();
+  }
+
+  /**
+   * Claims nothing more, gives back what has not begun, lets running bodies end, commits them, and leaves neither timer nor
+   * connection. Safe to call twice. A body that calls it is told when all others have ended, as a handler of a queue is.
+   */
+  stop(options: StopOptions = {}): Promise<void> {
+    const { timeout } = checkOptions('stop', options, { timeout: duration({ default: '15s' }) });
+    this.#stopping ??= this.#shutDown(timeout);
+    this.#stop.abort();
+    const othersEnded = this.#worker?.othersEnded(currentTask.task);
+    return othersEnded === undefined ? this.#stopping : Promise.race([this.#stopping, othersEnded]);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** As if its process were killed: what it runs is neither ended nor given back. For tests that crash. @internal */
+  abandon(): void {
+    this.#stopping ??= Promise.resolve();
+    this.#stop.abort();
+    this.#worker?.abandon();
+    void this.#delivery?.stop();
+    this.#watch?.stop();
+  }
+
+  /** There is nothing it could do any more, and its timers would keep the process alive for ever. */
+  #endWithEngine(): void {
+    if (this.#stopping !== undefined) return;
+    this.#parts.logger.warn(
+      {},
+      'actor dispatcher: it ends, since the engine was stopped; stop dispatchers before their engine',
+    );
+    void this.stop({ timeout: 0 });
+  }
+
+  async #start(): Promise<void> {
+    await Promise.resolve();
+    const onError = (error: unknown): void => this.events.emit('error', { error });
+    await startWithRetries(() => this.#open(), { what: 'the dispatcher', signal: this.#stop.signal, onError });
+  }
+
+  async #open(): Promise<void> {
+    const { reader, owner, register, settings, channels, onBlocked } = this.#parts;
+    const declared = await register();
+    if (this.#stopping !== undefined) throw new Stopped('the dispatcher was stopped before it had started');
+    if (onBlocked === 'exit') this.#watch ??= watchEventLoop(settings.leaseMs);
+    const types = this.#watch === undefined ? declared : watched(declared, this.#watch);
+    const store = this.#parts.store.within(patience(settings.leaseMs));
+    const keeper = new Keeper(this.#parts.store.within(CHORE_MS), settings.leaseMs);
+    const worker = new ActorWorker({ store, keeper, owner: owner(store), types, events: this.events, settings });
+    if (channels.length > 0) {
+      this.#delivery ??= new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
+    }
+    try {
+      await worker.start(() => this.#delivery?.wake());
+      if (this.#isAbandoned) throw new Stopped('the dispatcher was stopped before it had started');
+    } catch (error) {
+      // What it had begun would go on beside the next one.
+      await worker.stop(0);
+      throw error;
+    }
+    this.#worker = worker;
+  }
+
+  async #shutDown(timeoutMs: number): Promise<void> {
+    if (this.#worker === undefined) {
+      // What has not started is not waited for longer than what has; it stops by itself when it has.
+      const settled = this.started.catch(() => {});
+      this.#isAbandoned = !(await within(Math.max(timeoutMs, STOP_MS), settled));
+    }
+    const delivered = this.#delivery?.stop();
+    await this.#worker?.stop(timeoutMs);
+    await within(STOP_MS, Promise.resolve(delivered));
+    this.#watch?.stop();
+  }
+}
+
+/** The same types, whose bodies are noted while they run. */
+function watched(
+  types: ReadonlyMap<number, ActorDefinition>,
+  watch: EventLoopWatch,
+): ReadonlyMap<number, ActorDefinition> {
+  const name = ({ type, id, state }: AnyTurn): string => `${type} ${id} in "${state}"`;
+  const states = (all: ActorDefinition['states']): ActorDefinition['states'] =>
+    new Map([...all].map(([key, state]) => [key, { ...state, run: watch.around(name, state.run) }]));
+  return new Map([...types].map(([id, definition]) => [id, { ...definition, states: states(definition.states) }]));
+}

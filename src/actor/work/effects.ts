@@ -1,0 +1,98 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
+import type { Transaction } from '../../engine/postgres/index.ts';
+import { type PageOptions, type PageRequest, readPage } from '../pages/page.ts';
+
+/** A job for a queue, as `pawl.enqueue(jsonb)` takes it. */
+export interface JobRequest {
+  readonly queue: string;
+  readonly kind: string;
+  readonly payload?: unknown;
+  readonly key?: string | undefined;
+  readonly priority?: number | undefined;
+  /** ISO time. */
+  readonly runAt?: string | undefined;
+}
+
+/** What effects ask of the database. */
+export interface EffectStore {
+  /** @param request  JSON */
+  ask(what: 'create' | 'page' | 'resolve' | 'enqueue', request: string, tx: Transaction): Promise<unknown>;
+  incr(request: object, tx: unknown): Promise<boolean>;
+  send(head: object, payload: string, tx: unknown): Promise<boolean>;
+  dropMessages(actor: number, ids: readonly string[], tx: Transaction): Promise<void>;
+}
+
+interface NewChild {
+  readonly id: number;
+  readonly type: string;
+  readonly version: number;
+  readonly key: string | undefined;
+  /** JSON. */
+  readonly fields: string;
+}
+
+/** What a turn wants to be done beside its own row, collected while it runs and written with its commit. */
+export class Effects {
+  readonly children: NewChild[] = [];
+  readonly incrs: { readonly actor: number; readonly semaphore: string }[] = [];
+  /** The payloads as JSON, as they were when they were sent. */
+  readonly messages: { readonly actor: number; readonly name: string; readonly json: string }[] = [];
+  /** JSON. */
+  readonly jobs: string[] = [];
+  readonly received: Set<string> = new Set();
+  readonly resolved: Set<string> = new Set();
+  readonly callbacks: ((tx: Transaction) => unknown)[] = [];
+  readonly #pages = new Map<string, PageRequest>();
+
+  page(options: PageOptions, actor: string): void {
+    const page = readPage(options, actor);
+    const known = this.#pages.get(page.tag);
+    this.#pages.set(page.tag, known === undefined || known.severity <= page.severity ? page : known);
+  }
+
+  get isEmpty(): boolean {
+    const { children, incrs, messages, jobs, received, resolved, callbacks } = this;
+    const lists = children.length + incrs.length + messages.length + jobs.length + callbacks.length;
+    return lists + received.size + resolved.size + this.#pages.size === 0;
+  }
+
+  /** Writes everything inside the transaction that commits the turn. @param parent  the actor whose turn it is */
+  async write(store: EffectStore, tx: Transaction, parent: number): Promise<void> {
+    for (const step of this.#steps(store, tx, parent)) {
+      if (faults.armed) await faults.reach('actor.between_effects');
+      await step();
+    }
+  }
+
+  /** One statement each. */
+  *#steps(store: EffectStore, tx: Transaction, parent: number): Generator<() => unknown> {
+    for (const child of this.children) yield () => createChild(child, store, tx, parent);
+    for (const incr of this.incrs) yield () => store.incr(incr, tx);
+    for (const { json, ...head } of this.messages) yield () => store.send(head, json, tx);
+    if (this.received.size > 0) yield () => store.dropMessages(parent, [...this.received], tx);
+    for (const job of this.jobs) yield () => store.ask('enqueue', job, tx);
+    // In the order of their tags: two turns with the same pages must not wait for each other.
+    for (const tag of [...new Set([...this.#pages.keys(), ...this.resolved])].sort()) {
+      const page = this.#pages.get(tag);
+      if (page !== undefined) yield () => store.ask('page', JSON.stringify(page), tx);
+      if (this.resolved.has(tag)) yield () => store.ask('resolve', JSON.stringify([tag]), tx);
+    }
+    for (const callback of this.callbacks) yield () => callback(tx);
+  }
+}
+
+async function createChild(
+  { fields, ...child }: NewChild,
+  store: EffectStore,
+  tx: Transaction,
+  parent: number,
+): Promise<void> {
+  const head = JSON.stringify({ ...child, parent, counted: true });
+  const made = (await store.ask('create', `[${head},${fields}]`, tx)) as { id: string; created: boolean };
+  if (made.created) return;
+  throw new InvalidInput(
+    `a ${child.type} with the key "${child.key}" exists already (${made.id}), so it cannot be created as a child of ${parent}; find it first`,
+    { field: 'key' },
+  );
+}

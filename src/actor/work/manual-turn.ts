@@ -1,0 +1,112 @@
+import { Conflict, LeaseLost } from '../../base/errors.ts';
+import type { ActorDefinition } from '../definition.ts';
+import type { PostgresActorStore } from '../postgres/store.ts';
+import type { ActorRecord } from '../record.ts';
+import type { ClaimedRow } from '../store.ts';
+import { begin, type Finished, orphaning, refused } from './attempt.ts';
+import type { Keeper, Kept } from './keeper.ts';
+import { commitWithEffects, RowLocked } from './settler.ts';
+import { holdTransaction } from './transaction-turn.ts';
+import type { TurnOwner } from './turn.ts';
+import { unknownReason, workerRow } from './worker-row.ts';
+
+/** What one turn came to. */
+export interface WorkedTurn {
+  /** `failed` is not an exception: the actor will be tried again, and `error` says why. */
+  readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
+  readonly from: string;
+  readonly to: string;
+  readonly error: unknown;
+}
+
+export interface HandTurn {
+  readonly store: PostgresActorStore;
+  readonly keeper: Keeper;
+  readonly owner: TurnOwner;
+  readonly types: ReadonlyMap<number, ActorDefinition>;
+  readonly actor: number;
+  readonly show: () => Promise<ActorRecord>;
+}
+
+/** The lease of a turn by hand is the same as a dispatcher's, but it takes nothing else, and nobody is told to wake it. */
+const LEASE_MS = 20_000;
+
+/** One turn of one actor, now. @returns undefined when somebody else runs one @throws NotFound, Conflict, LeaseLost */
+export async function runByHand(given: HandTurn): Promise<WorkedTurn | undefined> {
+  const { store, keeper, types, actor } = given;
+  const worker = await store.addWorker(workerRow(types, { concurrency: 1, leaseMs: LEASE_MS }, false));
+  const kept = new HandWorker(worker);
+  keeper.add(kept);
+  try {
+    const { rows } = await store.claimOne(worker, actor);
+    const [row] = rows;
+    if (row === undefined) {
+      const { finishedAt, type, state } = await given.show();
+      if (finishedAt !== null)
+        throw new Conflict(`actor ${actor} is final: ${type} ended in "${state}" at ${finishedAt}`);
+      return undefined;
+    }
+    return await runTurn(given, row, worker, kept);
+  } finally {
+    await keeper.remove(kept);
+    await store.endWorker(worker).catch(() => {});
+  }
+}
+
+async function runTurn(
+  { store, keeper, owner, types }: HandTurn,
+  row: ClaimedRow,
+  worker: number,
+  kept: HandWorker,
+): Promise<WorkedTurn> {
+  const [actor, type, name, , epoch, , version] = row;
+  const definition = types.get(type);
+  const state = definition?.states.get(name);
+  if (definition === undefined || state === undefined || version > definition.version) {
+    const reason = unknownReason(row, definition);
+    await store.unknown({ actor, epoch, worker }, type, name, version, reason);
+    throw new Conflict(reason);
+  }
+  if (!keeper.holds)
+    throw new LeaseLost(`the process stood still before the turn of actor ${actor} began; it was not run`);
+  const finished = await new Promise<Finished>((resolve) => {
+    const running = begin(row, { definition, state, worker, owner }, resolve, (turn, body) =>
+      holdTransaction(store, turn, body, state.timeoutMs),
+    );
+    void kept.whenLost.then((reason) => running.lose(reason));
+  });
+  if (finished.isLost) throw finished.error;
+  const committed = finished.isWritten === true ? finished : await commit(store, worker, finished);
+  const { settled, error } = committed;
+  return { kind: settled.kind, from: settled.from, to: settled.to ?? settled.from, error };
+}
+
+/** A turn whose effects are refused has failed, and is written as that. */
+async function commit(store: PostgresActorStore, worker: number, finished: Finished): Promise<Finished> {
+  try {
+    const answer = await commitWithEffects(store, worker, finished, { idleMs: LEASE_MS });
+    return answer.refused.length > 0 ? orphaning(finished) : finished;
+  } catch (error) {
+    if (error instanceof LeaseLost || error instanceof RowLocked || finished.settled.kind === 'failed') throw error;
+    const failed = refused(finished, error);
+    await commitWithEffects(store, worker, failed, { idleMs: LEASE_MS });
+    return failed;
+  }
+}
+
+class HandWorker implements Kept {
+  readonly workerId: number;
+  readonly wantsNotify = false;
+  lost!: (reason: LeaseLost) => void;
+  /** Also when that was before its turn began. */
+  readonly whenLost: Promise<LeaseLost> = new Promise((resolve) => {
+    this.lost = resolve;
+  });
+
+  constructor(workerId: number) {
+    this.workerId = workerId;
+  }
+
+  /** A heartbeat that failed is tried again; the turn learns of it when its lease is over. */
+  onError(): void {}
+}

@@ -1,0 +1,237 @@
+import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
+import type { Offer } from '../../base/handoff/direct-handoff.ts';
+import { probe } from '../../base/probe.ts';
+import { sleep } from '../../base/time/clock.ts';
+import type { Transaction } from '../../engine/postgres/index.ts';
+import type { PostgresActorStore } from '../postgres/store.ts';
+import type { Committed, Settled } from '../store.ts';
+import { type Finished, orphaning, refused } from './attempt.ts';
+
+export interface SettlerOptions {
+  readonly store: PostgresActorStore;
+  readonly leaseMs: number;
+  /** The offer that is to go along with a commit: asked once for each try. */
+  readonly offer: () => Offer | undefined;
+  readonly onDone: (settled: Settled, error: unknown) => void;
+  readonly onStale: (turns: readonly Settled[]) => void;
+  /** Whose turns are over without anybody knowing what became of them: written by a commit that was not answered, or not at all. */
+  readonly onUnknown: (turns: readonly Settled[]) => void;
+  /** An actor is due in so many milliseconds. */
+  readonly onDue: (ms: number) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+interface Rich extends Finished {
+  readonly worker: number;
+}
+
+/** Turns in one commit: a few milliseconds of the server's time. */
+const BATCH = 500;
+/** Commits of turns that do more than move their own row, at the same time. */
+const RICH = 4;
+/** Between two tries of a commit that did not come through. */
+const RETRY_MS = 200;
+/** Between two tries of a commit whose row somebody has locked, such as a guard() in a transaction that is still open. */
+const LOCKED_MS = 2000;
+
+/**
+ * Commits what came of turns. One statement is under way at a time; what finishes meanwhile goes with the next one, so
+ * batches grow with the load, and a lone turn is written at once. A turn with effects has a transaction of its own.
+ */
+export class Settler {
+  readonly #options: SettlerOptions;
+  #worker = 0;
+  #plain: Finished[] = [];
+  #rich: Rich[] = [];
+  #richUnderWay = 0;
+  /** Whose rows were locked: to be tried again. */
+  #postponed = 0;
+  #isWriting = false;
+  #life = new AbortController();
+  #whenFlushed: (() => void)[] = [];
+
+  constructor(options: SettlerOptions) {
+    this.#options = options;
+  }
+
+  startFor(worker: number): void {
+    this.#worker = worker;
+  }
+
+  add(finished: Finished): void {
+    const worker = this.#worker;
+    if (finished.effects === undefined) {
+      this.#plain.push(finished);
+      if (!this.#isWriting) {
+        this.#isWriting = true;
+        // What else finishes in this turn of the event loop goes along.
+        queueMicrotask(() => void this.#write(worker, this.#life.signal));
+      }
+    } else {
+      this.#rich.push({ ...finished, worker });
+      this.#pumpRich();
+    }
+  }
+
+  /**
+   * Everything that was not written is nobody's business any more: the lease is lost. A commit that is under way may hang for
+   * long, on a connection that says nothing; what comes next does not wait for it.
+   */
+  drop(): void {
+    this.#plain = [];
+    this.#rich = [];
+    this.#isWriting = false;
+    this.#richUnderWay = 0;
+    this.#postponed = 0;
+    this.#life.abort();
+    this.#life = new AbortController();
+    this.#tellIfFlushed();
+  }
+
+  /** Resolves when nothing is left to write. */
+  flushed(): Promise<void> {
+    return this.#isFlushed() ? Promise.resolve() : new Promise((resolve) => this.#whenFlushed.push(resolve));
+  }
+
+  async #write(worker: number, life: AbortSignal): Promise<void> {
+    while (this.#plain.length > 0 && !life.aborted) await this.#commit(worker, this.#plain.splice(0, BATCH), life);
+    if (life.aborted) return;
+    this.#isWriting = false;
+    this.#tellIfFlushed();
+  }
+
+  /** Tries until the answer is known: a second commit of the same turn finds the first, and changes nothing. */
+  async #commit(worker: number, batch: readonly Finished[], life: AbortSignal): Promise<void> {
+    for (let tries = 1; !life.aborted; tries += 1) {
+      try {
+        if (faults.armed) await faults.reach('actor.before_commit');
+        const turns = batch.map(({ settled }) => settled);
+        const answer = await this.#options.store.commitAndOffer(worker, turns, this.#options.offer());
+        if (faults.armed) await faults.reach('actor.after_commit');
+        if (life.aborted) return;
+        return this.#committed(batch, answer, tries > 1);
+      } catch (error) {
+        if (life.aborted) return;
+        this.#options.onError(error);
+        if (!this.#options.store.engine.isTransient(error) && !(error instanceof ConnectionFailed)) {
+          return this.#isolate(worker, batch, error, life);
+        }
+        await sleep(RETRY_MS * Math.min(tries, 10), life);
+      }
+    }
+  }
+
+  /** One of them cannot be written: the others must not suffer. */
+  async #isolate(worker: number, batch: readonly Finished[], error: unknown, life: AbortSignal): Promise<void> {
+    for (const one of batch) {
+      if (batch.length === 1 && error instanceof LockNotAvailable) this.#postpone({ ...one, worker }, life);
+      else if (batch.length > 1) await this.#commit(worker, [one], life);
+      else if (one.settled.kind !== 'failed') await this.#commit(worker, [refused(one, error)], life);
+      else this.#options.onUnknown([one.settled]);
+    }
+  }
+
+  #committed(batch: readonly Finished[], { stale, refused: orphans, due }: Committed, isRepeated: boolean): void {
+    if (probe.listening) probe.hit('actor.committed', { turns: batch.length, stale: stale.length });
+    if (due !== undefined) this.#options.onDue(due);
+    if (stale.length > 0) {
+      const turns = batch.map(({ settled }) => settled).filter(({ id }) => stale.includes(id));
+      // After a lost answer nobody can tell whether it was us who had written them.
+      if (isRepeated) this.#options.onUnknown(turns);
+      else this.#options.onStale(turns);
+    }
+    for (const finished of batch) {
+      const { settled, error } = orphans.includes(finished.settled.id) ? orphaning(finished) : finished;
+      if (!stale.includes(settled.id)) this.#options.onDone(settled, error);
+    }
+  }
+
+  /** Apart from all others from here on, which have nothing to do with who has it locked. */
+  #postpone(turn: Rich, life: AbortSignal): void {
+    this.#postponed += 1;
+    void sleep(LOCKED_MS, life).then((isTime) => {
+      if (!isTime) return;
+      this.#postponed -= 1;
+      this.#rich.push(turn);
+      this.#pumpRich();
+    });
+  }
+
+  #pumpRich(): void {
+    for (const next of this.#rich.splice(0, RICH - this.#richUnderWay)) {
+      this.#richUnderWay += 1;
+      const life = this.#life.signal;
+      void this.#commitRich(next, life).finally(() => {
+        if (life.aborted) return;
+        this.#richUnderWay -= 1;
+        this.#pumpRich();
+        this.#tellIfFlushed();
+      });
+    }
+  }
+
+  async #commitRich(turn: Rich, life: AbortSignal): Promise<void> {
+    for (let tries = 1; !life.aborted; tries += 1) {
+      try {
+        const answer = await commitWithEffects(this.#options.store, turn.worker, turn, {
+          idleMs: this.#options.leaseMs,
+        });
+        if (life.aborted) return;
+        return this.#committed([turn], answer, false);
+      } catch (error) {
+        if (life.aborted) return;
+        if (error instanceof RowLocked) return this.#postpone(turn, life);
+        if (error instanceof LeaseLost) {
+          // Our own commit may have come through, its answer lost.
+          if (tries > 1) this.#options.onUnknown([turn.settled]);
+          else this.#options.onStale([turn.settled]);
+          return;
+        }
+        const isConnection = this.#options.store.engine.isTransient(error) || error instanceof ConnectionFailed;
+        this.#options.onError(error);
+        if (!isConnection) return this.#commit(turn.worker, [refused(turn, error)], life);
+        await sleep(RETRY_MS * Math.min(tries, 10), life);
+      }
+    }
+  }
+
+  #isFlushed(): boolean {
+    const waiting = this.#plain.length + this.#rich.length + this.#richUnderWay + this.#postponed;
+    return !this.#isWriting && waiting === 0;
+  }
+
+  #tellIfFlushed(): void {
+    if (this.#isFlushed()) for (const resolve of this.#whenFlushed.splice(0)) resolve();
+  }
+}
+
+/** The actor's own row is locked, and not a key or a tag that the turn asks for: it may be tried again. */
+export class RowLocked extends LockNotAvailable {}
+
+/**
+ * The turn and everything it asked for, in one transaction.
+ * @param within  the transaction that the body ran in; or how long one of its own may stand still
+ * @throws LeaseLost  the turn is somebody else's by now @throws RowLocked  its row is locked; nothing was written
+ */
+export async function commitWithEffects(
+  store: PostgresActorStore,
+  worker: number,
+  { settled, effects }: Finished,
+  within: { readonly tx: Transaction } | { readonly idleMs: number },
+): Promise<Committed> {
+  const write = async (tx: Transaction): Promise<Committed> => {
+    if (faults.armed) await faults.reach('actor.before_commit');
+    const answer = await store.commit(worker, [settled], tx).catch((error: unknown) => {
+      throw error instanceof LockNotAvailable ? new RowLocked(error.message, { cause: error }) : error;
+    });
+    if (answer.stale.length > 0) {
+      throw new LeaseLost(`the turn of actor ${settled.id} is somebody else's by now; nothing of it was written`);
+    }
+    if (!answer.refused.includes(settled.id)) await effects?.write(store, tx, settled.id);
+    if (faults.armed) await faults.reach('actor.before_commit_sent');
+    return answer;
+  };
+  if ('tx' in within) return write(within.tx);
+  return store.transaction(write, within.idleMs, effects !== undefined && effects.callbacks.length > 0);
+}

@@ -1,0 +1,214 @@
+import { describeThrown } from '../../base/error-text.ts';
+import { Cancelled, LeaseLost, NoRetry, Stopped, TimedOut } from '../../base/errors.ts';
+import { validate } from '../../base/options/schema.ts';
+import { toJson } from '../../base/storable.ts';
+import { delay } from '../../base/time/backoff.ts';
+import { after } from '../../base/time/clock.ts';
+import { formatDuration } from '../../base/time/duration.ts';
+import type { Definition, Kind } from '../definition.ts';
+import type { Failed } from '../store.ts';
+import type { Job, Unit } from './unit.ts';
+
+/** What one attempt at a unit came to. */
+export interface Outcome {
+  readonly failed: readonly Failed[];
+  /** The jobs that are complete. */
+  readonly complete: readonly Job[];
+  /** What the handler returned, as JSON; undefined when it returned nothing that JSON has. */
+  readonly result: string | undefined;
+  /** Nothing may be written any more: somebody else owns the unit. */
+  readonly isLost: boolean;
+  /** A job will come back, so the rest of its key has to wait for it. */
+  readonly isRetried: boolean;
+}
+
+export type Handler = (unit: Unit) => unknown;
+
+/** How long a handler may go on after it was told to end, before its unit is settled without it. */
+export const GRACE_MS = 5000;
+
+/** Of a unit in which nothing failed: one for all. */
+const NONE: readonly Failed[] = [];
+
+/** Why a job fails whose kind has `afterError: 'error'`. */
+class PredecessorFailed extends NoRetry {
+  constructor(job: number) {
+    super(`its predecessor, job ${job}, ended in error; retry that one first, then this one`);
+  }
+}
+
+/**
+ * One attempt at a unit, from the checks before it to its outcome. `end` is called exactly once, maybe before this returns.
+ * @returns ends it from outside: call it with why, and what the handler does later no longer counts; undefined when this
+ *   program has no handler for the kind, and nothing was done
+ */
+export function begin(
+  unit: Unit,
+  definition: Definition,
+  handlers: ReadonlyMap<string, Handler>,
+  end: (outcome: Outcome) => void,
+): ((why: unknown) => void) | undefined {
+  const kind = definition.kinds.get(unit.kind);
+  const handler = handlers.get(unit.kind);
+  if (kind === undefined || handler === undefined) return undefined;
+  let cancelTimer: (() => void) | undefined;
+  const finish = (outcome: Outcome): void => {
+    if (unit.isOver) return;
+    unit.isOver = true;
+    cancelTimer?.();
+    end(outcome);
+  };
+  const fail = (error: unknown): void => finish(failed(unit, definition, kind, error));
+  // Told to end for its time it has failed, whatever it comes to.
+  const pass = (value: unknown): void =>
+    unit.abortReason instanceof TimedOut ? fail(unit.abortReason) : finish(succeeded(unit, definition, kind, value));
+  if (unit.brokenBy !== null) fail(new PredecessorFailed(unit.brokenBy));
+  else if (unit.abortReason !== undefined) fail(unit.abortReason);
+  else if (unit.attempt > kind.attempts) finish(exhausted(unit, kind));
+  else {
+    if (kind.timeoutMs !== Infinity) cancelTimer = limit(unit, kind.timeoutMs, fail);
+    try {
+      const value = call(unit, kind, handler);
+      if (isThenable(value)) {
+        Promise.resolve(value).then(pass, fail);
+      } else pass(value);
+    } catch (error) {
+      fail(error);
+    }
+  }
+  return fail;
+}
+
+/** Aborts the unit when its time is up, and fails it without its handler when that does not end then. */
+function limit(unit: Unit, ms: number, fail: (error: unknown) => void): () => void {
+  let cancel = after(ms, () => {
+    const error = new TimedOut(`the attempt took longer than its ${formatDuration(ms)}`);
+    unit.abort(error);
+    cancel = after(GRACE_MS, () => fail(error));
+  });
+  return () => cancel();
+}
+
+/**
+ * Calls the handler: payloads validated first. Gives its value at once when everything in it is synchronous, so that ten
+ * thousand small jobs need not wait for ten thousand turns of the event loop.
+ */
+function call(unit: Unit, kind: Kind, handler: Handler): unknown {
+  const seen = kind.coalesce === 'latest' ? latest(unit) : unit;
+  if (kind.schema === undefined) return handler(seen);
+  let late: Promise<unknown>[] | undefined;
+  for (const job of seen.jobs) {
+    const value: unknown = validate(kind.schema, job.payload, `payload of job ${job.number}`);
+    if (value instanceof Promise) (late ??= []).push(value.then((valid) => job.accept(valid)));
+    else job.accept(value);
+  }
+  return late === undefined ? handler(seen) : Promise.all(late).then(() => handler(seen));
+}
+
+/** The unit as a handler of a kind with `coalesce: 'latest'` sees it: with its newest job alone. */
+function latest(unit: Unit): Unit {
+  if (unit.jobs.length === 1) return unit;
+  const jobs = [unit.job];
+  return new Proxy(unit, {
+    get: (target, name) => {
+      if (name === 'jobs') return jobs;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+/** A promise, or what query builders give: it does its work only when somebody waits for it. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value instanceof Promise) return true;
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
+}
+
+/** Jobs whose last attempt was lost with its worker end in error; the others of their unit run without them. */
+function exhausted(unit: Unit, kind: Kind): Outcome {
+  const all = unit.jobs.map((job): Failed => {
+    const base = { claim: job.claim.id, id: job.number };
+    return job.attempt > kind.attempts
+      ? { ...base, to: 'error', reason: 'worker lost', error: 'the worker was lost during the last attempt' }
+      : { ...base, to: 'release', reason: 'another job of its unit was lost with its worker' };
+  });
+  return {
+    failed: all,
+    complete: [],
+    result: undefined,
+    isLost: false,
+    isRetried: all.some(({ to }) => to === 'release'),
+  };
+}
+
+function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknown): Outcome {
+  const { failed: given } = unit;
+  let result: string | undefined;
+  try {
+    result = value === undefined ? undefined : toJson(value, 'the result');
+  } catch (error) {
+    return failed(unit, definition, kind, error);
+  }
+  if (given === undefined) return { failed: NONE, complete: unit.jobs, result, isLost: false, isRetried: false };
+  const givenUp = [...given].map(([job, error]) => failure(job, definition, kind, error, describeThrown(error)));
+  return {
+    failed: givenUp,
+    complete: unit.jobs.filter((job) => !given.has(job)),
+    result,
+    isLost: false,
+    isRetried: givenUp.some(({ to }) => to === 'retry'),
+  };
+}
+
+/** An attempt whose handler threw, or that was ended from outside. */
+function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown): Outcome {
+  const why = unit.abortReason ?? error;
+  if (why instanceof LeaseLost) return { failed: [], complete: [], result: undefined, isLost: true, isRetried: false };
+  const thrown = why instanceof TimedOut ? why : error;
+  const words = describeThrown(thrown); // once, however many jobs the unit has
+  const all = unit.jobs.map((job): Failed => {
+    const base = { claim: job.claim.id, id: job.number };
+    if (why instanceof Stopped) return { ...base, to: 'release', reason: 'worker stopped' };
+    if (why instanceof Cancelled) {
+      const words = unit.cancelled?.get(job.number);
+      return words === undefined
+        ? { ...base, to: 'release', reason: 'another job of its unit was cancelled' }
+        : { ...base, to: 'cancelled', reason: 'cancel', error: words };
+    }
+    return failure(job, definition, kind, thrown, words);
+  });
+  const isRetried = all.some(({ to }) => to === 'retry' || to === 'release');
+  return { failed: all, complete: [], result: undefined, isLost: false, isRetried };
+}
+
+function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown, words: string): Failed {
+  const base = { claim: job.claim.id, id: job.number, error: words };
+  if (error instanceof NoRetry) return { ...base, to: 'error', reason: 'no retry' };
+  if (job.attempt >= kind.attempts) return { ...base, to: 'error', reason: 'attempts exhausted' };
+  const reason = error instanceof TimedOut ? 'timed out' : 'failed';
+  return { ...base, to: 'retry', reason, wait: delay(backoff, job.attempt, chance(job)) };
+}
+
+/** Neighbours that fail in the same attempt one after the other come back together, and so go on as one run. */
+const NEIGHBOURS = 64;
+let last = { block: -1, attempt: 0, chance: 0 };
+
+/** How much jitter a job gets: one throw for neighbours. */
+function chance({ number, attempt }: Job): number {
+  const block = Math.floor(number / NEIGHBOURS);
+  if (block !== last.block || attempt !== last.attempt) last = { block, attempt, chance: Math.random() };
+  return last.chance;
+}
+
+/**
+ * When a unit has ended in error: what is still to come of its key in this claim was claimed before that was known, so its
+ * kinds with `afterError: 'error'` are told here.
+ */
+export function breakSuccessors(unit: Unit, { failed: all }: Outcome, definition: Definition): void {
+  const broken = all.find(({ to }) => to === 'error');
+  if (broken === undefined) return;
+  for (let next = unit.next; next !== undefined; next = next.next) {
+    const kind = definition.kinds.get(next.kind);
+    if (kind?.afterError === 'error' && kind.after.includes(unit.kind)) next.brokenBy ??= broken.id;
+  }
+}

@@ -1,0 +1,195 @@
+import type { Transaction } from '../../engine/postgres/index.ts';
+import type { Definition } from '../definition.ts';
+import type { Claimed, ClaimedKey, ClaimedLines, ClaimedRun, Registered } from '../store.ts';
+import { type Claim, Job, Unit, type UnitOwner } from './unit.ts';
+
+/** Everything one claim brought, ready to run. */
+export interface Batch {
+  readonly claims: readonly Claim[];
+  /** Units to start from; a unit of a key leads to the next one by `next`. In order. */
+  readonly units: readonly Unit[];
+  /** Jobs in all. */
+  readonly jobs: number;
+  /** Units in all: as many handlers will be called. */
+  readonly count: number;
+}
+
+/** What the units of one claim have in common. */
+export interface Holder {
+  readonly shard: number;
+  readonly definition: Definition;
+  readonly registered: Registered;
+  readonly owner: UnitOwner;
+  /** With `hold: 'transaction'`, the transaction that holds the claim. */
+  readonly tx?: Transaction | undefined;
+}
+
+export function hasJobs(answer: Claimed): boolean {
+  return answer.rows.length > 0 || answer.keys.length > 0 || answer.lines !== undefined;
+}
+
+/** How many jobs an answer brought. */
+export function countJobs(answer: Claimed): number {
+  let jobs = answer.lines?.ids.length ?? 0;
+  for (const row of answer.rows) jobs += row[2];
+  for (const [, , fields] of answer.keys) jobs += fields.length / FIELDS;
+  return jobs;
+}
+
+/** How many units an answer brought: a coalesced group is one, however many jobs it has. */
+export function countUnits(answer: Claimed): number {
+  let units = answer.lines?.ids.length ?? 0;
+  for (const row of answer.rows) units += row[2];
+  for (const [, , fields] of answer.keys) {
+    const whole = new Set<number>();
+    for (let at = 0; at < fields.length; at += FIELDS) {
+      const unit = fields[at + 5];
+      if (unit === undefined || unit === 0) units += 1;
+      // Negative where only the newest one's payload is sent.
+      else whole.add(Math.abs(Number(unit)));
+    }
+    units += whole.size;
+  }
+  return units;
+}
+
+/** Makes units of claimed rows: one a job, one a coalesced group, and a chain of them for each key. */
+export function readClaimed(answer: Claimed, holder: Holder): Batch {
+  const claims = new Map<number, Claim>();
+  const claimOf = (id: number): Claim => {
+    let claim = claims.get(id);
+    if (claim === undefined) {
+      const processId = answer.processes?.[id] ?? '';
+      const isAlone = answer.alone?.includes(id) ?? false;
+      claim = { id, shard: holder.shard, processId, isAlone, left: 0 };
+      claims.set(id, claim);
+    }
+    return claim;
+  };
+  const units: Unit[] = [];
+  for (const row of answer.rows) addRun(units, row, claimOf(row[0]), holder);
+  if (answer.lines !== undefined) addLines(units, answer.lines, claimOf(answer.lines.claim), holder);
+  for (const row of answer.keys) units.push(toChain(row, claimOf, holder));
+  return { claims: [...claims.values()], units, jobs: countJobs(answer), count: countUnits(answer) };
+}
+
+function addRun(
+  units: Unit[],
+  [, first, n, kind, attempt, at, payloads]: ClaimedRun,
+  claim: Claim,
+  holder: Holder,
+): void {
+  const held = { epoch: null, brokenBy: null, isCoalesced: false, tx: holder.tx };
+  const name = nameOf(kind, holder);
+  claim.left += n;
+  for (let index = 0; index < n; index += 1) {
+    const job = new Job(first + index, claim, attempt, at, payloads[index]);
+    units.push(new Unit(holder.owner, name, null, [job], held));
+  }
+}
+
+/** One unit a job, each leading to the next one of its key. */
+function addLines(units: Unit[], lines: ClaimedLines, claim: Claim, holder: Holder): void {
+  const held = { epoch: lines.epoch, brokenBy: null, isCoalesced: false, tx: holder.tx };
+  const last: (Unit | undefined)[] = [];
+  claim.left += lines.ids.length;
+  for (const [index, id] of lines.ids.entries()) {
+    const nth = lines.nth[index] ?? 0;
+    const job = new Job(id, claim, 1, lines.at[index] ?? 0, lines.payloads[index]);
+    const unit = new Unit(
+      holder.owner,
+      nameOf(lines.kinds[index] ?? 0, holder),
+      lines.keys[nth - 1] ?? '',
+      [job],
+      held,
+    );
+    const before = last[nth];
+    if (before === undefined) units.push(unit);
+    else before.next = unit;
+    last[nth] = unit;
+  }
+}
+
+/** Fields of one job in a row of a key. */
+const FIELDS = 8;
+
+/** Jobs of a key that run as one unit. */
+interface Group {
+  readonly kind: string;
+  readonly jobs: Job[];
+  readonly isCoalesced: boolean;
+  brokenBy: number | null;
+}
+
+function toChain([key, epoch, fields]: ClaimedKey, claimOf: (id: number) => Claim, holder: Holder): Unit {
+  const groups: Group[] = [];
+  const whole = new Map<number, Group>();
+  let related = false;
+  for (let at = 0; at < fields.length; at += FIELDS) {
+    const [id, claimId, kindId, attempt, enqueuedAt, together, brokenBy] = fields.slice(
+      at,
+      at + FIELDS - 1,
+    ) as number[];
+    const { kind, unit } = asDeclared(nameOf(kindId ?? 0, holder), together ?? 0, holder);
+    const claim = claimOf(claimId ?? 0);
+    claim.left += 1;
+    const job = new Job(id ?? 0, claim, attempt ?? 1, enqueuedAt ?? 0, fields[at + FIELDS - 1]);
+    let group = whole.get(Math.abs(together ?? 0));
+    if (group === undefined) {
+      group = {
+        kind,
+        jobs: [],
+        isCoalesced: unit > 0,
+        brokenBy: null,
+      };
+      groups.push(group);
+      if (unit > 0) whole.set(unit, group);
+      related ||= (holder.definition.kinds.get(group.kind)?.after.length ?? 0) > 0;
+    }
+    group.jobs.push(job);
+    if (brokenBy !== undefined && brokenBy > 0) group.brokenBy = brokenBy;
+  }
+  const ordered = related ? inOrder(groups, holder.definition) : groups;
+  let next: Unit | undefined;
+  for (let at = ordered.length - 1; at >= 0; at -= 1) {
+    const group = ordered[at];
+    if (group === undefined) continue;
+    const { kind, jobs, brokenBy, isCoalesced } = group;
+    const unit = new Unit(holder.owner, kind, key, jobs, { epoch, brokenBy, isCoalesced, tx: holder.tx });
+    unit.next = next;
+    next = unit;
+  }
+  if (next === undefined) throw new Error('a claimed key always has a job');
+  return next;
+}
+
+/**
+ * How a kind's jobs run is for this program to say, where another version of it has declared something else. Its handler looks at
+ * one job, if it does not coalesce; and where it wants payloads that were left out (`unit` is below 0: of the kind the newest
+ * counts), the unit is left to the other version.
+ */
+function asDeclared(kind: string, unit: number, { definition }: Holder): { kind: string; unit: number } {
+  const coalesce = definition.kinds.get(kind)?.coalesce;
+  if (unit < 0 && coalesce !== undefined && coalesce !== 'latest') {
+    return { kind: `${kind}, as another version declares it: coalesce 'latest'`, unit: -unit };
+  }
+  return { kind, unit: coalesce === 'none' ? 0 : Math.abs(unit) };
+}
+
+/** The oldest that waits for none of the others, again and again. There is always one: `after` has no circles. */
+function inOrder(groups: readonly Group[], { kinds }: Definition): Group[] {
+  const left = [...groups];
+  const ordered: Group[] = [];
+  while (left.length > 0) {
+    const index = left.findIndex(({ kind }) => {
+      const after = kinds.get(kind)?.after ?? [];
+      return after.length === 0 || !left.some((other) => after.includes(other.kind));
+    });
+    ordered.push(...left.splice(Math.max(index, 0), 1));
+  }
+  return ordered;
+}
+
+function nameOf(kind: number, { registered }: Holder): string {
+  return registered.kindName.get(kind) ?? `unknown kind ${kind}`;
+}

@@ -1,0 +1,289 @@
+import { ConnectionFailed, LeaseLost, NotSupported } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
+import { type Loop, startLoop } from '../../base/loop.ts';
+import { probe } from '../../base/probe.ts';
+import { type Renewal, startRenewal } from '../../base/renewal.ts';
+import { moment, ownedFor, sleep, within } from '../../base/time/clock.ts';
+import type { PostgresEngine, Session } from '../../engine/postgres/index.ts';
+import { Indexer } from '../indexer.ts';
+import { patience, STOP_MS } from '../patience.ts';
+import type { PostgresQueueStore } from '../postgres.ts';
+import { PostgresQueueChores } from '../postgres-chores.ts';
+import { Scheduler } from '../scheduler.ts';
+import type { Beat, BeatAnswer, Ended, Rescued } from '../store.ts';
+
+/** A worker, as its keeper sees it. */
+export interface Kept {
+  readonly queue: number;
+  beat(): Beat | undefined;
+  /**
+   * The lease is gone: everything claimed belongs to somebody else now, or may, where it is not certain that the database
+   * thinks so, too.
+   */
+  lost(reason: LeaseLost, isCertain: boolean): void;
+  /** Whether a worker like it has died lately. */
+  beWary?(isWary: boolean): void;
+  /** Somebody asked for a running job to be cancelled. */
+  cancel(job: number, reason: string | null): void;
+  /** Whether anybody wants to hear of attempts that failed. */
+  readonly tellsFailures: boolean;
+  /** Jobs of its queue ended in error without the workers that had them. */
+  ended(jobs: readonly Ended[]): void;
+  onError(error: unknown): void;
+}
+
+/** How often it is looked for workers that died; with the lease it bounds how long their jobs wait. */
+const RESCUE_MS = 5000;
+const PRUNE_MS = 60_000;
+
+/**
+ * Keeps the leases of all workers of this process on one database: one heartbeat statement for all of them, on a
+ * connection of its own, so that neither busy handlers nor a pool that is used up can starve it. Looks for lost workers
+ * and for history that is over.
+ */
+export class Keeper {
+  static readonly #keepers = new WeakMap<PostgresEngine, Map<number, Keeper>>();
+
+  readonly #store: PostgresQueueStore;
+  readonly #chores: PostgresQueueChores;
+  readonly #leaseMs: number;
+  readonly #workers = new Set<Kept>();
+  #renewal: Renewal | undefined;
+  #rescue: Loop | undefined;
+  #scheduler: Scheduler | undefined;
+  #indexer: Indexer | undefined;
+  #session: Session | undefined;
+  #connecting: Promise<Session> | undefined;
+  /** The last beat, failed or not. */
+  #last: Promise<unknown> = Promise.resolve();
+  #prunedAt = -Infinity;
+  /** The last beat that was answered. */
+  #beatenAt = moment();
+  /** Processes of the server whose transactions could not be ended. */
+  readonly #unended = new Set<number>();
+
+  private constructor(store: PostgresQueueStore, leaseMs: number) {
+    this.#store = store;
+    this.#chores = new PostgresQueueChores(store.engine, { deadlineMs: patience(leaseMs) });
+    this.#leaseMs = leaseMs;
+  }
+
+  /** The keeper of this engine for leases of this length. */
+  static for(store: PostgresQueueStore, leaseMs: number): Keeper {
+    const ofEngine = Keeper.#keepers.get(store.engine) ?? new Map<number, Keeper>();
+    Keeper.#keepers.set(store.engine, ofEngine);
+    const keeper = ofEngine.get(leaseMs) ?? new Keeper(store, leaseMs);
+    ofEngine.set(leaseMs, keeper);
+    return keeper;
+  }
+
+  /** Starts to keep a worker that has just been registered; its connection is taken before handlers can use up the pool. */
+  async add(worker: Kept): Promise<void> {
+    this.#workers.add(worker);
+    if (this.#renewal === undefined) this.#start();
+    this.#rescue ??= startLoop({
+      name: 'queue.rescue',
+      run: () => this.#lookAfter(),
+      onError: (error) => this.#report(error),
+      unref: true,
+    });
+    this.#scheduler ??= new Scheduler({
+      engine: this.#store.engine,
+      deadlineMs: patience(this.#leaseMs),
+      queues: () => this.#queues(),
+      onError: (error) => this.#report(error),
+    });
+    this.#indexer ??= new Indexer(this.#chores, (error) => this.#report(error));
+    await this.#connection().catch((error: unknown) => this.#report(error));
+  }
+
+  async remove(worker: Kept): Promise<void> {
+    this.#workers.delete(worker);
+    if (this.#workers.size > 0) return;
+    const ending = [this.#renewal, this.#rescue, this.#scheduler, this.#indexer];
+    this.#renewal = undefined;
+    this.#rescue = undefined;
+    this.#scheduler = undefined;
+    this.#indexer = undefined;
+    // A statement on a connection that went dead is not waited for; its deadline ends it.
+    await within(STOP_MS, Promise.all(ending.map(async (one) => one?.stop())));
+    if (this.#workers.size === 0) this.#hangUp();
+  }
+
+  /**
+   * Whether the leases are certainly not over yet, even if no timer could run. Both clocks are read each time: a machine that was
+   * suspended wakes within the same millisecond of the monotonic one.
+   */
+  get holds(): boolean {
+    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+  }
+
+  /** Beats now: cancellations are looked up with each beat. */
+  async beatNow(): Promise<void> {
+    await this.#beat();
+  }
+
+  #start(): void {
+    const renewal = startRenewal({
+      what: `this process's queue workers`,
+      leaseMs: this.#leaseMs,
+      beat: (signal) => this.#beat(signal),
+      onError: (error) => {
+        this.#hangUp();
+        this.#report(error);
+      },
+      unref: true,
+    });
+    this.#renewal = renewal;
+    renewal.signal.addEventListener('abort', () => {
+      if (this.#renewal !== renewal) return;
+      this.#renewal = undefined;
+      for (const worker of Array.from(this.#workers)) worker.lost(asLost(renewal.signal.reason), false);
+      // The workers register anew, each at its own pace, and are kept again from then on.
+      if (this.#workers.size > 0 && this.#renewal === undefined) this.#start();
+    });
+  }
+
+  async #beat(signal?: AbortSignal): Promise<'kept'> {
+    const kept = new Map<number, Kept>();
+    const beats: Beat[] = [];
+    for (const worker of this.#workers) {
+      const beat = worker.beat();
+      if (beat === undefined) continue;
+      kept.set(beat.worker, worker);
+      beats.push(beat);
+    }
+    if (beats.length === 0) return 'kept';
+    if (faults.armed) await faults.reach('queue.before_beat');
+    const answer = await this.#send(beats, signal);
+    this.#beatenAt = moment();
+    if (probe.listening) probe.hit('queue.beat', { workers: beats.length });
+    for (const id of answer.alive) kept.delete(id);
+    for (const [id, worker] of kept) {
+      worker.lost(
+        new LeaseLost(`worker ${id} was taken for dead: its heartbeat came later than its lease; stop working`),
+        true,
+      );
+    }
+    for (const worker of this.#workers) worker.beWary?.(answer.wary.includes(worker.beat()?.worker ?? -1));
+    for (const { worker, id, reason } of answer.cancel) {
+      for (const one of this.#workers) if (one.beat()?.worker === worker) one.cancel(id, reason);
+    }
+    return 'kept';
+  }
+
+  /** Gives up when the signal aborts: a connection that went dead says nothing for minutes, and the next beat needs another. */
+  async #send(beats: readonly Beat[], signal: AbortSignal | undefined): Promise<BeatAnswer> {
+    const answer = this.#inTurn(() => this.#connection().then((session) => this.#store.beat(beats, session)));
+    if (signal === undefined) return answer;
+    const done = new AbortController();
+    const givenUp = sleep(Infinity, AbortSignal.any([signal, done.signal])).then(() => undefined);
+    try {
+      const first = await Promise.race([answer, givenUp]);
+      if (first !== undefined) return first;
+      answer.catch(() => {});
+      this.#session?.giveUp(this.#leaseMs / 3);
+      throw new ConnectionFailed(
+        'the heartbeat was not answered in time; its connection is taken for dead and was closed',
+        {
+          cause: signal.reason,
+        },
+      );
+    } finally {
+      done.abort();
+    }
+  }
+
+  /** A connection takes one statement after another, and a beat may be wanted while one is under way. */
+  #inTurn<T>(beat: () => Promise<T>): Promise<T> {
+    const answer = this.#last.then(beat);
+    this.#last = answer.catch(() => {});
+    return answer;
+  }
+
+  #connection(): Promise<Session> {
+    if (this.#session !== undefined && !this.#session.isBroken) return Promise.resolve(this.#session);
+    this.#hangUp();
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = undefined;
+    });
+    return this.#connecting;
+  }
+
+  async #connect(): Promise<Session> {
+    const session = await this.#store.connect();
+    this.#session = session;
+    if (this.#workers.size === 0) this.#hangUp();
+    return session;
+  }
+
+  async #lookAfter(): Promise<number> {
+    const prunes = performance.now() - this.#prunedAt > PRUNE_MS;
+    if (prunes) this.#prunedAt = performance.now();
+    // After a pause of this process its own workers come first: nobody has found them dead by now.
+    if (ownedFor(this.#beatenAt) > this.#leaseMs / 2) await this.beatNow();
+    const failures: unknown[] = [];
+    for (const queue of this.#queues()) {
+      // Each by itself: what one of them comes across is no reason to leave the others.
+      for (const chore of [this.#rescueJobs, this.#sweepCancels, ...(prunes ? [this.#prune] : [])]) {
+        await chore(queue).catch((error: unknown) => failures.push(error));
+      }
+    }
+    if (failures.length > 0) throw failures[0];
+    return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);
+  }
+
+  readonly #rescueJobs = async (queue: number): Promise<void> => {
+    const { jobs, ended, unended } = await this.#store.rescue(queue);
+    if (jobs > 0) probe.hit('queue.rescued', { queue, jobs });
+    if (ended !== null) this.#tellEnded(queue, ended);
+    this.#reportUnended(unended);
+  };
+
+  /** By one worker of the queue: what one process has found is one event. */
+  #tellEnded(queue: number, { jobs, more }: NonNullable<Rescued['ended']>): void {
+    const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.tellsFailures);
+    teller?.ended(jobs);
+    if (more === 0) return;
+    this.#store.engine.options.logger.warn(
+      { queue, jobs: more },
+      `queue worker: ${more} more jobs of lost workers ended in error than are told of at once; search for jobs in error`,
+    );
+  }
+
+  readonly #sweepCancels = (queue: number): Promise<void> => this.#chores.sweepCancels(queue);
+
+  readonly #prune = async (queue: number): Promise<void> => {
+    while (this.#workers.size > 0 && (await this.#store.prune(queue)) > 0);
+  };
+
+  /** Once for each: as long as they live, every look finds them. */
+  #reportUnended(pids: readonly number[]): void {
+    const fresh = pids.filter((pid) => !this.#unended.has(pid));
+    for (const pid of fresh) this.#unended.add(pid);
+    if (fresh.length === 0) return;
+    this.#report(
+      new NotSupported(
+        `lost workers have left transactions open that this role may not end, or that do not end: their jobs wait until ` +
+          `somebody calls pg_terminate_backend for ${fresh.join(', ')}; workers of one role, or with pg_signal_backend, do so themselves`,
+      ),
+    );
+  }
+
+  #queues(): number[] {
+    return [...new Set([...this.#workers].map((worker) => worker.queue))];
+  }
+
+  #hangUp(): void {
+    this.#session?.release(true);
+    this.#session = undefined;
+  }
+
+  #report(error: unknown): void {
+    for (const worker of this.#workers) worker.onError(error);
+  }
+}
+
+function asLost(reason: unknown): LeaseLost {
+  return reason instanceof LeaseLost ? reason : new LeaseLost('the lease was lost', { cause: reason });
+}

@@ -1,0 +1,79 @@
+import type { Claimed, Cursor, Untidy } from '../store.ts';
+import { countJobs, countUnits } from './claim-reader.ts';
+
+/** Before every job. */
+export const START: Cursor = { priority: -32_768, id: 0 };
+
+/**
+ * A pass begins anew after this long at the latest, so that a job of higher priority, or one committed late with a lower
+ * id, waits no longer than this behind a deep backlog.
+ */
+const PASS_MS = 100;
+
+const ROWS = { min: 16, max: 2000 } as const;
+
+/** What a look at the queue showed: more may come, nothing is there, or what is there is held by others just now. */
+export type Verdict = 'again' | 'empty' | 'busy';
+
+/**
+ * Passes over one shard: from the start, onwards from where the last look ended (the line in the sand), and from the
+ * start again until a whole pass finds nothing. No order of ids is trusted: whatever is committed behind the line is
+ * found by the next pass.
+ */
+export class Scan {
+  readonly shard: number;
+  cursor: Cursor = START;
+  /** How many ready rows to look at. A bulk enqueue makes rows of many jobs, so it follows what the last looks brought. */
+  rows: number = 64;
+  /** Milliseconds until the next delayed job, as of the last look that found nothing. */
+  due: number = Infinity;
+  /** What the last look ended with, if it was not `again`. */
+  quiet: 'empty' | 'busy' | undefined;
+  /** hold 'transaction': what the last look has left to be done before the next one. */
+  untidy: Untidy | undefined;
+  #startedAt = performance.now();
+  #found = false;
+
+  constructor(shard: number) {
+    this.shard = shard;
+  }
+
+  read(answer: Claimed, limit: number): Verdict {
+    const units = countUnits(answer);
+    // The jobs of a coalesced unit are a row each, and may all stand before those of the next key.
+    const inKeys = countJobs({ rows: [], keys: answer.keys, seen: 0 });
+    const rows = answer.rows.length + inKeys + (answer.lines?.keys.length ?? 0);
+    if (units >= limit) this.rows = Math.min(ROWS.max, Math.max(ROWS.min, Math.ceil(rows * 1.25)));
+    else if (answer.seen >= this.rows) this.rows = Math.min(ROWS.max, this.rows * 2);
+    this.due = answer.due ?? Infinity;
+    this.#found ||= units > 0;
+    const verdict = answer.seen === 0 ? this.#atEnd(answer) : this.#onwards(answer, units);
+    this.quiet = verdict === 'again' ? undefined : verdict;
+    return verdict;
+  }
+
+  restart(): void {
+    this.cursor = START;
+    this.#found = false;
+    this.#startedAt = performance.now();
+  }
+
+  #atEnd(answer: Claimed): Verdict {
+    const [isWhole, found] = [this.cursor === START, this.#found];
+    this.restart();
+    if (found || (!isWhole && answer.busy !== true)) return 'again';
+    return answer.busy === true ? 'busy' : 'empty';
+  }
+
+  #onwards(answer: Claimed, units: number): Verdict {
+    const [priority, id] = answer.last ?? [this.cursor.priority, this.cursor.id];
+    const moved = priority !== this.cursor.priority || id !== this.cursor.id;
+    if (!moved && units === 0) {
+      this.restart();
+      return 'busy';
+    }
+    this.cursor = { priority, id };
+    if (performance.now() - this.#startedAt > PASS_MS) this.restart();
+    return 'again';
+  }
+}

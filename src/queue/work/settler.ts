@@ -1,0 +1,338 @@
+import { ConnectionFailed, DatabaseError, StatementTimeout } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
+import type { Offer } from '../../base/handoff/direct-handoff.ts';
+import { probe } from '../../base/probe.ts';
+import { delay } from '../../base/time/backoff.ts';
+import { sleep } from '../../base/time/clock.ts';
+import type { Failed, Settlement, Unwritten } from '../store.ts';
+import type { Outcome } from './attempt.ts';
+import {
+  bare,
+  cut,
+  fitting,
+  hasText,
+  isLarge,
+  noteSettled,
+  type Settled,
+  toSettled,
+  toSettlement,
+} from './settlement.ts';
+import type { Unit } from './unit.ts';
+
+export interface SettlerOptions {
+  readonly queue: number;
+  readonly settle: (settlement: Settlement, offer: Offer | undefined) => Promise<Unwritten>;
+  /** The offer that is to go along: asked once for each statement, and not again when that has to be repeated. */
+  readonly offer: () => Offer | undefined;
+  /** Claims that were no longer the worker's: nothing was written for them. */
+  readonly onStale: (claims: readonly number[]) => void;
+  /** The database refused a unit's result, or the text of its errors: this is what becomes of its jobs. */
+  readonly onRefused: (unit: Unit, failed: readonly Failed[]) => void;
+  readonly onError: (error: unknown) => void;
+  /** Something was written after which there may be work: a job that comes back, or the next one of a key. */
+  readonly onMore: () => void;
+}
+
+const BACKOFF = { kind: 'exponential', min: 50, max: 2000, factor: 2, jitter: 0.5 } as const;
+/** What cannot be written alone lets everything else go first. */
+const LATER_MS = 500;
+/** So often a unit may take longer than its deadline, all by itself, before it goes without its text. */
+const UNANSWERED = 3;
+
+/**
+ * Writes outcomes, many at a time, one statement after another: what comes in while one is under way goes with the next.
+ * A single job is written at once; under load the batches grow by themselves. A claim of which every job is complete
+ * costs the database one deleted and one inserted row, however many jobs it has.
+ *
+ * Every statement is conditional on the claim, so that one whose answer was lost can be sent again. One that is not taken is
+ * halved, until what cannot be written stands alone; see `#isolate`. None waits for a transaction of a handler that guards its
+ * unit: what became of that unit is put off until the transaction has ended.
+ */
+export class Settler {
+  readonly #options: SettlerOptions;
+  /** By shard. */
+  #pending = new Map<number, Settled[]>();
+  /** By shard: what did not fit into the last statement. */
+  #rest = new Map<number, readonly Settled[]>();
+  #flushing: Promise<void> | undefined;
+  /** By shard: what could not be written alone. */
+  #later = new Map<number, Settled[]>();
+  #waiting: Promise<void> | undefined;
+  /** How many units go into a statement: halved by one that was not taken, and more after each that was. */
+  #most = Infinity;
+  /** By how much: what was refused is one unit's fault, what was too slow would be so again. */
+  #growth = 1;
+  /** One after another. */
+  #failures = 0;
+  #worker = 0;
+  #isDropped = false;
+
+  constructor(options: SettlerOptions) {
+    this.#options = options;
+  }
+
+  /** From now on for this worker id; what is pending for the one before is forgotten. */
+  startFor(worker: number): void {
+    this.#worker = worker;
+    this.#forget();
+    this.#isDropped = false;
+  }
+
+  /** Forgets what is pending: the lease is lost, and with it the right to write. */
+  drop(): void {
+    this.#forget();
+    this.#isDropped = true;
+  }
+
+  /**
+   * Takes what became of a unit; `givesUp` when nothing more of its key is to come. What is handed back of a key comes before
+   * the unit with which the key is given up, as it may be written before it.
+   */
+  add(unit: Unit, outcome: Outcome, givesUp: boolean): void {
+    if (this.#isDropped) return;
+    const { shard } = unit.job.claim;
+    const settled = toSettled(unit, outcome, givesUp);
+    if (isLarge(settled)) for (const part of cut(settled)) append(this.#pending, shard, part);
+    else append(this.#pending, shard, settled);
+    this.#start();
+  }
+
+  /** Hands jobs back that never started. */
+  release(unit: Unit, reason: string, givesUp: boolean, wait?: number): void {
+    const failed = unit.jobs.map(
+      (job): Failed => ({ claim: job.claim.id, id: job.number, to: 'release', reason, wait }),
+    );
+    this.add(unit, { failed, complete: [], result: undefined, isLost: false, isRetried: true }, givesUp);
+  }
+
+  /** Resolves when everything taken so far is written, put off, or dropped. */
+  async tried(): Promise<void> {
+    while (this.#flushing !== undefined) await this.#flushing;
+  }
+
+  /** Resolves when everything taken so far is written, or dropped. */
+  async flushed(): Promise<void> {
+    for (;;) {
+      const busy = this.#flushing ?? this.#waiting;
+      if (busy === undefined) return;
+      await busy;
+    }
+  }
+
+  #forget(): void {
+    this.#pending = new Map();
+    this.#rest = new Map();
+    this.#later = new Map();
+  }
+
+  #start(): void {
+    this.#flushing ??= this.#flush().finally(() => {
+      this.#flushing = undefined;
+      if (this.#pending.size > 0 || this.#rest.size > 0) this.#start();
+    });
+  }
+
+  /** One statement for each shard. */
+  async #flush(): Promise<void> {
+    // Handlers that finished in this same turn of the event loop go along.
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    const worker = this.#worker;
+    for (const [shard, pending] of this.#take()) {
+      const isMine = (): boolean => !this.#isDropped && worker === this.#worker;
+      if (!isMine()) return;
+      const rest = await this.#write(shard, pending);
+      if (isMine()) this.#keepRest(shard, rest);
+    }
+  }
+
+  #keepRest(shard: number, settled: readonly Settled[]): void {
+    if (settled.length > 0) this.#rest.set(shard, [...settled, ...(this.#rest.get(shard) ?? [])]);
+  }
+
+  /**
+   * What came last does not wait for all of what did not fit, but for one statement of it at the most. Of a key it stays behind
+   * what came before, also behind what was put off: the key may be given up with it.
+   */
+  #take(): Map<number, readonly Settled[]> {
+    const pending = this.#pending;
+    const rests = this.#rest;
+    this.#pending = new Map();
+    this.#rest = new Map();
+    if (rests.size === 0 && this.#later.size === 0) return pending;
+    const all = new Map<number, readonly Settled[]>();
+    for (const shard of new Set([...rests.keys(), ...pending.keys()])) {
+      const recent = this.#behindLater(shard, pending.get(shard) ?? []);
+      const [first, ...rest] = rests.get(shard) ?? [];
+      const [behind, free] = parted(recent, rest);
+      const turn = first === undefined ? recent : [first, ...free, ...rest, ...behind];
+      if (turn.length > 0) all.set(shard, turn);
+    }
+    return all;
+  }
+
+  /** @returns those of no key of which something was put off; the others are put off, too */
+  #behindLater(shard: number, recent: readonly Settled[]): readonly Settled[] {
+    const later = this.#later.get(shard);
+    if (later === undefined) return recent;
+    const [behind, free] = parted(recent, later);
+    later.push(...behind);
+    return free;
+  }
+
+  /** @returns what is still to be written: as a rule nothing */
+  async #write(shard: number, pending: readonly Settled[]): Promise<readonly Settled[]> {
+    const part = pending.slice(0, fitting(pending, this.#most));
+    let busy: readonly number[];
+    try {
+      busy = await this.#send(toSettlement({ queue: this.#options.queue, shard, worker: this.#worker }, part), part);
+    } catch (error) {
+      return this.#keep(shard, pending, part, error);
+    }
+    if (busy.length > 0) return this.#putOffGuarded(shard, pending, busy);
+    for (const settled of part) noteSettled(settled);
+    this.#most *= this.#growth;
+    this.#failures = 0;
+    return pending.slice(part.length);
+  }
+
+  /** The statement of a part was not taken. */
+  async #keep(
+    shard: number,
+    pending: readonly Settled[],
+    part: readonly Settled[],
+    error: unknown,
+  ): Promise<readonly Settled[]> {
+    this.#failures += 1;
+    this.#options.onError(error);
+    for (const settled of part) settled.wasSent = true;
+    const isRefused = isRefusal(error);
+    // Who refuses is there: what he refuses is found without waiting.
+    if (!isRefused) await sleep(delay(BACKOFF, this.#failures, Math.random()));
+    if (part.length > 1) this.#halve(part.length, isRefused);
+    else if (isRefused || this.#failures > 1) return this.#isolate(shard, pending, error);
+    return pending;
+  }
+
+  /** A first failure is the connection's. */
+  #halve(units: number, isRefused: boolean): void {
+    if (!isRefused && this.#failures === 1 && this.#most === Infinity) return;
+    this.#most = Math.ceil(units / 2);
+    this.#growth = isRefused ? 2 : 1.1;
+  }
+
+  /** @returns jobs that are guarded still: if there is any, nothing was written */
+  async #send(settlement: Settlement, part: readonly Settled[]): Promise<readonly number[]> {
+    const { settle, offer, onStale, onMore } = this.#options;
+    const isRepeated = part.some(({ wasSent }) => wasSent);
+    if (faults.armed) await faults.reach('queue.before_settle');
+    const { stale, busy, hasNext } = await settle(settlement, isRepeated ? undefined : offer());
+    if (faults.armed) await faults.reach('queue.after_settle');
+    if (busy.length > 0) return busy;
+    if (probe.listening) probe.hit('queue.settled', { ...settlement, stale });
+    // After a lost answer the rows may be gone because it was us who settled them.
+    if (stale.length > 0 && !isRepeated) onStale(stale);
+    if (settlement.failed.length > 0 || hasNext) onMore();
+    return busy;
+  }
+
+  /** A transaction that guards their units is open. @returns what is still to be written now */
+  #putOffGuarded(shard: number, pending: readonly Settled[], busy: readonly number[]): readonly Settled[] {
+    if (probe.listening) probe.hit('queue.put_off', { jobs: busy });
+    const ids = new Set(busy);
+    const guarded = pending.filter(({ unit }) => unit.isGuarded && unit.jobs.some(({ number }) => ids.has(number)));
+    return this.#withoutThese(shard, pending, guarded);
+  }
+
+  /**
+   * The first was not written though it was sent alone. Where its text is the reason it goes without it; otherwise everything
+   * else goes first. @returns what is still to be written
+   */
+  async #isolate(shard: number, pending: readonly Settled[], error: unknown): Promise<readonly Settled[]> {
+    const [settled, ...rest] = pending;
+    if (settled === undefined) return rest;
+    if (!(await this.#isRefused(settled, error))) {
+      return this.#withoutThese(shard, pending, [settled]);
+    }
+    if (settled.isBare) {
+      this.#options.onError(notWritten(settled.unit, error));
+      return rest;
+    }
+    const without = bare(settled, error instanceof Error ? error.message : String(error));
+    this.#options.onRefused(settled.unit, without.failed);
+    return [without, ...rest];
+  }
+
+  /** Whether what it says is the reason, and not the database's state. */
+  async #isRefused(settled: Settled, error: unknown): Promise<boolean> {
+    if (!hasText(settled)) return false;
+    if (isRefusal(error)) return true;
+    if (!(error instanceof ConnectionFailed || error instanceof StatementTimeout)) return false;
+    if (await this.#isAnswered()) settled.unanswered += 1;
+    return settled.unanswered >= UNANSWERED;
+  }
+
+  /** Whether the database answers a settlement of nothing. */
+  async #isAnswered(): Promise<boolean> {
+    const nothing = toSettlement({ queue: this.#options.queue, shard: 0, worker: this.#worker }, []);
+    return this.#options.settle(nothing, undefined).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  /** Puts them off, with what else there is of their keys: what comes after may give a key up. @returns the others */
+  #withoutThese(shard: number, pending: readonly Settled[], these: readonly Settled[]): readonly Settled[] {
+    const goesAlong = (other: Settled): boolean =>
+      these.some((one) => other === one || other.unit === one.unit || isOfSameKey(other.unit, one.unit));
+    this.#putOff(shard, pending.filter(goesAlong));
+    return pending.filter((other) => !goesAlong(other));
+  }
+
+  #putOff(shard: number, settled: readonly Settled[]): void {
+    for (const one of settled) append(this.#later, shard, one);
+    this.#waiting ??= sleep(LATER_MS).then(() => {
+      this.#waiting = undefined;
+      const later = this.#later;
+      this.#later = new Map();
+      for (const [of, list] of later) this.#keepRest(of, list);
+      if (later.size > 0) this.#start();
+    });
+  }
+}
+
+function append(lists: Map<number, Settled[]>, shard: number, settled: Settled): void {
+  const list = lists.get(shard);
+  if (list === undefined) lists.set(shard, [settled]);
+  else list.push(settled);
+}
+
+/** @returns those that share a key with one of `before`, and the others */
+function parted(settled: readonly Settled[], before: readonly Settled[]): [behind: Settled[], free: Settled[]] {
+  const keys = new Set(before.map(({ unit }) => unit.key));
+  keys.delete(null);
+  const behind: Settled[] = [];
+  const free: Settled[] = [];
+  for (const one of settled) (keys.has(one.unit.key) ? behind : free).push(one);
+  return [behind, free];
+}
+
+function isOfSameKey(one: Unit, other: Unit): boolean {
+  return one.key !== null && one.key === other.key && one.epoch === other.epoch;
+}
+
+function notWritten({ jobs }: Unit, cause: unknown): DatabaseError {
+  const ids = jobs.slice(0, 10).map(({ id }) => id);
+  const which = `job ${ids.join(', ')}${jobs.length > ids.length ? ` and ${jobs.length - ids.length} more` : ''}`;
+  return new DatabaseError(`the outcome of ${which} cannot be written; it is left to the rescue of this worker`, {
+    cause,
+  });
+}
+
+/**
+ * It says something that cannot be written: data that is none (22), a limit of the server's (54, XX000) or its memory, or of
+ * this process's strings.
+ */
+export function isRefusal(error: unknown): boolean {
+  if (error instanceof DatabaseError) return /^(?:22|54|XX|53200)/.test(error.sqlState ?? '');
+  return error instanceof RangeError;
+}

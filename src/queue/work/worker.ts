@@ -1,0 +1,140 @@
+import { Stopped } from '../../base/errors.ts';
+import type { Events } from '../../base/events.ts';
+import { within } from '../../base/time/clock.ts';
+import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
+import { currentTask } from '../../base/work/current-task.ts';
+import { startWithRetries } from '../../base/work/start-up.ts';
+import type { Logger } from '../../engine/postgres/index.ts';
+import { patience, STOP_MS } from '../patience.ts';
+import type { Registered } from '../store.ts';
+import { TransactionWorker } from '../transaction-worker.ts';
+import { readStopOptions, type StopOptions } from '../work-options.ts';
+import type { Handler } from './attempt.ts';
+import { LeaseWorker, type WorkerEvents, type WorkerParts } from './lease-worker.ts';
+import type { Unit } from './unit.ts';
+
+/** A worker, as its user holds it. Runs until stopped; `await using worker = queue.work(…)` stops it by itself. */
+export class Worker implements AsyncDisposable {
+  /**
+   * Settles when the worker is registered and looks for work; rejects with what no waiting mends, for instance when the schema
+   * is missing. Anything else that is in its way is waited for: see {@link startWithRetries}. Not awaiting it is fine: the failure is
+   * then an `error` event and a line in the log.
+   */
+  readonly started: Promise<void>;
+  readonly events: Events<WorkerEvents>;
+  #inner: LeaseWorker | TransactionWorker | undefined;
+  readonly #logger: Logger;
+  readonly #watch: EventLoopWatch | undefined;
+  readonly #stop = new AbortController();
+  #stopping: Promise<void> | undefined;
+  /** It could not start, and never will. */
+  #hasFailed = false;
+  /** It was stopped before it had started, and nobody waits for it any more. */
+  #isAbandoned = false;
+
+  /** @internal */
+  constructor(
+    given: Omit<WorkerParts, 'registered' | 'events'> & { readonly onBlocked: 'exit' | undefined },
+    register: () => Promise<Registered>,
+    events: Events<WorkerEvents>,
+    logger: Logger,
+    signal: AbortSignal | undefined,
+  ) {
+    this.events = events;
+    this.#logger = logger;
+    const { onBlocked, ...parts } = given;
+    const queue = parts.definition.name;
+    this.#watch = onBlocked === 'exit' ? watchEventLoop(parts.settings.leaseMs) : undefined;
+    const handlers = this.#watch === undefined ? parts.handlers : watched(queue, parts.handlers, this.#watch);
+    this.events.on('error', ({ error }) => {
+      if (parts.store.engine.isStopped) this.#endWithEngine(queue);
+      else if (this.#hasFailed) this.#logger.error({ err: error, queue }, 'queue worker: it cannot start and gives up');
+      else this.#logger.warn({ err: error, queue }, 'queue worker: it goes on trying');
+    });
+    this.started = this.#start(async () => {
+      const registered = await register();
+      const store = parts.store.within(patience(parts.settings.leaseMs));
+      const all = { ...parts, handlers, store, registered, events };
+      return all.settings.hold === 'lease' ? new LeaseWorker(all) : new TransactionWorker(all);
+    });
+    this.started.catch((error: unknown) => {
+      if (error instanceof Stopped) return;
+      this.#hasFailed = true;
+      this.events.emit('error', { error });
+    });
+    const stop = (): void => void this.stop();
+    signal?.addEventListener('abort', stop, { once: true });
+    if (signal?.aborted) stop();
+  }
+
+  async #start(make: () => Promise<LeaseWorker | TransactionWorker>): Promise<void> {
+    const start = async (): Promise<LeaseWorker | TransactionWorker> => {
+      const inner = await make();
+      if (this.#stopping !== undefined) throw new Stopped('the worker was stopped before it had started');
+      try {
+        await inner.start();
+        return inner;
+      } catch (error) {
+        // What it had begun would go on beside the next one.
+        await inner.stop(0);
+        throw error;
+      }
+    };
+    const onError = (error: unknown): void => this.events.emit('error', { error });
+    this.#inner = await startWithRetries(start, { what: 'the worker', signal: this.#stop.signal, onError });
+    if (this.#isAbandoned) await this.#inner.stop(0);
+  }
+
+  /** Looks for work now, without waiting for a notification or the next poll. */
+  wake(): void {
+    this.#inner?.wake();
+  }
+
+  /**
+   * Claims nothing more, hands back what has not started (its attempt is not spent), lets running handlers finish, writes
+   * their outcomes, and leaves neither timer nor connection. Safe to call twice. A handler of this worker that calls it is told
+   * when all others have ended; its own outcome is written once it returns. So it is before its first `await`, and in processes that
+   * make locks on Postgres; else call it without `await`, or it waits for itself.
+   */
+  stop(options: StopOptions = {}): Promise<void> {
+    const timeoutMs = readStopOptions(options);
+    this.#stopping ??= this.#shutDown(timeoutMs);
+    this.#stop.abort();
+    const othersEnded = this.#inner?.othersEnded(currentTask.task);
+    return othersEnded === undefined ? this.#stopping : Promise.race([this.#stopping, othersEnded]);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** There is nothing it could do any more, and its timers would keep the process alive for ever. */
+  #endWithEngine(queue: string): void {
+    if (this.#stopping !== undefined) return;
+    this.#logger.warn(
+      { queue },
+      'queue worker: it ends, since the engine was stopped; stop workers before their engine',
+    );
+    void this.stop({ timeout: 0 });
+  }
+
+  async #shutDown(timeoutMs: number): Promise<void> {
+    if (this.#inner === undefined) {
+      // What has not started is not waited for longer than what has; it stops by itself when it has.
+      const settled = this.started.catch(() => {});
+      this.#isAbandoned = !(await within(Math.max(timeoutMs, STOP_MS), settled));
+    }
+    await this.#inner?.stop(timeoutMs);
+    this.#watch?.stop();
+  }
+}
+
+/** The same handlers, noted while they run. */
+function watched(
+  queue: string,
+  handlers: ReadonlyMap<string, Handler>,
+  watch: EventLoopWatch,
+): ReadonlyMap<string, Handler> {
+  const name = ({ kind, job }: Unit): string => `job ${job.id} of queue "${queue}", kind "${kind}"`;
+  return new Map([...handlers].map(([kind, handler]) => [kind, watch.around(name, handler)]));
+}
