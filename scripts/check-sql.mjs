@@ -8,7 +8,7 @@ const ALLOWED = [
   /^(?:queue|actor|lock|files|capture)\/postgres\//,
   /\/statements\.ts$/,
   /^capture\/trigger\.ts$/,
-  /^lock\/(table|capture)\.ts$/, // statements on tables of the user's, which are made of their names
+  /^lock\/rows\/(table|claim)\.ts$/, // statements on tables of the user's, which are made of their names
 ];
 
 const NAME = String.raw`(?:[a-z_$][\w$."{}]*)`;

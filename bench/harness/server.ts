@@ -134,7 +134,7 @@ interface Embedded {
 // The binaries belong to the package, so its build starts them. It commits durably unless told otherwise; the default of
 // 1 GB of WAL would force checkpoints into the middle of a measurement.
 async function startEmbedded(): Promise<Embedded> {
-  const built = new URL('../../dist/engine/postgres/embedded.js', import.meta.url);
+  const built = new URL('../../dist/engine/postgres/embedded/index.js', import.meta.url);
   const { startEmbedded: start } = (await import(built.href)) as {
     startEmbedded: (options: { settings: Record<string, string> }) => Promise<Embedded>;
   };

@@ -139,7 +139,7 @@ async function openDatabase(cli: Cli, { data }: DevFlags): Promise<Database | un
   if (globals.url !== undefined) return { url: globals.url, embedded: undefined };
   const set = ['PAWL_URL', 'DATABASE_URL'].find((name) => process.env[name]);
   if (set !== undefined) talk.say(`${set} is left alone; to run the examples there, add --url "$${set}"`);
-  const { startEmbedded } = await import('../engine/postgres/embedded.ts');
+  const { startEmbedded } = await import('../engine/postgres/embedded/index.ts');
   const server = await startEmbedded(data === undefined ? {} : { data });
   cli.atEnd(() => server.stop());
   return { url: server.url, embedded: { dataDir: server.dataDir, temporary: server.temporary } };

@@ -2,14 +2,14 @@ import { NotSupported } from '../base/errors.ts';
 import { type Moment, moment, sleep, waitedFor } from '../base/time/clock.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
+import { Gate } from './acquire/keyed-mutex.ts';
+import { PlaceKeeper } from './acquire/place-keeper.ts';
+import { Turns } from './acquire/wake-ups.ts';
 import { DynamoLockStore } from './dynamodb/index.ts';
-import { Gate } from './gate.ts';
 import { identify } from './identity.ts';
 import { Keeper } from './keeper.ts';
-import { PlaceKeeper } from './place-keeper.ts';
-import { PostgresLockStore } from './postgres.ts';
+import { PostgresLockStore } from './postgres/store.ts';
 import type { Call, Claim, LockStore, NoticeStream } from './store.ts';
-import { Turns } from './turns.ts';
 
 /** An engine that locks can be made on. */
 export type LockEngine = PostgresEngine | DynamoEngine;

@@ -1,7 +1,7 @@
 import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
 import { after, type Moment, moment, ownedFor, sleep, waitedFor } from '../base/time/clock.ts';
 import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
-import { tellReleased } from './acquisition.ts';
+import { tellReleased } from './acquire/acquisition.ts';
 import type { LockClient } from './client.ts';
 import { type Keeping, type KeepOptions, lossOf } from './keeper.ts';
 import { describe } from './name.ts';

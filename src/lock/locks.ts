@@ -3,9 +3,10 @@ import { Events } from '../base/events.ts';
 import { checkOptions, integer, optional, text } from '../base/options/options.ts';
 import { after, within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { type Obtained, obtain } from './acquisition.ts';
+import { type Obtained, obtain } from './acquire/acquisition.ts';
+import { lockTimeout } from './acquire/unserved.ts';
 import { LockClient, type LockEngine } from './client.ts';
-import { heldAround } from './flow.ts';
+import { heldAround } from './held-context.ts';
 import { HeldLock, type Lock, type LockEvents } from './lease.ts';
 import { type LockName, parseName, parseNames } from './name.ts';
 import { type OncePerOptions, type OncePerResult, oncePer } from './once.ts';
@@ -23,7 +24,6 @@ import {
 import { type RequestArguments, readRequest, runWith } from './request.ts';
 import { NamedSemaphore, type Semaphore } from './semaphore.ts';
 import { type Broken, type Explanation, type PastHolder, SHARED, type Snapshot } from './store.ts';
-import { lockTimeout } from './unserved.ts';
 
 /**
  * Locks across machines, on the database that the engine speaks to. Every method checks what it is given before it does

@@ -1,8 +1,8 @@
 import { checkOptions, oneOf } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 import { type Duration, parseDuration } from '../base/time/duration.ts';
-import type { Obtained } from './acquisition.ts';
-import { runHolding } from './flow.ts';
+import type { Obtained } from './acquire/acquisition.ts';
+import { runHolding } from './held-context.ts';
 import { HeldLock, type Lock } from './lease.ts';
 import { type AcquireOptions, type HoldOptions, parseHoldOptions } from './options.ts';
 

@@ -1,6 +1,6 @@
 import { LeaseLost } from '../base/errors.ts';
 import { refusal } from '../base/options/refusal.ts';
-import { runHolding } from './flow.ts';
+import { runHolding } from './held-context.ts';
 import type { HeldLock, Lock } from './lease.ts';
 
 /** What comes after the name in a call of `request`. */

@@ -188,7 +188,7 @@ async function openHome(given: string | undefined): Promise<Home> {
 }
 
 async function startServer(): Promise<{ url: string; stop(): Promise<void> }> {
-  const { startEmbedded } = await import('../engine/postgres/embedded.ts');
+  const { startEmbedded } = await import('../engine/postgres/embedded/index.ts');
   return startEmbedded({ settings: { fsync: 'off' } });
 }
 

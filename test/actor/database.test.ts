@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createActors } from '../../src/actor/index.ts';
-import { startEmbedded } from '../../src/engine/postgres/embedded.ts';
+import { startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { copied } from '../support/embedded.ts';
 import { until } from '../support/eventually.ts';

@@ -1,7 +1,7 @@
 // Either database goes back in time, or is another one than it was. What is followed here are rows of one table, all of it.
 import { expect, onTestFinished, test } from 'vitest';
 import { type Capture, createCapture, type Follower, type Projection, sql } from '../../src/capture/index.ts';
-import type { Embedded } from '../../src/engine/postgres/embedded.ts';
+import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
 import { type PostgresEngine, postgres, statement, type Transaction } from '../../src/engine/postgres/index.ts';
 import { holdBackWal } from '../support/crash.ts';
 import { freshDatabase } from '../support/database.ts';

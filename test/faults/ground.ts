@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
-import type { Embedded } from '../../src/engine/postgres/embedded.ts';
+import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { startTestServer } from '../support/embedded.ts';
 import { logInCheaply } from '../support/login.ts';

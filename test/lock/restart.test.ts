@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Embedded, startEmbedded } from '../../src/engine/postgres/embedded.ts';
+import { type Embedded, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type Locks } from '../../src/lock/index.ts';
 import { copied } from '../support/embedded.ts';

@@ -1,7 +1,7 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { inject } from 'vitest';
-import { type Embedded, startEmbedded } from '../../src/engine/postgres/embedded.ts';
+import { type Embedded, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { memoryFolder } from './memory.ts';
 
 declare module 'vitest' {

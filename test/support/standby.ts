@@ -3,7 +3,7 @@ import { chmod, mkdtemp, rm, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import type { Embedded } from '../../src/engine/postgres/embedded.ts';
+import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
 import { startTestServer } from './embedded.ts';
 import { until } from './eventually.ts';
 import { memoryFolder } from './memory.ts';

@@ -1,5 +1,5 @@
 import type { PostgresEngine } from './index.ts';
-import type { Session } from './session.ts';
+import type { Session } from './session/session.ts';
 import { statement } from './sql.ts';
 import { instant } from './types.ts';
 

@@ -3,7 +3,7 @@ import { InvalidInput, SchemaMismatch } from '../../base/errors.ts';
 import { failure } from './failure.ts';
 import { PIN, PINNED_PATH } from './pin.ts';
 import { type Migration, migrations as released } from './schema.gen.ts';
-import type { Session } from './session.ts';
+import type { Session } from './session/session.ts';
 import { type Statement, statement } from './sql.ts';
 import { instant } from './types.ts';
 

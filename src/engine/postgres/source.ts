@@ -27,7 +27,7 @@ export interface Source {
 /** Opens the pool: the user's own, one on their URL, or one on an embedded server that is started now. */
 export async function openSource(given: string | PoolLike | undefined, options: ResolvedOptions): Promise<Source> {
   if (given === undefined) {
-    const { startEmbedded } = await import('./embedded.ts');
+    const { startEmbedded } = await import('./embedded/index.ts');
     const server = await startEmbedded(options.data === undefined ? {} : { data: options.data });
     const source = openUrl(server.url, options);
     return {

@@ -3,18 +3,18 @@ import { moment, now, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type { AcquireCall, Answer, CallOptions } from '../store.ts';
-import { takeAtOnce } from './at-once.ts';
-import type { Circle } from './circle.ts';
+import type { Circle } from './deadlock.ts';
+import { takeAtOnce } from './fast-acquire.ts';
 import type { Grants } from './grants.ts';
 import { granted, type Head, type HeadHolder, hasRoom, type Standing, standingOf } from './head.ts';
 import type { Heads } from './heads.ts';
-import { headOf, lockKey, shortNonce } from './key.ts';
+import { headOf, lockKey, shortNonce } from './items/key.ts';
+import { renew, takeTicket } from './items/requests.ts';
+import type { NewWaiter } from './items/waiter.ts';
 import type { Leavings } from './leavings.ts';
-import { type Place, type Places, takeHint } from './places.ts';
+import { type Place, type Places, takeHint } from './local-waiters.ts';
 import { keepInMs, type Queue } from './queue.ts';
-import { renew, takeTicket } from './requests.ts';
-import type { Sightings } from './sightings.ts';
-import type { NewWaiter } from './waiter-item.ts';
+import type { Sightings } from './staleness.ts';
 
 /** What all attempts of one process have in common. */
 export interface Parts {

@@ -3,11 +3,11 @@ import type { ProcessIdentity } from '../identity.ts';
 import type { Claim, Held } from '../store.ts';
 import { type HeadHolder, toPast } from './head.ts';
 import type { Heads } from './heads.ts';
-import { ANY_TRACE } from './holder-item.ts';
-import { headOf, lockKey, shortNonce } from './key.ts';
+import { ANY_TRACE } from './items/holder.ts';
+import { headOf, lockKey, shortNonce } from './items/key.ts';
+import { keepForGood, release, renew } from './items/requests.ts';
 import type { Leavings } from './leavings.ts';
-import { keepForGood, release, renew } from './requests.ts';
-import type { Sightings } from './sightings.ts';
+import type { Sightings } from './staleness.ts';
 
 /** What is known of a grant of this process. */
 interface Grant {

@@ -1,7 +1,7 @@
 import type { CallLimits, DynamoEngine, Outcome, PartialWrite } from '../../engine/dynamodb/index.ts';
 import type { Head } from './head.ts';
-import { readHead, rewrite } from './head-item.ts';
-import { headOf } from './key.ts';
+import { readHead, rewrite } from './items/head.ts';
+import { headOf } from './items/key.ts';
 
 /** One head, and what it is to become. */
 export interface Change {

@@ -25,17 +25,17 @@ import type {
   Snapshot,
 } from '../store.ts';
 import { Attempt, type Parts } from './attempt.ts';
-import { Circle } from './circle.ts';
+import { Circle } from './deadlock.ts';
 import { Grants } from './grants.ts';
 import { ended, MOST_HOLDERS } from './head.ts';
 import { Heads } from './heads.ts';
-import { whileHeld } from './holder-item.ts';
-import { headOf, lockKey, shortNonce } from './key.ts';
+import { Survey, toPastHolder } from './inspect.ts';
+import { whileHeld } from './items/holder.ts';
+import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { Leavings } from './leavings.ts';
-import { Places } from './places.ts';
+import { Places } from './local-waiters.ts';
 import { Queue } from './queue.ts';
-import { Sightings } from './sightings.ts';
-import { Survey, toPastHolder } from './survey.ts';
+import { Sightings } from './staleness.ts';
 
 const OPERATOR: CallLimits = { timeoutMs: 10_000 };
 /** A set takes two writes for each name, and a transaction has a hundred. */

@@ -2,9 +2,17 @@ import { now } from '../../base/time/clock.ts';
 import type { CallLimits, DynamoEngine, PartialWrite } from '../../engine/dynamodb/index.ts';
 import { type Head, passed } from './head.ts';
 import type { Heads } from './heads.ts';
-import { waiterOf } from './key.ts';
-import type { Sightings } from './sightings.ts';
-import { buryPlace, keepPlace, leavePlace, type NewWaiter, readWaiter, takePlace, type Waiter } from './waiter-item.ts';
+import { waiterOf } from './items/key.ts';
+import {
+  buryPlace,
+  keepPlace,
+  leavePlace,
+  type NewWaiter,
+  readWaiter,
+  takePlace,
+  type Waiter,
+} from './items/waiter.ts';
+import type { Sightings } from './staleness.ts';
 
 /** As many rows as are read at once; their size makes it one read unit. */
 const FRONT = 25;

@@ -93,7 +93,7 @@ const POSTGRES: Readonly<Record<string, Plant>> = {
   'a run is not counted': { sql: [['lock_release', /if p_finish is not null then/, 'if false then']] },
   'who lost it is not told': {
     child: async () => {
-      const { PostgresLockStore } = await import('../../../src/lock/postgres.ts');
+      const { PostgresLockStore } = await import('../../../src/lock/postgres/store.ts');
       replace(
         PostgresLockStore.prototype,
         'beat',

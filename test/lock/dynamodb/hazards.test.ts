@@ -12,8 +12,8 @@ import {
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { dynamodb, type Item } from '../../../src/engine/dynamodb/index.ts';
 import { granted } from '../../../src/lock/dynamodb/head.ts';
-import { readHead, rewrite } from '../../../src/lock/dynamodb/head-item.ts';
-import { lockKey, waiterOf } from '../../../src/lock/dynamodb/key.ts';
+import { readHead, rewrite } from '../../../src/lock/dynamodb/items/head.ts';
+import { lockKey, waiterOf } from '../../../src/lock/dynamodb/items/key.ts';
 import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { type Fault, faultyClient, type Request } from '../../support/dynamodb-faults.ts';

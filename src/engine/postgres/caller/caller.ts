@@ -1,0 +1,91 @@
+import { InvalidInput } from '../../../base/errors.ts';
+import { failure } from '../failure.ts';
+import { LIBRARIES } from './library.ts';
+
+/** One row as the caller's library gives it. */
+export type Row = Record<string, unknown>;
+
+/**
+ * Runs one statement with one text parameter inside the caller's own transaction, whichever library holds it: it is
+ * committed and rolled back with everything else there.
+ *
+ * `text` names `$1` exactly once and has no other parameter. The parameter is always sent as text and cast by the
+ * statement: postgres.js, for one, would quote a string for a jsonb parameter once more.
+ * @throws InvalidInput when `tx` is none of the known libraries' transactions, or not inside a transaction
+ */
+export async function callInTransaction(tx: unknown, text: string, value: string): Promise<Row[]> {
+  const holder = toHolder(tx);
+  const library = LIBRARIES.find((candidate) => candidate.fits(holder));
+  if (library === undefined) {
+    throw new InvalidInput(`tx is no transaction that Pawl knows; ${ACCEPTED}`, { field: 'tx' });
+  }
+  if (!library.isInTransaction(holder)) {
+    throw new InvalidInput(
+      `tx is a ${library.name} connection outside a transaction, so the call would be committed on its own; ` +
+        'open a transaction first, or leave tx out',
+      { field: 'tx' },
+    );
+  }
+  try {
+    return toRows(await library.run(holder, asTextParameter(text), value));
+  } catch (error) {
+    throw failure(driverError(error));
+  }
+}
+
+const ACCEPTED =
+  'pass what the transaction callback of one of these gives you: Pawl (engine.transaction), pg Client, postgres.js, ' +
+  'kysely, drizzle, knex, prisma, typeorm, mikro-orm';
+
+function toHolder(tx: unknown): object {
+  if ((typeof tx !== 'object' && typeof tx !== 'function') || tx === null) {
+    throw new InvalidInput(`tx is ${tx === null ? 'null' : `a ${typeof tx}`}; ${ACCEPTED}`, { field: 'tx' });
+  }
+  return tx;
+}
+
+/** `$1::jsonb` → `$1::text::jsonb`: every library sends a string for a text parameter as it is. */
+function asTextParameter(text: string): string {
+  if (text.match(/\$\d+/g)?.join() !== '$1') {
+    throw new InvalidInput(`the statement must name $1 exactly once and no other parameter: ${text}`);
+  }
+  return text.replace(/\$1(?!::text)/, () => '$1::text');
+}
+
+/** Libraries answer with the rows, or with a result that has them. */
+function toRows(result: unknown): Row[] {
+  if (Array.isArray(result)) {
+    return [...(result as Row[])];
+  }
+  const rows = field(result, 'rows');
+  if (!Array.isArray(rows)) {
+    throw new InvalidInput(`tx answered without rows; ${ACCEPTED}`, { field: 'tx' });
+  }
+  return rows as Row[];
+}
+
+/** drizzle, typeorm and mikro-orm wrap the driver's error in one of theirs; the SQLSTATE is further down. */
+function driverError(error: unknown): unknown {
+  let current = error;
+  for (let depth = 0; depth < 5 && current instanceof Error; depth += 1) {
+    if (typeof Reflect.get(current, 'severity') === 'string') {
+      return current;
+    }
+    current = current.cause ?? field(current, 'driverError') ?? field(current, 'previous');
+  }
+  return prismaError(error) ?? error;
+}
+
+/** prisma tells the SQLSTATE in a record of its driver adapter. */
+function prismaError(error: unknown): Error | undefined {
+  const record = field(field(field(error, 'meta'), 'driverAdapterError'), 'cause');
+  const code = field(record, 'originalCode');
+  const message = field(record, 'originalMessage');
+  return typeof code === 'string' && typeof message === 'string'
+    ? Object.assign(new Error(message, { cause: error }), { code, severity: 'ERROR' })
+    : undefined;
+}
+
+function field(holder: unknown, name: string): unknown {
+  return holder instanceof Object ? Reflect.get(holder, name) : undefined;
+}

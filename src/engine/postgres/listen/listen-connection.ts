@@ -1,0 +1,218 @@
+import pg from 'pg';
+import { ConnectionFailed } from '../../../base/errors.ts';
+import { deadline } from '../../../base/time/deadline.ts';
+import { beforeSending, failure } from '../failure.ts';
+import { destroySocket } from '../socket.ts';
+import { id } from '../sql.ts';
+
+/** What happens on a listening connection. */
+export interface WireEvents {
+  onNotification: (channel: string, payload: string) => void;
+  /** Called once, when the connection is lost without `close()`. */
+  onLost: (error: Error) => void;
+}
+
+/** How often the connection is checked, and how long an answer may take; milliseconds. */
+export interface WireTiming {
+  checkEvery: number;
+  checkTimeout: number;
+}
+
+/** One connection that listens, and knows when it is dead. */
+export interface Wire {
+  /** With `isSeen`, also holds the lock that shows that somebody does. Doing it again does nothing. */
+  listen(channel: string, isSeen?: boolean): Promise<void>;
+  unlisten(channel: string): Promise<void>;
+  /** Calls back on notifications of one channel until the returned function is called. */
+  expect(channel: string, callback: () => void): () => void;
+  /** How many statements it was asked to send so far, and how many of them have no answer yet. */
+  readonly asked: number;
+  readonly pending: number;
+  /**
+   * Notifications have arrived here: a channel that the server no longer knows of is a loss, as of the connection. Behind a pooler
+   * that lends another of the server's connections each time, it would be one with each look.
+   */
+  hasHeard: boolean;
+  /** Settles when the connection is gone, for whatever reason. */
+  readonly closed: Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * @param signal  gives up opening it
+ * @throws ConnectionFailed with outcome `nothing_written`
+ */
+export async function openWire(
+  settings: pg.ClientConfig,
+  timing: WireTiming,
+  events: WireEvents,
+  signal: AbortSignal,
+): Promise<Wire> {
+  const client = new pg.Client(settings);
+  const wire = new ListeningClient(client, timing, events);
+  const giveUp = (): void => destroySocket(client);
+  signal.addEventListener('abort', giveUp, { once: true });
+  try {
+    await client.connect();
+  } catch (error) {
+    void client.end().catch(() => {});
+    throw beforeSending(error);
+  } finally {
+    signal.removeEventListener('abort', giveUp);
+  }
+  wire.start();
+  return wire;
+}
+
+const FORGOTTEN =
+  'the server no longer listens for this connection, which lives (UNLISTEN *, DISCARD ALL, or a pooler that has lent it another session)';
+
+class ListeningClient implements Wire {
+  readonly closed: Promise<void>;
+  asked = 0;
+  pending = 0;
+  hasHeard = false;
+  readonly #client: pg.Client;
+  readonly #timing: WireTiming;
+  readonly #events: WireEvents;
+  readonly #expected = new Map<string, () => void>();
+  /** What it was asked to listen to. */
+  readonly #channels = new Set<string>();
+  /** Channels whose lock this connection holds. */
+  readonly #seen = new Set<string>();
+  #queue: Promise<unknown> = Promise.resolve();
+  #timer: NodeJS.Timeout | undefined;
+  #state: 'connecting' | 'open' | 'closed' = 'connecting';
+  #settleClosed: () => void = () => {};
+
+  constructor(client: pg.Client, timing: WireTiming, events: WireEvents) {
+    this.#client = client;
+    this.#timing = timing;
+    this.#events = events;
+    this.closed = new Promise((resolve) => {
+      this.#settleClosed = resolve;
+    });
+    client.on('error', (error) => this.#lose(error));
+    client.on('end', () => this.#lose(new ConnectionFailed('the listening connection ended')));
+    client.on('notification', ({ channel, payload }) => {
+      const expected = this.#expected.get(channel);
+      if (expected === undefined) {
+        events.onNotification(channel, payload ?? '');
+      } else {
+        expected();
+      }
+    });
+  }
+
+  start(): void {
+    if (this.#state === 'connecting') {
+      this.#state = 'open';
+      this.#timer = setTimeout(() => this.#check(), this.#timing.checkEvery);
+    }
+  }
+
+  async listen(channel: string, isSeen = false): Promise<void> {
+    await this.#send(`listen ${id(channel)}`);
+    this.#channels.add(channel);
+    if (!isSeen || this.#seen.has(channel)) return;
+    this.#seen.add(channel);
+    // It also takes the place of a secret channel's name in pg_stat_activity.
+    await this.#send('-- engine.listen_seen\nselect pg_advisory_lock_shared(hashtextextended($1, 0::bigint))', [
+      channel,
+    ]);
+  }
+
+  async unlisten(channel: string): Promise<void> {
+    this.#channels.delete(channel);
+    await this.#send(`unlisten ${id(channel)}`);
+    if (!this.#seen.delete(channel)) return;
+    await this.#send('-- engine.listen_unseen\nselect pg_advisory_unlock_shared(hashtextextended($1, 0::bigint))', [
+      channel,
+    ]);
+  }
+
+  expect(channel: string, callback: () => void): () => void {
+    this.#expected.set(channel, callback);
+    return () => this.#expected.delete(channel);
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === 'closed') {
+      return;
+    }
+    this.#shut();
+    const end = this.#client.end().catch(() => {});
+    // A half-open socket never answers the goodbye.
+    const timer = setTimeout(() => this.#destroy(), 1_000);
+    await end;
+    clearTimeout(timer);
+  }
+
+  /** One at a time: node-postgres warns about a query sent while another runs. */
+  #send(text: string, values: string[] = []): Promise<Record<string, unknown>[]> {
+    this.asked += 1;
+    this.pending += 1;
+    const sent = this.#queue
+      .then(() => this.#ask(text, values))
+      .finally(() => {
+        this.pending -= 1;
+      });
+    this.#queue = sent.catch(() => {});
+    return sent;
+  }
+
+  async #ask(text: string, values: string[]): Promise<Record<string, unknown>[]> {
+    if (this.#state === 'closed') {
+      throw new ConnectionFailed('the listening connection is closed', { outcome: 'nothing_written' });
+    }
+    // Half-open, it would be found out by the next check; whoever waits for this need not wait for that, too.
+    const { checkTimeout } = this.#timing;
+    const cancel = deadline(checkTimeout, () =>
+      this.#lose(new ConnectionFailed(`the listening connection did not answer within ${checkTimeout} ms`)),
+    );
+    try {
+      const { rows } = await this.#client.query<Record<string, unknown>>(text, values);
+      return rows;
+    } catch (error) {
+      throw failure(error);
+    } finally {
+      cancel();
+    }
+  }
+
+  #check(): void {
+    const { checkEvery } = this.#timing;
+    const expected = [...this.#channels];
+    this.#send('-- engine.listen_check\nselect pg_listening_channels() as channel').then(
+      (rows) => {
+        if (this.#state !== 'open') return;
+        const there = new Set(rows.map(({ channel }) => channel));
+        const isMissing = expected.some((channel) => this.#channels.has(channel) && !there.has(channel));
+        if (this.hasHeard && isMissing) this.#lose(new ConnectionFailed(FORGOTTEN));
+        else this.#timer = setTimeout(() => this.#check(), checkEvery);
+      },
+      (error: unknown) => this.#lose(error instanceof Error ? error : new ConnectionFailed(String(error))),
+    );
+  }
+
+  #lose(error: Error): void {
+    if (this.#state !== 'open') {
+      this.#shut();
+      return;
+    }
+    this.#shut();
+    this.#destroy();
+    this.#events.onLost(error);
+  }
+
+  #shut(): void {
+    this.#state = 'closed';
+    clearTimeout(this.#timer);
+    this.#settleClosed();
+  }
+
+  /** Not `end()`: it waits for the other side, which may be gone. */
+  #destroy(): void {
+    destroySocket(this.#client);
+  }
+}

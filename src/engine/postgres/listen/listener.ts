@@ -1,0 +1,322 @@
+import { randomUUID } from 'node:crypto';
+import { InvalidInput, Stopped } from '../../../base/errors.ts';
+import { within } from '../../../base/time/clock.ts';
+import { failure, isTransient } from '../failure.ts';
+import { openWire, type Wire, type WireEvents } from './listen-connection.ts';
+import {
+  deferred,
+  type ListenerSettings,
+  type ListenerTiming,
+  type SubscribeOptions,
+  type Subscription,
+} from './subscription.ts';
+
+// A half-open socket says nothing for hours; asking every 30 s costs one round trip.
+const TIMING: ListenerTiming = {
+  backoff: [100, 10_000],
+  checkEvery: 30_000,
+  checkTimeout: 10_000,
+  probeTimeout: 2_000,
+};
+
+const UNLISTEN_MS = 1_000;
+/** Whether notifications arrive after all is asked at the least once in so many checks of the connection: every 16 minutes. */
+const RAREST = 32;
+
+interface Subscriber {
+  readonly channel: string;
+  readonly handler: (payload: string) => void;
+  readonly onReconnect: (() => void) | undefined;
+  readonly isSeen: boolean;
+}
+
+/** All channels of one engine on one connection outside the pool, kept open as long as somebody subscribes. */
+export class Listener {
+  readonly #given: ListenerSettings;
+  readonly #timing: ListenerTiming;
+  readonly #subscribers = new Set<Subscriber>();
+  readonly #tested = deferred<boolean>();
+  readonly #arrived = deferred<void>();
+  #reliable: boolean | undefined;
+  #wire: Wire | undefined;
+  #connecting: Promise<void> | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #failures = 0;
+  #stopped = false;
+  /** Aborted when nobody subscribes any more, and the connection is not wanted while it is still being opened. */
+  #opening = new AbortController();
+
+  constructor(given: ListenerSettings) {
+    this.#given = given;
+    this.#timing = { ...TIMING, ...given.timing };
+  }
+
+  get isConnected(): boolean {
+    return this.#wire !== undefined;
+  }
+
+  /**
+   * Resolves once the server listens, or, when it cannot be reached now, once that is known: the connection is then
+   * tried again in the background, and `onReconnect` called when it stands.
+   * @throws InvalidInput for a channel name Postgres cannot hold
+   * @throws the errors of `failure.ts` that waiting does not mend, such as a refused password
+   */
+  async subscribe(
+    channel: string,
+    handler: (payload: string) => void,
+    options?: SubscribeOptions,
+  ): Promise<Subscription> {
+    if (channel === '' || Buffer.byteLength(channel) > 63) {
+      throw new InvalidInput(`channel "${channel}" must have 1 to 63 bytes, but has ${Buffer.byteLength(channel)}`, {
+        field: 'channel',
+      });
+    }
+    const { onReconnect, isSeen = false } = options ?? {};
+    const subscriber: Subscriber = { channel, handler, onReconnect, isSeen };
+    this.#subscribers.add(subscriber);
+    if (!this.#given.enabled) {
+      this.#decide(false);
+      return this.#subscription(subscriber);
+    }
+    try {
+      await this.#ensureListening(channel, isSeen);
+    } catch (error) {
+      if (!isTransient(error) || this.#stopped) {
+        this.#subscribers.delete(subscriber);
+        throw error;
+      }
+    }
+    return this.#subscription(subscriber);
+  }
+
+  /** Ends every subscription and the connection. Safe to call twice. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#subscribers.clear();
+    this.#decide(this.#reliable ?? false);
+    await this.#disconnect();
+  }
+
+  async #ensureListening(channel: string, isSeen: boolean): Promise<void> {
+    if (this.#wire !== undefined && this.#connecting === undefined) {
+      await this.#wire.listen(channel, isSeen);
+      return;
+    }
+    if (this.#retry !== undefined) {
+      return;
+    }
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = undefined;
+    });
+    await this.#connecting;
+    // Somebody else's connect may have begun before this channel was known.
+    await this.#wire?.listen(channel, isSeen);
+  }
+
+  async #connect(): Promise<void> {
+    try {
+      this.#opening = new AbortController();
+      const events: WireEvents = {
+        onNotification: (channel, payload) => this.#deliver(channel, payload),
+        onLost: (error) => this.#onLost(wire, error),
+      };
+      const wire = await openWire(this.#given.settings, this.#timing, events, this.#opening.signal);
+      if (this.#stopped) {
+        await wire.close();
+        throw new Stopped('listening was stopped while it began; nobody listens any more');
+      }
+      this.#wire = wire;
+      for (const channel of new Set([...this.#subscribers].map((subscriber) => subscriber.channel))) {
+        const isSeen = [...this.#subscribers].some((one) => one.channel === channel && one.isSeen);
+        await wire.listen(channel, isSeen);
+      }
+    } catch (error) {
+      const known = failure(error);
+      await this.#wire?.close();
+      this.#wire = undefined;
+      if (isTransient(known) && this.#subscribers.size > 0) {
+        this.#scheduleRetry(known);
+      }
+      throw known;
+    }
+    this.#afterConnect();
+  }
+
+  #afterConnect(): void {
+    const isRenewal = this.#failures > 0;
+    this.#failures = 0;
+    if (isRenewal) {
+      this.#given.logger.info({}, 'listening again; looking for what was missed');
+      for (const subscriber of this.#subscribers) {
+        this.#guard(() => subscriber.onReconnect?.());
+      }
+    }
+    if (this.#wire !== undefined) {
+      void this.#probe(this.#wire);
+    }
+  }
+
+  #onLost(wire: Wire, error: Error): void {
+    if (this.#stopped || this.#wire !== wire) {
+      return;
+    }
+    this.#wire = undefined;
+    this.#scheduleRetry(error);
+  }
+
+  #scheduleRetry(error: unknown): void {
+    this.#failures += 1;
+    if (this.#failures === 1) {
+      this.#given.logger.warn({ err: error }, 'the listening connection was lost; polling carries on until it is back');
+    }
+    const [first, longest] = this.#timing.backoff;
+    const wait = Math.min(first * 2 ** Math.min(this.#failures - 1, 20), longest);
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(
+      () => {
+        this.#retry = undefined;
+        this.#connecting ??= this.#connect()
+          .catch((cause: unknown) => this.#afterRetryFailed(cause))
+          .finally(() => {
+            this.#connecting = undefined;
+          });
+      },
+      // Half of it is random: after a restart not every process comes back in the same instant.
+      wait / 2 + (Math.random() * wait) / 2,
+    );
+  }
+
+  #afterRetryFailed(error: unknown): void {
+    if (this.#stopped || isTransient(error)) {
+      return;
+    }
+    // A changed password may be changed back; giving up would turn a passing mistake into a lasting one.
+    this.#given.logger.error({ err: error }, 'listening failed and is tried again');
+    this.#failures = Math.max(this.#failures, 6);
+    this.#scheduleRetry(error);
+  }
+
+  /**
+   * Finds out whether notifications arrive here; asks again where the question could not be put, or the answer may be chance. That
+   * one did not come in time says little of a busy server: so that is asked again, too, more and more rarely.
+   */
+  async #probe(wire: Wire): Promise<void> {
+    const [first, longest] = this.#timing.backoff;
+    const { checkEvery } = this.#timing;
+    let refusals = 0;
+    for (let tries = 0; this.#wire === wire; tries++) {
+      const verdict = await this.#ask(wire);
+      if (this.#wire !== wire) return;
+      if (verdict !== undefined) this.#decide(verdict);
+      if (verdict === true) {
+        wire.hasHeard = true;
+        return;
+      }
+      const restMs =
+        verdict === false
+          ? Math.min(checkEvery * 2 ** refusals++, checkEvery * RAREST)
+          : Math.min(first * 2 ** tries, longest);
+      await within(restMs, wire.closed);
+    }
+  }
+
+  /**
+   * Sends to a channel of its own, through the pool, and waits for it to arrive here. @returns undefined if it was not sent, or
+   * this connection had something to ask meanwhile: a pooler may have lent it just the one that hears, and only for that.
+   */
+  async #ask(wire: Wire): Promise<boolean | undefined> {
+    const channel = `pawl_probe_${randomUUID()}`;
+    const arrived = deferred<true>();
+    const forget = wire.expect(channel, () => arrived.resolve(true));
+    try {
+      await wire.listen(channel);
+      const { asked, pending } = wire;
+      await this.#given.notify(channel);
+      // Counted from when it was sent: a pool that lets it wait says nothing of notifications.
+      const hasArrived = await within(this.#timing.probeTimeout, arrived.promise);
+      return hasArrived && (pending > 0 || wire.asked !== asked) ? undefined : hasArrived;
+    } catch (error) {
+      this.#given.logger.debug({ err: error }, 'the notification probe could not be sent');
+      return undefined;
+    } finally {
+      forget();
+      void wire.unlisten(channel).catch(() => {});
+    }
+  }
+
+  #decide(verdict: boolean): void {
+    const isNews = this.#reliable === undefined && !verdict && this.#given.enabled && !this.#stopped;
+    const isCured = this.#reliable === false && verdict;
+    this.#reliable = verdict;
+    this.#tested.resolve(verdict);
+    if (verdict) this.#arrived.resolve();
+    if (isCured) this.#given.logger.info({}, 'NOTIFY arrives on the listening connection after all');
+    if (isNews) {
+      this.#given.logger.warn(
+        {},
+        'NOTIFY does not arrive on the listening connection (a pooler in transaction mode?); new work is found by ' +
+          'polling; pass directUrl with a URL that reaches the server itself',
+      );
+    }
+  }
+
+  #deliver(channel: string, payload: string): void {
+    for (const subscriber of this.#subscribers) {
+      if (subscriber.channel === channel) {
+        this.#guard(() => subscriber.handler(payload));
+      }
+    }
+  }
+
+  #guard(call: () => void): void {
+    try {
+      call();
+    } catch (error) {
+      this.#given.logger.error({ err: error }, 'a notification handler threw');
+    }
+  }
+
+  #subscription(subscriber: Subscriber): Subscription {
+    const isReliable = (): boolean | undefined => this.#reliable;
+    const stop = (): Promise<void> => this.#unsubscribe(subscriber);
+    return {
+      channel: subscriber.channel,
+      get reliable() {
+        return isReliable();
+      },
+      tested: this.#tested.promise,
+      arrived: this.#arrived.promise,
+      stop,
+      [Symbol.asyncDispose]: stop,
+    };
+  }
+
+  async #unsubscribe(subscriber: Subscriber): Promise<void> {
+    if (!this.#subscribers.delete(subscriber)) {
+      return;
+    }
+    if (this.#subscribers.size === 0) {
+      await this.#disconnect();
+      return;
+    }
+    if (![...this.#subscribers].some((other) => other.channel === subscriber.channel)) {
+      // A lost connection has forgotten the channel by itself, and one that went dead is not waited for.
+      const forgotten = this.#wire?.unlisten(subscriber.channel).catch(() => {});
+      await within(UNLISTEN_MS, Promise.resolve(forgotten));
+    }
+  }
+
+  async #disconnect(): Promise<void> {
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
+    this.#opening.abort();
+    await this.#connecting?.catch(() => {});
+    // Somebody may have subscribed meanwhile.
+    if (this.#subscribers.size > 0) return;
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
+    const wire = this.#wire;
+    this.#wire = undefined;
+    await wire?.close();
+  }
+}

@@ -1,0 +1,270 @@
+import { ConnectionFailed, DatabaseError, InvalidInput, StatementTimeout, Stopped } from '../../../base/errors.ts';
+import { telemetry } from '../../../base/telemetry.ts';
+import { sleep, within } from '../../../base/time/clock.ts';
+import { deadline } from '../../../base/time/deadline.ts';
+import { formatDuration } from '../../../base/time/duration.ts';
+import type { ClientLike, PoolLike, QueryConfig, QueryResult } from '../driver.ts';
+import { beforeSending, failure } from '../failure.ts';
+import { destroySocket } from '../socket.ts';
+import type { Statement } from '../sql.ts';
+import { ownTypes } from '../types.ts';
+import { Batch, type Rows, type Step, takesBatches } from './batch.ts';
+import { cancelRunning } from './cancel.ts';
+import { type Sent, traceStatement } from './tracing.ts';
+
+/** How long an answer may take. */
+export interface AnswerOptions {
+  /**
+   * Milliseconds. A connection that has not answered by then is taken for dead: it is closed, the statement is cancelled
+   * should the server still be at it, and ConnectionFailed is thrown. Default: no limit but that of TCP, which may be a
+   * quarter of an hour.
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+/**
+ * One connection, held by its owner until released. Statements run one after another; do not start a second one before
+ * the first has answered.
+ */
+export class Session {
+  /** The driver's own connection. */
+  readonly client: ClientLike;
+  readonly #prepare: boolean;
+  readonly #onRelease: (session: Session) => void;
+  #state: 'open' | 'broken' | 'released' = 'open';
+  /** A text of several statements failed: the driver tells of it before it knows whether a transaction was left open. */
+  #isUnclear = false;
+  /** A statement of ours ran into a limit that the session may have had since it was opened: the next one may have another. */
+  #isLimited = false;
+  #silentMs: number | undefined;
+
+  /** @internal */
+  constructor(client: ClientLike, prepare: boolean, onRelease: (session: Session) => void) {
+    this.client = client;
+    this.#prepare = prepare;
+    this.#onRelease = onRelease;
+    client.on('error', this.#onError);
+  }
+
+  /** True once the connection was lost; every further statement fails. */
+  get isBroken(): boolean {
+    return this.#state === 'broken';
+  }
+
+  /** Whether statements may be prepared on this connection. */
+  get mayPrepare(): boolean {
+    return this.#prepare;
+  }
+
+  /** Whether {@link batch} may be used: with node-postgres's own connections, where statements may be prepared. */
+  get takesBatches(): boolean {
+    return this.#prepare && takesBatches(this.client);
+  }
+
+  /** True while a statement is under way, also one that was sent through `client`. */
+  get isBusy(): boolean {
+    return Reflect.get(this.client, 'readyForQuery') === false;
+  }
+
+  /** How long a statement went unanswered before this connection was given up; undefined when it was not. @internal */
+  get silentMs(): number | undefined {
+    return this.#silentMs;
+  }
+
+  /**
+   * Runs one statement, prepared under its name unless that is switched off. One round trip.
+   * @throws the errors of `failure.ts`
+   */
+  async query<Row = Record<string, unknown>>(
+    statement: Statement,
+    values: unknown[] = [],
+    options?: AnswerOptions,
+  ): Promise<Row[]> {
+    if (typeof statement.text !== 'string') {
+      throw new InvalidInput('query() takes what statement(name, text) gives; for plain SQL use client.query(text)');
+    }
+    const named = this.#prepare && statement.prepare;
+    const config: QueryConfig = { text: statement.text, values };
+    if (named) config.name = `pawl:${statement.name}`;
+    if (statement.isOwn === true) config.types = ownTypes;
+    try {
+      const result = await this.#send(config, () => this.client.query(config), options);
+      return (Array.isArray(result) ? result.at(-1)?.rows : result.rows) as Row[];
+    } catch (error) {
+      if (error instanceof StatementTimeout && statement.isOwn === true) this.#isLimited = true;
+      // A migration may change the type of a result under a prepared statement: plan it anew, unless we are inside a
+      // transaction, which that error has ended.
+      if (named && isStalePlan(error) && this.client.getTransactionStatus?.() !== 'E') {
+        return this.query({ ...statement, prepare: false }, values, options);
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Sends a text of one or more statements by the simple protocol, in one round trip, and gives each one's result. No
+   * parameters: every value must have been quoted. One failing statement fails the whole text; what was committed
+   * before it inside the text stays committed.
+   */
+  async run<Row = Record<string, unknown>>(text: string, options?: AnswerOptions): Promise<QueryResult<Row>[]> {
+    this.#isUnclear = text.includes(';');
+    const answer = await this.#send({ text }, () => this.client.query({ text, types: ownTypes }), options);
+    this.#isUnclear = false;
+    return (Array.isArray(answer) ? answer : [answer]).map((result) => ({
+      rows: result.rows as Row[],
+      rowCount: result.rowCount ?? 0,
+      command: result.command ?? '',
+    }));
+  }
+
+  /**
+   * Runs several statements in one round trip, each prepared at its first time here, and gives the rows of each. One that
+   * fails keeps those after it from being run; what was committed before it inside the batch stays committed.
+   */
+  async batch(steps: readonly Step[], options?: AnswerOptions): Promise<Rows[]> {
+    const ask = (): Promise<Rows[]> => {
+      const batch = new Batch(this.client, steps);
+      // The driver gives back what it was given, and tells the batch how it went.
+      void this.client.query(batch);
+      return batch.answers;
+    };
+    this.#isUnclear = true;
+    const answers = await this.#send({ text: steps[0]?.statement.text ?? '' }, ask, options);
+    this.#isUnclear = false;
+    return answers;
+  }
+
+  /**
+   * Has what is under way on this connection cancelled, also what was sent through `client`, and gives the connection up where
+   * that has not ended after so many milliseconds.
+   */
+  async cancel(ms: number): Promise<void> {
+    const until = performance.now() + ms;
+    for (let tries = 0; this.isBusy && this.#state === 'open'; tries += 1) {
+      if (performance.now() > until) return this.giveUp(ms);
+      // What waited behind it is next, and fails at once inside a transaction; a request that was lost is sent again.
+      if (tries % 100 === 0) await within(ms, cancelRunning(this.client));
+      await sleep(5);
+    }
+  }
+
+  /** Takes the connection for dead, after so many milliseconds of waiting in vain: what is under way fails. */
+  giveUp(ms: number): void {
+    this.#silentMs = ms;
+    this.#state = this.#state === 'open' ? 'broken' : this.#state;
+    destroySocket(this.client);
+  }
+
+  /**
+   * Gives the connection back. One that is broken, or still inside a transaction, is closed instead, which rolls that
+   * transaction back. Safe to call twice.
+   */
+  release(destroy = false): void {
+    if (this.#state === 'released') {
+      return;
+    }
+    const status = this.client.getTransactionStatus?.() ?? 'I';
+    const unusable = destroy || this.#state === 'broken' || this.#isUnclear || this.#isLimited || status !== 'I';
+    this.#state = 'released';
+    this.client.removeListener('error', this.#onError);
+    if (unusable) {
+      // The socket may still report its end after it left the pool's hands.
+      this.client.on('error', ignore);
+    }
+    this.client.release(unusable);
+    this.#onRelease(this);
+  }
+
+  [Symbol.dispose](): void {
+    this.release();
+  }
+
+  #send<T>(sent: Sent, ask: () => Promise<T>, options?: AnswerOptions): Promise<T> {
+    const { api } = telemetry;
+    return api === undefined
+      ? this.#exchange(sent.text, ask, options)
+      : traceStatement(api, sent, () => this.#exchange(sent.text, ask, options));
+  }
+
+  async #exchange<T>(text: string, ask: () => Promise<T>, options?: AnswerOptions): Promise<T> {
+    if (this.#state !== 'open') {
+      throw this.#state === 'broken'
+        ? new ConnectionFailed('the connection of this session was lost; take another session', {
+            outcome: 'nothing_written',
+          })
+        : new Stopped('this session has been released; take another one');
+    }
+    try {
+      const answer = ask();
+      return await (options?.deadlineMs === undefined ? answer : this.#within(options.deadlineMs, answer, text));
+    } catch (error) {
+      const known = failure(error);
+      if (known instanceof ConnectionFailed) {
+        this.#state = this.#state === 'open' ? 'broken' : this.#state;
+      }
+      throw known;
+    }
+  }
+
+  #within<T>(ms: number, answer: Promise<T>, text: string): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const cancel = deadline(ms, () => {
+        reject(new ConnectionFailed(unanswered(text, ms)));
+        void cancelRunning(this.client);
+        this.giveUp(ms);
+      });
+      answer.then(resolve, reject).finally(cancel);
+    });
+  }
+
+  // node-postgres emits 'error' on a client whose connection is lost, and an 'error' without listener ends the process.
+  readonly #onError = (): void => {
+    this.#state = this.#state === 'open' ? 'broken' : this.#state;
+  };
+}
+
+function unanswered(text: string, ms: number): string {
+  const name = /^-- (\S+)/.exec(text)?.[1] ?? text.slice(0, 40);
+  return (
+    `the database has not answered "${name}" within ${formatDuration(ms)}; the connection is taken for dead and was ` +
+    'closed, so the outcome is unknown'
+  );
+}
+
+/**
+ * Takes a connection from the pool.
+ * @param onDeadline  none was to be had in time
+ * @throws ConnectionFailed with outcome `nothing_written`
+ */
+export async function checkOut(
+  pool: PoolLike,
+  { deadlineMs }: AnswerOptions,
+  onDeadline: () => void,
+): Promise<ClientLike> {
+  try {
+    const client = pool.connect();
+    return await (deadlineMs === undefined ? client : inTime(client, deadlineMs, onDeadline));
+  } catch (error) {
+    throw beforeSending(error);
+  }
+}
+
+/** One that comes too late goes back to the pool. */
+function inTime(client: Promise<ClientLike>, ms: number, onDeadline: () => void): Promise<ClientLike> {
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const cancel = deadline(ms, () => {
+      isLate = true;
+      const why = 'it does not answer, or the work of this process holds every connection of the pool';
+      reject(new ConnectionFailed(`no connection to the database could be had within ${formatDuration(ms)}: ${why}`));
+      onDeadline();
+    });
+    client.then((one) => (isLate ? one.release() : resolve(one)), reject).finally(cancel);
+  });
+}
+
+function ignore(): void {}
+
+function isStalePlan(error: unknown): boolean {
+  return error instanceof DatabaseError && error.sqlState === '0A000' && error.message.includes('cached plan');
+}

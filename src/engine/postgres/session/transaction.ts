@@ -1,0 +1,238 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Conflict, ConnectionFailed, InvalidInput, SerializationFailed } from '../../../base/errors.ts';
+import type { ClientLike } from '../driver.ts';
+import { failure, isReadOnly } from '../failure.ts';
+import type { Statement } from '../sql.ts';
+import { cancelRunning } from './cancel.ts';
+import type { AnswerOptions, Session } from './session.ts';
+
+/** How one transaction runs. */
+export interface TransactionOptions {
+  /** Default: the database's own default, which is read committed unless somebody changed it. */
+  isolation?: 'read committed' | 'repeatable read' | 'serializable';
+  /** How often it may be tried again after losing against a concurrent one, or losing its connection. Default 4. */
+  retries?: number;
+  readOnly?: boolean;
+  /** When it aborts, the running statement is cancelled and everything is rolled back. */
+  signal?: AbortSignal;
+  /** Runs first on the same connection, and is committed by itself, before the transaction begins. */
+  before?: (session: Session) => Promise<unknown>;
+  /** How many milliseconds each statement of it may take to be answered, and the connection to be had. Default: no limit. */
+  deadlineMs?: number | undefined;
+  /** For how many milliseconds the server waits for this process between two statements before it rolls back. Default: as the database has it. */
+  idleMs?: number | undefined;
+  /**
+   * Where row-level security would leave rows out of what is read or written, the statement fails (42501) instead. Default: as the session
+   * has it, which is to leave them out.
+   */
+  seesAll?: boolean;
+}
+
+/** An open transaction: everything run through it is committed together, or not at all. */
+export class Transaction {
+  readonly kind = 'pawl.transaction';
+  readonly #session: Session;
+  readonly #signal: AbortSignal | undefined;
+  readonly #answer: AnswerOptions | undefined;
+  #firstFailure: unknown;
+  #ended = false;
+
+  /** @internal */
+  constructor(session: Session, signal?: AbortSignal, answer?: AnswerOptions) {
+    this.#session = session;
+    this.#signal = signal;
+    this.#answer = answer;
+  }
+
+  /** The driver's connection, for statements of your own. Do not commit, roll back or release it yourself. */
+  get client(): ClientLike {
+    return this.#session.client;
+  }
+
+  /** The first statement that failed here, if any; after it the database refuses all others. @internal */
+  get firstFailure(): unknown {
+    return this.#firstFailure;
+  }
+
+  /** Runs one statement inside the transaction. @throws the errors of `failure.ts` */
+  async query<Row = Record<string, unknown>>(statement: Statement, values: unknown[] = []): Promise<Row[]> {
+    if (this.#ended) {
+      throw new Conflict(`the transaction is over; "${statement.name}" was not run: await every query inside it`);
+    }
+    this.#signal?.throwIfAborted();
+    try {
+      return await this.#session.query<Row>(statement, values, this.#answer);
+    } catch (error) {
+      this.#firstFailure ??= error;
+      throw error;
+    }
+  }
+
+  /** @internal */
+  end(): void {
+    this.#ended = true;
+  }
+}
+
+/**
+ * Runs `fn` in a transaction and commits what it did. `fn` may run more than once: it is repeated when the database
+ * reports a lost race (40001, 40P01), and when the connection breaks before COMMIT was sent.
+ *
+ * When COMMIT was sent and no answer came, nobody can tell whether it happened: that is never repeated, and reported as
+ * ConnectionFailed with outcome `unknown`.
+ */
+export async function runTransaction<T>(
+  open: () => Promise<Session>,
+  fn: (tx: Transaction) => Promise<T>,
+  options: TransactionOptions = {},
+): Promise<T> {
+  const begin = beginText(options);
+  const retries = options.retries ?? 4;
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await attemptOnce(open, fn, begin, options);
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      // One that was begun READ ONLY takes no writes on any server.
+      const isInVain = options.readOnly === true && isReadOnly(error);
+      if (attempt >= retries || isInVain || !mayRepeat(error)) {
+        throw error;
+      }
+      // Losers of one race must not meet again: full jitter, 10 ms doubling to at most a second.
+      await pause(Math.random() * Math.min(10 * 2 ** attempt, 1_000), options.signal);
+    }
+  }
+}
+
+async function attemptOnce<T>(
+  open: () => Promise<Session>,
+  fn: (tx: Transaction) => Promise<T>,
+  begin: string,
+  { signal, deadlineMs, before }: TransactionOptions,
+): Promise<T> {
+  signal?.throwIfAborted();
+  const session = await open();
+  const answer = { deadlineMs };
+  const tx = new Transaction(session, signal, answer);
+  let patience: NodeJS.Timeout | undefined;
+  const cancel = (): void => {
+    void cancelRunning(session.client);
+    // A server that cannot be reached hears no cancel request; the caller must not wait for the kernel to give up.
+    patience = setTimeout(() => session.release(true), CANCEL_PATIENCE_MS);
+  };
+  signal?.addEventListener('abort', cancel, { once: true });
+  try {
+    await before?.(session);
+    await session.run(begin, answer).catch(asNothingWritten);
+    const value = await fn(tx);
+    signal?.throwIfAborted();
+    tx.end();
+    await commit(session, tx, answer);
+    return value;
+  } catch (error) {
+    tx.end();
+    await rollBack(session);
+    const known = failure(error);
+    // Until COMMIT is sent a lost connection has written nothing; `commit` speaks for itself.
+    throw known instanceof ConnectionFailed && !(known instanceof CommitUnknown) ? nothingWritten(known) : known;
+  } finally {
+    signal?.removeEventListener('abort', cancel);
+    clearTimeout(patience);
+    // A cancel request may still be on its way, and must not hit whoever uses this connection next.
+    session.release(signal?.aborted ?? false);
+  }
+}
+
+/** How long a cancelled statement may take to end before its connection is closed over it. */
+const CANCEL_PATIENCE_MS = 2_000;
+
+/** Ends early, and quietly, when the signal aborts: the next attempt sees that first. */
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return sleep(ms, undefined, signal ? { signal } : {}).catch(() => {});
+}
+
+/** COMMIT was sent and its answer lost. A class of its own so that it is never taken for a failure before COMMIT. */
+class CommitUnknown extends ConnectionFailed {
+  constructor(cause: ConnectionFailed) {
+    super(
+      `the connection broke after COMMIT was sent, so the outcome is unknown: it may or may not have been committed; ` +
+        `check before repeating it (${cause.message})`,
+      { cause: cause.cause ?? cause, outcome: 'unknown' },
+    );
+    this.name = 'ConnectionFailed';
+  }
+}
+
+async function commit(session: Session, tx: Transaction, answer: AnswerOptions): Promise<void> {
+  if (session.isBroken) {
+    throw new ConnectionFailed('the connection was lost before COMMIT was sent', { outcome: 'nothing_written' });
+  }
+  const results = await session.run('commit', answer).catch((error: unknown) => {
+    throw error instanceof ConnectionFailed && error.outcome === 'unknown' ? new CommitUnknown(error) : error;
+  });
+  // COMMIT of a transaction in which a statement failed answers ROLLBACK, and no error at all.
+  if (results[0]?.command === 'ROLLBACK') {
+    if (tx.firstFailure !== undefined) throw failure(tx.firstFailure);
+    throw new Conflict('nothing was committed: a statement inside the transaction failed and its error was swallowed');
+  }
+}
+
+/** Rolling back is quick, however much there was: what takes longer is a connection that went dead. */
+const ROLLBACK_MS = 10_000;
+
+async function rollBack(session: Session): Promise<void> {
+  if (session.isBroken || session.client.getTransactionStatus?.() === 'I') {
+    return;
+  }
+  try {
+    await session.run('rollback', { deadlineMs: ROLLBACK_MS });
+  } catch {
+    // A connection that cannot roll back is closed, and the server rolls back.
+    session.release(true);
+  }
+}
+
+function mayRepeat(error: unknown): boolean {
+  return (
+    error instanceof SerializationFailed || (error instanceof ConnectionFailed && error.outcome === 'nothing_written')
+  );
+}
+
+function asNothingWritten(error: unknown): never {
+  throw error instanceof ConnectionFailed ? nothingWritten(error) : error;
+}
+
+function nothingWritten(error: ConnectionFailed): ConnectionFailed {
+  return error.outcome === 'nothing_written'
+    ? error
+    : new ConnectionFailed(`${error.message}; nothing was committed`, {
+        cause: error.cause ?? error,
+        outcome: 'nothing_written',
+      });
+}
+
+const ISOLATION = new Set(['read committed', 'repeatable read', 'serializable']);
+
+function beginText(options: TransactionOptions): string {
+  const { isolation, retries } = options;
+  if (isolation !== undefined && !ISOLATION.has(isolation)) {
+    throw new InvalidInput(`isolation "${isolation}" is not one of ${[...ISOLATION].join(', ')}`, {
+      field: 'isolation',
+    });
+  }
+  if (retries !== undefined && (!Number.isInteger(retries) || retries < 0)) {
+    throw new InvalidInput(`retries must be a whole number from 0, not ${retries}`, { field: 'retries' });
+  }
+  const modes = [
+    ...(isolation === undefined ? [] : [`isolation level ${isolation}`]),
+    ...(options.readOnly === true ? ['read only'] : []),
+  ];
+  const begin = modes.length === 0 ? 'begin' : `begin transaction ${modes.join(' ')}`;
+  return [
+    begin,
+    ...(options.idleMs === undefined
+      ? []
+      : [`set local idle_in_transaction_session_timeout = ${Math.ceil(options.idleMs)}`]),
+    ...(options.seesAll === true ? ['set local row_security = off'] : []),
+  ].join(';');
+}

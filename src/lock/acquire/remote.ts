@@ -1,0 +1,121 @@
+import { LeaseLost } from '../../base/errors.ts';
+import { moment, waitedFor } from '../../base/time/clock.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { LockClient } from '../client.ts';
+import { parseName } from '../name.ts';
+import { parseLocksOptions } from '../options.ts';
+import { HELD_BY } from '../postgres/statements.ts';
+import { type Held, SHARED } from '../store.ts';
+import { obtain, tellReleased } from './acquisition.ts';
+import { lockTimeout } from './unserved.ts';
+
+export interface RemoteRequest {
+  readonly leaseMs: number;
+  /** 0 does not wait. */
+  readonly waitMs: number;
+  readonly isShared: boolean;
+  /** Ends the waiting; what was granted meanwhile is given back. */
+  readonly signal: AbortSignal;
+}
+
+/** A lock in the hands of somebody else's program. */
+export interface RemoteLease {
+  /** The fencing token. */
+  readonly token: bigint;
+  /** Who shows it may renew and release. Unlike the token it is shown to nobody else. */
+  readonly handle: string;
+  readonly leaseMs: number;
+  /** By the server's clock; not later than the lease really ends. */
+  readonly expiresAt: Date;
+}
+
+const ANSWER_MS = 5000;
+
+/**
+ * Locks for callers that are no process of ours: nothing here renews them, so they end with their lease unless the caller renews them.
+ * They stand in one queue with all other locks, and fence as all others do.
+ */
+export class RemoteLocks {
+  readonly #engine: PostgresEngine;
+  readonly #client: LockClient;
+  readonly #space: string;
+  readonly #waiterMs: number;
+
+  constructor(engine: PostgresEngine, namespace: string) {
+    const { namespace: space, waiterLease } = parseLocksOptions({ namespace });
+    this.#engine = engine;
+    this.#client = LockClient.of(engine);
+    this.#space = space;
+    this.#waiterMs = waiterLease;
+  }
+
+  /** @throws LockTimeout  it was not had within the time; and the reason of the signal */
+  async acquire(name: string, { leaseMs, waitMs, isShared, signal }: RemoteRequest): Promise<RemoteLease> {
+    const names = [parseName('acquire', name)];
+    const obtained = await obtain(this.#client, {
+      space: this.#space,
+      names,
+      capacity: isShared ? SHARED : 1,
+      leaseMs,
+      waitMs,
+      waiterMs: this.#waiterMs,
+      isFair: true,
+      holds: [],
+      periodMs: undefined,
+      signal,
+      stopped: () => undefined,
+    });
+    if (obtained.kind !== 'granted') {
+      throw lockTimeout(names, waitMs, obtained.kind === 'held' ? obtained.holder : undefined);
+    }
+    const { held } = obtained;
+    if (signal.aborted) await this.#release(held);
+    signal.throwIfAborted();
+    // One that was handed over lasts as its place in the queue would have, until its first renewal.
+    return this.renew(name, held.nonce);
+  }
+
+  /** Holds it for another lease from now on. @throws LeaseLost */
+  async renew(name: string, handle: string): Promise<RemoteLease> {
+    const begun = moment();
+    const { held, leaseMs, now } = await this.#find(name, handle);
+    const { kept } = await this.#client.store.beat([held], { timeoutMs: ANSWER_MS });
+    if (!kept.has(0)) throw lost(name);
+    // The time was asked for before the lease was renewed.
+    if (waitedFor(begun) > leaseMs) throw lost(name);
+    return { token: held.token, handle, leaseMs, expiresAt: new Date(now.getTime() + leaseMs) };
+  }
+
+  /** @returns the token that it had @throws LeaseLost */
+  async release(name: string, handle: string): Promise<bigint> {
+    const { held } = await this.#find(name, handle);
+    if (!(await this.#release(held))) throw lost(name);
+    return held.token;
+  }
+
+  async #release(held: Held): Promise<boolean> {
+    const { isReleased, called } = await this.#client.store.release(held, undefined, { timeoutMs: ANSWER_MS });
+    this.#client.callTurns(called);
+    tellReleased(this.#client, held);
+    return isReleased;
+  }
+
+  async #find(name: string, handle: string): Promise<{ held: Held; leaseMs: number; now: Date }> {
+    const [row] = await this.#engine.query<{ token: string; capacity: number; leaseMs: number; now: Date }>(HELD_BY, [
+      this.#space,
+      parseName('renew', name),
+      handle,
+    ]);
+    if (row === undefined) throw lost(name);
+    const { token, capacity, leaseMs, now } = row;
+    const held = { space: this.#space, names: [name], token: BigInt(token), capacity, nonce: handle };
+    return { held, leaseMs, now };
+  }
+}
+
+function lost(name: string): LeaseLost {
+  return new LeaseLost(
+    `nobody holds lock ${JSON.stringify(name)} by this handle any more: its lease ran out, it was broken, or it was released`,
+    { reason: 'expired' },
+  );
+}

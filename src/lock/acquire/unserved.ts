@@ -1,0 +1,37 @@
+import { Deadlock, type DeadlockStep, LockTimeout } from '../../base/errors.ts';
+import { formatDuration } from '../../base/time/duration.ts';
+import { describe } from '../name.ts';
+
+/** The error of a request that was not served in time. */
+export function lockTimeout(
+  names: readonly string[],
+  waitMs: number,
+  holder: string | undefined,
+  cause?: unknown,
+): LockTimeout {
+  const what = describe(names);
+  const by = holder === undefined ? '' : ` by ${holder}`;
+  const advice = 'wait longer, or see who holds it with locks.explain()';
+  const text =
+    waitMs === 0
+      ? `${what} is held${by}, and the request does not wait; give a wait, or use tryAcquire`
+      : `${what} was still held${by} after ${formatDuration(waitMs)}; ${advice}`;
+  return new LockTimeout(text, { holder, ...(cause !== undefined && { cause }) });
+}
+
+/** The error of a request that would wait for itself, through whatever chain. */
+export function deadlock(names: readonly string[], cycle: readonly DeadlockStep[]): Deadlock {
+  const steps = cycle.map(({ name, token, host, pid }) => {
+    const owner = `${host} (pid ${pid})`;
+    const name_ = JSON.stringify(name);
+    return token === undefined
+      ? `${name_}, where ${owner} waits before it`
+      : `${name_}, held by ${owner} with token ${token}`;
+  });
+  return new Deadlock(
+    `waiting for ${describe(names)} would never end, as its holders wait for this request: it would wait for ` +
+      `${steps.join(', which waits for ')}, which is kept here meanwhile; take all the locks as one set, ` +
+      'or always in the same order',
+    { cycle },
+  );
+}

@@ -1,0 +1,134 @@
+import type { DeadlockStep } from '../../base/errors.ts';
+import { type CallLimits, type DynamoEngine, Expression } from '../../engine/dynamodb/index.ts';
+import type { Kept } from '../store.ts';
+import type { Grants } from './grants.ts';
+import type { WaitsFor } from './head.ts';
+import type { Heads } from './heads.ts';
+import { slotOf, waitsForEntry, whileHeld } from './items/holder.ts';
+import { headOf, lockKey, shortNonce, waiterOf } from './items/key.ts';
+import { readWaiter } from './items/waiter.ts';
+import type { Place } from './local-waiters.ts';
+import type { Queue } from './queue.ts';
+
+/** A place in a queue, and how the search came there. */
+interface Spot {
+  readonly pk: string;
+  readonly ticket: number;
+  readonly path: readonly DeadlockStep[];
+  /** Those on the way who have not ended their own search. */
+  readonly searching: readonly string[];
+}
+
+const MOST_SPOTS = 1000;
+const MOST_AHEAD = 100;
+
+/**
+ * Finds out whether a nested request would wait in a circle. What a holder waits for stands in the head of what it holds;
+ * it is written there before looking, so of those who close a circle at least the last one sees it.
+ *
+ * Who gives way: whoever sees a circle in which all others have ended their search without finding it. Of several that are
+ * still searching the one with the greatest nonce; the others look again. One who has found nothing never gives way.
+ */
+export class Circle {
+  readonly #engine: DynamoEngine;
+  readonly #heads: Heads;
+  readonly #queue: Queue;
+  readonly #grants: Grants;
+
+  constructor(engine: DynamoEngine, heads: Heads, queue: Queue, grants: Grants) {
+    this.#engine = engine;
+    this.#grants = grants;
+    this.#heads = heads;
+    this.#queue = queue;
+  }
+
+  /** Looks once, unless it has found nothing before. @returns the circle when this one has to give way */
+  async look(place: Place, kept: readonly Kept[], limits: CallLimits): Promise<readonly DeadlockStep[] | undefined> {
+    if (place.circle === 'settled') return undefined;
+    if (place.circle === 'unmarked') {
+      await this.#mark(place, kept, false, limits);
+      place.circle = 'pending';
+    }
+    const mine = new Set(kept.flatMap(({ nonce }) => (nonce === undefined ? [] : [shortNonce(nonce)])));
+    const found = await this.#search(place, mine, limits);
+    if (found === undefined) {
+      await this.#mark(place, kept, true, limits);
+      place.circle = 'settled';
+      return undefined;
+    }
+    return found.searching.every((other) => place.nonce > other) ? found.path : undefined;
+  }
+
+  /** Whether it is still waited for. */
+  async isCurrent({ nonce, places: [first] }: WaitsFor, limits: CallLimits): Promise<boolean> {
+    if (first === undefined) return false;
+    const item = await this.#engine.get(waiterOf(first.pk, first.ticket), limits);
+    const row = item === undefined ? undefined : readWaiter(item);
+    return row?.nonce === nonce && !row.isGone;
+  }
+
+  async #mark(place: Place, kept: readonly Kept[], isSettled: boolean, limits: CallLimits): Promise<void> {
+    const places = [...place.tickets].map(([pk, ticket]) => ({ pk, ticket }));
+    const marking = kept.flatMap(({ space = '', names = [], capacity = 1, nonce }) =>
+      names.map((name) => {
+        const who = { nonce: shortNonce(nonce ?? ''), capacity };
+        if (nonce !== undefined) this.#grants.noteWaiting(nonce);
+        const entry = waitsForEntry({ nonce: place.nonce, places, isSettled }, who.nonce);
+        const written = whileHeld(new Expression().set(slotOf(who).waitsFor, entry), who).write();
+        return this.#engine.update(headOf(lockKey(space, name)), written, 'NONE', limits);
+      }),
+    );
+    // What is not held any more is waited for by nobody in vain.
+    await Promise.all(marking);
+  }
+
+  async #search(place: Place, mine: ReadonlySet<string>, limits: CallLimits): Promise<Spot | undefined> {
+    const spots: Spot[] = [...place.tickets].map(([pk, ticket]) => ({ pk, ticket, path: [], searching: [] }));
+    const seen = new Set<string>();
+    for (const spot of spots) {
+      const key = `${spot.pk} ${spot.ticket}`;
+      if (seen.has(key)) continue;
+      seen.add(key);
+      for (const next of await this.#blockers(spot, limits)) {
+        if (next.nonce !== undefined && mine.has(next.nonce)) return next.spot;
+        if (next.spots.length > 0 && spots.length < MOST_SPOTS) spots.push(...next.spots);
+      }
+    }
+    return undefined;
+  }
+
+  /** Who stands before it: holders, with what they wait for; and sets, with their places in other queues. */
+  async #blockers({ pk, ticket, path, searching }: Spot, limits: CallLimits): Promise<Blocker[]> {
+    const head = await this.#heads.read(pk, limits);
+    if (head.next > ticket) return [];
+    const found: Blocker[] = [];
+    const name = nameOf(pk);
+    for (const { nonce, token, host, pid, waitsFor } of head.holders) {
+      const on = { pk, ticket, path: [...path, { name, token, host, pid }], searching };
+      const isWaiting = waitsFor !== undefined && (await this.isCurrent(waitsFor, limits));
+      const still = isWaiting && !waitsFor.isSettled ? [...searching, waitsFor.nonce] : searching;
+      const places = isWaiting ? waitsFor.places : [];
+      found.push({ nonce, spot: on, spots: places.map((each) => ({ ...each, path: on.path, searching: still })) });
+    }
+    const to = Math.min(ticket - 1, head.next + MOST_AHEAD);
+    for (const { others, host, pid } of await this.#queue.waiters(pk, head.next, to, limits)) {
+      const on = [...path, { name, token: undefined, host, pid }];
+      const spots = others.map((each) => ({ ...each, path: on, searching }));
+      found.push({ nonce: undefined, spot: { pk, ticket, path: on, searching }, spots });
+    }
+    return found;
+  }
+}
+
+interface Blocker {
+  /** Of what it holds. */
+  readonly nonce: string | undefined;
+  readonly spot: Spot;
+  readonly spots: readonly Spot[];
+}
+
+/** The key begins with the length of the namespace. */
+function nameOf(pk: string): string {
+  const [, length = '0'] = pk.split(':', 2);
+  return pk.slice(`lock:${length}:`.length + Number(length) + 1);
+}

@@ -1,0 +1,42 @@
+import type { Key } from '../../../engine/dynamodb/index.ts';
+
+/** The one row that decides about a lock. */
+export const HEAD = 'head';
+
+const DIGITS = 16;
+const WAITER = 'wait#';
+
+/** Of every row of a lock. The length keeps a namespace from running into a name. */
+export function lockKey(space: string, name: string): string {
+  return `${spacePrefix(space)}${name}`;
+}
+
+/** What the keys of all locks of a namespace begin with. */
+export function spacePrefix(space: string): string {
+  return `lock:${space.length}:${space}:`;
+}
+
+/** @returns the name in the key of a lock of this namespace */
+export function nameIn(pk: string, space: string): string {
+  return pk.slice(spacePrefix(space).length);
+}
+
+/** The row that decides about the lock. */
+export function headOf(pk: string): Key {
+  return { pk, sk: HEAD };
+}
+
+/** The row of a waiter, in the order of the tickets: none will ever have more digits. */
+export function waiterOf(pk: string, ticket: number): Key {
+  return { pk, sk: `${WAITER}${String(ticket).padStart(DIGITS, '0')}` };
+}
+
+/** @returns undefined when the row is no waiter's */
+export function ticketIn(sk: string | undefined): number | undefined {
+  return sk?.startsWith(WAITER) ? Number(sk.slice(WAITER.length)) : undefined;
+}
+
+/** Half as long as the claim's own, since it stands in the names of attributes; DynamoDB charges by the byte. */
+export function shortNonce(nonce: string): string {
+  return Buffer.from(nonce.replaceAll('-', ''), 'hex').toString('base64url');
+}

@@ -1,0 +1,97 @@
+import { Expression, num, text, type Written } from '../../../engine/dynamodb/index.ts';
+import { type HeadHolder, type HeadPast, MOST_HOLDERS, weightOf } from '../head.ts';
+import { A, pastEntry } from './head.ts';
+import { holderEntry, removeHolder, slotOf, type Trace, type Who, whileHeld } from './holder.ts';
+
+/**
+ * Takes a lock that nobody holds, or that may be shared, and for which nobody waits: one request, decided where it is
+ * carried out. The token is counted there, too.
+ * @param dueAt  the last run counted by `oncePer` must have begun before
+ */
+export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | undefined): Written {
+  const { capacity } = holder;
+  const request = new Expression();
+  const [zero, one] = [request.value(num(0)), request.value(num(1))];
+  const [load, fence] = [request.name(A.load), request.name(A.fence)];
+  const [last, next] = [request.name(A.last), request.name(A.next)];
+  const token = `if_not_exists(${fence}, ${zero}) + ${one}`;
+  request.setTo(A.fence, token).set(slotOf(holder).holder, holderEntry(holder));
+  let hasRoom = `${load} = ${zero}`;
+  if (capacity === 1) request.set(A.load, num(weightOf(capacity)));
+  else {
+    const [least, most] = [request.name(A.capacity), request.value(num(capacity))];
+    const room = request.value(num(Math.min(capacity, MOST_HOLDERS)));
+    hasRoom = `(${hasRoom} OR (${least} = ${most} AND ${load} < ${room}))`;
+    request.setTo(A.load, `if_not_exists(${load}, ${zero}) + ${one}`).setTo(A.capacity, most);
+    request.setTo(slotOf(holder).token, token);
+    // Who holds it alone is not let in twice anyway.
+    request.whenAbsent(slotOf(holder).token);
+  }
+  request.when(
+    `attribute_not_exists(${load}) OR (${hasRoom} AND (attribute_not_exists(${last}) OR ${next} > ${last}))`,
+  );
+  if (dueAt !== undefined) {
+    const ranAt = request.name(A.ranAt);
+    request.when(`attribute_not_exists(${ranAt}) OR ${ranAt} <= ${request.value(num(dueAt))}`);
+  }
+  return request.write();
+}
+
+/**
+ * The same for whoever had it last and released it, if nobody was granted it since: then it is free, and its token is known.
+ * Only somebody who waits has to be asked for.
+ */
+export function takeAgain(holder: Omit<HeadHolder, 'token'>, fence: bigint): Written {
+  const request = new Expression();
+  const [last, next] = [request.name(A.last), request.name(A.next)];
+  return request
+    .set(A.fence, num(fence + 1n))
+    .set(A.load, num(weightOf(holder.capacity)))
+    .set(slotOf(holder).holder, holderEntry(holder))
+    .whenIs(A.fence, num(fence))
+    .when(`attribute_not_exists(${last}) OR ${next} > ${last}`)
+    .write();
+}
+
+/** Keeps it: never makes a row, and changes nothing for whoever lost it. @param beat  a text that was not there before */
+export function renew(who: Who, beat: string): Written {
+  return whileHeld(new Expression().set(slotOf(who).beat, text(beat)), who).write();
+}
+
+/**
+ * Keeps for good what was granted with a lease. The beat is another one afterwards, or whoever saw the lease run out could
+ * still put it out. What a repetition of the grant made meanwhile has another token.
+ */
+export function keepForGood(holder: Omit<HeadHolder, 'leaseMs'>, beat: string): Written {
+  const { holder: entry, token, beat: sign } = slotOf(holder);
+  const request = new Expression().set(entry, holderEntry({ ...holder, leaseMs: Infinity })).set(sign, text(beat));
+  request.whenIs(holder.capacity === 1 ? A.fence : token, num(holder.token));
+  return whileHeld(request, holder).write();
+}
+
+/** Gives it up, and tells what is remembered of it. @param ranAt  counts the run for `oncePer` */
+export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: number | undefined): Written {
+  const { token, capacity } = past;
+  const who = { nonce, capacity };
+  const request = new Expression();
+  if (capacity === 1) request.set(A.load, num(0));
+  else request.setTo(A.load, `${request.name(A.load)} - ${request.value(num(weightOf(capacity)))}`);
+  request.set(A.past(token), pastEntry(past));
+  if (ranAt !== undefined) request.set(A.ranAt, num(ranAt));
+  removeHolder(request, who, trace);
+  return whileHeld(request, who).write();
+}
+
+/** Takes the next ticket, once: a repetition of it is refused while nobody else has taken one. */
+export function takeTicket(nonce: string): Written {
+  const request = new Expression();
+  const [zero, one, taker] = [request.value(num(0)), request.value(num(1)), request.name(A.taker)];
+  const orZero = (name: string): string => `if_not_exists(${request.name(name)}, ${zero})`;
+  return request
+    .setTo(A.last, `${orZero(A.last)} + ${one}`)
+    .set(A.taker, text(nonce))
+    .setTo(A.next, `if_not_exists(${request.name(A.next)}, ${one})`)
+    .setTo(A.load, orZero(A.load))
+    .when(`attribute_not_exists(${taker}) OR ${taker} <> ${request.value(text(nonce))}`)
+    .write();
+}

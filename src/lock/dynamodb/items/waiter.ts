@@ -1,0 +1,109 @@
+import {
+  type Attribute,
+  Expression,
+  type Item,
+  num,
+  readList,
+  readNumber,
+  readText,
+  TTL,
+  text,
+  type Written,
+} from '../../../engine/dynamodb/index.ts';
+import { ticketIn } from './key.ts';
+
+/** A place in a queue, as its row says. It gives order and can be seen; it decides nothing. */
+export interface Waiter {
+  readonly ticket: number;
+  readonly nonce: string;
+  readonly capacity: number;
+  readonly leaseMs: number;
+  readonly host: string;
+  readonly pid: number;
+  readonly since: number;
+  readonly beats: number;
+  /** Given up, or found dead: passed over when its turn comes. */
+  readonly isGone: boolean;
+  /** Of a set, its places in the other queues. */
+  readonly others: readonly { readonly pk: string; readonly ticket: number }[];
+}
+
+/** A place as it is taken. */
+export type NewWaiter = Omit<Waiter, 'ticket' | 'beats' | 'isGone'>;
+
+/** DynamoDB may remove the row after a day without a sign of life; what it tells is then long known. */
+const KEEP_S = 86_400;
+
+const W = { nonce: 'o', beats: 'b', gone: 'g' } as const;
+
+/** Takes the place, unless it was given up as dead before it was taken; again and again, if need be. */
+export function takePlace(waiter: NewWaiter, now: number): Written {
+  const { nonce, capacity, leaseMs, host, pid, since, others } = waiter;
+  const request = new Expression();
+  request
+    .set(W.nonce, text(nonce))
+    .set('c', num(capacity))
+    .set('l', num(Math.round(leaseMs)));
+  request.set('w', text(host)).set('p', num(pid)).set('a', num(since)).set(W.beats, num(0)).set(TTL, ttl(now));
+  if (others.length > 0) {
+    request.set('m', { L: others.map(({ pk, ticket }): Attribute => ({ M: { k: text(pk), t: num(ticket) } })) });
+  }
+  const [place, gone] = [request.name(W.nonce), request.name(W.gone)];
+  const isMine = `${place} = ${request.value(text(nonce))} AND attribute_not_exists(${gone})`;
+  return request.when(`(attribute_not_exists(${place}) AND attribute_not_exists(${gone})) OR (${isMine})`).write();
+}
+
+/** Says that it is still waited for. Revives nothing. */
+export function keepPlace(nonce: string, now: number): Written {
+  const request = new Expression();
+  const beats = request.name(W.beats);
+  return request
+    .setTo(W.beats, `${beats} + ${request.value(num(1))}`)
+    .set(TTL, ttl(now))
+    .whenIs(W.nonce, text(nonce))
+    .whenAbsent(W.gone)
+    .write();
+}
+
+/** Gives the place up: also one that was never taken, so that it cannot be taken late. */
+export function leavePlace(nonce: string, now: number): Written {
+  const request = new Expression();
+  const place = request.name(W.nonce);
+  return request
+    .set(W.gone, num(1))
+    .set(TTL, ttl(now))
+    .when(`attribute_not_exists(${place}) OR ${place} = ${request.value(text(nonce))}`)
+    .write();
+}
+
+/** Marks a place as passed over: if it is just as it was seen, or, when none was seen, if there is still none. */
+export function buryPlace(seen: Waiter | undefined, now: number): Written {
+  const request = new Expression().set(W.gone, num(1)).set(TTL, ttl(now));
+  if (seen === undefined) return request.whenAbsent(W.nonce).write();
+  return request.whenIs(W.nonce, text(seen.nonce)).whenIs(W.beats, num(seen.beats)).write();
+}
+
+/** @returns undefined for a row that is no waiter's */
+export function readWaiter(item: Item): Waiter | undefined {
+  const ticket = ticketIn(readText(item, 'sk'));
+  if (ticket === undefined) return undefined;
+  return {
+    ticket,
+    nonce: readText(item, W.nonce) ?? '',
+    capacity: readNumber(item, 'c', 1),
+    leaseMs: readNumber(item, 'l'),
+    host: readText(item, 'w') ?? '',
+    pid: readNumber(item, 'p'),
+    since: readNumber(item, 'a'),
+    beats: readNumber(item, W.beats),
+    isGone: W.gone in item,
+    others: readList(item, 'm').map((each) => {
+      const place = 'M' in each ? each.M : {};
+      return { pk: readText(place, 'k') ?? '', ticket: readNumber(place, 't') };
+    }),
+  };
+}
+
+function ttl(now: number): Attribute {
+  return num(Math.ceil(now / 1000) + KEEP_S);
+}

@@ -1,0 +1,160 @@
+import { ConnectionFailed } from '../../base/errors.ts';
+import { now } from '../../base/time/clock.ts';
+import type { PostgresEngine, Session } from '../../engine/postgres/index.ts';
+import type { CallOptions } from '../store.ts';
+
+// Handlers may hold every connection of the pool while they wait for a lock whose holder waits for a connection.
+const PATIENCE_MS = 50;
+
+/**
+ * Runs one statement, as `send` sends it, that must not wait for ever: neither for a connection, nor for an answer that
+ * will not come. Past its time, or when the signal is aborted, the connection is closed and the outcome unknown.
+ * @throws ConnectionFailed, and whatever `send` throws
+ */
+export async function callWithin<T>(
+  engine: PostgresEngine,
+  what: string,
+  { timeoutMs, isUrgent = false, signal }: CallOptions,
+  send: (session: Session) => Promise<T>,
+): Promise<T> {
+  const limit = new Limit(timeoutMs, what, signal);
+  try {
+    const { session, done } = await checkOut(engine, isUrgent, limit);
+    let isClean = false;
+    try {
+      const result = await limit.race(send(session));
+      isClean = true;
+      return result;
+    } catch (error) {
+      isClean = !limit.isOver;
+      throw error;
+    } finally {
+      session.release(!isClean);
+      done();
+    }
+  } finally {
+    limit.end();
+  }
+}
+
+interface Lent {
+  readonly session: Session;
+  readonly done: () => void;
+}
+
+const NOTHING = (): void => {};
+
+/**
+ * From the pool; or, when that gives none for a while, from the reserved connections, though for one call at a time: the
+ * other one is for renewals, which shall not queue behind a crowd.
+ */
+async function checkOut(engine: PostgresEngine, isUrgent: boolean, limit: Limit): Promise<Lent> {
+  if (isUrgent) return { session: await limit.take(engine.connectReserved()), done: NOTHING };
+  const own = engine.connect();
+  try {
+    for (;;) {
+      const session = await limit.raceOrLate(own);
+      if (session !== undefined) return { session, done: NOTHING };
+      if (!passing.has(engine)) return await pass(engine, own, limit);
+    }
+  } catch (error) {
+    giveBack(own);
+    throw error;
+  }
+}
+
+/** Engines on which a call passes the pool now. */
+const passing = new WeakSet<PostgresEngine>();
+
+async function pass(engine: PostgresEngine, own: Promise<Session>, limit: Limit): Promise<Lent> {
+  passing.add(engine);
+  const done = (): void => void passing.delete(engine);
+  try {
+    const session = await limit.take(engine.connectReserved());
+    giveBack(own);
+    return { session, done };
+  } catch (error) {
+    done();
+    throw error;
+  }
+}
+
+/** A connection that nobody waits for any more. */
+function giveBack(own: Promise<Session>): void {
+  own.then(
+    (session) => session.release(),
+    () => {},
+  );
+}
+
+/** The end of one call's patience. One timer for all of it: two were a tenth of the time of a call. */
+class Limit {
+  readonly #what: string;
+  readonly #signal: AbortSignal | undefined;
+  readonly #dueAt: number;
+  #timer: NodeJS.Timeout;
+  #over: Error | undefined;
+  #fail: ((error: Error) => void) | undefined;
+  #late: (() => void) | undefined;
+
+  constructor(timeoutMs: number, what: string, signal: AbortSignal | undefined) {
+    this.#what = what;
+    this.#signal = signal;
+    this.#dueAt = now() + timeoutMs;
+    this.#timer = setTimeout(this.#tick, Math.min(timeoutMs, PATIENCE_MS));
+    signal?.addEventListener('abort', this.#abort, { once: true });
+    if (signal?.aborted) this.#abort();
+  }
+
+  get isOver(): boolean {
+    return this.#over !== undefined;
+  }
+
+  /** One at a time. Promise.race takes five times as long. */
+  race<T>(work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#fail = reject;
+      work.then(resolve, reject);
+      if (this.#over !== undefined) reject(this.#over);
+    });
+  }
+
+  /** Undefined when it takes too long. A pool that has one to give, or can open one, is quicker than that. */
+  raceOrLate(own: Promise<Session>): Promise<Session | undefined> {
+    const late = new Promise<Session | undefined>((resolve, reject) => {
+      this.#late = () => resolve(undefined);
+      own.then(resolve, reject);
+    });
+    return this.race(late);
+  }
+
+  /** A connection that comes too late goes back. */
+  async take(own: Promise<Session>): Promise<Session> {
+    try {
+      return await this.race(own);
+    } catch (error) {
+      giveBack(own);
+      throw error;
+    }
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#signal?.removeEventListener('abort', this.#abort);
+  }
+
+  readonly #tick = (): void => {
+    const leftMs = this.#dueAt - now();
+    if (leftMs <= 0) return this.#stop('came in time');
+    this.#late?.();
+    this.#late = undefined;
+    this.#timer = setTimeout(this.#tick, Math.ceil(Math.min(leftMs, PATIENCE_MS)));
+  };
+
+  readonly #abort = (): void => this.#stop('was waited for any longer');
+
+  #stop(why: string): void {
+    this.#over = new ConnectionFailed(`no answer to "${this.#what}" ${why}; it may or may not have been carried out`);
+    this.#fail?.(this.#over);
+  }
+}

@@ -1,0 +1,116 @@
+import { contradiction } from '../../base/options/kinds.ts';
+import { checkOptions, custom, duration, integer, optional } from '../../base/options/options.ts';
+import type { OptionPath } from '../../base/options/refusal.ts';
+import { isObject, readShape } from '../../base/options/shape.ts';
+import { compare, type Mentions, mentionColumn, mentionValue, readWhere, type WireCondition } from './where.ts';
+
+/** What a capture sends to the database. */
+export interface CaptureRequest extends Mentions {
+  readonly status: { readonly column: string; readonly from: WireCondition; readonly to: string };
+  readonly limit: number;
+  readonly where: readonly WireCondition[];
+  readonly order: readonly { readonly column: string; readonly desc: boolean }[];
+  readonly retries: string | undefined;
+  readonly token: string | undefined;
+  readonly lease: { readonly column: string | undefined; readonly ms: number } | undefined;
+}
+
+const MOST_ROWS = 10_000;
+const LEASE = { min: '100ms', max: '365d' } as const;
+
+/** Reads the options of captureRows(). @throws InvalidInput */
+export function readCapture(what: string, given: unknown): CaptureRequest {
+  const mentions: Mentions = { columns: [], values: [] };
+  const column = (as?: 'token' | 'lease' | 'retries') =>
+    custom('the name of a column', (value, place) => mentionColumn(value, place, mentions, as));
+  const options = checkOptions(what, given, {
+    status: custom('an object { from, to }', (value, place) => readStatus(value, place, mentions)),
+    limit: integer({ min: 1, max: MOST_ROWS }),
+    where: custom(
+      'an object of columns, sql`…`, or an array of these',
+      (value, place) => readWhere(value, place, mentions),
+      {
+        default: {},
+      },
+    ),
+    orderBy: custom(
+      'a column, { column, desc }, or an array of these',
+      (value, place) => readOrder(value, place, mentions),
+      {
+        default: [],
+      },
+    ),
+    retries: optional(column('retries')),
+    queueId: optional(custom('an object { column, value }', (value, place) => readQueueId(value, place, mentions))),
+    token: optional(column('token')),
+    lease: optional(
+      custom("a duration such as '30s', or { column, for }", (value, place) => readLease(value, place, mentions)),
+    ),
+  });
+  const { queueId, where, orderBy, ...rest } = options;
+  if (rest.lease !== undefined && rest.lease.column === undefined && rest.token !== undefined) {
+    throw contradiction(
+      { field: 'lease', what },
+      `must be { column, for } when the token has a column: the lease stands beside the token`,
+    );
+  }
+  return { ...rest, ...mentions, order: orderBy, where: queueId === undefined ? where : [...where, queueId] };
+}
+
+function readStatus(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['status'] {
+  const at = (key: string): OptionPath => ({ ...place, field: `${place.field}.${key}` });
+  const { column, from, to } = readShape(
+    given,
+    {
+      column: custom('the name of a column', (value, inside) => mentionColumn(value, inside, mentions), {
+        default: 'status',
+      }),
+      from: custom('a status, or an array of them', (value) => (Array.isArray(value) ? value : [value])),
+      to: custom('a status', (value) => value),
+    },
+    place,
+  );
+  const condition = compare(column, 'in', from, at('from'), mentions);
+  const target = mentionValue(column, to, at('to'), mentions);
+  if (target === null) throw contradiction(at('to'), 'must be a status, but was null');
+  if (condition.values.includes(target)) {
+    throw contradiction(at('from'), `must not have "${target}", which is what the rows are moved to`);
+  }
+  return { column, from: condition, to: target };
+}
+
+function readOrder(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['order'] {
+  const orders: readonly unknown[] = Array.isArray(given) ? given : [given];
+  return orders.map((order) => {
+    const { column, desc = false } = isObject(order) ? order : { column: order };
+    if (typeof desc !== 'boolean') throw contradiction(place, 'takes desc: true or desc: false');
+    return { column: mentionColumn(column, place, mentions), desc };
+  });
+}
+
+function readQueueId(given: unknown, place: OptionPath, mentions: Mentions): WireCondition {
+  const { column, value } = readShape(
+    given,
+    { column: custom('the name of a column', (name) => name), value: custom('a value', (queue) => queue) },
+    place,
+  );
+  const name = mentionColumn(column, { ...place, field: `${place.field}.column` }, mentions);
+  return {
+    column: name,
+    op: 'in',
+    values: [mentionValue(name, value, { ...place, field: `${place.field}.value` }, mentions)],
+  };
+}
+
+function readLease(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['lease'] {
+  if (!isObject(given)) return { column: undefined, ms: duration(LEASE).given(given, place) };
+  const lease = readShape(
+    given,
+    {
+      column: custom('the name of a column', (value, inside) => mentionColumn(value, inside, mentions, 'lease')),
+      for: duration(LEASE),
+    },
+    place,
+  );
+  return { column: lease.column, ms: lease.for };
+}

@@ -1,0 +1,182 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { contradiction } from '../../base/options/kinds.ts';
+import { checkOptions, custom } from '../../base/options/options.ts';
+import { refusal } from '../../base/options/refusal.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { type Duration, parseDuration } from '../../base/time/duration.ts';
+import type { CapturedRow, Claim } from './claim.ts';
+import { type ColumnValue, callFunction, type Handle, parseTable, type TableName } from './table.ts';
+import { type Column, type Mentions, mentionColumn, mentionValue } from './where.ts';
+
+/** What else is written on the rows that are settled. */
+export interface SettleOptions<Row extends object> {
+  /** Columns and their values; an object or array, for a column of type json or jsonb, is written as JSON. */
+  readonly set?: { readonly [C in Column<Row>]?: ColumnValue | object };
+}
+
+/** What became of the rows: every one of them is in one of the two. */
+export interface Settled<Row extends object> {
+  readonly settled: CapturedRow<Row>[];
+  /** No longer this process's: captured by another since, moved by somebody, or deleted. They were not changed. */
+  readonly stale: CapturedRow<Row>[];
+}
+
+/**
+ * Gives captured rows their next status, each on condition that it still has the token and the status that this process
+ * captured it with: what a slow worker settles after somebody took the row over changes nothing. An overrun lease that
+ * nobody has taken over is still good. To retry a row, settle it to a status that is captured again.
+ *
+ * In the transaction that also writes the results, it makes them one: check that `stale` is empty, or throw.
+ * One round trip, none for no rows. Waits for transactions that have locked the rows.
+ * @param handle  an engine, or an open transaction of any known library
+ * @throws InvalidInput  an unknown table, column or value, or rows that are not from captureRows; nothing is written
+ */
+export async function settle<Row extends object>(
+  handle: Handle,
+  table: TableName,
+  rows: readonly CapturedRow<Row>[],
+  status: Exclude<ColumnValue, null>,
+  options: SettleOptions<NoInfer<Row>> = {},
+): Promise<Settled<Row>> {
+  const what = 'settle';
+  const { set } = checkOptions(what, options, { set: custom('an object of columns', readSet, { default: {} }) });
+  return writeRows(handle, table, rows, (claim) => {
+    const mentions: Mentions = { columns: [], values: [] };
+    const to = mentionValue(claim.statusColumn, status, { field: 'status', what }, mentions);
+    if (to === null || to === claim.status) {
+      throw refusal(
+        { field: 'status', what },
+        status,
+        'another status than that of the capture; extendRows() keeps it',
+      );
+    }
+    const values = Object.entries(set).map(([column, value]) => {
+      const place = { field: `set.${column}`, what };
+      if (column === claim.statusColumn || column === claim.tokenColumn) {
+        throw contradiction(
+          place,
+          'is the column of the status or the token, which settle() writes itself; leave it out',
+        );
+      }
+      mentionColumn(column, place, mentions);
+      return { column, value: mentionValue(column, value, place, mentions) };
+    });
+    return { what, ...mentions, to, set: values };
+  });
+}
+
+/**
+ * Gives captured rows a new lease from now on, each on condition that it is still this process's. For work that takes
+ * longer than the lease: call it at a third of it, and stop working on what is `stale`.
+ * @param lease  from now on
+ * @throws InvalidInput  rows that were captured without a lease
+ */
+export async function extendRows<Row extends object>(
+  handle: Handle,
+  table: TableName,
+  rows: readonly CapturedRow<Row>[],
+  lease: Duration,
+): Promise<Settled<Row>> {
+  const what = 'extendRows';
+  const ms = parseDuration(lease, { field: 'lease', what, min: 100, max: 365 * 86_400_000 });
+  return writeRows(handle, table, rows, (claim) => {
+    if (claim.lease === undefined) {
+      throw new InvalidInput(`rows for ${what} were captured without a lease; give captureRows() a lease`, {
+        field: 'rows',
+      });
+    }
+    return { what, columns: [], values: [], set: [], lease: { column: claim.lease.column, ms } };
+  });
+}
+
+interface Change extends Mentions {
+  readonly what: string;
+  readonly to?: string;
+  readonly set: readonly { readonly column: string; readonly value: string | null }[];
+  readonly lease?: { readonly column: string | undefined; readonly ms: number };
+}
+
+/** Rows of one call of captureRows() are alike but for their keys; others may be among them, each kind is one statement. */
+async function writeRows<Row extends object>(
+  handle: Handle,
+  table: TableName,
+  rows: readonly CapturedRow<Row>[],
+  change: (claim: Claim) => Change,
+): Promise<Settled<Row>> {
+  const parts = parseTable('settle', table);
+  const isList: boolean = Array.isArray(rows);
+  if (!isList) throw refusal({ field: 'rows', what: 'settle' }, rows, 'an array of captured rows');
+  const requests = groups(rows).map((group) => ({ ...group, change: change(group.claim) }));
+  const settled = new Set<CapturedRow<Row>>();
+  for (const {
+    claim,
+    members,
+    change: { what, to, lease, ...rest },
+  } of requests) {
+    const payload = {
+      ...rest,
+      table: parts,
+      rows: members.map(({ claim: { key }, token }) => ({ key, token })),
+      status: { column: claim.statusColumn, is: claim.status, to },
+      token: claim.tokenColumn,
+      lease,
+    };
+    mentionClaim(claim, payload);
+    const answer = await callFunction<{ settled: number[] }>(handle, what, 'lock_settle_rows', payload);
+    const won = new Set(answer.settled.map((ord) => identity(members[ord - 1])));
+    for (const member of members) if (won.has(identity(member))) settled.add(member);
+  }
+  return { settled: rows.filter((row) => settled.has(row)), stale: rows.filter((row) => !settled.has(row)) };
+}
+
+/** The columns of a claim that came back from elsewhere are looked up like any others. */
+function mentionClaim({ statusColumn, tokenColumn, lease }: Claim, { columns }: Pick<Mentions, 'columns'>): void {
+  columns.push({ field: 'rows', column: statusColumn });
+  if (tokenColumn !== undefined) columns.push({ field: 'rows', column: tokenColumn, as: 'token' });
+  if (lease?.column !== undefined) columns.push({ field: 'rows', column: lease.column, as: 'lease' });
+}
+
+function groups<Row extends object>(
+  rows: readonly CapturedRow<Row>[],
+): { claim: Claim; members: CapturedRow<Row>[] }[] {
+  const found = new Map<string, { claim: Claim; members: CapturedRow<Row>[] }>();
+  rows.forEach((row, index) => {
+    requireCaptured(row, index);
+    const { key: _, ...alike } = row.claim;
+    const group = found.get(JSON.stringify(alike)) ?? { claim: row.claim, members: [] };
+    group.members.push(row);
+    found.set(JSON.stringify(alike), group);
+  });
+  return [...found.values()];
+}
+
+function identity(row: CapturedRow<object> | undefined): string {
+  return `${row?.token} ${row?.claim.key}`;
+}
+
+function requireCaptured(
+  row: { readonly token?: unknown; readonly claim?: unknown } | null | undefined,
+  index: number,
+): void {
+  const claim = typeof row?.token === 'string' ? row.claim : undefined;
+  if (!isObject(claim) || typeof claim['statusColumn'] !== 'string' || !isKey(claim['key'])) {
+    throw refusal(
+      { field: `rows.${index}`, what: 'settle' },
+      row,
+      'what captureRows() gave, with its row, token and claim',
+    );
+  }
+}
+
+function isKey(key: unknown): boolean {
+  try {
+    return typeof key === 'string' && Array.isArray(JSON.parse(key));
+  } catch {
+    return false;
+  }
+}
+
+function readSet(given: unknown, place: { field: string }): Readonly<Record<string, unknown>> {
+  if (!isObject(given)) throw refusal(place, given, 'an object of columns and their values');
+  return given;
+}

@@ -1,0 +1,144 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { custom } from '../../base/options/options.ts';
+import { refusal } from '../../base/options/refusal.ts';
+import type { Check } from '../../base/options/shape.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { suggest } from '../../base/options/suggest.ts';
+import { isStorable } from '../../base/storable.ts';
+import { callInTransaction, id, PostgresEngine, statement } from '../../engine/postgres/index.ts';
+
+/**
+ * A table of your own: `'task'`, which the search path finds, or `'billing.task'`. Names are as they stand in the catalog:
+ * upper and lower case count, and nothing needs quoting. A name that has a dot in it takes the long form.
+ */
+export type TableName = string | { readonly schema?: string; readonly name: string };
+
+/** A table's name in its parts. */
+export interface TableParts {
+  readonly schema: string | undefined;
+  readonly name: string;
+}
+
+/** A value of a column. A string may be of any type: it is read as what the column is. A Date has milliseconds only. */
+export type ColumnValue = string | number | bigint | boolean | Date | Uint8Array | null;
+
+/** An engine, where each call is a transaction of its own, or an open transaction of any known library. */
+export type Handle = unknown;
+
+/** The check of a table's name. */
+export function parseTable(what: string, table: unknown): TableParts {
+  return tableName.given(table, { field: 'table', what });
+}
+
+const tableName: Check<TableParts> = custom(
+  "a table's name such as 'task', 'schema.task' or { schema, name }",
+  (value, place) => {
+    const parts = typeof value === 'string' ? value.split('.') : longForm(value);
+    const [name, schema] = [...parts].reverse();
+    if (parts.length > 2 || !isName(name) || !(schema === undefined || isName(schema))) {
+      throw refusal(place, value, "a table's name such as 'task', 'schema.task' or { schema, name }");
+    }
+    return { schema, name };
+  },
+);
+
+function longForm(value: unknown): unknown[] {
+  if (!isObject(value)) return [];
+  return value.schema === undefined ? [value.name] : [value.schema, value.name];
+}
+
+/** What a column, table or schema can be called. */
+export function isName(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && !value.includes('\0');
+}
+
+/** The table as a statement names it. */
+export function quoteTable({ schema, name }: TableParts): string {
+  return (schema === undefined ? [name] : [schema, name]).map(quoteName).join('.');
+}
+
+/** A dollar is written by its code point: in the text of a statement it would be taken for a parameter. */
+function quoteName(name: string): string {
+  return name.includes('$') ? `U&${id(name.replaceAll('\\', '\\\\').replaceAll('$', () => '\\0024'))}` : id(name);
+}
+
+/** The table as messages show it. */
+export function showTable({ schema, name }: TableParts): string {
+  return schema === undefined ? name : `${schema}.${name}`;
+}
+
+/** How a value travels to the database, which reads it as what its column is; undefined when it cannot travel. */
+export function toText(value: unknown): string | null | undefined {
+  switch (typeof value) {
+    case 'string':
+      return isStorable(value) ? value : undefined;
+    case 'number':
+    case 'bigint':
+    case 'boolean':
+      return String(value);
+    case 'object':
+      if (value instanceof Date) return Number.isNaN(value.getTime()) ? undefined : value.toISOString();
+      if (value instanceof Uint8Array) return `\\x${Buffer.from(value).toString('hex')}`;
+      return value === null ? null : JSON.stringify(value);
+    case 'undefined':
+    case 'symbol':
+    case 'function':
+      return undefined;
+  }
+}
+
+/** What the database's functions answer when the caller named a table, column or value that is not there. */
+interface Refused {
+  readonly field: string;
+  readonly problem: string;
+  readonly word: string | null;
+  readonly candidates: readonly string[];
+}
+
+const SHOWN_CANDIDATES = 20;
+
+/** The error for a refusal of the database: nothing was written, and the transaction it happened in goes on. */
+export function refusedError(what: string, { field, problem, word, candidates }: Refused): InvalidInput {
+  const near = word === null ? undefined : suggest(word, candidates);
+  const all = candidates.length === 0 ? '' : `; there are ${candidates.slice(0, SHOWN_CANDIDATES).join(', ')}`;
+  const advice = near === undefined ? all : `; did you mean "${near}"?`;
+  return new InvalidInput(`option "${field}" for ${what}: ${problem}${advice}`, { field });
+}
+
+/** Runs one statement with one text parameter, in the caller's transaction or, by an engine, in one of its own. */
+export function callOn(
+  handle: Handle,
+  name: string,
+  text: string,
+  payload: object,
+): Promise<Record<string, unknown>[]> {
+  const value = JSON.stringify(payload);
+  if (handle instanceof PostgresEngine) {
+    // Rows of the caller's come back, read as he wants them.
+    return handle.query(statement(name, text.replace('$1', '$1::text'), { prepare: false, isOwn: false }), [value]);
+  }
+  return callInTransaction(handle, `-- ${name}\n${text}`, value);
+}
+
+/** Calls a function of ours that takes a jsonb and gives one back, and refuses what it refuses. */
+export async function callFunction<Answer extends object>(
+  handle: Handle,
+  what: string,
+  name: string,
+  payload: object,
+): Promise<Answer> {
+  const [row] = await callOn(handle, name, `select pawl.${name}($1::jsonb)::text as answer`, payload);
+  const answer = JSON.parse(String(row?.['answer'])) as Answer & { refused?: Refused };
+  if (answer.refused) throw refusedError(what, answer.refused);
+  return answer;
+}
+
+/** @throws InvalidInput  for an engine: the locks would be gone when the call returned */
+export function requireTransaction(what: string, handle: Handle): void {
+  if (handle instanceof PostgresEngine) {
+    throw new InvalidInput(
+      `${what} locks until the end of a transaction, and tx is an engine; use engine.transaction((tx) => ${what}(tx, …))`,
+      { field: 'tx' },
+    );
+  }
+}

@@ -1,0 +1,173 @@
+import { InvalidInput } from '../../base/errors.ts';
+import type { OptionPath } from '../../base/options/refusal.ts';
+import { refusal } from '../../base/options/refusal.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { suggest } from '../../base/options/suggest.ts';
+import { type ColumnValue, isName, toText } from './table.ts';
+
+/** The name of a column: of `Row` when its type is given, else any. */
+export type Column<Row> = keyof Row & string;
+
+/** How a column is compared. Several comparisons of one column must all hold. A null column is neither less nor greater. */
+export interface Comparison {
+  /** One of these; null may be among them. */
+  readonly in?: readonly ColumnValue[];
+  /** None of these. A column that is null is not captured. */
+  readonly notIn?: readonly Exclude<ColumnValue, null>[];
+  /** Anything but this, null included. */
+  readonly not?: ColumnValue;
+  readonly lt?: Exclude<ColumnValue, null>;
+  readonly lte?: Exclude<ColumnValue, null>;
+  readonly gt?: Exclude<ColumnValue, null>;
+  readonly gte?: Exclude<ColumnValue, null>;
+}
+
+/** What each column has to be: a value, null, or a comparison. All must hold. */
+export type ColumnConditions<Row> = { readonly [C in Column<Row>]?: ColumnValue | Comparison };
+
+/** Columns, or a condition of your own in SQL, or several of them, which must all hold. */
+export type Where<Row> = ColumnConditions<Row> | SqlCondition | readonly (ColumnConditions<Row> | SqlCondition)[];
+
+/** A condition written in SQL; made by {@link sql}. */
+export class SqlCondition {
+  /** @internal One more than there are values. */
+  readonly parts: readonly string[];
+  /** @internal */
+  readonly values: readonly unknown[];
+
+  /** @internal */
+  constructor(parts: readonly string[], values: readonly unknown[]) {
+    this.parts = parts;
+    this.values = values;
+  }
+}
+
+/**
+ * A condition in SQL over the columns of the table: sql`due_at + grace < clock_timestamp() and region = ${region}`.
+ * What stands in `${}` is a value, never SQL; it takes the type that is asked for where it stands. Another sql`…` may
+ * stand there, too.
+ */
+export function sql(strings: TemplateStringsArray, ...values: readonly (ColumnValue | SqlCondition)[]): SqlCondition {
+  const parts = [strings[0] ?? ''];
+  const flat: unknown[] = [];
+  const append = (text: string | undefined): void => {
+    parts.push((parts.pop() ?? '') + (text ?? ''));
+  };
+  values.forEach((value, index) => {
+    if (value instanceof SqlCondition) {
+      append(value.parts[0]);
+      parts.push(...value.parts.slice(1));
+      flat.push(...value.values);
+      append(strings[index + 1]);
+    } else {
+      flat.push(value);
+      parts.push(strings[index + 1] ?? '');
+    }
+  });
+  return new SqlCondition(parts, flat);
+}
+
+/** A condition as the database's functions take it. */
+export type WireCondition =
+  | ColumnCondition
+  | { readonly parts: readonly string[]; readonly values: readonly (string | null)[] };
+
+/** One comparison of one column. */
+export interface ColumnCondition {
+  readonly column: string;
+  readonly op: keyof Comparison;
+  readonly values: readonly (string | null)[];
+}
+
+/** What a call names of the table, for the database to look up before it does anything. */
+export interface Mentions {
+  readonly columns: { field: string; column: string; as?: 'token' | 'lease' | 'retries' }[];
+  readonly values: { field: string; column: string; value: string | null }[];
+}
+
+/** Reads `where`, and notes the columns and values it has. @throws InvalidInput */
+export function readWhere(where: unknown, place: OptionPath, mentions: Mentions): WireCondition[] {
+  if (Array.isArray(where)) {
+    return where.flatMap((one: unknown, index) =>
+      readWhere(one, { ...place, field: `${place.field}.${index}` }, mentions),
+    );
+  }
+  if (where instanceof SqlCondition)
+    return [{ parts: where.parts, values: where.values.map((value) => readValue(value, place)) }];
+  if (!isObject(where)) throw refusal(place, where, 'an object of columns, sql`…`, or an array of these');
+  return Object.entries(where).flatMap(([column, given]) =>
+    readColumn(column, given, { ...place, field: `${place.field}.${column}` }, mentions),
+  );
+}
+
+function readColumn(column: string, given: unknown, place: OptionPath, mentions: Mentions): WireCondition[] {
+  // Left out as an option is; taken as "any" it would capture rows that were not meant.
+  if (given === undefined)
+    throw refusal(place, given, 'a value, null or a comparison; leave the column out to accept any');
+  mentionColumn(column, place, mentions);
+  if (!isComparison(given)) return [compare(column, 'in', [given], place, mentions)];
+  if (Object.keys(given).length === 0)
+    throw refusal(place, given, `a value, null or a comparison by ${OPERATORS.join(', ')}`);
+  return Object.entries(given).map(([op, operand]) => {
+    const inside = { ...place, field: `${place.field}.${op}` };
+    const known = OPERATORS.find((operator) => operator === op);
+    if (known === undefined) throw unknownOperator(op, inside);
+    return compare(column, known, operand, inside, mentions);
+  });
+}
+
+/** Notes a column that must be there, and may have to be fit for a purpose. */
+export function mentionColumn(
+  column: unknown,
+  place: OptionPath,
+  mentions: Mentions,
+  as?: 'token' | 'lease' | 'retries',
+): string {
+  if (!isName(column)) throw refusal(place, column, 'the name of a column');
+  mentions.columns.push({ field: place.field, column, ...(as === undefined ? {} : { as }) });
+  return column;
+}
+
+const OPERATORS = ['in', 'notIn', 'not', 'lt', 'lte', 'gt', 'gte'] as const satisfies readonly (keyof Comparison)[];
+
+/** Reads one comparison of a column, and notes its values. @throws InvalidInput */
+export function compare(
+  column: string,
+  op: keyof Comparison,
+  operand: unknown,
+  place: OptionPath,
+  mentions: Mentions,
+): ColumnCondition {
+  const isList = op === 'in' || op === 'notIn';
+  if (isList && (!Array.isArray(operand) || operand.length === 0))
+    throw refusal(place, operand, 'an array of at least one value');
+  const operands: unknown[] = isList && Array.isArray(operand) ? operand : [operand];
+  const values = operands.map((value) => mentionValue(column, value, place, mentions));
+  if (op !== 'in' && op !== 'not' && values.includes(null)) {
+    throw refusal(place, operand, "no null, which nothing compares with; write null itself, or 'not: null'");
+  }
+  return { column, op, values };
+}
+
+/** Notes a value that must be one of its column's type, and gives it as it travels. */
+export function mentionValue(column: string, value: unknown, place: OptionPath, mentions: Mentions): string | null {
+  const text = readValue(value, place);
+  mentions.values.push({ field: place.field, column, value: text });
+  return text;
+}
+
+function readValue(value: unknown, place: OptionPath): string | null {
+  const text = toText(value);
+  if (text === undefined) throw refusal(place, value, 'a string, number, bigint, boolean, Date, bytes or null');
+  return text;
+}
+
+function isComparison(given: unknown): given is Readonly<Record<string, unknown>> {
+  return isObject(given) && !(given instanceof Date) && !(given instanceof Uint8Array);
+}
+
+function unknownOperator(op: string, { field, what }: OptionPath): InvalidInput {
+  const near = suggest(op, OPERATORS);
+  const advice = near === undefined ? `accepted are ${OPERATORS.join(', ')}` : `did you mean "${near}"?`;
+  return new InvalidInput(`option "${field}" for ${what} is no comparison; ${advice}`, { field });
+}
