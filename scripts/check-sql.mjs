@@ -5,9 +5,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 const ALLOWED = [
   /^engine\/postgres\//,
   /\/postgres(-[a-z-]+)?\.ts$/,
-  /^(?:queue|actor|lock|files|capture)\/postgres\//,
+  /\/postgres\//,
   /\/statements\.ts$/,
-  /^capture\/trigger\.ts$/,
   /^lock\/rows\/(table|claim)\.ts$/, // statements on tables of the user's, which are made of their names
 ];
 

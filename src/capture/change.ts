@@ -1,5 +1,5 @@
-import type { ChangeRow } from './postgres-change.ts';
-import { type Definition, showTable } from './source.ts';
+import { type Definition, showTable } from './declare/source.ts';
+import type { ChangeRow } from './postgres/change.ts';
 
 /** One change of one row. */
 export interface Change {

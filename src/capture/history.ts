@@ -3,8 +3,8 @@ import { checkOptions, custom, integer, optional, text } from '../base/options/o
 import { refusal } from '../base/options/refusal.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
-import { readHistory } from './postgres-change.ts';
-import { type Definition, linkNumber, showTable } from './source.ts';
+import { type Definition, linkNumber, showTable } from './declare/source.ts';
+import { readHistory } from './postgres/change.ts';
 
 export interface HistoryOptions {
   /** The entity. With `table`, what leads to entities in that table, if it has a link. */

@@ -1,21 +1,21 @@
 import { type Duration, parseDuration } from '../base/time/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import { CaptureWorker } from './capture-worker.ts';
 import type { Change } from './change.ts';
-import type { CaptureOptions } from './definition.ts';
-import type { Difference } from './difference.ts';
+import type { CaptureOptions } from './declare/definition.ts';
+import type { Difference } from './declare/difference.ts';
+import type { ProjectOptions, RunOptions } from './declare/options.ts';
 import { Follower, type FollowOptions } from './follower.ts';
 import { type HistoryOptions, searchHistory } from './history.ts';
-import { type CapturePlan, Installer } from './installer.ts';
-import { keepMonths } from './postgres-months.ts';
+import { type CapturePlan, Installer } from './operate/installer.ts';
+import { keepMonths } from './postgres/log-partitions.ts';
 import { Projection } from './projection.ts';
-import type { ProjectOptions, RunOptions } from './projection-options.ts';
+import { CaptureWorker } from './worker.ts';
 
-export { CaptureAdmin, type CaptureRecord, createCaptureAdmin } from './admin.ts';
-export { CaptureWorker } from './capture-worker.ts';
 export type { Change } from './change.ts';
-export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './definition.ts';
-export type { Difference } from './difference.ts';
+export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './declare/definition.ts';
+export type { Difference } from './declare/difference.ts';
+export type { Build, ProjectedRow, ProjectOptions, RunOptions } from './declare/options.ts';
+export { Sql, sql } from './declare/sql-text.ts';
 export {
   type ChangeHandler,
   Follower,
@@ -25,17 +25,17 @@ export {
   type FollowRunOptions,
 } from './follower.ts';
 export type { HistoryOptions } from './history.ts';
-export type { CapturePlan } from './installer.ts';
-export type { ProjectionEvents } from './opened.ts';
-export type { Culprit, LineStatus } from './postgres-admin.ts';
+export { CaptureAdmin, type CaptureRecord, createCaptureAdmin } from './operate/admin.ts';
+export type { CapturePlan } from './operate/installer.ts';
+export type { Drift } from './operate/reconcile.ts';
+export type { Culprit, LineStatus } from './postgres/admin.ts';
 export type { Progress } from './progress.ts';
 export { type BackfillOptions, Projection, type ReconcileOptions } from './projection.ts';
-export type { Build, ProjectedRow, ProjectOptions, RunOptions } from './projection-options.ts';
-export { ProjectionWorker } from './projection-worker.ts';
-export type { Failed } from './projector.ts';
-export type { Drift } from './reconcile.ts';
 export type { Found, FoundPage, SearchOptions } from './search.ts';
-export { Sql, sql } from './sql-text.ts';
+export { ProjectionWorker } from './work/projection-worker.ts';
+export type { Failed } from './work/projector.ts';
+export type { ProjectionEvents } from './work/runtime.ts';
+export { CaptureWorker } from './worker.ts';
 
 /**
  * Declares what an entity is made of: a table with one row for each, and the tables whose rows are parts of it. Nothing is sent

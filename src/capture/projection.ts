@@ -3,29 +3,29 @@ import { Events } from '../base/events.ts';
 import { bool, checkOptions, func, integer, signal as signalOption } from '../base/options/options.ts';
 import { sleep } from '../base/time/clock.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import { CopyTable } from './copy.ts';
-import { type Destination, OwnTable } from './destination.ts';
-import type { Installer } from './installer.ts';
-import type { Opened, ProjectionEvents } from './opened.ts';
-import { CaptureStore } from './postgres.ts';
-import { copyStatements } from './postgres-copy.ts';
-import { takeOver } from './postgres-epoch.ts';
-import { SweepStore } from './postgres-sweep.ts';
-import { compareTarget, openTarget, type Target, TargetStatements } from './postgres-target.ts';
-import type { Progress } from './progress.ts';
 import {
   type Projected,
   type ProjectOptions,
   type RunOptions,
   readProjectOptions,
   readRunOptions,
-} from './projection-options.ts';
-import { ProjectionWorker } from './projection-worker.ts';
-import { type Failed, Projector } from './projector.ts';
-import { type Drift, reconcile } from './reconcile.ts';
+} from './declare/options.ts';
+import { type Definition, rootOf, type Source } from './declare/source.ts';
+import type { Installer } from './operate/installer.ts';
+import { type Drift, reconcile } from './operate/reconcile.ts';
+import { copyStatements } from './postgres/copy.ts';
+import { takeOver } from './postgres/epoch.ts';
+import { CaptureStore } from './postgres/store.ts';
+import { SweepStore } from './postgres/sweep.ts';
+import { compareTarget, openTarget, type Target, TargetStatements } from './postgres/target.ts';
+import type { Progress } from './progress.ts';
 import { type FoundPage, Searcher, type SearchOptions } from './search.ts';
-import { type Definition, rootOf, type Source } from './source.ts';
-import { Sweep } from './sweep.ts';
+import { CopyTable } from './work/copy.ts';
+import { type Destination, OwnTable } from './work/destination.ts';
+import { ProjectionWorker } from './work/projection-worker.ts';
+import { type Failed, Projector } from './work/projector.ts';
+import type { Opened, ProjectionEvents } from './work/runtime.ts';
+import { Sweep } from './work/sweep.ts';
 
 export interface BackfillOptions {
   /** Entities in one transaction. Default 500. */

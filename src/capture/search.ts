@@ -4,8 +4,8 @@ import { refusal, type OptionPath as Subject, show } from '../base/options/refus
 import { isObject } from '../base/options/shape.ts';
 import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
-import { type Condition, type Place, SETTINGS, SearchStatements, toHtml } from './postgres-search.ts';
-import type { Target, TargetOptions } from './postgres-target.ts';
+import { type Condition, type Place, SETTINGS, SearchStatements, toHtml } from './postgres/search.ts';
+import type { Target, TargetOptions } from './postgres/target.ts';
 import { parseSearch } from './search-query.ts';
 
 export interface SearchOptions {

@@ -5,9 +5,11 @@ import { bool, checkOptions, duration, integer, optional, signal, text } from '.
 import type { Duration } from '../base/time/duration.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
-import { Depot } from './depot.ts';
-import { explainFile, type FileExplanation, withoutChecks } from './explain.ts';
-import { HotFiles, type HotOptions } from './hot.ts';
+import { Depot } from './guarded-content.ts';
+import { HotFiles, type HotOptions } from './hot/index.ts';
+import { explainFile, type FileExplanation, withoutChecks } from './operate/explain.ts';
+import { type ReconcileReport, reconcile } from './operate/reconcile.ts';
+import { Collector, type CollectorState, type SweepReport } from './operate/sweep.ts';
 import {
   type ChangeOptions,
   type FilesOptions,
@@ -19,16 +21,14 @@ import {
   parseWrite,
   type WriteOptions,
 } from './options.ts';
-import { PostgresFileStore } from './postgres.ts';
-import { conflict, type Upload, type Written } from './publish.ts';
-import { type FileReading, Reader, type ReadOptions } from './reading.ts';
-import { type ReconcileReport, reconcile } from './reconcile.ts';
-import { checkSource, type FileSource } from './source.ts';
-import { Collector, type CollectorState, type SweepReport } from './sweep.ts';
-import { beginCopy, beginUpload } from './upload.ts';
+import { PostgresFileStore } from './postgres/store.ts';
+import { type FileReading, Reader, type ReadOptions } from './reader.ts';
 import { verified } from './verify.ts';
 import type { FileVersion, PastVersion } from './version.ts';
-import type { Writing } from './writing.ts';
+import { conflict, type Upload, type Written } from './write/publish.ts';
+import { checkSource, type FileSource } from './write/source.ts';
+import { beginCopy, beginUpload } from './write/upload.ts';
+import type { Writing } from './write/write-context.ts';
 
 /** What is told about the files of this process. */
 export interface FilesEvents {

@@ -9,7 +9,6 @@ export {
   VersionConflict,
 } from '../base/errors.ts';
 export type { Duration } from '../base/time/duration.ts';
-export { createFileAdmin, type FileAdmin } from './admin.ts';
 export type {
   Budget,
   Content,
@@ -22,17 +21,18 @@ export type {
   Range,
   StoreProbe,
 } from './content.ts';
-export { disk } from './disk.ts';
-export type { FileExplanation } from './explain.ts';
+export { disk } from './disk/index.ts';
 export { createFiles, Files, type FilesEvents, type RemoveOptions } from './files.ts';
-export type { HotFiles, HotOptions, HotReading, HotReadOptions } from './hot.ts';
+export type { HotFiles, HotOptions, HotReading, HotReadOptions } from './hot/index.ts';
+export { createFileAdmin, type FileAdmin } from './operate/admin.ts';
+export type { FileExplanation } from './operate/explain.ts';
+export type { DamagedVersion, ReconcileFailure, ReconcileReport } from './operate/reconcile.ts';
+export type { CollectorState, SweepReport } from './operate/sweep.ts';
 export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions } from './options.ts';
-export type { FileStoreRecord, ReloadRecord } from './postgres-admin.ts';
-export type { PublishOptions, Upload, Written } from './publish.ts';
-export type { FileReading, ReadOptions } from './reading.ts';
-export type { DamagedVersion, ReconcileFailure, ReconcileReport } from './reconcile.ts';
-export { type S3Options, s3 } from './s3.ts';
-export type { FileSource } from './source.ts';
+export type { FileStoreRecord, ReloadRecord } from './postgres/admin.ts';
+export type { FileReading, ReadOptions } from './reader.ts';
+export { type S3Options, s3 } from './s3/index.ts';
 export type { Reload, Standing, UploadFate } from './store.ts';
-export type { CollectorState, SweepReport } from './sweep.ts';
 export type { FileState, FileVersion, PastVersion } from './version.ts';
+export type { PublishOptions, Upload, Written } from './write/publish.ts';
+export type { FileSource } from './write/source.ts';

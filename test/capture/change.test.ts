@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { Conflict, InvalidInput } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type Capture, type Change, createCapture, sql } from '../../src/capture/index.ts';
-import { keepMonths } from '../../src/capture/postgres-months.ts';
+import { keepMonths } from '../../src/capture/postgres/log-partitions.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
 import { openScene, type Scene, VIA } from './scene.ts';

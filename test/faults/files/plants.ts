@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream';
 import type pg from 'pg';
 import type { Content, Part } from '../../../src/files/content.ts';
-import { Depot } from '../../../src/files/depot.ts';
-import { Upload, type Written } from '../../../src/files/publish.ts';
-import { Reader } from '../../../src/files/reading.ts';
+import { Depot } from '../../../src/files/guarded-content.ts';
+import { Reader } from '../../../src/files/reader.ts';
+import { Upload, type Written } from '../../../src/files/write/publish.ts';
 import { plantSql } from '../plant.ts';
 import { type Deed, type FilesPlan, type Operation, planFiles, type StoreFaulting } from './plan.ts';
 

@@ -1,0 +1,215 @@
+import { Conflict, InvalidInput, NotFound, NotSupported } from '../../base/errors.ts';
+import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts';
+import { type CaptureOptions, type Declaration, declare } from '../declare/definition.ts';
+import type { Difference } from '../declare/difference.ts';
+import type { Definition } from '../declare/source.ts';
+import type { Reader } from '../postgres/catalog.ts';
+import { requireCopies } from '../postgres/copy.ts';
+import { detach, gate, mend, remark } from '../postgres/install/apply.ts';
+import { compare, type Line, markMissed, same } from '../postgres/install/plan.ts';
+import { compareRowSecurity } from '../postgres/install/row-security.ts';
+import { nextId, readInstalled, readState, type State } from '../postgres/install/state.ts';
+import { makeMonths } from '../postgres/log-partitions.ts';
+import { resolve } from './resolve.ts';
+
+/** What has to be done so that the database is as it was declared. */
+export interface CapturePlan {
+  /** What is not as it should be; empty when everything is. */
+  readonly differences: readonly Difference[];
+  /** Everything that `apply()` would run, fit for psql. Empty when there is nothing to do. */
+  readonly sql: string;
+}
+
+/** A line as a consumer declares it; its number is found when it is installed. */
+export type LineDeclaration = Omit<Line, 'id'> & {
+  /** Where what `compare` looks at is, if not in the captured database. */
+  readonly elsewhere?: PostgresEngine | undefined;
+  /** What else has to be there: checked, and told as differences. */
+  readonly compare?: (db: Reader, definition: Definition) => Promise<Difference[]>;
+};
+
+/** Installs a capture, looks after it, and takes it out. */
+export class Installer {
+  readonly #engine: PostgresEngine;
+  readonly #declared: Declaration;
+  readonly #lines: LineDeclaration[] = [];
+
+  constructor(engine: PostgresEngine, options: CaptureOptions) {
+    this.#engine = engine;
+    this.#declared = declare(options);
+  }
+
+  /** Adds a consumer, which the next `apply()` installs. @throws Conflict when the name is taken */
+  add(line: LineDeclaration): void {
+    if (this.#lines.some(({ name }) => name === line.name)) {
+      throw new Conflict(
+        `"${line.name}" is declared twice for the capture "${this.#declared.entity}"; give one another name`,
+      );
+    }
+    this.#lines.push(line);
+  }
+
+  async plan(): Promise<CapturePlan> {
+    const { differences, definition, state } = await this.#compare(this.#engine);
+    const hopeless = differences.filter(({ sql }) => sql.length === 0);
+    const statements = [
+      ...(await this.#missed(this.#engine, definition, state)),
+      ...differences.flatMap(({ sql }) => sql),
+    ];
+    const elsewhere = await this.#compareElsewhere(definition);
+    return {
+      differences: [...hopeless, ...elsewhere, ...differences.filter(({ sql }) => sql.length > 0)],
+      sql: remark(elsewhere) + mend(definition, statements),
+    };
+  }
+
+  async apply(): Promise<Difference[]> {
+    const definition = await resolve(this.#engine, this.#declared);
+    // First, since nothing must be noted for a table that cannot be made.
+    const made = await this.#mendElsewhere(definition);
+    await makeMonths(this.#engine);
+    return this.#engine.transaction(async (tx) => {
+      const mended: Difference[] = [...made];
+      let { differences, state } = await this.#compare(tx, definition);
+      refuseHopeless(differences);
+      if (differences.length === 0) return mended;
+      refuseRole(state);
+      await tx.client.query({ text: gate(definition) });
+      // Looked at again now that nobody writes. Partitions have copies of a trigger only after it was made, so it may take a few rounds.
+      for (let round = 0; round < 4; round += 1) {
+        ({ differences, state } = await this.#compare(tx, definition));
+        refuseHopeless(differences);
+        if (differences.length === 0) return mended;
+        const missed = round === 0 ? await this.#missed(tx, definition, state) : [];
+        await tx.client.query({ text: [...missed, ...differences.flatMap(({ sql }) => sql)].join(';\n') });
+        mended.push(...differences);
+      }
+      throw new Conflict(
+        `the capture "${definition.entity}" is not as it should be, however often it is mended; run verify()`,
+      );
+    });
+  }
+
+  async verify(): Promise<readonly Difference[]> {
+    try {
+      const { differences, definition } = await this.#compare(this.#engine);
+      const hidden = await compareRowSecurity(this.#engine, definition);
+      return [...differences, ...hidden, ...(await this.#compareElsewhere(definition))];
+    } catch (error) {
+      if (!(error instanceof InvalidInput || error instanceof NotSupported)) throw error;
+      const object = (error instanceof InvalidInput ? error.field : undefined) ?? this.#declared.entity;
+      return [{ kind: 'declaration', object, problem: error.message, sql: [] }];
+    }
+  }
+
+  /**
+   * The numbers of the capture and of a line, where they are installed, and the declaration that the triggers were made by. No catalog is
+   * read and no table, so whoever only works with what is noted needs no rights in them.
+   */
+  async find(name: string): Promise<{ capture: number; line: number; definition: Definition } | undefined> {
+    const installed = await readInstalled(this.#engine, this.#declared.entity, name);
+    return installed === undefined || installed.line === null ? undefined : { ...installed, line: installed.line };
+  }
+
+  /** Installs a line that was declared after `apply()`. */
+  async install(name: string): Promise<{ capture: number; line: number; definition: Definition }> {
+    await this.apply();
+    return this.require(name);
+  }
+
+  /** @throws NotFound when it is not installed */
+  async requireCapture(): Promise<{ capture: number; definition: Definition }> {
+    const installed = await readInstalled(this.#engine, this.#declared.entity);
+    if (installed !== undefined) return installed;
+    throw this.#notInstalled();
+  }
+
+  /** @throws NotFound when it is not installed */
+  async require(name: string): Promise<{ capture: number; line: number; definition: Definition }> {
+    const found = await this.find(name);
+    if (found !== undefined) return found;
+    throw this.#notInstalled();
+  }
+
+  #notInstalled(): NotFound {
+    const { entity } = this.#declared;
+    return new NotFound(`the capture "${entity}" is not installed in this database; call apply() first`);
+  }
+
+  detach(): Promise<void> {
+    return detach(this.#engine, this.#declared.entity);
+  }
+
+  /** Where the triggers that were installed had a hole, whatever was declared since. */
+  async #missed(db: Reader, definition: Definition, state: State): Promise<string[]> {
+    const installed = state.capture?.definition;
+    if (installed === undefined) return [];
+    return markMissed(same(installed, definition) ? state : await readState(db, installed));
+  }
+
+  async #compareElsewhere(definition: Definition): Promise<Difference[]> {
+    const found: Difference[] = [];
+    for (const { elsewhere, compare: look } of this.#lines) {
+      if (elsewhere !== undefined) found.push(...((await look?.(elsewhere, definition)) ?? []));
+    }
+    return found;
+  }
+
+  /** The tables of copies, each in its database. */
+  async #mendElsewhere(definition: Definition): Promise<Difference[]> {
+    const mended: Difference[] = [];
+    for (const { elsewhere, compare: look } of this.#lines) {
+      if (elsewhere === undefined) continue;
+      await requireCopies(elsewhere);
+      await elsewhere.transaction(async (tx) => {
+        const differences = (await look?.(tx, definition)) ?? [];
+        refuseHopeless(differences);
+        if (differences.length > 0) await tx.client.query({ text: differences.flatMap(({ sql }) => sql).join(';\n') });
+        mended.push(...differences);
+      });
+    }
+    return mended;
+  }
+
+  async #compare(
+    db: PostgresEngine | Transaction,
+    known?: Definition,
+  ): Promise<{ differences: Difference[]; definition: Definition; state: State }> {
+    const definition = known ?? (await resolve(db, this.#declared));
+    const state = await readState(db, definition);
+    // Lines of other programs that use the same capture stay.
+    const others = state.lines.filter((row) => !this.#lines.some(({ name }) => name === row.name));
+    const lines: Line[] = [...others];
+    for (const { name, guarantee, definition: options } of this.#lines) {
+      const row = state.lines.find((line) => line.name === name);
+      if (row !== undefined && row.guarantee !== guarantee) {
+        throw new Conflict(
+          `"${name}" is installed with the guarantee '${row.guarantee}'; give the new one another name`,
+        );
+      }
+      lines.push({ id: row?.id ?? (await nextId(db, 'capture_line')), name, guarantee, definition: options });
+    }
+    const id = state.capture?.id ?? (await nextId(db, 'capture_definition'));
+    const differences = compare({ id, definition, lines: lines.sort((a, b) => a.id - b.id) }, state);
+    for (const line of this.#lines) {
+      if (line.elsewhere === undefined) differences.push(...((await line.compare?.(db, definition)) ?? []));
+    }
+    return { differences, definition, state };
+  }
+}
+
+/** @throws InvalidInput for what no statement mends */
+function refuseHopeless(differences: readonly Difference[]): void {
+  const hopeless = differences.find(({ sql }) => sql.length === 0);
+  if (hopeless !== undefined)
+    throw new InvalidInput(`${hopeless.object}: ${hopeless.problem}`, { field: hopeless.kind });
+}
+
+function refuseRole({ role }: State): void {
+  if (role.exists ? role.member : role.may_create) return;
+  throw new NotSupported(
+    role.exists
+      ? 'the trigger functions belong to the role pawl_capture, of which this role is no member: grant pawl_capture to it'
+      : 'the trigger functions belong to the role pawl_capture, which this role may not create: create role pawl_capture nologin, and grant it',
+  );
+}

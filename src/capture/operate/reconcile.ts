@@ -1,0 +1,105 @@
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { CaptureStore } from '../postgres/store.ts';
+import type { Page, SweepStore } from '../postgres/sweep.ts';
+import type { Progress } from '../progress.ts';
+import type { Destination } from '../work/destination.ts';
+
+/** What comparing found. */
+export interface Drift {
+  /** Entities compared, and rows of which there is no entity. */
+  readonly checked: number;
+  /** Entities whose row is not what it should be, although nothing says that they changed. */
+  readonly drifted: number;
+  /** The keys of some of them. */
+  readonly keys: readonly string[];
+}
+
+interface Parts {
+  readonly store: CaptureStore;
+  readonly sweeps: SweepStore;
+  readonly destination: Destination;
+}
+
+interface Settings {
+  readonly batch: number;
+  readonly repair: boolean;
+  readonly onProgress: (progress: Progress) => void;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Of the drifted keys, so many are told. */
+const TOLD = 100;
+
+export async function reconcile(engine: PostgresEngine, parts: Parts, settings: Settings): Promise<Drift> {
+  let [checked, drifted] = [0, 0];
+  const keys: string[] = [];
+  for (const phase of ['root', 'target'] as const) {
+    let after: string | null = null;
+    do {
+      settings.signal?.throwIfAborted();
+      const { page, drift }: { page: Page; drift: readonly string[] } = await comparePage(
+        engine,
+        parts,
+        { phase, after },
+        settings.batch,
+      );
+      if (settings.repair && drift.length > 0) await engine.transaction((tx) => parts.store.mark(tx, drift));
+      checked += page.keys.length;
+      drifted += drift.length;
+      keys.push(...drift.slice(0, TOLD - keys.length));
+      settings.onProgress({ phase, done: checked, total: 0 });
+      after = page.last;
+    } while (after !== null);
+  }
+  return { checked, drifted, keys };
+}
+
+interface Place {
+  readonly phase: 'root' | 'target';
+  readonly after: string | null;
+}
+
+interface Compared {
+  readonly page: Page;
+  readonly drift: readonly string[];
+}
+
+function comparePage(engine: PostgresEngine, parts: Parts, place: Place, size: number): Promise<Compared> {
+  return parts.destination.isInReach ? compareAtOnce(engine, parts, place, size) : compareLocked(parts, place, size);
+}
+
+/**
+ * Everything of a page is read from one snapshot: the entities, their rows, and what is known to be dirty. In one snapshot a
+ * row that differs without being dirty is drift, however fast things change.
+ */
+function compareAtOnce(
+  engine: PostgresEngine,
+  { store, sweeps, destination }: Parts,
+  place: Place,
+  size: number,
+): Promise<Compared> {
+  return engine.transaction(
+    async (tx) => {
+      const page = await sweeps.page(tx, place, size);
+      if (page.keys.length === 0) return { page, drift: [] };
+      const differing = await destination.differing(tx, page.keys);
+      const dirty = differing.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, differing);
+      return { page, drift: differing.filter((key) => !dirty.has(key)) };
+    },
+    { isolation: 'repeatable read', seesAll: true },
+  );
+}
+
+/**
+ * No snapshot shows two databases. While the keys are locked nobody delivers them, so whatever has changed before the entities are
+ * read is still dirty when that is asked, afterwards. Keys that others have in hand are being written, and no drift.
+ */
+function compareLocked({ store, sweeps, destination }: Parts, place: Place, size: number): Promise<Compared> {
+  return store.transaction(async (tx) => {
+    const page = await sweeps.page(tx, place, size);
+    const mine = page.keys.length === 0 ? [] : await store.lock(tx, page.keys);
+    const differing = mine.length === 0 ? [] : await destination.differing(tx, mine);
+    const dirty = differing.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, differing);
+    return { page, drift: differing.filter((key) => !dirty.has(key)) };
+  });
+}

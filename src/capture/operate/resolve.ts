@@ -1,0 +1,150 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { id } from '../../engine/postgres/index.ts';
+import type { Declaration, DeclaredSource } from '../declare/definition.ts';
+import type { Definition, History, Source } from '../declare/source.ts';
+import {
+  type Column,
+  isMistake,
+  type Reader,
+  refuseNulls,
+  requireColumn,
+  requireKey,
+  requireSource,
+  type Table,
+  tryLink,
+} from '../postgres/catalog.ts';
+import { linkQuery } from '../postgres/install/trigger.ts';
+import { operator } from '../postgres/operators.ts';
+
+/**
+ * Finds in the database what was declared. Nothing is written.
+ * @throws InvalidInput  a table, column, query or privilege is missing, or keys would be NULL
+ * @throws NotSupported  a table whose changes cannot be captured
+ */
+export async function resolve(db: Reader, declared: Declaration): Promise<Definition> {
+  const tables: Table[] = [];
+  for (const [index, source] of declared.sources.entries()) {
+    const table = await requireSource(db, source.table, fieldOf(index, source));
+    const twin = tables.findIndex(({ oid }) => oid === table.oid);
+    if (twin >= 0) {
+      throw new InvalidInput(`"${source.table}" and "${declared.sources[twin]?.table}" are the same table`, {
+        field: fieldOf(index, source),
+      });
+    }
+    tables.push(table);
+  }
+  const sources: Source[] = [];
+  for (const [index, source] of declared.sources.entries()) {
+    const [table] = tables.slice(index, index + 1);
+    if (table !== undefined) sources.push(await resolveSource(db, index, source, table, { declared, tables }));
+  }
+  return { entity: declared.entity, sources, keepMs: declared.keepMs };
+}
+
+interface All {
+  readonly declared: Declaration;
+  readonly tables: readonly Table[];
+}
+
+async function resolveSource(
+  db: Reader,
+  index: number,
+  source: DeclaredSource,
+  table: Table,
+  all: All,
+): Promise<Source> {
+  const field = fieldOf(index, source);
+  const column = requireKey(table, source.column ?? onlyKey(table, index === 0 ? 'key' : `${field}.column`), field);
+  if (index === 0 && !column.required) {
+    throw new InvalidInput(
+      `${table.name}.${column.name} may be NULL, and the key of an entity may not; make it NOT NULL`,
+      { field },
+    );
+  }
+  const query =
+    source.keys ?? (source.to === undefined ? undefined : followColumn(source.to, column, `${field}.to`, all));
+  if (query !== undefined) await tryQuery(db, { column: column.name, type: column.type, query, field, table });
+  else if (!column.required && source.nulls !== 'ignore') await refuseNulls(db, table, column.name, field);
+  return {
+    number: index,
+    schema: table.schema,
+    name: table.name,
+    column: column.name,
+    type: column.type,
+    operators: column.operators,
+    query,
+    rowLevel: table.kind === 'p' || table.is_partition || table.subscribed,
+    history: resolveHistory(source, table),
+  };
+}
+
+/** From `orders.customer_id`, the query for keys: those of the root, or of a table that holds the key in a column. */
+function followColumn(to: string, from: Column, field: string, { declared, tables }: All): string {
+  const dot = to.lastIndexOf('.');
+  const [name, column] = [to.slice(0, dot), to.slice(dot + 1)];
+  const index = declared.sources.findIndex(({ table }) => table === name);
+  const [target, source] = [tables[index], declared.sources[index]];
+  if (target === undefined || source === undefined) {
+    throw new InvalidInput(
+      `"${to}" is no column of a captured table; there are ${declared.sources.map((s) => s.table).join(', ')}`,
+      {
+        field,
+      },
+    );
+  }
+  const { operators } = requireColumn(target, column, field);
+  if (source.to !== undefined || source.keys !== undefined) {
+    throw new InvalidInput(
+      `"${name}" does not hold the key of the entity itself; write the way from there as { column, keys: sql\`…\` }`,
+      {
+        field,
+      },
+    );
+  }
+  // Between types of two schemas nobody but Postgres knows which operator fits.
+  const equal = operator('=', operators === from.operators ? operators : null);
+  return linkQuery(target, `c.${id(from.name)} ${equal} t.${id(column)}`, source.column ?? onlyKey(target, field));
+}
+
+function onlyKey(table: Table, field: string): string {
+  const [key, ...more] = table.primary_key;
+  if (key !== undefined && more.length === 0) return key;
+  throw new InvalidInput(
+    `the table "${table.name}" has ${key === undefined ? 'no primary key' : 'a primary key of several columns'}; say which column to use`,
+    { field },
+  );
+}
+
+interface Tried {
+  readonly column: string;
+  readonly type: string;
+  readonly query: string;
+  readonly field: string;
+  readonly table: Table;
+}
+
+/** Runs the query for a few rows: a mistake in it is told now, and by name. */
+async function tryQuery(db: Reader, { column, type, query, field, table }: Tried): Promise<void> {
+  const givesNull = await tryLink(db, table, { column, type, query }).catch((cause: unknown) => {
+    if (!isMistake(cause)) throw cause;
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new InvalidInput(`the query for "${table.name}" cannot be run: ${why}`, { field, cause });
+  });
+  if (givesNull) {
+    throw new InvalidInput(`the query for "${table.name}" gives NULL as a key; leave these rows out in it`, { field });
+  }
+}
+
+function resolveHistory({ history, table: name }: DeclaredSource, table: Table): History | undefined {
+  if (history === undefined) return undefined;
+  const field = `history.${name}`;
+  const columns = history.columns.map((column) => {
+    const { long } = requireColumn(table, column, field);
+    return { name: column, long };
+  });
+  return { rows: history.rows, columns };
+}
+
+function fieldOf(index: number, { table }: DeclaredSource): string {
+  return index === 0 ? 'root' : `via.${table}`;
+}

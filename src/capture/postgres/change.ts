@@ -1,0 +1,134 @@
+import { only, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
+import { answerMs } from '../patience.ts';
+import type { Reader } from './catalog.ts';
+
+/** A change as the database gives it. */
+export interface ChangeRow {
+  readonly id: string;
+  readonly at: string;
+  readonly source: number;
+  readonly op: 'insert' | 'update' | 'delete' | 'truncate';
+  readonly key: string | null;
+  readonly oldKey: string | null;
+  readonly before: Readonly<Record<string, string | null>> | null;
+  readonly after: Readonly<Record<string, string | null>> | null;
+  readonly actor: string | null;
+  readonly reason: string | null;
+  readonly dbUser: string;
+}
+
+const OPEN_BATCH = statement('capture.open_batch', 'select pawl.capture_open_batch($1::smallint)');
+
+const TAKE = statement(
+  'capture.take_changes',
+  'select t.mine, t.changes from pawl.capture_take_changes($1::smallint, $2::int, $3::int) t',
+);
+
+const ADVANCE = statement('capture.advance', 'select pawl.capture_advance($1::smallint, $2::bigint)');
+
+/** Of a line whose changes go to another database. */
+export interface Delivery {
+  /** The name of the line over there. */
+  readonly copy: string;
+  /** How many deliveries are known to have arrived. */
+  readonly number: string;
+  /** Tells one batch from another. */
+  readonly batch: string;
+}
+
+const DELIVERY = statement(
+  'capture.delivery',
+  'select l.copy::text as copy, l.delivery::text as number, l.batch::text as batch from pawl.capture_line l where l.id = $1::smallint',
+);
+
+const DELIVERED = statement(
+  'capture.delivered',
+  'update pawl.capture_line l set delivery = l.delivery + 1 where l.id = $1::smallint',
+);
+
+const REBASE = statement('capture.rebase', 'select pawl.capture_rebase($1::smallint)::int as left');
+
+/** Batches of changes in order, for one line. */
+export class ChangeStore {
+  readonly #engine: PostgresEngine;
+  readonly #line: number;
+
+  constructor(engine: PostgresEngine, line: number) {
+    this.#engine = engine;
+    this.#line = line;
+  }
+
+  /**
+   * Hands the next changes to `fn`, and acknowledges them in the same transaction.
+   * @returns how many; undefined while somebody else has the line
+   */
+  async next(
+    limit: number,
+    timeoutMs: number,
+    fn: (rows: readonly ChangeRow[], tx: Transaction) => Promise<void>,
+  ): Promise<number | undefined> {
+    const deadlineMs = answerMs(timeoutMs);
+    await this.#engine.query(OPEN_BATCH, [this.#line], { deadlineMs });
+    return this.#engine.transaction(
+      async (tx) => {
+        const [taken] = await tx.query<{ mine: boolean; changes: ChangeRow[] | null }>(TAKE, [
+          this.#line,
+          limit,
+          timeoutMs,
+        ]);
+        if (taken?.mine !== true) return undefined;
+        const rows = taken.changes ?? [];
+        if (rows.length > 0) await fn(rows, tx);
+        const last = rows.length < limit ? null : (rows.at(-1)?.id ?? null);
+        await tx.query(ADVANCE, [this.#line, last]);
+        return rows.length;
+      },
+      { isolation: 'read committed', retries: 0, deadlineMs },
+    );
+  }
+
+  /** What is delivered in the transaction that took it. */
+  async delivery(tx: Transaction): Promise<Delivery> {
+    return only(await tx.query<Delivery>(DELIVERY, [this.#line]));
+  }
+
+  async delivered(tx: Transaction): Promise<void> {
+    await tx.query(DELIVERED, [this.#line]);
+  }
+
+  async rebase(capture: number): Promise<number> {
+    const [row] = await this.#engine.query<{ left: number }>(REBASE, [capture]);
+    return row?.left ?? 0;
+  }
+}
+
+const HISTORY = statement(
+  'capture.history',
+  `
+select h.id::text as id, pg_catalog.to_json(h.at) #>> '{}'::text[] as at, h.source, h.op, h.key, h.old_key as "oldKey",
+  h.before, h.after, h.actor, h.reason, h.db_user::text as "dbUser"
+from pawl.capture_history($1::smallint, $2::smallint, $3::text, $4::smallint[], $5::timestamptz, $6::timestamptz, $7::text, $8::text, $9::bigint, $10::int) h`,
+);
+
+export interface HistoryQuery {
+  readonly source: number | undefined;
+  readonly key: string | undefined;
+  /** The sources in which a key is the entity's. */
+  readonly direct: readonly number[] | undefined;
+  readonly since: Date | undefined;
+  readonly until: Date | undefined;
+  readonly actor: string | undefined;
+  readonly words: string | undefined;
+  readonly before: string | undefined;
+  readonly limit: number;
+}
+
+export function readHistory(db: Reader, capture: number, query: HistoryQuery): Promise<ChangeRow[]> {
+  const like = query.words === undefined ? null : `%${query.words.replaceAll(/[\\%_]/g, '\\$&')}%`;
+  const { source, key, direct, since, until, actor, before, limit } = query;
+  const values = [capture, source, key, direct, since, until, actor, like, before, limit];
+  return db.query<ChangeRow>(
+    HISTORY,
+    values.map((value) => value ?? null),
+  );
+}

@@ -1,0 +1,187 @@
+import { DatabaseError, LockNotAvailable, SchemaMismatch, StatementTimeout } from '../../base/errors.ts';
+import {
+  id,
+  only,
+  type PostgresEngine,
+  type Statement,
+  statement,
+  type Transaction,
+} from '../../engine/postgres/index.ts';
+import type { Source } from '../declare/source.ts';
+import type { Delivery } from './change.ts';
+import { operator } from './operators.ts';
+import type { Target } from './target.ts';
+
+/** For the rest of the transaction the texts of values are those that every other session reads as the same values. */
+const PLAINLY = `set_config('datestyle', 'ISO', true), set_config('intervalstyle', 'postgres', true),
+  set_config('extra_float_digits', '1', true)`;
+
+const DRAW = statement(
+  'capture.copy_draw',
+  `
+select d.copy::text as copy, d.epoch::text as epoch, d.version::text as version, d.is_known as "isKnown", ${PLAINLY}
+from pawl.capture_copy_draw($1::smallint) d`,
+);
+
+const PLAIN_TEXTS = statement('capture.plain_texts', `select ${PLAINLY}`);
+
+const POSITION = statement('capture.copy_position', 'select pg_catalog.pg_current_wal_insert_lsn()::text as position');
+
+const TAKE = statement(
+  'capture.copy_take',
+  `
+select t.is_current as "isCurrent", t.keys
+from pawl.capture_copy_take($1::uuid, $2::bigint, $3::bigint, $4::pg_lsn, $5::text[], $6::int) t`,
+);
+
+/** Has what is read in this transaction written as every other session reads it. */
+export async function readPlainly(tx: Transaction): Promise<void> {
+  await tx.query(PLAIN_TEXTS);
+}
+
+/** One delivery of a copy. */
+export interface Draw {
+  readonly copy: string;
+  /** Of which history of the two databases it is. */
+  readonly epoch: string;
+  /** Higher than that of every delivery that was begun before. */
+  readonly version: string;
+  /** Whether the line was looked after since this server began. */
+  readonly isKnown: boolean;
+}
+
+/** Begins a delivery. What is read after it is written as {@link readPlainly} has it. */
+export async function drawVersion(tx: Transaction, line: number): Promise<Draw> {
+  return only(await tx.query<Draw>(DRAW, [line]));
+}
+
+/** Everything that was read in this transaction so far stands before here in the database's log. */
+export async function logPosition(tx: Transaction): Promise<string> {
+  return only(await tx.query<{ position: string }>(POSITION)).position;
+}
+
+/** What is to be written of an entity, and where in the log it was read. */
+export interface Taking {
+  readonly draw: Draw;
+  readonly position: string;
+  readonly keys: readonly string[];
+  readonly timeoutMs: number;
+}
+
+/** Takes those keys whose rows over there are not newer; none, if this epoch is over. */
+export async function takeKeys(
+  tx: Transaction,
+  { draw: { copy, epoch, version }, position, keys, timeoutMs }: Taking,
+): Promise<{ isCurrent: boolean; keys: readonly string[] }> {
+  const values = [copy, epoch, version, position, keys, timeoutMs];
+  return only(await tx.query<{ isCurrent: boolean; keys: string[] }>(TAKE, values));
+}
+
+const PROBE = statement('capture.copy_probe', 'select c.version from pawl.capture_copy_key c limit 0');
+
+/** @throws SchemaMismatch when the migrations were not run in the other database */
+export async function requireCopies(to: PostgresEngine): Promise<void> {
+  await to.query(PROBE);
+}
+
+const OPEN = statement(
+  'capture.copy_open',
+  'select pawl.capture_copy_open($1::uuid, $2::bigint, $3::uuid, $4::int)::text as after',
+);
+
+const ADVANCE = statement(
+  'capture.copy_advance',
+  'select pawl.capture_copy_advance($1::uuid, $2::bigint + 1, $3::uuid, $4::bigint)',
+);
+
+const LOCK_LINE = statement(
+  'capture.copy_line',
+  'select l.copy::text as copy, l.delivery::text as delivery from pawl.capture_line l where l.id = $1::smallint for update',
+);
+
+const GO_ON = statement(
+  'capture.copy_go_on',
+  `
+insert into pawl.capture_copy_place as p (copy, delivery, batch, after) values ($1::uuid, $2::bigint, gen_random_uuid(), 0)
+on conflict (copy) do update set delivery = excluded.delivery, batch = excluded.batch, after = 0`,
+);
+
+/**
+ * Takes the place of a copy for this transaction. @returns the number of the last change of the batch that is there already
+ * @throws Conflict  one of the two databases was restored to an earlier time
+ */
+export async function openPlace(
+  tx: Transaction,
+  { copy, number, batch }: Delivery,
+  timeoutMs: number,
+): Promise<string> {
+  return only(await tx.query<{ after: string }>(OPEN, [copy, number, batch, timeoutMs])).after;
+}
+
+export async function advancePlace(tx: Transaction, { copy, number, batch }: Delivery, after: string): Promise<void> {
+  await tx.query(ADVANCE, [copy, number, batch, after]);
+}
+
+/** Makes both sides agree on how many deliveries there were, whatever either remembers. */
+export async function agreeOnPlace(engine: PostgresEngine, to: PostgresEngine, line: number): Promise<void> {
+  await engine.transaction(async (tx) => {
+    const { copy, delivery } = only(await tx.query<{ copy: string; delivery: string }>(LOCK_LINE, [line]));
+    await to.transaction(async (other) => {
+      await other.query(GO_ON, [copy, delivery]);
+    });
+  });
+}
+
+/** Statements for a target in another database; they are made once, since their text depends on its columns. */
+export interface CopyStatements {
+  /** Here: the rows of the keys in `$1`, as JSON that the database makes itself, and the log's position behind what was read. */
+  readonly make: Statement;
+  /** There: keys of rows, in their order. */
+  readonly page: Statement;
+  /** Here: of the keys in `$1` those of no entity. */
+  readonly strays: Statement;
+}
+
+export function copyStatements(
+  { schema, name, key, keyType, keyOperators }: Target,
+  root: Source,
+  query: string | undefined,
+): CopyStatements {
+  const place = `${schema}.${name}`;
+  return {
+    make: statement(
+      `capture.make ${place}`,
+      `
+with made as materialized (
+${query ?? `select null::text as ${id(key)} where $1::text[] is null`}
+)
+select coalesce(pg_catalog.json_agg(pg_catalog.to_json(m)), '[]')::text as json, coalesce(pg_catalog.array_agg(m.${id(key)}::text), '{}') as found,
+  pg_catalog.pg_current_wal_insert_lsn()::text as position
+from made m where m.${id(key)}::text = any ($1::text[])`,
+      { prepare: false },
+    ),
+    page: statement(
+      `capture.copy_page ${place}`,
+      `
+select t.${id(key)}::text as key from ${id(schema, name)} t
+where $1::text is null or t.${id(key)} ${operator('>', keyOperators)} $1::text::${keyType} order by t.${id(key)} limit $2::int`,
+      { prepare: false },
+    ),
+    strays: statement(
+      `capture.copy_strays ${place}`,
+      `
+select k.key from pg_catalog.unnest($1::text[]) k (key)
+where not exists (select from ${id(root.schema, root.name)} r where r.${id(root.column)} ${operator('=', root.operators)} k.key::${root.type})`,
+      { prepare: false },
+    ),
+  };
+}
+
+/** Resources, a standby that was promoted elsewhere, a shutdown, privileges: not the fault of a row. */
+const OUT_OF_SERVICE = /^(25|53|57|58|42501)/;
+
+export function isOutOfService(error: unknown): boolean {
+  if (error instanceof LockNotAvailable || error instanceof StatementTimeout || error instanceof SchemaMismatch)
+    return true;
+  return error instanceof DatabaseError && OUT_OF_SERVICE.test(error.sqlState ?? '');
+}

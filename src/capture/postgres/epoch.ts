@@ -1,0 +1,77 @@
+import { only, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
+import type { Draw } from './copy.ts';
+
+const LOOK = statement(
+  'capture.copy_look',
+  `
+select l.is_done as "isDone", l.copy::text as copy, l.epoch::text as epoch, l.reached::text as reached, l.database, l.timeline
+from pawl.capture_copy_look($1::smallint, $2::bigint) l`,
+);
+
+const BEGIN = statement(
+  'capture.copy_begin',
+  `
+select b.epoch::text as epoch, b.is_known as "isKnown", b.keys
+from pawl.capture_copy_begin($1::uuid, $2::bigint, $3::pg_lsn, $4::text, $5::int, $6::int, $7::int) b`,
+);
+
+const LOOKED = statement(
+  'capture.copy_looked',
+  'select pawl.capture_copy_looked($1::smallint, $2::bigint, $3::text[])',
+);
+
+const REACH = statement('capture.copy_reach', 'select pawl.capture_copy_reach($1::smallint)');
+
+const FORGET = statement('capture.copy_forget', 'select pawl.capture_copy_forget($1::smallint)');
+
+const GIVE = statement('capture.copy_give', 'select pawl.capture_copy_give($1::uuid, $2::text, $3::int)');
+
+/** A line as it is looked after: by nobody else until the end of the transaction. */
+interface Looked {
+  readonly isDone: boolean;
+  readonly copy: string;
+  readonly epoch: string;
+  readonly reached: string;
+  readonly database: string;
+  readonly timeline: number;
+}
+
+/** More keys than these are not marked one by one: everything is gone through. */
+const MOST_MARKED = 10_000;
+
+/**
+ * Begins an epoch of a copy, since one of the two databases may have gone back in time. What was written there and read behind all
+ * that is certain here is made anew; everything is, where the other database may have lost what it had acknowledged. Both are
+ * committed with `tx`, as is that the line was looked after.
+ * @throws Conflict  the copy belongs to another database, or to the server that was promoted in place of this one
+ */
+export async function beginEpoch(
+  tx: Transaction,
+  to: PostgresEngine,
+  { line, epoch, timeoutMs }: { line: number; epoch: Draw['epoch']; timeoutMs: number },
+): Promise<void> {
+  const here = only(await tx.query<Looked>(LOOK, [line, epoch]));
+  if (here.isDone) return;
+  const { copy, reached, database, timeline } = here;
+  const values = [copy, here.epoch, reached, database, timeline, MOST_MARKED + 1, timeoutMs];
+  const there = await to.transaction(
+    async (other) => only(await other.query<{ epoch: string; isKnown: boolean; keys: string[] }>(BEGIN, values)),
+    { isolation: 'read committed' },
+  );
+  const keys = there.isKnown && there.keys.length <= MOST_MARKED ? there.keys : null;
+  await tx.query(LOOKED, [line, there.epoch, keys]);
+}
+
+/** Says that the log reaches to where it is now: true as soon as that is committed. */
+export async function reach(tx: Transaction, line: number): Promise<void> {
+  await tx.query(REACH, [line]);
+}
+
+/** Gives a copy to this database, whoever had it. */
+export async function takeOver(engine: PostgresEngine, to: PostgresEngine, line: number): Promise<void> {
+  await engine.transaction(async (tx) => {
+    const { copy, database, timeline } = only(await tx.query<Looked>(LOOK, [line, '-1']));
+    await to.query(GIVE, [copy, database, timeline]);
+    await tx.query(FORGET, [line]);
+  });
+}

@@ -1,0 +1,50 @@
+import { type PostgresEngine, statement } from '../../../engine/postgres/index.ts';
+import type { Definition } from '../../declare/source.ts';
+import { literal } from '../../declare/sql-text.ts';
+import { barrier, detachText } from './plan.ts';
+import { readState } from './state.ts';
+
+/** Waiting for the barrier keeps new writers waiting, too: rather give up than stop the shop. */
+const LOCK_TIMEOUT = '10s';
+
+/** Whoever changes this capture, and whoever writes to its tables, waits from here on. */
+export function gate({ entity, sources }: Definition): string {
+  return [
+    `set local lock_timeout = '${LOCK_TIMEOUT}'`,
+    `select pg_advisory_xact_lock(hashtextextended(${literal(entity)}, (-1000000)::bigint))`,
+    barrier(sources),
+  ].join(';\n');
+}
+
+/** The statements of a plan as one transaction, fit for psql. */
+export function mend(definition: Definition, statements: readonly string[]): string {
+  if (statements.length === 0) return '';
+  const all = ['begin', gate(definition), ...statements, 'commit'];
+  return `${all.join(';\n')};\n`;
+}
+
+/** What has to be run in another database, as a remark: psql is connected to one. */
+export function remark(elsewhere: readonly { readonly object: string; readonly sql: readonly string[] }[]): string {
+  return elsewhere
+    .flatMap(({ object, sql }) => [`in the database of ${object}:`, ...sql.map((text) => `${text};`)])
+    .flatMap((text) => text.split('\n'))
+    .map((line) => `-- ${line}\n`)
+    .join('');
+}
+
+const DEFINITION = statement(
+  'capture.own_definition',
+  'select definition from pawl.capture_definition where entity = $1::text',
+);
+
+/** Takes out what is there; does nothing where nothing is. */
+export async function detach(engine: PostgresEngine, entity: string): Promise<void> {
+  await engine.transaction(async (tx) => {
+    const [row] = await tx.query<{ definition: Definition }>(DEFINITION, [entity]);
+    const state = await readState(tx, row?.definition ?? { entity, sources: [] });
+    if (state.capture === undefined && state.functions.length === 0) return;
+    await tx.client.query({
+      text: [`set local lock_timeout = '${LOCK_TIMEOUT}'`, ...detachText(entity, state)].join(';\n'),
+    });
+  });
+}

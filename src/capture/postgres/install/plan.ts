@@ -1,0 +1,307 @@
+import { isDeepStrictEqual } from 'node:util';
+import { id } from '../../../engine/postgres/index.ts';
+import type { Difference } from '../../declare/difference.ts';
+import { type Definition, type Source, showTable } from '../../declare/source.ts';
+import { literal } from '../../declare/sql-text.ts';
+import { comparePartitions, relationsText } from './partitions.ts';
+import type { FunctionRow, LineRow, RelationRow, State, TriggerRow } from './state.ts';
+import {
+  functionBody,
+  functionName,
+  functionText,
+  type Operation,
+  OWNER,
+  operationsOf,
+  type Readers,
+  settings,
+  shapeOf,
+  triggerName,
+  triggerShape,
+  triggerText,
+} from './trigger.ts';
+
+/** A line as it should be. */
+export interface Line {
+  readonly id: number;
+  readonly name: string;
+  readonly guarantee: 'latest' | 'ordered';
+  readonly definition: unknown;
+}
+
+export interface Wanted {
+  readonly id: number;
+  readonly definition: Definition;
+  readonly lines: readonly Line[];
+}
+
+/** What differs, in the order in which it has to be mended. */
+export function compare(wanted: Wanted, state: State): Difference[] {
+  return [
+    ...compareRole(state),
+    ...compareRows(wanted, state),
+    ...compareTriggers(wanted, state),
+    ...compareStrays(wanted, state),
+  ];
+}
+
+function compareTriggers(wanted: Wanted, state: State): Difference[] {
+  return [
+    ...comparePartitions(wanted.definition, state),
+    ...wanted.definition.sources.flatMap((source) => compareSource(wanted, source, state)),
+  ];
+}
+
+/**
+ * What lets projections see everything again that a hole in the triggers may have kept from them; none where there was no hole. `state`
+ * is that of the declaration that was installed.
+ */
+export function markMissed({ capture, lines, ...rest }: State): string[] {
+  if (capture === undefined) return [];
+  const holes = compareTriggers({ ...capture, lines }, { capture, lines, ...rest });
+  if (!holes.some(({ sql }) => sql.length > 0)) return [];
+  return [
+    `insert into pawl.capture_dirty (line, source, key)
+select l.id, -1, '' from pawl.capture_line l where l.capture = ${capture.id} and l.guarantee = 'latest'`,
+  ];
+}
+
+function compareRole({ role }: State): Difference[] {
+  const found: Difference[] = [];
+  const differ = (problem: string, sql: string[]): void =>
+    void found.push({ kind: 'role', object: OWNER, problem, sql });
+  if (!role.exists) {
+    differ('the role that owns the trigger functions is missing', [
+      // Roles are the whole server's: another database may be making it at this moment. Having waited for that, a session may
+      // still remember that there was none, until it opens a table: seen once, on Postgres 14.
+      `do $$ begin create role ${OWNER} nologin;
+exception when duplicate_object or unique_violation then perform from pg_catalog.pg_roles; end $$`,
+      ...(role.superuser ? [] : [`grant ${OWNER} to current_user`]),
+    ]);
+  }
+  if (!role.granted) {
+    differ('it may not insert into the log', [
+      `grant usage on schema pawl to ${OWNER}`,
+      `grant insert on pawl.capture_dirty, pawl.capture_change to ${OWNER}`,
+      `grant usage on sequence pawl.capture_change_id_seq to ${OWNER}`,
+    ]);
+  }
+  if (role.excess !== null) {
+    differ(`it may do more than insert: ${role.excess.replace(/^, /, '')}`, [
+      `alter role ${OWNER} nologin nosuperuser`,
+      `revoke select, update, delete, truncate on pawl.capture_dirty, pawl.capture_change from ${OWNER}`,
+    ]);
+  }
+  if (!role.cache_one) {
+    differ('a sequence of the log hands out numbers in advance (CACHE), so that they would be out of order', [
+      'alter sequence pawl.capture_dirty_id_seq cache 1',
+      'alter sequence pawl.capture_change_id_seq cache 1',
+    ]);
+  }
+  return found;
+}
+
+function compareRows({ id: number, definition, lines }: Wanted, state: State): Difference[] {
+  const found: Difference[] = [];
+  const json = literal(JSON.stringify(definition));
+  if (state.capture === undefined) {
+    const values = `${number}, ${literal(definition.entity)}, ${json}, ${relationsText(definition)}`;
+    found.push({
+      kind: 'capture',
+      object: definition.entity,
+      problem: 'it is not installed',
+      sql: [`insert into pawl.capture_definition (id, entity, definition, relations) values (${values})`],
+    });
+  } else if (!same(state.capture.definition, definition)) {
+    found.push({
+      kind: 'capture',
+      object: definition.entity,
+      problem: 'it was installed with another declaration',
+      sql: [
+        `update pawl.capture_definition set definition = ${json}, relations = ${relationsText(definition)}, applied_at = clock_timestamp() where id = ${number}`,
+      ],
+    });
+  }
+  for (const line of lines) found.push(...compareLine(number, line, state.lines));
+  return found;
+}
+
+function compareLine(capture: number, line: Line, there: readonly LineRow[]): Difference[] {
+  const row = there.find(({ name }) => name === line.name);
+  const json = literal(JSON.stringify(line.definition));
+  if (row === undefined) {
+    const values = [line.id, capture, literal(line.name), literal(line.guarantee), json].join(', ');
+    const sql = `insert into pawl.capture_line (id, capture, name, guarantee, definition) values (${values})`;
+    return [{ kind: 'line', object: line.name, problem: 'nothing is noted for it', sql: [sql] }];
+  }
+  if (same(row.definition, line.definition)) return [];
+  const sql = `update pawl.capture_line set definition = ${json} where id = ${line.id}`;
+  return [{ kind: 'line', object: line.name, problem: 'it was installed with other options', sql: [sql] }];
+}
+
+function compareSource(wanted: Wanted, source: Source, state: State): Difference[] {
+  const relations = state.relations.filter((relation) => relation.source === source.number);
+  const own = relations.find((relation) => !relation.is_leaf_of_source);
+  if (own === undefined) return [missing(source, 'the table is gone, or was renamed')];
+  const columns = [source.column, ...(source.history?.columns.map(({ name }) => name) ?? [])];
+  const gone = columns.filter((column) => !own.columns.includes(column));
+  if (gone.length > 0) return [missing(source, `it has no column ${gone.join(', ')} any more`)];
+  const readers = readersOf(wanted, source);
+  const { entity } = wanted.definition;
+  return operationsOf(source, readers).flatMap((operation) => {
+    const compareOn = (relation: RelationRow): Difference[] =>
+      compareTrigger(entity, source, operation, { relation, readers, triggers: state.triggers });
+    const original = compareOn(own);
+    // Of a row trigger the partitions have copies, which come and go with the original.
+    const partitions = relations.filter((relation) => relation !== own);
+    const isMadeAnew = original.length > 0 && operation !== 'truncate';
+    return [
+      ...compareFunction(entity, source, operation, { readers, state }),
+      ...original,
+      ...(isMadeAnew ? [] : partitions.flatMap(compareOn)),
+    ];
+  });
+}
+
+function missing(source: Source, problem: string): Difference {
+  return {
+    kind: 'table',
+    object: showTable(source),
+    problem: `${problem}; change the declaration and apply it`,
+    sql: [],
+  };
+}
+
+export function readersOf({ id: capture, lines }: Wanted, source: Source): Readers {
+  const latest = lines.filter(({ guarantee }) => guarantee === 'latest').map((line) => line.id);
+  return {
+    latest,
+    capture,
+    changes: source.history !== undefined || lines.some(({ guarantee }) => guarantee === 'ordered'),
+  };
+}
+
+function compareFunction(
+  entity: string,
+  source: Source,
+  operation: Operation,
+  { readers, state }: { readers: Readers; state: State },
+): Difference[] {
+  const name = functionName(entity, source, operation);
+  const row = state.functions.find((candidate) => candidate.name === name);
+  const problem = row === undefined ? 'it is missing' : wrongFunction(row, source, operation, readers);
+  if (problem === undefined) return [];
+  const owner = [
+    `alter function pawl.${name}() owner to ${OWNER}`,
+    `revoke execute on function pawl.${name}() from public`,
+  ];
+  // A new owner must be able to have things in the schema, unless a superuser gives them to it.
+  const lent = state.role.superuser
+    ? owner
+    : [`grant create on schema pawl to ${OWNER}`, ...owner, `revoke create on schema pawl from ${OWNER}`];
+  return [
+    {
+      kind: 'function',
+      object: `pawl.${name}`,
+      problem,
+      sql: [functionText(entity, source, operation, readers), ...lent],
+    },
+  ];
+}
+
+function wrongFunction(row: FunctionRow, source: Source, operation: Operation, readers: Readers): string | undefined {
+  if (row.body !== functionBody(source, operation, readers)) return 'it is not what it should be';
+  if (!row.definer) return 'it runs as whoever writes, instead of as its owner';
+  const pinned = settings(source, operation, readers).map(([name, value]) => `${name}=${value}`);
+  // As it is shown under quote_all_identifiers.
+  const config = row.config.map((each) => (each === 'search_path="pg_catalog", "pg_temp"' ? pinned[0] : each));
+  if (!isDeepStrictEqual(config, pinned)) return `it does not run with ${pinned.join('; ')}`;
+  if (row.owner !== OWNER) return `it belongs to ${row.owner}`;
+  return row.is_public ? 'everybody may execute it' : undefined;
+}
+
+function compareTrigger(
+  entity: string,
+  source: Source,
+  operation: Operation,
+  { relation, readers, triggers }: { relation: RelationRow; readers: Readers; triggers: readonly TriggerRow[] },
+): Difference[] {
+  const name = triggerName(entity, operation);
+  const row = triggers.find(
+    (one) => one.schema === relation.schema && one.table === relation.name && one.name === name,
+  );
+  const isRight =
+    row !== undefined && shapeOf(row.definition) === triggerShape(entity, source, operation, { readers, on: relation });
+  const on = id(relation.schema, relation.name);
+  const differ = (problem: string, sql: string[]): Difference[] => [
+    { kind: 'trigger', object: `${showTable(relation)}: ${operation}`, problem, sql },
+  ];
+  const isCopy = relation.is_leaf_of_source && operation !== 'truncate';
+  if (isRight) {
+    return row.enabled === 'A'
+      ? []
+      : differ('it does not fire always', [`alter table ${on} enable always trigger ${id(name)}`]);
+  }
+  if (isCopy) {
+    return row === undefined ? [] : differ('the copy of the trigger is not what it should be', []);
+  }
+  const drop = row === undefined ? [] : [`drop trigger ${id(name)} on ${on}`];
+  return differ(row === undefined ? 'the trigger is missing' : 'the trigger is not what it should be', [
+    ...drop,
+    ...triggerText(entity, source, operation, { readers, on: relation }),
+  ]);
+}
+
+/** Functions, with their triggers, of tables that are not captured any more, or not in this way; and triggers where none should be. */
+function compareStrays(wanted: Wanted, state: State): Difference[] {
+  const { entity, sources } = wanted.definition;
+  const names = new Set(
+    sources.flatMap((source) =>
+      operationsOf(source, readersOf(wanted, source)).map((operation) => functionName(entity, source, operation)),
+    ),
+  );
+  const functions = state.functions.filter(({ name }) => !names.has(name));
+  const triggers = state.triggers.filter(
+    ({ schema, table }) => !state.relations.some((relation) => relation.schema === schema && relation.name === table),
+  );
+  return [
+    ...triggers.map(({ schema, table, name }) => ({
+      kind: 'trigger',
+      object: `${showTable({ schema, name: table })}: ${name}`,
+      problem: 'the table is not captured, or not any more',
+      sql: [`drop trigger if exists ${id(name)} on ${id(schema, table)}`],
+    })),
+    ...functions.map(({ name }) => ({
+      kind: 'function',
+      object: `pawl.${name}`,
+      problem: 'it is not needed any more',
+      sql: [`drop function pawl.${name}() cascade`],
+    })),
+  ];
+}
+
+/** Waits for every writer that is at one of the tables, and lets none begin: so no change falls between two declarations. */
+export function barrier(sources: readonly Source[]): string {
+  const tables = sources.map(({ schema, name }) => id(schema, name)).sort();
+  return `lock table ${tables.join(', ')} in share row exclusive mode`;
+}
+
+/** Takes a capture out, whatever state it is in. */
+export function detachText(entity: string, state: State): string[] {
+  const capture = state.capture?.id ?? 0;
+  const ofLines = `where line in (select l.id from pawl.capture_line l where l.capture = ${capture})`;
+  return [
+    ...state.functions.map(({ name }) => `drop function pawl.${name}() cascade`),
+    `delete from pawl.capture_sweep ${ofLines}`,
+    `delete from pawl.capture_retry ${ofLines}`,
+    `delete from pawl.capture_dirty ${ofLines}`,
+    `delete from pawl.capture_known ${ofLines}`,
+    `delete from pawl.capture_change where capture = ${capture}`,
+    `delete from pawl.capture_line where capture = ${capture}`,
+    `delete from pawl.capture_definition where entity = ${literal(entity)}`,
+  ];
+}
+
+/** As the database will give it back. */
+export function same(stored: unknown, wanted: unknown): boolean {
+  return isDeepStrictEqual(stored, JSON.parse(JSON.stringify(wanted)));
+}

@@ -1,0 +1,267 @@
+import { id } from '../../../engine/postgres/index.ts';
+import { linkNumber, type Source } from '../../declare/source.ts';
+import { literal } from '../../declare/sql-text.ts';
+
+/**
+ * The text of the triggers. They run in the user's transactions, so three rules stand above all others:
+ *
+ * - Nothing in a row makes them fail. Keys are of types whose output cannot fail and are written as text; history is text
+ *   that is cut. A column that is gone (renamed, dropped) makes the whole table dirty instead of an error.
+ * - They look at no table but, for that last rule, a catalog. Links are followed later, by the consumer: at this moment an order
+ *   that is being inserted for the changed customer could not be seen, and would be missed.
+ * - They run as a role that may insert into the log and do nothing else, under a search path that nobody can put anything in.
+ *
+ * A statement on 100,000 rows pays for their copies in the transition table: of the new ones only, since copying the old ones,
+ * too, costs as much again (27 % more processor time of a bulk update instead of 14 %). What a row's key was before is noted by a
+ * row trigger whose condition holds only where it changed; testing it costs next to nothing.
+ *
+ * A statement on one row pays for every query that a function runs. So a statement trigger runs one: whether its column is
+ * still there is found out by the way in which SQL looks up names. A name without a table means the column of the innermost
+ * table that has one, so `order_id` is that of the changed rows or, when they have none, the one of a value that stands around
+ * them, of a type that no key has.
+ */
+
+export const OPERATIONS = ['insert', 'update', 'move', 'delete', 'truncate'] as const;
+export type Operation = (typeof OPERATIONS)[number];
+
+/** The role that owns the functions. */
+export const OWNER = 'pawl_capture';
+
+/** Who reads what a source writes. */
+export interface Readers {
+  /** Lines of dirty keys. */
+  readonly latest: readonly number[];
+  readonly capture: number;
+  /** Whether single changes are kept: for a history, or for a line that reads them in order. */
+  readonly changes: boolean;
+}
+
+export function functionName(entity: string, source: Source, operation: Operation): string {
+  return `capture_${entity}_${source.number}_${operation}`;
+}
+
+export function triggerName(entity: string, operation: Operation): string {
+  return `pawl_capture_${entity}_${operation}`;
+}
+
+/** The triggers that a source needs. */
+export function operationsOf(source: Source, readers: Readers): Operation[] {
+  return OPERATIONS.filter((operation) => operation !== 'move' || !isRowLevel(source, readers));
+}
+
+export function functionText(entity: string, source: Source, operation: Operation, readers: Readers): string {
+  return `create or replace function pawl.${functionName(entity, source, operation)}() returns trigger
+language plpgsql security definer ${settings(source, operation, readers)
+    .map(([name, value]) => `set ${name} = ${value}`)
+    .join(' ')} as ${dollar(functionBody(source, operation, readers))}`;
+}
+
+/**
+ * Under what a function runs, whatever its writer has set. The settings on which the text of a value depends are pinned only where
+ * values are kept: each costs a fraction of a microsecond a row.
+ */
+export function settings(
+  source: Source,
+  operation: Operation,
+  readers: Readers,
+): readonly (readonly [name: string, value: string])[] {
+  return readers.changes && operation !== 'truncate' && source.history !== undefined ? [PATH, ...FORMATS] : [PATH];
+}
+
+const PATH = ['search_path', 'pg_catalog, pg_temp'] as const;
+const FORMATS = [
+  ['DateStyle', 'iso'],
+  ['IntervalStyle', 'postgres'],
+  ['bytea_output', 'hex'],
+  ['extra_float_digits', '1'],
+] as const;
+
+/** What stands between the quotes: also compared with what is there. */
+export function functionBody(source: Source, operation: Operation, readers: Readers): string {
+  const { latest, changes } = readers;
+  const parts = [
+    ...(latest.length === 0 ? [] : [noteDirty(source, operation, readers)]),
+    ...(changes ? [noteChange(source, operation, readers)] : []),
+  ];
+  const columns = [source.column, ...(changes ? (source.history?.columns ?? []).map(({ name }) => name) : [])];
+  const isGuarded = each(source, operation, readers) === 'row' && parts.length > 0;
+  const guard = isGuarded ? refuseGone(columns, latest) : '';
+  return `\n#variable_conflict use_column\nbegin\n${guard}${parts.join('\n')}\n  return null;\nend `;
+}
+
+export function triggerText(
+  entity: string,
+  source: Source,
+  operation: Operation,
+  { readers, on: table }: { readers: Readers; on: { schema: string; name: string } },
+): string[] {
+  const on = id(table.schema, table.name);
+  const name = id(triggerName(entity, operation));
+  const run = `execute function pawl.${functionName(entity, source, operation)}()`;
+  const event = operation === 'move' ? 'update' : operation;
+  const column = id(source.column);
+  const moved = `${exact(source, `old.${column}`)} is distinct from ${exact(source, `new.${column}`)}`;
+  const when = operation === 'move' ? ` when (${moved})` : '';
+  const [before, after] = transitionNames(source, operation, readers);
+  const copies = [
+    ...(before === null ? [] : [` referencing old table as ${before}`]),
+    ...(after === null ? [] : [` referencing new table as ${after}`]),
+  ];
+  return [
+    `create trigger ${name} after ${event} on ${on}${copies.join('')} for each ${each(source, operation, readers)}${when} ${run}`,
+    `alter table ${on} enable always trigger ${name}`,
+  ];
+}
+
+/**
+ * What {@link triggerText} makes, as `pg_get_triggerdef` tells it and {@link shapeOf} shortens it. It has all that there is of a trigger:
+ * when it fires, on which columns, under which condition, with which arguments.
+ */
+export function triggerShape(
+  entity: string,
+  source: Source,
+  operation: Operation,
+  { readers, on: table }: { readers: Readers; on: { schema: string; name: string } },
+): string {
+  const event = operation === 'move' ? 'UPDATE' : operation.toUpperCase();
+  const column = `${source.column}${exact(source, '').includes('collate') ? ' COLLATE C' : ''}`;
+  const when = operation === 'move' ? ` WHEN old.${column} IS DISTINCT FROM new.${column}` : '';
+  const [before, after] = transitionNames(source, operation, readers);
+  const copies = `${before === null ? '' : ` OLD TABLE AS ${before}`}${after === null ? '' : ` NEW TABLE AS ${after}`}`;
+  const referencing = copies === '' ? '' : ` REFERENCING${copies}`;
+  const level = each(source, operation, readers).toUpperCase();
+  return unquoted(
+    `CREATE TRIGGER ${triggerName(entity, operation)} AFTER ${event} ON ${table.schema}.${table.name}${referencing} FOR EACH ${level}${when} EXECUTE FUNCTION ${functionName(entity, source, operation)}`,
+  );
+}
+
+/** Without what versions and settings of Postgres show differently: parentheses, quotes, casts to text, schemas of the search path. */
+export function shapeOf(definition: string): string {
+  return unquoted(definition)
+    .replaceAll('::text', '')
+    .replaceAll('COLLATE pg_catalog.', 'COLLATE ')
+    .replace('EXECUTE FUNCTION pawl.', 'EXECUTE FUNCTION ');
+}
+
+function unquoted(text: string): string {
+  return text.replaceAll(/[()"]/g, '');
+}
+
+/** The transition tables a trigger has: [old, new]. */
+function transitionNames(source: Source, operation: Operation, readers: Readers): [string | null, string | null] {
+  if (each(source, operation, readers) === 'row' || operation === 'truncate') return [null, null];
+  return operation === 'delete' ? ['pawl_old', null] : [null, 'pawl_new'];
+}
+
+/** The query from the values of `changed c` to keys by way of one column of one table `t`. */
+export function linkQuery(table: { schema: string; name: string }, on: string, key: string): string {
+  return `select t.${id(key)} from ${id(table.schema, table.name)} t join changed c on ${on}`;
+}
+
+function isRowLevel(source: Source, { changes }: Readers): boolean {
+  return source.rowLevel || changes;
+}
+
+function each(source: Source, operation: Operation, readers: Readers): 'row' | 'statement' {
+  return operation === 'move' || (isRowLevel(source, readers) && operation !== 'truncate') ? 'row' : 'statement';
+}
+
+function noteDirty(source: Source, operation: Operation, readers: Readers): string {
+  const { latest } = readers;
+  if (operation === 'truncate') return wholeTable(latest);
+  const column = id(source.column);
+  const number = linkNumber(source);
+  if (operation === 'move') return noteRow(number, 'old', column, latest);
+  if (isRowLevel(source, readers)) {
+    if (operation === 'insert') return noteRow(number, 'new', column, latest);
+    const before = noteRow(number, 'old', column, latest);
+    if (operation === 'delete') return before;
+    return `${noteRow(number, 'new', column, latest)}
+  if ${exact(source, `old.${column}`)} is distinct from ${exact(source, `new.${column}`)} then
+  ${before}
+  end if;`;
+  }
+  const table = operation === 'delete' ? 'pawl_old' : 'pawl_new';
+  const [line, more] = latest.length === 1 ? [latest[0], ''] : ['l', ` cross join ${lines(latest)} l`];
+  const key = exact(source, 'r.key');
+  const [keys, type] =
+    key === 'r.key' ? [key, 'pg_typeof(k.key)'] : [`${key} as key, pg_typeof(r.key) as type`, 'k.type'];
+  const gone = `${type} = 'tid'::regtype`;
+  // Distinct as values of their own type, which is cheaper than as texts; sorted, so that all write in one order. In there and not
+  // around it, which would be one step more of the plan.
+  return `  insert into pawl.capture_dirty (line, source, key)
+  select ${line}, case when ${gone} then -1 else ${number} end, case when ${gone} then '' else k.key::text end
+  from (
+    select distinct ${keys} from (select tid '(0,0)' as ${column}) gone cross join lateral (select ${column} as key from ${table}) r
+    where r.key is not null order by 1
+  ) k${more};`;
+}
+
+/** Texts are compared by their bytes: where a collation or citext takes two for the same, they are two keys. */
+function exact({ type }: Source, value: string): string {
+  return ['smallint', 'integer', 'bigint', 'uuid'].includes(type) ? value : `${value}::text collate pg_catalog."C"`;
+}
+
+function noteRow(number: number, row: 'old' | 'new', column: string, latest: readonly number[]): string {
+  return `  insert into pawl.capture_dirty (line, source, key)
+  select l, ${number}, ${row}.${column}::text from ${lines(latest)} l where ${row}.${column} is not null;`;
+}
+
+function refuseGone(columns: readonly string[], latest: readonly number[]): string {
+  const probe = (column: string): string => `not exists (select from pg_catalog.pg_attribute a
+    where a.attrelid = tg_relid and a.attname = ${literal(column)} and not a.attisdropped)`;
+  return `  if ${[...new Set(columns)].map(probe).join(' or ')} then
+${latest.length === 0 ? '  null;' : wholeTable(latest)}
+    return null;
+  end if;
+`;
+}
+
+function wholeTable(latest: readonly number[]): string {
+  return `  insert into pawl.capture_dirty (line, source, key) select l, -1, '' from ${lines(latest)} l;`;
+}
+
+function lines(numbers: readonly number[]): string {
+  return `unnest('{${numbers.join()}}'::smallint[])`;
+}
+
+function noteChange(source: Source, operation: Operation, { capture }: Readers): string {
+  const fixed = `${capture}, ${source.number}, ${literal(operation)}`;
+  if (operation === 'truncate') {
+    return `  insert into pawl.capture_change (capture, source, op) values (${fixed});`;
+  }
+  const column = id(source.column);
+  const key = operation === 'delete' ? `old.${column}::text` : `new.${column}::text`;
+  const oldKey =
+    operation === 'update' ? `nullif(old.${column}::text collate pg_catalog."C", new.${column}::text)` : 'null';
+  const rows = source.history?.rows ?? 'keys';
+  const before =
+    operation !== 'insert' && (rows === 'both' || (rows === 'after' && operation === 'delete'))
+      ? image(source, 'old')
+      : 'null';
+  const after = operation !== 'delete' && rows !== 'keys' ? image(source, 'new') : 'null';
+  return `  insert into pawl.capture_change (capture, source, op, key, old_key, before, after)
+  values (${fixed}, ${key}, ${oldKey}, ${before}, ${after});`;
+}
+
+/** A value longer than this is cut: what is kept has to fit, and 1 GB written out as text would not. */
+const LONGEST = 65_536;
+
+/** The listed columns as JSON whose values are text: json, unlike jsonb, takes everything that text can hold. */
+function image(source: Source, row: 'old' | 'new'): string {
+  const columns = source.history?.columns ?? [];
+  const names = columns.map(({ name }) => literal(name)).join(', ');
+  const values = columns.map(({ name, long }) => {
+    const value = `${row}.${id(name)}`;
+    if (!long) return `${value}::text`;
+    return `case when pg_column_size(${value}) > ${LONGEST} then '(' || pg_column_size(${value}) || ' bytes)' else left(${value}::text, ${LONGEST}) end`;
+  });
+  return `json_object(array[${names}]::text[], array[${values.join(', ')}]::text[])`;
+}
+
+/** The same text for the same body, always: a plan is looked at before it is run, and kept. */
+function dollar(body: string): string {
+  let tag = '$pawl$';
+  for (let n = 1; body.includes(tag); n += 1) tag = `$pawl${n}$`;
+  return tag + body + tag;
+}

@@ -1,0 +1,57 @@
+import { LockNotAvailable } from '../../base/errors.ts';
+import { sleep } from '../../base/time/clock.ts';
+import { only, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import { KEEP_MS } from '../patience.ts';
+
+const KEEP = statement(
+  'capture.keep',
+  "select k.made, k.dropped from pawl.capture_keep($1::smallint, $2::float8 * interval '1 millisecond', $3::boolean) k",
+);
+
+/** So often in a row, with pauses, a log that is in use is tried. Each try keeps its writers waiting for at most 20 ms. */
+const TRIES = 10;
+const PAUSE_MS = { least: 100, most: 1000 };
+
+/** Whose changes are to be kept for how long, in place of what that capture declares. */
+interface Asked {
+  readonly capture: number;
+  readonly keepMs: number | undefined;
+}
+
+/**
+ * Makes the months to come, and drops what nobody keeps, one after another, each in a transaction of its own. @returns what was dropped
+ * @throws LockNotAvailable  transactions that read or write the log leave no 20 ms between them
+ */
+export async function keepMonths(engine: PostgresEngine, asked?: Asked): Promise<readonly string[]> {
+  const dropped: string[] = [];
+  for (;;) {
+    const step = await keep(engine, [asked?.capture ?? null, asked?.keepMs ?? null, true]);
+    if (step.dropped !== null) dropped.push(step.dropped);
+    else if (step.made === null) return dropped;
+  }
+}
+
+/** Makes the months to come, unless the log is in use: what has no month goes to a partition of its own. */
+export async function makeMonths(engine: PostgresEngine): Promise<void> {
+  try {
+    while ((await keep(engine, [null, null, false])).made !== null);
+  } catch (error) {
+    if (!(error instanceof LockNotAvailable)) throw error;
+  }
+}
+
+interface Step {
+  readonly made: string | null;
+  readonly dropped: string | null;
+}
+
+async function keep(engine: PostgresEngine, values: unknown[]): Promise<Step> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return only(await engine.query<Step>(KEEP, values, { deadlineMs: KEEP_MS }));
+    } catch (error) {
+      if (!(error instanceof LockNotAvailable) || tries >= TRIES) throw error;
+      await sleep(PAUSE_MS.least + Math.random() * (PAUSE_MS.most - PAUSE_MS.least));
+    }
+  }
+}

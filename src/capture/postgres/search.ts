@@ -1,0 +1,178 @@
+import { id, type Statement, statement } from '../../engine/postgres/index.ts';
+import { literal } from '../declare/sql-text.ts';
+import type { Term } from '../search-query.ts';
+import { operator } from './operators.ts';
+import { type Target, type TargetColumn, type TargetOptions, WORDS } from './target.ts';
+
+/** Where a page goes on: the window of candidates it is from, and the last row it gave. */
+export interface Place {
+  /** The last candidate of the window before: [order, key] as text. Undefined in the first window. */
+  readonly window?: readonly [string, string];
+  /** [rank, order, key] as text. Undefined at the beginning of a window. */
+  readonly row?: readonly [string, string | null, string];
+}
+
+/** What is looked for, as SQL over the table `t`, and the values of its parameters. */
+export interface Condition {
+  readonly where: string;
+  readonly query: string;
+  /** The part of `where` that says whose rows. */
+  readonly tenant: string | undefined;
+  readonly values: readonly unknown[];
+}
+
+const TEXT = { type: 'text', operators: 'pg_catalog' };
+
+const MARK_FROM = '\u{E000}';
+const MARK_TO = '\u{E001}';
+
+/** The statements of searches in one target. */
+export class SearchStatements {
+  readonly #target: Target;
+  readonly #options: TargetOptions;
+  readonly #on: string;
+  readonly #key: string;
+  readonly #order: string;
+  readonly #orderColumn: Omit<TargetColumn, 'name'>;
+
+  constructor(target: Target, options: TargetOptions) {
+    this.#target = target;
+    this.#options = options;
+    this.#on = id(target.schema, target.name);
+    this.#key = `t.${id(target.key)}`;
+    this.#order = `t.${id(options.order ?? target.key)}`;
+    const key = { type: target.keyType, operators: target.keyOperators };
+    this.#orderColumn = target.columns.find(({ name }) => name === options.order) ?? key;
+  }
+
+  condition(terms: readonly Term[], filters: readonly (readonly [string, string | null])[]): Condition {
+    const values: unknown[] = [];
+    const param = (value: unknown): string => `$${values.push(value)}`;
+    const language = `${literal(this.#options.language)}::regconfig`;
+    const words = terms.map((term) => queryOf(term, language, param));
+    const conditions = words.map((word, index) => {
+      const { text, not } = terms[index] ?? { text: '', not: false };
+      // A piece of two letters is in everything, and the index has none shorter than three.
+      const fragments = text.length < 3 ? [] : this.#options.fragments;
+      const parts = fragments.map(
+        (column) => `t.${id(column)}::text ilike ${param(`%${text.replaceAll(/[\\%_]/g, '\\$&')}%`)}::text`,
+      );
+      const found = [`t.${WORDS} @@ ${word}`, ...parts].join(' or ');
+      // A word that the language leaves out says nothing; it is found nowhere.
+      return not ? `not (${found})` : `(numnode(${word}) = 0 or ${found})`;
+    });
+    const equal = filters.map(([column, value]) => {
+      const { type, operators } = this.#target.columns.find(({ name }) => name === column) ?? TEXT;
+      const equal = operator('=', operators);
+      return value === null ? `t.${id(column)} is null` : `t.${id(column)} ${equal} ${param(value)}::text::${type}`;
+    });
+    const tenant = equal[filters.findIndex(([column]) => column === this.#options.tenant)];
+    const positive = words.filter((_, index) => terms[index]?.not === false);
+    return { where: [...conditions, ...equal].join(' and '), query: `(${positive.join(' && ')})`, tenant, values };
+  }
+
+  /** Whether there are more matches than can be looked at one by one, and whether there is a word in it at all. */
+  count({ where, query, values }: Condition, most: number): { statement: Statement; values: unknown[] } {
+    const text = `
+select numnode(${query}) as words, (select count(*)::int from (select 1 from ${this.#on} t where ${where} limit ${most}) m) as matches`;
+    return { statement: statement('capture.search_count', text, { prepare: false }), values: [...values] };
+  }
+
+  /** All matches, in their order, up to the cap. */
+  narrow(condition: Condition, place: Place, cap: number): { text: string; values: unknown[] } {
+    return this.#candidates(condition, place, `${this.#on} t`, cap);
+  }
+
+  /** The first matches on a walk through so many rows in their order. */
+  wide(condition: Condition, place: Place, cap: number, rows: number): { text: string; values: unknown[] } {
+    const values = [...condition.values];
+    const own = condition.tenant === undefined ? '' : ` and ${condition.tenant}`;
+    const after = this.#after(place, values);
+    const walk = `(select t.* from ${this.#on} t where ${this.#order} is not null${own}${after}
+      order by ${this.#order} desc, ${this.#key} desc limit ${rows}) t`;
+    return this.#candidates({ ...condition, values }, {}, walk, cap);
+  }
+
+  #candidates(condition: Condition, place: Place, from: string, cap: number): { text: string; values: unknown[] } {
+    const values = [...condition.values];
+    const after = this.#after(place, values);
+    const text = `
+select ${this.#key} as key, ${this.#order} as ord, ts_rank(t.${WORDS}, ${condition.query}, 1) as rank
+from ${from} where ${condition.where}${after}
+order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
+    return { text, values };
+  }
+
+  #after({ window }: Place, values: unknown[]): string {
+    if (window === undefined) return '';
+    const [order, key] = window.map((value) => `$${values.push(value)}::text`);
+    const { type, operators } = this.#orderColumn;
+    // One operator for both: between two schemas nobody but Postgres knows which one fits.
+    const before = operator('<', operators === this.#target.keyOperators ? operators : null);
+    return ` and row(${this.#order}, ${this.#key}) ${before} row(${order}::${type}, ${key}::${this.#target.keyType})`;
+  }
+
+  /** Of the candidates one page, best first, with the words found in it marked. */
+  page(
+    candidates: { text: string; values: unknown[] },
+    query: string,
+    place: Place,
+    limit: number,
+  ): { statement: Statement; values: unknown[] } {
+    const values = [...candidates.values];
+    const param = (value: unknown, type: string): string => `$${values.push(value)}::text::${type}`;
+    const { keyType, keyOperators, columns } = this.#target;
+    const { type: orderType, operators } = this.#orderColumn;
+    let after = '';
+    if (place.row !== undefined) {
+      const [rank, order, key] = place.row;
+      const [r, k] = [param(rank, 'real'), param(key, keyType)];
+      const o = order === null ? undefined : param(order, orderType);
+      const sameRank =
+        o === undefined
+          ? `(c.ord is null and c.key ${operator('<', keyOperators)} ${k})`
+          : `(c.ord is null or c.ord ${operator('<', operators)} ${o} or (c.ord ${operator('=', operators)} ${o} and c.key ${operator('<', keyOperators)} ${k}))`;
+      after = `where c.rank < ${r} or (c.rank = ${r} and ${sameRank})`;
+    }
+    const shown = columns.map(({ name }) => `${literal(name)}, t.${id(name)}`).join(', ');
+    const said = this.#options.text.map((column) => `left(t.${id(column)}::text, 20000)`).join(', ');
+    const marks = `StartSel=${MARK_FROM}, StopSel=${MARK_TO}, MaxFragments=2, MaxWords=12, MinWords=4, FragmentDelimiter=" … "`;
+    const text = `
+with candidate as materialized (${candidates.text}
+), page as materialized (
+  select c.* from candidate c ${after} order by c.rank desc, c.ord desc nulls last, c.key desc limit ${limit + 1}
+)
+select (select pg_catalog.json_build_object('n', count(*), 'order', (pg_catalog.array_agg(c.ord::text order by c.ord desc nulls last, c.key desc))[count(*)::int],
+    'key', (pg_catalog.array_agg(c.key::text order by c.ord desc nulls last, c.key desc))[count(*)::int]) from candidate c) as window,
+  (select pg_catalog.json_agg(pg_catalog.json_build_object('rank', p.rank::text, 'order', p.ord::text, 'key', p.key::text, 'row', pg_catalog.json_build_object(${shown}),
+    'snippet', ts_headline(${literal(this.#options.language)}::regconfig, pg_catalog.concat_ws(' … ', ${said}), ${query}, ${literal(marks)}))
+    order by p.rank desc, p.ord desc nulls last, p.key desc)
+  from page p join ${this.#on} t on ${this.#key} ${operator('=', keyOperators)} p.key) as rows`;
+    return { statement: statement('capture.search_page', text, { prepare: false }), values };
+  }
+}
+
+export const SETTINGS: Statement = statement(
+  'capture.search_settings',
+  `
+select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('work_mem', '32MB', true),
+  set_config('statement_timeout', $1::text, true), set_config('pawl.tenant', $2::text, true)`,
+);
+
+/** The words that were found are between `<mark>` and `</mark>`; everything else is safe to put into a page. */
+export function toHtml(snippet: string): string {
+  const safe = snippet
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;');
+  return safe.replaceAll(MARK_FROM, '<mark>').replaceAll(MARK_TO, '</mark>');
+}
+
+function queryOf({ kind, text }: Term, language: string, param: (value: unknown) => string): string {
+  if (kind === 'phrase') return `phraseto_tsquery(${language}, ${param(text)}::text)`;
+  if (kind === 'word') return `plainto_tsquery(${language}, ${param(text)}::text)`;
+  // What is between the quotes is taken apart like any text; only these two mean something there.
+  const quoted = `'${text.replaceAll(/['\\]/g, ' ')}':*`;
+  return `to_tsquery(${language}, ${param(quoted)}::text)`;
+}

@@ -1,0 +1,228 @@
+import { toStorable } from '../../base/storable.ts';
+import {
+  instant,
+  type PostgresEngine,
+  type Statement,
+  statement,
+  type Transaction,
+} from '../../engine/postgres/index.ts';
+import type { Definition } from '../declare/source.ts';
+import { followText } from './catalog.ts';
+
+/** What one claim took. */
+export interface Claim {
+  /** Nothing stood behind what was looked at. */
+  readonly isEnd: boolean;
+  /** Where the next claim of the pass goes on. */
+  readonly last: string;
+  readonly ids: readonly string[];
+  readonly keys: readonly string[];
+  /** When the oldest of them was written; null when there is none. */
+  readonly oldest: Date | null;
+}
+
+export interface ClaimOptions {
+  readonly after: string;
+  readonly limit: number;
+  readonly timeoutMs: number;
+  readonly only?: readonly string[] | undefined;
+}
+
+const CLAIM = statement(
+  'capture.claim',
+  `
+select c.seen < $3::int and not c.cut as "isEnd", c.last::text as last, c.ids::text[] as ids, c.keys, ${instant('c.oldest')} as oldest
+from pawl.capture_claim($1::smallint, $2::bigint, $3::int, $4::int, $5::int, $6::text[]) c`,
+);
+
+const CLAIM_RETRY = statement(
+  'capture.claim_retry',
+  'select r.key, r.attempt from pawl.capture_claim_retry($1::smallint, $2::int) r',
+);
+
+const SETTLE = statement('capture.settle', 'select pawl.capture_settle($1::smallint, $2::bigint[], $3::text[])');
+
+const FAIL = statement(
+  'capture.fail',
+  'select pawl.capture_fail($1::smallint, $2::bigint[], $3::text, $4::double precision, $5::text) as attempt',
+);
+
+const MARK = statement('capture.mark', 'select pawl.capture_mark($1::smallint, $2::text[])');
+
+const TAKE_LINKS = statement(
+  'capture.take_links',
+  'select l.source, l.key from pawl.capture_limit($3::int) limited cross join pawl.capture_take_links($1::smallint, $2::int) l',
+);
+
+// Links stand before and after the keys of entities in the index: "not 0" would read all that is between.
+const HAS_LINKS = `
+  (exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0)
+    or exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0))`;
+
+const LOOK = statement(
+  'capture.look',
+  `
+select ${HAS_LINKS} as links,
+  exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0) as keys,
+  exists (select from pawl.capture_retry r where r.line = $1::smallint and r.run_at <= clock_timestamp()) as retries,
+  exists (select from pawl.capture_sweep s where s.line = $1::smallint and s.phase <> 'done') as sweep`,
+);
+
+const NEWEST = statement(
+  'capture.newest',
+  `
+select coalesce(greatest(
+  (select max(d.id) from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0),
+  (select max(d.id) from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0),
+  (select max(d.id) from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0)), 0)::text as id`,
+);
+
+const IS_PAST = statement(
+  'capture.is_past',
+  `
+select not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0 and d.id <= $2::bigint)
+  and not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0 and d.id <= $2::bigint)
+  and not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0 and d.id <= $2::bigint) as yes`,
+);
+
+const DIRTY_AMONG = statement(
+  'capture.dirty_among',
+  `
+select ${HAS_LINKS} as unknown,
+  array(
+    select d.key from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0 and d.key = any ($2::text[])
+    union select r.key from pawl.capture_retry r where r.line = $1::smallint and r.key = any ($2::text[])) as keys`,
+);
+
+/** What there is to do. */
+export interface Look {
+  readonly links: boolean;
+  readonly keys: boolean;
+  readonly retries: boolean;
+  readonly sweep: boolean;
+}
+
+const LOCK_KEYS = statement(
+  'capture.lock_keys',
+  `
+select pg_catalog.array_agg(u.key) filter (where pawl.capture_lock_key($1::smallint, u.key)) as keys
+from pg_catalog.unnest($2::text[]) u (key)`,
+);
+
+/** Rows looked at by one claim, in terms of the keys it may take: a hot key has many rows, and other workers have theirs. */
+const ROWS_PER_KEY = 4;
+
+/** Beyond this many links a claim leaves the rest to the next one. */
+const LINKS_AT_ONCE = 500;
+
+/** How changes get from the log to a consumer that wants current state. */
+export class CaptureStore {
+  readonly #engine: PostgresEngine;
+  readonly #line: number;
+  /** Of each link, the query from its values to keys. */
+  readonly #follow: ReadonlyMap<number, Statement>;
+
+  constructor(engine: PostgresEngine, line: number, { sources }: Definition) {
+    this.#engine = engine;
+    this.#line = line;
+    this.#follow = new Map(
+      sources.flatMap(({ number, column, type, query }) =>
+        query === undefined
+          ? []
+          : [[number, statement('capture.follow', markText(followText(column, type, query)), { prepare: false })]],
+      ),
+    );
+  }
+
+  /**
+   * A transaction in which every statement sees what was committed before it; what follows a claim depends on it. An entity that
+   * row-level security hides looks like one that is gone, so that is an error.
+   * @param deadlineMs  how long each statement may take to be answered; default: no limit
+   */
+  transaction<T>(fn: (tx: Transaction) => Promise<T>, deadlineMs?: number): Promise<T> {
+    return this.#engine.transaction(fn, { isolation: 'read committed', retries: 0, deadlineMs, seesAll: true });
+  }
+
+  /** Whether there is anything to do: one round trip, and mostly all that an idle worker asks. */
+  async look(deadlineMs: number): Promise<Look> {
+    const [look] = await this.#engine.query<Look>(LOOK, [this.#line], { deadlineMs });
+    return look ?? { links: false, keys: false, retries: false, sweep: false };
+  }
+
+  /** A mark behind everything that is committed now. */
+  async newest(): Promise<string> {
+    const [row] = await this.#engine.query<{ id: string }>(NEWEST, [this.#line]);
+    return row?.id ?? '0';
+  }
+
+  async isPast(mark: string): Promise<boolean> {
+    const [row] = await this.#engine.query<{ yes: boolean }>(IS_PAST, [this.#line, mark]);
+    return row?.yes ?? true;
+  }
+
+  /** Of the keys those that are known to have changed. While a link has not been followed, that may be any of them. */
+  async dirtyAmong(tx: Transaction, keys: readonly string[]): Promise<ReadonlySet<string>> {
+    const [row] = await tx.query<{ unknown: boolean; keys: string[] }>(DIRTY_AMONG, [this.#line, keys]);
+    return new Set(row?.unknown === false ? row.keys : keys);
+  }
+
+  async claim(tx: Transaction, { after, limit, timeoutMs, only }: ClaimOptions): Promise<Claim> {
+    const rows = limit * ROWS_PER_KEY;
+    const [claim] = await tx.query<Claim>(CLAIM, [this.#line, after, rows, limit, timeoutMs, only ?? null]);
+    return claim ?? { isEnd: true, last: after, ids: [], keys: [], oldest: null };
+  }
+
+  async claimRetry(tx: Transaction, timeoutMs: number): Promise<{ key: string; attempt: number } | undefined> {
+    const [row] = await tx.query<{ key: string; attempt: number }>(CLAIM_RETRY, [this.#line, timeoutMs]);
+    return row;
+  }
+
+  async settle(tx: Transaction, ids: readonly string[], keys: readonly string[]): Promise<void> {
+    await tx.query(SETTLE, [this.#line, ids, keys]);
+  }
+
+  /** @returns how often it has failed by now */
+  async fail(tx: Transaction, key: string, ids: readonly string[], waitMs: number, error: string): Promise<number> {
+    const [row] = await tx.query<{ attempt: number }>(FAIL, [this.#line, ids, key, waitMs, toStorable(error)]);
+    return row?.attempt ?? 1;
+  }
+
+  async mark(tx: Pick<Transaction, 'query'>, keys: readonly string[]): Promise<void> {
+    if (keys.length > 0) await tx.query(MARK, [this.#line, keys]);
+  }
+
+  /** Of the keys those that nobody works on; they are then the caller's until the end of the transaction. */
+  async lock(tx: Transaction, keys: readonly string[]): Promise<readonly string[]> {
+    const [row] = await tx.query<{ keys: string[] | null }>(LOCK_KEYS, [this.#line, keys]);
+    return row?.keys ?? [];
+  }
+
+  /**
+   * Replaces links by the keys they lead to now, in a transaction of its own: whatever they lead to was committed before, or
+   * is dirty by itself.
+   * @param onWhole  what to do about a table of which everything changed
+   * @returns whether there was one
+   */
+  async follow(onWhole: (tx: Transaction) => Promise<void>, deadlineMs: number): Promise<boolean> {
+    return this.transaction(async (tx) => {
+      const links = await tx.query<{ source: number; key: string }>(TAKE_LINKS, [
+        this.#line,
+        LINKS_AT_ONCE,
+        deadlineMs,
+      ]);
+      if (links.some(({ source }) => !this.#follow.has(source))) await onWhole(tx);
+      for (const [source, query] of this.#follow) {
+        const keys = links.filter((link) => link.source === source).map(({ key }) => key);
+        if (keys.length > 0) await tx.query(query, [keys, this.#line]);
+      }
+      return links.length > 0;
+    }, deadlineMs);
+  }
+}
+
+function markText(query: string): string {
+  return `insert into pawl.capture_dirty (line, source, key)
+select $2::smallint, 0, found.key from (
+${query}
+) found order by found.key`;
+}

@@ -1,0 +1,154 @@
+import { Conflict, ConnectionFailed } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
+import { now } from '../../base/time/clock.ts';
+import { isTransient, type PostgresEngine, type Transaction } from '../../engine/postgres/index.ts';
+import type { Build } from '../declare/options.ts';
+import {
+  type CopyStatements,
+  type Draw,
+  drawVersion,
+  isOutOfService,
+  logPosition,
+  readPlainly,
+  takeKeys,
+} from '../postgres/copy.ts';
+import { beginEpoch, reach } from '../postgres/epoch.ts';
+import { type TargetStatements, writeRows } from '../postgres/target.ts';
+import { type Destination, type TargetRow, WentBack } from './destination.ts';
+import { buildRows, type MadeRows, without } from './rows.ts';
+
+export interface CopyParts {
+  /** The database that has the copy. */
+  readonly to: PostgresEngine;
+  readonly line: number;
+  readonly target: TargetStatements;
+  readonly statements: CopyStatements;
+  readonly key: string;
+  /** Undefined where a query makes the rows. */
+  readonly build: Build | undefined;
+}
+
+/** How long a transaction over there may take; that of the captured database, which waits for it, is ended later than that. */
+const WRITE_MS = 20_000;
+/** A connection that has not answered by then is dead. */
+const ANSWER_MS = 25_000;
+/** What was delivered since it was last said how far the log reaches is delivered once more after a restart of the server. */
+const REACH_MS = 1000;
+const ALL = { seesAll: true };
+/** Epochs that begin between the two halves of a delivery, one after another: two servers that both take the copy for theirs. */
+const ROUNDS = 3;
+
+/** Rows as they were made here, and where in the log everything that they show stands before. */
+interface Made extends MadeRows {
+  readonly position: string;
+}
+
+/**
+ * A table in another database. Rows are committed there before the changes are acknowledged here, so what a crash in between
+ * leaves is delivered again. Each row has a version that rises with the reading of its entity: what comes late changes nothing.
+ * Where either database may have gone back in time, an epoch begins (postgres-epoch.ts) before anything else is delivered.
+ */
+export class CopyTable implements Destination {
+  readonly isInReach = false;
+  readonly #parts: CopyParts;
+  #reachedAt = -Infinity;
+
+  constructor(parts: CopyParts) {
+    this.#parts = parts;
+  }
+
+  async write(tx: Transaction, keys: readonly string[]): Promise<void> {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const draw = await this.#draw(tx);
+      const made = await this.#make(tx, keys);
+      if (faults.armed) await faults.reach('capture.before_copy');
+      if (await this.#deliver(draw, made, keys)) return this.#delivered(tx);
+      await this.#look(tx, draw);
+    }
+    throw new WentBack('the copy changes hands all the time: two servers take it for theirs');
+  }
+
+  async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {
+    await readPlainly(tx);
+    const { json } = await this.#make(tx, keys);
+    const rows = await this.#there(() =>
+      this.#parts.to.transaction(
+        (other) => other.query<{ key: string }>(this.#parts.target.differing, [json, keys]),
+        ALL,
+      ),
+    );
+    return rows.map(({ key }) => key);
+  }
+
+  async page(tx: Transaction, after: string | null, limit: number): Promise<readonly TargetRow[]> {
+    const { to, statements } = this.#parts;
+    const rows = await this.#there(() =>
+      to.transaction((other) => other.query<{ key: string }>(statements.page, [after, limit]), ALL),
+    );
+    const strays = await tx.query<{ key: string }>(statements.strays, [rows.map(({ key }) => key)]);
+    const gone = new Set(strays.map(({ key }) => key));
+    return rows.map(({ key }) => ({ key, stray: gone.has(key) }));
+  }
+
+  async #draw(tx: Transaction): Promise<Draw> {
+    const { line } = this.#parts;
+    const draw = await drawVersion(tx, line);
+    if (draw.isKnown) return draw;
+    await this.#look(tx, draw);
+    return drawVersion(tx, line);
+  }
+
+  /** @throws WentBack  this database is not the one whose copy it is */
+  async #look(tx: Transaction, { epoch }: Draw): Promise<void> {
+    const { to, line } = this.#parts;
+    await this.#there(() => beginEpoch(tx, to, { line, epoch, timeoutMs: WRITE_MS })).catch((error: unknown) => {
+      throw error instanceof Conflict ? new WentBack(error.message, { cause: error }) : error;
+    });
+  }
+
+  /** @returns whether it was taken: not when another epoch has begun, or the other database may have lost something */
+  #deliver(draw: Draw, made: Made, keys: readonly string[]): Promise<boolean> {
+    const { to, target } = this.#parts;
+    return this.#there(() =>
+      to.transaction(
+        async (other) => {
+          const taken = await takeKeys(other, { draw, position: made.position, keys, timeoutMs: WRITE_MS });
+          if (!taken.isCurrent) return false;
+          const isAll = taken.keys.length === keys.length;
+          await writeRows(other, target, made.json, without(made, taken.keys), isAll ? undefined : taken.keys);
+          return true;
+        },
+        { isolation: 'read committed', deadlineMs: ANSWER_MS, seesAll: true },
+      ),
+    );
+  }
+
+  async #delivered(tx: Transaction): Promise<void> {
+    if (faults.armed) await faults.reach('capture.after_copy');
+    if (now() - this.#reachedAt < REACH_MS) return;
+    this.#reachedAt = now();
+    await reach(tx, this.#parts.line); // one round trip, once a second
+  }
+
+  /** Made by a query, they come with the position; what a program read asks for it: one round trip. */
+  async #make(tx: Transaction, keys: readonly string[]): Promise<Made> {
+    const { build, statements, key } = this.#parts;
+    if (build !== undefined) {
+      const made = await buildRows(build, tx, { key, keys });
+      return { ...made, position: await logPosition(tx) };
+    }
+    const [row] = await tx.query<{ json: string; found: string[]; position: string }>(statements.make, [keys]);
+    return { json: row?.json ?? '[]', found: new Set(row?.found), position: row?.position ?? '0/0' };
+  }
+
+  /** What has nothing to do with the rows is a reason to come again, and not to set entities aside. */
+  async #there<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (isTransient(error) || !isOutOfService(error)) throw error;
+      const why = error instanceof Error ? error.message : String(error);
+      throw new ConnectionFailed(`the other database cannot be written at the moment: ${why}`, { cause: error });
+    }
+  }
+}

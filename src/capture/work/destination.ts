@@ -1,0 +1,71 @@
+import { Conflict } from '../../base/errors.ts';
+import type { Transaction } from '../../engine/postgres/index.ts';
+import type { Build } from '../declare/options.ts';
+import { type TargetStatements, writeRows } from '../postgres/target.ts';
+import { buildRows, without } from './rows.ts';
+
+/** A row of the target, and whether it has no entity any more. */
+export interface TargetRow {
+  readonly key: string;
+  readonly stray: boolean;
+}
+
+/**
+ * Where a projection's rows are. `tx` is the transaction in the captured database in which the claim and the acknowledgement are;
+ * of the keys that are written the caller has the locks.
+ */
+export interface Destination {
+  /** Writes what the entities are now, and removes the rows of those that are no more. */
+  write(tx: Transaction, keys: readonly string[]): Promise<void>;
+  /** Of the keys those whose row is not what it would be now. */
+  differing(tx: Transaction, keys: readonly string[]): Promise<string[]>;
+  /** Rows in the order of their keys, behind one of them. */
+  page(tx: Transaction, after: string | null, limit: number): Promise<readonly TargetRow[]>;
+  /**
+   * Whether one snapshot shows entities and rows. Where it does not, they are compared under the locks of the keys.
+   */
+  readonly isInReach: boolean;
+}
+
+/** A table beside those that are captured: everything is one transaction. */
+export class OwnTable implements Destination {
+  readonly isInReach = true;
+  readonly #statements: TargetStatements;
+  readonly #key: string;
+  /** Undefined where a query makes the rows. */
+  readonly #build: Build | undefined;
+
+  constructor(statements: TargetStatements, key: string, build: Build | undefined) {
+    this.#statements = statements;
+    this.#key = key;
+    this.#build = build;
+  }
+
+  async write(tx: Transaction, keys: readonly string[]): Promise<void> {
+    if (this.#build === undefined) {
+      if (this.#statements.project !== undefined) await tx.query(this.#statements.project, [keys]);
+      return;
+    }
+    const made = await buildRows(this.#build, tx, { key: this.#key, keys });
+    await writeRows(tx, this.#statements, made.json, without(made, keys));
+  }
+
+  async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {
+    const build = this.#build;
+    const values = build === undefined ? [keys] : [(await buildRows(build, tx, { key: this.#key, keys })).json, keys];
+    const rows = await tx.query<{ key: string }>(this.#statements.differing, values);
+    return rows.map(({ key }) => key);
+  }
+
+  page(tx: Transaction, after: string | null, limit: number): Promise<readonly TargetRow[]> {
+    return tx.query<TargetRow>(this.#statements.strays, [after, limit]);
+  }
+}
+
+/** One of two databases is not the one that the other remembers. No entity is to blame, and nothing is written. */
+export class WentBack extends Conflict {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'Conflict';
+  }
+}

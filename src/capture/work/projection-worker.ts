@@ -1,0 +1,112 @@
+import type { Events } from '../../base/events.ts';
+import { type Loop, startLoop } from '../../base/loop.ts';
+import { within } from '../../base/time/clock.ts';
+import { startWithRetries } from '../../base/work/start-up.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { RunSettings } from '../declare/options.ts';
+import { answerMs } from '../patience.ts';
+import { STOP_MS, startKeeper } from './log-partitions.ts';
+import type { Opened, ProjectionEvents } from './runtime.ts';
+
+/** After work, the next look comes at once; then each rest is twice the last one, up to the poll. */
+const FIRST_REST_MS = 5;
+/** A pass does not last longer, so that what is committed late with a lower id is not kept waiting. */
+const PASS_MS = 100;
+
+/** The loops of one process that keep a projection up to date. */
+export class ProjectionWorker implements AsyncDisposable {
+  /**
+   * Settles when the worker has found the capture installed and begun to look; rejects with what no waiting mends. A database
+   * that is away is waited for.
+   */
+  readonly started: Promise<void>;
+  readonly #loops: readonly Loop[];
+  readonly #keeper: Loop;
+  readonly #open: () => Promise<Opened>;
+  readonly #events: Events<ProjectionEvents>;
+  readonly #settings: RunSettings;
+  readonly #stop = new AbortController();
+
+  /** @internal */
+  constructor(
+    engine: PostgresEngine,
+    open: () => Promise<Opened>,
+    events: Events<ProjectionEvents>,
+    settings: RunSettings,
+  ) {
+    this.#open = open;
+    this.#events = events;
+    this.#settings = settings;
+    // Why it has not begun yet is told by the loops, which ask for the same.
+    const options = { what: 'the projection', signal: this.#stop.signal, onError: () => {} };
+    this.started = startWithRetries(open, options).then(() => {});
+    this.started.catch(() => {});
+    this.#loops = Array.from({ length: settings.concurrency }, (_, index) => {
+      const pass: Pass = { after: '0', since: 0, done: 0, restMs: FIRST_REST_MS };
+      return startLoop({
+        name: 'capture.project',
+        run: (signal) => this.#turn(pass, signal, index),
+        onError: (error, failures) => {
+          engine.options.logger.warn({ err: error, failures }, 'a projection could not go on; it tries again');
+          this.#events.emit('error', { error });
+        },
+      });
+    });
+    this.#keeper = startKeeper(engine, open);
+    settings.signal?.addEventListener('abort', () => void this.stop(), { once: true });
+    if (settings.signal?.aborted === true) void this.stop();
+  }
+
+  /** Looks for changes now. */
+  wake(): void {
+    for (const loop of this.#loops) loop.wake();
+  }
+
+  /** Ends after the batches that are under way, for which it waits up to 5 s. Safe to call twice. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await within(STOP_MS, Promise.all([...this.#loops, this.#keeper].map((loop) => loop.stop())));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** Links, a batch, one entity that had failed, one page of a back-fill. @returns how long to rest */
+  async #turn(pass: Pass, signal: AbortSignal, index: number): Promise<number> {
+    const { store, sweeps, sweep, projector } = await this.#open();
+    if (signal.aborted) return 0;
+    const deadlineMs = answerMs(this.#settings.timeoutMs);
+    const there = await store.look(deadlineMs);
+    let isBusy = there.links && (await store.follow((tx) => sweeps.start(tx, true), deadlineMs));
+    if (there.keys || isBusy) isBusy = (await this.#batch(pass, projector)) || isBusy;
+    if (index === 0 && there.retries) isBusy = (await projector.retry(this.#settings)) || isBusy;
+    if (index === 0 && there.sweep)
+      isBusy = (await sweep.page(this.#settings.batch, deadlineMs)) !== undefined || isBusy;
+    pass.restMs = isBusy ? FIRST_REST_MS : Math.min(pass.restMs * 2, this.#settings.pollMs);
+    return isBusy ? 0 : pass.restMs;
+  }
+
+  /** @returns whether to go on at once. A whole pass that found only what others have in hand is a reason to rest. */
+  async #batch(pass: Pass, projector: Opened['projector']): Promise<boolean> {
+    if (pass.after === '0') pass.since = performance.now();
+    const batch = await projector.batch(pass.after, this.#settings);
+    if (batch.done > 0) this.#events.emit('projected', { keys: batch.done, lagMs: batch.lagMs });
+    pass.done += batch.done;
+    if (!batch.isEnd && performance.now() - pass.since < PASS_MS) {
+      pass.after = batch.last;
+      return true;
+    }
+    const found = pass.done > 0;
+    pass.after = '0';
+    pass.done = 0;
+    return found;
+  }
+}
+
+interface Pass {
+  after: string;
+  since: number;
+  done: number;
+  restMs: number;
+}

@@ -1,0 +1,142 @@
+import { faults } from '../../base/fault.ts';
+import { type Backoff, delay } from '../../base/time/backoff.ts';
+import { isTransient, type Transaction } from '../../engine/postgres/index.ts';
+import { answerMs } from '../patience.ts';
+import type { CaptureStore, Claim } from '../postgres/store.ts';
+import { type Destination, WentBack } from './destination.ts';
+
+/** What one batch came to. */
+export interface Batch {
+  /** Nothing stood behind what was looked at. */
+  readonly isEnd: boolean;
+  /** Where the next batch of the pass goes on. */
+  readonly last: string;
+  /** Entities written or removed. */
+  readonly done: number;
+  /** How long the oldest of the changes had waited. */
+  readonly lagMs: number;
+}
+
+export interface Failed {
+  readonly key: string;
+  readonly attempt: number;
+  readonly error: unknown;
+}
+
+export interface ProjectorParts {
+  readonly store: CaptureStore;
+  readonly destination: Destination;
+  readonly onFailed: (failed: Failed) => void;
+}
+
+export interface BatchSettings {
+  readonly batch: number;
+  readonly timeoutMs: number;
+  readonly backoff: Backoff;
+}
+
+const NOTHING: Claim = { isEnd: true, last: '0', ids: [], keys: [], oldest: null };
+
+/**
+ * Brings entities from the log into the target. One transaction has it all: the claim, what the entities are now, the rows, and
+ * the acknowledgement of exactly what was claimed. Whatever breaks, either all of it happened or nothing.
+ */
+export class Projector {
+  readonly #parts: ProjectorParts;
+
+  constructor(parts: ProjectorParts) {
+    this.#parts = parts;
+  }
+
+  /** The next batch of a pass. An entity that fails is set aside, alone; the others of its batch are done. */
+  async batch(after: string, settings: BatchSettings, only?: readonly string[]): Promise<Batch> {
+    const { store } = this.#parts;
+    let claim = NOTHING;
+    try {
+      await store.transaction(async (tx) => {
+        claim = await store.claim(tx, {
+          after,
+          limit: only?.length ?? settings.batch,
+          timeoutMs: settings.timeoutMs,
+          only,
+        });
+        if (claim.keys.length === 0 && claim.ids.length === 0) return;
+        if (faults.armed) await faults.reach('capture.after_claim');
+        await this.write(tx, claim.keys);
+        if (faults.armed) await faults.reach('capture.after_upsert');
+        await store.settle(tx, claim.ids, claim.keys);
+        if (faults.armed) await faults.reach('capture.before_commit');
+      }, answerMs(settings.timeoutMs));
+      if (faults.armed) await faults.reach('capture.after_commit');
+    } catch (error) {
+      if (claim.keys.length === 0 || isNobodysFault(error)) throw error;
+      return this.#apart(after, settings, claim, error);
+    }
+    const lagMs = claim.oldest === null ? 0 : Date.now() - claim.oldest.getTime();
+    return { isEnd: claim.isEnd, last: claim.last, done: claim.keys.length, lagMs };
+  }
+
+  /** Tries the halves by themselves, until what fails is one entity. */
+  async #apart(after: string, settings: BatchSettings, claim: Claim, error: unknown): Promise<Batch> {
+    const [key, ...more] = claim.keys;
+    let done = 0;
+    if (key !== undefined && more.length === 0) {
+      await this.#setAside(after, settings, key, error);
+    } else {
+      const middle = Math.ceil(claim.keys.length / 2);
+      for (const half of [claim.keys.slice(0, middle), claim.keys.slice(middle)]) {
+        done += (await this.batch(after, settings, half)).done;
+      }
+    }
+    // The pass begins again: what stood behind these keys was not looked at under this claim.
+    return { isEnd: false, last: after, done, lagMs: 0 };
+  }
+
+  async #setAside(after: string, { timeoutMs, backoff }: BatchSettings, key: string, error: unknown): Promise<void> {
+    const { store, onFailed } = this.#parts;
+    const attempt = await store.transaction(async (tx) => {
+      const { ids, keys } = await store.claim(tx, { after, limit: 1, timeoutMs, only: [key] });
+      return keys.length === 0 ? undefined : store.fail(tx, key, ids, delay(backoff, 1, Math.random()), wordsOf(error));
+    }, answerMs(timeoutMs));
+    if (attempt !== undefined) onFailed({ key, attempt, error });
+  }
+
+  /** Tries again one entity whose time has come. @returns whether there was one */
+  async retry({ timeoutMs, backoff }: BatchSettings): Promise<boolean> {
+    const { store, onFailed } = this.#parts;
+    let claimed: { key: string; attempt: number } | undefined;
+    try {
+      await store.transaction(async (tx) => {
+        claimed = await store.claimRetry(tx, timeoutMs);
+        if (claimed === undefined) return;
+        await this.write(tx, [claimed.key]);
+        await store.settle(tx, [], [claimed.key]);
+      }, answerMs(timeoutMs));
+      return claimed !== undefined;
+    } catch (error) {
+      const failed = claimed;
+      if (failed === undefined || isNobodysFault(error)) throw error;
+      const attempt = await store.transaction(async (tx) => {
+        const mine = await store.lock(tx, [failed.key]);
+        const wait = delay(backoff, failed.attempt + 1, Math.random());
+        return mine.length === 0 ? undefined : store.fail(tx, failed.key, [], wait, wordsOf(error));
+      }, answerMs(timeoutMs));
+      if (attempt !== undefined) onFailed({ key: failed.key, attempt, error });
+      return true;
+    }
+  }
+
+  /** Writes what the entities are now. The caller has their locks. */
+  async write(tx: Transaction, keys: readonly string[]): Promise<void> {
+    if (keys.length > 0) await this.#parts.destination.write(tx, keys);
+  }
+}
+
+/** No entity's fault: setting any aside would not help. */
+export function isNobodysFault(error: unknown): boolean {
+  return isTransient(error) || error instanceof WentBack;
+}
+
+function wordsOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

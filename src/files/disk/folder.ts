@@ -1,0 +1,32 @@
+import { promises as fs } from 'node:fs';
+import { dirname } from 'node:path';
+import { codeOf, told } from './failure.ts';
+
+/**
+ * Makes a folder and those it is in, where they are not there. Node's own way of it goes round for ever where a parent says
+ * that it is not there and cannot be made, as in /proc.
+ */
+export async function makeFolder(path: string): Promise<void> {
+  try {
+    await fs.mkdir(path);
+  } catch (error) {
+    const parent = dirname(path);
+    if (codeOf(error) === 'EEXIST') return;
+    if (codeOf(error) !== 'ENOENT' || parent === path) throw error;
+    await makeFolder(parent);
+    // Once: whoever removes it as fast as it is made will be told so.
+    await fs.mkdir(path).catch((again: unknown) => {
+      if (codeOf(again) !== 'EEXIST') throw again;
+    });
+  }
+}
+
+/** A new file's name is as durable as its folder. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await told(fs.open(path, 'r'));
+  try {
+    await told(folder.sync());
+  } finally {
+    await told(folder.close());
+  }
+}

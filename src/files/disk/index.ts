@@ -1,0 +1,205 @@
+import { randomUUID } from 'node:crypto';
+import { type Dirent, promises as fs } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Readable } from 'node:stream';
+import { CorruptObject, InvalidInput, StoreRefused } from '../../base/errors.ts';
+import { show } from '../../base/options/refusal.ts';
+import {
+  type Content,
+  type ContentCall,
+  isObjectName,
+  type Listed,
+  type ListPage,
+  type Part,
+  type PutCall,
+  type StoreProbe,
+} from '../content.ts';
+import { codeOf, diskFailure, told } from './failure.ts';
+import { openFile, writeChunks } from './file.ts';
+import { makeFolder, syncFolder } from './folder.ts';
+import { placeMarkers, readMarker, writeMarkers } from './marker.ts';
+
+/**
+ * A content store in a folder of this machine, or one that all machines mount. Each object is a file that is written once,
+ * on disk before `put` answers, and never changed. Made when it is first used.
+ * @throws InvalidInput  no path
+ */
+export function disk(dir: string): Content {
+  if (typeof dir !== 'string' || dir === '' || dir.includes('\0')) {
+    throw new InvalidInput(`disk() takes the path of a folder, but was given ${show(dir)}`, { field: 'dir' });
+  }
+  return new DiskContent(resolve(dir));
+}
+
+/** By the first two letters of their names, so that no folder gets millions of files. */
+const FAN = 256;
+/** Names in a page of the list, of as many whole folders as it takes. */
+const PAGE = 1000;
+
+class DiskContent implements Content {
+  readonly kind = 'disk';
+  readonly where: string;
+  readonly #objects: string;
+  readonly #quarantined: string;
+  #isMade: Promise<void> | undefined;
+
+  constructor(dir: string) {
+    this.where = dir;
+    this.#objects = join(dir, 'objects');
+    this.#quarantined = join(dir, 'quarantine');
+  }
+
+  async put(name: string, chunks: AsyncIterable<Buffer>, { signal, onProgress }: PutCall): Promise<void> {
+    await this.#make();
+    const path = this.#path(name);
+    const file = await told(fs.open(path, 'wx'));
+    try {
+      await writeChunks(file, chunks, onProgress);
+      signal.throwIfAborted();
+      await Promise.all([told(file.sync()), syncFolder(this.#folder(name))]);
+    } catch (error) {
+      // Room on a disk that is full is wanted at once. What cannot be removed now, the collector will.
+      await fs.unlink(path).catch(() => {});
+      throw error;
+    } finally {
+      await told(file.close());
+    }
+  }
+
+  async get(name: string, part: Part, { signal }: ContentCall): Promise<Readable> {
+    signal.throwIfAborted();
+    return openFile(this.#path(name), part);
+  }
+
+  async size(name: string): Promise<number | undefined> {
+    const stat = await told(fs.stat(this.#path(name))).catch(undefinedIfMissing);
+    return stat?.size;
+  }
+
+  /** Another name of the same file: objects are never changed. */
+  async copy(from: string, to: string): Promise<boolean> {
+    await this.#make();
+    try {
+      await fs.link(this.#path(from), this.#path(to));
+    } catch (error) {
+      if (NO_LINKS.has(codeOf(error))) return false;
+      throw diskFailure(error);
+    }
+    await syncFolder(this.#folder(to));
+    return true;
+  }
+
+  async delete(name: string): Promise<void> {
+    await told(fs.unlink(this.#path(name))).catch(undefinedIfMissing);
+  }
+
+  /** Of one folder after another, by their names; `from` is the last one of the page before. */
+  async list(from: string | undefined, { signal }: ContentCall): Promise<ListPage> {
+    await this.#make();
+    const all = await told(fs.readdir(this.#objects, { withFileTypes: true }));
+    const left = all.filter(({ name }) => from === undefined || name > from).sort((a, b) => (a.name < b.name ? -1 : 1));
+    const entries: Listed[] = [];
+    for (let entry = left.shift(); entry !== undefined; entry = left.shift()) {
+      signal.throwIfAborted();
+      entries.push(...(await this.#listFolder(entry)));
+      if (entries.length >= PAGE && left.length > 0) return { entries, next: entry.name };
+    }
+    return { entries, next: undefined };
+  }
+
+  async #listFolder(entry: Dirent): Promise<Listed[]> {
+    const folder = entry.name;
+    const names = entry.isFile() ? undefined : await namesIn(join(this.#objects, folder));
+    // A file, or a link that leads nowhere, where folders should be.
+    if (names === undefined) return [await this.#listed(`./${folder}`)];
+    return Promise.all(names.sort().map((name) => this.#listed(name.startsWith(folder) ? name : `${folder}/${name}`)));
+  }
+
+  async #listed(name: string): Promise<Listed> {
+    const stat = await told(fs.lstat(this.#place(name))).catch(undefinedIfMissing);
+    return { name, size: stat?.size ?? 0 };
+  }
+
+  async quarantine(name: string): Promise<boolean> {
+    const from = this.#place(name);
+    await told(makeFolder(this.#quarantined));
+    // By its whole path: of one name in two folders both are moved, perhaps at once.
+    const wanted = join(this.#quarantined, name.replaceAll('/', '%2F'));
+    const isTaken = (await told(fs.lstat(wanted)).catch(undefinedIfMissing)) !== undefined;
+    // Nothing is lost there, either.
+    const to = isTaken ? `${wanted}.${randomUUID()}` : wanted;
+    return told(fs.rename(from, to)).then(
+      () => true,
+      (error: unknown) => undefinedIfMissing(error) ?? false,
+    );
+  }
+
+  readMarker(which: 'marker' | 'copy'): Promise<string | undefined> {
+    return readMarker(this.where, which).catch(undefinedIfMissing);
+  }
+
+  async writeMarker(text: string, ifAbsent: boolean): Promise<void> {
+    await this.#make();
+    await (ifAbsent ? placeMarkers : writeMarkers)(this.where, text);
+  }
+
+  /** What the operating system promises need not be tried out. */
+  async probe(): Promise<StoreProbe> {
+    await this.#make();
+    return { ifNoneMatch: true, ifMatch: true, checksums: true, abort: true };
+  }
+
+  stop(): void {}
+
+  #folder(name: string): string {
+    return join(this.#objects, name.slice(0, 2));
+  }
+
+  /** Only names of objects become paths, so none leads out of the folder. */
+  #path(name: string): string {
+    if (!isObjectName(name)) throw new InvalidInput(`${show(name)} is no name of an object`, { field: 'object' });
+    return join(this.#folder(name), name);
+  }
+
+  /** Where a name of the list lies: by its first two letters, like an object, or as its path says. Never outside. */
+  #place(name: string): string {
+    const [folder = '', file = '', ...more] = name.includes('/') ? name.split('/') : [name.slice(0, 2), name];
+    const isOutside = folder === '' || folder === '..' || file === '' || file === '.' || file === '..';
+    if (!isOutside && more.length === 0 && !name.includes('\0')) return join(this.#objects, folder, file);
+    throw new InvalidInput(`${show(name)} is no name in a list`, { field: 'name' });
+  }
+
+  #make(): Promise<void> {
+    this.#isMade ??= this.#makeFolders().catch((error: unknown) => {
+      this.#isMade = undefined;
+      if (!(error instanceof CorruptObject)) throw error;
+      throw new StoreRefused(`the folder ${this.where} cannot be made: ${error.message}`, { cause: error });
+    });
+    return this.#isMade;
+  }
+
+  async #makeFolders(): Promise<void> {
+    await told(makeFolder(this.#objects));
+    const there = new Set(await told(fs.readdir(this.#objects)));
+    for (let number = 0; number < FAN; number++) {
+      const folder = number.toString(16).padStart(2, '0');
+      if (!there.has(folder)) await told(makeFolder(join(this.#objects, folder)));
+    }
+    await syncFolder(this.#objects);
+    await syncFolder(this.where);
+  }
+}
+
+const NO_LINKS = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EXDEV']);
+
+/** @returns undefined where there is no folder */
+async function namesIn(path: string): Promise<string[] | undefined> {
+  return fs.readdir(path).catch((error: unknown) => {
+    if (codeOf(error) === 'ENOTDIR' || codeOf(error) === 'ENOENT') return undefined;
+    throw diskFailure(error);
+  });
+}
+
+function undefinedIfMissing(error: unknown): undefined {
+  if (!(error instanceof CorruptObject)) throw error;
+}

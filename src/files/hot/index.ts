@@ -1,0 +1,226 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { resolve } from 'node:path';
+import { ConnectionFailed, CorruptObject, InvalidInput, StoreUnavailable, TimedOut } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
+import { checkOptions, duration, integer, object, oneOf, optional, signal, text } from '../../base/options/options.ts';
+import { startRenewal } from '../../base/renewal.ts';
+import { type Moment, moment, now, ownedFor, sleep } from '../../base/time/clock.ts';
+import type { Duration } from '../../base/time/duration.ts';
+import { formatDuration } from '../../base/time/duration.ts';
+import { parseId } from '../options.ts';
+import type { FileReading, Reader } from '../reader.ts';
+import type { FileStore } from '../store.ts';
+import { Watch } from '../transfer-timeout.ts';
+import { verified } from '../verify.ts';
+import type { Readable } from '../version.ts';
+import { HotCache } from './cache.ts';
+import type { HotCopy } from './copy.ts';
+
+/** Of {@link Files.hot}. */
+export interface HotOptions {
+  /** A folder of this host, for copies alone. Processes may share it. */
+  readonly dir: string;
+  /** What the copies may take in all; those used longest ago go first. Default 10 GiB. */
+  readonly maxBytes?: number;
+  /**
+   * Who fetches a version at one time: one process of this `'host'`, or one of `'all'` hosts, which spares a store that many
+   * want the same of. Default `'host'`.
+   */
+  readonly reload?: 'host' | 'all';
+  /** How long to wait for another one's reload. Default `'30s'`. */
+  readonly wait?: Duration;
+  /**
+   * Where the newest version is still being fetched, or neither database nor store answer, a copy is taken that was the newest so
+   * long ago at most. Default 0: never.
+   */
+  readonly maxStale?: Duration;
+}
+
+/** Of {@link HotFiles.open}. */
+export interface HotReadOptions {
+  readonly range?: { readonly start?: number; readonly end?: number };
+  readonly signal?: AbortSignal;
+}
+
+/** A reading from a hot copy. */
+export interface HotReading extends FileReading {
+  /** For how long this has not been known to be the newest version: 0 when it was asked for just now. */
+  readonly staleMs: number;
+}
+
+interface Known {
+  readonly version: Readable;
+  readonly at: Moment;
+}
+
+/** What is read: for how long it was not known to be the newest, if it was not asked for just now. */
+interface Found {
+  readonly version: Readable;
+  readonly copy: HotCopy;
+  readonly staleSince: Moment | undefined;
+}
+
+/** A reloader renews its lease; one that died is followed after this. */
+const LEASE_MS = 5000;
+const LOOK_MS = 50;
+
+/**
+ * Copies of versions on this host, for whoever reads the same documents again and again. Before every use the database is
+ * asked for the version, in one round trip, and a copy is read only if it has the bytes of that one.
+ */
+export class HotFiles {
+  readonly #reader: Reader;
+  readonly #store: FileStore;
+  readonly #cache: HotCache;
+  readonly #options: {
+    readonly scope: string;
+    readonly waitMs: number;
+    readonly maxStaleMs: number;
+    readonly totalMs: number;
+  };
+  readonly #known = new Map<string, Known>();
+  readonly #loading = new Map<string, Promise<void>>();
+
+  /** @internal */
+  constructor(reader: Reader, store: FileStore, totalMs: number, options: HotOptions) {
+    const { dir, maxBytes, reload, wait, maxStale } = checkOptions('hot', options, {
+      dir: text({ min: 1 }),
+      maxBytes: integer({ min: 1, default: 10 * 1024 ** 3 }),
+      reload: oneOf(['host', 'all'], { default: 'host' }),
+      wait: duration({ default: '30s' }),
+      maxStale: duration({ default: 0 }),
+    });
+    this.#reader = reader;
+    this.#store = store;
+    this.#cache = new HotCache(resolve(dir), maxBytes);
+    const scope = reload === 'all' ? '*' : `${hostname()}:${resolve(dir)}`;
+    this.#options = { scope, waitMs: wait, maxStaleMs: maxStale, totalMs };
+  }
+
+  /**
+   * Reads a document's live version from its hot copy, which is fetched when there is none. A copy that was damaged is noticed as
+   * it is read, before the damage is passed on: the stream fails, the copy is dropped, and the next call fetches a new one.
+   * @throws NotFound, InvalidInput, StoreUnavailable, CorruptObject
+   * @throws TimedOut  another one was fetching it for longer than `wait`
+   */
+  async open(id: string, options: HotReadOptions = {}): Promise<HotReading> {
+    const name = parseId('open', id);
+    const given = checkOptions('open', options, {
+      range: optional(object({ start: integer({ min: 0, default: 0 }), end: optional(integer({ min: 0 })) })),
+      signal,
+    });
+    const { version, copy, staleSince } = await this.#find(name, given.signal);
+    try {
+      const reading = await this.#reader.open(version, given, (_, blocks) => Promise.resolve(copy.read(blocks)));
+      reading.stream.once('error', (error) => {
+        if (error instanceof CorruptObject) void this.#cache.drop(version.sha256).catch(() => {});
+      });
+      return { ...reading, staleMs: staleSince === undefined ? 0 : ownedFor(staleSince) };
+    } finally {
+      // Of an empty range nothing was read.
+      await copy.close();
+    }
+  }
+
+  /** The copy of the live version; or, where that was asked for and cannot be had now, of one that was live not long ago. */
+  async #find(id: string, signal: AbortSignal | undefined): Promise<Found> {
+    const asked = moment();
+    const row = await this.#reader
+      .row(id, undefined, undefined)
+      .catch((error: unknown) => this.#unlessStale(id, error));
+    if (row === undefined) return (await this.#findStale(id)) ?? gone();
+    const there = await this.#cache.open(row.sha256, row.size);
+    if (there === undefined) {
+      const loading = this.#load(row, signal);
+      // It goes on, whoever waits for it.
+      loading.catch(() => {});
+      const stale = await this.#findStale(id);
+      if (stale !== undefined) return stale;
+      await loading;
+    }
+    const copy = there ?? (await this.#cache.open(row.sha256, row.size)) ?? gone();
+    this.#known.set(id, { version: row, at: asked });
+    return { version: row, copy, staleSince: undefined };
+  }
+
+  async #findStale(id: string): Promise<Found | undefined> {
+    const known = this.#stale(id);
+    const copy = known && (await this.#cache.open(known.version.sha256, known.version.size));
+    return known && copy && { version: known.version, copy, staleSince: known.at };
+  }
+
+  #stale(id: string): Known | undefined {
+    const known = this.#known.get(id);
+    return known !== undefined && ownedFor(known.at) <= this.#options.maxStaleMs ? known : undefined;
+  }
+
+  /** The database does not answer: a copy will do that is not too old. */
+  #unlessStale(id: string, error: unknown): undefined {
+    if (!(error instanceof ConnectionFailed) || this.#stale(id) === undefined) throw error;
+  }
+
+  /** One at a time in this process. Whoever waits for it waits as long as he wants to. */
+  async #load(row: Readable, given: AbortSignal | undefined): Promise<void> {
+    const underWay = this.#loading.get(row.sha256);
+    const loading = underWay ?? this.#reload(row).finally(() => this.#loading.delete(row.sha256));
+    if (underWay === undefined) this.#loading.set(row.sha256, loading);
+    using watch = new Watch({
+      what: `fetching "${row.id}"`,
+      totalMs: this.#options.totalMs + this.#options.waitMs,
+      signal: given,
+    });
+    await watch.wait(loading);
+  }
+
+  /** One at a time on this host, or on all. */
+  async #reload(row: Readable): Promise<void> {
+    const owner = randomUUID();
+    const until = now() + this.#options.waitMs;
+    const { scope } = this.#options;
+    for (;;) {
+      const sentAt = moment();
+      const leftMs = await this.#store.takeReload(scope, row.sha256, owner, LEASE_MS);
+      // Whoever had it before may have left the copy here.
+      if (await this.#cache.has(row.sha256, row.size))
+        return leftMs === 0 ? this.#store.endReload(scope, row.sha256, owner) : undefined;
+      if (leftMs === 0) return this.#fetch(row, owner, sentAt);
+      if (now() >= until) {
+        throw new TimedOut(
+          `another process has been fetching "${row.id}" version ${row.version} for longer than ${formatDuration(this.#options.waitMs)}`,
+        );
+      }
+      await sleep(Math.min(leftMs, LOOK_MS * (1 + Math.random())));
+    }
+  }
+
+  async #fetch(row: Readable, owner: string, since: Moment): Promise<void> {
+    const { scope, totalMs } = this.#options;
+    const renewal = startRenewal({
+      what: `the reload of "${row.id}"`,
+      leaseMs: LEASE_MS,
+      since,
+      unref: true,
+      beat: async () => ((await this.#store.takeReload(scope, row.sha256, owner, LEASE_MS)) === 0 ? 'kept' : 'lost'),
+    });
+    using watch = new Watch({ what: `fetching "${row.id}" version ${row.version}`, totalMs, signal: renewal.signal });
+    try {
+      if (faults.armed) await faults.reach('files.reloading');
+      const all = { start: 0, end: row.size };
+      const { stream, check } = await this.#reader.fromStore(row, all, watch);
+      watch.signal.addEventListener('abort', () => stream.destroy(), { once: true });
+      await watch.wait(this.#cache.add(row.sha256, row.size, verified(stream, row, all, check)));
+    } catch (error) {
+      if (error instanceof InvalidInput || error instanceof CorruptObject || error instanceof StoreUnavailable)
+        throw error;
+      throw watch.signal.aborted ? watch.signal.reason : error;
+    } finally {
+      await renewal.stop();
+      await this.#store.endReload(scope, row.sha256, owner).catch(() => {});
+    }
+  }
+}
+
+function gone(): never {
+  throw new CorruptObject('the hot copy is gone; it was removed as soon as it was there', { damage: 'missing' });
+}

@@ -1,0 +1,58 @@
+import { NotFound } from '../../base/errors.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { parseId } from '../options.ts';
+import { type FileStoreRecord, type ReloadRecord, readReloads, readStores } from '../postgres/admin.ts';
+import { PostgresFileStore } from '../postgres/store.ts';
+import type { PastVersion } from '../version.ts';
+import { explainFile, type FileExplanation, withoutChecks } from './explain.ts';
+
+/** What the database knows of files, without the content store and the program that opened it. Looks, and changes nothing. */
+export function createFileAdmin(engine: PostgresEngine): FileAdmin {
+  return new FileAdmin(engine);
+}
+
+/** Made by {@link createFileAdmin}. `namespace` is as given to `createFiles`: `''` outside of namespaces. */
+export class FileAdmin {
+  readonly #engine: PostgresEngine;
+
+  /** @internal */
+  constructor(engine: PostgresEngine) {
+    this.#engine = engine;
+  }
+
+  /** The namespaces with a content store, by name; at most 200. */
+  stores(): Promise<FileStoreRecord[]> {
+    return readStores(this.#engine);
+  }
+
+  /** Documents in the byte order of their ids, after one of them. */
+  list(namespace: string, prefix: string, after: string | undefined, limit: number): Promise<PastVersion[]> {
+    return this.#of(namespace).list(prefix, after, limit);
+  }
+
+  /** One version, or the live one. @throws NotFound, InvalidInput */
+  async stat(namespace: string, id: string, version?: number): Promise<PastVersion> {
+    const found = await this.#of(namespace).current(parseId('stat', id), version);
+    if (found !== undefined) return withoutChecks(found);
+    throw new NotFound(`there is no ${version === undefined ? '' : `version ${version} of `}document "${id}"`);
+  }
+
+  /** Every version of a document, newest first. @throws InvalidInput */
+  history(namespace: string, id: string, before: number | undefined, limit: number): Promise<PastVersion[]> {
+    return this.#of(namespace).past(parseId('history', id), before, limit);
+  }
+
+  /** Who holds a document, who waits for it, and who fetches it for hot copies. @throws InvalidInput */
+  async explain(namespace: string, id: string): Promise<FileExplanation> {
+    return explainFile(this.#of(namespace), parseId('explain', id));
+  }
+
+  /** Who fetches which bytes for hot copies now; at most 200. */
+  reloads(namespace: string): Promise<ReloadRecord[]> {
+    return readReloads(this.#engine, namespace);
+  }
+
+  #of(namespace: string): PostgresFileStore {
+    return new PostgresFileStore(this.#engine, namespace);
+  }
+}

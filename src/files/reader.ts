@@ -1,0 +1,245 @@
+import { Readable as Stream } from 'node:stream';
+import { CorruptObject, InvalidInput, NotFound, PawlError, StoreUnavailable } from '../base/errors.ts';
+import { faults } from '../base/fault.ts';
+import { checkOptions, integer, object, oneOf, optional, signal } from '../base/options/options.ts';
+import type { Range } from './content.ts';
+import type { Depot } from './guarded-content.ts';
+import { parseId, parseVersion } from './options.ts';
+import type { FileStore } from './store.ts';
+import { Watch } from './transfer-timeout.ts';
+import { blocksAround, type Check, cut, verified } from './verify.ts';
+import type { FileVersion, Readable } from './version.ts';
+
+/** What of a document is read, and how. */
+export interface ReadOptions {
+  /** An earlier version, while it is kept. Default: the one that is live. */
+  readonly version?: number;
+  /** From byte `start` up to, and without, byte `end`. Default: all. Whole blocks of 1 MiB around it are read and checked. */
+  readonly range?: { readonly start?: number; readonly end?: number };
+  /**
+   * `'share'`: the version does not change until the transaction of `tx` ends; whoever wants to change it waits, and readers who
+   * come later wait behind him. Default: none is needed to read one whole version.
+   */
+  readonly lock?: 'share';
+  /** For `lock`: an open transaction of any known library. */
+  readonly tx?: unknown;
+  readonly signal?: AbortSignal;
+}
+
+/** A version and its bytes. */
+export interface FileReading {
+  readonly version: FileVersion;
+  /** Of the bytes in `stream`. */
+  readonly range: { readonly start: number; readonly end: number };
+  /**
+   * The bytes, each block passed on once it was checked, the last one once the whole was. It fails with CorruptObject where they
+   * are not what was written. Read it to the end or destroy it; `limits.total` is all the time there is.
+   */
+  readonly stream: Stream;
+}
+
+/** Bytes, and how they are to be checked. */
+export interface Body {
+  readonly stream: Stream;
+  readonly check: Check;
+}
+
+/** Where bytes are had from: the store, or a copy of it. */
+export type Open = (version: Readable, blocks: Range, watch: Watch) => Promise<Body>;
+
+interface ParsedRead {
+  readonly version: number | undefined;
+  readonly range: { readonly start: number; readonly end: number | undefined } | undefined;
+  readonly lock: 'share' | undefined;
+  readonly tx: unknown;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Reads versions. */
+export class Reader {
+  readonly #store: FileStore;
+  readonly #depot: Depot;
+
+  constructor(store: FileStore, depot: Depot) {
+    this.#store = store;
+    this.#depot = depot;
+  }
+
+  /** @throws NotFound, InvalidInput, CorruptObject, StoreUnavailable, StoreRefused */
+  async read(id: string, options: ReadOptions): Promise<FileReading> {
+    const name = parseId('read', id);
+    const parsed = parseRead(options);
+    const first = await this.row(name, parsed.version, parsed.lock === undefined ? undefined : parsed.tx);
+    if (faults.armed) await faults.reach('files.after_row');
+    try {
+      return await this.open(first, parsed, this.fromStore);
+    } catch (error) {
+      if (!isMissing(error) || parsed.version !== undefined || parsed.lock !== undefined) throw error;
+      // It may have been replaced, and collected, since its row was read.
+      const second = await this.row(name, undefined, undefined);
+      if (second.object === first.object) throw error;
+      return this.open(second, parsed, this.fromStore);
+    }
+  }
+
+  /** A version that can be read. @throws NotFound */
+  async row(id: string, version: number | undefined, tx: unknown): Promise<Readable> {
+    const found = tx === undefined ? await this.#store.current(id, version) : await this.#store.share(tx, id);
+    if (found === undefined) {
+      const what = version === undefined ? `document "${id}"` : `version ${version} of document "${id}"`;
+      throw new NotFound(`there is no ${what}`);
+    }
+    if (found.state === 'live' || found.state === 'retired') return found;
+    throw new NotFound(`version ${found.version} of document "${id}" is not kept any more; its row alone is`);
+  }
+
+  async open(
+    version: Readable,
+    { range, signal: outer }: Pick<ParsedRead, 'range' | 'signal'>,
+    from: Open,
+  ): Promise<FileReading> {
+    const wanted = within(version, range);
+    const blocks = blocksAround(wanted, version.size);
+    const what = `reading "${version.id}" version ${version.version}`;
+    const watch = new Watch({ what, totalMs: this.#depot.budget.totalMs, signal: outer });
+    try {
+      const body = blocks.start === blocks.end ? undefined : await from(version, blocks, watch);
+      const chunks = timed(body?.stream, watch, this.#depot.budget.idleMs);
+      const parts = verified(chunks, version, blocks, body?.check ?? 'hash');
+      const stream = new CheckedStream(cut(parts, blocks, wanted), body?.stream, watch, (error) => {
+        if (error instanceof StoreUnavailable) this.#depot.breaker.failed();
+        return this.#name(error, version);
+      });
+      return { version, range: wanted, stream };
+    } catch (error) {
+      watch.stop();
+      throw this.#name(error, version);
+    }
+  }
+
+  /** From the content store, within the time for a first byte. */
+  readonly fromStore: Open = (version, blocks, watch) =>
+    this.#depot.breaker.run(async () => {
+      watch.expect('store', this.#depot.budget.firstByteMs);
+      const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
+      const opening = this.#depot.content.get(version.object, part, { signal: watch.signal });
+      // One that comes too late is of no use to anybody.
+      opening.then((body) => watch.signal.aborted && body.destroy()).catch(() => {});
+      const stream = await watch.wait(opening);
+      watch.expect('nobody', Infinity);
+      return { stream, check: 'hash' };
+    });
+
+  /** An error that says which version it is about. */
+  #name(error: unknown, { id, version, object: name }: Readable): unknown {
+    if (!(error instanceof CorruptObject)) return error;
+    const where = `${this.#depot.content.kind} ${this.#depot.content.where}`;
+    return new CorruptObject(`version ${version} of "${id}" (object ${name} in ${where}): ${error.message}`, {
+      cause: error,
+      damage: error.damage,
+    });
+  }
+}
+
+/** @throws InvalidInput */
+function parseRead(options: ReadOptions): ParsedRead {
+  const { tx, ...rest } = options;
+  const parsed = checkOptions('read', rest, {
+    version: optional(integer({ min: 1 })),
+    range: optional(object({ start: integer({ min: 0, default: 0 }), end: optional(integer({ min: 0 })) })),
+    lock: optional(oneOf(['share'])),
+    signal,
+  });
+  if (parsed.version !== undefined) parseVersion('read', parsed.version);
+  if (parsed.lock !== undefined && (tx === undefined || parsed.version !== undefined)) {
+    throw new InvalidInput("read with lock: 'share' takes tx, the transaction that holds it, and no version", {
+      field: 'lock',
+    });
+  }
+  if (parsed.lock === undefined && tx !== undefined) {
+    throw new InvalidInput("read takes tx only with lock: 'share'; without it no transaction is needed", {
+      field: 'tx',
+    });
+  }
+  return { ...parsed, tx };
+}
+
+/** @throws InvalidInput  it begins after the end */
+function within(version: Readable, range: ParsedRead['range']): Range {
+  const start = range?.start ?? 0;
+  const end = Math.min(range?.end ?? version.size, version.size);
+  if (start <= end) return { start, end };
+  throw new InvalidInput(
+    `option "range" for read begins at ${start}, but ends at ${range?.end ?? version.size}; version ${version.version} of ` +
+      `"${version.id}" has ${version.size} bytes`,
+    { field: 'range' },
+  );
+}
+
+/** The chunks of a body, each within the time for a pause. */
+async function* timed(body: Stream | undefined, watch: Watch, idleMs: number): AsyncGenerator<Buffer, void> {
+  if (body === undefined) return;
+  const chunks = body[Symbol.asyncIterator]();
+  for (;;) {
+    watch.expect('store', idleMs);
+    const { value, done } = await watch.wait(chunks.next()).catch(asTransferError);
+    watch.expect('nobody', Infinity);
+    if (done === true) return;
+    yield value;
+  }
+}
+
+function asTransferError(error: unknown): never {
+  if (error instanceof PawlError || !(error instanceof Error)) throw error;
+  if (error.name === 'AbortError') throw error;
+  throw new StoreUnavailable(`the transfer broke off: ${error.message}`, { cause: error });
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof CorruptObject && error.damage === 'missing';
+}
+
+/** Bytes that were checked. Destroying it ends the transfer at once, whatever that is waiting for. */
+class CheckedStream extends Stream {
+  readonly #parts: AsyncGenerator<Buffer, void>;
+  readonly #body: Stream | undefined;
+  readonly #watch: Watch;
+  readonly #name: (error: unknown) => unknown;
+
+  constructor(
+    parts: AsyncGenerator<Buffer, void>,
+    body: Stream | undefined,
+    watch: Watch,
+    name: (error: unknown) => unknown,
+  ) {
+    // One piece at a time: several that wait would be copied together.
+    super({ highWaterMark: 1 });
+    this.#parts = parts;
+    this.#body = body;
+    this.#watch = watch;
+    this.#name = name;
+    // The body's own failures come through the parts; nobody else may be listening by then.
+    body?.on('error', () => {});
+    watch.signal.addEventListener('abort', () => this.destroy(asError(name(watch.signal.reason))), { once: true });
+  }
+
+  override _read(): void {
+    this.#parts.next().then(
+      ({ value, done }) => {
+        if (done === true) this.push(null);
+        else this.push(value);
+      },
+      (error: unknown) => this.destroy(asError(this.#name(error))),
+    );
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.#watch.stop();
+    this.#body?.destroy();
+    callback(error);
+  }
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new StoreUnavailable(String(error));
+}

@@ -1,0 +1,203 @@
+import { randomUUID } from 'node:crypto';
+import { addAbortSignal, Readable } from 'node:stream';
+import { Conflict, CorruptObject, StoreRefused, StoreUnavailable } from '../../base/errors.ts';
+import type { Content, ContentCall, DeleteCall, ListPage, Part, PutCall, StoreProbe } from '../content.ts';
+import { listOf, numberOf, type S3Api, textOf } from './api.ts';
+import { putObject } from './put.ts';
+import { again } from './retry.ts';
+import { abortUpload, abortUploads } from './uploads.ts';
+
+/** More than that S3 does not copy in one request. */
+const MOST_COPIED = 5 * 1024 ** 3;
+const MARKERS = { marker: 'pawl-store.json', copy: 'pawl-store.copy.json' } as const;
+
+/** A content store in a bucket. Objects lie under `objects/`, everything else beside that. */
+export class S3Content implements Content {
+  readonly kind = 's3';
+  readonly where: string;
+  readonly #api: S3Api;
+
+  constructor(api: S3Api, where: string) {
+    this.#api = api;
+    this.where = where;
+  }
+
+  put(name: string, chunks: AsyncIterable<Buffer>, call: PutCall): Promise<void> {
+    return putObject(this.#api, this.#key(name), chunks, call);
+  }
+
+  async get(name: string, { start, end, isWhole }: Part, { signal }: ContentCall): Promise<Readable> {
+    const range = isWhole ? {} : { Range: `bytes=${start}-${end - 1}` };
+    const input = { ...this.#at(this.#key(name)), ...range };
+    const output = await again(signal, () => this.#api.send('GetObject', input, { signal }));
+    const body = output['Body'];
+    if (!(body instanceof Readable)) throw new StoreRefused(`${this.where} answered without a body`);
+    if (!isWhole && output['ContentRange'] === undefined) {
+      body.destroy();
+      throw new StoreRefused(`${this.where} does not know ranges`);
+    }
+    return body;
+  }
+
+  async size(name: string, { signal }: ContentCall): Promise<number | undefined> {
+    const head = await again(signal, () => this.#api.send('HeadObject', this.#at(this.#key(name)), { signal })).catch(
+      undefinedIfMissing,
+    );
+    return head && numberOf(head, 'ContentLength');
+  }
+
+  async copy(from: string, to: string, size: number, { signal }: ContentCall): Promise<boolean> {
+    if (size > MOST_COPIED) return false;
+    await this.#copy(this.#key(from), this.#key(to), signal);
+    return true;
+  }
+
+  async delete(name: string, { upload, isUnfinished, signal }: DeleteCall): Promise<void> {
+    const key = this.#key(name);
+    if (upload !== undefined) await abortUpload(this.#api, key, upload, signal);
+    // A process that died between beginning an upload and noting its id has left one that only the list knows.
+    if (isUnfinished) await abortUploads(this.#api, key, (each) => each === key, signal);
+    await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal })).catch(undefinedIfMissing);
+  }
+
+  /** `from` is the last name of the page before, which no service forgets. */
+  async list(from: string | undefined, { signal }: ContentCall): Promise<ListPage> {
+    const Prefix = this.#key('');
+    const input = { Bucket: this.#api.bucket, Prefix, ...(from !== undefined && { StartAfter: this.#key(from) }) };
+    const page = await again(signal, () => this.#api.send('ListObjectsV2', input, { signal }));
+    const all = listOf(page, 'Contents').map((each) => ({
+      name: (textOf(each, 'Key') ?? '').slice(Prefix.length),
+      size: numberOf(each, 'Size') ?? 0,
+    }));
+    const isMore = page['IsTruncated'] === true;
+    if (isMore && from !== undefined && (all.at(-1)?.name ?? '') <= from) {
+      throw new StoreRefused(`${this.where} does not know StartAfter: its list begins anew`);
+    }
+    // Consoles make an empty object for the folder itself.
+    return { entries: all.filter(({ name }) => name !== ''), next: isMore ? all.at(-1)?.name : undefined };
+  }
+
+  async quarantine(name: string, { signal }: ContentCall): Promise<boolean> {
+    const key = this.#key(name);
+    const there = await this.#copy(key, `${this.#api.prefix}quarantine/${name}`, signal).then(
+      () => true,
+      undefinedIfMissing,
+    );
+    if (there === true) await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal }));
+    return there === true;
+  }
+
+  async readMarker(which: 'marker' | 'copy', { signal }: ContentCall): Promise<string | undefined> {
+    const at = this.#at(this.#marker(which));
+    const body = await again(signal, async () => {
+      const output = await this.#api.send('GetObject', at, { signal });
+      return bodyOf(output['Body'], signal);
+    }).catch(undefinedIfMissing);
+    return body?.toString();
+  }
+
+  async writeMarker(text: string, ifAbsent: boolean, { signal }: ContentCall): Promise<void> {
+    if (!ifAbsent) {
+      await Promise.all([this.#putMarker('marker', text, {}, signal), this.#putMarker('copy', text, {}, signal)]);
+      return;
+    }
+    try {
+      await this.#putMarker('marker', text, { IfNoneMatch: '*' }, signal);
+    } catch (error) {
+      if (error instanceof Conflict) return;
+      throw error;
+    }
+    await this.#putMarker('copy', text, {}, signal);
+  }
+
+  async probe({ signal }: ContentCall): Promise<StoreProbe> {
+    const at = this.#at(`${this.#api.prefix}probe/${randomUUID()}`);
+    const Body = Buffer.from(`pawl ${randomUUID()}`);
+    const put = (how: object): Promise<unknown> => this.#api.send('PutObject', { ...at, Body, ...how }, { signal });
+    try {
+      await again(signal, () => put({}));
+      const kept = await this.#api.send('GetObject', at, { signal });
+      if (!(await bodyOf(kept['Body'], signal)).equals(Body)) {
+        throw new StoreRefused(`${this.where} keeps other bytes than it is given; it cannot be used`);
+      }
+      return {
+        ifNoneMatch: await isRefused(put({ IfNoneMatch: '*' })),
+        ifMatch: await isRefused(put({ IfMatch: '"0123456789abcdef0123456789abcdef"' })),
+        checksums: await isRefused(put({ ChecksumSHA256: Buffer.alloc(32).toString('base64') })),
+        abort: (await this.#knowsAbort(at, signal)) && (await this.#abortProbes(signal)),
+      };
+    } finally {
+      await this.#api.send('DeleteObject', at, { signal }).catch(() => undefined);
+    }
+  }
+
+  /** What probes have left that were killed, or met a store that failed: whoever probes next gives it up. */
+  async #abortProbes(signal: AbortSignal): Promise<true> {
+    await abortUploads(this.#api, `${this.#api.prefix}probe/`, () => true, signal);
+    return true;
+  }
+
+  stop(): void {
+    this.#api.stop();
+  }
+
+  #marker(which: 'marker' | 'copy'): string {
+    return `${this.#api.prefix}${MARKERS[which]}`;
+  }
+
+  async #putMarker(which: 'marker' | 'copy', text: string, condition: object, signal: AbortSignal): Promise<void> {
+    const input = { ...this.#at(this.#marker(which)), Body: text, ContentType: 'application/json', ...condition };
+    await again(signal, () => this.#api.send('PutObject', input, { signal }));
+  }
+
+  #key(name: string): string {
+    return `${this.#api.prefix}objects/${name}`;
+  }
+
+  #at(key: string): { Bucket: string; Key: string } {
+    return { Bucket: this.#api.bucket, Key: key };
+  }
+
+  async #copy(from: string, to: string, signal: AbortSignal): Promise<void> {
+    const CopySource = `${this.#api.bucket}/${from.split('/').map(encodeURIComponent).join('/')}`;
+    await again(signal, () => this.#api.send('CopyObject', { ...this.#at(to), CopySource }, { signal }));
+  }
+
+  /** After an abort a part is refused. */
+  async #knowsAbort(at: { Bucket: string; Key: string }, signal: AbortSignal): Promise<boolean> {
+    const created = await this.#api.send('CreateMultipartUpload', at, { signal });
+    const UploadId = textOf(created, 'UploadId') ?? '';
+    await abortUpload(this.#api, at.Key, UploadId, signal);
+    return isRefused(
+      this.#api.send('UploadPart', { ...at, UploadId, PartNumber: 1, Body: Buffer.from('x') }, { signal }),
+    );
+  }
+}
+
+/** Whether the store says no, and does not only fail. */
+async function isRefused(request: Promise<unknown>): Promise<boolean> {
+  try {
+    await request;
+    return false;
+  } catch (error) {
+    // Damage on the way counts as passing, and here the damage is ours.
+    if (error instanceof StoreUnavailable && !/checksum|digest/i.test(error.message)) throw error;
+    return true;
+  }
+}
+
+/** All of a small body. @throws StoreUnavailable  it broke off */
+async function bodyOf(body: unknown, signal: AbortSignal): Promise<Buffer> {
+  if (!(body instanceof Readable)) return Buffer.alloc(0);
+  const chunks: Buffer[] = [];
+  try {
+    for await (const chunk of addAbortSignal(signal, body)) chunks.push(chunk);
+  } catch (error) {
+    throw new StoreUnavailable(`the transfer broke off: ${String(error)}`, { cause: error });
+  }
+  return Buffer.concat(chunks);
+}
+
+function undefinedIfMissing(error: unknown): undefined {
+  if (!(error instanceof CorruptObject)) throw error;
+}

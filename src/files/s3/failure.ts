@@ -1,0 +1,50 @@
+import {
+  Conflict,
+  CorruptObject,
+  InvalidInput,
+  NotFound,
+  PawlError,
+  StoreRefused,
+  StoreUnavailable,
+} from '../../base/errors.ts';
+import { isObject } from '../../base/options/shape.ts';
+
+/**
+ * What the SDK threw as one of Pawl's errors. NotFound: there is no such upload. Conflict: there is an object of that
+ * name. CorruptObject: there is none.
+ */
+export function s3Failure(error: unknown, where: string): unknown {
+  if (!(error instanceof Error) || error instanceof PawlError) return error;
+  const status = statusOf(error);
+  const message = `${where}: ${error.name}${status === undefined ? '' : ` (${status})`}: ${error.message}`;
+  const cause = { cause: error };
+  if (error.name === 'NoSuchUpload') return new NotFound(message, cause);
+  if (error.name === 'NoSuchBucket') return new StoreRefused(`${message}; create the bucket`, cause);
+  if (error.name === 'CredentialsProviderError' || error.message.startsWith('Region is missing')) {
+    return new InvalidInput(`${message}; give s3() region and credentials, or set them in the environment`, cause);
+  }
+  if (status === 404) return new CorruptObject(message, { ...cause, damage: 'missing' });
+  if (status === 412) return new Conflict(message, cause);
+  if (status === undefined || status >= 500 || PASSING.has(status) || DAMAGED.has(error.name)) {
+    return new StoreUnavailable(message, cause);
+  }
+  const advice = status === 401 || status === 403 ? '; give the role the rights that docs/files.md lists' : '';
+  return new StoreRefused(`${message}${advice}`, cause);
+}
+
+/** Conflict of two requests, slow down, and an answer that makes no sense and may not come again. */
+const PASSING: ReadonlySet<number> = new Set([200, 206, 408, 409, 429]);
+/** The bytes were damaged on their way: those at hand are right. */
+const DAMAGED: ReadonlySet<string> = new Set([
+  'BadDigest',
+  'XAmzContentChecksumMismatch',
+  'XAmzContentSHA256Mismatch',
+  'RequestTimeout',
+  'IncompleteBody',
+]);
+
+function statusOf(error: Error): number | undefined {
+  const metadata: unknown = Reflect.get(error, '$metadata');
+  const status: unknown = isObject(metadata) ? metadata['httpStatusCode'] : undefined;
+  return typeof status === 'number' ? status : undefined;
+}

@@ -1,0 +1,162 @@
+import {
+  ConnectionFailed,
+  type PawlError,
+  SerializationFailed,
+  UploadExpired,
+  VersionConflict,
+} from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
+import { sleep } from '../../base/time/clock.ts';
+import { formatDuration } from '../../base/time/duration.ts';
+import type { Fingerprint } from '../digest.ts';
+import type { LockLike, ParsedWrite } from '../options.ts';
+import { parseChange } from '../options.ts';
+import type { UploadFate } from '../store.ts';
+import type { FileVersion } from '../version.ts';
+import { abandon, type Writing } from './write-context.ts';
+
+/** A version that was just written. */
+export interface Written extends FileVersion {
+  /** The version it replaced; undefined when there was none. */
+  readonly previous: number | undefined;
+}
+
+/** Of {@link Upload.publish}. */
+export interface PublishOptions {
+  /** As in writing; default: what the upload was begun with. */
+  readonly ifVersion?: number;
+}
+
+/** A caller who has this long to wait for an answer that was lost learns what became of it. */
+const OUTCOME_MS = 30_000;
+const TRIES = 4;
+
+/** Bytes that are in the content store, and are no version of anything until they are published. */
+export class Upload implements AsyncDisposable {
+  readonly id: string;
+  /** Its name in the content store. */
+  readonly object: string;
+  readonly size: number;
+  readonly sha256: string;
+  readonly #w: Writing;
+  readonly #print: Fingerprint;
+  readonly #given: ParsedWrite;
+  #isLetGo = false;
+
+  /** @internal */
+  constructor(w: Writing, id: string, object: string, print: Fingerprint, given: ParsedWrite) {
+    this.id = id;
+    this.object = object;
+    this.size = print.size;
+    this.sha256 = print.sha256;
+    this.#w = w;
+    this.#print = print;
+    this.#given = given;
+  }
+
+  /**
+   * Makes it the document's next version, in your transaction: that commits and rolls back with everything else there. The
+   * document is locked until then, which takes one round trip and waits for other writers of it, and for readers with
+   * `lock: 'share'`. Without a transaction it has one of its own, and an answer that was lost is asked for again.
+   * @throws VersionConflict  there is another version than `ifVersion`; nothing was changed
+   * @throws UploadExpired  it was collected; nothing was changed
+   * @throws LeaseLost  the lock it was begun under is lost; nothing was changed
+   */
+  async publish(tx?: unknown, options: PublishOptions = {}): Promise<Written> {
+    const { ifVersion = this.#given.ifVersion } = parseChange('publish', options);
+    this.#isLetGo = true;
+    return tx === undefined || tx === null ? this.#publishAlone(ifVersion) : this.#publishIn(tx, ifVersion);
+  }
+
+  /**
+   * Whether it was published: for whoever's COMMIT had no known outcome. Waits for a transaction that is still at it. After
+   * `unpublished`, `publish` may be called again.
+   */
+  outcome(): Promise<UploadFate> {
+    return this.#w.store.outcome(this.object, OUTCOME_MS);
+  }
+
+  /** Lets the collector have it now, unless it was published. Safe at any time, and as often as you like. */
+  async abandon(): Promise<void> {
+    await abandon(this.#w, this.object);
+  }
+
+  /** Abandons it, unless `publish` was called: what became of that is the transaction's business. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#isLetGo) await this.abandon();
+  }
+
+  async #publishAlone(ifVersion: number | undefined): Promise<Written> {
+    let lost: ConnectionFailed | undefined;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const written = await this.#publishOnce(ifVersion);
+        if (faults.armed) await faults.reach('files.after_commit');
+        return written;
+      } catch (error) {
+        if (error instanceof ConnectionFailed) lost = error;
+        // An answer was lost, this time or before. What was sent then may have come through since, and be what stands in the way.
+        const known = lost && (await this.#lookAgain(lost));
+        if (known !== undefined) return known;
+        const mayRepeat = error instanceof ConnectionFailed || error instanceof SerializationFailed;
+        if (!mayRepeat || attempt === TRIES) throw error;
+        await sleep(Math.random() * 10 * 2 ** attempt);
+      }
+    }
+  }
+
+  /** One statement that is committed by itself; with a lock, a transaction in which that is looked at first. */
+  #publishOnce(ifVersion: number | undefined): Promise<Written> {
+    if (this.#given.lock === undefined) return this.#publishIn(undefined, ifVersion);
+    return this.#w.engine.transaction((tx) => this.#publishIn(tx, ifVersion));
+  }
+
+  /** An answer was lost: the row knows. @returns undefined when it was not committed */
+  async #lookAgain(error: ConnectionFailed): Promise<Written | undefined> {
+    const fate = await this.outcome().catch(() => {
+      throw error;
+    });
+    if (fate.kind === 'unpublished') return undefined;
+    if (fate.kind === 'collected') throw this.#expired(null, error);
+    const { version } = fate.version;
+    return { ...fate.version, previous: version > 1 ? version - 1 : undefined };
+  }
+
+  async #publishIn(tx: unknown, ifVersion: number | undefined): Promise<Written> {
+    const { store, options } = this.#w;
+    const { contentType, meta, author, lock } = this.#given;
+    await guard(lock, tx);
+    const told = { contentType, meta, author };
+    const { id, object } = this;
+    const { size, sha256, checks } = this.#print;
+    const call = { id, object, size, sha256, checks, ...told, ifVersion, retainMs: options.retain };
+    const answer = await store.publish(tx, call);
+    if (faults.armed && tx !== undefined) await faults.reach('files.before_commit');
+    if ('conflict' in answer) throw conflict(id, ifVersion ?? 0, answer.conflict);
+    if ('lost' in answer) throw this.#expired(answer.lost);
+    const { version, previous, writtenMs } = answer;
+    const base = { id, version, size, sha256, object, contentType, author, meta: meta ?? {} };
+    return { ...base, writtenAt: new Date(writtenMs), previous: previous ?? undefined };
+  }
+
+  #expired(state: string | null, cause?: PawlError): UploadExpired {
+    const { pending } = this.#w.options;
+    const why = state === 'live' || state === 'retired' ? 'was published before' : 'has been collected';
+    return new UploadExpired(
+      `the upload for "${this.id}" ${why}: it has to be published once, within ${formatDuration(pending)} of its beginning`,
+      { cause },
+    );
+  }
+}
+
+export function conflict(id: string, expected: number, actual: number): VersionConflict {
+  const there = actual === 0 ? 'there is no such document' : `there is version ${actual}`;
+  const wanted = expected === 0 ? 'no document' : `version ${expected}`;
+  const message = `"${id}" was expected to have ${wanted}, but ${there}; read it and decide anew`;
+  return new VersionConflict(message, { id, expected, actual });
+}
+
+async function guard(lock: LockLike | undefined, tx: unknown): Promise<void> {
+  lock?.signal.throwIfAborted();
+  await lock?.guard(tx);
+}

@@ -1,0 +1,109 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { refusal } from '../../base/options/refusal.ts';
+import type { Watch } from '../transfer-timeout.ts';
+
+/** What a version can be written from. A string is written as UTF-8. */
+export type FileSource = string | Uint8Array | AsyncIterable<Uint8Array | string> | Iterable<Uint8Array>;
+
+/** What is known of the bytes before they come, and how long to wait for the next ones. */
+export interface Expected {
+  /** How many there must be. */
+  readonly size: number | undefined;
+  readonly maxBytes: number;
+  readonly idleMs: number;
+}
+
+// Large enough that a system call is not felt, small enough that hashing one while the last is being written is a rhythm.
+const CHUNK_BYTES = 512 * 1024;
+
+/** Smaller chunks are put together: each costs calls of the system, whatever its size. */
+const HANDY_BYTES = 64 * 1024;
+
+/** @throws InvalidInput */
+export function checkSource(what: string, source: unknown): FileSource {
+  if (typeof source === 'string' || source instanceof Uint8Array) return source;
+  if (isIterable(source) && !Array.isArray(source)) return source;
+  throw refusal({ field: 'source', what }, source, 'a stream or other iterable of bytes, a Uint8Array, or a string');
+}
+
+/**
+ * The bytes of a source as buffers of handy size. An error of the source comes through as it is.
+ * @throws InvalidInput  something else than bytes; more or fewer than were announced; more than are allowed
+ * @throws TimedOut  nothing came for too long
+ */
+export async function* readSource(source: FileSource, expected: Expected, watch: Watch): AsyncGenerator<Buffer, void> {
+  let held: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of watched(source, expected, watch)) {
+    if (chunk.length < HANDY_BYTES) {
+      held.push(chunk);
+      size += chunk.length;
+      if (size < HANDY_BYTES) continue;
+    }
+    if (size > 0) yield Buffer.concat(held, size);
+    held = [];
+    size = 0;
+    if (chunk.length >= HANDY_BYTES) yield chunk;
+  }
+  if (size > 0) yield Buffer.concat(held, size);
+}
+
+/** The chunks as they come. */
+async function* watched(source: FileSource, expected: Expected, watch: Watch): AsyncGenerator<Buffer, void> {
+  const chunks = pieces(source);
+  let size = 0;
+  let isOver = false;
+  try {
+    for (;;) {
+      watch.expect('source', expected.idleMs);
+      const { value, done } = await watch.wait(chunks.next());
+      watch.expect('nobody', Infinity);
+      isOver = done === true;
+      if (value === undefined) break;
+      size += value.length;
+      refuseTooMuch(size, expected);
+      yield value;
+    }
+  } finally {
+    // A source that hangs must not keep us: it is told to end, and not waited for.
+    if (!isOver) void chunks.return().catch(() => {});
+  }
+  if (expected.size !== undefined && size < expected.size) throw lie(expected.size, String(size));
+}
+
+function refuseTooMuch(size: number, expected: Expected): void {
+  if (expected.size !== undefined && size > expected.size) throw lie(expected.size, `${size} or more`);
+  if (size <= expected.maxBytes) return;
+  throw new InvalidInput(`the source has more than the ${expected.maxBytes} bytes that a file may have here`, {
+    field: 'source',
+  });
+}
+
+function lie(announced: number, came: string): InvalidInput {
+  return new InvalidInput(`option "size" says ${announced} bytes, but the source gave ${came}; nothing was published`, {
+    field: 'size',
+  });
+}
+
+async function* pieces(source: FileSource): AsyncGenerator<Buffer, void> {
+  if (typeof source === 'string') return yield* slices(Buffer.from(source));
+  if (source instanceof Uint8Array) return yield* slices(toBuffer(source));
+  for await (const chunk of source) {
+    if (typeof chunk !== 'string' && !(chunk instanceof Uint8Array)) {
+      throw refusal({ field: 'source' }, chunk, 'an iterable of Uint8Array');
+    }
+    yield* slices(typeof chunk === 'string' ? Buffer.from(chunk) : toBuffer(chunk));
+  }
+}
+
+function* slices(bytes: Buffer): Generator<Buffer, void> {
+  for (let from = 0; from < bytes.length; from += CHUNK_BYTES) yield bytes.subarray(from, from + CHUNK_BYTES);
+}
+
+function toBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+function isIterable(value: unknown): value is AsyncIterable<Uint8Array> | Iterable<Uint8Array> {
+  return value instanceof Object && (Symbol.asyncIterator in value || Symbol.iterator in value);
+}

@@ -1,0 +1,144 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { CorruptObject, InvalidInput, StoreUnavailable } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
+import type { PutCall } from '../content.ts';
+import { Digest } from '../digest.ts';
+import type { ParsedChange, ParsedWrite } from '../options.ts';
+import { Watch } from '../transfer-timeout.ts';
+import type { Readable } from '../version.ts';
+import { Upload } from './publish.ts';
+import { readAhead } from './read-ahead.ts';
+import { type FileSource, readSource } from './source.ts';
+import { abandon, type Writing } from './write-context.ts';
+
+/**
+ * Moves the bytes of a source into the content store, under a new name that the database knows of before the first byte. No
+ * connection and no lock is held meanwhile.
+ * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused. Nothing is left then but a row
+ *   that the collector looks after.
+ */
+export async function beginUpload(w: Writing, id: string, source: FileSource, given: ParsedWrite): Promise<Upload> {
+  const digest = new Digest();
+  const object = await transfer(w, id, given, async (name, watch, intent) => {
+    const { budget } = w.depot;
+    const expected = { size: given.size, maxBytes: w.options.maxBytes, idleMs: budget.idleMs };
+    const chunks = hashed(readSource(source, expected, watch), digest);
+    const call = putCall(w, name, watch, () => digest.sha256());
+    try {
+      const bytes = readAhead(chunks, intent);
+      await intent;
+      watch.signal.throwIfAborted();
+      await w.depot.content.put(name, bytes, call);
+    } finally {
+      // Also where the store has not read it to the end. A source that hangs is not waited for.
+      void chunks.return().catch(() => {});
+    }
+    if (faults.armed) await faults.reach('files.after_upload');
+  });
+  const print = digest.end();
+  if (given.sha256 !== undefined && given.sha256 !== print.sha256) {
+    await abandon(w, object);
+    throw new InvalidInput(
+      `option "sha256" says ${given.sha256}, but the source gave ${print.sha256}; nothing was published`,
+      { field: 'sha256' },
+    );
+  }
+  return new Upload(w, id, object, print, given);
+}
+
+/** A second object of the bytes of a version: where the store can, they do not come through here. */
+export async function beginCopy(
+  w: Writing,
+  id: string,
+  from: Readable,
+  open: (version: Readable, watch: Watch) => Promise<AsyncIterable<Buffer>>,
+  given: ParsedChange,
+): Promise<Upload> {
+  const told = { ...given, contentType: from.contentType, meta: from.meta, size: from.size, sha256: from.sha256 };
+  const object = await transfer(w, id, told, async (name, watch, intent) => {
+    const { content } = w.depot;
+    await intent;
+    watch.expect('nobody', Infinity);
+    if (await content.copy(from.object, name, from.size, { signal: watch.signal })) return;
+    await content.put(
+      name,
+      await open(from, watch),
+      putCall(w, name, watch, () => from.sha256),
+    );
+  });
+  return new Upload(w, id, object, from, told);
+}
+
+function putCall({ store, depot }: Writing, object: string, watch: Watch, sha256: () => string): PutCall {
+  return {
+    signal: watch.signal,
+    onUpload: (upload) => store.noteUpload(object, upload),
+    onProgress: (bytes) => watch.expect('store', depot.budget.idleMs + bytes / SLOWEST),
+    sha256,
+  };
+}
+
+/** Bytes a millisecond. A store that takes them more slowly than that is as good as dead. */
+const SLOWEST = 64;
+
+/**
+ * The intent, the transfer, and on failure the word to the collector.
+ * @param move  sends nothing to the store before the intent is committed
+ * @returns the object's name
+ */
+async function transfer(
+  w: Writing,
+  id: string,
+  { lock, signal }: ParsedChange,
+  move: (name: string, watch: Watch, intent: Promise<void>) => Promise<void>,
+): Promise<string> {
+  signal?.throwIfAborted();
+  await w.depot.attach();
+  const object = randomUUID();
+  const outer = lock === undefined ? signal : AbortSignal.any([lock.signal, ...(signal ? [signal] : [])]);
+  using watch = new Watch({ what: `writing "${id}"`, totalMs: w.depot.budget.totalMs, signal: outer });
+  let intent: Promise<void> | undefined;
+  try {
+    await w.depot.breaker.run(() => {
+      intent = intend(w, id, object);
+      return watch.wait(move(object, watch, intent));
+    });
+  } catch (error) {
+    if (intent === undefined) throw error;
+    // Until it is committed there is nothing to abandon, and if it cannot be, nothing was sent.
+    await intent;
+    await abandon(w, object);
+    // What a store throws because it was told to stop is not why it was told to.
+    throw watch.signal.aborted ? watch.signal.reason : asStoreError(error, id);
+  }
+  return object;
+}
+
+async function intend({ store, options }: Writing, id: string, object: string): Promise<void> {
+  await store.intend(id, object, options.pending, hostname(), process.pid);
+  if (faults.armed) await faults.reach('files.after_intent');
+}
+
+/** A store's own failure in the middle of a transfer is a typed one; what a source threw is the caller's own. */
+function asStoreError(error: unknown, id: string): unknown {
+  if (!(error instanceof CorruptObject)) return error;
+  return new StoreUnavailable(`writing "${id}": ${error.message}`, { cause: error });
+}
+
+/** About a millisecond of hashing: so long others may be kept waiting. */
+const TURN_BYTES = 512 * 1024;
+
+async function* hashed(chunks: AsyncIterable<Buffer>, digest: Digest): AsyncGenerator<Buffer, void> {
+  let inTurn = 0;
+  for await (const chunk of chunks) {
+    digest.update(chunk);
+    inTurn += chunk.length;
+    if (inTurn >= TURN_BYTES) {
+      inTurn = 0;
+      await nextTurn();
+    }
+    yield chunk;
+  }
+}
