@@ -7,6 +7,7 @@ const ALLOWED = [
   /\/postgres(-[a-z-]+)?\.ts$/,
   /\/postgres\//,
   /\/statements\.ts$/,
+  /^http\/store\//,
   /^lock\/rows\/(table|claim)\.ts$/, // statements on tables of the user's, which are made of their names
 ];
 

@@ -1,22 +1,22 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { loadMe, me } from './api.ts';
+import { Boundary } from './boundary.tsx';
+import { loadMe, me } from './data/api.ts';
+import { startLive } from './data/live.ts';
 import { Help } from './help.tsx';
-import { startLive } from './live.ts';
-import { Login } from './pages/login.tsx';
-import { pageOf } from './pages.tsx';
+import { Login } from './login.tsx';
 import { isPaletteOpen } from './palette-open.ts';
-import { Boundary } from './parts/boundary.tsx';
 import { Trouble } from './parts/card.tsx';
 import { Dialogs } from './parts/dialog.tsx';
 import { Icon } from './parts/icon.tsx';
 import { lazy } from './parts/lazy.tsx';
 import { Toasts } from './parts/toast.tsx';
 import { parts, path } from './router.ts';
+import { pageOf } from './screens.tsx';
 import { Side } from './side.tsx';
 import { Top } from './top.tsx';
 
-const Palette = lazy(async () => (await import('./parts/palette.tsx')).default);
+const Palette = lazy(async () => (await import('./palette.tsx')).default);
 
 let isStarted = false;
 

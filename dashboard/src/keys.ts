@@ -1,9 +1,9 @@
 import { signal } from '@preact/signals';
-import { togglePause } from './live.ts';
+import { togglePause } from './data/live.ts';
 import { isPaletteOpen } from './palette-open.ts';
 import { go } from './router.ts';
+import { nextZone, toggleAbsolute } from './text/zone.ts';
 import { nextTheme } from './theme.ts';
-import { nextZone, toggleAbsolute } from './zone.ts';
 
 /** What the keys do, as the help shows it. */
 export const KEYS: readonly (readonly [keys: string, does: string])[] = [

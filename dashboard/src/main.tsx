@@ -4,8 +4,8 @@ import '../style/index.css';
 import { App } from './app.tsx';
 import { startKeys } from './keys.ts';
 import { startRouter } from './router.ts';
+import { startVisible } from './text/visible.ts';
 import { startTheme } from './theme.ts';
-import { startVisible } from './visible.ts';
 
 startVisible();
 startTheme();

@@ -1,28 +1,28 @@
 import { Command, CommanderError } from 'commander';
-import { EXIT, exitCodeOf, messageOf, nextStepOf } from './failure.ts';
-import { addGlobals, DEFAULTS } from './globals.ts';
-import { examples } from './help.ts';
-import { type Colour, Talk } from './talk.ts';
+import { EXIT, exitCodeOf, messageOf, nextStepOf } from './output/failure.ts';
+import { type Colour, Talk } from './output/reporter.ts';
+import { addGlobals, DEFAULTS } from './setup/globals.ts';
+import { examples } from './setup/help.ts';
 import { packageVersion } from './version.ts';
 
 type Add = (program: Command) => void;
 
 /** In the order in which help lists them. A command is loaded when it is named: all of them take 0.2 s of the processor. */
 const COMMANDS: Record<string, () => Promise<Add>> = {
-  dev: async () => (await import('./dev.ts')).addDev,
-  migrate: async () => (await import('./migrate.ts')).addMigrate,
-  doctor: async () => (await import('./doctor.ts')).addDoctor,
-  dashboard: async () => (await import('./dashboard.ts')).addDashboard,
-  worker: async () => (await import('./worker.ts')).addWorker,
-  queue: async () => (await import('./queue.ts')).addQueue,
-  job: async () => (await import('./job.ts')).addJob,
-  lock: async () => (await import('./lock.ts')).addLock,
-  actor: async () => (await import('./actor.ts')).addActor,
-  page: async () => (await import('./page.ts')).addPage,
-  capture: async () => (await import('./capture.ts')).addCapture,
-  file: async () => (await import('./file.ts')).addFile,
-  repl: async () => (await import('./repl.ts')).addRepl,
-  bench: async () => (await import('./bench.ts')).addBench,
+  dev: async () => (await import('./dev/dev.ts')).addDev,
+  migrate: async () => (await import('./migrate/migrate.ts')).addMigrate,
+  doctor: async () => (await import('./doctor/doctor.ts')).addDoctor,
+  dashboard: async () => (await import('./commands/dashboard.ts')).addDashboard,
+  worker: async () => (await import('./commands/worker.ts')).addWorker,
+  queue: async () => (await import('./commands/queue.ts')).addQueue,
+  job: async () => (await import('./commands/job.ts')).addJob,
+  lock: async () => (await import('./commands/lock.ts')).addLock,
+  actor: async () => (await import('./commands/actor.ts')).addActor,
+  page: async () => (await import('./commands/page.ts')).addPage,
+  capture: async () => (await import('./commands/capture.ts')).addCapture,
+  file: async () => (await import('./commands/file.ts')).addFile,
+  repl: async () => (await import('./commands/repl.ts')).addRepl,
+  bench: async () => (await import('./bench/bench.ts')).addBench,
   version: async () => (await import('./version.ts')).addVersion,
 };
 

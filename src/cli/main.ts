@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { runCommandLine } from './command-line.ts';
-import { EXIT } from './failure.ts';
+import { EXIT } from './output/failure.ts';
 
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
-import { examples } from './help.ts';
-import { run } from './run.ts';
-import { findTarget } from './target.ts';
+import { examples } from './setup/help.ts';
+import { run } from './setup/run.ts';
+import { findTarget } from './setup/target.ts';
 
 /** Of this package, from its package.json: the same two folders up in src/ and in dist/. */
 export function packageVersion(): string {

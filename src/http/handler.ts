@@ -1,4 +1,4 @@
-import type { Peer } from './peer.ts';
+import type { Peer } from './auth/peer.ts';
 
 /** The HTTP API and the dashboard. Call it with a request, wherever that comes from. */
 export interface HttpHandler {

@@ -1,8 +1,8 @@
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { HttpApp } from './app.ts';
+import type { Peer } from './auth/peer.ts';
 import type { HttpHandler } from './handler.ts';
 import { type HttpOptions, readHttpOptions } from './options.ts';
-import type { Peer } from './peer.ts';
 import { Services } from './services.ts';
 
 export {
@@ -14,8 +14,10 @@ export {
   type ServeOptions,
   serve,
 } from './adapters.ts';
+export { hashPassword } from './auth/password.ts';
+export type { Peer } from './auth/peer.ts';
+export { type Grant, PERMISSIONS, type Permission, ROLES, type Role } from './auth/permission.ts';
 export type { DevControl, DevStage } from './dev.ts';
-export type { ErrorBody, HttpCode } from './failure.ts';
 export type { HttpHandler } from './handler.ts';
 export type { LinkOptions } from './links.ts';
 export type {
@@ -27,10 +29,8 @@ export type {
   TokenOptions,
   UserOptions,
 } from './options.ts';
-export { hashPassword } from './password.ts';
-export type { Peer } from './peer.ts';
-export { type Grant, PERMISSIONS, type Permission, ROLES, type Role } from './permission.ts';
 export type { Program } from './program.ts';
+export type { ErrorBody, HttpCode } from './protocol/failure.ts';
 
 /**
  * Gives a handler for requests: an API over everything that is in the engine's database, and a dashboard that uses it. Nothing is

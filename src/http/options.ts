@@ -19,11 +19,11 @@ import type { Duration } from '../base/time/duration.ts';
 import type { Capture } from '../capture/index.ts';
 import type { Files } from '../files/index.ts';
 import type { Queue } from '../queue/index.ts';
+import { isPasswordHash } from './auth/password.ts';
+import { isThisMachine } from './auth/peer.ts';
+import { type Grant, isPermission, type Permission, ROLES, type Role } from './auth/permission.ts';
 import type { DevStage } from './dev.ts';
 import { type LinkOptions, links } from './links.ts';
-import { isPasswordHash } from './password.ts';
-import { isThisMachine } from './peer.ts';
-import { type Grant, isPermission, type Permission, ROLES, type Role } from './permission.ts';
 import { type Program, programShape } from './program.ts';
 
 /** A caller that shows a secret with every request: `Authorization: Bearer …`. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { readTime, showTime } from '../../src/cli/moment.ts';
-import { progressLine } from '../../src/cli/progress.ts';
-import { tableLines } from '../../src/cli/table.ts';
+import { readTime, showTime } from '../../src/cli/output/moment.ts';
+import { progressLine } from '../../src/cli/output/progress.ts';
+import { tableLines } from '../../src/cli/output/table.ts';
 
 test('a table pads its columns, and the widest gives way where the line is too long', () => {
   const columns = [{ title: 'ID', align: 'right' as const }, { title: 'TEXT' }];

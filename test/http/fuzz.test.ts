@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { beforeAll, expect, test } from 'vitest';
 import { ROUTES } from '../../src/http/app.ts';
-import { writeCursor } from '../../src/http/cursor.ts';
-import type { AnyRoute } from '../../src/http/route.ts';
+import { writeCursor } from '../../src/http/protocol/cursor.ts';
+import type { AnyRoute } from '../../src/http/protocol/route.ts';
 import { LONG } from '../support/long.ts';
 import { answersOf, type House, makeHouse, type Visitor } from './house.ts';
 

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createCapture, createCaptureAdmin, sql } from '../../src/capture/index.ts';
-import { examine } from '../../src/cli/checks.ts';
+import { examine } from '../../src/cli/doctor/checks.ts';
 import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createFileAdmin, createFiles, disk } from '../../src/files/index.ts';
 import { createHttp } from '../../src/http/index.ts';

@@ -1,10 +1,10 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
-import type { Resource } from '../resource.ts';
+import type { Resource } from '../data/resource.ts';
 import { arrive } from '../router.ts';
+import { Name } from '../text/name.tsx';
 import { useTitle } from '../title.ts';
 import { Icon } from './icon.tsx';
-import { Name } from './name.tsx';
 
 interface CardProps {
   readonly title: string;

@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { visibleName } from '../visible.ts';
+import { visibleName } from '../text/visible.ts';
 
 interface Question {
   readonly title: string;

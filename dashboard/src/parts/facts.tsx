@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from 'preact';
-import { clock } from '../zone.ts';
+import { clock } from '../text/zone.ts';
 import { Icon, type IconName } from './icon.tsx';
 
 /** A name and what it is; what is null or undefined is left out. */

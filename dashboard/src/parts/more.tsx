@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { get } from '../api.ts';
-import { type Resource, useResource } from '../resource.ts';
-import type { Page } from '../types.ts';
+import { get } from '../data/api.ts';
+import { type Resource, useResource } from '../data/resource.ts';
+import type { Page } from '../data/types.ts';
 import { attempt } from './toast.tsx';
 
 export interface LongList<T> {

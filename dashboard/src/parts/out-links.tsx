@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
-import { me } from '../api.ts';
-import type { Link } from '../types.ts';
+import { me } from '../data/api.ts';
+import type { Link } from '../data/types.ts';
 
 interface OutLinksProps {
   readonly of: Link['of'];

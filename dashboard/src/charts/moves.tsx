@@ -1,0 +1,39 @@
+import type { JSX } from 'preact';
+import type { Move } from '../data/types.ts';
+import { Badge } from '../parts/badge.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+import { Time } from '../text/time.tsx';
+import { Count, FirstLine, Maybe } from '../text/words.tsx';
+
+interface MovesProps {
+  readonly of: readonly Move[];
+  /** The states have the names that a program gave them, and none of the looks of ours. */
+  readonly isPlain?: boolean;
+}
+
+type Row = Move & { readonly index: number };
+
+/** Every move of a job or an actor, newest first. Columns that would be empty are left out. */
+export function Moves({ of, isPlain = false }: MovesProps): JSX.Element {
+  const columns: readonly Column<Row>[] = [
+    { title: 'When', of: ({ at }) => <Time at={at} /> },
+    { title: 'From', of: ({ from }) => <Maybe of={from} /> },
+    { title: 'To', of: ({ to }) => (isPlain ? <strong>{to}</strong> : <Badge status={to} />) },
+    { title: 'Reason', of: ({ reason }) => reason },
+    ...(of.some(({ attempt }) => attempt > 0) ? [ATTEMPT] : []),
+    ...(of.some(({ worker }) => typeof worker === 'string') ? [WORKER] : []),
+    ...(of.some(({ error }) => error !== null) ? [ERROR] : []),
+  ];
+  return (
+    <Table
+      caption="Every move, newest first"
+      rows={of.map((move, index) => ({ ...move, index })).reverse()}
+      keyOf={({ index }) => String(index)}
+      columns={columns}
+    />
+  );
+}
+
+const ATTEMPT: Column<Row> = { title: 'Attempt', align: 'right', of: ({ attempt }) => <Count of={attempt} isExact /> };
+const WORKER: Column<Row> = { title: 'Worker', of: ({ worker }) => <Maybe of={worker} /> };
+const ERROR: Column<Row> = { title: 'Error', of: ({ error }) => <FirstLine of={error} /> };

@@ -1,0 +1,112 @@
+import { computed, signal } from '@preact/signals';
+import { urlOf } from '../router.ts';
+import { get, me } from './api.ts';
+import type { Live } from './types.ts';
+
+/** The last picture. */
+export const live = signal<Live | undefined>(undefined);
+/** Rises with each picture; what is shown beside it is asked for again. */
+export const tick = signal(0);
+export const isPaused = signal(false);
+export const connection = signal<'connecting' | 'live' | 'polling' | 'lost'>('connecting');
+
+/** What the sparklines show: the last minutes, as this tab has seen them. */
+const KEPT = 60;
+const seen = signal<readonly Live[]>([]);
+export const recent = computed(() => seen.value);
+
+const POLL_MS = 5000;
+const RETRY_MS = 30_000;
+/** Proxies that keep back what is streamed: then it is asked for instead. */
+const SILENT_MS = 8000;
+
+const channel = 'BroadcastChannel' in globalThis ? new BroadcastChannel('pawl') : undefined;
+let source: EventSource | undefined;
+let poller: number | undefined;
+let lastId = '';
+
+/**
+ * One stream for all tabs of this browser, which opens only six connections to one place: the tab that has the lock reads it and
+ * tells the others. Where there are no such locks (over plain http), each tab reads one of its own.
+ */
+export function startLive(): void {
+  channel?.addEventListener('message', ({ data }: MessageEvent<{ data: string; id: string }>) => {
+    lastId = data.id;
+    connection.value = 'live';
+    show(data.data);
+  });
+  if (navigator.locks !== undefined && channel !== undefined) {
+    connection.value = 'live';
+    void get<Live>('live').then(take, () => {});
+    void navigator.locks.request(`pawl-live ${urlOf('')}`, () => new Promise(() => open()));
+  } else {
+    open();
+  }
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden && !isPaused.value) void get<Live>('live').then(take, () => {});
+  });
+}
+
+export function togglePause(): void {
+  isPaused.value = !isPaused.value;
+  if (!isPaused.value) void get<Live>('live').then(take, () => {});
+}
+
+/** Something was changed here: look now. */
+export function refresh(): void {
+  tick.value += 1;
+}
+
+function open(): void {
+  const url = new URL(urlOf('api/v1/events'));
+  if (lastId !== '') url.searchParams.set('lastEventId', lastId);
+  source = new EventSource(url);
+  const silent = setTimeout(poll, SILENT_MS);
+  source.addEventListener('snapshot', (event) => {
+    clearTimeout(silent);
+    clearInterval(poller);
+    connection.value = 'live';
+    lastId = event.lastEventId;
+    show(event.data);
+    channel?.postMessage({ data: event.data, id: event.lastEventId });
+  });
+  source.addEventListener('trouble', () => {
+    connection.value = 'lost';
+  });
+  source.addEventListener('error', () => {
+    connection.value = 'lost';
+    if (source?.readyState !== EventSource.CLOSED) return; // the browser comes back by itself
+    // Refused: there are too many streams, and asking does as well; or the login is over, and asking finds that out.
+    poll();
+    setTimeout(open, RETRY_MS);
+  });
+}
+
+function poll(): void {
+  clearInterval(poller);
+  const ask = (): void => {
+    if (me.value === null) return;
+    get<Live>('live').then(
+      (snapshot) => {
+        connection.value = 'polling';
+        take(snapshot);
+      },
+      () => {
+        connection.value = 'lost';
+      },
+    );
+  };
+  ask();
+  poller = setInterval(ask, POLL_MS);
+}
+
+function show(data: string): void {
+  take(JSON.parse(data) as Live);
+}
+
+function take(snapshot: Live): void {
+  if (isPaused.value || document.hidden) return;
+  live.value = snapshot;
+  seen.value = [...seen.value, snapshot].slice(-KEPT);
+  tick.value += 1;
+}

@@ -1,0 +1,64 @@
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { getText, sendText } from '../data/api.ts';
+import { type Problems, payloadText, pretty, problemOf, problemOfJson } from '../data/payload.ts';
+import type { JobDetail } from '../data/types.ts';
+import { Modal } from '../parts/dialog.tsx';
+import { Field, Problem } from '../parts/field.tsx';
+import { say } from '../parts/toast.tsx';
+import { go } from '../router.ts';
+
+/** Does a job once more with another payload: as a new job, which names the one that it comes from. */
+export function RetryEdited({ of, onClose }: { readonly of: JobDetail; readonly onClose: () => void }): JSX.Element {
+  const [payload, setPayload] = useState<string | undefined>();
+  const [problems, setProblems] = useState<Problems>({});
+  const guard = (work: Promise<void>): void => void work.catch((error: unknown) => setProblems(problemOf(error)));
+  useEffect(() => guard(getText(`jobs/${of.id}/payload`).then((text) => setPayload(pretty(text)))), [of.id]);
+  const retry = async (): Promise<void> => {
+    const wrong = problemOfJson(payload ?? '');
+    setProblems(wrong);
+    if (Object.keys(wrong).length > 0) return;
+    // As it was written: reading it here would round long numbers.
+    const { id } = await sendText<{ id: string }>(`jobs/${of.id}/retry`, `{"payload":${payloadText(payload ?? '')}}`);
+    say(`job ${id} does it once more`);
+    onClose();
+    go(`jobs/${id}`);
+  };
+  return (
+    <Modal title="Edit and retry" onClose={onClose}>
+      <form
+        method="dialog"
+        noValidate
+        onSubmit={(event) => {
+          event.preventDefault();
+          guard(retry());
+        }}
+      >
+        <h2>Edit and retry</h2>
+        <p class="muted">
+          A new job of the same queue, kind and key, with this payload. Job {of.id} stays as it is; each names the
+          other.
+        </p>
+        <Field title="Payload, as JSON" problem={problems['payload']}>
+          <textarea
+            rows={12}
+            spellcheck={false}
+            value={payload ?? ''}
+            disabled={payload === undefined}
+            aria-invalid={problems['payload'] !== undefined}
+            onInput={(event) => setPayload(event.currentTarget.value)}
+          />
+        </Field>
+        {problems[''] !== undefined && <Problem text={problems['']} />}
+        <div class="actions">
+          <button type="button" onClick={onClose}>
+            Back
+          </button>
+          <button type="submit" class="primary" disabled={payload === undefined}>
+            Retry with this
+          </button>
+        </div>
+      </form>
+    </Modal>
+  );
+}

@@ -1,0 +1,78 @@
+import type { FunctionComponent, JSX } from 'preact';
+import { JobPage } from './jobs/job.tsx';
+import { JobsPage } from './jobs/jobs.tsx';
+import { Moved } from './moved.tsx';
+import { OverviewPage } from './overview/overview.tsx';
+import { Empty, Head } from './parts/card.tsx';
+import { lazy } from './parts/lazy.tsx';
+import { QueuePage } from './queues/queue.tsx';
+import { QueuesPage } from './queues/queues.tsx';
+import { lockUrl, query, queueUrl } from './router.ts';
+
+interface Numbered {
+  readonly id: string;
+}
+
+/** Lists, and what there is one of. What is looked at first comes with the first page. */
+const PLACES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionComponent>([
+  ['', OverviewPage],
+  ['queues', QueuesPage],
+  ['jobs', JobsPage],
+  ['bulk', lazy(async () => (await import('./bulk/bulk.tsx')).BulksPage)],
+  ['errors', lazy(async () => (await import('./jobs/errors.tsx')).ErrorsPage)],
+  ['schedules', lazy(async () => (await import('./queues/schedules.tsx')).SchedulesPage)],
+  ['locks', lazy(async () => (await import('./locks/locks.tsx')).LocksPage)],
+  ['actors', lazy(async () => (await import('./actors/actors.tsx')).ActorsPage)],
+  ['captures', lazy(async () => (await import('./captures/captures.tsx')).CapturesPage)],
+  ['files', lazy(async () => (await import('./files/files.tsx')).FilesPage)],
+  ['history', lazy(async () => (await import('./overview/history.tsx')).HistoryPage)],
+  ['pages', lazy(async () => (await import('./actors/pages.tsx')).PagesPage)],
+  ['workers', lazy(async () => (await import('./overview/workers.tsx')).WorkersPage)],
+  ['admin', lazy(async () => (await import('./overview/admin.tsx')).AdminPage)],
+]);
+
+/** Below `one`, with what it is in the query: names of theirs may be longer than a path. */
+const ONES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionComponent>([
+  ['locks', lazy(async () => (await import('./locks/lock.tsx')).LockPage)],
+  ['files', lazy(async () => (await import('./files/file.tsx')).FilePage)],
+]);
+
+const NUMBERED: ReadonlyMap<string, FunctionComponent<Numbered>> = new Map<string, FunctionComponent<Numbered>>([
+  ['jobs', JobPage],
+  ['actors', lazy<Numbered>(async () => (await import('./actors/actor.tsx')).ActorPage)],
+  ['bulk', lazy<Numbered>(async () => (await import('./bulk/bulk.tsx')).BulkPage)],
+]);
+
+/** Addresses that are short enough for a line of a log, and written without a thought to slashes in names. */
+const SHORT: ReadonlyMap<string, (name: string) => string> = new Map([
+  ['j', (id) => `jobs/${encodeURIComponent(id)}`],
+  ['a', (id) => `actors/${encodeURIComponent(id)}`],
+  ['q', queueUrl],
+  ['l', (name) => lockUrl({ namespace: query.value.get('namespace') ?? '', name })],
+]);
+
+/** The page of an address, by its parts; undefined where they cannot be read. */
+export function pageOf(parts: readonly string[] | undefined): JSX.Element {
+  if (parts === undefined) return <Nothing title="This address cannot be read: a % in it begins no character" />;
+  const [place = '', ...names] = parts;
+  const [name = '', ...more] = names;
+  const short = name === '' ? undefined : SHORT.get(place);
+  if (short !== undefined) return <Moved to={short(names.join('/'))} />;
+  const Place = names.length === 0 ? PLACES.get(place) : name === 'one' ? ONES.get(place) : undefined;
+  if (Place !== undefined && more.length === 0) return <Place />;
+  if (place === 'queues' && name !== '' && more.length === 0) return <QueuePage key={name} name={name} />;
+  const OfNumber = /^\d{1,19}$/.test(name) && more.length === 0 ? NUMBERED.get(place) : undefined;
+  if (OfNumber !== undefined) return <OfNumber key={name} id={name} />;
+  return <Nothing title="There is no such page" />;
+}
+
+function Nothing({ title }: { readonly title: string }): JSX.Element {
+  return (
+    <>
+      <Head title="Nothing here" />
+      <Empty title={title}>
+        <a href="./">Go to the overview</a>
+      </Empty>
+    </>
+  );
+}

@@ -1,0 +1,78 @@
+import type { JSX } from 'preact';
+import { me } from '../data/api.ts';
+import { Icon } from '../parts/icon.tsx';
+import { Menu } from '../parts/menu.tsx';
+import { say } from '../parts/toast.tsx';
+import { urlOf } from '../router.ts';
+
+/** Copies a text; over plain http, where browsers have no clipboard, by way of a field. */
+export async function copy(text: string, what: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const field = document.createElement('textarea');
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand('copy');
+    field.remove();
+  }
+  say(`${what} copied`);
+}
+
+/** As one word of a shell, whatever is in it. */
+export function shellWord(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** As a text of SQL. */
+export function sqlText(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+/** What asks the API for the same, with the token of whoever runs it. */
+export function curlOf(asked: string): string {
+  const by = me.value?.by;
+  // Whom the address lets in, or the program that this is part of, shows no token.
+  const needsToken = by !== 'loopback' && by !== 'authorize';
+  return `curl ${needsToken ? '-H "Authorization: Bearer $PAWL_TOKEN" ' : ''}${shellWord(urlOf(`api/v1/${asked}`))}`;
+}
+
+/** A namespace, where there is one: as an option of a command, and as the last argument of a call. */
+export function inNamespace(namespace: string): { readonly option: string; readonly given: string } {
+  if (namespace === '') return { option: '', given: '' };
+  return {
+    option: ` --namespace ${shellWord(namespace)}`,
+    given: `, { namespace: ${JSON.stringify(namespace)} }`,
+  };
+}
+
+/** The same, done elsewhere: on the command line, by curl, in a program. */
+export function CopyAs({ of }: { readonly of: Readonly<Record<string, string>> }): JSX.Element {
+  return (
+    <Menu title="Copy as" icon="copy">
+      {Object.entries(of).map(([name, text]) => (
+        <button key={name} type="button" onClick={() => void copy(text, name)}>
+          <span>{name}</span>
+          <code class="cut">{text}</code>
+        </button>
+      ))}
+    </Menu>
+  );
+}
+
+/** Copies one text. */
+export function CopyButton({
+  text,
+  what,
+}: {
+  readonly text: () => Promise<string>;
+  readonly what: string;
+}): JSX.Element {
+  return (
+    <button type="button" class="plain" onClick={() => void text().then((found) => copy(found, what))}>
+      <Icon name="copy" size={14} />
+      Copy
+    </button>
+  );
+}

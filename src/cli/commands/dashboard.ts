@@ -1,0 +1,142 @@
+import { text } from 'node:stream/consumers';
+import type { Command } from 'commander';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { HttpOptions } from '../../http/index.ts';
+import { EXIT, Failure } from '../output/failure.ts';
+import { isRecord, loadConfig } from '../setup/config.ts';
+import { FrontDoor, openBrowser } from '../setup/front-door.ts';
+import { wholeNumber } from '../setup/globals.ts';
+import { examples } from '../setup/help.ts';
+import { openContent } from '../setup/open-files.ts';
+import { programOf } from '../setup/program.ts';
+import { type Cli, run } from '../setup/run.ts';
+import { needTarget } from '../setup/target.ts';
+
+interface Flags {
+  readonly port: number;
+  readonly host: string;
+  readonly basePath?: string;
+  readonly title?: string;
+  readonly token?: string;
+  readonly store?: string;
+  readonly endpoint?: string;
+  readonly open: boolean;
+}
+
+/** `pawl dashboard [hash]`. */
+export function addDashboard(program: Command): void {
+  const command = program
+    .command('dashboard')
+    .description('serve the dashboard and the HTTP API until SIGTERM or Ctrl-C')
+    .option('--port <port>', 'where to listen', wholeNumber(0, 65_535), 7295)
+    .option('--host <host>', 'on which interface; others than this machine need auth', '127.0.0.1')
+    .option('--base-path <path>', 'below which path, such as /pawl')
+    .option('--title <text>', 'shown on every page, such as "production"')
+    .option('--token <token>', 'an administrator’s token; else PAWL_TOKEN, or http.auth in the config file')
+    .option('--no-open', 'open no browser, even in a terminal')
+    .option('--store <place>', 'the bytes of files: a folder, or s3://bucket/prefix; else PAWL_FILES')
+    .option('--endpoint <url>', 'of a store that speaks S3 and is not Amazon’s; else PAWL_FILES_ENDPOINT');
+  examples(command, ['pawl dashboard --url postgres://localhost/app', 'pawl dashboard --read-only --title production']);
+  command.action((flags: Flags, self: Command) => run(self, (cli) => serveIt(cli, flags), { endsBySignal: true }));
+  const hash = command.command('hash').description('make what to keep instead of a password, which is read from stdin');
+  examples(hash, ['pawl dashboard hash < password.txt']);
+  hash.action((_options: object, self: Command) => run(self, hashIt));
+}
+
+async function serveIt(cli: Cli, flags: Flags): Promise<number> {
+  const { globals, talk } = cli;
+  const config = await loadConfig(globals.config);
+  const given = optionsOf(flags, config?.http, globals.readOnly);
+  refuseOpenDoor(flags.host, given);
+  const door = hasWayIn(given) ? undefined : new FrontDoor();
+  const options = door === undefined ? given : { ...given, auth: { ...given.auth, tokens: [door.token] } };
+  const target = await needTarget(globals, config);
+  if (globals.dryRun) {
+    talk.say(`would serve the dashboard on ${flags.host}, port ${flags.port}`);
+    return EXIT.done;
+  }
+  const engine = await cli.open(target, { applicationName: 'pawl dashboard', max: 8 });
+  // What cannot be reached is said now, and not by every page.
+  const { serverVersion } = await engine.describe();
+  const { createHttp, serve } = await import('../../http/index.ts');
+  const files = await filesOf(cli, flags, engine, options);
+  const program = await programOf(cli, config, engine);
+  const served = await serve(createHttp(engine, { ...program, ...options, ...files }), {
+    port: flags.port,
+    host: flags.host,
+  }).catch(inUse);
+  cli.atEnd(() => served.stop());
+  const url = door?.urlOf(served.url) ?? served.url;
+  talk.say(`dashboard of Postgres ${serverVersion}: ${url}`);
+  if (flags.open) await openBrowser(cli, url);
+  await new Promise<void>((resolve) => {
+    cli.signal.addEventListener('abort', () => resolve(), { once: true });
+    if (cli.signal.aborted) resolve();
+  });
+  return EXIT.done;
+}
+
+function optionsOf({ basePath, title, token }: Flags, config: unknown, readOnly: boolean): HttpOptions {
+  if (config !== undefined && !isRecord(config)) {
+    throw new Failure('"http" in the config file must be an object', { exit: EXIT.usage, next: 'see docs/http.md' });
+  }
+  const given: HttpOptions = config ?? {};
+  const secret = token ?? process.env['PAWL_TOKEN'];
+  const tokens = [
+    ...(given.auth?.tokens ?? []),
+    ...(secret ? [{ name: 'cli', token: secret, role: 'admin' } as const] : []),
+  ];
+  return {
+    ...given,
+    ...(basePath === undefined ? {} : { basePath }),
+    ...(title === undefined ? {} : { title }),
+    ...(readOnly ? { readOnly } : {}),
+    ...(tokens.length > 0 ? { auth: { ...given.auth, tokens } } : {}),
+  };
+}
+
+/** Those outside of namespaces; others are for the config file to give. */
+async function filesOf(
+  cli: Cli,
+  flags: Flags,
+  engine: PostgresEngine,
+  { files: given }: HttpOptions,
+): Promise<Pick<HttpOptions, 'files'>> {
+  const place = flags.store ?? process.env['PAWL_FILES'] ?? '';
+  if (given !== undefined || place === '') return {};
+  const { createFiles } = await import('../../files/index.ts');
+  const content = await openContent(place, flags.endpoint ?? process.env['PAWL_FILES_ENDPOINT']);
+  const files = createFiles(engine, { content });
+  cli.atEnd(() => files.stop());
+  return { files };
+}
+
+/** What is printed here is for whoever sits here, and a token in an address that goes through a network is for all who listen. */
+function refuseOpenDoor(host: string, options: HttpOptions): void {
+  const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/.test(host);
+  if (isLocal || hasWayIn(options)) return;
+  throw new Failure(`on ${host} others could ask, and there is no way for them to get in`, {
+    exit: EXIT.usage,
+    next: 'add --token, or http: { auth: … } to the config file',
+  });
+}
+
+function hasWayIn({ auth }: HttpOptions): boolean {
+  const listed = [auth?.tokens, auth?.users].some((list) => (list?.length ?? 0) > 0);
+  return listed || [auth?.jwt, auth?.authorize, auth?.dangerouslyTrustLoopback].some((way) => way !== undefined);
+}
+
+function inUse(error: NodeJS.ErrnoException): never {
+  if (error.code !== 'EADDRINUSE' && error.code !== 'EACCES' && error.code !== 'EADDRNOTAVAIL') throw error;
+  throw new Failure(`cannot listen there: ${error.message}`, {
+    exit: EXIT.conflict,
+    next: 'choose another --port, or --host',
+  });
+}
+
+async function hashIt(cli: Cli): Promise<number> {
+  if (process.stdin.isTTY === true) cli.talk.say('the password, then Enter and Ctrl-D:');
+  const { hashPassword } = await import('../../http/index.ts');
+  cli.out.text(await hashPassword((await text(process.stdin)).replace(/\r?\n$/, '')));
+  return EXIT.done;
+}

@@ -1,0 +1,109 @@
+import { readFileSync } from 'node:fs';
+import { type Command, InvalidArgumentError } from 'commander';
+import { requireJson } from '../../base/storable.ts';
+import type { QueueRecord } from '../../queue/index.ts';
+import { EXIT, Failure } from '../output/failure.ts';
+import { readTime } from '../output/moment.ts';
+import { wholeNumber } from '../setup/globals.ts';
+import { examples } from '../setup/help.ts';
+import { type Cli, run } from '../setup/run.ts';
+
+interface AddFlags {
+  readonly key?: string;
+  readonly priority?: number;
+  readonly runAt?: Date;
+  readonly file?: string;
+}
+
+/** `pawl job add QUEUE KIND [PAYLOAD]`. */
+export function addJobAdd(job: Command): void {
+  const command = job
+    .command('add <queue> <kind> [payload]')
+    .description('add a job; the payload is JSON, "-" reads it from stdin')
+    .option('--key <key>', 'jobs of one key run one after another')
+    .option('--priority <n>', 'lower runs first', wholeNumber(-32_768, 32_767))
+    .option('--run-at <time>', 'not before: ISO 8601, or a wait such as 10m', timeArgument)
+    .option('--file <file>', 'read the payload from a file');
+  examples(command, [
+    `pawl job add emails send '{"to":"ada@example.org"}' --key ada`,
+    'pawl job add reports build --file report.json --run-at 10m',
+  ]);
+  command.action((queue: string, kind: string, payload: string | undefined, flags: AddFlags, self: Command) =>
+    run(self, (cli) => add(cli, { queue, kind, payload, flags }), { writes: true }),
+  );
+}
+
+interface Added {
+  readonly queue: string;
+  readonly kind: string;
+  readonly payload: string | undefined;
+  readonly flags: AddFlags;
+}
+
+async function add(cli: Cli, { queue, kind, payload, flags }: Added): Promise<number> {
+  const value = readPayload(payload, flags.file);
+  const admin = await cli.admin();
+  if (cli.globals.dryRun) {
+    await admin.stats(queue);
+    requireKind(await admin.list(), queue, kind);
+    cli.talk.say(`would add a job "${kind}" to queue "${queue}"`);
+    return EXIT.done;
+  }
+  const { key, priority, runAt } = flags;
+  const added = await admin.enqueue(queue, kind, value, { key, priority, runAt });
+  if (added.duplicate) cli.talk.say(`job ${added.id} of this key was there already; nothing was added`);
+  const fields = [
+    { title: 'id', of: (row: typeof added) => row.id },
+    { title: 'status', of: (row: typeof added) => row.status },
+    { title: 'duplicate', of: (row: typeof added) => row.duplicate },
+  ];
+  cli.out.one(added, fields, added.id);
+  return EXIT.done;
+}
+
+function requireKind(queues: readonly QueueRecord[], queue: string, kind: string): void {
+  const kinds = queues.find(({ name }) => name === queue)?.kinds ?? [];
+  if (kinds.includes(kind)) return;
+  throw new Failure(`queue "${queue}" has no kind "${kind}"`, { exit: EXIT.usage, next: `it has ${kinds.join(', ')}` });
+}
+
+function readPayload(given: string | undefined, file: string | undefined): unknown {
+  if (given !== undefined && file !== undefined) {
+    throw new Failure('the payload was given twice: as an argument and with --file', {
+      exit: EXIT.usage,
+      next: 'leave one of them out',
+    });
+  }
+  const text = file !== undefined || given === '-' ? readText(file) : given;
+  if (text === undefined) return null;
+  const payload = parse(text);
+  requireJson(payload, 'the payload', 'payload');
+  return payload;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Failure(`the payload is no JSON: ${why}`, {
+      exit: EXIT.usage,
+      next: `put it in single quotes: '{"to":"ada"}'; a plain text is '"text"'`,
+    });
+  }
+}
+
+function readText(file: string | undefined): string {
+  try {
+    return readFileSync(file ?? process.stdin.fd, 'utf8');
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Failure(`the payload cannot be read: ${why}`, { exit: EXIT.usage, next: 'check --file' });
+  }
+}
+
+function timeArgument(value: string): Date {
+  const at = readTime(value);
+  if (at === undefined) throw new InvalidArgumentError('It must be like 2026-12-24T18:00:00Z, or a wait such as 10m.');
+  return at;
+}

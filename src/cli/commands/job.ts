@@ -1,0 +1,142 @@
+import type { Command } from 'commander';
+import type { JobLock } from '../../lock/index.ts';
+import type { Explanation, JobRecord, JobTransition, QueueAdmin } from '../../queue/index.ts';
+import { EXIT, exitCodeOf, messageOf, nextStepOf } from '../output/failure.ts';
+import type { Field } from '../output/output.ts';
+import { examples } from '../setup/help.ts';
+import { type Cli, run } from '../setup/run.ts';
+import { addJobAdd } from './job-add.ts';
+import { addJobList } from './job-list.ts';
+
+/** `pawl job list|get|add|retry|cancel|search`. */
+export function addJob(program: Command): void {
+  const job = program.command('job').description('look at jobs, add, retry and cancel them');
+  examples(job, ['pawl job list --status error', 'pawl job get 1042']);
+  addJobList(job);
+  const get = job
+    .command('get <id>')
+    .description('one job: where it is, why it is not running, and what happened to it');
+  examples(get, ['pawl job get 1042', 'pawl job get 1042 -o json']);
+  get.action((id: string, _options: object, self: Command) => run(self, (cli) => showJob(cli, id)));
+  addJobAdd(job);
+  const retry = job
+    .command('retry <id...>')
+    .description('put jobs that ended in error, or were cancelled, back to new');
+  examples(retry, ['pawl job retry 1042', 'pawl job list --status error -q | xargs pawl job retry']);
+  retry.action((ids: string[], _options: object, self: Command) =>
+    run(self, (cli) => each(cli, ids, 'retry', (admin, id) => admin.retry(id)), { writes: true }),
+  );
+  const cancel = job.command('cancel <id...>').description('cancel jobs; the handler of one that runs is told to end');
+  cancel.option('--reason <text>', 'kept with the job');
+  examples(cancel, ['pawl job cancel 1042 --reason "sent twice"', 'pawl job cancel 1042 1043 --yes']);
+  cancel.action((ids: string[], { reason }: { reason?: string }, self: Command) =>
+    run(
+      self,
+      (cli) => each(cli, ids, 'cancel', (admin, id) => admin.cancel(id, reason === undefined ? {} : { reason })),
+      {
+        writes: true,
+      },
+    ),
+  );
+}
+
+interface Shown extends JobRecord {
+  readonly explanation: Explanation;
+  readonly history: readonly JobTransition[];
+  readonly locks: readonly JobLock[];
+}
+
+const FIELDS: readonly Field<Shown>[] = [
+  { title: 'id', of: (job) => job.id },
+  { title: 'queue', of: (job) => job.queue },
+  { title: 'kind', of: (job) => job.kind },
+  { title: 'key', of: (job) => job.key },
+  { title: 'status', of: (job) => job.status },
+  { title: 'why', of: (job) => job.explanation.reasons.map(({ text }) => text).join('\n') },
+  { title: 'priority', of: (job) => job.priority },
+  { title: 'attempt', of: (job) => job.attempt },
+  { title: 'enqueued', of: (job) => job.enqueuedAt },
+  { title: 'run at', of: (job) => job.runAt },
+  { title: 'claimed', of: (job) => job.claimedAt },
+  { title: 'settled', of: (job) => job.settledAt },
+  { title: 'process', of: (job) => job.processId },
+  { title: 'error', of: (job) => job.error },
+  { title: 'progress', of: (job) => job.progress },
+  { title: 'result', of: (job) => job.result },
+  { title: 'payload', of: (job) => job.payload },
+];
+
+const HISTORY: readonly Field<JobTransition>[] = [
+  { title: 'AT', of: (move) => move.at },
+  { title: 'FROM', of: (move) => move.from },
+  { title: 'TO', of: (move) => move.to },
+  { title: 'ATTEMPT', of: (move) => move.attempt, align: 'right' },
+  { title: 'REASON', of: (move) => move.reason },
+  { title: 'WORKER', of: (move) => move.worker },
+  { title: 'ERROR', of: (move) => move.error?.split('\n')[0] },
+];
+
+const LOCKS: readonly Field<JobLock>[] = [
+  { title: 'LOCK', of: (lock) => lock.name },
+  { title: 'NAMESPACE', of: (lock) => lock.namespace || null },
+  { title: 'STATE', of: (lock) => lock.outcome ?? lock.state },
+  { title: 'MODE', of: (lock) => lock.mode },
+  { title: 'TOKEN', of: (lock) => lock.token, align: 'right' },
+  { title: 'SINCE', of: (lock) => lock.since },
+  { title: 'ENDED', of: (lock) => lock.endedAt },
+];
+
+async function showJob(cli: Cli, id: string): Promise<number> {
+  const { createQueueAdmin } = await import('../../queue/index.ts');
+  const { locksOfJobs } = await import('../../lock/index.ts');
+  const engine = await cli.engine();
+  const admin = createQueueAdmin(engine);
+  const job = await admin.get(id);
+  const [explanation, history, locks] = await Promise.all([
+    admin.explain(id),
+    admin.history(id),
+    locksOfJobs(engine, [job.id]),
+  ]);
+  cli.out.one({ ...job, explanation, history, locks }, FIELDS, job.id);
+  if (cli.out.format !== 'table' || cli.globals.quiet) return EXIT.done;
+  cli.out.heading('history');
+  cli.out.rows(history, HISTORY, (move) => move.reason);
+  if (locks.length === 0) return EXIT.done;
+  cli.out.heading('locks');
+  cli.out.rows(locks, LOCKS, (lock) => lock.name);
+  return EXIT.done;
+}
+
+/** One after another; a job that refuses does not keep the others from it. @returns the first refusal's exit code */
+async function each(
+  cli: Cli,
+  ids: readonly string[],
+  verb: 'retry' | 'cancel',
+  change: (admin: QueueAdmin, id: string) => Promise<string>,
+): Promise<number> {
+  const { dryRun, yes } = cli.globals;
+  const admin = await cli.admin();
+  if (verb === 'cancel' && ids.length > 1 && !yes && !dryRun) {
+    await cli.talk.confirm(`Cancel ${ids.length} jobs?`, cli.signal);
+  }
+  const done: { id: string; status: string }[] = [];
+  let code: number = EXIT.done;
+  for (const id of ids) {
+    cli.signal.throwIfAborted();
+    try {
+      done.push({ id, status: dryRun ? (await admin.get(id)).status : await change(admin, id) });
+    } catch (error) {
+      const known = exitCodeOf(error);
+      if (known === EXIT.unreachable || ids.length === 1) throw error;
+      cli.talk.fail(messageOf(error), nextStepOf(error));
+      if (code === EXIT.done) code = known;
+    }
+  }
+  if (dryRun) cli.talk.say(`would ${verb} ${done.length} of ${ids.length}`);
+  const fields = [
+    { title: 'ID', of: (row: { id: string }) => row.id },
+    { title: 'STATUS', of: (row: { status: string }) => row.status },
+  ];
+  cli.out.rows(done, fields, (row) => row.id);
+  return code;
+}

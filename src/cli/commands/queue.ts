@@ -1,0 +1,89 @@
+import type { Command } from 'commander';
+import type { QueueAdmin } from '../../queue/index.ts';
+import { EXIT } from '../output/failure.ts';
+import type { Field } from '../output/output.ts';
+import { examples } from '../setup/help.ts';
+import { type Cli, run } from '../setup/run.ts';
+
+/** `pawl queue list|stats|pause|resume`. */
+export function addQueue(program: Command): void {
+  const queue = program.command('queue').description('look at queues, pause and resume them');
+  examples(queue, ['pawl queue list', 'pawl queue stats emails -o json']);
+  const list = queue.command('list').description('the queues that the database knows');
+  examples(list, ['pawl queue list', 'pawl queue list -q']);
+  list.action((_options: object, self: Command) => run(self, listQueues));
+  const stats = queue.command('stats [queue]').description('how many jobs are where, in one queue or in each');
+  examples(stats, ['pawl queue stats', 'pawl queue stats emails -o json']);
+  stats.action((name: string | undefined, _options: object, self: Command) => run(self, (cli) => showStats(cli, name)));
+  for (const verb of ['pause', 'resume'] as const) {
+    const does = verb === 'pause' ? 'let no worker claim any more; what runs is finished' : 'let workers claim again';
+    const command = queue.command(`${verb} <queue>`).description(does);
+    examples(command, [`pawl queue ${verb} emails`, `pawl queue ${verb} emails --dry-run`]);
+    command.action((name: string, _options: object, self: Command) =>
+      run(self, (cli) => turn(cli, verb, name), { writes: true }),
+    );
+  }
+}
+
+async function listQueues(cli: Cli): Promise<number> {
+  const queues = await (await cli.admin()).list();
+  cli.out.rows(
+    queues,
+    [
+      { title: 'QUEUE', of: (row) => row.name },
+      { title: 'KINDS', of: (row) => row.kinds.join(', ') },
+      { title: 'SHARDS', of: (row) => row.shards, align: 'right' },
+      { title: 'ATTEMPTS', of: (row) => row.attempts, align: 'right' },
+      { title: 'WORKERS', of: (row) => row.workers, align: 'right' },
+      { title: 'PAUSED', of: (row) => row.pausedAt },
+    ],
+    (row) => row.name,
+  );
+  if (queues.length === 0) cli.talk.say('no queue is known yet: a program makes its own known when it first uses it');
+  return EXIT.done;
+}
+
+type Stats = Awaited<ReturnType<QueueAdmin['stats']>> & { readonly queue: string };
+
+const STATS: readonly Field<Stats>[] = [
+  { title: 'QUEUE', of: (row) => row.queue },
+  { title: 'READY', of: (row) => row.ready, align: 'right' },
+  { title: 'DELAYED', of: (row) => row.delayed, align: 'right' },
+  { title: 'PARKED', of: (row) => row.parked, align: 'right' },
+  { title: 'IN-PROGRESS', of: (row) => row.inProgress, align: 'right' },
+  { title: 'ERROR', of: (row) => row.error, align: 'right' },
+  { title: 'CANCELLED', of: (row) => row.cancelled, align: 'right' },
+  { title: 'DONE/MIN', of: (row) => row.completePerMinute, align: 'right' },
+  {
+    title: 'OLDEST',
+    of: (row) => (row.oldestReadyMs === null ? null : `${(row.oldestReadyMs / 1000).toFixed(1)} s`),
+    align: 'right',
+  },
+  { title: 'WORKERS', of: (row) => row.workers, align: 'right' },
+  { title: 'PAUSED', of: (row) => (row.paused ? 'yes' : 'no') },
+];
+
+async function showStats(cli: Cli, name: string | undefined): Promise<number> {
+  const admin = await cli.admin();
+  const names = name === undefined ? (await admin.list()).map((queue) => queue.name) : [name];
+  const rows: Stats[] = [];
+  for (const queue of names) rows.push({ queue, ...(await admin.stats(queue)) });
+  const [only] = rows;
+  if (name !== undefined && only !== undefined && cli.out.format === 'json') cli.out.one(only, STATS, name);
+  else cli.out.rows(rows, STATS, (row) => row.queue);
+  return EXIT.done;
+}
+
+async function turn(cli: Cli, verb: 'pause' | 'resume', name: string): Promise<number> {
+  const admin = await cli.admin();
+  const done = verb === 'pause' ? 'paused' : 'resumed';
+  if (cli.globals.dryRun) {
+    await admin.stats(name);
+    cli.talk.say(`queue "${name}" would be ${done}`);
+    return EXIT.done;
+  }
+  await admin[verb](name);
+  cli.talk.say(`queue "${name}" is ${done}${verb === 'pause' ? `; pawl queue resume ${name} ends that` : ''}`);
+  cli.out.one({ queue: name, [done]: true }, [{ title: done, of: () => name }], name);
+  return EXIT.done;
+}

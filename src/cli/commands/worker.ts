@@ -1,0 +1,200 @@
+import { hostname } from 'node:os';
+import type { Command } from 'commander';
+import type { Actors, Dispatcher, RunOptions } from '../../actor/index.ts';
+import { type Logger, stderrLogger } from '../../base/logger.ts';
+import type { Capture, RunOptions as ProjectionOptions } from '../../capture/index.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { Queue, Worker, WorkOptions } from '../../queue/index.ts';
+import { EXIT, Failure } from '../output/failure.ts';
+import { isActors } from '../setup/actor-config.ts';
+import { isCaptures } from '../setup/capture-config.ts';
+import { type Config, isEngine, isRecord, loadConfig } from '../setup/config.ts';
+import { durationArgument, wholeNumber } from '../setup/globals.ts';
+import { examples } from '../setup/help.ts';
+import { type Cli, run } from '../setup/run.ts';
+import { needTarget } from '../setup/target.ts';
+import { startCapture } from './capture-worker.ts';
+
+/** One worker of a config file's `workers`. */
+export interface WorkerEntry {
+  readonly queue: Queue;
+  readonly handlers: Parameters<Queue['work']>[0];
+  readonly options?: WorkOptions;
+}
+
+interface WorkerFlags {
+  readonly stopTimeout: number;
+  readonly connections: number;
+}
+
+/** `pawl worker --config FILE`: runs workers until it is told to end. */
+export function addWorker(program: Command): void {
+  const command = program
+    .command('worker')
+    .description('run the workers of a config file until SIGTERM or Ctrl-C; a second signal does not wait')
+    .option('--stop-timeout <duration>', 'how long running jobs may take to end', durationArgument, 30_000)
+    .option('--connections <n>', 'connections to the database', wholeNumber(2, 10_000), 20);
+  examples(command, ['pawl worker --config workers.mjs', 'pawl worker --config workers.mjs --stop-timeout 2m -v']);
+  command.action((flags: WorkerFlags, self: Command) =>
+    run(self, (cli) => work(cli, flags), { writes: true, endsBySignal: true }),
+  );
+}
+
+async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
+  const { quiet, verbose, dryRun } = cli.globals;
+  const logger = stderrLogger({ level: quiet ? 'warn' : verbose ? 'debug' : 'info' });
+  const { entries, actors, dispatcher, captures, projections } = await readEntries(cli, flags, logger);
+  if (dryRun) {
+    for (const { entity } of captures) cli.talk.say(`would start the consumers of capture "${entity}"`);
+    for (const { queue } of entries) cli.talk.say(`would start a worker of queue "${queue.name}"`);
+    if (actors !== undefined) cli.talk.say('would start a dispatcher of actors');
+    return EXIT.done;
+  }
+  const workers: Pick<Worker, 'started' | 'stop'>[] = entries.map((entry) => start(entry, logger));
+  if (actors !== undefined) workers.push(startActors(actors, dispatcher, logger));
+  for (const capture of captures) workers.push(startCapture(capture, projections, logger));
+  const stopAll = async (): Promise<void> => {
+    await Promise.all(workers.map((worker) => worker.stop({ timeout: flags.stopTimeout })));
+  };
+  const told = new Promise<void>((resolve) => {
+    cli.signal.addEventListener('abort', () => resolve(), { once: true });
+    if (cli.signal.aborted) resolve();
+  });
+  try {
+    await Promise.race([told, Promise.all(workers.map((worker) => worker.started)).then(() => told)]);
+    logger.info({}, 'stopping: running jobs may end, the others go back; a second signal does not wait');
+  } finally {
+    await stopAll();
+  }
+  logger.info({}, 'stopped');
+  return EXIT.done;
+}
+
+function start({ queue, handlers, options = {} }: WorkerEntry, logger: Logger): Worker {
+  const worker = queue.work(handlers, options);
+  const { name } = queue;
+  const { events } = worker;
+  // Errors of the database are logged by the worker itself.
+  events.on('claimed', ({ jobs }) => logger.debug({ queue: name, jobs }, 'claimed'));
+  events.on('failed', ({ unit, job, to, error }) => {
+    const fields = { queue: name, kind: unit.kind, job: job.id, attempt: job.attempt, to, error };
+    if (to === 'error') logger.error(fields, 'job failed for good');
+    else logger.warn(fields, 'job failed');
+  });
+  events.on('stale', ({ claims }) =>
+    logger.warn({ queue: name, claims }, 'outcomes came too late and were not written'),
+  );
+  events.on('lost', ({ reason }) => logger.error({ queue: name, reason: reason.message }, 'the lease was lost'));
+  const { concurrency = 10, hold = 'lease' } = options;
+  worker.started.then(
+    () => logger.info({ queue: name, concurrency, hold, host: hostname(), pid: process.pid }, 'worker started'),
+    () => {},
+  );
+  return worker;
+}
+
+function startActors(actors: Actors, options: RunOptions, logger: Logger): Dispatcher {
+  const dispatcher = actors.run(options);
+  const { events } = dispatcher;
+  events.on('turn', (turn) => logger.debug(turn, 'turn'));
+  events.on('failed', ({ error, ...turn }) => logger.warn({ ...turn, err: error }, 'turn failed'));
+  events.on('stale', (stale) => logger.warn(stale, 'turns came too late and changed nothing'));
+  events.on('unknown', (actor) => logger.error(actor, 'an actor is in a state that this program does not know'));
+  events.on('lost', ({ reason }) => logger.error({ reason: reason.message }, 'the lease was lost'));
+  dispatcher.started.then(
+    () => logger.info({ host: hostname(), pid: process.pid }, 'dispatcher of actors started'),
+    () => {},
+  );
+  return dispatcher;
+}
+
+interface Entries {
+  readonly entries: readonly WorkerEntry[];
+  readonly actors: Actors | undefined;
+  readonly dispatcher: RunOptions;
+  readonly captures: readonly Capture[];
+  readonly projections: ProjectionOptions;
+}
+
+async function readEntries(cli: Cli, flags: WorkerFlags, logger: Logger): Promise<Entries> {
+  const config = await loadConfig(cli.globals.config);
+  if (config === undefined) {
+    throw new Failure('a worker needs a config file that says what to run', {
+      exit: EXIT.usage,
+      next: 'add --config FILE; docs/cli.md shows one',
+    });
+  }
+  const made = isFactory(config.workers) ? await call(config.workers, cli, config, flags, logger) : config;
+  if (config.engine !== undefined) atEnd(cli, config.engine);
+  const {
+    workers,
+    actors,
+    dispatcher = {},
+    captures = [],
+    projections = {},
+  } = isRecord(made) ? made : { workers: made };
+  if (!isRecord(dispatcher)) throw refuse(config.file, '"dispatcher" must be an object: the options of actors.run()');
+  if (!isRecord(projections))
+    throw refuse(config.file, '"projections" must be an object: the options of capture.run()');
+  if (!isCaptures(captures)) throw refuse(config.file, '"captures" must be a list of what createCapture() made');
+  const rest = { actors: isActors(actors) ? actors : undefined, dispatcher, captures, projections };
+  const isEnough = rest.actors !== undefined || captures.length > 0;
+  return { entries: isEnough && workers === undefined ? [] : checkEntries(workers, config.file), ...rest };
+}
+
+type Factory = (given: { engine: PostgresEngine }) => unknown;
+
+function isFactory(value: unknown): value is Factory {
+  return typeof value === 'function';
+}
+
+/** A function is given an engine on the URL of the command line, so that it need not know it. */
+async function call(
+  make: Factory,
+  cli: Cli,
+  config: Config,
+  { connections, stopTimeout }: WorkerFlags,
+  logger: Logger,
+): Promise<unknown> {
+  const target = config.engine === undefined ? await needTarget(cli.globals, config) : undefined;
+  const options = { applicationName: 'pawl worker', max: connections, stopTimeoutMs: stopTimeout, logger };
+  const engine = config.engine ?? (target && (await cli.open(target, options)));
+  if (engine === undefined) return undefined;
+  const made = await make({ engine });
+  if (!isRecord(made)) return made;
+  if (isEngine(made['engine']) && made['engine'] !== engine) atEnd(cli, made['engine']);
+  return made;
+}
+
+function atEnd(cli: Cli, engine: PostgresEngine): void {
+  cli.atEnd(() => engine.stop());
+}
+
+function refuse(file: string, problem: string): Failure {
+  return new Failure(`${file}: ${problem}`, {
+    exit: EXIT.usage,
+    next: 'export default ({ engine }) => ({ workers: [{ queue, handlers, options }], actors, dispatcher: { concurrency: 50 }, captures: [orders] })',
+  });
+}
+
+function checkEntries(list: unknown, file: string): WorkerEntry[] {
+  if (!Array.isArray(list) || list.length === 0)
+    throw refuse(file, '"workers" must be a list with at least one worker');
+  return list.map((entry: unknown, index) => {
+    if (!isRecord(entry)) throw refuse(file, `workers[${index}] must be an object with queue and handlers`);
+    const { queue, handlers, options } = entry;
+    if (!isQueue(queue)) throw refuse(file, `workers[${index}].queue must be made by createQueue()`);
+    if (!isHandlers(handlers))
+      throw refuse(file, `workers[${index}].handlers must be an object with a function for each kind`);
+    if (options !== undefined && !isRecord(options)) throw refuse(file, `workers[${index}].options must be an object`);
+    return options === undefined ? { queue, handlers } : { queue, handlers, options };
+  });
+}
+
+function isQueue(value: unknown): value is Queue {
+  return isRecord(value) && typeof value['name'] === 'string' && typeof value['work'] === 'function';
+}
+
+function isHandlers(value: unknown): value is WorkerEntry['handlers'] {
+  return isRecord(value) && Object.values(value).every((handler) => typeof handler === 'function');
+}

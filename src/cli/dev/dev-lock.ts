@@ -1,0 +1,69 @@
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { DevControl } from '../../http/index.ts';
+import { createLocks, type Lock, type Locks } from '../../lock/index.ts';
+
+const NAMESPACE = 'demo';
+
+/**
+ * A lock that is held, and others who want it: one of them has a lock itself that somebody else waits for, so that there is
+ * something to see in the graph of who blocks whom.
+ */
+export class LockAccident implements DevControl {
+  readonly id = 'hold-lock';
+  readonly title = 'Hold this lock';
+  readonly undo = 'Release the lock';
+  readonly about =
+    'The lock "printer" is held, three wait for it, and one of them has the "scanner", which a fourth wants.';
+  readonly look = 'locks';
+  readonly #locks: Locks;
+  #held: Lock | undefined;
+  #waiting = new AbortController();
+
+  constructor(engine: PostgresEngine) {
+    this.#locks = createLocks(engine, { namespace: NAMESPACE });
+  }
+
+  isOn(): boolean {
+    return this.#held?.isHeld === true;
+  }
+
+  async run(): Promise<string> {
+    if (this.isOn()) {
+      await this.#release();
+      return 'the lock is released: those who waited had it one after another';
+    }
+    this.#waiting = new AbortController();
+    this.#held = await this.#locks.acquire('printer', { wait: '5s', lease: '30s' });
+    for (let n = 0; n < 2; n += 1) this.#use('printer', () => Promise.resolve());
+    await new Promise<void>((resolve) => {
+      this.#use('scanner', () => {
+        resolve();
+        return this.#take('printer');
+      });
+    });
+    this.#use('scanner', () => Promise.resolve());
+    return 'the lock "printer" is held, and others wait for it';
+  }
+
+  async stop(): Promise<void> {
+    await this.#release();
+    await this.#locks.stop();
+  }
+
+  async #release(): Promise<void> {
+    await this.#held?.release().catch(() => {});
+    this.#held = undefined;
+    // Who has not had it by now is let go with the next accident, or at the end.
+    setTimeout(() => this.#waiting.abort(), 1000).unref();
+  }
+
+  #use(name: string, work: () => Promise<void>): void {
+    const { signal } = this.#waiting;
+    // Broken off or stopped: there is nobody to tell.
+    void this.#locks.request(name, { signal }, work).catch(() => {});
+  }
+
+  async #take(name: string): Promise<void> {
+    await this.#locks.request(name, { signal: this.#waiting.signal }, () => {});
+  }
+}

@@ -1,0 +1,21 @@
+import type { DevControl, DevStage, Program } from '../../http/index.ts';
+
+/** What the examples have put on the stage by now: the dashboard begins before they do. */
+export class Stage implements DevStage {
+  readonly controls: DevControl[] = [];
+  readonly queues: Program['queues'][number][] = [];
+  readonly actors: Program['actors'][number][] = [];
+  readonly captures: Program['captures'][number][] = [];
+  readonly files: Program['files'][number][] = [];
+
+  offer(control: DevControl): void {
+    this.controls.push(control);
+  }
+
+  show({ queues = [], actors = [], captures = [], files = [] }: Partial<Program>): void {
+    this.queues.push(...queues);
+    this.actors.push(...actors);
+    this.captures.push(...captures);
+    this.files.push(...files);
+  }
+}

@@ -1,0 +1,73 @@
+import type { Command } from 'commander';
+import { EXIT, exitCodeOf, messageOf, nextStepOf } from '../output/failure.ts';
+import { examples } from '../setup/help.ts';
+import { type Cli, run } from '../setup/run.ts';
+import { maskUrl, needTarget, type Target } from '../setup/target.ts';
+import { packageVersion } from '../version.ts';
+import { type Finding, fail, ok } from './finding.ts';
+
+/** `pawl doctor`: what is wrong here, and what to do about it. */
+export function addDoctor(program: Command): void {
+  const command = program
+    .command('doctor')
+    .description('check settings, database, schema and queues; exit 1 when something is wrong');
+  examples(command, ['pawl doctor', 'pawl doctor -o json --url postgres://localhost/app']);
+  command.action((_options: object, self: Command) => run(self, diagnose));
+}
+
+async function diagnose(cli: Cli): Promise<number> {
+  const target = await needTarget(cli.globals);
+  const findings = [...settings(target, cli)];
+  let code: number = EXIT.done;
+  try {
+    const engine = await cli.open(target);
+    const { examine } = await import('./checks.ts');
+    findings.push(...(await examine(engine)));
+  } catch (error) {
+    // The only finding then, and a script can tell by the code that nothing else was looked at.
+    if (cli.signal.aborted) throw error;
+    const known = exitCodeOf(error);
+    const next = known === EXIT.unreachable ? 'start the database, or correct the URL' : (nextStepOf(error) ?? null);
+    findings.push(fail('connection', messageOf(error), next));
+    code = known;
+  }
+  print(cli, findings);
+  const problems = findings.filter(({ verdict }) => verdict === 'fail');
+  if (code === EXIT.done && problems.length > 0) code = EXIT.failed;
+  advise(cli, findings);
+  return code;
+}
+
+function settings({ url, origin, directUrl, prepare }: Target, { globals }: Cli): Finding[] {
+  const findings = [
+    ok('pawl', `${packageVersion()} on Node ${process.versions.node}`),
+    ok('url', `${maskUrl(url)} from ${origin}`),
+  ];
+  if (directUrl !== undefined) findings.push(ok('directUrl', maskUrl(directUrl)));
+  if (prepare !== undefined) findings.push(ok('prepare', String(prepare)));
+  if (globals.config !== undefined) findings.push(ok('config', `${globals.config} from --config`));
+  const unused = ['PAWL_URL', 'DATABASE_URL'].filter((name) => process.env[name] && name !== origin);
+  if (unused.length > 0) findings.push(ok('not used', `${unused.join(', ')}: ${origin} comes first`));
+  return findings;
+}
+
+function print({ out, talk }: Cli, findings: readonly Finding[]): void {
+  const marks = { warn: 'yellow', fail: 'red' } as const;
+  out.rows(
+    findings,
+    [
+      { title: 'CHECK', of: (finding) => finding.check },
+      { title: 'VERDICT', of: (finding) => finding.verdict },
+      { title: 'DETAIL', of: (finding) => finding.detail },
+    ],
+    (finding) => `${finding.check} ${finding.verdict}`,
+  );
+  for (const { check, verdict, fix } of findings) {
+    if (verdict === 'ok' || fix === null) continue;
+    talk.say(`${talk.paint(marks[verdict], `${verdict}:`)} ${check}; ${talk.paint('bold', 'next:')} ${fix}`);
+  }
+}
+
+function advise({ talk }: Cli, findings: readonly Finding[]): void {
+  if (findings.every(({ verdict }) => verdict === 'ok')) talk.say(talk.paint('green', 'nothing is wrong'));
+}

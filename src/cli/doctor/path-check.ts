@@ -1,0 +1,30 @@
+import type { PathSchema } from '../../engine/postgres/inspect.ts';
+import { type Finding, ok, warn } from './finding.ts';
+
+/**
+ * Whether others can have code of theirs called by statements that name a function or an operator without a schema. Pawl's do not, as long
+ * as Postgres' own are found first; those of the program do, and what it gives to Pawl: `build`, links, conditions.
+ */
+export function checkPath(path: readonly PathSchema[]): Finding {
+  const names = path.map(({ name }) => name);
+  const before = names.slice(0, names.indexOf('pg_catalog')).filter((name) => !name.startsWith('pg_temp'));
+  if (before.length > 0) {
+    const fix = 'take pg_catalog out of the setting search_path: it is then the first';
+    return warn(
+      'search path',
+      `${before.join(', ')} comes before pg_catalog, so what stands there is called instead of what Postgres has`,
+      fix,
+    );
+  }
+  const open = path.filter(({ creators }) => creators.length > 0);
+  if (open.length === 0) return ok('search path', `${names.join(', ')}: nobody else may create there`);
+  const who = open.map(({ name, creators }) => `in ${name}: ${creators.map(showRole).join(', ')}`).join('; ');
+  const fix = open
+    .map(({ name, creators }) => `revoke create on schema ${name} from ${creators.join(', ')};`)
+    .join(' ');
+  return warn('search path', `others may create functions that statements without schemas may call, ${who}`, fix);
+}
+
+function showRole(name: string): string {
+  return name === 'public' ? 'everybody' : name;
+}

@@ -1,0 +1,96 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { constants } from 'node:os';
+import { EXIT, Failure, Interrupted } from '../output/failure.ts';
+import { ProcessGroup } from './process-group.ts';
+
+/** How long processes may take to disappear after SIGKILL: they do nothing more, whatever the kernel is waiting for. */
+const DYING_MS = 1000;
+
+/**
+ * A command that is run and looked after. Without a terminal it gets a process group of its own, and what is looked after is
+ * the group: whatever it starts is ended with it. At a terminal it stays in ours, or it could not read from there, and Ctrl-C
+ * reaches it by itself; there only the command itself is looked after.
+ */
+export class Charge {
+  /**
+   * Its exit code, or 128 plus the number of the signal that ended it; once nobody of its group is left.
+   * @throws Failure when it cannot be started
+   */
+  readonly ended: Promise<number>;
+  readonly #child: ChildProcess;
+  readonly #group: ProcessGroup | undefined;
+  readonly #killAfterMs: number;
+  /** All of the group were asked to end. */
+  #isAsked = false;
+  #killer: NodeJS.Timeout | undefined;
+
+  /** @param killAfterMs  how long it may take to end when it is told to, and how long what it leaves behind may */
+  constructor(words: readonly string[], env: Readonly<Record<string, string>>, killAfterMs: number) {
+    const [file = '', ...args] = words;
+    const isGroup = process.stdin.isTTY !== true && process.platform !== 'win32';
+    this.#killAfterMs = killAfterMs;
+    this.#child = spawn(file, args, { stdio: 'inherit', detached: isGroup, env: { ...process.env, ...env } });
+    const { pid } = this.#child;
+    this.#group = isGroup && pid !== undefined ? new ProcessGroup(pid) : undefined;
+    // It must not outlive the lock: a second signal ends this process at once, and so does a terminal that is closed.
+    const onExit = (): void => this.#send('SIGKILL');
+    const onHangUp = (): void => this.#send('SIGHUP');
+    process.on('exit', onExit);
+    process.on('SIGHUP', onHangUp);
+    this.ended = this.#end(file).finally(() => {
+      process.off('exit', onExit);
+      process.off('SIGHUP', onHangUp);
+      clearTimeout(this.#killer);
+    });
+  }
+
+  /** Asks it to end, and ends it if it does not. */
+  end(): void {
+    this.#ask();
+    this.#killer ??= setTimeout(() => this.#send('SIGKILL'), this.#killAfterMs);
+  }
+
+  /** A signal that we got. What it does about it is its own affair. */
+  passOn(reason: unknown): void {
+    const isInterrupt = reason instanceof Interrupted && reason.exit === EXIT.interrupted;
+    if (!isInterrupt) this.#ask();
+    else if (this.#group !== undefined) this.#send('SIGINT');
+  }
+
+  async #end(file: string): Promise<number> {
+    const code = await new Promise<number>((resolve, reject) => {
+      this.#child.once('error', (error: NodeJS.ErrnoException) => reject(startFailure(file, error)));
+      this.#child.once('exit', (exit, signal) => resolve(exit ?? 128 + (signal ? constants.signals[signal] : 0)));
+    });
+    await this.#endRest();
+    return code;
+  }
+
+  /** A shell may have died of a signal that the program it ran is still cleaning up after; or it left something behind. */
+  async #endRest(): Promise<void> {
+    if (this.#group === undefined || this.#group.isGone) return;
+    if (!this.#isAsked) this.#ask();
+    if (await this.#group.gone(this.#killAfterMs)) return;
+    this.#send('SIGKILL');
+    await this.#group.gone(DYING_MS);
+  }
+
+  #ask(): void {
+    this.#isAsked = true;
+    this.#send('SIGTERM');
+  }
+
+  #send(signal: NodeJS.Signals): void {
+    if (this.#group !== undefined) this.#group.send(signal);
+    else this.#child.kill(signal);
+  }
+}
+
+/** With the exit codes of shells. */
+function startFailure(file: string, error: NodeJS.ErrnoException): Failure {
+  const isMissing = error.code === 'ENOENT';
+  return new Failure(`the command "${file}" cannot be run: ${isMissing ? 'there is none' : error.message}`, {
+    exit: isMissing ? 127 : 126,
+    next: 'check the words after --',
+  });
+}

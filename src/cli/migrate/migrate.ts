@@ -1,0 +1,128 @@
+import type { Command } from 'commander';
+import { suggest } from '../../base/options/options.ts';
+import type { MigrationStatus } from '../../engine/postgres/index.ts';
+import { EXIT, Failure } from '../output/failure.ts';
+import { tableOf } from '../setup/dynamo-table.ts';
+import { examples } from '../setup/help.ts';
+import { type Cli, run } from '../setup/run.ts';
+import { addMigrateFlags, type MigrateFlags, migrateDynamodb, planDynamodb, showDynamodb } from './migrate-dynamodb.ts';
+
+/** `pawl migrate [up|status|plan]`. */
+export function addMigrate(program: Command): void {
+  const migrate = program.command('migrate').description('bring the schema in the database up to this version');
+  examples(migrate, ['pawl migrate', 'pawl migrate --dynamodb']);
+  const up = migrate
+    .command('up', { isDefault: true })
+    .description('apply what is missing (the default)')
+    .argument('[unknown...]')
+    .usage('[options]');
+  examples(up, ['pawl migrate up', 'pawl migrate up --dry-run > pawl.sql']);
+  addMigrateFlags(up);
+  up.action((unknown: string[], flags: MigrateFlags, self: Command) => {
+    refuseUnknown(unknown, migrate);
+    return run(self, either(flags, bringUp, migrateDynamodb), { writes: true });
+  });
+  const status = migrate
+    .command('status')
+    .description('compare the database with this version; exit 1 when it is behind');
+  examples(status, ['pawl migrate status', 'pawl migrate status -o json']);
+  addMigrateFlags(status);
+  status.action((flags: MigrateFlags, self: Command) => run(self, either(flags, showStatus, showDynamodb)));
+  const planned = migrate.command('plan').description('print the SQL that would be run, fit for psql; change nothing');
+  examples(planned, ['pawl migrate plan', 'pawl migrate plan | psql "$DATABASE_URL"']);
+  addMigrateFlags(planned);
+  planned.action((flags: MigrateFlags, self: Command) => run(self, either(flags, plan, planDynamodb)));
+}
+
+/** What is to be done about Postgres, or about DynamoDB when a table of that is named. */
+function either(
+  flags: MigrateFlags,
+  onPostgres: (cli: Cli) => Promise<number>,
+  onDynamodb: (cli: Cli, table: string, flags: MigrateFlags) => Promise<number>,
+): (cli: Cli) => Promise<number> {
+  return async (cli) => {
+    const table = tableOf(flags, cli);
+    return table === undefined ? onPostgres(cli) : onDynamodb(cli, table, flags);
+  };
+}
+
+function bringUp(cli: Cli): Promise<number> {
+  return cli.globals.dryRun ? plan(cli) : apply(cli);
+}
+
+/** With a default command, commander takes a mistyped one for an argument of that: it must not migrate instead. */
+function refuseUnknown([word]: readonly string[], migrate: Command): void {
+  if (word === undefined) return;
+  const names = migrate.commands.map((command) => command.name());
+  const near = suggest(word, names);
+  throw new Failure(
+    `pawl migrate has no command "${word}"; ${near === undefined ? `it has ${names.join(', ')}` : `did you mean "${near}"?`}`,
+    {
+      exit: EXIT.usage,
+      next: `pawl migrate ${near ?? '--help'}`,
+    },
+  );
+}
+
+interface Step {
+  readonly line: string;
+  readonly number: number;
+  readonly name: string;
+  readonly state: 'applied' | 'pending';
+  readonly appliedAt: Date | null;
+}
+
+async function apply(cli: Cli): Promise<number> {
+  const engine = await cli.engine();
+  const { applied } = await engine.migrate();
+  const steps = applied.map((step): Step => ({ ...step, state: 'applied', appliedAt: null }));
+  const { url } = await engine.describe();
+  cli.talk.say(applied.length === 0 ? `${url} is up to date` : `applied ${applied.length} to ${url}`);
+  print(cli, steps);
+  return EXIT.done;
+}
+
+async function plan(cli: Cli): Promise<number> {
+  const engine = await cli.engine();
+  const { sql = '' } = await engine.migrate({ dryRun: true });
+  if (sql === '') cli.talk.say('nothing to do: the schema is up to date');
+  else cli.out.text(sql.trimEnd());
+  return EXIT.done;
+}
+
+async function showStatus(cli: Cli): Promise<number> {
+  const engine = await cli.engine();
+  const status = await engine.status();
+  if (cli.globals.output === 'json') cli.out.one(status, [], status.state);
+  else print(cli, stepsOf(status));
+  const { state, problem, pending } = status;
+  if (state === 'current') {
+    cli.talk.say('the schema is up to date');
+    return EXIT.done;
+  }
+  if (state === 'behind') cli.talk.fail(`the schema is behind by ${pending.length}`, 'pawl migrate');
+  else cli.talk.fail(problem ?? state, state === 'newer' ? 'upgrade pawl here: npm install pawl@latest' : undefined);
+  return EXIT.failed;
+}
+
+function stepsOf({ applied, pending }: MigrationStatus): Step[] {
+  return [
+    ...applied.map((step): Step => ({ ...step, state: 'applied' })),
+    ...pending.map((step): Step => ({ ...step, state: 'pending', appliedAt: null })),
+  ];
+}
+
+function print({ out }: Cli, steps: readonly Step[]): void {
+  if (steps.length === 0 && out.format === 'table') return;
+  out.rows(
+    steps,
+    [
+      { title: 'LINE', of: (step) => step.line },
+      { title: 'NUMBER', of: (step) => step.number, align: 'right' },
+      { title: 'NAME', of: (step) => step.name },
+      { title: 'STATE', of: (step) => step.state },
+      { title: 'APPLIED', of: (step) => step.appliedAt },
+    ],
+    (step) => `${step.line}/${step.number}`,
+  );
+}

@@ -1,0 +1,90 @@
+import {
+  Conflict,
+  ConnectionFailed,
+  DatabaseError,
+  DuplicateKey,
+  InvalidInput,
+  LockNotAvailable,
+  NotFound,
+  PawlError,
+  SchemaMismatch,
+  StatementTimeout,
+  StoreRefused,
+  StoreUnavailable,
+  TimedOut,
+  UploadExpired,
+  VersionConflict,
+} from '../../base/errors.ts';
+
+/** What the exit codes mean; docs/cli.md has the same table. */
+export const EXIT = {
+  done: 0,
+  /** The work failed, or what was looked for (a pending migration, a problem) was found. */
+  failed: 1,
+  usage: 2,
+  /** The database cannot be reached, or does not let us in. */
+  unreachable: 3,
+  notFound: 4,
+  conflict: 5,
+  timeout: 6,
+  interrupted: 130,
+  terminated: 143,
+} as const;
+
+/** A command's own failure: `next` is the command, or the step, that helps. */
+export class Failure extends Error {
+  readonly exit: number;
+  readonly next: string | undefined;
+
+  constructor(message: string, { exit = EXIT.failed, next }: { exit?: number; next?: string } = {}) {
+    super(message);
+    this.name = 'Failure';
+    this.exit = exit;
+    this.next = next;
+  }
+}
+
+/** The user pressed Ctrl-C, or the system asked the process to end. */
+export class Interrupted extends Failure {
+  constructor(signal: NodeJS.Signals) {
+    super(`interrupted by ${signal}`, { exit: signal === 'SIGINT' ? EXIT.interrupted : EXIT.terminated });
+    this.name = 'Interrupted';
+  }
+}
+
+/** The exit code of whatever a command threw. */
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof Failure) return error.exit;
+  if (error instanceof InvalidInput) return EXIT.usage;
+  if (error instanceof ConnectionFailed || isLoginRefused(error)) return EXIT.unreachable;
+  if (error instanceof StoreUnavailable || error instanceof StoreRefused) return EXIT.unreachable;
+  if (error instanceof VersionConflict || error instanceof UploadExpired) return EXIT.conflict;
+  if (error instanceof NotFound) return EXIT.notFound;
+  if (error instanceof Conflict || error instanceof LockNotAvailable || error instanceof DuplicateKey)
+    return EXIT.conflict;
+  return error instanceof TimedOut || error instanceof StatementTimeout ? EXIT.timeout : EXIT.failed;
+}
+
+/** What to do next about whatever a command threw, where that is known. */
+export function nextStepOf(error: unknown): string | undefined {
+  if (error instanceof Failure) return error.next;
+  if (error instanceof SchemaMismatch) return 'pawl migrate status';
+  if (isLoginRefused(error))
+    return 'check user, password and database name of the URL; pawl doctor shows where it came from';
+  if (error instanceof ConnectionFailed) return 'pawl doctor';
+  if (error instanceof TimedOut || error instanceof StatementTimeout)
+    return 'give a longer --timeout, or look with pawl doctor';
+  if (error instanceof NotFound) return 'pawl queue list, or pawl job list, shows what there is';
+  return undefined;
+}
+
+/** Invalid authorisation, wrong password, no such database. */
+export function isLoginRefused(error: unknown): boolean {
+  return error instanceof DatabaseError && ['28000', '28P01', '3D000'].includes(error.sqlState ?? '');
+}
+
+/** The message for people. A failure that is none of ours is a bug of somebody's, so its stack belongs to the message. */
+export function messageOf(error: unknown): string {
+  if (error instanceof Failure || error instanceof PawlError) return error.message;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}

@@ -1,0 +1,136 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { basename, extname, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { suggest } from '../../base/options/options.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { EXIT, Failure } from '../output/failure.ts';
+
+const NAMES = ['pawl.config.js', 'pawl.config.mjs', 'pawl.config.json'];
+const KEYS = [
+  'url',
+  'directUrl',
+  'prepare',
+  'engine',
+  'workers',
+  'actors',
+  'dispatcher',
+  'captures',
+  'projections',
+  'http',
+];
+
+/** What a config file may hold. A function as the default export is called with `{ engine }` by `pawl worker`. */
+export interface Config {
+  /** The file, as it was found. */
+  readonly file: string;
+  readonly url: string | undefined;
+  /** A URL that reaches the server itself, for LISTEN, when `url` points at a pooler. */
+  readonly directUrl: string | undefined;
+  readonly prepare: boolean | undefined;
+  /** An engine of the user's own making, for `pawl worker`. */
+  readonly engine: PostgresEngine | undefined;
+  /** Of `pawl worker`: a list, or a function that gives an object with one. */
+  readonly workers: unknown;
+  /** Made by `createActors()`, or a function that makes them, for `pawl worker`, `pawl actor work` and `pawl repl`. */
+  readonly actors: unknown;
+  /** Options of `actors.run()`, for `pawl worker`: concurrency, types, channels of pages… */
+  readonly dispatcher: unknown;
+  /** A list of what `createCapture()` made, for `pawl capture` and `pawl worker`. */
+  readonly captures: unknown;
+  /** Options of `capture.run()`, for `pawl worker`: concurrency, batch… */
+  readonly projections: unknown;
+  /** Options of `createHttp()`, for `pawl dashboard`. */
+  readonly http: unknown;
+}
+
+/**
+ * Loads the config file, by name or as found in this folder.
+ * @returns undefined when none was named and none is there
+ * @throws Failure (usage) when it cannot be read
+ */
+export async function loadConfig(
+  named: string | undefined,
+  folder: string = process.cwd(),
+): Promise<Config | undefined> {
+  const file =
+    named === undefined ? NAMES.map((name) => resolve(folder, name)).find(existsSync) : resolve(folder, named);
+  if (file === undefined) return undefined;
+  if (!existsSync(file))
+    throw new Failure(`there is no config file ${file}`, { exit: EXIT.usage, next: 'check --config' });
+  return read(file, extname(file) === '.json' ? parseJson(file) : await importModule(file));
+}
+
+function parseJson(file: string): unknown {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    throw unreadable(file, error);
+  }
+}
+
+async function importModule(file: string): Promise<unknown> {
+  try {
+    const module: Record<string, unknown> = await import(pathToFileURL(file).href);
+    const { default: main, ...named } = module;
+    if (typeof main === 'function') return { ...named, workers: main };
+    return { ...named, ...(isRecord(main) ? main : {}) };
+  } catch (error) {
+    throw unreadable(file, error);
+  }
+}
+
+function read(file: string, value: unknown): Config {
+  const name = basename(file);
+  if (!isRecord(value)) throw new Failure(`${name} must hold an object`, { exit: EXIT.usage });
+  for (const key of Object.keys(value)) {
+    // A module may export more for its own purposes; a slip of the finger is still worth a word.
+    const near = KEYS.includes(key) ? undefined : suggest(key, KEYS);
+    if (near !== undefined) {
+      throw new Failure(`${name} has "${key}"; did you mean "${near}"?`, { exit: EXIT.usage, next: `correct ${file}` });
+    }
+  }
+  const text = (key: string): string | undefined => {
+    const given = value[key];
+    if (given === undefined || typeof given === 'string') return given;
+    throw new Failure(`"${key}" in ${name} must be text`, { exit: EXIT.usage, next: `correct ${file}` });
+  };
+  const { prepare, engine, workers, actors, dispatcher, captures, projections, http } = value;
+  if (prepare !== undefined && typeof prepare !== 'boolean') {
+    throw new Failure(`"prepare" in ${name} must be true or false`, { exit: EXIT.usage, next: `correct ${file}` });
+  }
+  if (engine !== undefined && !isEngine(engine)) {
+    throw new Failure(`"engine" in ${name} must be made by postgres()`, { exit: EXIT.usage, next: `correct ${file}` });
+  }
+  return {
+    file,
+    url: text('url'),
+    directUrl: text('directUrl'),
+    prepare,
+    engine,
+    workers,
+    actors,
+    dispatcher,
+    captures,
+    projections,
+    http,
+  };
+}
+
+/** By shape, since the user's file may load another copy of this package. */
+export function isEngine(value: unknown): value is PostgresEngine {
+  return isRecord(value) && value['kind'] === 'postgres' && typeof value['migrate'] === 'function';
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function unreadable(file: string, error: unknown): Failure {
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
+  const next =
+    code === 'ERR_UNKNOWN_FILE_EXTENSION'
+      ? 'write it as .mjs, or run with NODE_OPTIONS="--import tsx"'
+      : `correct the file; node ${basename(file)} shows the error by itself`;
+  const why = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return new Failure(`the config file ${file} cannot be loaded: ${why}`, { exit: EXIT.usage, next });
+}

@@ -1,0 +1,31 @@
+import type { Command } from 'commander';
+import type { Locks } from '../../lock/index.ts';
+import { addDynamoFlags, type DynamoFlags, flagsOf, openTable, tableOf } from './dynamo-table.ts';
+import type { Cli } from './run.ts';
+
+/** Where the locks are that a command is about. */
+export interface LockFlags extends DynamoFlags {
+  readonly namespace: string;
+}
+
+/** Adds what says so to a command. */
+export function addLockFlags(command: Command): Command {
+  command.option('--namespace <namespace>', 'of the locks, as given to createLocks', '');
+  return addDynamoFlags(command, 'the table of the locks');
+}
+
+/** The locks; what is still held there when the command ends is released. */
+export async function openLocks(cli: Cli, flags: LockFlags): Promise<Locks> {
+  const table = tableOf(flags, cli);
+  const engine = table === undefined ? await cli.engine() : await openTable(cli, table, flags);
+  const { createLocks } = await import('../../lock/index.ts');
+  const locks = createLocks(engine, { namespace: flags.namespace });
+  cli.atEnd(() => locks.stop());
+  return locks;
+}
+
+/** Another command about the same locks, as advice. */
+export function lockCommand(words: string, flags: LockFlags): string {
+  const namespace = flags.namespace === '' ? [] : [`--namespace ${JSON.stringify(flags.namespace)}`];
+  return ['pawl lock', words, ...namespace, ...flagsOf(flags)].join(' ');
+}

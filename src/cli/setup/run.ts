@@ -1,0 +1,154 @@
+import type { Command } from 'commander';
+import { PawlError, TimedOut } from '../../base/errors.ts';
+import { stderrLogger } from '../../base/logger.ts';
+import { sleep } from '../../base/time/clock.ts';
+import { formatDuration } from '../../base/time/duration.ts';
+import type { PostgresEngine, PostgresOptions } from '../../engine/postgres/index.ts';
+import type { QueueAdmin } from '../../queue/index.ts';
+import { EXIT, exitCodeOf, Failure, Interrupted, messageOf } from '../output/failure.ts';
+import { Output } from '../output/output.ts';
+import { Talk } from '../output/reporter.ts';
+import { DEFAULTS, type Globals } from './globals.ts';
+import { needTarget, type Target } from './target.ts';
+
+/** What a command works with. */
+export interface Cli {
+  readonly globals: Globals;
+  readonly out: Output;
+  readonly talk: Talk;
+  /** Aborts on Ctrl-C, SIGTERM and after `--timeout`; its reason is the error to end with. */
+  readonly signal: AbortSignal;
+  /** The database of the command line, opened now and closed when the command ends. @throws Failure when none was named */
+  engine(options?: PostgresOptions): Promise<PostgresEngine>;
+  /** Opens a database already found. */
+  open(target: Target, options?: PostgresOptions): Promise<PostgresEngine>;
+  /** The queues of the database of the command line. */
+  admin(): Promise<QueueAdmin>;
+  /** Closes something of the user's when the command ends, in reverse order. */
+  atEnd(close: () => Promise<void>): void;
+  /** What to do next about an error of ours is said by this from now on. */
+  advise(next: (error: unknown) => string | undefined): void;
+}
+
+export interface RunOptions {
+  /** The command changes something, and so is refused with --read-only. */
+  readonly writes?: boolean;
+  /** The command runs until it is told to end: it watches `signal` itself and comes to an orderly end. */
+  readonly endsBySignal?: boolean;
+}
+
+/** A server that does not answer at all; one that is only busy answers within it. */
+const CONNECT_MS = 10_000;
+/** What a command leaves under way when it is broken off is not waited for longer. */
+const STOP_MS = 500;
+
+/** Runs a command's work: with its options read, its time limited, and everything closed in the end. */
+export async function run(
+  command: Command,
+  work: (cli: Cli) => Promise<number | void>,
+  { writes = false, endsBySignal = false }: RunOptions = {},
+): Promise<void> {
+  const globals: Globals = { ...DEFAULTS, ...command.optsWithGlobals() };
+  if (writes && globals.readOnly && !globals.dryRun) {
+    throw new Failure(`${command.name()} changes something, which --read-only refuses`, {
+      exit: EXIT.usage,
+      next: 'leave --read-only out, or add --dry-run',
+    });
+  }
+  const closers: (() => Promise<void>)[] = [];
+  let advice: ((error: unknown) => string | undefined) | undefined;
+  const limit = watch(globals, endsBySignal);
+  // What speaks to the database is loaded when it is needed: half of the time of --help or of a typing error would be that.
+  const open = async (target: Target, options?: PostgresOptions): Promise<PostgresEngine> => {
+    const { postgres } = await import('../../engine/postgres/index.ts');
+    const engine = postgres(target.url, engineOptions(globals, target, options));
+    closers.push(() => engine.stop());
+    return engine;
+  };
+  const cli: Cli = {
+    globals,
+    out: new Output({ format: globals.output, quiet: globals.quiet, time: globals.time, colour: globals.color }),
+    talk: new Talk(globals.color, globals.quiet),
+    signal: limit.signal,
+    engine: async (options) => open(await needTarget(globals), options),
+    open,
+    admin: async () => {
+      const engine = await open(await needTarget(globals));
+      return (await import('../../queue/index.ts')).createQueueAdmin(engine);
+    },
+    atEnd: (close) => void closers.push(close),
+    advise: (next) => {
+      advice = next;
+    },
+  };
+  try {
+    const code = await (endsBySignal ? work(cli) : Promise.race([work(cli), limit.ended]));
+    process.exitCode = code ?? EXIT.done;
+  } catch (error) {
+    if (advice === undefined || !(error instanceof PawlError)) throw error;
+    const next = advice(error);
+    throw new Failure(messageOf(error), { exit: exitCodeOf(error), ...(next !== undefined && { next }) });
+  } finally {
+    limit.stop();
+    await closeAll(closers, limit.signal.aborted && !endsBySignal);
+  }
+}
+
+/** In reverse order. A command that was broken off ends now: a connection that hangs is closed with the process. */
+async function closeAll(closers: (() => Promise<void>)[], hurry: boolean): Promise<void> {
+  const all = async (): Promise<void> => {
+    for (const close of closers.reverse()) await close();
+  };
+  await (hurry ? Promise.race([all(), sleep(2 * STOP_MS)]) : all());
+}
+
+interface Limit {
+  readonly signal: AbortSignal;
+  /** Rejects when the signal aborts. */
+  readonly ended: Promise<never>;
+  stop(): void;
+}
+
+function watch({ timeout }: Globals, endsBySignal: boolean): Limit {
+  const controller = new AbortController();
+  const { signal } = controller;
+  const ended = new Promise<never>((_resolve, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
+  ended.catch(() => {});
+  const onSignal = (name: NodeJS.Signals): void => {
+    // The first asks; the second does not wait any longer.
+    if (signal.aborted) process.exit(name === 'SIGINT' ? EXIT.interrupted : EXIT.terminated);
+    controller.abort(new Interrupted(name));
+  };
+  process.on('SIGINT', onSignal);
+  process.on('SIGTERM', onSignal);
+  const late = (): void => controller.abort(new TimedOut(`not done within ${formatDuration(timeout ?? 0)}`));
+  const timer = timeout === undefined || endsBySignal ? undefined : setTimeout(late, timeout);
+  return {
+    signal,
+    ended,
+    stop: () => {
+      clearTimeout(timer);
+      process.off('SIGINT', onSignal);
+      process.off('SIGTERM', onSignal);
+    },
+  };
+}
+
+function engineOptions(
+  globals: Globals,
+  { directUrl, prepare }: Target,
+  options: PostgresOptions = {},
+): PostgresOptions {
+  return {
+    applicationName: 'pawl cli',
+    max: 4,
+    connectTimeoutMs: CONNECT_MS,
+    stopTimeoutMs: STOP_MS,
+    logger: stderrLogger({ level: globals.verbose ? 'debug' : 'warn' }),
+    ...(directUrl === undefined ? {} : { directUrl }),
+    ...(prepare === undefined ? {} : { prepare }),
+    ...options,
+  };
+}

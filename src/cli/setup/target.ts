@@ -1,0 +1,65 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { EXIT, Failure } from '../output/failure.ts';
+import { type Config, loadConfig } from './config.ts';
+import type { Globals } from './globals.ts';
+
+/** The database a command speaks to, and who named it. */
+export interface Target {
+  readonly url: string;
+  readonly directUrl: string | undefined;
+  readonly prepare: boolean | undefined;
+  /** `--url`, `PAWL_URL`, `DATABASE_URL` or the config file's name. */
+  readonly origin: string;
+}
+
+/**
+ * Option, environment, config file, in this order. The config file is loaded only when it is named or needed.
+ * @returns undefined when none of them names a database
+ */
+export async function findTarget(globals: Globals, loaded?: Config): Promise<Target | undefined> {
+  const { url: option, config: file } = globals;
+  const [origin, url] = [
+    ['--url', option],
+    ['PAWL_URL', process.env['PAWL_URL']],
+    ['DATABASE_URL', process.env['DATABASE_URL']],
+  ].find(([, value]) => value !== undefined && value !== '') ?? [undefined, undefined];
+  const config = loaded ?? (url === undefined || file !== undefined ? await loadConfig(file) : undefined);
+  const { directUrl, prepare } = config ?? {};
+  if (origin !== undefined && url !== undefined) return check({ url, directUrl, prepare, origin });
+  return config?.url === undefined ? undefined : check({ url: config.url, directUrl, prepare, origin: config.file });
+}
+
+/** The same, where there has to be one. @throws Failure (usage) saying how to give it */
+export async function needTarget(globals: Globals, loaded?: Config): Promise<Target> {
+  const target = await findTarget(globals, loaded);
+  if (target !== undefined) return target;
+  throw new Failure('no database was named: there is no --url, PAWL_URL, DATABASE_URL or url in a pawl.config file', {
+    exit: EXIT.usage,
+    next: 'add --url postgres://user:password@host:5432/database, or try everything out with pawl dev',
+  });
+}
+
+/** For messages: the URL without its password. */
+export function maskUrl(url: string): string {
+  try {
+    const masked = new URL(url);
+    if (masked.password !== '') masked.password = '***';
+    for (const name of ['password', 'sslpassword'])
+      if (masked.searchParams.has(name)) masked.searchParams.set(name, '***');
+    return masked.href;
+  } catch {
+    return '(no URL)';
+  }
+}
+
+function check(target: Target): Target {
+  try {
+    if (/^postgres(ql)?:$/.test(new URL(target.url).protocol)) return target;
+  } catch {
+    // Not a URL at all: the same advice. The value may hold a password, so it is not repeated.
+  }
+  throw new InvalidInput(
+    `${target.origin} is no URL of a Postgres database, such as postgres://user:password@host:5432/database`,
+    { field: 'url' },
+  );
+}

@@ -1,0 +1,114 @@
+import type { Logger } from '../../base/logger.ts';
+import type { AuditEntry, AuditStore } from '../store/audit.ts';
+import type { Principal } from './permission.ts';
+import { RateLimiter } from './rate.ts';
+
+/** Longer bodies are kept in part: the audit says what was done, and is no copy of every payload. */
+const MOST_DETAILS = 4000;
+const PRUNE_MS = 3_600_000;
+/** Of what is refused to one caller, and of what is refused to strangers: nobody fills the audit, or the disk, by being refused. */
+const REFUSALS = { burst: 100, perSecond: 1 / 10 } as const;
+
+/** Where something comes from. */
+export interface Origin {
+  readonly remote: string | undefined;
+  readonly userAgent: string | undefined;
+}
+
+export interface Action extends Origin {
+  readonly who: Principal;
+  readonly permission: string;
+  readonly target: string;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/** Writes down what is done. No action is begun before its row is committed. */
+export class Audit {
+  readonly #store: AuditStore;
+  readonly #keepMs: number;
+  readonly #logger: Logger;
+  readonly #refusals = new RateLimiter(REFUSALS);
+  #prunedAt = -Infinity;
+
+  constructor(store: AuditStore, keepMs: number, logger: Logger) {
+    this.#store = store;
+    this.#keepMs = keepMs;
+    this.#logger = logger;
+  }
+
+  /** Somebody who was refused is written down, too, unless he is so all the time. */
+  async refused(action: Action, status: number, error: string): Promise<void> {
+    if (!this.#refusals.tryTake(`caller ${action.who.name}`)) return;
+    await this.#store.end(await this.#begin(entryOf(action)), status, error);
+  }
+
+  /** Before the cookie is given. */
+  async loggedIn({ who, ...origin }: Origin & { readonly who: Principal }): Promise<void> {
+    const target = `session of ${who.name}`;
+    await this.#end(
+      await this.#begin(entryOf({ who, ...origin, permission: 'login', target, body: {} })),
+      200,
+      undefined,
+    );
+  }
+
+  /** Without the name that was given: people type passwords there. */
+  async notLoggedIn(origin: Origin, status: number, error: string): Promise<void> {
+    if (!this.#refusals.tryTake('strangers')) return;
+    const id = await this.#begin({ ...origin, who: 'somebody', action: 'login', target: 'session', details: '{}' });
+    await this.#end(id, status, error);
+  }
+
+  /** @returns what `fn` gives, which has not begun unless the row is there */
+  async record<T>(
+    action: Action,
+    fn: () => Promise<T>,
+    outcomeOf: (error: unknown) => readonly [number, string],
+  ): Promise<T> {
+    const id = await this.#begin(entryOf(action));
+    try {
+      const answer = await fn();
+      await this.#end(id, 200, undefined);
+      return answer;
+    } catch (error) {
+      await this.#end(id, ...outcomeOf(error));
+      throw error;
+    }
+  }
+
+  #begin(entry: AuditEntry): Promise<string> {
+    this.#prune();
+    return this.#store.begin({
+      ...entry,
+      userAgent: entry.userAgent?.slice(0, 300),
+      target: entry.target.slice(0, 500),
+    });
+  }
+
+  /** What was done is done, and its caller must hear so, even when the second half of the row cannot be written. */
+  async #end(id: string, status: number, error: string | undefined): Promise<void> {
+    await this.#store.end(id, status, error).catch((cause: unknown) => {
+      this.#logger.error({ err: cause, audit: id }, 'http: the outcome of an action could not be written down');
+    });
+  }
+
+  #prune(): void {
+    if (performance.now() - this.#prunedAt < PRUNE_MS) return;
+    this.#prunedAt = performance.now();
+    this.#store.prune(this.#keepMs).catch((error: unknown) => {
+      this.#logger.warn({ err: error }, 'http: old rows of the audit could not be removed');
+    });
+  }
+}
+
+function entryOf({ who, remote, userAgent, permission, target, body }: Action): AuditEntry {
+  const details = JSON.stringify(body);
+  return {
+    who: `${who.name} (${who.by})`,
+    remote,
+    userAgent,
+    action: permission,
+    target,
+    details: details.length > MOST_DETAILS ? JSON.stringify({ shortened: details.slice(0, MOST_DETAILS) }) : details,
+  };
+}

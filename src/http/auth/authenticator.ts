@@ -1,0 +1,179 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Logger } from '../../base/logger.ts';
+import type { AuthSettings, HttpSettings } from '../options.ts';
+import { HttpRefusal } from '../protocol/failure.ts';
+import type { SessionStore } from '../store/sessions.ts';
+import { EndedSessions } from './ended-sessions.ts';
+import { JwtVerifier } from './jwt.ts';
+import { KnownDevices } from './known-devices.ts';
+import { verifyPassword } from './password.ts';
+import { isLoopback, type Peer } from './peer.ts';
+import { type Grant, isRole, type Principal, principalOf, type Recognised } from './permission.ts';
+import { Seal } from './seal.ts';
+import { type Credential, type Login, Sessions } from './sessions.ts';
+
+/** What somebody shows to log in. */
+export type Shown = NamedPassword | { readonly token: string };
+
+interface NamedPassword {
+  readonly name: string;
+  readonly password: string;
+  /** Whether this name has logged in from this browser before. */
+  readonly isKnownDevice: boolean;
+}
+
+/** Somebody who has logged in, and the cookie that says so. */
+export interface LoggedIn {
+  readonly who: Principal;
+  readonly cookie: string;
+}
+
+/** Finds out who asks. What is not opened is closed: without any way in, nobody gets one, wherever he comes from. */
+export class Authenticator {
+  readonly devices: KnownDevices;
+  readonly #auth: AuthSettings | undefined;
+  readonly #isReadOnly: boolean;
+  readonly #sessions: Sessions;
+  readonly #jwt: JwtVerifier | undefined;
+  readonly #logger: Logger;
+
+  constructor({ auth, basePath, readOnly }: HttpSettings, store: SessionStore, logger: Logger) {
+    this.#auth = auth;
+    this.#isReadOnly = readOnly;
+    this.#logger = logger;
+    const seal = new Seal(auth?.secret);
+    const ended = new EndedSessions(auth?.secret === undefined ? undefined : store);
+    this.#sessions = new Sessions(seal, basePath, auth?.session ?? 0, ended);
+    this.devices = new KnownDevices(seal, basePath);
+    this.#jwt = auth?.jwt === undefined ? undefined : new JwtVerifier(auth.jwt);
+  }
+
+  /** What the login page can ask for. */
+  get ways(): { readonly password: boolean; readonly token: boolean } {
+    const { users = [], tokens = [] } = this.#auth ?? {};
+    return { password: users.length > 0, token: tokens.length > 0 || this.#jwt !== undefined };
+  }
+
+  /** Whether anybody can get in at all. */
+  get isOpen(): boolean {
+    const { password, token } = this.ways;
+    const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
+    return password || token || authorize !== undefined || loopback !== undefined;
+  }
+
+  /** @returns who it is, or a Response to give instead @throws HttpRefusal  unauthorized */
+  async identify(request: Request, peer: Peer): Promise<Principal | Response> {
+    const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
+    const bearer = /^Bearer +(\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
+    const token = bearer === undefined ? undefined : this.#tokenOf(bearer);
+    if (token !== undefined) return this.#admit(token, 'token');
+    if (bearer !== undefined && this.#jwt !== undefined) return (await this.#fromJwt(bearer, this.#jwt)).who;
+    const session = await this.#sessions.read(request, (login) => this.#credentialsOf(login));
+    if (session !== undefined) return this.#admit(session.grant, 'session', session.until);
+    if (authorize !== undefined) {
+      const answer: unknown = await authorize(request);
+      if (answer instanceof Response) return answer;
+      if (answer !== undefined) return this.#admit(answer, 'authorize');
+    }
+    if (bearer === undefined && loopback !== undefined && isLoopback(request, peer))
+      return this.#admit({ name: 'this machine', role: loopback }, 'loopback');
+    throw unauthorized(this.#advice(bearer !== undefined));
+  }
+
+  /** @throws HttpRefusal  unauthorized, without saying which of name and password is wrong */
+  async logIn(shown: Shown, request: Request): Promise<LoggedIn> {
+    if ('token' in shown) return this.#logInByToken(shown.token, request);
+    const user = this.#auth?.users.find(({ name }) => name === shown.name);
+    // Somebody unknown takes as long as somebody known.
+    const isRight = await verifyPassword(shown.password, user?.password ?? NOBODY, shown.isKnownDevice);
+    if (user === undefined || !isRight) throw unauthorized('the name or the password is wrong');
+    const who = this.#admit(user, 'session');
+    return { who, cookie: this.#sessions.issue({ by: 'user', name: user.name }, user.password, request) };
+  }
+
+  /** The token in an address that a program has printed. @returns undefined: it is none that an address may hold */
+  logInByUrl(token: string, request: Request): LoggedIn | undefined {
+    const known = this.#tokenOf(token);
+    return known?.inUrl === true ? this.#begin(known, request) : undefined;
+  }
+
+  /** @returns what makes the browser forget its cookie, which is worth nothing from now on, wherever it is */
+  logOut(request: Request): Promise<string> {
+    return this.#sessions.end(request, (login) => this.#credentialsOf(login));
+  }
+
+  async #logInByToken(token: string, request: Request): Promise<LoggedIn> {
+    const known = this.#tokenOf(token);
+    if (known !== undefined) return this.#begin(known, request);
+    if (this.#jwt === undefined) throw unauthorized('this token is not known here');
+    const { who, role } = await this.#fromJwt(token, this.#jwt);
+    const login = { by: 'jwt', name: who.name, role } as const;
+    return { who, cookie: this.#sessions.issue(login, this.#provider, request, who.until) };
+  }
+
+  #begin(token: Grant & { readonly token: string }, request: Request): LoggedIn {
+    const cookie = this.#sessions.issue({ by: 'token', name: token.name }, token.token, request);
+    return { who: this.#admit(token, 'session'), cookie };
+  }
+
+  /** @throws HttpRefusal  unauthorized: what should say who it is does not */
+  #admit(grant: unknown, by: Recognised, until?: number): Principal {
+    const who = principalOf(grant, { by, isReadOnly: this.#isReadOnly, until });
+    if (who !== undefined) return who;
+    if (by === 'authorize') {
+      const wanted = 'an object with a name of 1 to 100 characters, and either a role or permissions';
+      this.#logger.warn(
+        {},
+        `http: auth.authorize gave what says not who it is, so it is nobody; it must give ${wanted}`,
+      );
+    }
+    throw unauthorized('it was not said who this is');
+  }
+
+  /** Any of the tokens that a session may be of: names need not differ. */
+  #credentialsOf({ by, name, role }: Login): readonly Credential[] {
+    const { users = [], tokens = [] } = this.#auth ?? {};
+    const isHis = (one: { readonly name: string }): boolean => one.name === name;
+    if (by === 'user') return users.filter(isHis).map((grant) => ({ secret: grant.password, grant }));
+    if (by === 'token') return tokens.filter(isHis).map((grant) => ({ secret: grant.token, grant }));
+    return this.#jwt === undefined ? [] : [{ secret: this.#provider, grant: { name, role } }];
+  }
+
+  get #provider(): string {
+    const { issuer = '', audience = '' } = this.#auth?.jwt ?? {};
+    return JSON.stringify([issuer, audience]);
+  }
+
+  #tokenOf(bearer: string): AuthSettings['tokens'][number] | undefined {
+    const given = digest(bearer);
+    // All of them, so that the time tells nothing.
+    return this.#auth?.tokens.filter(({ token }) => timingSafeEqual(given, digest(token)))[0];
+  }
+
+  async #fromJwt(bearer: string, verifier: JwtVerifier): Promise<{ readonly who: Principal; readonly role: string }> {
+    const { name, role, until } = await verifier.check(bearer);
+    if (!isRole(role))
+      throw new HttpRefusal('forbidden', `the token of this person names no role of viewer, operator, admin`);
+    return { who: this.#admit({ name, role }, 'jwt', until), role };
+  }
+
+  #advice(hasToken: boolean): string {
+    if (hasToken) return 'this token is not known here';
+    const { password, token } = this.ways;
+    if (password) return 'log in first';
+    if (token) return 'show a token: Authorization: Bearer …';
+    if (this.isOpen) return 'it was not said who this is';
+    return 'nobody is let in: give createHttp({ auth }) tokens, users, jwt or authorize';
+  }
+}
+
+/** A hash of nobody's password. */
+const NOBODY = `scrypt$17$8$1$${'A'.repeat(22)}$${'A'.repeat(43)}`;
+
+function unauthorized(message: string): HttpRefusal {
+  return new HttpRefusal('unauthorized', message, { 'www-authenticate': 'Bearer realm="pawl"' });
+}
+
+function digest(value: string): Buffer {
+  return createHash('sha256').update(value).digest();
+}

@@ -1,0 +1,134 @@
+import type { ActorAdmin } from '../../actor/index.ts';
+import type { Capture, CaptureAdmin, Projection } from '../../capture/index.ts';
+import type { Files } from '../../files/index.ts';
+import type { Locks, RemoteLocks } from '../../lock/index.ts';
+import type { QueueAdmin } from '../../queue/index.ts';
+import type { BulkActions } from '../bulk/actions.ts';
+import { needs } from '../redaction/redaction.ts';
+import type { BulkRequest } from '../store/bulk.ts';
+import type { JobStore } from '../store/jobs.ts';
+import type { ScheduleStore } from '../store/schedules.ts';
+import type { Permission, Principal } from './permission.ts';
+
+/** Everything that a route changes something with. By itself it asks nobody who may. */
+export interface Writers {
+  readonly queues: QueueAdmin;
+  readonly actors: ActorAdmin;
+  readonly captures: CaptureAdmin;
+  readonly bulk: BulkActions;
+  readonly jobs: JobStore;
+  readonly schedules: ScheduleStore;
+  readonly locks: (namespace: string) => Locks;
+  readonly remoteLocks: (namespace: string) => RemoteLocks;
+  readonly files: (namespace: string) => Files;
+  readonly declared: (entity: string) => Capture;
+}
+
+/** What each effect needs, by what it is done to. An effect that is missing here can be brought about by no route. */
+const NEEDED = {
+  queues: { retry: 'job:retry', cancel: 'job:cancel', pause: 'queue:pause', resume: 'queue:pause' },
+  actors: {
+    // To destroy an actor is nothing but to raise this one.
+    incr: (_actor: unknown, semaphore: unknown): Permission =>
+      semaphore === 'destroy' ? 'actor:destroy' : 'actor:signal',
+    send: 'actor:signal',
+    destroy: 'actor:destroy',
+    pause: 'actor:pause',
+    resume: 'actor:pause',
+    ackPage: 'page:ack',
+    resolvePage: 'page:resolve',
+  },
+  captures: { replay: 'capture:repair', detach: 'capture:detach' },
+  bulk: {
+    start: ({ action }: BulkRequest): Permission[] => ['job:bulk', `job:${action}`],
+    startOn: (_jobs: unknown, { action }: Pick<BulkRequest, 'action'>): Permission[] => ['job:bulk', `job:${action}`],
+    stop: 'job:bulk',
+  },
+  jobs: { enqueue: 'job:enqueue', rerun: ['job:retry', 'job:enqueue'] },
+  schedules: { run: 'job:enqueue', delete: 'schedule:write' },
+  locks: { break: 'lock:break' },
+  remoteLocks: { acquire: 'lock:hold', renew: 'lock:hold', release: 'lock:hold' },
+  files: {
+    read: 'file:read',
+    write: 'file:write',
+    restore: 'file:write',
+    remove: 'file:remove',
+    sweep: 'file:sweep',
+    reconcile: ({ dryRun }: { readonly dryRun?: boolean } = {}): Permission =>
+      dryRun === true ? 'file:sweep' : 'file:repair',
+    collector: 'file:repair',
+    rearm: 'file:repair',
+  },
+  declared: { plan: 'view', apply: 'capture:install' },
+  projection: { reconcile: 'capture:repair' },
+} as const;
+
+type Needed = Readonly<
+  Record<string, Permission | readonly Permission[] | ((...args: never[]) => Permission | readonly Permission[])>
+>;
+
+type FileEffects = Pick<Files, 'read' | 'write' | 'restore' | 'remove' | 'sweep' | 'reconcile' | 'collector' | 'rearm'>;
+
+/**
+ * What one caller can do. Each effect asks for its own permission where it is, so that no route that brings it about, by whatever
+ * way, goes round it.
+ */
+export class Effects {
+  readonly queues: Pick<QueueAdmin, 'retry' | 'cancel' | 'pause' | 'resume'>;
+  readonly actors: Pick<ActorAdmin, 'incr' | 'send' | 'destroy' | 'pause' | 'resume' | 'ackPage' | 'resolvePage'>;
+  readonly captures: Pick<CaptureAdmin, 'replay' | 'detach'>;
+  readonly bulk: Pick<BulkActions, 'start' | 'startOn' | 'stop'>;
+  readonly jobs: Pick<JobStore, 'enqueue' | 'rerun'>;
+  readonly schedules: Pick<ScheduleStore, 'run' | 'delete'>;
+  readonly #writers: Writers;
+  readonly #who: Principal;
+
+  constructor(writers: Writers, who: Principal) {
+    this.#writers = writers;
+    this.#who = who;
+    this.queues = guarded(writers.queues, NEEDED.queues, who);
+    this.actors = guarded(writers.actors, NEEDED.actors, who);
+    this.captures = guarded(writers.captures, NEEDED.captures, who);
+    this.bulk = guarded(writers.bulk, NEEDED.bulk, who);
+    this.jobs = guarded(writers.jobs, NEEDED.jobs, who);
+    this.schedules = guarded(writers.schedules, NEEDED.schedules, who);
+  }
+
+  locks(namespace: string): Pick<Locks, 'break'> {
+    return guarded(this.#writers.locks(namespace), NEEDED.locks, this.#who);
+  }
+
+  remoteLocks(namespace: string): Pick<RemoteLocks, 'acquire' | 'renew' | 'release'> {
+    return guarded(this.#writers.remoteLocks(namespace), NEEDED.remoteLocks, this.#who);
+  }
+
+  /** @throws HttpRefusal  not_supported: nobody gave its store to this server */
+  files(namespace: string): FileEffects {
+    return guarded(this.#writers.files(namespace), NEEDED.files, this.#who);
+  }
+
+  /** @throws HttpRefusal  not_supported: nobody gave its declaration to this server */
+  declared(entity: string): Pick<Capture, 'plan' | 'apply'> {
+    return guarded(this.#writers.declared(entity), NEEDED.declared, this.#who);
+  }
+
+  projection(projection: Projection): Pick<Projection, 'reconcile'> {
+    return guarded(projection, NEEDED.projection, this.#who);
+  }
+}
+
+/** The same object, but that each of its methods asks first, and those of which nothing is said refuse. */
+function guarded<T extends object>(target: T, needed: Needed, who: Principal): T {
+  return new Proxy(target, {
+    get: (of, name) => {
+      const [rule, method]: [unknown, unknown] = [Reflect.get(needed, name), Reflect.get(of, name)];
+      if (rule === undefined || typeof method !== 'function')
+        throw new TypeError(`nothing says who may ${String(name)}`);
+      return (...args: unknown[]): unknown => {
+        const wanted: unknown = typeof rule === 'function' ? rule(...args) : rule;
+        for (const permission of [wanted].flat()) needs(who, permission as Permission);
+        return Reflect.apply(method, of, args);
+      };
+    },
+  });
+}

@@ -1,0 +1,136 @@
+import { isObject } from '../../base/options/shape.ts';
+
+/** Everything that can be allowed, one by one. Each is enforced by the server at the route that needs it. */
+export const PERMISSIONS = [
+  'view',
+  'payload:read',
+  'error:read',
+  'file:read',
+  'metrics:read',
+  'audit:read',
+  'queue:pause',
+  'job:enqueue',
+  'job:retry',
+  'job:cancel',
+  'job:bulk',
+  'schedule:write',
+  'lock:hold',
+  'lock:break',
+  'actor:signal',
+  'actor:pause',
+  'actor:work',
+  'actor:destroy',
+  'page:ack',
+  'page:resolve',
+  'capture:repair',
+  'capture:install',
+  'capture:detach',
+  'file:write',
+  'file:sweep',
+  'file:remove',
+  'file:repair',
+  'dev',
+] as const;
+
+export type Permission = (typeof PERMISSIONS)[number];
+
+/** Ready-made sets of permissions. */
+export const ROLES = ['viewer', 'operator', 'admin'] as const;
+export type Role = (typeof ROLES)[number];
+
+/** What only looks: all that is left in read-only mode. */
+const LOOKING: readonly Permission[] = [
+  'view',
+  'payload:read',
+  'error:read',
+  'file:read',
+  'metrics:read',
+  'audit:read',
+];
+
+const OF_ROLE: Readonly<Record<Role, readonly Permission[]>> = {
+  viewer: ['view', 'payload:read', 'error:read', 'file:read', 'metrics:read'],
+  operator: [
+    'view',
+    'payload:read',
+    'error:read',
+    'file:read',
+    'metrics:read',
+    'queue:pause',
+    'job:enqueue',
+    'job:retry',
+    'job:cancel',
+    'job:bulk',
+    'lock:hold',
+    'actor:signal',
+    'actor:pause',
+    'page:ack',
+    'page:resolve',
+    'capture:repair',
+    'file:write',
+    'file:sweep',
+  ],
+  admin: PERMISSIONS,
+};
+
+/** How somebody was recognised: what comes with every request of a browser by itself needs more care than a header. */
+export type Recognised = 'loopback' | 'token' | 'session' | 'jwt' | 'authorize';
+
+/** Who asks, and what he may do. Made by `principalOf()` alone. */
+export interface Principal {
+  /** As the audit has it. */
+  readonly name: string;
+  readonly role: Role | undefined;
+  readonly permissions: ReadonlySet<Permission>;
+  readonly by: Recognised;
+  /** When what he has shown ends, in Unix time; streams end then. Undefined: it does not. */
+  readonly until: number | undefined;
+}
+
+export interface Grant {
+  /** 1 to 100 characters, as the audit has it. */
+  readonly name: string;
+  /** Either this or permissions. */
+  readonly role?: Role | undefined;
+  readonly permissions?: readonly Permission[] | undefined;
+}
+
+export interface Recognition {
+  readonly by: Recognised;
+  readonly isReadOnly: boolean;
+  readonly until?: number | undefined;
+}
+
+/**
+ * The one gate: whoever gets in comes through here, and what let him in is checked whole, since it may be what a program of
+ * the user's gave, or a token of somebody else's.
+ * @returns undefined unless it is an object with a name and either a known role or known permissions
+ */
+export function principalOf(grant: unknown, { by, isReadOnly, until }: Recognition): Principal | undefined {
+  if (!isObject(grant)) return undefined;
+  const { name, role, permissions } = grant;
+  if (typeof name !== 'string' || !isName(name)) return undefined;
+  if ((role === undefined) === (permissions === undefined)) return undefined;
+  const granted = role === undefined ? permissions : isRole(role) ? OF_ROLE[role] : undefined;
+  if (!Array.isArray(granted) || !granted.every(isPermission)) return undefined;
+  const left = isReadOnly ? granted.filter((permission) => !changes(permission)) : granted;
+  return { name, role: isRole(role) ? role : undefined, permissions: new Set(left), by, until };
+}
+
+/** What a log and an audit can hold and show as it is. */
+export function isName(name: string): boolean {
+  return name.length >= 1 && name.length <= 100 && !/[\p{Cc}\p{Surrogate}]/u.test(name);
+}
+
+export function isPermission(value: unknown): value is Permission {
+  return PERMISSIONS.some((known) => known === value);
+}
+
+export function isRole(value: unknown): value is Role {
+  return ROLES.some((known) => known === value);
+}
+
+/** Whether a permission changes something. */
+export function changes(permission: Permission): boolean {
+  return !LOOKING.includes(permission);
+}

@@ -1,0 +1,64 @@
+import { HttpRefusal } from '../protocol/failure.ts';
+
+/** How many requests somebody may make at once, and how many come back each second. */
+export interface Rate {
+  readonly burst: number;
+  readonly perSecond: number;
+}
+
+interface Bucket {
+  left: number;
+  at: number;
+}
+
+/** As many callers are remembered. The longest silent are forgotten first: their buckets are full again by then. */
+const MOST = 10_000;
+
+/** A bucket for each caller, in this process. */
+export class RateLimiter {
+  readonly #buckets = new Map<string, Bucket>();
+  readonly #rate: Rate;
+
+  constructor(rate: Rate) {
+    this.#rate = rate;
+  }
+
+  /** @throws HttpRefusal  rate_limited, with when to come again */
+  take(who: string): void {
+    const missing = this.#take(who);
+    if (missing === 0) return;
+    const waitS = Math.max(1, Math.ceil(missing / this.#rate.perSecond));
+    throw new HttpRefusal('rate_limited', `too many requests; try again in ${waitS} s`, {
+      'retry-after': String(waitS),
+      ...this.headers(who),
+    });
+  }
+
+  /** The same for what is left out rather than refused. @returns whether there was one left */
+  tryTake(who: string): boolean {
+    return this.#take(who) === 0;
+  }
+
+  /** @returns how much is missing until there is one again; 0: it was taken */
+  #take(who: string): number {
+    const { burst, perSecond } = this.#rate;
+    const now = performance.now();
+    const old = this.#buckets.get(who) ?? { left: burst, at: now };
+    const left = Math.min(burst, old.left + ((now - old.at) / 1000) * perSecond) - 1;
+    this.#buckets.delete(who);
+    this.#buckets.set(who, { left: Math.max(left, 0), at: now });
+    if (this.#buckets.size > MOST) this.#buckets.delete(this.#buckets.keys().next().value ?? '');
+    return left >= 0 ? 0 : -left;
+  }
+
+  /** What somebody is told of his limit: how many requests it has, how many are left, and in how many seconds all are back. */
+  headers(who: string): Readonly<Record<string, string>> {
+    const { burst, perSecond } = this.#rate;
+    const left = this.#buckets.get(who)?.left ?? burst;
+    return {
+      'ratelimit-limit': String(burst),
+      'ratelimit-remaining': String(Math.floor(left)),
+      'ratelimit-reset': String(Math.ceil((burst - left) / perSecond)),
+    };
+  }
+}

@@ -1,0 +1,134 @@
+import { randomUUID } from 'node:crypto';
+import { Stopped } from '../../base/errors.ts';
+import type { Logger } from '../../base/logger.ts';
+import { type Loop, startLoop } from '../../base/loop.ts';
+import type { QueueAdmin } from '../../queue/index.ts';
+import type { BulkRecord, BulkRequest, BulkResult, BulkStore, TakenBulk } from '../store/bulk.ts';
+import { BulkRun } from './run.ts';
+
+/** How long after its last sign of life a process's actions are another's. */
+const LEASE_MS = 20_000;
+/** How often a process with nothing in hand looks for what another one left: seldom, and sooner when there is any. */
+const LOOK_MS = { idle: 15_000, open: 5000 } as const;
+const AT_ONCE = 3;
+/** Open in the whole database: whoever starts more has made a mistake. */
+const OPEN = 20;
+const KEPT_MS = 30 * 24 * 3_600_000;
+
+export interface BulkParts {
+  readonly store: BulkStore;
+  readonly admin: QueueAdmin;
+  readonly logger: Logger;
+  /** Something was changed: what is shown should be asked for anew. */
+  readonly onChange: () => void;
+}
+
+/**
+ * Actions on all jobs that a search finds. They are kept in the database, with what became of each job, and worked off by any
+ * process that serves HTTP: the one that was asked if it lives, else another one, from where it ended.
+ */
+export class BulkActions {
+  readonly #parts: BulkParts;
+  readonly #isReadOnly: boolean;
+  readonly #running = new Set<Promise<void>>();
+  readonly #ending = new AbortController();
+  #loop: Loop | undefined;
+
+  constructor(parts: BulkParts, isReadOnly: boolean) {
+    this.#parts = parts;
+    this.#isReadOnly = isReadOnly;
+  }
+
+  /** From now on this process takes up what there is. Called with the first request: nothing is sent before. */
+  watch(): void {
+    if (this.#loop !== undefined || this.#isReadOnly || this.#ending.signal.aborted) return;
+    const { logger } = this.#parts;
+    this.#loop = startLoop({
+      name: 'http.bulk',
+      unref: true,
+      run: () => this.#turn(),
+      onError: (error) => logger.warn({ err: error }, 'http: bulk actions could not be looked for'),
+      backoff: { kind: 'exponential', min: 1000, max: 60_000, factor: 2, jitter: 0.5 },
+    });
+  }
+
+  /** @throws Conflict  too many are open @throws InvalidInput, NotFound  from the search */
+  async start(request: BulkRequest, who: string): Promise<BulkRecord> {
+    const { admin, store } = this.#parts;
+    // What cannot be understood is refused now, not in the background.
+    await admin.search(request.query, { queue: request.queue, limit: 1 });
+    return this.#started(await store.start(request, who, OPEN));
+  }
+
+  /** The same on jobs that are named. @throws Conflict  too many are open */
+  async startOn(
+    jobs: readonly string[],
+    what: Pick<BulkRequest, 'action' | 'reason'>,
+    who: string,
+  ): Promise<BulkRecord> {
+    return this.#started(await this.#parts.store.startOn(jobs, what, who, OPEN));
+  }
+
+  #started(record: BulkRecord): BulkRecord {
+    const { store, logger } = this.#parts;
+    this.#loop?.wake();
+    store.prune(KEPT_MS).catch((error: unknown) => {
+      logger.warn({ err: error }, 'http: old bulk actions could not be removed');
+    });
+    return record;
+  }
+
+  list(before: string, limit: number): Promise<BulkRecord[]> {
+    return this.#parts.store.list(before, limit);
+  }
+
+  /** Somebody waits for it: one that nobody has in hand is taken up now. @throws NotFound */
+  async get(id: string): Promise<BulkRecord> {
+    const record = await this.#parts.store.get(id);
+    if (record.status === 'waiting') this.#loop?.wake();
+    return record;
+  }
+
+  async results(id: string, after: number, outcome: string | undefined, limit: number): Promise<BulkResult[]> {
+    await this.#parts.store.get(id);
+    return this.#parts.store.results(id, after, outcome, limit);
+  }
+
+  /** What is under way is finished, and nothing more begun. @throws NotFound @throws Conflict  it has ended */
+  stop(id: string): Promise<BulkRecord> {
+    return this.#parts.store.stop(id);
+  }
+
+  /** Ends what this process does; another one goes on with it. Never rejects. */
+  async stopAll(): Promise<void> {
+    this.#ending.abort();
+    await this.#loop?.stop();
+    await Promise.all(this.#running);
+  }
+
+  async #turn(): Promise<number | 'again'> {
+    if (this.#running.size >= AT_ONCE) return Infinity; // the end of one wakes the loop
+    const holder = randomUUID(); // a new one each time: a run that has lost its lease is not taken for this one
+    const answer = await this.#parts.store.take(holder, LEASE_MS).catch(unlessStopped);
+    if (answer === undefined) return Infinity;
+    if (answer.taken === null) return answer.open > this.#running.size ? LOOK_MS.open : LOOK_MS.idle;
+    this.#begin(answer.taken, holder);
+    return 'again';
+  }
+
+  #begin(taken: TakenBulk, holder: string): void {
+    const lease = { holder, ms: LEASE_MS, signal: this.#ending.signal };
+    const run: Promise<void> = new BulkRun(this.#parts, taken, lease).run().finally(() => {
+      this.#running.delete(run);
+      this.#parts.onChange();
+      this.#loop?.wake();
+    });
+    this.#running.add(run);
+  }
+}
+
+/** The engine was stopped before this was: there is nothing left to do. */
+function unlessStopped(error: unknown): undefined {
+  if (error instanceof Stopped) return undefined;
+  throw error;
+}

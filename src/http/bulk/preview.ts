@@ -1,0 +1,61 @@
+import { InvalidInput } from '../../base/errors.ts';
+import type { JobRecord, JobStatus } from '../../queue/index.ts';
+import { ofQuery } from '../jobs/query.ts';
+import type { Services } from '../services.ts';
+
+/** Which jobs an action can change; the others refuse. */
+const CHANGES: Readonly<Record<BulkAction, readonly JobStatus[]>> = {
+  retry: ['error', 'cancelled'],
+  cancel: ['new', 'in-progress'],
+};
+const SAMPLE = 5;
+
+export type BulkAction = 'retry' | 'cancel';
+
+/** What a bulk action is to be done to: what a search finds, or jobs by their ids. */
+export interface BulkOn {
+  readonly query: string | undefined;
+  readonly queue: string | undefined;
+  readonly jobs: readonly string[] | undefined;
+}
+
+/** @throws InvalidInput  unless it is one of both */
+export function requireOneWay({ query, queue, jobs }: BulkOn): void {
+  if ((query === undefined) === (jobs === undefined)) {
+    throw new InvalidInput('give either query, a search, or jobs, a list of ids', {
+      field: jobs === undefined ? 'query' : 'jobs',
+    });
+  }
+  if (jobs !== undefined && queue !== undefined) {
+    throw new InvalidInput('queue is for a search; jobs are named by their ids alone', { field: 'queue' });
+  }
+}
+
+interface Preview {
+  /** Jobs that are found. */
+  readonly found: number;
+  /** Of them those that the action would change. */
+  readonly fitting: number;
+  readonly isAll: boolean;
+  readonly sample: readonly JobRecord[];
+}
+
+/** How many jobs an action would hit, and some of them. Changes nothing. */
+export async function previewBulk({ queues }: Services, action: BulkAction, on: BulkOn): Promise<Preview> {
+  requireOneWay(on);
+  const statuses = CHANGES[action];
+  if (on.jobs !== undefined) {
+    const jobs = await queues.reads.getMany([...new Set(on.jobs)]);
+    const fitting = jobs.filter(({ status }) => statuses.includes(status));
+    return { found: jobs.length, fitting: fitting.length, isAll: true, sample: fitting.slice(0, SAMPLE) };
+  }
+  const { query = '', queue } = on;
+  const fitting = await ofQuery('query', queues.reads.count(query, { queue, statuses, budget: '1s' }));
+  const found = await queues.reads.count(query, { queue, budget: '1s' });
+  return {
+    found: Math.max(found.count, fitting.count),
+    fitting: fitting.count,
+    isAll: found.isAll && fitting.isAll,
+    sample: fitting.sample,
+  };
+}

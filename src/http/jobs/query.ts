@@ -1,0 +1,39 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { JOB_STATUSES, searchFilter } from '../../queue/index.ts';
+import { choice, type Field, maybe, text, timeOrAgo } from '../protocol/field.ts';
+
+interface JobFilters {
+  readonly status: string | undefined;
+  readonly kind: string | undefined;
+  readonly key: string | undefined;
+  readonly since: string | undefined;
+  readonly until: string | undefined;
+}
+
+/** The filters of a search as parameters of their own. */
+export const JOB_FILTERS: { readonly [N in keyof JobFilters]: Field<JobFilters[N]> } = {
+  status: maybe(choice(JOB_STATUSES)),
+  kind: maybe(text({ max: 100 })),
+  key: maybe(text({ max: 1000 })),
+  since: maybe(timeOrAgo('enqueued since then: a time, or how long ago')),
+  until: maybe(timeOrAgo('enqueued before then: a time, or how long ago')),
+};
+
+/** A search, and the filters that stand beside it, as one search. */
+export function queryOf({ q = '', status, kind, key, since, until }: JobFilters & { q: string | undefined }): string {
+  const filters = Object.entries({ status, kind, key, since, until } as const).flatMap(([name, value]) =>
+    value === undefined ? [] : [searchFilter(name as keyof JobFilters, value)],
+  );
+  return filters.length === 0 ? q : [q, ...filters].join(' ');
+}
+
+/** What refuses a query says so of the field that it came in. */
+export async function ofQuery<T>(field: string, searching: Promise<T>): Promise<T> {
+  try {
+    return await searching;
+  } catch (cause) {
+    if (cause instanceof InvalidInput && cause.field === 'query')
+      throw new InvalidInput(cause.message, { field, cause });
+    throw cause;
+  }
+}

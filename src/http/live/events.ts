@@ -1,0 +1,57 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { type Fields, maybe, readFields, text } from '../protocol/field.ts';
+import { readQuery } from '../protocol/parameters.ts';
+import type { Services } from '../services.ts';
+import type { HistoryEvent } from '../store/history.ts';
+import { timeOf } from './feed.ts';
+import { isSettled, type JobWatch } from './job-watch.ts';
+import { lastIdOf, type Watch } from './stream.ts';
+
+/** What is in the history of everything, but for the audit, which is not everybody's. */
+const PARTS = ['job', 'lock', 'actor', 'page'] as const;
+
+const FILTERS = {
+  part: maybe(text({ max: 100 })),
+  of: maybe(text({ max: 255 })),
+  event: maybe(text({ max: 100 })),
+  lastEventId: maybe(text()),
+} satisfies Fields;
+
+/**
+ * What a stream of events tells: the live picture; or, where it is asked for parts, a subject or an event, what happens to these.
+ * @throws InvalidInput
+ */
+export function watchOf({ live, feeds }: Services, request: Request): Watch {
+  const { part, of: subject, event } = readFields('GET /events', readQuery(new URL(request.url)), FILTERS, true);
+  if (part === undefined && subject === undefined && event === undefined)
+    return (lastId, send) => live.watch(lastId, send);
+  const parts = partsOf(part);
+  const lastId = lastIdOf(request);
+  if (lastId !== undefined) timeOf(lastId);
+  const [only] = parts.length === 1 ? parts : [];
+  const isWanted = (one: HistoryEvent): boolean =>
+    parts.some((wanted) => wanted === one.part) && (event === undefined || one.event === event);
+  return (id, send) => feeds.watch({ part: only, subject }, isWanted, id, send);
+}
+
+function partsOf(given: string | undefined): readonly (typeof PARTS)[number][] {
+  if (given === undefined) return PARTS;
+  const parts = given.split(',');
+  const known = PARTS.filter((part) => parts.includes(part));
+  if (known.length === parts.length) return known;
+  throw new InvalidInput(`part must be some of ${PARTS.join(', ')}, with commas between them`, { field: 'part' });
+}
+
+/** Tells of each step of a job, and ends when nothing more becomes of it. */
+export function watchJob(jobs: JobWatch, id: string): Watch {
+  return (_lastId, send, end) => {
+    let shown = '';
+    return jobs.watch(id, (standing) => {
+      if (standing === undefined) return end();
+      const data = JSON.stringify(standing);
+      if (data !== shown) send({ event: 'job', data });
+      shown = data;
+      if (isSettled(standing)) end();
+    });
+  };
+}

@@ -1,0 +1,240 @@
+import type { Logger } from '../../base/logger.ts';
+import { after } from '../../base/time/clock.ts';
+import { readCursor, writeCursor } from '../protocol/cursor.ts';
+import type { HistoryEvent, HistoryStore } from '../store/history.ts';
+
+/** How often it is looked for what happened. */
+const LOOK_MS = 1000;
+/** What is committed so long after its time is still told: a transaction is dated while it runs. */
+const OVERLAP_MS = 15_000;
+/** Whoever was away for longer is told that he missed something, and goes on from here. */
+const MOST_BEHIND_MS = 3_600_000;
+const PAGE = 500;
+/** Events of one look, or of one return: of more the oldest are left out, and a gap is told. */
+const MOST = 5000;
+
+/** What is looked at by one statement. */
+export interface Subject {
+  readonly part: HistoryEvent['part'] | undefined;
+  readonly subject: string | undefined;
+}
+
+export interface FeedEvent {
+  readonly id?: string;
+  readonly event: 'open' | 'change' | 'gap' | 'trouble';
+  readonly data: string;
+}
+
+type Tell = (events: readonly HistoryEvent[]) => void;
+
+/**
+ * What happens, as it happens: of each subject that somebody watches the history is read once a second, for all who do. Events are
+ * told in the order in which they are found, each once while a stream lasts; who comes back with an id is told everything from shortly
+ * before it, so that nothing is left out, and some of it twice.
+ */
+export class Feeds {
+  readonly #store: HistoryStore;
+  readonly #logger: Logger;
+  readonly #feeds = new Map<string, Feed>();
+
+  constructor(store: HistoryStore, logger: Logger) {
+    this.#store = store;
+    this.#logger = logger;
+  }
+
+  /** @returns ends it */
+  watch(
+    subject: Subject,
+    isWanted: (event: HistoryEvent) => boolean,
+    lastId: string | undefined,
+    send: (event: FeedEvent) => void,
+  ): () => void {
+    const key = JSON.stringify([subject.part ?? null, subject.subject ?? null]);
+    const feed = this.#feeds.get(key) ?? new Feed(this.#store, subject, this.#logger);
+    this.#feeds.set(key, feed);
+    const reader = new Reader(feed, isWanted, send);
+    const leave = feed.join(reader.tell);
+    void reader.begin(lastId).catch((error: unknown) => {
+      this.#logger.warn({ err: error }, 'http: what a stream had missed could not be read');
+      send({ event: 'trouble', data: JSON.stringify({ message: 'the database does not answer' }) });
+    });
+    return () => {
+      leave();
+      if (feed.isIdle && this.#feeds.get(key) === feed) this.#feeds.delete(key);
+    };
+  }
+
+  stop(): void {
+    for (const feed of this.#feeds.values()) feed.stop();
+    this.#feeds.clear();
+  }
+}
+
+/** One statement a second, for all who watch the same. */
+class Feed {
+  readonly #store: HistoryStore;
+  readonly #subject: Subject;
+  readonly #logger: Logger;
+  readonly #readers = new Set<Tell>();
+  /** What was told of the last moments, by id, with its time. */
+  #seen = new Map<string, number>();
+  #latest = 0;
+  #cancel: (() => void) | undefined;
+  #beginning: Promise<void> | undefined;
+
+  constructor(store: HistoryStore, subject: Subject, logger: Logger) {
+    this.#store = store;
+    this.#subject = subject;
+    this.#logger = logger;
+  }
+
+  get isIdle(): boolean {
+    return this.#readers.size === 0;
+  }
+
+  join(tell: Tell): () => void {
+    this.#readers.add(tell);
+    return () => {
+      this.#readers.delete(tell);
+      if (this.isIdle) this.#cancel?.();
+    };
+  }
+
+  stop(): void {
+    this.#readers.clear();
+    this.#cancel?.();
+  }
+
+  /** From here on everything is told; what was before is not. */
+  begin(): Promise<void> {
+    this.#beginning ??= this.#start().catch((error: unknown) => {
+      this.#beginning = undefined;
+      throw error;
+    });
+    return this.#beginning;
+  }
+
+  /** The events since then, oldest first, and whether that is all of them. */
+  async since(at: number): Promise<{ events: HistoryEvent[]; isAll: boolean }> {
+    const events: HistoryEvent[] = [];
+    let place: readonly [string, string, string, string] | undefined;
+    while (events.length < MOST) {
+      const page = await this.#store.list({
+        since: new Date(at),
+        until: FAR,
+        ...this.#subject,
+        word: undefined,
+        withAudit: false,
+        withErrors: false,
+        after: place,
+        limit: PAGE,
+      });
+      events.push(...page);
+      const last = page.at(-1);
+      if (last === undefined || page.length < PAGE) return { events: events.toReversed(), isAll: true };
+      place = [last.at, last.part, last.event, last.id];
+    }
+    return { events: events.toReversed(), isAll: false };
+  }
+
+  async #start(): Promise<void> {
+    this.#latest = await this.#store.now();
+    this.#remember((await this.since(this.#latest - OVERLAP_MS)).events);
+    this.#lookIn(LOOK_MS);
+  }
+
+  #lookIn(ms: number): void {
+    if (!this.isIdle) this.#cancel = after(ms, () => void this.#look(), { unref: true });
+  }
+
+  async #look(): Promise<void> {
+    const begun = performance.now();
+    try {
+      const { events } = await this.since(this.#latest - OVERLAP_MS);
+      const fresh = events.filter((event) => !this.#seen.has(idOf(event)));
+      this.#remember(events);
+      if (fresh.length > 0) for (const tell of this.#readers) tell(fresh);
+    } catch (error) {
+      this.#logger.warn({ err: error }, 'http: what happened could not be read');
+    }
+    // What takes long is asked for less often.
+    this.#lookIn(Math.max(LOOK_MS, (performance.now() - begun) * 4));
+  }
+
+  #remember(events: readonly HistoryEvent[]): void {
+    for (const event of events) {
+      const at = Date.parse(event.at);
+      this.#latest = Math.max(this.#latest, at);
+      this.#seen.set(idOf(event), at);
+    }
+    const past = this.#latest - 2 * OVERLAP_MS;
+    this.#seen = new Map([...this.#seen].filter(([, at]) => at >= past));
+  }
+}
+
+/** Nothing is dated later. */
+const FAR = new Date('9999-12-31T00:00:00Z');
+
+/** One stream. */
+class Reader {
+  readonly #feed: Feed;
+  readonly #isWanted: (event: HistoryEvent) => boolean;
+  readonly #send: (event: FeedEvent) => void;
+  #told: Set<string> | undefined = new Set();
+  /** What comes while it is still read what was missed. */
+  #waiting: HistoryEvent[] | undefined = [];
+
+  constructor(feed: Feed, isWanted: (event: HistoryEvent) => boolean, send: (event: FeedEvent) => void) {
+    this.#feed = feed;
+    this.#isWanted = isWanted;
+    this.#send = send;
+  }
+
+  readonly tell = (events: readonly HistoryEvent[]): void => {
+    if (this.#waiting === undefined) this.#pass(events);
+    else this.#waiting.push(...events);
+  };
+
+  async begin(lastId: string | undefined): Promise<void> {
+    // First the feed, then what was missed: what happens between the two is in both.
+    await this.#feed.begin();
+    this.#send({ event: 'open', data: '{}' });
+    if (lastId !== undefined) await this.#catchUp(lastId);
+    const waiting = this.#waiting ?? [];
+    this.#waiting = undefined;
+    this.#pass(waiting);
+    this.#told = undefined; // the feed tells nothing twice
+  }
+
+  async #catchUp(lastId: string): Promise<void> {
+    const at = timeOf(lastId);
+    const from = Math.max(at, Date.now() - MOST_BEHIND_MS);
+    const { events, isAll } = await this.#feed.since(from - OVERLAP_MS);
+    if (!isAll || from > at) {
+      this.#send({ event: 'gap', data: JSON.stringify({ message: 'something was missed: see GET history' }) });
+    }
+    this.#pass(events.filter((event) => idOf(event) !== lastId));
+  }
+
+  #pass(events: readonly HistoryEvent[]): void {
+    for (const event of events) {
+      const id = idOf(event);
+      if (this.#told?.has(id) === true || !this.#isWanted(event)) continue;
+      this.#told?.add(id);
+      // What is said in words may quote values, which not everybody may see: GET history has it for who may.
+      const { detail: _detail, error: _error, ...shown } = event;
+      this.#send({ id, event: 'change', data: JSON.stringify(shown) });
+    }
+  }
+}
+
+function idOf({ at, part, event, id }: HistoryEvent): string {
+  return writeCursor(at, part, event, id);
+}
+
+/** @throws InvalidInput  it is no id of an event */
+export function timeOf(lastId: string): number {
+  const [at = ''] = readCursor(lastId, 4) ?? [];
+  const time = Date.parse(at);
+  return Number.isNaN(time) ? 0 : time;
+}

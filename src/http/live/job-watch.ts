@@ -1,0 +1,104 @@
+import type { Logger } from '../../base/logger.ts';
+import { after } from '../../base/time/clock.ts';
+import { HttpRefusal } from '../protocol/failure.ts';
+import type { JobStanding, JobStore } from '../store/jobs.ts';
+
+/** How soon it is seen that a job has moved on. */
+const LOOK_MS = 250;
+/** All watched jobs are one statement; where that takes long, it rests so much longer than it takes. */
+const REST = 4;
+/** Jobs that are watched at once by one process. */
+const MOST = 1000;
+
+type Listener = (standing: JobStanding | undefined) => void;
+
+/** Whether nothing more becomes of it by itself. */
+export function isSettled({ status }: JobStanding): boolean {
+  return status !== 'new' && status !== 'in-progress';
+}
+
+/**
+ * Looks at the jobs that somebody waits for, all of them in one statement, as long as there are any. The database tells nobody that a
+ * job is settled: that would cost every job, and few are waited for.
+ */
+export class JobWatch {
+  readonly #store: JobStore;
+  readonly #logger: Logger;
+  readonly #watched = new Map<string, Set<Listener>>();
+  #isLooking = false;
+  #cancel: (() => void) | undefined;
+
+  constructor(store: JobStore, logger: Logger) {
+    this.#store = store;
+    this.#logger = logger;
+  }
+
+  /**
+   * Tells how a job stands, at once and then whenever it is looked at; undefined: there is no such job any more.
+   * @returns ends it
+   * @throws HttpRefusal  busy
+   */
+  watch(id: string, listener: Listener): () => void {
+    const listeners = this.#watched.get(id) ?? new Set();
+    if (this.#watched.size >= MOST && listeners.size === 0) {
+      throw new HttpRefusal('rate_limited', `${MOST} jobs are waited for here already`, { 'retry-after': '5' });
+    }
+    this.#watched.set(id, listeners);
+    listeners.add(listener);
+    this.#lookIn(0);
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0 && this.#watched.get(id) === listeners) this.#watched.delete(id);
+    };
+  }
+
+  /** Until it is settled, or gone, or so long; or until nobody waits any more. @throws HttpRefusal  busy */
+  settled(id: string, ms: number, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      let stop = (): void => {};
+      const end = (): void => {
+        stop();
+        stopWaiting();
+        signal.removeEventListener('abort', end);
+        resolve();
+      };
+      const stopWaiting = after(ms, end, { unref: true });
+      signal.addEventListener('abort', end, { once: true });
+      try {
+        stop = this.watch(id, (standing) => {
+          if (standing === undefined || isSettled(standing)) end();
+        });
+      } catch (error) {
+        end();
+        reject(error);
+      }
+    });
+  }
+
+  stop(): void {
+    this.#cancel?.();
+    this.#watched.clear();
+  }
+
+  #lookIn(ms: number): void {
+    if (this.#isLooking) return;
+    this.#cancel?.();
+    this.#cancel = after(ms, () => void this.#look(), { unref: true });
+  }
+
+  async #look(): Promise<void> {
+    const ids = [...this.#watched.keys()];
+    if (ids.length === 0 || this.#isLooking) return;
+    this.#isLooking = true;
+    const begun = performance.now();
+    try {
+      const standings = new Map((await this.#store.standing(ids)).map((one) => [one.id, one]));
+      for (const id of ids) for (const tell of this.#watched.get(id) ?? []) tell(standings.get(id));
+    } catch (error) {
+      // Whoever waits goes on waiting, until his own time is over.
+      this.#logger.warn({ err: error }, 'http: the jobs that are waited for could not be looked at');
+    }
+    this.#isLooking = false;
+    this.#lookIn(Math.max(LOOK_MS, (performance.now() - begun) * REST));
+  }
+}

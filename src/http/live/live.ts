@@ -1,0 +1,143 @@
+import { randomBytes } from 'node:crypto';
+import type { Logger } from '../../base/logger.ts';
+import type { LiveSnapshot } from '../store/live.ts';
+import { type Picture, pictureOf } from './picture.ts';
+
+/** What a stream is told: the whole picture, small as it is, whenever it has changed. */
+export interface LiveEvent {
+  readonly id: string;
+  readonly event: 'snapshot' | 'trouble';
+  readonly data: string;
+}
+
+type Listener = (event: LiveEvent) => void;
+
+/** Whoever was away for a moment is told what he missed: a minute, at two seconds a picture. */
+const KEPT = 30;
+
+/**
+ * Asks the database for the live picture while anybody watches, once for all of them. Nothing is asked when nobody does, and
+ * what has not changed is not sent again.
+ */
+export class Live {
+  readonly #ask: () => Promise<LiveSnapshot>;
+  readonly #everyMs: number;
+  readonly #logger: Logger;
+  readonly #listeners = new Set<Listener>();
+  readonly #kept: LiveEvent[] = [];
+  /** Ids of another process, or another life of this one, mean nothing here. */
+  readonly #epoch = randomBytes(6).toString('base64url');
+  #timer: NodeJS.Timeout | undefined;
+  #asking: Promise<LiveSnapshot> | undefined;
+  #askedAt = -Infinity;
+  #last: LiveSnapshot | undefined;
+  #picture: { readonly of: LiveSnapshot; readonly shown: Picture } | undefined;
+  #shown = '';
+  #count = 0;
+  #isStopped = false;
+
+  constructor(ask: () => Promise<LiveSnapshot>, everyMs: number, logger: Logger) {
+    this.#ask = ask;
+    this.#everyMs = everyMs;
+    this.#logger = logger;
+  }
+
+  /** How many watch now. */
+  get watchers(): number {
+    return this.#listeners.size;
+  }
+
+  /** The picture as it is sent. */
+  async picture(): Promise<Picture> {
+    return this.#pictureOf(await this.snapshot());
+  }
+
+  /** How everything stands, of all queues and types, no older than one interval. Whoever asks at the same time shares one statement. */
+  snapshot(): Promise<LiveSnapshot> {
+    if (this.#last !== undefined && performance.now() - this.#askedAt < this.#everyMs)
+      return Promise.resolve(this.#last);
+    this.#asking ??= this.#refresh().finally(() => {
+      this.#asking = undefined;
+    });
+    return this.#asking;
+  }
+
+  /** The next picture is a new one: something was changed here. */
+  expire(): void {
+    this.#askedAt = -Infinity;
+  }
+
+  /**
+   * Tells of everything after `lastId`, or of the whole picture when that is not known any more.
+   * @returns ends it
+   */
+  watch(lastId: string | undefined, listener: Listener): () => void {
+    const [epoch, number] = lastId?.split(':') ?? [];
+    const missed = epoch === this.#epoch ? this.#kept.filter(({ id }) => numberOf(id) > Number(number)) : [];
+    const isKnown = epoch === this.#epoch && this.#kept.some(({ id }) => id === lastId);
+    const latest = this.#kept.at(-1);
+    for (const event of isKnown ? missed : latest === undefined ? [] : [latest]) listener(event);
+    this.#listeners.add(listener);
+    if (this.#timer === undefined && !this.#isStopped) this.#poll();
+    return () => {
+      this.#listeners.delete(listener);
+      if (this.#listeners.size > 0) return;
+      clearTimeout(this.#timer);
+      this.#timer = undefined;
+    };
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+    this.#listeners.clear();
+  }
+
+  #poll(): void {
+    this.#timer = setTimeout(() => this.#poll(), this.#everyMs).unref();
+    this.snapshot().then(
+      (snapshot) => this.#show(snapshot),
+      (error: unknown) => {
+        this.#logger.warn({ err: error }, 'http: the live picture could not be had');
+        this.#tell('trouble', JSON.stringify({ message: 'the database does not answer' }));
+      },
+    );
+  }
+
+  async #refresh(): Promise<LiveSnapshot> {
+    const snapshot = await this.#ask();
+    this.#askedAt = performance.now();
+    this.#last = snapshot;
+    if (this.#listeners.size > 0) this.#show(snapshot);
+    return snapshot;
+  }
+
+  #pictureOf(snapshot: LiveSnapshot): Picture {
+    if (this.#picture?.of !== snapshot) this.#picture = { of: snapshot, shown: pictureOf(snapshot) };
+    return this.#picture.shown;
+  }
+
+  #show(snapshot: LiveSnapshot): void {
+    const { at, ...rest } = this.#pictureOf(snapshot);
+    const shown = JSON.stringify(rest);
+    if (shown === this.#shown) return;
+    this.#shown = shown;
+    this.#tell('snapshot', JSON.stringify({ at, ...rest }));
+  }
+
+  #tell(event: LiveEvent['event'], data: string): void {
+    const told = { id: `${this.#epoch}:${(this.#count += 1)}`, event, data };
+    if (event === 'snapshot') {
+      this.#kept.push(told);
+      if (this.#kept.length > KEPT) this.#kept.shift();
+    } else {
+      // The next picture is news again, whatever it shows.
+      this.#shown = '';
+    }
+    for (const listener of this.#listeners) listener(told);
+  }
+}
+
+function numberOf(id: string): number {
+  return Number(id.slice(id.indexOf(':') + 1));
+}

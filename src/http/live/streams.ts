@@ -1,0 +1,90 @@
+import type { Permission, Principal } from '../auth/permission.ts';
+import { HttpRefusal } from '../protocol/failure.ts';
+
+/** How long somebody who may not look any more still does. */
+const CHECK_MS = 60_000;
+/** setTimeout takes no more. */
+const LONGEST_MS = 2 ** 31 - 1;
+
+export interface StreamLimits {
+  readonly perCaller: number;
+  readonly most: number;
+}
+
+/** Who looks at a stream, and what it takes to be let in again. */
+export interface Watcher {
+  readonly who: Principal;
+  readonly permission: Permission;
+  /** Asks anew who it is, by what the request showed. */
+  readonly identify: () => Promise<Principal | Response>;
+}
+
+interface Open extends Watcher {
+  readonly end: () => void;
+}
+
+/**
+ * The streams of this process: not too many of one caller, not too many in all, and none that outlives what let its caller in: a
+ * token that is over ends it at once, and one that was taken away, or a right that was, within a minute.
+ */
+export class Streams {
+  readonly #limits: StreamLimits;
+  readonly #open = new Set<Open>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(limits: StreamLimits) {
+    this.#limits = limits;
+  }
+
+  get count(): number {
+    return this.#open.size;
+  }
+
+  /**
+   * @param end  ends the stream
+   * @returns to be called when it has ended
+   * @throws HttpRefusal  rate_limited: he has too many; busy: there are too many
+   */
+  add(watcher: Watcher, end: () => void): () => void {
+    const { perCaller, most } = this.#limits;
+    if (this.#open.size >= most)
+      throw new HttpRefusal('busy', `${most} streams are open, which is all there may be here`, {
+        'retry-after': '10',
+      });
+    const { name, by, until = Infinity } = watcher.who;
+    const his = [...this.#open].filter(({ who }) => who.name === name && who.by === by).length;
+    if (his >= perCaller) {
+      const message = `${name} has ${his} streams open, which is as many as one may have; close one`;
+      throw new HttpRefusal('rate_limited', message, { 'retry-after': '10' });
+    }
+    const open = { ...watcher, end };
+    this.#open.add(open);
+    this.#timer ??= setInterval(() => this.checkAll(), CHECK_MS).unref();
+    const over = until === Infinity ? undefined : setTimeout(end, Math.min(until - Date.now(), LONGEST_MS)).unref();
+    return () => {
+      clearTimeout(over);
+      this.#open.delete(open);
+      if (this.#open.size > 0) return;
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    };
+  }
+
+  /** Ends those whose callers may not look any more. */
+  checkAll(): void {
+    for (const open of this.#open) void check(open);
+  }
+
+  stop(): void {
+    for (const { end } of this.#open) end();
+  }
+}
+
+async function check({ who, permission, identify, end }: Open): Promise<void> {
+  const now = await identify().catch((error: unknown) => {
+    // Whether he may cannot be found out just now, which is no reason to send him away: it is tried again.
+    return error instanceof HttpRefusal && error.status < 500 ? undefined : who;
+  });
+  const isSame = now !== undefined && !(now instanceof Response) && now.name === who.name;
+  if (!isSame || !now.permissions.has(permission)) end();
+}

@@ -1,0 +1,57 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { HttpRefusal } from './failure.ts';
+
+/** The body of a request: what it says, and to the letter. */
+export interface Body {
+  readonly given: object;
+  readonly text: string;
+}
+
+export const NO_BODY: Body = { given: {}, text: '' };
+
+/**
+ * Reads a body of JSON. Called when it is known who asks, and not before: a stranger's is never kept.
+ * @param most  how many bytes at the most @param isWanted  whether it may say anything
+ * @throws HttpRefusal, InvalidInput
+ */
+export async function readBody(request: Request, most: number, isWanted = true): Promise<Body> {
+  if (request.method === 'GET' || request.method === 'HEAD') return NO_BODY;
+  const text = await readText(request, most);
+  if (text === '') return { given: {}, text: '{}' };
+  if (!/^application\/json\s*(;|$)/i.test(request.headers.get('content-type') ?? '')) {
+    throw new HttpRefusal('unsupported_media_type', 'the body must be JSON: content-type: application/json');
+  }
+  let given: unknown;
+  try {
+    given = JSON.parse(text);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new InvalidInput(`the body is no JSON: ${why}`, { cause });
+  }
+  if (!isObject(given) && !Array.isArray(given)) throw new InvalidInput('the body must be a JSON object');
+  if (!isWanted && Object.keys(given).length > 0) throw new InvalidInput('this takes no body');
+  return { given, text };
+}
+
+/** One with a length is refused before anything of it is read, and no more than `most` is ever kept of another. */
+async function readText(request: Request, most: number): Promise<string> {
+  const tooLong = (): HttpRefusal => new HttpRefusal('body_too_large', `the body is longer than ${most} bytes`);
+  if (Number(request.headers.get('content-length') ?? 0) > most) throw tooLong();
+  const reader = request.body?.getReader();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for (;;) {
+      const chunk = await reader?.read();
+      if (chunk === undefined || chunk.done) return Buffer.concat(chunks).toString();
+      size += chunk.value.length;
+      if (size > most) throw tooLong();
+      chunks.push(chunk.value);
+    }
+  } catch (error) {
+    void reader?.cancel().catch(() => {}); // what is not wanted any more is not read
+    if (error instanceof HttpRefusal) throw error;
+    throw new HttpRefusal('body_incomplete', `the body broke off after ${size} bytes; nothing was done`);
+  }
+}

@@ -1,0 +1,25 @@
+import { createHash } from 'node:crypto';
+import { InvalidInput } from '../../base/errors.ts';
+
+/** The name of the header, and of the field that an error speaks of. */
+export const IDEMPOTENCY_KEY = 'Idempotency-Key';
+
+/** Under which key somebody asks, and what for. */
+export interface Once {
+  readonly who: string;
+  readonly key: string | null;
+  /** Of the whole request: what is asked for again under a key must be the same. */
+  readonly digest: string;
+}
+
+/** @throws InvalidInput  the key is none */
+export function onceOf(request: Request, who: string, body: string): Once {
+  const key = request.headers.get(IDEMPOTENCY_KEY);
+  if (key !== null && !/^[\x21-\x7e]{1,255}$/.test(key)) {
+    throw new InvalidInput(`${IDEMPOTENCY_KEY} must be 1 to 255 visible characters of ASCII`, {
+      field: IDEMPOTENCY_KEY,
+    });
+  }
+  const what = `${request.method} ${new URL(request.url).pathname}\n${body}`;
+  return { who, key, digest: createHash('sha256').update(what).digest('base64url') };
+}

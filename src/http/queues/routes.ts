@@ -1,0 +1,176 @@
+import { NotFound } from '../../base/errors.ts';
+import type { JobRecord, QueueRecord, QueueStats, Reason } from '../../queue/index.ts';
+import { choice, integer, maybe, text } from '../protocol/field.ts';
+import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
+import { type Hidden, quotingError } from '../redaction/hidden.ts';
+import { listQueues, QUEUE_ORDERS } from './list.ts';
+import { seriesRoute } from './series.ts';
+
+const queue = { queue: text({ max: 100, about: 'the name of a queue' }) };
+
+/** Queues: what there is, how they stand, why one does not move. */
+export const queueRoutes: readonly AnyRoute[] = [
+  route({
+    method: 'GET',
+    path: '/queues',
+    id: 'listQueues',
+    tag: 'queues',
+    summary:
+      'Queues, with how many jobs are where, sorted and searched by name. Counts stop at 10,000, which means that many or more.',
+    permission: 'view',
+    query: {
+      q: maybe(text({ max: 100, about: 'a part of the name' })),
+      sort: choice(QUEUE_ORDERS, 'what comes first', 'name'),
+      order: maybe(choice(['asc', 'desc'], 'default: names rising, figures falling')),
+      limit: integer({ min: 1, max: 1000, default: 1000 }),
+      after: maybe(text({ about: AFTER })),
+    },
+    answers: 'QueuePage',
+    sharedMs: 1000,
+    run: ({ query, services }) => listQueues(services, query),
+  }),
+  route({
+    method: 'GET',
+    path: '/queues/{queue}',
+    id: 'getQueue',
+    tag: 'queues',
+    summary: 'One queue, with how many jobs are where.',
+    permission: 'view',
+    params: queue,
+    answers: 'Queue',
+    sharedMs: 1000,
+    run: async ({ params, services }) => {
+      const stats = await services.queues.reads.stats(params.queue);
+      const record = find(await services.records([params.queue]), params.queue);
+      return { ...record, pausedAt: stats.pausedAt, stats };
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/queues/{queue}/diagnosis',
+    id: 'diagnoseQueue',
+    tag: 'queues',
+    summary: 'Why a queue is not moving, or that it is.',
+    permission: 'view',
+    params: queue,
+    answers: 'Diagnosis',
+    sharedMs: 1000,
+    run: async ({ params, services: { queues } }) => {
+      const [stats, waiting] = await Promise.all([
+        queues.reads.stats(params.queue),
+        queues.reads.search('status:new', { queue: params.queue, limit: 1, budget: WAITING_MS }),
+      ]);
+      const [one] = waiting.jobs;
+      const explained = one === undefined ? undefined : await queues.reads.explain(one.id);
+      const why = explained?.reasons[0];
+      return { queue: params.queue, ...diagnose(stats, one && why && newestOf(one, why)) };
+    },
+  }),
+  seriesRoute('/queues/{queue}/series', queue),
+  ...(['pause', 'resume'] as const).map((verb) =>
+    route({
+      method: 'POST',
+      path: `/queues/{queue}/${verb}`,
+      id: `${verb}Queue`,
+      tag: 'queues',
+      summary:
+        verb === 'pause'
+          ? 'Lets no worker claim any more, in any process; what runs is finished.'
+          : 'Ends a pause; workers look for work at once.',
+      permission: 'queue:pause',
+      params: queue,
+      answers: 'Done',
+      target: ({ params }) => `queue ${params.queue}`,
+      run: async ({ params, effects: { queues } }) => {
+        await queues[verb](params.queue);
+        return { done: `queue "${params.queue}" is ${verb}d` };
+      },
+    }),
+  ),
+];
+
+interface Finding {
+  readonly code: string;
+  readonly level: 'ok' | 'warning' | 'error';
+  readonly text: Hidden | string;
+  readonly advice?: string;
+}
+
+/** Any job that waits will do as an example. */
+const WAITING_MS = 30;
+
+/** In the order in which they have to be mended. */
+function diagnose(stats: QueueStats, newest: Hidden | string | undefined): { isMoving: boolean; findings: Finding[] } {
+  const { ready, delayed, parked, inProgress, slots, workers, error, completePerMinute, pausedAt, oldestReadyMs } =
+    stats;
+  const findings: Finding[] = [];
+  if (pausedAt !== null)
+    findings.push({
+      code: 'paused',
+      level: 'warning',
+      text: `it has been paused since ${pausedAt.toISOString()}`,
+      advice: 'resume it',
+    });
+  if (workers === 0 && ready + parked + delayed > 0)
+    findings.push({
+      code: 'no_worker',
+      level: 'error',
+      text: 'no worker of it is running',
+      advice: 'start one, or look at the log of the last one',
+    });
+  if (workers > 0 && inProgress >= slots && ready > 0)
+    findings.push({
+      code: 'limit_reached',
+      level: 'warning',
+      text: `all ${slots} slots of ${workers} workers are busy`,
+      advice: 'start more workers, or raise their concurrency',
+    });
+  if (ready === 0 && parked > 0)
+    findings.push({
+      code: 'blocked_by_key',
+      level: 'warning',
+      text: `${parked} jobs wait behind other jobs of their keys, and none is ready`,
+      advice: 'look at what runs, or fails, at the head of these keys',
+    });
+  if (ready === 0 && parked === 0 && delayed > 0)
+    findings.push({
+      code: 'scheduled_later',
+      level: 'ok',
+      text: `${delayed} jobs are for later, or back off after a failure; none is ready`,
+    });
+  if (workers > 0 && pausedAt === null && ready > 0 && completePerMinute === 0 && (oldestReadyMs ?? 0) > 60_000)
+    findings.push({
+      code: 'stuck',
+      level: 'error',
+      text: 'jobs are ready, workers live, and nothing was completed for a minute',
+      advice: 'look at what is in progress: handlers may hang',
+    });
+  if (error > 0)
+    findings.push({
+      code: 'errors',
+      level: 'warning',
+      text: `${error} jobs ended in error`,
+      advice: 'mend the cause, then retry them',
+    });
+  if (findings.length === 0) {
+    const text =
+      ready + inProgress === 0
+        ? 'there is nothing to do'
+        : `${completePerMinute} jobs were completed within the last minute`;
+    findings.push({ code: 'moving', level: 'ok', text });
+  }
+  if (newest !== undefined) findings.push({ code: 'newest', level: 'ok', text: newest });
+  const stops = new Set(['paused', 'no_worker', 'blocked_by_key', 'stuck']);
+  return { isMoving: !findings.some(({ code }) => stops.has(code)), findings };
+}
+
+function newestOf(job: JobRecord, { code, text: why }: Reason): Hidden | string {
+  const text = `its newest waiting job, ${job.id}: ${why}`;
+  return code === 'backing_off' ? quotingError(text, job) : text;
+}
+
+function find(records: readonly QueueRecord[], name: string): QueueRecord {
+  const record = records.find((one) => one.name === name);
+  if (record === undefined) throw new NotFound(`queue "${name}" does not exist`);
+  return record;
+}

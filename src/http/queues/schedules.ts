@@ -1,0 +1,64 @@
+import { NotFound } from '../../base/errors.ts';
+import { nextTicks, type ScheduleRecord } from '../../queue/index.ts';
+import { maybe, text } from '../protocol/field.ts';
+import { type AnyRoute, route } from '../protocol/route.ts';
+
+const schedule = { queue: text({ max: 100 }), name: text({ max: 100, about: 'the name of a schedule' }) };
+const SHOWN = 10;
+
+/** Schedules: what is enqueued again and again. They are declared by programs, which would declare them anew. */
+export const scheduleRoutes: readonly AnyRoute[] = [
+  route({
+    method: 'GET',
+    path: '/schedules',
+    id: 'listSchedules',
+    tag: 'schedules',
+    summary: 'The schedules of one queue or of all, each with its next ten ticks.',
+    permission: 'view',
+    query: { queue: maybe(text({ max: 100 })) },
+    answers: 'ScheduleList',
+    sharedMs: 1000,
+    run: async ({ query, services: { queues } }) => ({ items: (await queues.reads.schedules(query.queue)).map(shown) }),
+  }),
+  route({
+    method: 'POST',
+    path: '/schedules/{queue}/{name}/run',
+    id: 'runSchedule',
+    tag: 'schedules',
+    summary: 'Enqueues now what the schedule would; its ticks stay as they are.',
+    permission: 'job:enqueue',
+    params: schedule,
+    status: 201,
+    answers: 'Enqueued',
+    target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
+    run: async ({ params, effects: { schedules } }) => {
+      const added = await schedules.run(params.queue, params.name);
+      if (added === undefined) throw unknown(params);
+      return added;
+    },
+  }),
+  route({
+    method: 'DELETE',
+    path: '/schedules/{queue}/{name}',
+    id: 'deleteSchedule',
+    tag: 'schedules',
+    summary: 'Ends a schedule; what it has enqueued stays. A program that declares it at its start makes it anew.',
+    permission: 'schedule:write',
+    params: schedule,
+    answers: 'Done',
+    target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
+    run: async ({ params, effects: { schedules } }) => {
+      if (!(await schedules.delete(params.queue, params.name))) throw unknown(params);
+      return { done: `schedule "${params.name}" of queue "${params.queue}" is ended` };
+    },
+  }),
+];
+
+/** Without its payload. */
+function shown({ payload: _payload, ...record }: ScheduleRecord): object {
+  return { ...record, next: nextTicks(record.cron, record.timezone, record.nextAt, SHOWN) };
+}
+
+function unknown({ queue, name }: { readonly queue: string; readonly name: string }): NotFound {
+  return new NotFound(`queue "${queue}" has no schedule "${name}"`);
+}

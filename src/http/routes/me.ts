@@ -1,0 +1,61 @@
+import { NotFound } from '../../base/errors.ts';
+import { PARTS } from '../parts.ts';
+import { text } from '../protocol/field.ts';
+import { type AnyRoute, route } from '../protocol/route.ts';
+import { packageVersion } from '../version.ts';
+
+/** Who asks, what he may do, and what `pawl dev` lets him do. Logging in and out has no permission, and is in app.ts. */
+export const visitorRoutes: readonly AnyRoute[] = [
+  route({
+    method: 'GET',
+    path: '/me',
+    id: 'me',
+    tag: 'access',
+    summary: 'Who you are here, and what you may do.',
+    permission: 'view',
+    answers: 'Me',
+    run: ({ who, services: { settings } }) => ({
+      name: who.name,
+      role: who.role ?? null,
+      permissions: [...who.permissions],
+      by: who.by,
+      readOnly: settings.readOnly,
+      title: settings.title ?? null,
+      links: settings.links,
+      version: packageVersion(),
+      parts: { ...PARTS, dev: settings.dev !== undefined },
+    }),
+  }),
+  route({
+    method: 'GET',
+    path: '/dev',
+    id: 'listDevControls',
+    tag: 'dev',
+    summary: 'Accidents that can be caused here; only `pawl dev` has some.',
+    permission: 'view',
+    answers: 'DevControls',
+    run: ({ services: { settings } }) => ({
+      items: (settings.dev?.().controls ?? []).map((control) => {
+        const { id, title, about, look, undo } = control;
+        const isOn = control.isOn?.() ?? false;
+        return { id, title: isOn ? (undo ?? title) : title, about, look, isOn };
+      }),
+    }),
+  }),
+  route({
+    method: 'POST',
+    path: '/dev/{id}',
+    id: 'runDevControl',
+    tag: 'dev',
+    summary: 'Causes one of them.',
+    permission: 'dev',
+    params: { id: text({ max: 100 }) },
+    answers: 'Done',
+    target: ({ params }) => params.id,
+    run: async ({ params, services: { settings } }) => {
+      const control = settings.dev?.().controls.find(({ id }) => id === params.id);
+      if (control === undefined) throw new NotFound(`there is no control "${params.id}"; GET /dev lists them`);
+      return { done: await control.run() };
+    },
+  }),
+];

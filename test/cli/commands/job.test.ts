@@ -1,0 +1,205 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { postgres } from '../../../src/engine/postgres/index.ts';
+import { createLocks, type Locks } from '../../../src/lock/index.ts';
+import { createQueue, type Queue } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import type { Ended, PawlOptions } from '../pawl.ts';
+import { warmPawl } from '../warm-pawl.ts';
+
+const KINDS = { send: {}, welcome: { unique: 'key' }, bad: { attempts: 1 } } as const;
+
+interface Fixture {
+  readonly queue: Queue<typeof KINDS>;
+  readonly locks: Locks;
+  readonly job: (args: readonly string[], options?: PawlOptions) => Promise<Ended>;
+}
+
+async function fixture(): Promise<Fixture> {
+  const { url } = await freshDatabase();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  const queue = createQueue(engine, 'emails', { kinds: KINDS });
+  await queue.register();
+  return { queue, locks: createLocks(engine), job: (args, options) => warmPawl(['job', ...args], { url, ...options }) };
+}
+
+/** Runs every job that is there: `bad` ones fail. */
+async function runAll(queue: Queue<typeof KINDS>, id: string): Promise<void> {
+  const bad = (): never => {
+    throw new Error('mailbox full');
+  };
+  await using worker = queue.work({ send: () => 'sent', welcome: () => {}, bad });
+  await worker.started;
+  await until('the job is settled', async () => !['new', 'in-progress'].includes((await queue.get(id)).status));
+}
+
+test('add enqueues from an argument, stdin or a file, with key, priority and time', async () => {
+  const { queue, job } = await fixture();
+  const file = join(mkdtempSync(join(tmpdir(), 'pawl-cli-')), 'payload.json');
+  onTestFinished(() => rmSync(join(file, '..'), { recursive: true, force: true }));
+  writeFileSync(file, '{"to":"carl"}');
+  const given = await job([
+    'add',
+    'emails',
+    'send',
+    '{"to":"ada"}',
+    '--key',
+    'k',
+    '--priority',
+    '-5',
+    '--run-at',
+    '10m',
+    '-o',
+    'json',
+  ]);
+  const { id, ...rest } = JSON.parse(given.stdout);
+  expect(rest).toEqual({ status: 'new', duplicate: false });
+  expect(await queue.get(id)).toMatchObject({
+    payload: { to: 'ada' },
+    key: 'k',
+    priority: -5,
+    runAt: expect.any(Date),
+  });
+  const piped = await job(['add', 'emails', 'send', '-', '-q'], { input: '["bob"]' });
+  expect((await queue.get(piped.stdout.trim())).payload).toEqual(['bob']);
+  const read = await job(['add', 'emails', 'send', '--file', file, '-q']);
+  expect((await queue.get(read.stdout.trim())).payload).toEqual({ to: 'carl' });
+});
+
+test('add of a duplicate gives the id that is there; --dry-run adds nothing', async () => {
+  const { queue, job } = await fixture();
+  const first = await job(['add', 'emails', 'welcome', '--key', 'ada', '-q']);
+  const second = await job(['add', 'emails', 'welcome', '--key', 'ada', '-o', 'json']);
+  expect(JSON.parse(second.stdout)).toMatchObject({ id: first.stdout.trim(), duplicate: true });
+  expect(await job(['add', 'emails', 'send', '--dry-run'])).toMatchObject({ code: 0, stdout: '' });
+  expect(await job(['add', 'emails', 'sned', '--dry-run'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('has no kind "sned"'),
+  });
+  expect(await job(['add', 'emails', 'send', '"\\u0000"'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('cannot hold U+0000'),
+  });
+  expect((await queue.stats()).ready).toBe(1);
+});
+
+test('add refuses what is no JSON, an unknown kind, and an unknown queue', async () => {
+  const { job } = await fixture();
+  expect(await job(['add', 'emails', 'send', '{to:ada}'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('no JSON'),
+  });
+  expect((await job(['add', 'emails', 'sned', '{}'])).code).not.toBe(0);
+  expect(await job(['add', 'nope', 'send', '{}'])).toMatchObject({ code: 4 });
+});
+
+test('list and search show the newest jobs that fit, as a table, as JSON, and as ids for the next command', async () => {
+  const { queue, job } = await fixture();
+  const { id: bad } = await queue.enqueue('bad', { to: 'ada' }, { key: 'a "key"' });
+  await runAll(queue, bad);
+  const ids = await queue.enqueueMany(
+    Array.from({ length: 5 }, (_, n) => ({ kind: 'send' as const, payload: { to: `carl ${n}` }, key: 'a "k" \\' })),
+  );
+  const newest = ids.map(String).toReversed();
+  const lines = (of: readonly string[]): string => of.map((id) => `${id}\n`).join('');
+  expect(await job(['list', '--status', 'error', '-q'])).toMatchObject({ code: 0, stdout: lines([bad]) });
+  expect((await job(['list', '--status', 'error'])).stdout).toMatch(/ID +QUEUE.*\n.*emails +bad.*error.*mailbox full/);
+  expect((await job(['list', '--queue', 'emails', '--kind', 'send', '--key', 'a "k" \\', '-q'])).stdout).toBe(
+    lines(newest),
+  );
+  const some = await job(['list', '--since', '1h', '--limit', '2', '-o', 'jsonl']);
+  expect(
+    some.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).id),
+  ).toEqual(newest.slice(0, 2));
+  const [, after = ''] = /add --after (\S+)/.exec(some.stderr) ?? [];
+  expect((await job(['list', '--after', after, '-q'])).stdout).toBe(lines([...newest.slice(2), bad]));
+  expect((await job(['search', 'mailbox', 'status:error', '-q'])).stdout).toBe(lines([bad]));
+  expect((await job(['search', '"carl 3"', '-q'])).stdout).toBe(lines(newest.slice(1, 2)));
+  expect(await job(['search', 'nobody'])).toMatchObject({ code: 0, stderr: expect.stringContaining('no job fits') });
+  expect(await job(['list', '--status', 'eror'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('"error"'),
+  });
+  expect(await job(['list', '--queue', 'emials'])).toMatchObject({ code: 4 });
+});
+
+test('get shows a job, why it is where it is, and its history', async () => {
+  const { queue, job } = await fixture();
+  const { id } = await queue.enqueue('bad', { to: 'ada' });
+  await runAll(queue, id);
+  const shown = await job(['get', id]);
+  expect(shown.stdout).toMatch(/status +error/);
+  expect(shown.stdout).toMatch(/mailbox full/);
+  expect(shown.stdout).toMatch(/history\nAT .*\n.*enqueue/);
+  const { history, explanation, ...record } = JSON.parse((await job(['get', id, '-o', 'json'])).stdout);
+  expect(record).toMatchObject({ id, status: 'error', payload: { to: 'ada' } });
+  expect(explanation.reasons[0]).toMatchObject({ code: 'error', text: expect.stringContaining('mailbox full') });
+  expect(history.at(-1)).toMatchObject({ to: 'error' });
+});
+
+test('get shows the locks that its handler took', async () => {
+  const { queue, locks, job } = await fixture();
+  const { id } = await queue.enqueue('send', {});
+  const send = (): Promise<void> => locks.request('printer', () => {});
+  await using worker = queue.work({ send, welcome: () => {}, bad: () => {} });
+  await worker.started;
+  await until('it is done', async () => (await queue.get(id)).status === 'complete');
+  expect((await job(['get', id])).stdout).toMatch(/locks\nLOCK .*\nprinter .*released/);
+  const { locks: taken } = JSON.parse((await job(['get', id, '-o', 'json'])).stdout);
+  expect(taken).toMatchObject([{ name: 'printer', state: 'ended', token: expect.any(String) }]);
+});
+
+test('get says why a job waits', async () => {
+  const { queue, job } = await fixture();
+  const { id } = await queue.enqueue('send', {}, { key: 'ada' });
+  const behind = await queue.enqueue('send', {}, { key: 'ada' });
+  expect((await job(['get', id])).stdout).toMatch(/why +.*no worker/);
+  expect((await job(['get', behind.id])).stdout).toMatch(new RegExp(`why +.*${id}`));
+});
+
+test('an escape sequence in a payload does not reach the terminal', async () => {
+  const { queue, job } = await fixture();
+  const { id } = await queue.enqueue('send', { to: '\u001b]0;owned\u0007' }, { key: '\u001b[31mred' });
+  expect((await job(['get', id])).stdout).not.toContain('\u001b');
+});
+
+test('retry puts a failed job back; of a complete one it is 5, of an unknown one 4, of what is no id 2', async () => {
+  const { queue, job } = await fixture();
+  const [failed, sent] = [await queue.enqueue('bad', {}), await queue.enqueue('send', {})];
+  await runAll(queue, failed.id);
+  await until('the other is complete', async () => (await queue.get(sent.id)).status === 'complete');
+  expect(await job(['retry', failed.id, '-q'])).toMatchObject({ code: 0, stdout: `${failed.id}\n` });
+  expect((await queue.get(failed.id)).status).toBe('new');
+  expect(await job(['retry', sent.id])).toMatchObject({ code: 5, stdout: '' });
+  expect(await job(['retry', '999999'])).toMatchObject({ code: 4 });
+  expect(await job(['retry', 'first'])).toMatchObject({ code: 2 });
+});
+
+test('cancel asks before many; one that refuses does not keep the others from it', async () => {
+  const { queue, job } = await fixture();
+  const ids = await queue.enqueueMany([1, 2].map((to) => ({ kind: 'send' as const, payload: { to } })));
+  const [first = '', second = ''] = ids;
+  expect(await job(['cancel', first, second])).toMatchObject({ code: 2, stderr: expect.stringContaining('--yes') });
+  expect((await queue.get(first)).status).toBe('new');
+  const { code, stdout } = await job([
+    'cancel',
+    first,
+    '999999',
+    second,
+    '--yes',
+    '--reason',
+    'sent twice',
+    '-o',
+    'json',
+  ]);
+  expect(code).toBe(4);
+  expect(JSON.parse(stdout)).toEqual(ids.map((id) => ({ id, status: 'cancelled' })));
+  expect((await queue.get(second)).error).toContain('sent twice');
+});

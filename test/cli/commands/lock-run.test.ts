@@ -1,0 +1,255 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { ProcessGroup } from '../../../src/cli/lock-run/process-group.ts';
+import { postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createLocks, type Locks } from '../../../src/lock/index.ts';
+import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import { pawl, startPawl } from '../pawl.ts';
+
+let database: FreshDatabase;
+beforeAll(async () => {
+  database = await freshDatabase();
+});
+
+function open(): { url: string; locks: Locks } {
+  const engine = postgres(database.url);
+  const locks = createLocks(engine);
+  onTestFinished(async () => {
+    await locks.stop();
+    await engine.stop();
+  });
+  return { url: database.url, locks };
+}
+
+function folder(): string {
+  const made = mkdtempSync(join(tmpdir(), 'pawl-lock-run-'));
+  onTestFinished(() => rmSync(made, { recursive: true, force: true }));
+  return made;
+}
+
+const sh = (script: string): string[] => ['--', 'sh', '-c', script];
+
+test('runs the command while holding the lock, with its name and token, and gives its exit code', async () => {
+  const { url, locks } = open();
+  const said = await pawl(['lock', 'run', 'code', ...sh('echo "$PAWL_LOCK_NAME $PAWL_LOCK_TOKEN"; exit 7')], { url });
+  const [past] = await locks.history({ name: 'code' });
+  expect(said).toMatchObject({ code: 7, stdout: `code ${past?.token}\n`, stderr: '' });
+  expect(past).toMatchObject({ outcome: 'released' });
+  expect(await pawl(['lock', 'run', 'code', ...sh('kill -9 $$')], { url })).toMatchObject({ code: 137 });
+  expect(await pawl(['lock', 'run', 'code', '--', 'cat', '-'], { url, input: 'as it came' })).toMatchObject({
+    code: 0,
+    stdout: 'as it came',
+  });
+});
+
+test('5 when the lock is not had in time, and the command is not run', async () => {
+  const { url, locks } = open();
+  const lock = await locks.acquire('taken');
+  const file = join(folder(), 'ran');
+  for (const wait of ['0', '300ms']) {
+    const { code, stderr } = await pawl(['lock', 'run', 'taken', '--wait', wait, '--', 'touch', file], { url });
+    expect({ wait, code }).toEqual({ wait, code: 5 });
+    expect(stderr).toMatch(
+      /lock "taken" .*held by .*\(pid \d+\).*; give a longer --wait\n[^]*next:.*pawl lock show "taken"/,
+    );
+    expect(stderr).not.toMatch(/tryAcquire|locks\./);
+  }
+  expect(existsSync(file)).toBe(false);
+  const waiting = startPawl(['lock', 'run', 'taken', '--wait', '30s', '--', 'touch', file], { url });
+  // Whoever looks at it is told why nothing happens.
+  await waiting.said(/^waiting for lock "taken", held by .* \(pid \d+\)\n$/);
+  await lock.release();
+  expect(await waiting.ended).toMatchObject({ code: 0 });
+  expect(existsSync(file)).toBe(true);
+});
+
+test('3 when the database cannot be reached, at once', async () => {
+  const url = 'postgres://nobody@127.0.0.1:1/none';
+  expect(await pawl(['lock', 'run', 'a', '--', 'true'], { url })).toMatchObject({ code: 3, stdout: '' });
+});
+
+test('--shared runs beside others that share, and beside nobody else', async () => {
+  const { url, locks } = open();
+  await using lock = await locks.acquire('shared', { mode: 'shared' });
+  expect(await pawl(['lock', 'run', 'shared', '--shared', '--wait', '0', '--', 'true'], { url })).toMatchObject({
+    code: 0,
+  });
+  expect(await pawl(['lock', 'run', 'shared', '--wait', '0', '--', 'true'], { url })).toMatchObject({ code: 5 });
+  expect(lock.isHeld).toBe(true);
+});
+
+test('a command that loses the lock is ended with all that it started, by SIGKILL where SIGTERM does not help', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const stubborn = `trap '' TERM; sleep 600 & echo "$$ $!" > ${pids}; while :; do sleep 1; done`;
+  const running = startPawl(['lock', 'run', 'lost', '--lease', '3s', '--kill-after', '500ms', ...sh(stubborn)], {
+    url,
+  });
+  await until('it runs', () => existsSync(pids) && readFileSync(pids, 'utf8').endsWith('\n'));
+  await locks.break('lost', { reason: 'the test says so' });
+  const { code, stderr } = await running.ended;
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/ended: .*broken: the test says so[^]*did not have the lock until its end/);
+  for (const pid of readFileSync(pids, 'utf8').trim().split(' ').map(Number)) {
+    await until(`process ${pid} is gone`, () => isGone(pid));
+  }
+});
+
+test('a signal is passed on: the command ends in its own way, and the lock is released after it', async () => {
+  const { url, locks } = open();
+  const ready = join(folder(), 'ready');
+  const running = startPawl(
+    ['lock', 'run', 'asked', ...sh(`trap 'exit 9' TERM; touch ${ready}; while :; do sleep 0.1; done`)],
+    {
+      url,
+    },
+  );
+  await until('it runs', () => existsSync(ready));
+  running.signal('SIGTERM');
+  expect(await running.ended).toMatchObject({ code: 9 });
+  expect(await locks.tryAcquire('asked')).toBeDefined();
+});
+
+test('a second signal ends both at once, and leaves no command without a lock', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const running = startPawl(
+    ['lock', 'run', 'twice', '--lease', '2s', ...sh(`trap '' INT TERM; echo $$ > ${pids}; sleep 600`)],
+    {
+      url,
+    },
+  );
+  await until('it runs', () => existsSync(pids) && readFileSync(pids, 'utf8').endsWith('\n'));
+  running.signal('SIGINT');
+  // Signals of one kind that come at once are one.
+  running.signal('SIGTERM');
+  expect((await running.ended).code).toBeGreaterThanOrEqual(130);
+  await until('the command is gone', () => isGone(Number(readFileSync(pids, 'utf8'))));
+  await locks.acquire('twice', { wait: '30s' });
+});
+
+/** A script that dies of SIGTERM at once, while the program that it runs goes on. Writes both pids. */
+const script = (pids: string, program: string): string[] =>
+  sh(`sh -c '${program} echo "$PPID $$" > ${pids}; while :; do sleep 0.05; done'; echo never`);
+
+const pidsIn = (file: string): Promise<number[]> =>
+  until('it runs', () => {
+    const text = existsSync(file) ? readFileSync(file, 'utf8') : '';
+    return text.endsWith('\n') ? text.trim().split(' ').map(Number) : undefined;
+  });
+
+test('the lock is kept until the program of a script that died of the signal has cleaned up', async () => {
+  const { url, locks } = open();
+  const [pids, cleaned] = [join(folder(), 'pids'), join(folder(), 'cleaned')];
+  const program = `trap "sleep 1; touch ${cleaned}; exit 0" TERM;`;
+  const running = startPawl(['lock', 'run', 'script', ...script(pids, program)], { url });
+  await pidsIn(pids);
+  const next = locks.acquire('script', { wait: '50s' });
+  running.signal('SIGTERM');
+  await next;
+  expect(existsSync(cleaned)).toBe(true);
+  expect(await running.ended).toMatchObject({ code: 143 });
+});
+
+test('what a command leaves behind is ended before the lock is free, by SIGKILL where SIGTERM does not help', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const leaves = `trap '' TERM; sleep 600 & trap - TERM; sleep 600 & echo "$$ $!" > ${pids}; exit 4`;
+  const running = startPawl(['lock', 'run', 'daemon', '--kill-after', '300ms', ...sh(leaves)], { url });
+  const [, ...left] = await pidsIn(pids);
+  await locks.acquire('daemon', { wait: '50s' });
+  expect(left.map(isGone)).toEqual([true]);
+  expect(await running.ended).toMatchObject({ code: 4, stderr: '' });
+});
+
+test('a second signal also kills what a command that has ended left behind', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const lease = ['--lease', '2s', '--kill-after', '10m'];
+  const running = startPawl(['lock', 'run', 'stays', ...lease, ...script(pids, 'trap "" TERM INT;')], { url });
+  const [shell = 0, program = 0] = await pidsIn(pids);
+  running.signal('SIGTERM');
+  await until('the script is gone', () => isGone(shell));
+  expect(isGone(program)).toBe(false);
+  expect(await locks.tryAcquire('stays')).toBeUndefined();
+  running.signal('SIGINT');
+  expect((await running.ended).code).toBeGreaterThanOrEqual(130);
+  await until('the program is gone', () => isGone(program));
+});
+
+test('a holder hears at once that its lock was broken, long before its next renewal', async () => {
+  const { url, locks } = open();
+  const pids = join(folder(), 'pids');
+  const running = startPawl(['lock', 'run', 'heard', '--lease', '1h', ...sh(`echo $$ > ${pids}; exec sleep 600`)], {
+    url,
+  });
+  await pidsIn(pids);
+  await until('it listens', async () => {
+    await using engine = postgres(url);
+    const text = "select 1 from pg_stat_activity where datname = current_database() and query ~* '^(un)?listen'";
+    return (await engine.query(statement('test.listens', text))).length > 0;
+  });
+  await locks.break('heard', { reason: 'the test says so' });
+  expect((await running.ended).stderr).toMatch(/broken: the test says so/);
+});
+
+test.runIf(process.platform === 'linux' && existsSync('/bin/bash'))(
+  'who has ended, but was not collected, works no more',
+  async () => {
+    // With -m a job has a group of its own; whoever takes the place of the shell does not collect it.
+    const parent = spawn('/bin/bash', ['-c', 'set -m; sleep 600 & echo $!; exec sleep 600'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    onTestFinished(() => void parent.kill('SIGKILL'));
+    const [line] = await once(parent.stdout.setEncoding('utf8'), 'data');
+    const group = new ProcessGroup(Number(line));
+    expect(group.isGone).toBe(false);
+    expect(await group.gone(20)).toBe(false);
+    group.send('SIGKILL');
+    expect(await group.gone(50_000)).toBe(true);
+    expect(group.send('SIGTERM')).toBe(true);
+  },
+);
+
+test('a signal while it waits ends the waiting and leaves no place in the queue', async () => {
+  const { url, locks } = open();
+  await using lock = await locks.acquire('waits');
+  const running = startPawl(['lock', 'run', 'waits', '--', 'true'], { url });
+  await until('it waits', async () => (await locks.query()).waiting.some(({ name }) => name === 'waits'));
+  running.signal('SIGTERM');
+  expect(await running.ended).toMatchObject({ code: 143 });
+  expect((await locks.query()).waiting.filter(({ name }) => name === 'waits')).toEqual([]);
+  expect(lock.isHeld).toBe(true);
+});
+
+test('what cannot be run, or is no right call, is said, and holds nothing', async () => {
+  const { url, locks } = open();
+  const run = (...args: string[]) => pawl(['lock', 'run', ...args], { url });
+  expect(await run('none', '--', 'no-such-command')).toMatchObject({
+    code: 127,
+    stderr: expect.stringMatching(/next:/),
+  });
+  expect(await run('none', '--', '/')).toMatchObject({ code: 126 });
+  expect(await run('none')).toMatchObject({ code: 2 });
+  expect(await run('none', '--lease', '50ms', '--', 'true')).toMatchObject({ code: 2 });
+  expect(await run('none', '--wait', 'soon', '--', 'true')).toMatchObject({ code: 2 });
+  expect(await run('none', '--read-only', '--', 'true')).toMatchObject({ code: 2 });
+  expect(await run('none', '--dry-run', '--', 'false')).toMatchObject({ code: 0 });
+  expect((await locks.query()).held.filter(({ name }) => name === 'none')).toEqual([]);
+});
+
+function isGone(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return true;
+  }
+  // A child of init's that nobody has collected yet counts as gone.
+  const status = `/proc/${pid}/status`;
+  return existsSync(status) && /^State:\s+Z/m.test(readFileSync(status, 'utf8'));
+}

@@ -1,0 +1,88 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, onTestFinished, test } from 'vitest';
+import { postgres } from '../../../src/engine/postgres/index.ts';
+import { createQueueAdmin, type QueueAdmin } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import { pawl, type Running, startPawl } from '../pawl.ts';
+
+const CONFIG = fileURLToPath(new URL('workers.mjs', import.meta.url));
+
+async function startWorker(...args: string[]): Promise<{ admin: QueueAdmin; worker: Running }> {
+  const { url } = await freshDatabase();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  const worker = startPawl(['worker', '--config', CONFIG, ...args], { url });
+  await worker.said(/worker started/);
+  return { admin: createQueueAdmin(engine), worker };
+}
+
+async function enqueue(admin: QueueAdmin, kind: string): Promise<string> {
+  const { id } = await admin.enqueue('chores', kind, {});
+  await until('the job is claimed', async () => (await admin.get(id)).status !== 'new');
+  return id;
+}
+
+test('SIGTERM ends a worker in order: the running job completes, its outcome is written, the code is 0', async () => {
+  const { admin, worker } = await startWorker();
+  const id = await enqueue(admin, 'slow');
+  worker.signal('SIGTERM');
+  const { code, stdout, stderr } = await worker.ended;
+  expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
+  expect(stderr).toMatch(/stopping[^]*stopped/);
+  expect(await admin.get(id)).toMatchObject({ status: 'complete', result: 'done' });
+  expect(await admin.workers('chores')).toEqual([]);
+});
+
+test('a second signal does not wait for jobs that do not end', async () => {
+  const { admin, worker } = await startWorker();
+  await enqueue(admin, 'stuck');
+  worker.signal('SIGINT');
+  await worker.said(/stopping/);
+  worker.signal('SIGINT');
+  expect((await worker.ended).code).toBe(130);
+});
+
+test('--stop-timeout bounds the wait: the job goes back', async () => {
+  const { admin, worker } = await startWorker('--stop-timeout', '200ms');
+  const id = await enqueue(admin, 'stuck');
+  worker.signal('SIGTERM');
+  expect((await worker.ended).code).toBe(0);
+  expect(await admin.get(id)).toMatchObject({ status: 'new' });
+});
+
+test('a failing job is a line of the log, with what became of it', async () => {
+  const { admin, worker } = await startWorker();
+  const id = await enqueue(admin, 'broken');
+  await worker.said(/job failed/);
+  const line =
+    worker
+      .stderr()
+      .split('\n')
+      .find((text) => text.includes('job failed')) ?? '';
+  expect(JSON.parse(line)).toMatchObject({ level: 'error', queue: 'chores', kind: 'broken', job: id, to: 'error' });
+});
+
+test('without a schema it says which command to run', async () => {
+  const { url } = await freshDatabase({ migrated: false });
+  const { code, stderr } = await pawl(['worker', '--config', CONFIG], { url });
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/next:.*pawl migrate/);
+});
+
+test('a config file without workers is a wrong usage that shows a right one', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-cli-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const refused = ['export default {}', 'export default { workers: [] }', 'export default { workers: [{ queue: 1 }] }'];
+  for (const [index, text] of refused.entries()) {
+    const file = join(folder, `${index}.mjs`);
+    writeFileSync(file, text);
+    const { code, stderr } = await pawl(['worker', '--config', file], { url: 'postgres://localhost/none' });
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/workers[^]*next:.*export default/);
+  }
+  expect((await pawl(['worker'], { cwd: folder })).code).toBe(2);
+});

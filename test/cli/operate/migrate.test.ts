@@ -1,0 +1,36 @@
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
+import { freshDatabase } from '../../support/database.ts';
+import { warmPawl } from '../warm-pawl.ts';
+
+test('status is 1 when behind and 0 after migrate, which says what it applied and is safe to repeat', async () => {
+  const { url } = await freshDatabase({ migrated: false });
+  const before = await warmPawl(['migrate', 'status', '-o', 'json'], { url });
+  expect(before.code).toBe(1);
+  expect(JSON.parse(before.stdout)).toMatchObject({ state: 'behind', applied: [] });
+  expect(before.stderr).toMatch(/next:.*pawl migrate/);
+
+  const applied = await warmPawl(['migrate', '-o', 'json'], { url });
+  expect(applied.code).toBe(0);
+  expect(JSON.parse(applied.stdout)).toHaveLength(JSON.parse(before.stdout).pending.length);
+  expect(applied.stderr).not.toContain(new URL(url).password);
+
+  const again = await warmPawl(['migrate', 'up'], { url });
+  expect(again).toMatchObject({ code: 0, stdout: '', stderr: expect.stringContaining('up to date') });
+  expect((await warmPawl(['migrate', 'status', '-o', 'jsonl'], { url })).code).toBe(0);
+});
+
+test('plan and --dry-run print SQL that psql could run, and change nothing', async () => {
+  const { url } = await freshDatabase({ migrated: false });
+  const plan = await warmPawl(['migrate', 'plan'], { url });
+  const dry = await warmPawl(['migrate', '--dry-run'], { url });
+  expect(plan.code).toBe(0);
+  expect(dry.stdout).toBe(plan.stdout);
+  expect((await warmPawl(['migrate', 'status'], { url })).code).toBe(1);
+
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query(plan.stdout);
+  expect((await warmPawl(['migrate', 'status'], { url })).code).toBe(0);
+});

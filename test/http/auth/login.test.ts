@@ -1,0 +1,128 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { networkOf } from '../../../src/http/auth/peer.ts';
+import { hashPassword } from '../../../src/http/index.ts';
+import { type Answer, type House, makeHouse, type Visitor } from '../house.ts';
+
+let house: House;
+let password = '';
+beforeAll(async () => {
+  house = await makeHouse();
+  password = await hashPassword('correct horse battery');
+  return () => house.stop();
+});
+
+const RIGHT = 'correct horse battery';
+const open = (): Visitor => house.open({ auth: { users: [{ name: 'ada', password, role: 'admin' }] } });
+
+interface Try {
+  readonly name?: string;
+  readonly given?: string;
+  readonly from?: string | null;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+function logIn(
+  visitor: Visitor,
+  { name = 'ada', given = 'a guess', from = '203.0.113.9', headers }: Try,
+): Promise<Answer> {
+  return visitor.ask('/api/v1/login', {
+    method: 'POST',
+    body: { name, password: given },
+    headers: { 'sec-fetch-site': 'same-origin', ...headers },
+    from,
+  });
+}
+
+async function statuses(asked: readonly Promise<Answer>[]): Promise<Record<number, number>> {
+  const all = (await Promise.all(asked)).map(({ status }) => status);
+  return Object.fromEntries([...new Set(all)].map((status) => [status, all.filter((one) => one === status).length]));
+}
+
+describe('guessing at passwords', () => {
+  test('keeps others waiting for no more than a few guesses, however many come at once', async () => {
+    const visitor = open();
+    const guesses = Array.from({ length: 60 }, (_, n) =>
+      logIn(visitor, { name: `name ${n}`, from: `198.51.100.${n}` }),
+    );
+    const told = await statuses(guesses);
+    // Four wait, one is being tried; everybody else hears at once to come again.
+    expect(told).toEqual({ 401: expect.any(Number), 503: expect.any(Number) });
+    expect(told[401]).toBeLessThan(12);
+    expect((await logIn(visitor, { given: RIGHT })).status).toBe(204);
+  });
+
+  test('is limited for one name from wherever it comes, and for one network of IPv6 however many addresses it has', async () => {
+    // All at once, since time gives tries back; most of them are told to come again.
+    const many = (n: number): number[] => Array.from({ length: n }, (_, index) => index);
+    const one = open();
+    const told = await statuses(many(24).map((n) => logIn(one, { from: `198.51.100.${n}` })));
+    expect(told[429]).toBe(4);
+    const other = open();
+    const of = (n: number): string => `2001:db8:1:2:${n.toString(16)}::${n}`;
+    const more = await statuses(many(12).map((n) => logIn(other, { name: `name ${n}`, from: of(n) })));
+    expect(more[429]).toBe(2);
+    expect((await logIn(other, { name: 'eve', from: '2001:db8:1:3::1' })).status).toBe(401);
+  });
+
+  test('locks nobody out of a browser in which he has logged in before, even where no address is known', async () => {
+    const visitor = open();
+    const first = await logIn(visitor, { given: RIGHT, from: null });
+    const device = first.headers.getSetCookie().find((cookie) => cookie.startsWith('pawl_device=')) ?? '';
+    const headers = { cookie: device.split(';')[0] ?? '' };
+    for (let n = 0; n < 25; n += 1) await logIn(visitor, { from: null });
+    expect((await logIn(visitor, { given: RIGHT, from: null })).status).toBe(429);
+    expect((await logIn(visitor, { given: RIGHT, from: null, headers })).status).toBe(204);
+    // It is of this name alone, lets nobody in, and has a limit, too.
+    expect((await logIn(visitor, { name: 'eve', from: null, headers })).status).toBe(429);
+    expect((await visitor.ask('/api/v1/me', { headers })).status).toBe(401);
+    const guesses: number[] = [];
+    for (let n = 0; n < 12; n += 1) guesses.push((await logIn(visitor, { from: null, headers })).status);
+    expect(guesses.at(-1)).toBe(429);
+  });
+
+  test('is not what another site makes a browser do: its posts are refused before they count', async () => {
+    const visitor = open();
+    for (let n = 0; n < 30; n += 1) {
+      const { body } = await logIn(visitor, {
+        headers: { 'sec-fetch-site': 'cross-site', origin: 'https://evil.example' },
+      });
+      expect(body.error?.code).toBe('cross_site');
+    }
+    expect((await logIn(visitor, { given: RIGHT })).status).toBe(204);
+  });
+});
+
+test('who logged in, and that somebody could not, is in the audit, without what was typed', async () => {
+  const visitor = open();
+  await logIn(visitor, { name: 'a password typed into the wrong box' });
+  await logIn(visitor, { given: RIGHT });
+  const { body } = await house.open().ask('/api/v1/audit?action=login&limit=2');
+  expect(body.items).toMatchObject([
+    { who: 'ada (session)', remote: '203.0.113.9', target: 'session of ada', outcome: 'done' },
+    { who: 'somebody', remote: '203.0.113.9', target: 'session', outcome: 'refused', status: 401 },
+  ]);
+  expect(JSON.stringify(body)).not.toContain('wrong box');
+});
+
+test('whoever is refused all the time does not fill the audit', async () => {
+  const token = 'a-token-0123456789';
+  const visitor = house.open({ auth: { tokens: [{ name: 'refused', token, role: 'viewer' }] } });
+  const headers = { authorization: `Bearer ${token}` };
+  for (let n = 0; n < 150; n += 1)
+    await visitor.ask('/api/v1/queues/mail/pause', { method: 'POST', body: {}, headers });
+  const { body } = await house.open().ask('/api/v1/audit?who=refused%20(token)&limit=200');
+  expect(body.items?.length).toBeGreaterThanOrEqual(100);
+  expect(body.items?.length).toBeLessThan(150);
+});
+
+test.each([
+  ['203.0.113.9', '203.0.113.9'],
+  ['::ffff:203.0.113.9', '203.0.113.9'],
+  ['2001:db8::1', '2001:db8:0:0::/64'],
+  ['2001:DB8:0:0:1:2:3:4', '2001:db8:0:0::/64'],
+  ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+  ['::1', '0:0:0:0::/64'],
+  [undefined, 'unknown'],
+])('a network is what one caller has of addresses: %s', (remoteAddress, network) => {
+  expect(networkOf({ remoteAddress })).toBe(network);
+});

@@ -1,0 +1,107 @@
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { statement } from '../../../src/engine/postgres/index.ts';
+import { createLocks } from '../../../src/lock/index.ts';
+import { until } from '../../support/eventually.ts';
+import { type House, makeHouse, type Visitor } from '../house.ts';
+
+let house: House;
+let visitor: Visitor;
+beforeAll(async () => {
+  house = await makeHouse();
+  visitor = house.open();
+  return () => house.stop();
+});
+
+interface Told {
+  readonly id: string;
+  readonly event: string;
+  readonly data: { readonly part: string; readonly event: string; readonly subject: string; readonly id: string };
+}
+
+/** Opens a stream of what happens, and waits until it is heard. */
+async function listen(query: string, lastId?: string): Promise<{ told: Told[]; status: number; close: () => void }> {
+  const ending = new AbortController();
+  onTestFinished(() => ending.abort());
+  const headers: Record<string, string> = lastId === undefined ? {} : { 'last-event-id': lastId };
+  const request = new Request(`http://localhost/api/v1/events?${query}`, { headers, signal: ending.signal });
+  const response = await visitor.handler(request, { remoteAddress: '127.0.0.1' });
+  const told: Told[] = [];
+  let isOpen = false;
+  const read = async (): Promise<void> => {
+    let rest = '';
+    for await (const chunk of response.body ?? []) {
+      rest += new TextDecoder().decode(chunk);
+      const parts = rest.split('\n\n');
+      rest = parts.pop() ?? '';
+      for (const part of parts) {
+        const fields = Object.fromEntries(part.split('\n').map((line) => line.split(/: (.*)/s).slice(0, 2)));
+        if (fields['event'] === 'open') isOpen = true;
+        else if (fields['event'] !== undefined) told.push({ ...fields, data: JSON.parse(fields['data']) } as Told);
+      }
+    }
+  };
+  void read().catch(() => {});
+  if (response.status === 200) await until('the stream is open', () => isOpen);
+  return { told, status: response.status, close: () => ending.abort() };
+}
+
+const retire = async (): Promise<string> => {
+  const added = await visitor.ask('/api/v1/queues/mail/jobs', { method: 'POST', body: { kind: 'send' } });
+  const id = String(added.body['id']);
+  await visitor.ask(`/api/v1/jobs/${id}/cancel`, { method: 'POST', body: {} });
+  return id;
+};
+
+describe('a stream of what happens', () => {
+  test('tells of the parts, the subject and the event that were asked for, and of nothing else', async () => {
+    const jobs = await listen('part=job&of=mail');
+    const both = await listen('part=lock,job');
+    const pages = await listen('part=page');
+    const cancelled = await listen('of=mail&event=complete');
+    const locks = createLocks(house.engine);
+    await (await locks.acquire('watched')).release();
+    const id = await retire();
+    await visitor.ask(`/api/v1/pages/${house.ids.page}/resolve`, { method: 'POST', body: {} });
+    await until('the job is told of', () => jobs.told.some(({ data }) => data.id === id));
+    await until('the lock is told of', () => both.told.some(({ data }) => data.subject === 'watched'));
+    await until('the page is told of', () => pages.told.some(({ data }) => data.event === 'resolved'));
+    expect(new Set(jobs.told.map(({ data }) => `${data.part} ${data.subject}`))).toEqual(new Set(['job mail']));
+    expect(new Set(both.told.map(({ data }) => data.part))).toEqual(new Set(['job', 'lock']));
+    expect(new Set(pages.told.map(({ data }) => data.part))).toEqual(new Set(['page']));
+    expect(cancelled.told).toEqual([]);
+    // Words may quote values: whoever may see them asks for the history.
+    const told = Object.keys(jobs.told[0]?.data ?? {});
+    expect(told).toContain('event');
+    for (const quoting of ['detail', 'error']) expect(told).not.toContain(quoting);
+    expect((await listen('part=audit')).status).toBe(400);
+    expect((await listen('of=')).status).toBe(400);
+  });
+
+  test('tells who comes back with an id what he missed, and begins anew with one that it does not know', async () => {
+    const first = await listen('part=job');
+    const seen = await retire();
+    const last = await until('it is told', () => first.told.find(({ data }) => data.id === seen));
+    first.close();
+    const missed = await retire();
+    const again = await listen('part=job', last.id);
+    await until('what was missed is told', () => again.told.some(({ data }) => data.id === missed));
+    expect(again.told.map(({ id }) => id)).not.toContain(last.id);
+    expect(new Set(again.told.map(({ id }) => id)).size).toBe(again.told.length);
+    expect((await listen('part=job', 'nonsense')).status).toBe(400);
+  });
+
+  test('tells of what is committed after what happened later', async () => {
+    const stream = await listen('part=job');
+    const late = String(
+      (await visitor.ask('/api/v1/queues/mail/jobs', { method: 'POST', body: { kind: 'send' } })).body['id'],
+    );
+    let early = '';
+    await house.engine.transaction(async (tx) => {
+      await tx.query(statement('test.cancel', 'select pawl.queue_cancel_job(null, $1::bigint, null)'), [late]);
+      early = await retire();
+      await until('what was committed is told', () => stream.told.some(({ data }) => data.id === early));
+      expect(stream.told.some(({ data }) => data.id === late)).toBe(false);
+    });
+    await until('what was dated before it is told, too', () => stream.told.some(({ data }) => data.id === late));
+  });
+});

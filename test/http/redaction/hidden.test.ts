@@ -1,0 +1,271 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { stderrLogger } from '../../../src/base/logger.ts';
+import { ROUTES } from '../../../src/http/app.ts';
+import type { Principal } from '../../../src/http/auth/permission.ts';
+import { type HttpOptions, PERMISSIONS, type Permission } from '../../../src/http/index.ts';
+import type { AnyRoute } from '../../../src/http/protocol/route.ts';
+import { errorOf, payloadOf } from '../../../src/http/redaction/hidden.ts';
+import { Redaction } from '../../../src/http/redaction/redaction.ts';
+import { type House, makeHouse, type Visitor } from '../house.ts';
+import { BYTES, fillVault, PAYLOADS, SENTINEL, TEXTS, UNSEEN, type Vault } from './vault.ts';
+
+let house: House;
+let vault: Vault;
+beforeAll(async () => {
+  house = await makeHouse();
+  vault = await fillVault(house);
+  return async () => {
+    await vault.stop();
+    await house.stop();
+  };
+});
+
+const GETS = ROUTES.filter(({ method }) => method === 'GET');
+
+/** Everything there is to look at, with the ids of what holds values; a new route is in it by itself. */
+function pathsOf(route: AnyRoute): string[] {
+  let paths = [route.path];
+  for (const [, name = ''] of route.path.matchAll(/\{(\w+)\}/g)) {
+    const values = vault.params(name, route.tag);
+    expect([route.path, name, values.length > 0]).toEqual([route.path, name, true]); // vault.ts says what else it can be
+    paths = paths.flatMap((path) => values.map((value) => path.replace(`{${name}}`, encodeURIComponent(value))));
+  }
+  const wanted = Object.entries(route.query ?? {}).filter(([, { isRequired }]) => isRequired);
+  const required = wanted.map(
+    ([name]) => `${name}=${REQUIRED[`${route.tag} ${name}`] ?? expect.fail(`${route.path}: ${name}?`)}`,
+  );
+  return paths.flatMap((path) => [
+    `${path}?${required.join('&')}`,
+    ...(MORE[route.id] ?? []).map((more) => path + more),
+  ]);
+}
+
+/** Of the fields of queries that must be there. */
+const REQUIRED: Readonly<Record<string, string>> = { 'locks name': 'invoice:42', 'files id': 'doc/secret' };
+/** Where the newest hundred of everything do not show what is to be seen. */
+const MORE: Readonly<Record<string, readonly string[]>> = {
+  listActors: ['?final=true'],
+  listPages: ['?status=all'],
+  listHistory: ['?part=job&of=vault', '?part=actor&of=vault', '?part=audit'],
+  listAudit: ['?limit=200'],
+};
+const OTHERS = ['/metrics', '/api/v1/openapi.json', '/api/v1/events'];
+
+const allBut = (...less: Permission[]): readonly Permission[] => PERMISSIONS.filter((one) => !less.includes(one));
+const HIDES = { keys: ['SECRET'] } as const;
+
+interface Caller {
+  readonly permissions: readonly Permission[];
+  readonly redact?: HttpOptions['redact'];
+  readonly sees: readonly string[];
+}
+
+const CALLERS: Readonly<Record<string, Caller>> = {
+  everybody: { permissions: PERMISSIONS, sees: [...PAYLOADS, ...TEXTS, BYTES] },
+  'who looks': { permissions: ['view'], sees: [] },
+  'who reads payloads': { permissions: ['view', 'payload:read'], sees: PAYLOADS },
+  'who reads errors': { permissions: ['view', 'error:read'], sees: TEXTS },
+  'who reads files': { permissions: ['view', 'file:read'], sees: [BYTES] },
+  'who reads the audit': { permissions: ['view', 'audit:read', 'metrics:read'], sees: [] },
+  'who may all but read payloads': { permissions: allBut('payload:read', 'file:read'), sees: TEXTS },
+  'who may all but read errors': { permissions: allBut('error:read', 'file:read'), sees: PAYLOADS },
+  // What was searched for is no value under a key; nobody could have, here.
+  'everybody, where keys are hidden': { permissions: PERMISSIONS, redact: HIDES, sees: ['sentquery', BYTES] },
+  'everybody, where a rule hides all': {
+    permissions: PERMISSIONS,
+    redact: { payload: () => ({}) },
+    sees: ['sentquery', BYTES],
+  },
+  'everybody, where a rule fails': {
+    permissions: PERMISSIONS,
+    redact: { payload: (of) => (of as { secret: { not: string } }).secret.not.trim(), error: () => expect.fail('no') },
+    sees: ['sentquery', BYTES],
+  },
+};
+
+function open({ permissions, redact }: Caller): Visitor {
+  const authorize = ({ headers }: Request): { name: string; permissions: readonly Permission[] } => ({
+    name: 'caller',
+    permissions: headers.has('x-before') ? PERMISSIONS : permissions,
+  });
+  return house.open({ auth: { authorize }, ...(redact && { redact }) });
+}
+
+/** As somebody who may see everything has it asked a moment before: answers may be shared. */
+async function readAfter(visitor: Visitor, path: string): Promise<{ readonly status: number; readonly text: string }> {
+  await read(visitor, path, { 'x-before': 'yes' });
+  return read(visitor, path);
+}
+
+/** A stream is read until it has told something. */
+async function read(
+  visitor: Visitor,
+  path: string,
+  headers: Record<string, string> = {},
+): Promise<{ readonly status: number; readonly text: string }> {
+  const ending = new AbortController();
+  const request = new Request(new URL(path, 'http://localhost'), { headers, signal: ending.signal });
+  const response = await visitor.handler(request, { remoteAddress: '127.0.0.1' });
+  if (response.headers.get('content-type')?.startsWith('text/event-stream') !== true)
+    return { status: response.status, text: await response.text() };
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  while (!text.includes('event:')) {
+    const chunk = await reader?.read();
+    if (chunk === undefined || chunk.done) break;
+    text += chunk.value;
+  }
+  ending.abort();
+  return { status: response.status, text };
+}
+
+describe('values', () => {
+  test.each(Object.entries(CALLERS))(
+    'are shown where they may be seen, and nowhere else: %s',
+    async (_name, caller) => {
+      const visitor = open(caller);
+      const seen = new Set<string>();
+      const leaks: string[] = [];
+      for (const path of [...GETS.flatMap((route) => pathsOf(route).map((of) => `/api/v1${of}`)), ...OTHERS]) {
+        const { status, text } = await read(visitor, path);
+        expect([path, status >= 500 && status !== 501]).toEqual([path, false]);
+        for (const word of text.match(SENTINEL) ?? []) {
+          seen.add(word);
+          if (!caller.sees.includes(word)) leaks.push(`${path}: ${word}`);
+        }
+      }
+      expect(leaks).toEqual([]);
+      // And nothing is hidden that need not be; a test that sees nothing proves nothing.
+      expect([...seen].sort()).toEqual([...caller.sees].sort());
+    },
+  );
+});
+
+describe('what cannot be seen cannot be found', () => {
+  /** All texts that one can search for, of every route; and jobs by what only their words say. */
+  const searches = GETS.flatMap(({ id, path, query = {} }) =>
+    Object.entries(query)
+      .filter(([, { schema }]) => typeof schema === 'object' && Reflect.get(schema, 'type') === 'string')
+      .filter(([, { schema }]) => !('enum' in Object(schema)) && !('format' in Object(schema)))
+      .map(([name]) => ({ id, path, name })),
+  );
+  const WORDS = [...PAYLOADS, ...TEXTS, ...UNSEEN];
+
+  test.each(
+    Object.entries(CALLERS).filter(
+      ([, { sees }]) => !PAYLOADS.every((word) => sees.includes(word)) || !TEXTS.every((word) => sees.includes(word)),
+    ),
+  )('a search for it answers as one for what is nowhere: %s', async (_name, caller) => {
+    const visitor = open(caller);
+    const differences: string[] = [];
+    for (const { id, path, name } of searches) {
+      const route = GETS.find((one) => one.id === id);
+      const [first = ''] = route === undefined ? [] : pathsOf(route);
+      const ask = async (word: string): Promise<string> => {
+        const url = new URL(`http://localhost/api/v1${first}`);
+        url.searchParams.set(name, word);
+        const { status, text } = await readAfter(visitor, url.href);
+        return `${status} ${text.replaceAll(word, 'WORD').replaceAll(/"(requestId|at)":"[^"]*"|"(since|until)":\d+/g, '')}`;
+      };
+      const nowhere = await ask('standsnowhere');
+      for (const word of WORDS.filter((one) => !caller.sees.includes(one)))
+        if ((await ask(word)) !== nowhere) differences.push(`${path}?${name}=${word}`);
+    }
+    expect(differences).toEqual([]);
+  });
+
+  test('while filters by name, and ids, are for whoever may look', async () => {
+    const visitor = open(CALLERS['who looks'] as Caller);
+    const status = async (q: string): Promise<number> =>
+      (await visitor.ask(`/api/v1/jobs?q=${encodeURIComponent(q)}`)).status;
+    expect([await status('status:error'), await status('kind:keep'), await status(house.ids.failed)]).toEqual([
+      200, 200, 200,
+    ]);
+    expect([await status('sentpayload'), await status('status:error "a phrase"')]).toEqual([403, 403]);
+    // A number is an id, and may be what stands in a payload.
+    await house.open().ask('/api/v1/queues/vault/jobs', { method: 'POST', body: { kind: 'idle', payload: 4111_1111 } });
+    const { text } = await readAfter(visitor, '/api/v1/jobs?q=41111111');
+    expect(JSON.parse(text)).toEqual({ items: [], after: null, indexBehind: 0 });
+  });
+
+  test('unless the program says that words may be searched for all the same', async () => {
+    const { ask } = house.open({ redact: { ...HIDES, search: true } });
+    expect((await ask('/api/v1/jobs?q=sentpayload')).body.items).toHaveLength(1);
+  });
+});
+
+test('the audit keeps no value, whoever reads it', async () => {
+  const { ask } = house.open();
+  const body = { kind: 'idle', payload: { secret: 'sentagain' }, key: 'ada' };
+  await ask('/api/v1/queues/vault/jobs', { method: 'POST', body });
+  await ask('/api/v1/bulk', { method: 'POST', body: { action: 'cancel', query: 'sentagain status:new' } });
+  const { body: audit } = await ask('/api/v1/audit?limit=2');
+  expect(audit.items).toMatchObject([
+    { target: 'cancel of jobs that fit "status:\\"new\\" [hidden]"', details: { action: 'cancel' } },
+    { target: 'queue vault', details: { kind: 'idle', key: 'ada' } },
+  ]);
+  expect(JSON.stringify(audit)).not.toContain('sentagain');
+});
+
+test('a payload that is nested deeper than any program would is hidden whole, and the job can be looked at', async () => {
+  const { ask } = house.open({ redact: HIDES });
+  const deep = `${'['.repeat(400)}{"secret":"sentdeep"}${']'.repeat(400)}`;
+  const { body } = await ask('/api/v1/queues/vault/jobs', {
+    method: 'POST',
+    body: `{"kind":"idle","payload":${deep}}`,
+  });
+  const job = await ask(`/api/v1/jobs/${String(body['id'])}`);
+  expect([job.status, job.text.includes('[redacted]'), job.text.includes('sentdeep')]).toEqual([200, true, false]);
+});
+
+describe('the door', () => {
+  const who: Principal = {
+    name: 'ada',
+    role: 'admin',
+    permissions: new Set(PERMISSIONS),
+    by: 'token',
+    until: undefined,
+  };
+  const of = { queue: 'a', kind: 'b' };
+  const none = { keys: [], payload: undefined, error: undefined, search: false };
+  const door = (redact: object = {}): Redaction =>
+    new Redaction({ ...none, ...redact }, stderrLogger({ level: 'silent' }));
+
+  test('shows what is beside a value that is nested too deep to be shown', () => {
+    let deep: unknown = 'sentinel';
+    for (let depth = 0; depth < 100_000; depth += 1) deep = [deep];
+    const answer = { id: '1', payload: payloadOf(deep, of), result: payloadOf('fine', of) };
+    expect(JSON.parse(door().write(answer, who))).toMatchObject({
+      id: '1',
+      payload: expect.any(Array),
+      result: 'fine',
+    });
+    expect(door({ keys: ['secret'] }).write(answer, who)).not.toContain('sentinel');
+  });
+
+  test.each([
+    ['{"secret":"a \\"b\\" sentinel"}'],
+    ['{\\"secret\\":\\"sentinel\\"}'],
+    ["secret: 'sentinel with spaces'"],
+    ['secret=sentinel'],
+    ['SECRET => sentinel'],
+    ['"secret": "it was cut off, sentinel'],
+    ['https://example.org/?a=b&secret=sentinel&c=d'],
+  ])('takes a value out of an error by its key: %s', (text) => {
+    const shown = door({ keys: ['secret'] }).write(errorOf(`before ${text} after`, of), who);
+    expect(shown).toMatch(/before .*\[redacted\]/);
+    expect(shown).not.toContain('sentinel');
+  });
+
+  test('leaves alone what is only like a key, and prototypes are only names', () => {
+    const shown = door({ keys: ['secret'] }).write(
+      [errorOf('secretary: Ada, no secret', of), payloadOf(JSON.parse('{"__proto__":{"secret":1},"b":2}'), of)],
+      who,
+    );
+    expect(shown).toBe('["secretary: Ada, no secret",{"__proto__":{"secret":"[redacted]"},"b":2}]');
+  });
+});
+
+test('what cannot become JSON without the door becomes nothing', () => {
+  expect(JSON.stringify({ of: payloadOf('sentinel', { queue: 'a', kind: 'b' }) })).not.toContain('sentinel');
+});
