@@ -9,8 +9,9 @@ import { freshDatabase } from './support/database.ts';
 import { readSnippets } from './support/snippets.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const documents = [...markdownIn('.'), ...markdownIn('docs')];
-const programs = documents.flatMap((document) =>
+const guides = [...markdownIn('.'), ...markdownIn('docs')];
+const documents = [...guides, ...['docs/decisions', 'bench', 'test', 'test/faults'].flatMap(markdownIn)];
+const programs = guides.flatMap((document) =>
   readSnippets(readFileSync(join(root, document), 'utf8')).map((snippet) => ({ ...snippet, document })),
 );
 
