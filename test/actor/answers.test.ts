@@ -55,6 +55,7 @@ async function session(url: string): Promise<pg.Client> {
 }
 
 describe('a statement that does not come through', () => {
+  // Invariant A4.
   test.each([
     ['of a commit', 'end', 'pawl:actor.commit'],
     ['of a commit with effects', 'tell', COMMIT],

@@ -14,6 +14,7 @@ import { walker } from './walker.ts';
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
+// Invariant A25.
 test('the database is killed under load and started again: every step is taken once, and nobody has to be restarted', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'pawl-actor-restart-'));
   // The server may run under another account than the test.
@@ -49,6 +50,7 @@ test('the database is killed under load and started again: every step is taken o
 if (!hasPooler) console.warn('SKIPPED: pgbouncer is not installed; actors behind a pooler are not tested in this run');
 
 describe.skipIf(!hasPooler)('behind a pooler in transaction mode, with fewer connections than clients', () => {
+  // Invariants A10, A25.
   test('every step is taken once, bodies that hold a transaction included; without LISTEN it is said, and polled', async () => {
     const walk = await open(12);
     const pooler = await startPooler(walk.url, 4);

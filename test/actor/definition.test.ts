@@ -136,6 +136,7 @@ describe('what is declared is refused when it cannot be', () => {
     expect(deaf).toThrow(/semaphore "grow"/);
   });
 
+  // Invariant A15.
   test.each([
     [{ initial: 'here', states: {} }, /no state "here"/],
     [{ initial: 'heer', states: { here } }, /did you mean "here"/],

@@ -29,6 +29,7 @@ function types(begun: Set<string>, wait: Promise<void>): AnyActorDefinition[] {
   );
 }
 
+// Invariant A28.
 test('of seven dispatchers of eight types some die at once: what they ran, and what is due, begins within the bound', async () => {
   const begun = new Set<string>();
   let letGo = (): void => {};

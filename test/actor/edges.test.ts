@@ -96,6 +96,7 @@ describe('a turn that fails says why', () => {
     ['it bears a child and ends', async (a) => (await a.create(Child, {}), a.done()), /they would be orphans/],
     ['it is given something like a promise', () => thenable, /thenable/],
   ];
+  // Invariant A15.
   test(ways.map(([what]) => what).join('; '), async () => {
     const types = ways.map(([, run], n) => make(run, `edge${n}`));
     const { actors } = await openScene([...types, Child]);
@@ -326,6 +327,7 @@ describe('a dispatcher', () => {
 describe('a channel that hangs', () => {
   const silent: PageChannel = { name: 'silent', deliver: () => new Promise(() => {}) };
 
+  // Invariant A23.
   test('keeps no other channel waiting, nor another page, nor the end of its dispatcher', async () => {
     const scene = await openScene([make((a) => a.done())]);
     const told: string[] = [];
@@ -365,6 +367,7 @@ describe('a channel that hangs', () => {
 });
 
 describe('a dispatcher goes on', () => {
+  // Invariant A16.
   test('when fields are of a newer version: it holds the actor, and a turn by hand is refused, until a program knows them', async () => {
     const Edge = make((a) => a.done());
     const scene = await openScene([Edge]);

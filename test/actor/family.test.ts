@@ -44,6 +44,7 @@ const Parent = actor('parent', {
 });
 
 describe('parents and children', () => {
+  // Invariant A20.
   test('a parent is woken once, when the last child is final, however they end together', async () => {
     const scene = await openScene([Parent, Child]);
     const { actors } = scene;
@@ -69,6 +70,7 @@ describe('parents and children', () => {
     }
   });
 
+  // Invariant A21.
   test('destroying works from any state and leaves no orphan', async () => {
     const scene = await openScene([Parent, Child]);
     const { actors } = scene;
@@ -156,6 +158,7 @@ describe('a commit', () => {
     }),
   });
 
+  // Invariant A17.
   test('writes the outcome and everything the turn asked for together, or nothing', async () => {
     const scene = await openScene([Busy, Child]);
     const { actors } = scene;
@@ -230,6 +233,7 @@ test('messages wake an actor, and are read once, when the turn is committed', as
   await expect(scene.actors.send('4711', 'x')).rejects.toThrow(/no actor 4711/);
 });
 
+// Invariant A10.
 test('more messages than a turn is given wake the actor again, until it has read them all', async () => {
   const given: number[] = [];
   const Reader = actor('reader', {

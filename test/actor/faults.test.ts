@@ -23,6 +23,7 @@ const STEPS = [
 ];
 
 describe('a process is killed', () => {
+  // Invariant A3.
   test.for(most(STEPS, 'actor.after_claim', 'actor.between_effects', 'actor.before_commit_sent', 'actor.before_beat'))(
     'at %s: its actors go on elsewhere, and no step is lost or taken twice',
     async (point) => {
@@ -41,6 +42,7 @@ describe('a process is killed', () => {
     },
   );
 
+  // Invariant A3.
   test('while bodies run: they are run again, in the same visit', async () => {
     const scene = await open(3);
     const victim = await scene.child({ SLOW: '60000' });
@@ -74,6 +76,7 @@ test("a process dies in a body with hold: 'transaction': the actor is run elsewh
   expect(await scene.one(tries)).toBe(2);
 });
 
+// Invariant A2.
 test('a process that stands still past its lease changes nothing when it comes back, and is told', async () => {
   const scene = await open(3);
   const sleeper = await scene.child({ PAWL_FAULT: 'actor.before_commit:stop#1' });
@@ -136,6 +139,7 @@ test('a process stands still in the middle of a commit that others need the page
   sleeper.resume();
 });
 
+// Invariant A26.
 test('clocks of processes that are wrong, or run too fast, change nothing: the database tells the time', async () => {
   const scene = await open(0);
   for (const env of [{ SKEW: '600000', RATE: '1.1' }, { SKEW: '-600000' }])
@@ -149,6 +153,7 @@ test('clocks of processes that are wrong, or run too fast, change nothing: the d
   expect(await scene.one('select count(distinct pid)::int from test_turn')).toBe(2);
 });
 
+// Invariant A18.
 test('a body that blocks its process is taken over by others, and so are its neighbours', async () => {
   const scene = await open(4);
   const blocked = await scene.child({ BLOCKS: 'two', CONCURRENCY: '2' });
@@ -162,6 +167,7 @@ test('a body that blocks its process is taken over by others, and so are its nei
   await check(scene);
 });
 
+// Invariant A25.
 test('the connections of a dispatcher are broken again and again, and nothing is lost', async () => {
   const scene = await open(20);
   await scene.child({ SLOW: '20' });
@@ -185,6 +191,7 @@ test('the connections of a dispatcher are broken again and again, and nothing is
   await check(scene);
 });
 
+// Invariant A4.
 test('the answer to a commit is lost: it is not applied twice', async () => {
   const scene = await open(8);
   const proxy = await startProxy(scene.url);
@@ -229,6 +236,7 @@ async function losesOne(proxy: Proxy, statement: string, isOver: () => boolean):
   return proxy.lost > before;
 }
 
+// Invariant A1.
 test('of many processes some are killed and some stand still at random moments: every step is taken once', async () => {
   const scene = await open(40);
   const children: Child[] = [];

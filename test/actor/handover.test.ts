@@ -129,6 +129,7 @@ describe('a worker that sleeps', () => {
     await until('an offer was made again', () => scene.one<boolean>(`select (${OFFERS}) = 1`));
   });
 
+  // Invariant A9.
   test('is handed nothing that is rolled back', async () => {
     const scene = await idle();
     await asleep(scene);
@@ -212,6 +213,7 @@ describe('is not handed over, and runs all the same', () => {
     expect(handed.hits).toEqual([]);
   });
 
+  // Invariant A14.
   test('a failed actor before its floor; but to be destroyed need not wait', async () => {
     const scene = await idle();
     await asleep(scene);
@@ -230,6 +232,7 @@ describe('is not handed over, and runs all the same', () => {
 });
 
 describe('a notification that is not heard', () => {
+  // Invariant A10.
   test('because its connection stands still: given back at the next poll, uncharged, and begun once', async () => {
     const scene = await idle();
     await asleep(scene, { poll: '300ms' });
@@ -515,6 +518,7 @@ describe('two raises and one offer: it is used once at most, nothing is lost, no
     expect(await stage.drain(2)).toBe(1);
   });
 
+  // Invariant A10.
   test.for(most(THIRDS, 'leave', 'rescue', 'late commit'))('whatever the order of them and of a %s', async (third) => {
     expect(await playAll(stage, third, LONG ? ORDERS : ORDERS.filter((_, n) => n % 11 === 0))).toBeGreaterThan(8);
   });

@@ -21,6 +21,7 @@ const Thing = actor('thing', {
 
 const MANY = LONG ? 1_000_000 : 100_000;
 
+// Invariant A24.
 test('actors that hibernate cost no look: an idle dispatcher looks once a poll, however many there are', async () => {
   const scene = await openScene([Thing]);
   await scene.actors.register();
@@ -41,6 +42,7 @@ test('actors that hibernate cost no look: an idle dispatcher looks once a poll, 
   await dispatcher.stop();
 });
 
+// Invariant A24.
 test('a claim reads as few pages beside many that hibernate or nap as beside few, without statistics', async () => {
   const scene = await openScene([Thing]);
   await scene.actors.register();

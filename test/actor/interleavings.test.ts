@@ -112,6 +112,7 @@ const SCENES: readonly Scene[] = (['hibernate', 'to', 'ignore', 'failed'] as con
 );
 
 describe('in every order of raising, claiming and committing', () => {
+  // Invariants A5, A7, A9, A10.
   test.each(SCENES)(
     'the actor runs at least once after the last commit, nobody waits, nothing is left ($ending, before: $raisedBefore, hibernates: $hibernates, rolls back: $rollsBack)',
     async (scene) => playAll(stage, scene, LONG ? 1 : 53),
@@ -155,6 +156,7 @@ describe('in every order of raising, claiming and committing', () => {
   );
 });
 
+// Invariant A20.
 test('in every order in which the last two children end, their parent is woken once', async () => {
   for (const order of interleavings([2, 2, 2, 2])) {
     if (!LONG && order.length > 0 && Number(order.join('')) % 61 !== 0) continue;

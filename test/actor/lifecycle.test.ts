@@ -164,6 +164,7 @@ describe('a dispatcher', () => {
     expect((await scene.actors.history(one)).map(({ reason }) => reason)).toEqual(['created']);
   });
 
+  // Invariant A18.
   test('gives up a body that does not end when told to, and goes on', async () => {
     const Deaf = actor('deaf', {
       initial: 'only',
@@ -201,6 +202,7 @@ describe('a dispatcher', () => {
     expect(await scene.one('select count(*)::int from pawl.actor_worker')).toBe(0);
   });
 
+  // Invariant A25.
   test('whose database goes away for a moment goes on by itself', async () => {
     const { Gate, open } = gated();
     open();

@@ -53,6 +53,7 @@ function told(dispatcher: Dispatcher): { readonly stale: string[]; readonly turn
 }
 
 describe('a turn that is somebody else’s by now', () => {
+  // Invariant A2.
   test.each([
     ['alone', false],
     ['with what it asked for beside it', true],
@@ -132,6 +133,7 @@ describe('a turn that is somebody else’s by now', () => {
     expect(await scene.one('select count(*)::int from note')).toBe(0);
   });
 
+  // Invariant A4.
   test('is committed once when its worker dies with the commit under way', async () => {
     const { passed, open, waiting } = gate();
     onTestFinished(faults.arm('actor.before_commit_sent', passed, { occurrence: 1 }));

@@ -28,6 +28,7 @@ const Sleeper = actor('sleeper', {
 });
 
 describe('a pause', () => {
+  // Invariant A29.
   test.each(['actor', 'type', 'state'] as const)(
     'of a whole %s lets no turn begin, keeps what comes, and loses nothing',
     async (what) => {
@@ -85,6 +86,7 @@ describe('a program that does not know', () => {
     }),
   });
 
+  // Invariant A16.
   test('a state, or newer fields, parks and pages; the one that does lets it go; old fields are migrated', async () => {
     const scene = await openScene([Old]);
     const { actors, engine } = scene;
@@ -110,6 +112,7 @@ describe('a program that does not know', () => {
     select pawl.actor_unknown(json_build_object('actor', c.id, 'epoch', c.epoch, 'worker', -1, 'type', c.type, 'state', c.state,
       'version', c.version, 'reason', 'no running program knows it')) from claimed c`;
 
+  // Invariant A16.
   test('lets go what is held while its worker was taken for dead, as soon as that is listed anew', async () => {
     const scene = await openScene([New]);
     const { actors } = scene;
@@ -122,6 +125,7 @@ describe('a program that does not know', () => {
     expect(await actors.pages()).toEqual([]);
   });
 
+  // Invariant A16.
   test('lets go what somebody is just about to hold while it starts', async () => {
     const scene = await openScene([New]);
     const { actors } = scene;
@@ -183,6 +187,7 @@ describe('a body', () => {
     }
   });
 
+  // Invariant A18.
   test('that takes too long is told to end, and given up; its neighbours are not disturbed', async () => {
     let aborted = 0;
     const Slow = actor('slow', {
@@ -210,6 +215,7 @@ describe('a body', () => {
     expect((await scene.actors.history(slow)).map(({ reason }) => reason)).toEqual(['created', 'timed out']);
   });
 
+  // Invariant A19.
   test('has keys that are the same for every try of a visit, and others on the next; once() runs its effect once', async () => {
     const keys: string[] = [];
     let effects = 0;
@@ -358,6 +364,7 @@ describe('a body', () => {
     await until('it ran', async () => (await actors.get(one)).visit === 3);
   });
 
+  // Invariants A25, A27.
   test('holds neither a connection nor a transaction while it runs', async () => {
     let release = (): void => {};
     const released = new Promise<void>((resolve) => {
@@ -399,6 +406,7 @@ describe('a body', () => {
 });
 
 describe('a deadline', () => {
+  // Invariant A22.
   test('opens one page, which is resolved when the state is left; it survives hibernation', async () => {
     const Late = actor('late', {
       semaphores: ['go'],
@@ -428,6 +436,7 @@ describe('a deadline', () => {
 });
 
 describe('pages', () => {
+  // Invariant A23.
   test('one is open per tag, however many ask at once; it only gets worse; resolving it twice does nothing', async () => {
     const { actors } = await openScene([Sleeper]);
     const answers = await Promise.all(
@@ -481,6 +490,7 @@ describe('pages', () => {
     expect(await actors.resolvePage({ tag: 'last word' })).toBe(true);
   });
 
+  // Invariant A23.
   test('are delivered to every channel, again and again until it takes them, and not while their root is open', async () => {
     const scene = await openScene([Sleeper]);
     const told: PageNotice[] = [];

@@ -85,6 +85,7 @@ afterAll(async () => {
 });
 
 describe('any schedule of raising, sending, claiming, committing, crashing, pausing and bearing children', () => {
+  // Invariants A1, A7, A29.
   test('loses no wake-up, counts every raise, runs an actor once at a time, and comes to rest', async () => {
     const runs = LONG ? { numRuns: 3000 } : { numRuns: 24, seed: SEED };
     const report = await fc.check(holdsOn(sessions), runs);

@@ -37,6 +37,7 @@ async function connect(url: string): Promise<pg.Client> {
 const EACH = LONG ? 1000 : 100;
 
 describe('a semaphore', () => {
+  // Invariant A6.
   test('that is raised often while a body is slow costs few turns, and is never below 0', async () => {
     const seen: number[] = [];
     let lowest = 0;
@@ -62,6 +63,7 @@ describe('a semaphore', () => {
     expect(await scene.one('select count(*)::int from pawl.semaphore')).toBe(0);
   });
 
+  // Invariant A5.
   test('that is raised while the body runs counts for another turn', async () => {
     const raise: (() => Promise<unknown>)[] = [];
     const seen: number[] = [];
@@ -80,6 +82,7 @@ describe('a semaphore', () => {
     expect(seen).toEqual([2, 1]);
   });
 
+  // Invariant A9.
   test('that is rolled back neither counts nor wakes, and an open transaction blocks nobody', async () => {
     let turns = 0;
     const Worker = worker(() => {
@@ -104,6 +107,7 @@ describe('a semaphore', () => {
     expect(turns).toBe(before + 2);
   });
 
+  // Invariant A11.
   test('that nobody takes does not make the actor run again and again', async () => {
     let turns = 0;
     const Worker = worker(() => {
@@ -125,6 +129,7 @@ describe('a semaphore', () => {
     expect(turns).toBe(before + 1);
   });
 
+  // Invariant A12.
   test('of its own does not cut a nap short, one from outside does', async () => {
     const Napper = actor('napper', {
       semaphores: ['own', 'foreign'],
@@ -149,6 +154,7 @@ describe('a semaphore', () => {
     await until('it naps', async () => (await scene.actors.get(one)).status === 'napping');
   });
 
+  // Invariant A14.
   test('does not beat the back-off of a failing actor; to be destroyed does', async () => {
     let turns = 0;
     const Failing = actor('failing', {
@@ -183,6 +189,7 @@ describe('a semaphore', () => {
     await until('it is final', async () => (await scene.actors.get(one)).status === 'final');
   });
 
+  // Invariant A13.
   test('does not make an overdue actor later', async () => {
     const Worker = worker(() => {});
     const scene = await openScene([Worker]);
@@ -193,6 +200,7 @@ describe('a semaphore', () => {
     expect((await scene.actors.get(one)).wakeAt).toBe(before);
   });
 
+  // Invariant A13.
   test('does not let anybody overtake: the longest due runs first, however often the others are raised', async () => {
     const ran: string[] = [];
     const Worker = worker((a) => void ran.push(a.id));
@@ -206,6 +214,7 @@ describe('a semaphore', () => {
     expect(ran.slice(0, ids.length)).toEqual(ids.toReversed());
   });
 
+  // Invariant A8.
   test('can be lowered neither after the turn nor by one that lost the actor', async () => {
     const kept: Parameters<Hook>[0][] = [];
     const Worker = worker(async (a) => {

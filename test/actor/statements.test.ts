@@ -85,6 +85,7 @@ async function walkAndDie(walk: Walk, nth: number, answered: boolean): Promise<n
   return gate.passed;
 }
 
+// Invariants A3, A17.
 test('a process is killed at single statements of a walk, before they are sent and before they are answered: no step is lost or taken twice', async () => {
   const all = await walkAndDie(await open(1), Infinity, false);
   expect(all).toBeGreaterThan(25);

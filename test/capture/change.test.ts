@@ -61,6 +61,7 @@ test('the history says who changed what of an entity, when and why', async () =>
   await expect(capture.history({ table: 'customer' })).rejects.toThrow(/not captured/);
 });
 
+// Invariant C19.
 test('a column that is not listed is kept nowhere: not in the log, nor in what is said of errors', async () => {
   const scene = await openScene();
   const capture = await withHistory(scene);
@@ -90,6 +91,7 @@ test('a column that is not listed is kept nowhere: not in the log, nor in what i
   }
 });
 
+// Invariant C22.
 test('months are made ahead, and dropped whole, but not what a follower has not had', async () => {
   const scene = await openScene();
   const capture = await withHistory(scene);
@@ -149,6 +151,7 @@ test('workers make and drop months as the captures declare, and only where all o
   expect(() => createCapture(engine, { entity: 'x', root: 'orders', keep: '1h' })).toThrow(InvalidInput);
 });
 
+// Invariant C22.
 test('a month is dropped without a writer waiting longer than it takes to give up, whoever reads the log for long', async () => {
   const scene = await openScene();
   const capture = await withHistory(scene);
@@ -201,6 +204,7 @@ async function follow(): Promise<Followed> {
   return { scene, seen, capture, next: () => follower.next({ batch: 3 }), rebase: () => follower.rebase() };
 }
 
+// Invariant C10.
 test('every change is given once, and those of a row in their order, whoever commits late', async () => {
   const { scene, seen, next } = await follow();
   const { client, connect } = scene;
@@ -240,6 +244,7 @@ test('every change is given once, and those of a row in their order, whoever com
   expect(seen.some(({ key }) => key === '3')).toBe(false);
 });
 
+// Invariant C11.
 test('a transaction that stays open anywhere does not keep changes of others waiting', async () => {
   const { scene, seen, next } = await follow();
   const idle = await scene.connect();
@@ -298,6 +303,7 @@ test('two processes share a follower: one at a time is given changes, and none i
   expect(seen.length).toBe(300);
 });
 
+// Invariant C21.
 test('a log that was restored into a younger cluster is refused, with the way out', async () => {
   const { scene, seen, next, rebase } = await follow();
   const { client } = scene;

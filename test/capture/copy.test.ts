@@ -84,6 +84,7 @@ test.each(['query', 'function'] as const)(
   },
 );
 
+// Invariant C12.
 test.each(['before_copy', 'after_copy', 'before_commit'])(
   'a worker that is killed at %s loses nothing of a copy',
   async (point) => {
@@ -100,6 +101,7 @@ test.each(['before_copy', 'after_copy', 'before_commit'])(
   },
 );
 
+// Invariant C15.
 test('an older version that arrives late changes nothing, and brings nothing back', async () => {
   const { url, toUrl, copy, client, wrong } = await openCopy();
   await copy.backfill();

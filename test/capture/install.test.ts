@@ -145,6 +145,7 @@ const HOLES: Record<string, readonly [hole: string, meanwhile: string]> = {
   ],
 };
 
+// Invariant C23.
 test.each(Object.keys(HOLES))('apply() mends the data, too: %s', async (what) => {
   const { capture, client, projection, diff, query } = await openScene({
     build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,

@@ -24,6 +24,7 @@ async function run(projection: Projection, options: RunOptions = {}): Promise<vo
   await worker.started;
 }
 
+// Invariant C21.
 test('a back-fill writes what is there, beside changes that go on, and leaves no gap', async () => {
   const { capture, projection, client, diff } = await openScene();
   await capture.apply();
@@ -80,6 +81,7 @@ test('a link that could not be seen when it was noted is followed all the same',
   expect(await diff()).toBe(0);
 });
 
+// Invariant C13.
 test('a change during the aggregation is not swallowed', async () => {
   const { capture, projection, client, connect, diff } = await openScene();
   await capture.apply();
@@ -95,6 +97,7 @@ test('a change during the aggregation is not swallowed', async () => {
   expect(await diff()).toBe(0);
 });
 
+// Invariant C10.
 test('a writer that commits late is not passed over, however many batches come before it', async () => {
   const { capture, projection, client, connect, diff } = await openScene();
   await capture.apply();
@@ -113,6 +116,7 @@ test('a writer that commits late is not passed over, however many batches come b
   expect(await diff()).toBe(0);
 });
 
+// Invariant C11.
 test('transactions of others that stay open keep nothing waiting', async () => {
   const { capture, projection, client, connect, diff } = await openScene();
   await capture.apply();
@@ -126,6 +130,7 @@ test('transactions of others that stay open keep nothing waiting', async () => {
   await idle.query('rollback');
 });
 
+// Invariant C16.
 test('an entity that cannot be projected backs off by itself, and comes when it can', async () => {
   let isBroken = true;
   const failed: Failed[] = [];
@@ -172,6 +177,7 @@ test('a row that was not asked for, or is there twice, is refused and the entity
   ]);
 });
 
+// Invariant C12.
 test.each(['after_claim', 'after_upsert', 'before_commit', 'after_commit'])(
   'a worker killed at %s loses nothing and does nothing twice',
   async (point) => {
@@ -194,6 +200,7 @@ test.each(['after_claim', 'after_upsert', 'before_commit', 'after_commit'])(
   },
 );
 
+// Invariant C15.
 test('a worker that stands still loses its batch in time, and cannot write it any more', async () => {
   const { url, capture, projection, client, diff } = await openScene();
   await capture.apply();

@@ -60,6 +60,7 @@ async function workload(scene: Scene, seed: number, transactions: number): Promi
 const SEEDS = LONG ? Array.from({ length: 40 }, (_, seed) => seed + 1) : [1, 2];
 const TRANSACTIONS = LONG ? 400 : 60;
 
+// Invariant C14.
 test.each(SEEDS)(
   'whatever applications do at once, in the end every row is what the tables say (seed %i)',
   async (seed) => {

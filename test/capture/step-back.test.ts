@@ -171,6 +171,7 @@ test('a server that is stopped in order and started again gives its copy next to
   expect(await rowsOf(to, 'ord_copy')).toEqual(await rowsOf(engine, 'ord'));
 });
 
+// Invariant C21.
 test('a delivery that began before a failover is not taken after it', async () => {
   const { engine, to, copy, deliver } = await opened();
   const worker = copy.run({ poll: '20ms', batch: 5 });
@@ -265,6 +266,7 @@ async function followed(engine: PostgresEngine): Promise<Followed> {
 const burn = (engine: PostgresEngine, n: number): Promise<unknown> =>
   run(engine, `do $$ begin for i in 1..${n} loop perform pg_current_xact_id(); commit; end loop; end $$`);
 
+// Invariant C21.
 test('after a restore a follower refuses however far the transaction numbers come, and rebase() loses and repeats nothing', async () => {
   const source = await elsewhere();
   await run(source, ROOT);

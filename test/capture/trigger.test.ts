@@ -5,6 +5,7 @@ import { createCapture } from '../../src/capture/index.ts';
 import { spawnChild } from '../support/process.ts';
 import { openScene } from './scene.ts';
 
+// Invariants C1, C3.
 test('whatever way a committed change is made, its entities are noted', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
@@ -72,6 +73,7 @@ test('links stand beside keys in one index: those of each source are taken, up t
   ).toEqual([{ name: 'pawl.capture_dirty_pkey' }]);
 });
 
+// Invariant C3.
 test('COPY is noted, and what psql does', async ({ skip }) => {
   const { url, capture, dirty } = await openScene();
   await capture.apply();
@@ -83,6 +85,7 @@ test('COPY is noted, and what psql does', async ({ skip }) => {
   expect(await dirty()).toEqual(['401', '402']);
 });
 
+// Invariant C2.
 test('what is rolled back is not noted: whole, to a savepoint, by an error, prepared', async () => {
   const { capture, client, connect, dirty, query } = await openScene();
   await capture.apply();
@@ -112,6 +115,7 @@ test('what is rolled back is not noted: whole, to a savepoint, by an error, prep
   }
 });
 
+// Invariant C1.
 test('a writer that is killed has noted what it committed, and nothing else', async () => {
   const { url, capture, query, dirty } = await openScene();
   await capture.apply();
@@ -129,6 +133,7 @@ test('a writer that is killed has noted what it committed, and nothing else', as
   expect(await dirty()).toEqual(changed.map(({ key }) => key).sort());
 });
 
+// Invariants C8, C9.
 test('moving a child, and exchanging keys, notes both sides', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
@@ -147,6 +152,7 @@ test('moving a child, and exchanging keys, notes both sides', async () => {
   expect(await dirty()).toEqual(['501', '502']);
 });
 
+// Invariants C4, C5.
 test('partitions written directly, attached and made later are captured', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
@@ -171,6 +177,7 @@ test('partitions written directly, attached and made later are captured', async 
   expect(await dirty()).toEqual(['whole']);
 });
 
+// Invariant C7.
 test('TRUNCATE makes everything dirty, also through CASCADE', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
@@ -180,6 +187,7 @@ test('TRUNCATE makes everything dirty, also through CASCADE', async () => {
   expect(await dirty()).toEqual(['whole']);
 });
 
+// Invariant C6.
 test('session_replication_role = replica does not keep changes from being noted', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
@@ -189,6 +197,7 @@ test('session_replication_role = replica does not keep changes from being noted'
   expect(await dirty()).toEqual(['1', '2']);
 });
 
+// Invariant C5.
 test('tables and columns may be renamed, added and changed under load, and no write fails', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
@@ -208,6 +217,7 @@ test('tables and columns may be renamed, added and changed under load, and no wr
   expect((await capture.verify()).length).toBeGreaterThan(0);
 });
 
+// Invariant C5.
 test('columns may have the names of what stands in a trigger, and still be renamed', async () => {
   const { engine, client, dirty } = await openScene();
   const names = ['found', 'tg_op', 'new', 'key', 'gone', 'r', 'k', 'pawl_new', 'order', 'Odd "one"'];
@@ -237,6 +247,7 @@ test('columns may have the names of what stands in a trigger, and still be renam
   }
 });
 
+// Invariant C8.
 test('keys that a collation takes for the same are two', async () => {
   const { engine, client, dirty } = await openScene();
   await client.query(`create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -254,6 +265,7 @@ test('keys that a collation takes for the same are two', async () => {
   expect(await dirty()).toEqual(['B', 'C', 'a', 'b', 'c']);
 });
 
+// Invariant C17.
 test('nothing in a row makes a write fail', async () => {
   const { engine, client, dirty, query } = await openScene();
   await client.query(`create domain code as text check (length(value) < 100);
@@ -276,6 +288,7 @@ test('nothing in a row makes a write fail', async () => {
   expect(await dirty()).toEqual([]);
 });
 
+// Invariant C18.
 test('writers of the same entities in opposite order wait for each other only where they did before', async () => {
   const { capture, client, connect } = await openScene();
   await capture.apply();
@@ -290,6 +303,7 @@ test('writers of the same entities in opposite order wait for each other only wh
   await client.query('commit');
 });
 
+// Invariant C20.
 test('an unprivileged writer can neither read, change nor empty the log, nor make its owner run anything', async () => {
   const { capture, client, connect, dirty, database } = await openScene();
   await capture.apply();

@@ -70,6 +70,7 @@ async function apply(url: string, columns: readonly Column[], random: Random): P
   return done;
 }
 
+// Invariant C14.
 test.each(SEEDS)(
   'after random work on all 17 tables every row found is what a full rebuild gives (seed %i)',
   async (seed) => {

@@ -80,6 +80,7 @@ function shop(careful: boolean): {
 }
 
 describe('a world that crashes everywhere', () => {
+  // Invariants A3, A19.
   test('ends in the same state, whichever point it crashes at, when its bodies are idempotent', async () => {
     const { definitions, scenario } = shop(true);
     const w = await open({ actors: definitions, crash: 'everywhere' });
