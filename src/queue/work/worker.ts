@@ -7,10 +7,10 @@ import { startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
 import { patience, STOP_MS } from '../patience.ts';
 import type { Registered } from '../store.ts';
-import { TransactionWorker } from '../transaction-worker.ts';
 import { readStopOptions, type StopOptions } from '../work-options.ts';
 import type { Handler } from './attempt.ts';
 import { LeaseWorker, type WorkerEvents, type WorkerParts } from './lease-worker.ts';
+import { TransactionWorker } from './transaction/worker.ts';
 import type { Unit } from './unit.ts';
 
 /** A worker, as its user holds it. Runs until stopped; `await using worker = queue.work(…)` stops it by itself. */

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { type Statement, type Step, statement, withoutLimits } from '../engine/postgres/index.ts';
-import type { Pick, Seen } from './picks.ts';
-import type { OpenClaim } from './postgres.ts';
-import type { Claimed, Cursor } from './store.ts';
+import { type Statement, type Step, statement, withoutLimits } from '../../../engine/postgres/index.ts';
+import type { OpenClaim } from '../../postgres.ts';
+import type { Claimed, Cursor } from '../../store.ts';
+import type { Candidate, Seen } from './candidates.ts';
 
 /** Where a job without a key is taken from: see `pawl.queue_take`. */
 export interface TakeRequest {
@@ -71,7 +71,7 @@ export function takeSeenStep(request: TakeRequest): Step {
 }
 
 /** Takes this very job, from where its row stood: {@link readTakenSeen} reads the answer. */
-export function takeAtStep({ queue, shard }: { queue: number; shard: number }, { id, seen }: Pick): Step {
+export function takeAtStep({ queue, shard }: { queue: number; shard: number }, { id, seen }: Candidate): Step {
   return { statement: TAKE_AT, values: [queue, shard, id, seen.tid ?? null] };
 }
 

@@ -1,11 +1,11 @@
-import { type Loop, startLoop } from '../base/loop.ts';
+import { type Loop, startLoop } from '../../../base/loop.ts';
 import {
   type AnswerOptions,
   type Backend,
   lastMoves,
   type PostgresEngine,
   type Session,
-} from '../engine/postgres/index.ts';
+} from '../../../engine/postgres/index.ts';
 
 export interface LaneWatchOptions {
   readonly engine: PostgresEngine;

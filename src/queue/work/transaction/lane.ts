@@ -1,8 +1,8 @@
-import type { AnswerOptions, Session } from '../engine/postgres/index.ts';
-import type { OpenClaim } from './postgres.ts';
-import type { Claimed } from './store.ts';
-import type { Outcome } from './work/attempt.ts';
-import type { Unit } from './work/unit.ts';
+import type { AnswerOptions, Session } from '../../../engine/postgres/index.ts';
+import type { OpenClaim } from '../../postgres.ts';
+import type { Claimed } from '../../store.ts';
+import type { Outcome } from '../attempt.ts';
+import type { Unit } from '../unit.ts';
 
 /** A connection of the transaction hold. */
 export interface Lane {
@@ -18,13 +18,13 @@ export interface Lane {
   /** The server has answered something that the worker itself asked for. */
   hasAnswered?: boolean;
   /** The unit that it has. */
-  owed?: Owed | undefined;
-  /** To be called once its transaction is over: see {@link Stretch.hold}. */
-  letGo?: (() => void) | undefined;
+  unconfirmed?: UnconfirmedUnit | undefined;
+  /** To be called once its transaction is over: see {@link Lookahead.hold}. */
+  release?: (() => void) | undefined;
 }
 
 /** What the open transaction is yet to be told before its COMMIT: SQL, or a job without a key that completed. */
-export type Told = string | OpenClaim;
+export type PendingCommit = string | OpenClaim;
 
 /** A unit that a lane holds in its open transaction. */
 export interface HeldUnit {
@@ -37,7 +37,7 @@ export interface HeldUnit {
 }
 
 /** A unit whose outcome the server has not confirmed yet. */
-export interface Owed {
+export interface UnconfirmedUnit {
   readonly held: HeldUnit;
   /** When its handler began, by the monotonic clock; milliseconds. */
   readonly since: number;

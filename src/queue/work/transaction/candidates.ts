@@ -1,5 +1,5 @@
-import { Cooldown } from '../base/time/cooldown.ts';
-import type { Claimed, Looked } from './store.ts';
+import { Cooldown } from '../../../base/time/cooldown.ts';
+import type { Claimed, Looked } from '../../store.ts';
 
 /** What a look has read of a job. Jobs are never changed. */
 export interface Seen {
@@ -12,7 +12,7 @@ export interface Seen {
 }
 
 /** A job that is to be taken from where its row stood. */
-export interface Pick {
+export interface Candidate {
   readonly id: number;
   readonly seen: Seen;
 }
@@ -21,15 +21,15 @@ export interface Pick {
  * The jobs that a look has read, in their order, for lanes to pick from. It knows what the lanes hold, which a look shows as if
  * it were free.
  */
-export class Picks {
-  /** Undefined where it is not known which jobs a stretch has. */
+export class Candidates {
+  /** Undefined where it is not known which jobs a lookahead has. */
   #jobs: Map<number, Seen> | undefined;
   /** Whether the transaction is over that took a job. */
   readonly #isOver = new Map<number, boolean>();
   /** Takes under way that search for a job. */
   #searches = 0;
   /** Of what is picked where other workers take it too, much is gone: a search takes what is left. */
-  readonly #company = new Cooldown();
+  readonly #contention = new Cooldown();
 
   get jobs(): Map<number, Seen> | undefined {
     return this.#jobs;
@@ -53,8 +53,8 @@ export class Picks {
   }
 
   /** Begins a take. @returns what to take; undefined: search for it */
-  take(): Pick | undefined {
-    const pick = this.#company.isOver ? this.#next() : undefined;
+  take(): Candidate | undefined {
+    const pick = this.#contention.isOver ? this.#next() : undefined;
     if (pick === undefined) {
       this.#searches += 1;
     } else {
@@ -65,7 +65,7 @@ export class Picks {
   }
 
   /** The first job that no search that is under way will find. */
-  #next(): Pick | undefined {
+  #next(): Candidate | undefined {
     let found = this.#searches;
     for (const [id, seen] of this.#jobs ?? []) {
       if (found === 0) return seen.tid === undefined ? undefined : { id, seen };
@@ -75,9 +75,9 @@ export class Picks {
   }
 
   /** Ends a take, with the job that it took; undefined: there was none. */
-  took(pick: Pick | undefined, job: number | undefined): void {
+  took(pick: Candidate | undefined, job: number | undefined): void {
     if (pick === undefined) this.#searches -= 1;
-    else this.#company.record(job === undefined);
+    else this.#contention.record(job === undefined);
     if (job !== undefined) this.#jobs?.delete(job);
     else if (pick !== undefined) this.#isOver.delete(pick.id);
   }

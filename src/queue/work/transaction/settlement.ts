@@ -1,12 +1,12 @@
-import type { HeldUnit, Told } from './lane.ts';
-import { UNDO } from './lane-messages.ts';
-import { type OpenClaim, runningText, settleText } from './postgres.ts';
-import type { Settlement } from './store.ts';
-import type { Outcome } from './work/attempt.ts';
-import { jobsByClaim } from './work/settlement.ts';
+import { type OpenClaim, runningText, settleText } from '../../postgres.ts';
+import type { Settlement } from '../../store.ts';
+import type { Outcome } from '../attempt.ts';
+import { jobsByClaim } from '../settlement.ts';
+import type { HeldUnit, PendingCommit } from './lane.ts';
+import { UNDO } from './pipeline.ts';
 
 /** What the open transaction is to be told of the unit's outcome, before its COMMIT. */
-export function toldOf(held: HeldUnit, outcome: Outcome): Told {
+export function pendingCommitOf(held: HeldUnit, outcome: Outcome): PendingCommit {
   const { unit, answer, queue, shard, worker } = held;
   const settlement = settlementOf(held, outcome);
   // Where some jobs of a unit are complete, what the handler wrote for them stays.

@@ -1,11 +1,11 @@
 import { hostname } from 'node:os';
-import { ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../base/errors.ts';
-import type { Events } from '../base/events.ts';
-import { faults } from '../base/fault.ts';
-import { probe } from '../base/probe.ts';
-import { Budget } from '../base/time/budget.ts';
-import { within } from '../base/time/clock.ts';
-import { Drain } from '../base/work/drain.ts';
+import { ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../../../base/errors.ts';
+import type { Events } from '../../../base/events.ts';
+import { faults } from '../../../base/fault.ts';
+import { probe } from '../../../base/probe.ts';
+import { Budget } from '../../../base/time/budget.ts';
+import { within } from '../../../base/time/clock.ts';
+import { Drain } from '../../../base/work/drain.ts';
 import {
   type AnswerOptions,
   type Backend,
@@ -14,24 +14,24 @@ import {
   statement,
   Transaction,
   watchOver,
-} from '../engine/postgres/index.ts';
-import type { HeldUnit, Lane, Owed, Told } from './lane.ts';
-import { LaneDebts, MOMENT_MS } from './lane-debts.ts';
-import { commit, enrol, look, take } from './lane-messages.ts';
-import { toldOf } from './lane-settlement.ts';
+} from '../../../engine/postgres/index.ts';
+import { END_MS, patience, STOP_MS } from '../../patience.ts';
+import type { Beat, Charged, Claimed, Ended } from '../../store.ts';
+import { tellLeft } from '../abandoned.ts';
+import { begin, GRACE_MS, type Handler, type Outcome } from '../attempt.ts';
+import { hasJobs, readClaimed } from '../claim-reader.ts';
+import { toFailed } from '../failed-job.ts';
+import { Keeper, type Kept } from '../keeper.ts';
+import type { WorkerEvents, WorkerParts } from '../lease-worker.ts';
+import { Scan } from '../scan.ts';
+import { type Job, type Unit, type UnitOwner, unitOf } from '../unit.ts';
+import type { HeldUnit, Lane, PendingCommit, UnconfirmedUnit } from './lane.ts';
 import { LaneWatch } from './lane-watch.ts';
-import { END_MS, patience, STOP_MS } from './patience.ts';
-import { RAISE_TOKENS } from './postgres-take.ts';
-import type { Beat, Charged, Claimed, Ended } from './store.ts';
-import { LOOK_MS, Stretch } from './stretch.ts';
-import { tellLeft } from './work/abandoned.ts';
-import { begin, GRACE_MS, type Handler, type Outcome } from './work/attempt.ts';
-import { hasJobs, readClaimed } from './work/claim-reader.ts';
-import { toFailed } from './work/failed-job.ts';
-import { Keeper, type Kept } from './work/keeper.ts';
-import type { WorkerEvents, WorkerParts } from './work/lease-worker.ts';
-import { Scan } from './work/scan.ts';
-import { type Job, type Unit, type UnitOwner, unitOf } from './work/unit.ts';
+import { LOOK_MS, Lookahead } from './lookahead.ts';
+import { LostTransactions, MOMENT_MS } from './lost-transactions.ts';
+import { commit, enrol, look, take } from './pipeline.ts';
+import { pendingCommitOf } from './settlement.ts';
+import { RAISE_TOKENS } from './statements.ts';
 
 /** A unit whose handler runs, and since when. */
 interface Running {
@@ -55,13 +55,13 @@ export class TransactionWorker implements UnitOwner, Kept {
   readonly #keeper: Keeper;
   readonly #running = new Map<Unit, Running>();
   /** Jobs whose failed attempt was told of. */
-  readonly #told = new WeakSet<Job>();
+  readonly #reported = new WeakSet<Job>();
   readonly #sleepers = new Set<() => void>();
   /** With the process that serves each, where it is known. */
   readonly #sessions = new Map<Session, Backend | undefined>();
   #mayPrepare = true;
   /** What the lanes take from, a shard each. */
-  readonly #stretches: readonly Stretch[];
+  readonly #lookaheads: readonly Lookahead[];
   /** For what the worker sends itself; a handler's own statements may take as long as they like. */
   readonly #answer: AnswerOptions;
   #lanes: Promise<void>[] = [];
@@ -74,7 +74,7 @@ export class TransactionWorker implements UnitOwner, Kept {
   /** Under way beside the lanes. */
   readonly #looks = new Set<Promise<void>>();
   #watch: LaneWatch | undefined;
-  readonly #debts: LaneDebts;
+  readonly #lostTransactions: LostTransactions;
   #subscription: Subscription | undefined;
   #id: number | undefined;
   #registering: Promise<number> | undefined;
@@ -92,13 +92,13 @@ export class TransactionWorker implements UnitOwner, Kept {
     this.events = parts.events;
     this.#keeper = Keeper.for(parts.store, parts.settings.leaseMs);
     this.#answer = { deadlineMs: patience(parts.settings.leaseMs) };
-    this.#debts = new LaneDebts({
+    this.#lostTransactions = new LostTransactions({
       store: parts.store,
       answer: this.#answer,
-      onCharged: (unit, charged, error) => this.#tellCharged(unit, charged, error),
+      onCharged: (unit, charged, error) => this.#reportCharged(unit, charged, error),
       onError: (error) => this.onError(error),
     });
-    this.#stretches = Array.from({ length: parts.definition.shards }, () => new Stretch(parts.settings.concurrency));
+    this.#lookaheads = Array.from({ length: parts.definition.shards }, () => new Lookahead(parts.settings.concurrency));
   }
 
   get queueName(): string {
@@ -125,7 +125,7 @@ export class TransactionWorker implements UnitOwner, Kept {
       engine: this.#parts.store.engine,
       deadlineMs: patience(this.#parts.settings.leaseMs),
       lanes: () => this.#sessions,
-      settle: () => this.#debts.settle(),
+      settle: () => this.#lostTransactions.settle(),
       onError: (error) => this.onError(error),
     });
   }
@@ -218,13 +218,13 @@ export class TransactionWorker implements UnitOwner, Kept {
         if (error instanceof LeaseLost) await this.#keeper.beatNow().catch((late: unknown) => this.onError(late));
         // A handler had everything deallocated, and might do so again.
         if (error instanceof DatabaseError && error.sqlState === '26000') this.#mayPrepare = false;
-        lane?.letGo?.();
+        lane?.release?.();
         if (lane !== undefined) await this.#giveUp(lane, error);
         lane = undefined;
         await this.#pause(Math.min(100 * 2 ** failures, 5000));
       }
     }
-    this.#hangUp(lane?.session);
+    this.#disconnect(lane?.session);
   }
 
   #endLane(): void {
@@ -237,7 +237,7 @@ export class TransactionWorker implements UnitOwner, Kept {
    * undefined when none is open.
    */
   async #work(lane: Lane, scans: readonly Scan[]): Promise<void> {
-    let done: Told | undefined;
+    let done: PendingCommit | undefined;
     let backoff = 0;
     let at = 0;
     while (!this.#isStopping || done !== undefined) {
@@ -247,9 +247,9 @@ export class TransactionWorker implements UnitOwner, Kept {
       }
       const wakes = this.#wakes;
       const scan = scans[at % scans.length];
-      const stretch = this.#stretches[at % scans.length];
-      if (scan === undefined || stretch === undefined) return;
-      const { looking } = stretch;
+      const lookahead = this.#lookaheads[at % scans.length];
+      if (scan === undefined || lookahead === undefined) return;
+      const { looking } = lookahead;
       if (looking !== undefined) {
         if (done !== undefined) await this.#commit(lane, done);
         done = undefined;
@@ -258,8 +258,8 @@ export class TransactionWorker implements UnitOwner, Kept {
         continue;
       }
       const worker = this.#id ?? (await this.#register());
-      if (stretch.wantsLook) this.#lookAhead(stretch, scan.shard, worker);
-      const answer = await this.#claim(lane, done, worker, scan, stretch);
+      if (lookahead.wantsLook) this.#readAhead(lookahead, scan.shard, worker);
+      const answer = await this.#claim(lane, done, worker, scan, lookahead);
       done = '';
       if (answer?.again === true) continue;
       at += 1;
@@ -280,41 +280,47 @@ export class TransactionWorker implements UnitOwner, Kept {
     }
   }
 
-  async #commit(lane: Lane, told: Told): Promise<void> {
-    if (lane.owed !== undefined) lane.owed.isSent = true;
+  async #commit(lane: Lane, told: PendingCommit): Promise<void> {
+    if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
     await commit(lane, told);
-    lane.owed = undefined;
-    lane.letGo?.();
-    lane.letGo = undefined;
+    lane.unconfirmed = undefined;
+    lane.release?.();
+    lane.release = undefined;
     if (faults.armed && told !== '') await faults.reach('queue.after_settle');
   }
 
   /** @returns undefined when there was nothing left to take where a look had shown something */
   async #claim(
     lane: Lane,
-    told: Told | undefined,
+    told: PendingCommit | undefined,
     worker: number,
     scan: Scan,
-    stretch: Stretch,
+    lookahead: Lookahead,
   ): Promise<Claimed | undefined> {
     if (lane.worker !== worker) await enrol(lane, worker);
-    if (lane.owed !== undefined) lane.owed.isSent = true;
-    const answer = await (stretch.hasMore
-      ? this.#take(lane, told, scan.shard, stretch)
-      : this.#look(lane, told, worker, scan, stretch));
+    if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
+    const answer = await (lookahead.hasCandidates
+      ? this.#take(lane, told, scan.shard, lookahead)
+      : this.#look(lane, told, worker, scan, lookahead));
     // The outcome of the unit before was committed by the same message.
     lane.hasAnswered = true;
-    lane.owed = undefined;
-    lane.letGo?.();
-    lane.letGo = answer && stretch.hold(answer);
+    lane.unconfirmed = undefined;
+    lane.release?.();
+    lane.release = answer && lookahead.hold(answer);
     if (faults.armed && told !== undefined && told !== '') await faults.reach('queue.after_settle');
     if (faults.armed) await faults.reach('queue.after_claim');
     return answer;
   }
 
-  async #look(lane: Lane, told: Told | undefined, worker: number, scan: Scan, stretch: Stretch): Promise<Claimed> {
-    const { isOld } = stretch;
-    const rows = stretch.look();
+  async #look(
+    lane: Lane,
+    told: PendingCommit | undefined,
+    worker: number,
+    scan: Scan,
+    lookahead: Lookahead,
+  ): Promise<Claimed> {
+    const { isOld } = lookahead;
+    const rows = lookahead.look();
     // One pass from the start is enough for all lanes.
     if (rows > 0 && isOld) scan.restart();
     const { shard, cursor, untidy } = scan;
@@ -328,24 +334,29 @@ export class TransactionWorker implements UnitOwner, Kept {
       if (tidied > 0) this.wake();
       return answer;
     } finally {
-      if (rows > 0) stretch.see(answer);
+      if (rows > 0) lookahead.see(answer);
     }
   }
 
-  async #take(lane: Lane, told: Told | undefined, shard: number, stretch: Stretch): Promise<Claimed | undefined> {
+  async #take(
+    lane: Lane,
+    told: PendingCommit | undefined,
+    shard: number,
+    lookahead: Lookahead,
+  ): Promise<Claimed | undefined> {
     let answer: Claimed | undefined;
-    const taking = stretch.take();
+    const taking = lookahead.take();
     try {
       answer = await take(lane, told, { queue: this.queue, shard }, taking);
       return answer;
     } finally {
-      stretch.took(taking, answer);
+      lookahead.took(taking, answer);
     }
   }
 
   /** On a connection of the pool, beside the lanes: no lane stands still for it, or plans it for the first time. */
-  #lookAhead(stretch: Stretch, shard: number, worker: number): void {
-    const ahead = stretch.lookAhead();
+  #readAhead(lookahead: Lookahead, shard: number, worker: number): void {
+    const ahead = lookahead.beginRead();
     const { rows, cursor } = ahead;
     const looking = this.#parts.store.look({ queue: this.queue, shard, worker, rows, cursor }).then(
       (looked) => ahead.end(looked),
@@ -359,7 +370,7 @@ export class TransactionWorker implements UnitOwner, Kept {
   }
 
   /** Runs the unit. @returns what to send to settle it, before its COMMIT */
-  async #run(lane: Lane, answer: Claimed, shard: number, worker: number): Promise<Told> {
+  async #run(lane: Lane, answer: Claimed, shard: number, worker: number): Promise<PendingCommit> {
     const { definition, registered } = this.#parts;
     const { session } = lane;
     const tx = new Transaction(session);
@@ -368,13 +379,19 @@ export class TransactionWorker implements UnitOwner, Kept {
     if (unit === undefined) return '';
     this.events.emit('claimed', { jobs: unit.jobs.length });
     const held: HeldUnit = { unit, answer, queue: this.queue, shard, worker };
-    const owed: Owed = { held, since: performance.now(), ranMs: undefined, outcome: undefined, isSent: false };
-    lane.owed = owed;
+    const owed: UnconfirmedUnit = {
+      held,
+      since: performance.now(),
+      ranMs: undefined,
+      outcome: undefined,
+      isSent: false,
+    };
+    lane.unconfirmed = owed;
     const lose = (error: Error): void => {
       unit.abort(new LeaseLost('the connection whose transaction held the job was lost; the job is new again'));
       // At once, before somebody else has it; its handler may still take its time.
-      lane.owed = undefined;
-      void this.#debts.add(undefined, owed, error);
+      lane.unconfirmed = undefined;
+      void this.#lostTransactions.add(undefined, owed, error);
     };
     session.client.on('error', lose);
     const outcome = await this.#attempt(unit).finally(() => session.client.removeListener('error', lose));
@@ -387,7 +404,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     if (session.isBroken) throw new ConnectionFailed('the connection of the claim was lost; the job is new again');
     if (outcome.isLost)
       throw new ConnectionFailed('the claim was lost; its transaction is rolled back, and the job is new again');
-    return toldOf(held, outcome);
+    return pendingCommitOf(held, outcome);
   }
 
   #attempt(unit: Unit): Promise<Outcome> {
@@ -401,7 +418,7 @@ export class TransactionWorker implements UnitOwner, Kept {
         for (const item of outcome.failed) {
           const job = unit.jobs.find(({ number }) => number === item.id);
           if (job === undefined) continue;
-          this.#told.add(job);
+          this.#reported.add(job);
           this.events.emit('failed', { unit, job, to: item.to, error: item.error });
         }
         resolve(outcome);
@@ -419,10 +436,10 @@ export class TransactionWorker implements UnitOwner, Kept {
   }
 
   /** Attempts of which the `failed` event has not told. */
-  #tellCharged(unit: Unit, charged: readonly Charged[], error: string): void {
+  #reportCharged(unit: Unit, charged: readonly Charged[], error: string): void {
     for (const { id, to } of charged) {
       const job = unit.jobs.find(({ number }) => number === id);
-      if (job !== undefined && !this.#told.has(job)) {
+      if (job !== undefined && !this.#reported.has(job)) {
         this.events.emit('failed', { unit, job, to: to === 'new' ? 'retry' : to, error });
       }
     }
@@ -487,7 +504,7 @@ export class TransactionWorker implements UnitOwner, Kept {
   }
 
   /** Closed: it has settings and a lock that nobody else should have. */
-  #hangUp(session: Session | undefined): void {
+  #disconnect(session: Session | undefined): void {
     if (session === undefined) return;
     this.#sessions.delete(session);
     session.release(true);
@@ -497,10 +514,10 @@ export class TransactionWorker implements UnitOwner, Kept {
    * After a failure nobody knows what state the transaction is in: the connection is closed over it. Where it was lost, the
    * server may not know, and keep the transaction with its jobs and keys; and what it was to say is rolled back with it.
    */
-  async #giveUp({ session, owed }: Lane, error: unknown): Promise<void> {
+  async #giveUp({ session, unconfirmed: owed }: Lane, error: unknown): Promise<void> {
     const backend = session.isBroken ? this.#sessions.get(session) : undefined;
-    this.#hangUp(session);
-    await this.#debts.add(backend, this.#isStopping ? undefined : owed, error);
+    this.#disconnect(session);
+    await this.#lostTransactions.add(backend, this.#isStopping ? undefined : owed, error);
   }
 
   /** Until woken, or the time is over. */

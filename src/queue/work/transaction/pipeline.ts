@@ -1,8 +1,10 @@
-import { Conflict, ConnectionFailed } from '../base/errors.ts';
-import { type Step, statement } from '../engine/postgres/index.ts';
-import type { Lane, Told } from './lane.ts';
-import { readSeen, type Seen } from './picks.ts';
-import { claimOneText, quoted, tidyText } from './postgres.ts';
+import { Conflict, ConnectionFailed } from '../../../base/errors.ts';
+import { type Step, statement } from '../../../engine/postgres/index.ts';
+import { claimOneText, quoted, tidyText } from '../../postgres.ts';
+import type { Claimed, LookRequest } from '../../store.ts';
+import { readSeen, type Seen } from './candidates.ts';
+import type { Lane, PendingCommit } from './lane.ts';
+import type { Taking } from './lookahead.ts';
 import {
   claimed,
   enrolText,
@@ -14,9 +16,7 @@ import {
   takeAtStep,
   takeSeenStep,
   takeStep,
-} from './postgres-take.ts';
-import type { Claimed, LookRequest } from './store.ts';
-import type { Taking } from './stretch.ts';
+} from './statements.ts';
 
 const BEGIN = 'begin isolation level read committed;';
 const COMMIT = 'commit;';
@@ -41,7 +41,7 @@ function openingOf({ isPooled, worker }: Lane): string {
   return isPooled && worker !== undefined ? enrolTransactionText(worker) : '';
 }
 
-export async function commit({ session, answer }: Lane, told: Told): Promise<void> {
+export async function commit({ session, answer }: Lane, told: PendingCommit): Promise<void> {
   await session.run(textOf(told) + COMMIT, answer);
 }
 
@@ -57,7 +57,7 @@ export interface LookAnswer {
  * process, which may stand still before it sends the next one.
  * @param told  undefined when no transaction is open
  */
-export async function look(lane: Lane, told: Told | undefined, request: LookRequest): Promise<LookAnswer> {
+export async function look(lane: Lane, told: PendingCommit | undefined, request: LookRequest): Promise<LookAnswer> {
   const { untidy } = request;
   const opening = openingOf(lane);
   const tidy = untidy === undefined ? '' : `${tidyText(request, untidy)};${COMMIT_AND_BEGIN}${opening}`;
@@ -71,7 +71,7 @@ export async function look(lane: Lane, told: Told | undefined, request: LookRequ
 /** @returns undefined when nothing is left there, or what was picked is somebody else's */
 export async function take(
   lane: Lane,
-  told: Told | undefined,
+  told: PendingCommit | undefined,
   where: { queue: number; shard: number },
   { from, to, jobs, pick }: Taking,
 ): Promise<Claimed | undefined> {
@@ -98,7 +98,7 @@ async function readJob({ session, answer }: Lane, shard: number, id: number): Pr
   return seen;
 }
 
-async function askByStep(lane: Lane, told: Told | undefined, step: Step): Promise<string | null> {
+async function askByStep(lane: Lane, told: PendingCommit | undefined, step: Step): Promise<string | null> {
   const { session, answer, takesBatches } = lane;
   const isShort = typeof told !== 'string' || told === '';
   if (!takesBatches || !isShort) return answered((await ask(lane, told, inText(step))).at(-1));
@@ -108,7 +108,7 @@ async function askByStep(lane: Lane, told: Told | undefined, step: Step): Promis
 }
 
 /** @returns what each statement answered, the last one of the call at the end */
-async function ask(lane: Lane, told: Told | undefined, call: string): Promise<(string | null | undefined)[]> {
+async function ask(lane: Lane, told: PendingCommit | undefined, call: string): Promise<(string | null | undefined)[]> {
   const { session, answer } = lane;
   const opening = (told === undefined ? BEGIN : textOf(told) + COMMIT_AND_BEGIN) + openingOf(lane);
   const results = await session.run<Record<string, string | null>>(`${opening}${call};${SAVEPOINT}`, answer);
@@ -120,7 +120,7 @@ function answered(value: string | null | undefined): string | null {
   return value;
 }
 
-function textOf(told: Told): string {
+function textOf(told: PendingCommit): string {
   return typeof told === 'string' ? told : `${inText(receiptStep(told))};`;
 }
 

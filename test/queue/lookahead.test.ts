@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, type WorkOptions } from '../../src/queue/index.ts';
-import type { Lane } from '../../src/queue/lane.ts';
-import { take } from '../../src/queue/lane-messages.ts';
-import { claimed } from '../../src/queue/postgres-take.ts';
 import type { Claimed, Looked } from '../../src/queue/store.ts';
-import { Stretch } from '../../src/queue/stretch.ts';
 import { START } from '../../src/queue/work/scan.ts';
+import type { Lane } from '../../src/queue/work/transaction/lane.ts';
+import { Lookahead } from '../../src/queue/work/transaction/lookahead.ts';
+import { take } from '../../src/queue/work/transaction/pipeline.ts';
+import { claimed } from '../../src/queue/work/transaction/statements.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
@@ -110,7 +110,7 @@ interface PgClient {
   query(config: { text: string }): Promise<unknown>;
 }
 
-test('nothing is taken of a paused queue, of a run, of a key, or past the end of the stretch', async () => {
+test('nothing is taken of a paused queue, of a run, of a key, or past the end of the lookahead', async () => {
   const session = await SqlSession.open(database.url);
   onTestFinished(() => session.end());
   const { queue, kinds } = await session.register('takes', [{ name: 'job' }]);
@@ -213,58 +213,58 @@ function tookOf(id: number): Claimed {
   );
 }
 
-/** A stretch that two lanes take from, after a look that showed `n` jobs. */
-function stretchOf(n: number): Stretch {
-  const stretch = new Stretch(2);
-  stretch.lookAhead().end(looked(n));
-  return stretch;
+/** A lookahead that two lanes take from, after a look that showed `n` jobs. */
+function lookaheadOf(n: number): Lookahead {
+  const lookahead = new Lookahead(2);
+  lookahead.beginRead().end(looked(n));
+  return lookahead;
 }
 
 test('each lane picks a job of its own, in their order, and a look does not show again what they hold', async () => {
-  const stretch = stretchOf(6);
-  const takings = [stretch.take(), stretch.take()];
+  const lookahead = lookaheadOf(6);
+  const takings = [lookahead.take(), lookahead.take()];
   expect(takings.map(({ pick }) => [pick?.id, pick?.seen.tid, pick?.seen.payload])).toEqual([
     [1, '(0,1)', 'payload 1'],
     [2, '(0,2)', 'payload 2'],
   ]);
   const letGo = takings.map((taking, at) => {
-    stretch.took(taking, tookOf(at + 1));
-    return stretch.hold(tookOf(at + 1));
+    lookahead.took(taking, tookOf(at + 1));
+    return lookahead.hold(tookOf(at + 1));
   });
-  const isOld = (): boolean => stretch.isOld;
+  const isOld = (): boolean => lookahead.isOld;
   await until('the next look is one from the start', isOld);
-  const look = stretch.lookAhead();
+  const look = lookahead.beginRead();
   // Committed while the look is under way: its snapshot may be older than that.
   letGo[0]?.();
   look.end(looked(6));
-  expect(stretch.take().pick?.id).toBe(3);
+  expect(lookahead.take().pick?.id).toBe(3);
   // The next one begins after the commit: job 1 is ready again, 2 and 3 are still held.
   await until('the next look is one from the start', isOld);
-  stretch.lookAhead().end(looked(6));
-  expect([stretch.take().pick?.id, stretch.take().pick?.id]).toEqual([1, 4]);
+  lookahead.beginRead().end(looked(6));
+  expect([lookahead.take().pick?.id, lookahead.take().pick?.id]).toEqual([1, 4]);
 });
 
 test('what a search that is under way will find is not picked', () => {
-  const stretch = new Stretch(2);
-  stretch.look();
-  stretch.see({ ...tookOf(1), until: [0, 9, 9] });
-  const search = stretch.take();
+  const lookahead = new Lookahead(2);
+  lookahead.look();
+  lookahead.see({ ...tookOf(1), until: [0, 9, 9] });
+  const search = lookahead.take();
   expect(search.pick).toBe(undefined);
-  stretch.lookAhead().end(looked(9));
-  const pick = stretch.take();
+  lookahead.beginRead().end(looked(9));
+  const pick = lookahead.take();
   expect(pick.pick?.id).toBe(2);
-  stretch.took(search, tookOf(1));
-  expect(stretch.take().pick?.id).toBe(3);
+  lookahead.took(search, tookOf(1));
+  expect(lookahead.take().pick?.id).toBe(3);
 });
 
 test('where others took what was picked, twice in a row, lanes search for what is free', () => {
-  const stretch = stretchOf(9);
-  const [one, other] = [stretch.take(), stretch.take()];
-  stretch.took(one, undefined);
-  expect(stretch.hasMore).toBe(true);
-  expect(stretch.take().pick?.id).toBe(3);
-  stretch.took(other, undefined);
-  const search = stretch.take();
+  const lookahead = lookaheadOf(9);
+  const [one, other] = [lookahead.take(), lookahead.take()];
+  lookahead.took(one, undefined);
+  expect(lookahead.hasCandidates).toBe(true);
+  expect(lookahead.take().pick?.id).toBe(3);
+  lookahead.took(other, undefined);
+  const search = lookahead.take();
   expect([search.pick, search.jobs?.has(4)]).toEqual([undefined, true]);
 });
 

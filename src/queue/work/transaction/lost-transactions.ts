@@ -1,12 +1,12 @@
-import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../base/errors.ts';
-import { type AnswerOptions, type Backend, endBackend } from '../engine/postgres/index.ts';
-import type { Owed } from './lane.ts';
-import type { PostgresQueueStore } from './postgres.ts';
-import type { Charge, Charged } from './store.ts';
-import { isRefusal } from './work/settler.ts';
-import type { Unit } from './work/unit.ts';
+import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../../../base/errors.ts';
+import { type AnswerOptions, type Backend, endBackend } from '../../../engine/postgres/index.ts';
+import type { PostgresQueueStore } from '../../postgres.ts';
+import type { Charge, Charged } from '../../store.ts';
+import { isRefusal } from '../settler.ts';
+import type { Unit } from '../unit.ts';
+import type { UnconfirmedUnit } from './lane.ts';
 
-export interface LaneDebtsOptions {
+export interface LostTransactionsOptions {
   readonly store: PostgresQueueStore;
   readonly answer: AnswerOptions;
   /** An attempt was spent by the loss of its transaction. */
@@ -21,18 +21,18 @@ export const MOMENT_MS = 100;
  * What is still to be done about transactions that were lost, until the server has answered: their processes are ended, which
  * may not have heard of it, and the attempts charged that were rolled back with them.
  */
-export class LaneDebts {
-  readonly #options: LaneDebtsOptions;
+export class LostTransactions {
+  readonly #options: LostTransactionsOptions;
   readonly #backends = new Set<Backend>();
   readonly #charges = new Map<Charge, Unit>();
   #settling: Promise<void> | undefined;
 
-  constructor(options: LaneDebtsOptions) {
+  constructor(options: LostTransactionsOptions) {
     this.#options = options;
   }
 
   /** A lane was given up over an error. @param backend  what serves it, where that may still hold the transaction */
-  async add(backend: Backend | undefined, owed: Owed | undefined, error: unknown): Promise<void> {
+  async add(backend: Backend | undefined, owed: UnconfirmedUnit | undefined, error: unknown): Promise<void> {
     if (backend !== undefined) this.#backends.add(backend);
     const charge = owed && chargeOf(owed, error);
     if (owed !== undefined && charge !== undefined) this.#charges.set(charge, owed.held.unit);
@@ -74,7 +74,7 @@ export class LaneDebts {
 }
 
 /** @returns undefined where the attempt is not spent: it was over in a moment, or its outcome spends none */
-function chargeOf({ held, since, ranMs, outcome, isSent }: Owed, error: unknown): Charge | undefined {
+function chargeOf({ held, since, ranMs, outcome, isSent }: UnconfirmedUnit, error: unknown): Charge | undefined {
   const { unit, queue, shard, worker } = held;
   const isRefused = isSent && isRefusal(error);
   // A handler that came across a lease of another kind would do so again, and at once.

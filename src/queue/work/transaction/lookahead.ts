@@ -1,7 +1,7 @@
-import { Cooldown } from '../base/time/cooldown.ts';
-import { type Pick, Picks, type Seen } from './picks.ts';
-import type { Claimed, Cursor, Looked } from './store.ts';
-import { START } from './work/scan.ts';
+import { Cooldown } from '../../../base/time/cooldown.ts';
+import type { Claimed, Cursor, Looked } from '../../store.ts';
+import { START } from '../scan.ts';
+import { type Candidate, Candidates, type Seen } from './candidates.ts';
 
 /**
  * After so long somebody looks again from the start, like a pass: what came due since, goes first, or was committed late, with
@@ -27,7 +27,7 @@ export interface Taking {
   readonly to: Cursor;
   readonly jobs: Map<number, Seen> | undefined;
   /** The one to take; undefined where the first that is free is to be searched for. */
-  readonly pick?: Pick | undefined;
+  readonly pick?: Candidate | undefined;
 }
 
 /**
@@ -35,11 +35,11 @@ export interface Taking {
  * without looking any further. Each begins behind what the others took, instead of stepping over the rows they hold. Before
  * they have taken everything, another look is made beside them, on a connection that no handler has.
  */
-export class Stretch {
+export class Lookahead {
   /** Everything up to here was taken by a lane, or was passed over. */
   #from: Cursor = START;
   #to: Cursor = START;
-  readonly #picks = new Picks();
+  readonly #candidates = new Candidates();
   readonly #lanes: number;
   #left = 0;
   /** Takes that are not answered yet. */
@@ -54,7 +54,7 @@ export class Stretch {
   /** The last look showed where it ends: another one would show no more of it. */
   #isWhole = false;
   #passAt = -Infinity;
-  #ahead: LookAhead | undefined;
+  #ahead: LookaheadRead | undefined;
   /** Slow looks beside the lanes help nobody. */
   readonly #reluctance = new Cooldown();
 
@@ -63,7 +63,7 @@ export class Stretch {
   }
 
   /** Whether to take from here. If not, it is for the caller to look. */
-  get hasMore(): boolean {
+  get hasCandidates(): boolean {
     if (this.#left <= 0 || this.#isStale) return false;
     return this.#isLookedAt || (!this.#isScarce && !this.isOld);
   }
@@ -87,7 +87,7 @@ export class Stretch {
    * keys: each looks for itself then.
    */
   get looking(): Promise<void> | undefined {
-    if (!this.#isLookedAt || !this.#isFruitful || this.hasMore) return undefined;
+    if (!this.#isLookedAt || !this.#isFruitful || this.hasCandidates) return undefined;
     return this.#isOverdue ? undefined : this.#looking;
   }
 
@@ -117,17 +117,17 @@ export class Stretch {
     if (last === undefined || priority === undefined || id === undefined || n === undefined) return;
     this.#from = { priority: last[0], id: last[1] };
     this.#to = { priority, id };
-    this.#picks.set(undefined);
+    this.#candidates.set(undefined);
     this.#left = n - this.#open;
     this.#isFruitful = this.#left >= this.#lanes;
     this.#isWhole = n < this.#rows;
   }
 
-  /** Begins a look beside the lanes: at what follows, or, now and then, from the start. {@link LookAhead.end} ends it. */
-  lookAhead(): LookAhead {
-    const isPass = this.isOld || this.#picks.jobs === undefined;
+  /** Begins a look beside the lanes: at what follows, or, now and then, from the start. {@link LookaheadRead.end} ends it. */
+  beginRead(): LookaheadRead {
+    const isPass = this.isOld || this.#candidates.jobs === undefined;
     this.#beginLook(isPass);
-    const ahead: LookAhead = {
+    const ahead: LookaheadRead = {
       rows: this.#rows,
       cursor: isPass ? START : this.#to,
       end: (looked) => {
@@ -163,19 +163,19 @@ export class Stretch {
     if (isPass) {
       this.#from = START;
       this.#to = { priority, id };
-      this.#picks.set(looked);
-      this.#left = this.#picks.jobs?.size ?? n - this.#open;
+      this.#candidates.set(looked);
+      this.#left = this.#candidates.jobs?.size ?? n - this.#open;
     } else if (n > 0) {
       this.#to = { priority, id };
       this.#left += n;
-      this.#picks.add(looked);
+      this.#candidates.add(looked);
     }
     this.#isFruitful = this.#left >= this.#lanes;
     this.#isWhole = n < this.#rows;
   }
 
   #beginLook(isPass: boolean): void {
-    this.#picks.beginLook();
+    this.#candidates.beginLook();
     this.#rows = Math.max(ROWS.min, Math.min(ROWS.max, isPass ? this.#taken * 3 : this.#rows * 2));
     this.#isLookedAt = true;
     this.#lookedAt = performance.now();
@@ -192,14 +192,14 @@ export class Stretch {
   take(): Taking {
     this.#left -= 1;
     this.#open += 1;
-    const { jobs } = this.#picks;
-    return { from: this.#from, to: this.#to, jobs, pick: this.#picks.take() };
+    const { jobs } = this.#candidates;
+    return { from: this.#from, to: this.#to, jobs, pick: this.#candidates.take() };
   }
 
   /** Ends a take. Without an answer: what was picked is somebody else's, or nothing can be had there any more. */
   took({ to, pick }: Taking, answer: Claimed | undefined): void {
     this.#open -= 1;
-    this.#picks.took(pick, answer?.last?.[1]);
+    this.#candidates.took(pick, answer?.last?.[1]);
     if (answer?.last === undefined) {
       if (pick === undefined && to === this.#to) this.#left = 0;
       return;
@@ -213,12 +213,12 @@ export class Stretch {
 
   /** Keeps looks from showing what a lane has claimed. @returns to be called once its transaction is over */
   hold(answer: Claimed): () => void {
-    return this.#picks.hold(answer);
+    return this.#candidates.hold(answer);
   }
 }
 
 /** A look that is made beside the lanes. */
-export interface LookAhead {
+export interface LookaheadRead {
   readonly rows: number;
   readonly cursor: Cursor;
   /** Tells what it showed; undefined when it failed. */
