@@ -24,7 +24,7 @@ const FOLDERS = {
   lock: { imports: ['base', 'engine'], node: 'any' },
   queue: { imports: ['base', 'engine'], node: 'any', only: { 'schedule.ts': ['croner'] } },
   actor: { imports: ['base', 'engine'], node: 'any' },
-  files: { imports: ['base', 'engine'], node: 'any', only: { 's3.ts': ['@aws-sdk/client-s3'] } },
+  files: { imports: ['base', 'engine'], node: 'any', only: { 's3/index.ts': ['@aws-sdk/client-s3'] } },
   capture: { imports: ['base', 'engine', 'queue'], node: 'any' },
   testing: { imports: ['base', 'engine', 'lock', 'queue', 'actor', 'files'], node: 'any' },
   http: {
