@@ -13,26 +13,24 @@ import {
   type QueueOptions,
 } from './definition.ts';
 import { type Enqueued, type EnqueueOptions, type JobInput, Producer } from './enqueue.ts';
-import type { Explanation } from './explain.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
-import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
-import { PostgresQueueStore } from './postgres.ts';
-import { PostgresQueueReader } from './postgres-read.ts';
-import { PostgresQueueSchedules } from './postgres-schedule.ts';
-import { COUNT_LIMIT, type QueueStats } from './reading.ts';
-import type { ScheduleOptions, ScheduleRecord } from './schedule.ts';
-import { readScheduleName, setSchedule } from './schedules.ts';
-import type { SearchOptions, SearchPage } from './search.ts';
+import type { Explanation } from './operate/explain.ts';
+import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operate/operations.ts';
+import type { ScheduleOptions, ScheduleRecord } from './operate/schedule.ts';
+import type { SearchOptions, SearchPage } from './operate/search.ts';
+import { readScheduleName, setSchedule } from './operate/set-schedule.ts';
+import { COUNT_LIMIT, type QueueStats } from './operate/stats.ts';
+import { PostgresQueueReader } from './postgres/reader.ts';
+import { PostgresQueueSchedules } from './postgres/schedules.ts';
+import { PostgresQueueStore } from './postgres/store.ts';
 import type { Registered } from './store.ts';
 import { type ReadTraces, traced } from './tracing.ts';
 import type { Handler } from './work/attempt.ts';
+import { readWorkOptions, type WorkOptions } from './work/options.ts';
 import type { Unit } from './work/unit.ts';
 import { Worker } from './work/worker.ts';
-import { readWorkOptions, type WorkOptions } from './work-options.ts';
 
 export { NoRetry } from '../base/errors.ts';
-export { createQueueAdmin, QueueAdmin } from './admin.ts';
-export type { Counted, CountOptions } from './count.ts';
 export type {
   KeyConcurrency,
   KindOptions,
@@ -43,17 +41,19 @@ export type {
   RetryOptions,
 } from './definition.ts';
 export type { Enqueued, EnqueueOptions, JobInput } from './enqueue.ts';
-export type { Explanation, Reason } from './explain.ts';
 export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition } from './job.ts';
-export type { CancelOptions, DrainOptions } from './operations.ts';
-export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres-health.ts';
-export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './reading.ts';
-export { nextTicks, type ScheduleOptions, type ScheduleRecord } from './schedule.ts';
-export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './search.ts';
+export { createQueueAdmin, QueueAdmin } from './operate/admin.ts';
+export type { Counted, CountOptions } from './operate/count.ts';
+export type { Explanation, Reason } from './operate/explain.ts';
+export type { CancelOptions, DrainOptions } from './operate/operations.ts';
+export { nextTicks, type ScheduleOptions, type ScheduleRecord } from './operate/schedule.ts';
+export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './operate/search.ts';
+export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
+export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
+export type { StopOptions, WorkOptions } from './work/options.ts';
 export type { Job, Unit } from './work/unit.ts';
 export { Worker } from './work/worker.ts';
-export type { StopOptions, WorkOptions } from './work-options.ts';
 
 /** One handler for each kind of a queue. What it returns is kept as the job's result; what it throws fails the attempt. */
 export type Handlers<K extends Kinds> = {

@@ -231,7 +231,7 @@ test('each lane picks a job of its own, in their order, and a look does not show
     lookahead.took(taking, tookOf(at + 1));
     return lookahead.hold(tookOf(at + 1));
   });
-  const isOld = (): boolean => lookahead.isOld;
+  const isOld = (): boolean => lookahead.isPassDue;
   await until('the next look is one from the start', isOld);
   const look = lookahead.beginRead();
   // Committed while the look is under way: its snapshot may be older than that.

@@ -4,7 +4,7 @@ import { faults } from '../../src/base/fault.ts';
 import { probe } from '../../src/base/probe.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, createQueueAdmin, type Queue } from '../../src/queue/index.ts';
-import { planTick } from '../../src/queue/schedule.ts';
+import { planTick } from '../../src/queue/operate/schedule.ts';
 import { freshDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { spawnChild } from '../support/process.ts';

@@ -5,11 +5,11 @@ import { probe } from '../../base/probe.ts';
 import { type Renewal, startRenewal } from '../../base/renewal.ts';
 import { moment, ownedFor, sleep, within } from '../../base/time/clock.ts';
 import type { PostgresEngine, Session } from '../../engine/postgres/index.ts';
-import { Indexer } from '../indexer.ts';
-import { patience, STOP_MS } from '../patience.ts';
-import type { PostgresQueueStore } from '../postgres.ts';
-import { PostgresQueueChores } from '../postgres-chores.ts';
-import { Scheduler } from '../scheduler.ts';
+import { answerDeadline, STOP_MS } from '../deadlines.ts';
+import { Indexer } from '../operate/indexer.ts';
+import { Scheduler } from '../operate/scheduler.ts';
+import { PostgresQueueChores } from '../postgres/chores.ts';
+import type { PostgresQueueStore } from '../postgres/store.ts';
 import type { Beat, BeatAnswer, Ended, Rescued } from '../store.ts';
 
 /** A worker, as its keeper sees it. */
@@ -64,7 +64,7 @@ export class Keeper {
 
   private constructor(store: PostgresQueueStore, leaseMs: number) {
     this.#store = store;
-    this.#chores = new PostgresQueueChores(store.engine, { deadlineMs: patience(leaseMs) });
+    this.#chores = new PostgresQueueChores(store.engine, { deadlineMs: answerDeadline(leaseMs) });
     this.#leaseMs = leaseMs;
   }
 
@@ -89,7 +89,7 @@ export class Keeper {
     });
     this.#scheduler ??= new Scheduler({
       engine: this.#store.engine,
-      deadlineMs: patience(this.#leaseMs),
+      deadlineMs: answerDeadline(this.#leaseMs),
       queues: () => this.#queues(),
       onError: (error) => this.#report(error),
     });

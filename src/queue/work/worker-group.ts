@@ -1,5 +1,5 @@
 import type { PostgresEngine, Subscription } from '../../engine/postgres/index.ts';
-import type { PostgresQueueStore } from '../postgres.ts';
+import type { PostgresQueueStore } from '../postgres/store.ts';
 
 /** A worker, as its herd sees it. */
 export interface Grazing {

@@ -5,11 +5,11 @@ import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
-import { patience, STOP_MS } from '../patience.ts';
+import { answerDeadline, STOP_MS } from '../deadlines.ts';
 import type { Registered } from '../store.ts';
-import { readStopOptions, type StopOptions } from '../work-options.ts';
 import type { Handler } from './attempt.ts';
 import { LeaseWorker, type WorkerEvents, type WorkerParts } from './lease-worker.ts';
+import { readStopOptions, type StopOptions } from './options.ts';
 import { TransactionWorker } from './transaction/worker.ts';
 import type { Unit } from './unit.ts';
 
@@ -53,7 +53,7 @@ export class Worker implements AsyncDisposable {
     });
     this.started = this.#start(async () => {
       const registered = await register();
-      const store = parts.store.within(patience(parts.settings.leaseMs));
+      const store = parts.store.within(answerDeadline(parts.settings.leaseMs));
       const all = { ...parts, handlers, store, registered, events };
       return all.settings.hold === 'lease' ? new LeaseWorker(all) : new TransactionWorker(all);
     });

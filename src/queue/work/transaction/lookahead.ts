@@ -65,11 +65,11 @@ export class Lookahead {
   /** Whether to take from here. If not, it is for the caller to look. */
   get hasCandidates(): boolean {
     if (this.#left <= 0 || this.#isStale) return false;
-    return this.#isLookedAt || (!this.#isScarce && !this.isOld);
+    return this.#isLookedAt || (!this.#isScarce && !this.isPassDue);
   }
 
   /** Whether the next look should be one from the start. */
-  get isOld(): boolean {
+  get isPassDue(): boolean {
     return performance.now() - this.#passAt > PASS_MS;
   }
 
@@ -95,14 +95,14 @@ export class Lookahead {
   get wantsLook(): boolean {
     if (this.#isLookedAt || !this.#isFruitful || this.#left <= 0 || !this.#reluctance.isOver) return false;
     if (this.#isStale) return false;
-    return this.#isScarce || this.isOld;
+    return this.#isScarce || this.isPassDue;
   }
 
   /** Begins a look by a lane, which claims the first job. @returns how many rows it should show; 0: somebody else is at it */
   look(): number {
     if (this.#isLookedAt && !this.#giveUpAhead()) return 0;
     if (this.#isStale) this.#left = 0;
-    this.#beginLook(this.isOld);
+    this.#beginLook(this.isPassDue);
     return this.#rows;
   }
 
@@ -125,7 +125,7 @@ export class Lookahead {
 
   /** Begins a look beside the lanes: at what follows, or, now and then, from the start. {@link LookaheadRead.end} ends it. */
   beginRead(): LookaheadRead {
-    const isPass = this.isOld || this.#candidates.jobs === undefined;
+    const isPass = this.isPassDue || this.#candidates.jobs === undefined;
     this.#beginLook(isPass);
     const ahead: LookaheadRead = {
       rows: this.#rows,

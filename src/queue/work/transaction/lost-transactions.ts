@@ -1,6 +1,6 @@
 import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../../../base/errors.ts';
 import { type AnswerOptions, type Backend, endBackend } from '../../../engine/postgres/index.ts';
-import type { PostgresQueueStore } from '../../postgres.ts';
+import type { PostgresQueueStore } from '../../postgres/store.ts';
 import type { Charge, Charged } from '../../store.ts';
 import { isRefusal } from '../settler.ts';
 import type { Unit } from '../unit.ts';

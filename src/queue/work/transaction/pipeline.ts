@@ -1,6 +1,6 @@
 import { Conflict, ConnectionFailed } from '../../../base/errors.ts';
 import { type Step, statement } from '../../../engine/postgres/index.ts';
-import { claimOneText, quoted, tidyText } from '../../postgres.ts';
+import { claimOneText, quoted, tidyText } from '../../postgres/store.ts';
 import type { Claimed, LookRequest } from '../../store.ts';
 import { readSeen, type Seen } from './candidates.ts';
 import type { Lane, PendingCommit } from './lane.ts';

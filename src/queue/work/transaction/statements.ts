@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type Statement, type Step, statement, withoutLimits } from '../../../engine/postgres/index.ts';
-import type { OpenClaim } from '../../postgres.ts';
+import type { OpenClaim } from '../../postgres/store.ts';
 import type { Claimed, Cursor } from '../../store.ts';
 import type { Candidate, Seen } from './candidates.ts';
 

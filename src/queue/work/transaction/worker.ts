@@ -15,7 +15,7 @@ import {
   Transaction,
   watchOver,
 } from '../../../engine/postgres/index.ts';
-import { END_MS, patience, STOP_MS } from '../../patience.ts';
+import { answerDeadline, END_MS, STOP_MS } from '../../deadlines.ts';
 import type { Beat, Charged, Claimed, Ended } from '../../store.ts';
 import { tellLeft } from '../abandoned.ts';
 import { begin, GRACE_MS, type Handler, type Outcome } from '../attempt.ts';
@@ -91,7 +91,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     this.#parts = { ...parts, handlers };
     this.events = parts.events;
     this.#keeper = Keeper.for(parts.store, parts.settings.leaseMs);
-    this.#answer = { deadlineMs: patience(parts.settings.leaseMs) };
+    this.#answer = { deadlineMs: answerDeadline(parts.settings.leaseMs) };
     this.#lostTransactions = new LostTransactions({
       store: parts.store,
       answer: this.#answer,
@@ -123,7 +123,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     this.#lanes = Array.from({ length: this.#openLanes }, () => this.#lane().finally(() => this.#endLane()));
     this.#watch = new LaneWatch({
       engine: this.#parts.store.engine,
-      deadlineMs: patience(this.#parts.settings.leaseMs),
+      deadlineMs: answerDeadline(this.#parts.settings.leaseMs),
       lanes: () => this.#sessions,
       settle: () => this.#lostTransactions.settle(),
       onError: (error) => this.onError(error),
@@ -319,7 +319,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     scan: Scan,
     lookahead: Lookahead,
   ): Promise<Claimed> {
-    const { isOld } = lookahead;
+    const { isPassDue: isOld } = lookahead;
     const rows = lookahead.look();
     // One pass from the start is enough for all lanes.
     if (rows > 0 && isOld) scan.restart();
@@ -400,7 +400,8 @@ export class TransactionWorker implements UnitOwner, Kept {
     tx.end();
     if (faults.armed) await faults.reach('queue.before_settle');
     // What its handler left under way: the outcome would come behind it, and never, if that never ends.
-    if (outcome.complete.length === 0 && session.isBusy) await session.cancel(patience(this.#parts.settings.leaseMs));
+    if (outcome.complete.length === 0 && session.isBusy)
+      await session.cancel(answerDeadline(this.#parts.settings.leaseMs));
     if (session.isBroken) throw new ConnectionFailed('the connection of the claim was lost; the job is new again');
     if (outcome.isLost)
       throw new ConnectionFailed('the claim was lost; its transaction is rolled back, and the job is new again');

@@ -1,11 +1,11 @@
-import { InvalidInput, NotFound } from '../base/errors.ts';
-import { checkOptions, custom, oneOf, suggest, text } from '../base/options/options.ts';
-import { validate } from '../base/options/schema.ts';
-import { toJson } from '../base/storable.ts';
-import type { Definition } from './definition.ts';
-import { jobShape } from './job-options.ts';
-import { label } from './label.ts';
-import type { PostgresQueueSchedules } from './postgres-schedule.ts';
+import { InvalidInput, NotFound } from '../../base/errors.ts';
+import { checkOptions, custom, oneOf, suggest, text } from '../../base/options/options.ts';
+import { validate } from '../../base/options/schema.ts';
+import { toJson } from '../../base/storable.ts';
+import type { Definition } from '../definition.ts';
+import { jobShape } from '../job-options.ts';
+import { label } from '../label.ts';
+import type { PostgresQueueSchedules } from '../postgres/schedules.ts';
 import { nextTick, type ScheduleOptions } from './schedule.ts';
 
 const shape = {

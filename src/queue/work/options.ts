@@ -1,4 +1,4 @@
-import { InvalidInput } from '../base/errors.ts';
+import { InvalidInput } from '../../base/errors.ts';
 import {
   type Check,
   checkOptions,
@@ -8,11 +8,11 @@ import {
   oneOf,
   optional,
   signal,
-} from '../base/options/options.ts';
-import { refusal } from '../base/options/refusal.ts';
-import type { Duration } from '../base/time/duration.ts';
-import type { Definition } from './definition.ts';
-import type { WorkerSettings } from './work/lease-worker.ts';
+} from '../../base/options/options.ts';
+import { refusal } from '../../base/options/refusal.ts';
+import type { Duration } from '../../base/time/duration.ts';
+import type { Definition } from '../definition.ts';
+import type { WorkerSettings } from './lease-worker.ts';
 
 /** How a worker works. */
 export interface WorkOptions {

@@ -1,8 +1,8 @@
-import { checkOptions, duration, integer } from '../base/options/options.ts';
-import { moment, waitedFor } from '../base/time/clock.ts';
-import type { Duration } from '../base/time/duration.ts';
-import type { JobRecord, JobStatus } from './job.ts';
-import type { PostgresQueueReader } from './postgres-read.ts';
+import { checkOptions, duration, integer } from '../../base/options/options.ts';
+import { moment, waitedFor } from '../../base/time/clock.ts';
+import type { Duration } from '../../base/time/duration.ts';
+import type { JobRecord, JobStatus } from '../job.ts';
+import type { PostgresQueueReader } from '../postgres/reader.ts';
 import { parseQuery } from './search.ts';
 
 export interface CountOptions {

@@ -1,8 +1,8 @@
-import { instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
-import type { Facts } from './explain.ts';
-import type { JobRecord, JobStatus, JobTransition } from './job.ts';
-import { alone } from './postgres.ts';
-import type { QueueRecord, QueueStats, WorkerRecord } from './reading.ts';
+import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
+import type { Facts } from '../operate/explain.ts';
+import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
+import { alone } from './store.ts';
 
 /** The columns of pawl.job, as a JobRecord has them. */
 const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",

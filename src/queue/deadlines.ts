@@ -3,7 +3,7 @@
  * that what a lost answer left in between is back within one; milliseconds. At the least what a busy server may take, at the
  * most what nobody would want to wait for.
  */
-export function patience(leaseMs: number): number {
+export function answerDeadline(leaseMs: number): number {
   return Math.min(Math.max(leaseMs / 2, 2_000), 30_000);
 }
 

@@ -1,14 +1,14 @@
-import { LockNotAvailable, NotFound, TimedOut } from '../base/errors.ts';
-import { bool, checkOptions, custom, duration, integer, optional, signal, text } from '../base/options/options.ts';
-import { moment, sleep, waitedFor } from '../base/time/clock.ts';
-import type { Duration } from '../base/time/duration.ts';
-import { formatDuration } from '../base/time/duration.ts';
+import { LockNotAvailable, NotFound, TimedOut } from '../../base/errors.ts';
+import { bool, checkOptions, custom, duration, integer, optional, signal, text } from '../../base/options/options.ts';
+import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
+import type { Duration } from '../../base/time/duration.ts';
+import { formatDuration } from '../../base/time/duration.ts';
+import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
+import { readJobId } from '../job-id.ts';
+import type { Left, PostgresQueueReader } from '../postgres/reader.ts';
 import { type Explanation, explainFacts } from './explain.ts';
-import type { JobRecord, JobStatus, JobTransition } from './job.ts';
-import { readJobId } from './job-id.ts';
-import type { Left, PostgresQueueReader } from './postgres-read.ts';
-import { COUNT_LIMIT, type QueueStats } from './reading.ts';
 import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCursor } from './search.ts';
+import { COUNT_LIMIT, type QueueStats } from './stats.ts';
 
 export interface CancelOptions {
   /** Kept with the job as its error, and given to a running handler. At most 1,000 characters. */

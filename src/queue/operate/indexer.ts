@@ -1,6 +1,6 @@
-import { type Loop, startLoop } from '../base/loop.ts';
-import { probe } from '../base/probe.ts';
-import type { PostgresQueueChores } from './postgres-chores.ts';
+import { type Loop, startLoop } from '../../base/loop.ts';
+import { probe } from '../../base/probe.ts';
+import type { PostgresQueueChores } from '../postgres/chores.ts';
 
 /** How often it is looked for jobs that are not indexed yet. */
 const LOOK_MS = 5000;

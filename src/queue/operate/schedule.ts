@@ -1,5 +1,5 @@
 import { Cron } from 'croner';
-import { InvalidInput } from '../base/errors.ts';
+import { InvalidInput } from '../../base/errors.ts';
 
 /** When, and what, to enqueue again and again. */
 export interface ScheduleOptions {

@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement } from '../engine/postgres/index.ts';
+import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 
 /** What is wrong, or about to be, in the queues of a database. All empty is healthy. */
 export interface QueueHealth {

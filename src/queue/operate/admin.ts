@@ -1,19 +1,19 @@
-import { checkOptions } from '../base/options/options.ts';
-import { toJson } from '../base/storable.ts';
-import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { checkOptions } from '../../base/options/options.ts';
+import { toJson } from '../../base/storable.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { Enqueued, EnqueueOptions } from '../enqueue.ts';
+import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
+import { readJobId } from '../job-id.ts';
+import { jobShape } from '../job-options.ts';
+import { PostgresQueueReader } from '../postgres/reader.ts';
+import { PostgresQueueSchedules } from '../postgres/schedules.ts';
+import { PostgresQueueStore } from '../postgres/store.ts';
 import { type Counted, type CountOptions, count } from './count.ts';
-import type { Enqueued, EnqueueOptions } from './enqueue.ts';
 import type { Explanation } from './explain.ts';
-import type { JobRecord, JobStatus, JobTransition } from './job.ts';
-import { readJobId } from './job-id.ts';
-import { jobShape } from './job-options.ts';
 import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
-import { PostgresQueueStore } from './postgres.ts';
-import { PostgresQueueReader } from './postgres-read.ts';
-import { PostgresQueueSchedules } from './postgres-schedule.ts';
-import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './reading.ts';
 import type { ScheduleRecord } from './schedule.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
+import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
 
 /** Gives what operates every queue of a database, without knowing how they are declared. Nothing is sent until it is used. */
 export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {

@@ -1,5 +1,5 @@
-import type { Offer, RecallResult } from '../base/handoff/direct-handoff.ts';
-import { Cooldown } from '../base/time/cooldown.ts';
+import type { Offer, RecallResult } from '../../base/handoff/direct-handoff.ts';
+import { Cooldown } from '../../base/time/cooldown.ts';
 import {
   type AnswerOptions,
   callInTransaction,
@@ -8,10 +8,10 @@ import {
   type Subscription,
   statement,
   type Transaction,
-} from '../engine/postgres/index.ts';
-import type { Definition } from './definition.ts';
-import type { JobStatus } from './job.ts';
-import { STOP_MS } from './patience.ts';
+} from '../../engine/postgres/index.ts';
+import { STOP_MS } from '../deadlines.ts';
+import type { Definition } from '../definition.ts';
+import type { JobStatus } from '../job.ts';
 import type {
   Batch,
   Beat,
@@ -32,8 +32,8 @@ import type {
   Untidy,
   Unwritten,
   WorkerRow,
-} from './store.ts';
-import { type FailureRun, toRuns } from './work/failure-runs.ts';
+} from '../store.ts';
+import { type FailureRun, toRuns } from '../work/failure-runs.ts';
 
 /** Who runs a statement: the pool, or one session inside its own transaction. */
 export interface Runner {

@@ -1,6 +1,6 @@
-import { type AnswerOptions, type PostgresEngine, statement } from '../engine/postgres/index.ts';
-import { INDEX_MS } from './patience.ts';
-import { alone, type Runner } from './postgres.ts';
+import { type AnswerOptions, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import { INDEX_MS } from '../deadlines.ts';
+import { alone, type Runner } from './store.ts';
 
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
 const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answer');

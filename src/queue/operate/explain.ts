@@ -1,6 +1,6 @@
-import { formatDuration } from '../base/time/duration.ts';
-import type { JobStatus } from './job.ts';
-import { COUNT_LIMIT } from './reading.ts';
+import { formatDuration } from '../../base/time/duration.ts';
+import type { JobStatus } from '../job.ts';
+import { COUNT_LIMIT } from './stats.ts';
 
 /** Why a job is where it is. */
 export interface Explanation {

@@ -1,6 +1,6 @@
-import { type AnswerOptions, instant, type PostgresEngine, statement } from '../engine/postgres/index.ts';
-import { limited, type Runner } from './postgres.ts';
-import type { Due, ScheduleRecord, Tick } from './schedule.ts';
+import { type AnswerOptions, instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import type { Due, ScheduleRecord, Tick } from '../operate/schedule.ts';
+import { limited, type Runner } from './store.ts';
 
 const NOW = statement(
   'queue.now',

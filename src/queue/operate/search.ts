@@ -1,9 +1,9 @@
-import { InvalidInput } from '../base/errors.ts';
-import { suggest } from '../base/options/options.ts';
-import { show } from '../base/options/refusal.ts';
-import { isStorable } from '../base/storable.ts';
-import { type Duration, parseDuration } from '../base/time/duration.ts';
-import { JOB_STATUSES, type JobRecord } from './job.ts';
+import { InvalidInput } from '../../base/errors.ts';
+import { suggest } from '../../base/options/options.ts';
+import { show } from '../../base/options/refusal.ts';
+import { isStorable } from '../../base/storable.ts';
+import { type Duration, parseDuration } from '../../base/time/duration.ts';
+import { JOB_STATUSES, type JobRecord } from '../job.ts';
 
 export interface SearchOptions {
   /** Jobs of one page. Default 50, at most 1,000. */

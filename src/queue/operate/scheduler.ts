@@ -1,8 +1,8 @@
-import { faults } from '../base/fault.ts';
-import { type Loop, startLoop } from '../base/loop.ts';
-import { probe } from '../base/probe.ts';
-import type { PostgresEngine } from '../engine/postgres/index.ts';
-import { PostgresQueueSchedules } from './postgres-schedule.ts';
+import { faults } from '../../base/fault.ts';
+import { type Loop, startLoop } from '../../base/loop.ts';
+import { probe } from '../../base/probe.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { PostgresQueueSchedules } from '../postgres/schedules.ts';
 import { type DueSchedule, planTick } from './schedule.ts';
 
 /** A schedule that another process has just written is seen after this long. */
