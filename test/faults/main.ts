@@ -79,11 +79,20 @@ function printTotals(): void {
       `${Object.values(faults).reduce((a, b) => a + b, 0)} faults (${tally(faults)}), ` +
       `${sum((r) => r.violations.length)} violations${Object.keys(rules).length > 0 ? ` (${tally(rules)})` : ''}`,
   );
+  const missing = seeds.filter((seed) => !reports.some(({ plan }) => plan.seed === seed));
+  if (missing.length > 0) console.log(`not played to an end: seeds ${missing.join(', ')}`);
 }
 
 if (values.plan) {
   for (const seed of seeds) console.log(JSON.stringify(part.plan(seed), null, 2));
 } else {
+  // However this process ends, it says how far it came.
+  process.on('exit', () => {
+    printTotals();
+    const isGood = reports.length === seeds.length && reports.every(({ violations }) => violations.length === 0);
+    if (!isGood) process.exitCode = 1;
+  });
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
   const [children, cluster] = await Promise.all([buildChildren(), makeCluster()]);
   try {
     await using ground = await Ground.open({ children: children.folder, cluster: cluster.dataDir });
@@ -91,6 +100,4 @@ if (values.plan) {
   } finally {
     await Promise.all([children.remove(), cluster.remove()]);
   }
-  printTotals();
-  process.exitCode = reports.some(({ violations }) => violations.length > 0) ? 1 : 0;
 }

@@ -93,6 +93,14 @@ export class Member {
     return lines.filter((line) => line !== '').map((line) => `${this.name} says ${line.slice(0, 400)}`);
   }
 
+  /** Whether it lives, what it noted last, and what it said last. */
+  async describe(): Promise<string[]> {
+    const exit = await Promise.race([this.#child.exited, undefined]);
+    const life = exit === undefined ? `process ${this.pid} has not ended` : `ended with ${tell(exit, this.#child)}`;
+    const last = (await this.events<object>()).at(-1);
+    return [`${this.name}: ${life}; its last note is ${JSON.stringify(last)}`, ...this.lastWords()];
+  }
+
   tell(order: Order): void {
     if ('stop' in order) this.#told = this.#child;
     this.#child.send(order);

@@ -1,9 +1,14 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Ground } from './ground.ts';
 import type { Plan, Violation } from './plan.ts';
 import { Stage } from './stage.ts';
 
-/** The rule that a schedule breaks which was not played to its end. */
+/** The rule that a schedule breaks when it could not be played to its end. */
 export const UNPLAYED = 'the schedule could not be played';
+/** Longer than all waits of a schedule together: what has not ended by then is stuck. */
+const PLAY_MS = 420_000;
+/** For the ends of its processes and of a server of its own. */
+const CLOSE_MS = 60_000;
 
 /** One part of the library under faults; README.md says how to write one. */
 export interface Part<P extends Plan, H> {
@@ -35,6 +40,8 @@ export interface RunOptions {
   readonly plant?: string | undefined;
   /** The plan in which the plant of this name shows, in place of the seed's. Default: that of `plant`. */
   readonly scene?: string | undefined;
+  /** How long the schedule may take before it counts as stuck. Default: 7 minutes. */
+  readonly limitMs?: number | undefined;
 }
 
 /** A part with its types closed over, as the command and the tests run it. */
@@ -48,25 +55,56 @@ export function runner<P extends Plan, H>(part: Part<P, H>): Runner {
   return {
     name: part.name,
     plan: (seed) => part.plan(seed),
-    run: async (seed, ground, { plant, scene = plant } = {}) => {
+    run: async (seed, ground, { plant, scene = plant, limitMs = PLAY_MS } = {}) => {
       const since = performance.now();
       const plan = (scene === undefined ? undefined : part.forced?.(scene)) ?? part.plan(seed);
-      await using stage = await Stage.open(ground, plan, plant);
-      const report = (operations: number, violations: readonly Violation[]): Report => ({
-        plan,
-        operations,
-        faults: stage.inflicted,
-        violations: [...violations, ...stage.crashes],
-        ms: Math.round(performance.now() - since),
-      });
-      try {
-        const history = await part.play(plan, stage);
-        return report(part.operations(history), part.check(history));
-      } catch (error) {
-        // One of many schedules: the others go on.
-        const story = error instanceof Error ? (error.stack ?? error.message) : String(error);
-        return report(0, [{ rule: UNPLAYED, about: `seed ${seed}`, story: [story] }]);
-      }
+      const outcome = await onStage(part, plan, { ground, plant, limitMs });
+      return { plan, ...outcome, ms: Math.round(performance.now() - since) };
     },
   };
+}
+
+type Outcome = Pick<Report, 'operations' | 'faults' | 'violations'>;
+
+interface Terms {
+  readonly ground: Ground;
+  readonly plant: string | undefined;
+  readonly limitMs: number;
+}
+
+/** Never rejects: this is one of many schedules, and the others go on. */
+async function onStage<P extends Plan, H>(
+  part: Part<P, H>,
+  plan: P,
+  { ground, plant, limitMs }: Terms,
+): Promise<Outcome> {
+  const failures: Violation[] = [];
+  const note = (error: unknown): undefined => void failures.push(unplayed(plan, error));
+  const stage = await Stage.open(ground, plan, plant).catch(note);
+  if (stage === undefined) return { operations: 0, faults: {}, violations: failures };
+  const describe = (): Promise<string[]> => stage.describe();
+  const history = await inTime(part.play(plan, stage), limitMs, describe).catch(note);
+  await inTime(stage[Symbol.asyncDispose](), CLOSE_MS, describe).catch(note);
+  const [operations, found] = history === undefined ? [0, []] : [part.operations(history), part.check(history)];
+  return { operations, faults: stage.inflicted, violations: [...found, ...failures, ...stage.crashes] };
+}
+
+function unplayed({ seed }: Plan, error: unknown): Violation {
+  const story = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return { rule: UNPLAYED, about: `seed ${seed}`, story: [story] };
+}
+
+/** @throws Error  the work has not ended in time; it says what each process was at */
+async function inTime<T>(work: Promise<T>, ms: number, describe: () => Promise<string[]>): Promise<T> {
+  const late = new AbortController();
+  const onTime = async (): Promise<never> => {
+    // Keeps this process alive, too, where nothing else does and the work still has not ended.
+    await sleep(ms, undefined, { signal: late.signal });
+    throw new Error([`stuck for ${ms} ms:`, ...(await describe())].join('\n'));
+  };
+  try {
+    return await Promise.race([work, onTime()]);
+  } finally {
+    late.abort();
+  }
 }

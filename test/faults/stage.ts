@@ -77,6 +77,11 @@ export class Stage implements AsyncDisposable {
     return all.map(({ name, story }) => ({ rule: 'a process ended by itself', about: name, story: [story] }));
   }
 
+  /** For a schedule that does not end: what each of its processes is at. */
+  async describe(): Promise<string[]> {
+    return (await Promise.all(this.#members.map((member) => member.describe()))).flat();
+  }
+
   /** By how much the database's wall clock is ahead of the clock of the notes, in milliseconds. */
   async clockOffset(): Promise<number> {
     const samples: { took: number; offset: number }[] = [];
