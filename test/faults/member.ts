@@ -95,7 +95,7 @@ export class Member {
 
   /** Whether it lives, what it noted last, and what it said last. */
   async describe(): Promise<string[]> {
-    const exit = await Promise.race([this.#child.exited, undefined]);
+    const exit = await Promise.race([this.#child.exited, Promise.resolve(undefined)]);
     const life = exit === undefined ? `process ${this.pid} has not ended` : `ended with ${tell(exit, this.#child)}`;
     const last = (await this.events<object>()).at(-1);
     return [`${this.name}: ${life}; its last note is ${JSON.stringify(last)}`, ...this.lastWords()];
