@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { LeaseLost } from '../../src/base/errors.ts';
 import { type Renewal, type RenewalOptions, startRenewal } from '../../src/base/renewal.ts';
 import { moment, now } from '../../src/base/time/clock.ts';
+import { ownTimers } from '../support/own-timers.ts';
 import { wallClock } from '../support/wall-clock.ts';
 
 const LEASE_MS = 30_000;
@@ -44,13 +45,14 @@ describe('by the clock', () => {
   });
 
   test('a beat goes out at every third of the lease, and the lease lives as long as they are kept', async () => {
+    const timers = ownTimers();
     const { renewal, beats } = start('kept');
     await vi.advanceTimersByTimeAsync(10 * LEASE_MS);
     expect(beats.map(({ at }) => at).slice(0, 3)).toEqual([10_000, 20_000, 30_000]);
     expect(beats).toHaveLength(30);
     expect(renewal.signal.aborted).toBe(false);
     await renewal.stop();
-    expect(vi.getTimerCount()).toBe(0);
+    expect(timers()).toBe(0);
   });
 
   test('once the deadline has passed, no other request revives the lease, though no timer could run yet', async () => {
@@ -99,13 +101,14 @@ describe('by the clock', () => {
   });
 
   test('when the store says lost, the signal says so at once and nothing more is sent', async () => {
+    const timers = ownTimers();
     const { renewal, beats } = start('lost');
     await vi.advanceTimersByTimeAsync(10_000);
     expect(reasonOf(renewal)).toContain('the store says that it is no longer ours');
     expect(renewal.remainingMs()).toBe(0);
     await vi.advanceTimersByTimeAsync(LEASE_MS);
     expect(beats).toHaveLength(1);
-    expect(vi.getTimerCount()).toBe(0);
+    expect(timers()).toBe(0);
   });
 
   test('a beat that throws is tried again quickly, and the lease survives when one gets through', async () => {
@@ -123,6 +126,7 @@ describe('by the clock', () => {
   });
 
   test('beats that throw until the deadline lose the lease, with the last error as the reason', async () => {
+    const timers = ownTimers();
     let tries = 0;
     const beat = async () => {
       tries++;
@@ -136,7 +140,7 @@ describe('by the clock', () => {
       'no renewal was confirmed within its 30s; the last renewal failed with: connection refused; stop working on it',
     );
     expect(tries).toBe(20);
-    expect(vi.getTimerCount()).toBe(0);
+    expect(timers()).toBe(0);
   });
 
   test('a beat that is not answered is given up in time for another, and the deadline waits for none', async () => {
@@ -173,15 +177,17 @@ describe('by the clock', () => {
   });
 
   test('an answer that comes after the deadline changes nothing', async () => {
+    const timers = ownTimers();
     const { renewal, beats } = start();
     await vi.advanceTimersByTimeAsync(LEASE_MS);
     beats[0]?.answer('kept');
     await vi.advanceTimersByTimeAsync(LEASE_MS);
     expect(renewal.remainingMs()).toBe(0);
-    expect(vi.getTimerCount()).toBe(0);
+    expect(timers()).toBe(0);
   });
 
   test('stop waits for the beat under way, tells it, and is not a loss', async () => {
+    const timers = ownTimers();
     const { renewal, beats } = start();
     await vi.advanceTimersByTimeAsync(10_000);
     let isStopped = false;
@@ -195,16 +201,17 @@ describe('by the clock', () => {
     await vi.advanceTimersByTimeAsync(LEASE_MS);
     expect(beats).toHaveLength(1);
     expect(renewal.signal.aborted).toBe(false);
-    expect(vi.getTimerCount()).toBe(0);
+    expect(timers()).toBe(0);
   });
 
   test('stop does not wait past the deadline for a beat that never ends', async () => {
+    const timers = ownTimers();
     const { renewal } = start();
     await vi.advanceTimersByTimeAsync(10_000);
     const stopped = renewal.stop();
     await vi.advanceTimersByTimeAsync(LEASE_MS);
     await stopped;
-    expect(vi.getTimerCount()).toBe(0);
+    expect(timers()).toBe(0);
   });
 });
 
