@@ -16,7 +16,7 @@ import { toJson } from '../base/storable.ts';
 import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { ActorDefinition, AnyActorDefinition } from './definition.ts';
-import { asFields, requireFields, requireSemaphore, unknown } from './kind.ts';
+import { asFields, requireFields, requireSemaphore, unknownName } from './kind.ts';
 import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './operate/admin.ts';
 import { readKey } from './option-checks.ts';
 import type { PageChannel } from './pages/channel.ts';
@@ -24,7 +24,7 @@ import type { PostgresActorStore } from './postgres/store.ts';
 import { type ActorHandle, type ActorTarget, idOf } from './target.ts';
 import { Dispatcher } from './work/dispatcher.ts';
 import { Keeper } from './work/keeper.ts';
-import { runByHand, type WorkedTurn } from './work/manual-turn.ts';
+import { runManualTurn, type WorkedTurn } from './work/manual-turn.ts';
 import type { TurnOwner } from './work/turn.ts';
 
 export interface CreateOptions extends TxOptions {
@@ -183,7 +183,7 @@ export class Actors extends ActorAdmin {
   async work(target: ActorTarget<never>): Promise<WorkedTurn | undefined> {
     const types = await this.#types(undefined);
     this.#handKeeper ??= new Keeper(this.store, 20_000);
-    return runByHand({
+    return runManualTurn({
       store: this.store,
       keeper: this.#handKeeper,
       owner: this.#ownerOf(this.store),
@@ -198,7 +198,7 @@ export class Actors extends ActorAdmin {
     const given = checkOptions('run', options, runShape);
     const { lease, concurrency, poll, types, channels, onBlocked, signal: stop } = given;
     for (const name of types ?? []) {
-      if (!this.#definitions.has(name)) throw unknown('actor type', name, [...this.#definitions.keys()], 'types');
+      if (!this.#definitions.has(name)) throw unknownName('actor type', name, [...this.#definitions.keys()], 'types');
     }
     requireNames(channels);
     const holds = [...this.#definitions.values()].filter(({ name }) => types?.includes(name) ?? true).flatMap(holding);

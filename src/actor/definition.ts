@@ -17,7 +17,7 @@ import { refusal } from '../base/options/refusal.ts';
 import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/options/schema.ts';
 import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { type ActorKind, type LooseFields, unknown } from './kind.ts';
+import { type ActorKind, type LooseFields, unknownName } from './kind.ts';
 import type { Machine } from './machine.ts';
 import type { Outcome } from './work/outcome.ts';
 import type { Turn } from './work/turn.ts';
@@ -196,7 +196,7 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
   for (const [stateKey, { options: stateOptions, semaphores = [] }] of Object.entries(raw)) {
     for (const semaphore of semaphores) {
       if (!given.semaphores.includes(semaphore)) {
-        throw unknown('semaphore', semaphore, given.semaphores, `states.${stateKey}`);
+        throw unknownName('semaphore', semaphore, given.semaphores, `states.${stateKey}`);
       }
     }
     const read = object(stateShape).given(stateOptions, { field: stateKey, what: `${what} "${name}"` });
@@ -219,7 +219,7 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
   for (const [semaphore, target] of Object.entries(given.always)) {
     requireState(target, names, `always.${semaphore}`);
     if (!given.semaphores.includes(semaphore)) {
-      throw unknown('semaphore', semaphore, given.semaphores, `always.${semaphore}`);
+      throw unknownName('semaphore', semaphore, given.semaphores, `always.${semaphore}`);
     }
   }
   if (given.version > 1 && given.migrate === undefined) {
@@ -257,5 +257,5 @@ function machineOf({ initial, always, states }: Pick<ActorDefinition, 'initial' 
 }
 
 function requireState(name: string, states: readonly string[], field: string): void {
-  if (!states.includes(name)) throw unknown('state', name, states, field);
+  if (!states.includes(name)) throw unknownName('state', name, states, field);
 }

@@ -16,7 +16,7 @@ export interface ActorKind<F = LooseFields, S extends string = string, In = F> {
 }
 
 /** The error for a name that was not declared, with the nearest that was. */
-export function unknown(what: string, name: unknown, known: readonly string[], field: string): InvalidInput {
+export function unknownName(what: string, name: unknown, known: readonly string[], field: string): InvalidInput {
   const isText = typeof name === 'string';
   const near = isText ? suggest(name, known) : undefined;
   const all = known.length === 0 ? `there is no ${what} at all` : `there are ${known.join(', ')}`;
@@ -38,12 +38,12 @@ export function asFields(value: unknown): LooseFields {
  */
 export function requireFields(type: string, given: object, valid: object): void {
   for (const [name, value] of Object.entries(given)) {
-    if (value !== undefined && !(name in valid)) throw unknown(`field of ${type}`, name, Object.keys(valid), name);
+    if (value !== undefined && !(name in valid)) throw unknownName(`field of ${type}`, name, Object.keys(valid), name);
   }
 }
 
 /** @throws InvalidInput  with the nearest that was declared */
 export function requireSemaphore(type: string, name: unknown, known: readonly string[]): void {
   if (typeof name !== 'string' || !known.includes(name))
-    throw unknown(`semaphore of ${type}`, name, known, 'semaphore');
+    throw unknownName(`semaphore of ${type}`, name, known, 'semaphore');
 }

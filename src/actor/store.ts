@@ -1,7 +1,7 @@
 import type { Handoff } from '../base/handoff/direct-handoff.ts';
 
 /** A claimed actor, as the database gives it. */
-export type ClaimedRow = readonly [
+export type ActorClaim = readonly [
   id: number,
   type: number,
   state: string,
@@ -17,8 +17,8 @@ export type ClaimedRow = readonly [
 ];
 
 /** What a claim answers. */
-export interface Claimed {
-  readonly rows: readonly ClaimedRow[];
+export interface ClaimAnswer {
+  readonly rows: readonly ActorClaim[];
   /** There is more to do at once. */
   readonly again?: boolean;
   /** Milliseconds until the next actor is due. */
@@ -29,7 +29,7 @@ export interface Claimed {
 
 /** An actor that was claimed for a worker by what came for it. */
 export interface ActorHandoff extends Handoff {
-  readonly row: ClaimedRow;
+  readonly row: ActorClaim;
 }
 
 /** What names a turn in every write: the fencing token. */
@@ -40,7 +40,7 @@ export interface TurnToken {
 }
 
 /** What became of a turn, ready to be committed. */
-export interface Settled {
+export interface TurnCommit {
   readonly id: number;
   readonly epoch: number;
   /** For the events; not written. */
@@ -64,7 +64,7 @@ export interface Settled {
 }
 
 /** What a commit answers. */
-export interface Committed {
+export interface CommitAnswer {
   /** Actors that were no longer this worker's: nothing was written for them. */
   readonly stale: readonly number[];
   /** Turns that would have ended an actor with open children: they were written as failed. */

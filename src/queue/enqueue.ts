@@ -8,7 +8,7 @@ import { isTraceparent } from '../base/telemetry.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
 import { jobShape } from './job-options.ts';
-import type { Batch, QueueStore, Registered } from './store.ts';
+import type { Batch, QueueIds, QueueStore } from './store.ts';
 import { sending } from './tracing.ts';
 
 export interface EnqueueOptions {
@@ -57,10 +57,10 @@ const AT_ONCE = 1000;
 export class Producer {
   readonly #store: QueueStore;
   readonly #definition: Definition;
-  readonly #register: () => Promise<Registered>;
+  readonly #register: () => Promise<QueueIds>;
   #turn = 0;
 
-  constructor(store: QueueStore, definition: Definition, register: () => Promise<Registered>) {
+  constructor(store: QueueStore, definition: Definition, register: () => Promise<QueueIds>) {
     this.#store = store;
     this.#definition = definition;
     this.#register = register;
@@ -123,12 +123,7 @@ export class Producer {
     return sending(name, rows.length, undefined, (trace) => this.#addAll(registered, rows, tx ?? undefined, trace));
   }
 
-  async #addAll(
-    registered: Registered,
-    rows: readonly Row[],
-    tx: unknown,
-    trace: string | undefined,
-  ): Promise<string[]> {
+  async #addAll(registered: QueueIds, rows: readonly Row[], tx: unknown, trace: string | undefined): Promise<string[]> {
     const ids: string[] = [];
     for (let from = 0; from < rows.length; from += AT_ONCE) {
       for (const [shard, part] of this.#byShard(rows.slice(from, from + AT_ONCE), from)) {
@@ -219,7 +214,7 @@ interface Row {
   readonly payload: string;
 }
 
-function toBatch(shard: number, rows: readonly Row[], registered: Registered): Batch {
+function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Batch {
   const kinds = rows.map((row) => registered.kindId.get(row.kind) ?? -1);
   const priorities = rows.map((row) => row.priority);
   return {

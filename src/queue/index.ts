@@ -23,7 +23,7 @@ import { COUNT_LIMIT, type QueueStats } from './operate/stats.ts';
 import { PostgresQueueReader } from './postgres/reader.ts';
 import { PostgresQueueSchedules } from './postgres/schedules.ts';
 import { PostgresQueueStore } from './postgres/store.ts';
-import type { Registered } from './store.ts';
+import type { QueueIds } from './store.ts';
 import { type ReadTraces, traced } from './tracing.ts';
 import type { Handler } from './work/attempt.ts';
 import { readWorkOptions, type WorkOptions } from './work/options.ts';
@@ -98,7 +98,7 @@ export class Queue<K extends Kinds = never> {
   readonly #reader: PostgresQueueReader;
   readonly #operations: Operations;
   readonly #schedules: PostgresQueueSchedules;
-  #registered: Promise<Registered> | undefined;
+  #registered: Promise<QueueIds> | undefined;
 
   /** @internal */
   constructor(engine: PostgresEngine, definition: Definition) {
@@ -279,7 +279,7 @@ export class Queue<K extends Kinds = never> {
     return this.#schedules.list(this.name);
   }
 
-  #register(): Promise<Registered> {
+  #register(): Promise<QueueIds> {
     this.#registered ??= this.#store.register(this.#definition).catch((error: unknown) => {
       this.#registered = undefined;
       throw error;

@@ -4,7 +4,7 @@ import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
 
 /** The ids under which a database knows a queue and its kinds. */
-export interface Registered {
+export interface QueueIds {
   readonly queue: number;
   readonly kindId: ReadonlyMap<string, number>;
   readonly kindName: ReadonlyMap<number, string>;
@@ -55,10 +55,10 @@ export type ClaimedRun = readonly [
 ];
 
 /** The jobs of one key, flat, eight fields a job: id, claim, kind, attempt, enqueued at (ms), unit, broken by, payload. `unit` is below 0 where the payload was left out. */
-export type ClaimedKey = readonly [key: string, epoch: number, fields: readonly unknown[]];
+export type ClaimedKeyBatch = readonly [key: string, epoch: number, fields: readonly unknown[]];
 
 /** First attempts of keys whose jobs run one by one, oldest first, a column a field; `nth` counts the keys from 1. */
-export interface ClaimedLines {
+export interface ClaimedChains {
   readonly claim: number;
   readonly epoch: number;
   readonly keys: readonly string[];
@@ -70,10 +70,10 @@ export interface ClaimedLines {
   readonly payloads: readonly unknown[];
 }
 
-export interface Claimed {
+export interface ClaimAnswer {
   readonly rows: readonly ClaimedRun[];
-  readonly keys: readonly ClaimedKey[];
-  readonly lines?: ClaimedLines;
+  readonly keys: readonly ClaimedKeyBatch[];
+  readonly lines?: ClaimedChains;
   /** Process id by claim. */
   readonly processes?: Readonly<Record<string, string>>;
   /** How many ready rows were looked at. */
@@ -124,7 +124,7 @@ export interface Looked {
 }
 
 /** One job that did not complete. `retry` spends the attempt, `release` does not. */
-export interface Failed {
+export interface JobFailure {
   readonly claim: number;
   readonly id: number;
   readonly to: 'retry' | 'release' | 'error' | 'cancelled';
@@ -153,7 +153,7 @@ export interface Settlement {
   /** Claims all of whose remaining jobs are complete, but those in `failed`. */
   readonly whole: readonly number[];
   readonly part: readonly { readonly claim: number; readonly ids: readonly number[] }[];
-  readonly failed: readonly Failed[];
+  readonly failed: readonly JobFailure[];
   /** `result` is JSON. */
   readonly results: readonly { readonly id: number; readonly claim: number; readonly result: string }[];
   /** Results of units of several jobs, likewise, each with its claims and their jobs: written once. */
@@ -168,7 +168,7 @@ export interface Settlement {
 }
 
 /** What of a settlement was not written, and whether there may be something to claim after it. */
-export interface Unwritten {
+export interface SettleAnswer {
   /** Claims that were no longer the worker's: nothing was written for them. */
   readonly stale: readonly number[];
   /** Jobs that are guarded by a transaction that is still open. Where there is one, nothing was written at all. */
@@ -178,7 +178,7 @@ export interface Unwritten {
 }
 
 /** A job that an enqueue has claimed for a worker. */
-export interface JobHandoff extends Claimed, Handoff {
+export interface JobHandoff extends ClaimAnswer, Handoff {
   readonly shard: number;
 }
 
@@ -202,7 +202,7 @@ export interface Charged {
 }
 
 /** A job that ended in error without the worker that had it. */
-export interface Ended {
+export interface EndedJob {
   readonly id: number;
   readonly kind: string;
   readonly key: string | null;
@@ -215,11 +215,11 @@ export interface Ended {
   readonly payload: unknown;
 }
 
-export interface Rescued {
+export interface RescueAnswer {
   /** Jobs that were taken from lost workers. */
   readonly jobs: number;
   /** Those of them that ended in error, and how many more did than are told of at once. */
-  readonly ended: { readonly jobs: readonly Ended[]; readonly more: number } | null;
+  readonly ended: { readonly jobs: readonly EndedJob[]; readonly more: number } | null;
   /** The server's processes with transactions of lost workers that this role may not end. */
   readonly unended: readonly number[];
 }
@@ -233,13 +233,13 @@ export interface WorkerRow {
   readonly hold: 'lease' | 'transaction';
 }
 
-export interface Beat {
+export interface Heartbeat {
   readonly worker: number;
   readonly wantsNotify: boolean;
   readonly holding: readonly number[];
 }
 
-export interface BeatAnswer {
+export interface HeartbeatAnswer {
   /** Workers whose lease was renewed; one that is missing has lost it. */
   readonly alive: readonly number[];
   readonly cancel: readonly { readonly worker: number; readonly id: number; readonly reason: string | null }[];
@@ -250,7 +250,7 @@ export interface BeatAnswer {
 /** What the workers of a queue ask of a database. Every method is one round trip unless it says otherwise. */
 export interface QueueStore {
   /** Makes the queue and its kinds known, or brings what is known up to date. @throws Conflict when shards cannot change now */
-  register(definition: Definition): Promise<Registered>;
+  register(definition: Definition): Promise<QueueIds>;
   /** One job, in the caller's transaction or its own. @param trace  in which it is enqueued, as traceparent */
   enqueue(request: object, tx: unknown, trace?: string): Promise<{ id: string; status: JobStatus; duplicate: boolean }>;
   /** Many jobs of kinds that are not unique. @param trace  in which they are enqueued @returns their ids in order */
@@ -258,11 +258,11 @@ export interface QueueStore {
   /** The traces in which these jobs were enqueued, of those that have one. `tx` is asked instead, where it is given. */
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;
   /** Leaves an offer when there is nothing to claim. */
-  claim(request: ClaimRequest, offer?: Offer): Promise<Claimed>;
+  claim(request: ClaimRequest, offer?: Offer): Promise<ClaimAnswer>;
   /** hold 'transaction': what the lanes may take. @throws LeaseLost when the worker is no longer registered */
   look(request: LookRequest): Promise<Looked>;
   /** Leaves an offer in the same commit, if there is one. Waits for no guard. */
-  settle(settlement: Settlement, offer?: Offer): Promise<Unwritten>;
+  settle(settlement: Settlement, offer?: Offer): Promise<SettleAnswer>;
   offer(queue: number, offer: Offer): Promise<void>;
   /** Takes back the offers that nobody is just using. @returns their numbers */
   withdraw(queue: number, worker: number): Promise<number[]>;
@@ -270,7 +270,7 @@ export interface QueueStore {
   wake(queue: number): Promise<void>;
   addWorker(row: WorkerRow): Promise<number>;
   /** All workers of a process in one statement. */
-  beat(beats: readonly Beat[]): Promise<BeatAnswer>;
+  beat(beats: readonly Heartbeat[]): Promise<HeartbeatAnswer>;
   /** Gives back, uncharged, what the worker holds beside these claims: a claim's answer was lost, or a notification. */
   recall(queue: number, worker: number, known: readonly number[]): Promise<RecallResult>;
   /** The same before a worker stops, once its offers are gone, used ones included. */
@@ -283,7 +283,7 @@ export interface QueueStore {
   guard(held: readonly HeldJob[], tx: unknown): Promise<void>;
   removeWorker(worker: number): Promise<void>;
   /** Gives back what lost workers held, and ends the transactions that they left open. */
-  rescue(queue: number): Promise<Rescued>;
+  rescue(queue: number): Promise<RescueAnswer>;
   /** @returns the jobs that were charged. @throws LockNotAvailable while somebody else is at one of them */
   charge(charge: Charge): Promise<Charged[]>;
   /** Removes a bounded amount of history. @returns how many jobs went */

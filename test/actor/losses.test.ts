@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { type ActorDefinition, actor, type Dispatcher, type LooseFields, type Turn } from '../../src/actor/index.ts';
 import { PostgresActorStore } from '../../src/actor/postgres/store.ts';
 import { Keeper } from '../../src/actor/work/keeper.ts';
-import { runByHand, type WorkedTurn } from '../../src/actor/work/manual-turn.ts';
+import { runManualTurn, type WorkedTurn } from '../../src/actor/work/manual-turn.ts';
 import { ConnectionFailed, LeaseLost, Stopped, TimedOut } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { probe } from '../../src/base/probe.ts';
@@ -200,7 +200,7 @@ describe('a turn by hand', () => {
     const scene = await openScene([Lost]);
     const { id } = await scene.actors.create(Lost, {});
     const store = new PostgresActorStore(scene.engine);
-    const worked: Promise<WorkedTurn | undefined> = runByHand({
+    const worked: Promise<WorkedTurn | undefined> = runManualTurn({
       store,
       keeper: new Keeper(store, 1000),
       owner: {} as never,

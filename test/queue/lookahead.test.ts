@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, type WorkOptions } from '../../src/queue/index.ts';
-import type { Claimed, Looked } from '../../src/queue/store.ts';
+import type { ClaimAnswer, Looked } from '../../src/queue/store.ts';
 import { START } from '../../src/queue/work/scan.ts';
 import type { Lane } from '../../src/queue/work/transaction/lane.ts';
 import { Lookahead } from '../../src/queue/work/transaction/lookahead.ts';
@@ -206,7 +206,7 @@ function looked(n: number): Looked {
   };
 }
 
-function tookOf(id: number): Claimed {
+function tookOf(id: number): ClaimAnswer {
   return claimed(
     { claim: 100 + id, id, attempt: 1, priority: 0, claimedAt: '', processId: '' },
     { kind: 1, at: 17, payload: 0 },

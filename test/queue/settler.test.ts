@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ConnectionFailed, DatabaseError } from '../../src/base/errors.ts';
-import type { Failed, Settlement, Unwritten } from '../../src/queue/store.ts';
+import type { JobFailure, SettleAnswer, Settlement } from '../../src/queue/store.ts';
 import type { Outcome } from '../../src/queue/work/attempt.ts';
 import { Settler } from '../../src/queue/work/settler.ts';
 import { type Claim, Job, Unit, type UnitOwner } from '../../src/queue/work/unit.ts';
@@ -68,7 +68,7 @@ class Tables {
     this.#keys = keys;
   }
 
-  async settle(settlement: Settlement): Promise<Unwritten> {
+  async settle(settlement: Settlement): Promise<SettleAnswer> {
     await new Promise((resolve) => setImmediate(resolve));
     const fault = this.#faults.shift() ?? 'none';
     if (fault === 'not sent') throw new ConnectionFailed('the network is away');
@@ -125,9 +125,9 @@ let lastId = 0;
 
 function outcomeOf(unit: Unit, fate: Fate, text: number): Outcome {
   const none = { failed: [], complete: unit.jobs, result: undefined, isLost: false, isRetried: false };
-  const fail = (to: Failed['to'], words: string): Outcome => {
+  const fail = (to: JobFailure['to'], words: string): Outcome => {
     const failed = unit.jobs.map(
-      (job): Failed => ({ claim: job.claim.id, id: job.number, to, reason: 'r', error: words + 'e'.repeat(text) }),
+      (job): JobFailure => ({ claim: job.claim.id, id: job.number, to, reason: 'r', error: words + 'e'.repeat(text) }),
     );
     return { failed, complete: [], result: undefined, isLost: false, isRetried: to === 'retry' };
   };

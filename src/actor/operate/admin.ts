@@ -4,7 +4,7 @@ import { toJson } from '../../base/storable.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import { type Duration, formatDuration } from '../../base/time/duration.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
-import { requireSemaphore, unknown } from '../kind.ts';
+import { requireSemaphore, unknownName } from '../kind.ts';
 import type { Machine } from '../machine.ts';
 import { requireMessageName } from '../option-checks.ts';
 import { type PageOptions, readPage } from '../pages/page.ts';
@@ -315,7 +315,7 @@ export class ActorAdmin {
     const { type, state } = checkOptions('pause and resume', target, pauseShape);
     const record = await this.#type(type);
     const states = Object.keys(record.machine.states);
-    if (state !== undefined && !states.includes(state)) throw unknown(`state of ${type}`, state, states, 'state');
+    if (state !== undefined && !states.includes(state)) throw unknownName(`state of ${type}`, state, states, 'state');
     return { type, state };
   }
 
@@ -330,7 +330,7 @@ export class ActorAdmin {
     const all = await this.reader.types();
     const found = all.find((type) => type.name === name);
     if (found === undefined) {
-      const error = unknown(
+      const error = unknownName(
         'actor type',
         name,
         all.map((type) => type.name),

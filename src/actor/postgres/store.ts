@@ -14,13 +14,13 @@ import {
 } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type {
+  ActorClaim,
   ActorHandoff,
   ChildRecord,
-  Claimed,
-  ClaimedRow,
-  Committed,
+  ClaimAnswer,
+  CommitAnswer,
   Message,
-  Settled,
+  TurnCommit,
   TurnToken,
   WorkerRow,
 } from '../store.ts';
@@ -220,12 +220,12 @@ export class PostgresActorStore {
     return (answer & 1) !== 0;
   }
 
-  async claim(worker: number, types: readonly number[], limit: number, offer?: Offer): Promise<Claimed> {
+  async claim(worker: number, types: readonly number[], limit: number, offer?: Offer): Promise<ClaimAnswer> {
     const values = [worker, types, limit];
     const rows = await (offer === undefined
       ? this.#rows.query<{ answer: string }>(CLAIM, values)
       : this.#rows.query<{ answer: string }>(CLAIM_OR_OFFER, [...values, offer.number, offer.channel]));
-    return JSON.parse(only(rows).answer) as Claimed;
+    return JSON.parse(only(rows).answer) as ClaimAnswer;
   }
 
   async offer({ worker, number, channel }: Offer): Promise<void> {
@@ -244,27 +244,27 @@ export class PostgresActorStore {
   }
 
   /** An actor that is to be run alone. @param isIdle  the worker runs nothing else */
-  async claimAlone(worker: number, types: readonly number[], isIdle: boolean): Promise<ClaimedRow | undefined> {
+  async claimAlone(worker: number, types: readonly number[], isIdle: boolean): Promise<ActorClaim | undefined> {
     const rows = await this.#rows.query<{ answer: string }>(CLAIM_ALONE, [worker, types, isIdle]);
-    return (JSON.parse(only(rows).answer) as Claimed).rows[0];
+    return (JSON.parse(only(rows).answer) as ClaimAnswer).rows[0];
   }
 
-  async claimOne(worker: number, actor: number): Promise<Claimed> {
+  async claimOne(worker: number, actor: number): Promise<ClaimAnswer> {
     const rows = await this.#rows.query<{ answer: string }>(CLAIM_ONE, [worker, actor]);
-    return JSON.parse(only(rows).answer) as Claimed;
+    return JSON.parse(only(rows).answer) as ClaimAnswer;
   }
 
-  async commit(worker: number, turns: readonly Settled[], runner: Runner = this.#rows): Promise<Committed> {
+  async commit(worker: number, turns: readonly TurnCommit[], runner: Runner = this.#rows): Promise<CommitAnswer> {
     const rows = await runner.query<{ answer: string }>(COMMIT, commitValues(worker, turns));
-    return JSON.parse(only(rows).answer) as Committed;
+    return JSON.parse(only(rows).answer) as CommitAnswer;
   }
 
   /** With the offer, if there is one: nothing else would have woken the server for it. */
-  async commitAndOffer(worker: number, turns: readonly Settled[], offer: Offer | undefined): Promise<Committed> {
+  async commitAndOffer(worker: number, turns: readonly TurnCommit[], offer: Offer | undefined): Promise<CommitAnswer> {
     if (offer === undefined) return this.commit(worker, turns);
     const values = [...commitValues(worker, turns), offer.number, offer.channel];
     const rows = await this.#rows.query<{ answer: string }>(COMMIT_AND_OFFER, values);
-    return JSON.parse(only(rows).answer) as Committed;
+    return JSON.parse(only(rows).answer) as CommitAnswer;
   }
 
   /**
@@ -285,7 +285,7 @@ export class PostgresActorStore {
    * One transaction that holds the actor's row from its begin to its end; the turn is this process's as long as that lasts.
    * @throws LeaseLost  the turn is somebody else's by now @throws LockNotAvailable
    */
-  holding<T>(token: TurnToken, fn: (tx: Transaction) => Promise<T>, idleMs: number): Promise<T> {
+  inTransaction<T>(token: TurnToken, fn: (tx: Transaction) => Promise<T>, idleMs: number): Promise<T> {
     const lend = (session: Session): Promise<unknown> => session.query(LEND, [JSON.stringify(token)]);
     const run = async (tx: Transaction): Promise<T> => {
       await tx.query(IDLE, [String(Math.ceil(idleMs))]);
@@ -302,7 +302,13 @@ export class PostgresActorStore {
   }
 
   /** @returns whether the actor is held now: no living worker can run it */
-  async unknown(token: TurnToken, type: number, state: string, version: number, reason: string): Promise<boolean> {
+  async reportUnknown(
+    token: TurnToken,
+    type: number,
+    state: string,
+    version: number,
+    reason: string,
+  ): Promise<boolean> {
     const value = JSON.stringify({ ...token, type, state, version, reason });
     const rows = await this.#rows.query<{ held: boolean }>(UNKNOWN, [value]);
     return only(rows).held;
@@ -456,8 +462,8 @@ export class PostgresActorStore {
 /** No text that a turn has: a control character, alone. */
 const NONE = '\u0001';
 
-function commitValues(worker: number, turns: readonly Settled[]): unknown[] {
-  const all = <T>(of: (turn: Settled) => T | undefined, nothing: T): T[] | null => {
+function commitValues(worker: number, turns: readonly TurnCommit[]): unknown[] {
+  const all = <T>(of: (turn: TurnCommit) => T | undefined, nothing: T): T[] | null => {
     let some = false;
     const list = turns.map((turn) => {
       const value = of(turn);

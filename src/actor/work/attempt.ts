@@ -10,7 +10,7 @@ import { formatDuration } from '../../base/time/duration.ts';
 import { currentTask } from '../../base/work/current-task.ts';
 import type { ActorDefinition, StateDefinition } from '../definition.ts';
 import { asFields, type LooseFields, requireFields } from '../kind.ts';
-import type { ClaimedRow, Settled } from '../store.ts';
+import type { ActorClaim, TurnCommit } from '../store.ts';
 import type { Effects } from './effects.ts';
 import { MadeOutcome } from './outcome.ts';
 import { Turn, type TurnOwner } from './turn.ts';
@@ -18,8 +18,8 @@ import { Turn, type TurnOwner } from './turn.ts';
 export type AnyTurn = Turn<LooseFields, string, string>;
 
 /** A turn that came to its end. */
-export interface Finished {
-  readonly settled: Settled;
+export interface TurnResult {
+  readonly settled: TurnCommit;
   /** What else is to be committed with it. */
   readonly effects: Effects | undefined;
   /** What was thrown, of a turn that failed. */
@@ -60,11 +60,11 @@ export interface RunningTurn {
  * @param hold  runs the body of a state with `hold: 'transaction'`, and commits it; `end` is then called after that
  * @param announce  called before any of that
  */
-export function begin(
-  row: ClaimedRow,
+export function startTurn(
+  row: ActorClaim,
   stage: Stage,
-  end: (finished: Finished) => void,
-  hold?: (turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>,
+  end: (finished: TurnResult) => void,
+  hold?: (turn: AnyTurn, body: () => Promise<TurnResult>) => Promise<TurnResult>,
   announce?: (turn: RunningTurn) => void,
 ): RunningTurn {
   const attempt = new Attempt(row, stage, end, hold);
@@ -75,10 +75,10 @@ export function begin(
 
 class Attempt implements RunningTurn {
   readonly id: number;
-  readonly #row: ClaimedRow;
+  readonly #row: ActorClaim;
   readonly #stage: Stage;
-  readonly #end: (finished: Finished) => void;
-  readonly #hold: ((turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>) | undefined;
+  readonly #end: (finished: TurnResult) => void;
+  readonly #hold: ((turn: AnyTurn, body: () => Promise<TurnResult>) => Promise<TurnResult>) | undefined;
   #turn: AnyTurn | undefined;
   /** Why it was told to end. */
   #reason: unknown;
@@ -87,10 +87,10 @@ class Attempt implements RunningTurn {
   #isOver = false;
 
   constructor(
-    row: ClaimedRow,
+    row: ActorClaim,
     stage: Stage,
-    end: (finished: Finished) => void,
-    hold: ((turn: AnyTurn, body: () => Promise<Finished>) => Promise<Finished>) | undefined,
+    end: (finished: TurnResult) => void,
+    hold: ((turn: AnyTurn, body: () => Promise<TurnResult>) => Promise<TurnResult>) | undefined,
   ) {
     this.id = row[0];
     this.#row = row;
@@ -100,7 +100,7 @@ class Attempt implements RunningTurn {
   }
 
   start(): void {
-    const forced = this.#forced();
+    const forced = this.#alwaysTransition();
     if (forced !== undefined) return this.#finish(forced);
     try {
       const fields = this.#fields();
@@ -114,7 +114,7 @@ class Attempt implements RunningTurn {
   }
 
   abort(reason: unknown): void {
-    this.#tell(reason);
+    this.#abort(reason);
     this.#cancelTimer?.();
     this.#cancelTimer = after(GRACE_MS, () => this.#fail(reason), { unref: true });
   }
@@ -124,11 +124,11 @@ class Attempt implements RunningTurn {
   }
 
   lose(reason: LeaseLost): void {
-    this.#tell(reason);
+    this.#abort(reason);
     this.#fail(reason);
   }
 
-  #tell(reason: unknown): void {
+  #abort(reason: unknown): void {
     this.#reason ??= reason;
     this.#turn?.abort(reason);
   }
@@ -138,12 +138,12 @@ class Attempt implements RunningTurn {
   }
 
   /** A semaphore of `always` that was raised leads to its state without asking the body. */
-  #forced(): Finished | undefined {
+  #alwaysTransition(): TurnResult | undefined {
     const { definition, state } = this.#stage;
     for (const [semaphore, target] of definition.always) {
       const raised = this.#row[10][semaphore] ?? 0;
       if (raised === 0 || state.name === target) continue;
-      const settled = this.#settled('to', {
+      const settled = this.#commit('to', {
         waitMs: 0,
         to: target,
         reason: `always: ${semaphore}`,
@@ -175,8 +175,8 @@ class Attempt implements RunningTurn {
     this.#turn = turn;
     if (state.hold === 'transaction' && this.#hold !== undefined) {
       this.#limit();
-      const body = async (): Promise<Finished> => this.#came(turn, await this.#call(turn));
-      const told = (): Promise<Finished> => body().catch((error: unknown) => this.#failed(error));
+      const body = async (): Promise<TurnResult> => this.#interpret(turn, await this.#call(turn));
+      const told = (): Promise<TurnResult> => body().catch((error: unknown) => this.#failed(error));
       this.#hold(turn, told).then(
         (finished) => this.#finish(finished),
         // What the body throws is told as what came of it: this is the turn's own transaction.
@@ -201,7 +201,7 @@ class Attempt implements RunningTurn {
 
   #resolve(turn: AnyTurn, outcome: unknown): void {
     try {
-      const finished = this.#came(turn, outcome);
+      const finished = this.#interpret(turn, outcome);
       if (finished instanceof Promise) {
         this.#limit();
         finished.then((late) => this.#finish(late)).catch((error: unknown) => this.#fail(error));
@@ -212,7 +212,7 @@ class Attempt implements RunningTurn {
   }
 
   /** What the body's outcome means. */
-  #came(turn: AnyTurn, outcome: unknown): Finished | Promise<Finished> {
+  #interpret(turn: AnyTurn, outcome: unknown): TurnResult | Promise<TurnResult> {
     const { definition, state } = this.#stage;
     turn.throwIfAborted();
     if (!(outcome instanceof MadeOutcome)) {
@@ -230,7 +230,7 @@ class Attempt implements RunningTurn {
     if (patch !== undefined && !isObject(patch))
       throw new InvalidInput(`a fields patch must be an object, but was ${show(patch)}`);
     if (patch === undefined && !this.#isMigrated) return this.#succeeded(turn, outcome, undefined);
-    const succeeded = (made: unknown): Finished => {
+    const succeeded = (made: unknown): TurnResult => {
       // A schema may take its time, too.
       turn.throwIfAborted();
       const fields = asFields(made);
@@ -241,7 +241,7 @@ class Attempt implements RunningTurn {
     return valid instanceof Promise ? valid.then(succeeded) : succeeded(valid);
   }
 
-  #succeeded(turn: AnyTurn, outcome: MadeOutcome<string>, fields: string | undefined): Finished {
+  #succeeded(turn: AnyTurn, outcome: MadeOutcome<string>, fields: string | undefined): TurnResult {
     const { definition, state } = this.#stage;
     const { kind, state: to, ms, result } = outcome;
     const effects = turn.effects;
@@ -251,7 +251,7 @@ class Attempt implements RunningTurn {
       fields,
       version: fields === undefined ? undefined : definition.version,
     };
-    const finished = (settled: Settled): Finished => ({
+    const finished = (settled: TurnCommit): TurnResult => ({
       settled,
       effects,
       error: undefined,
@@ -261,25 +261,25 @@ class Attempt implements RunningTurn {
     switch (kind) {
       case 'to':
         return finished(
-          this.#settled('to', { ...common, to, waitMs: 0, deadlineMs: definition.states.get(String(to))?.deadlineMs }),
+          this.#commit('to', { ...common, to, waitMs: 0, deadlineMs: definition.states.get(String(to))?.deadlineMs }),
         );
       case 'done':
         if (common.children !== undefined) {
           throw new InvalidInput('a turn cannot create children and be done(): they would be orphans');
         }
         return finished(
-          this.#settled('done', {
+          this.#commit('done', {
             ...common,
             waitMs: undefined,
             result: result === undefined ? undefined : toJson(result, 'the result of done()'),
           }),
         );
       case 'stay':
-        return finished(this.#settled('stay', { ...common, waitMs: state.everyMs }));
+        return finished(this.#commit('stay', { ...common, waitMs: state.everyMs }));
       case 'nap':
-        return finished(this.#settled('stay', { ...common, waitMs: ms }));
+        return finished(this.#commit('stay', { ...common, waitMs: ms }));
       case 'hibernate':
-        return finished(this.#settled('stay', { ...common, waitMs: undefined }));
+        return finished(this.#commit('stay', { ...common, waitMs: undefined }));
     }
   }
 
@@ -294,14 +294,14 @@ class Attempt implements RunningTurn {
   }
 
   /** Only what this turn was told makes it lost or given back: a body may come across such errors of something else's, too. */
-  #failed(error: unknown): Finished {
+  #failed(error: unknown): TurnResult {
     const reason = this.#reason ?? this.#turn?.abortReason;
     const why = reason ?? error;
     const { definition } = this.#stage;
     const isReleased = reason instanceof Stopped;
     const settled = isReleased
-      ? this.#settled('released', { waitMs: 0 })
-      : this.#settled('failed', {
+      ? this.#commit('released', { waitMs: 0 })
+      : this.#commit('failed', {
           waitMs: delay(definition.backoff, this.#row[5], Math.random()),
           reason: reason instanceof TimedOut ? 'timed out' : 'failed',
           error: describeThrown(reason instanceof TimedOut ? reason : error),
@@ -309,7 +309,7 @@ class Attempt implements RunningTurn {
     return { settled, effects: undefined, error: isReleased ? undefined : why, isLost: reason instanceof LeaseLost };
   }
 
-  #settled(kind: Settled['kind'], parts: Omit<Settled, 'id' | 'epoch' | 'attempt' | 'kind' | 'from'>): Settled {
+  #commit(kind: TurnCommit['kind'], parts: Omit<TurnCommit, 'id' | 'epoch' | 'attempt' | 'kind' | 'from'>): TurnCommit {
     return { id: this.#row[0], epoch: this.#row[4], attempt: this.#row[5], kind, from: this.#row[2], ...parts };
   }
 
@@ -322,7 +322,7 @@ class Attempt implements RunningTurn {
     );
   }
 
-  #finish(finished: Finished): void {
+  #finish(finished: TurnResult): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#cancelTimer?.();
@@ -336,9 +336,9 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 }
 
 /** A turn whose commit was refused: it has failed, and is written as that. */
-export function refused({ settled, backoff = BACKOFF }: Finished, error: unknown): Finished {
+export function asRefused({ settled, backoff = BACKOFF }: TurnResult, error: unknown): TurnResult {
   const { id, epoch, attempt, from } = settled;
-  const failed: Settled = {
+  const failed: TurnCommit = {
     id,
     epoch,
     attempt,
@@ -354,11 +354,11 @@ export function refused({ settled, backoff = BACKOFF }: Finished, error: unknown
 export const COMMIT_REFUSED = 'commit refused';
 
 /** A turn that would have ended its actor while children of it are not final: the database has written it as failed. */
-export function orphaning({ settled }: Finished): Finished {
+export function asOrphaning({ settled }: TurnResult): TurnResult {
   const error = new Conflict(
     `done() with children of actor ${settled.id} that are not final, or are being created: end them first`,
   );
   const { id, epoch, attempt, from } = settled;
-  const failed: Settled = { id, epoch, attempt, from, kind: 'failed', waitMs: undefined, reason: COMMIT_REFUSED };
+  const failed: TurnCommit = { id, epoch, attempt, from, kind: 'failed', waitMs: undefined, reason: COMMIT_REFUSED };
   return { settled: failed, effects: undefined, error, isLost: false };
 }

@@ -7,7 +7,7 @@ import { sleep } from '../../base/time/clock.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 
 /** A worker, as its keeper sees it. */
-export interface Kept {
+export interface LeaseHolder {
   readonly workerId: number | undefined;
   readonly wantsNotify: boolean;
   /** The lease is gone: everything claimed belongs to somebody else now. */
@@ -16,7 +16,7 @@ export interface Kept {
 }
 
 /** Who is told of what became of others. */
-export interface Watcher {
+export interface RescueListener {
   /** Actors of a lost worker are free again. */
   rescued(): void;
   /** Of these types an actor is due that is to be run alone. */
@@ -34,8 +34,8 @@ const PRUNE_MS = 60_000;
 export class Keeper {
   readonly #store: PostgresActorStore;
   readonly #leaseMs: number;
-  readonly #workers = new Set<Kept>();
-  readonly #watchers = new Set<Watcher>();
+  readonly #workers = new Set<LeaseHolder>();
+  readonly #listeners = new Set<RescueListener>();
   #renewal: Renewal | undefined;
   #chores: Loop | undefined;
   #deadlines: Loop | undefined;
@@ -51,29 +51,29 @@ export class Keeper {
   }
 
   /** @param watcher  looks after others, too, and is told what that found; without it a worker only keeps its lease */
-  add(worker: Kept, watcher?: Watcher): void {
+  add(worker: LeaseHolder, watcher?: RescueListener): void {
     this.#workers.add(worker);
     if (this.#renewal === undefined) this.#start();
     if (watcher === undefined) return;
-    this.#watchers.add(watcher);
+    this.#listeners.add(watcher);
     const onError = (error: unknown): void => this.#report(error);
-    this.#chores ??= startLoop({ name: 'actor.rescue', run: () => this.#lookAfter(), onError, unref: true });
-    this.#deadlines ??= startLoop({ name: 'actor.deadlines', run: () => this.#page(), onError, unref: true });
+    this.#chores ??= startLoop({ name: 'actor.rescue', run: () => this.#runChores(), onError, unref: true });
+    this.#deadlines ??= startLoop({ name: 'actor.deadlines', run: () => this.#checkDeadlines(), onError, unref: true });
   }
 
-  async remove(worker: Kept): Promise<void> {
+  async remove(worker: LeaseHolder): Promise<void> {
     this.#workers.delete(worker);
     if (this.#workers.size > 0) return;
     const ending = [this.#renewal, this.#chores, this.#deadlines];
     this.#renewal = undefined;
     this.#chores = undefined;
     this.#deadlines = undefined;
-    this.#watchers.clear();
+    this.#listeners.clear();
     await Promise.all(ending.map(async (one) => one?.stop()));
   }
 
   /** Whether the leases are certainly not over yet, even if no timer could run. */
-  get holds(): boolean {
+  get hasLease(): boolean {
     return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
   }
 
@@ -93,7 +93,7 @@ export class Keeper {
   }
 
   async #beat(signal: AbortSignal): Promise<'kept'> {
-    const kept = new Map<number, Kept>();
+    const kept = new Map<number, LeaseHolder>();
     for (const worker of this.#workers) if (worker.workerId !== undefined) kept.set(worker.workerId, worker);
     if (kept.size === 0) return 'kept';
     if (faults.armed) await faults.reach('actor.before_beat');
@@ -109,7 +109,7 @@ export class Keeper {
   }
 
   /** Gives up when the signal aborts: a connection that went dead says nothing for minutes, and the next beat needs another. */
-  async #send(kept: ReadonlyMap<number, Kept>, signal: AbortSignal): Promise<ReadonlySet<number>> {
+  async #send(kept: ReadonlyMap<number, LeaseHolder>, signal: AbortSignal): Promise<ReadonlySet<number>> {
     const session = await this.#store.engine.connectReserved();
     const workers = [...kept].map(([id, { wantsNotify }]) => ({ id, wants: wantsNotify }));
     const done = new AbortController();
@@ -129,10 +129,10 @@ export class Keeper {
     }
   }
 
-  async #lookAfter(): Promise<number> {
+  async #runChores(): Promise<number> {
     const { actors, suspects } = await this.#store.rescue();
     if (actors > 0) probe.hit('actor.rescued', { actors });
-    for (const watcher of this.#watchers) {
+    for (const watcher of this.#listeners) {
       if (suspects.length > 0) watcher.suspected(suspects);
       if (actors > 0) watcher.rescued();
     }
@@ -144,7 +144,7 @@ export class Keeper {
     return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);
   }
 
-  async #page(): Promise<number> {
+  async #checkDeadlines(): Promise<number> {
     return Math.min(await this.#store.deadlines(), RESCUE_MS) * (0.75 + Math.random() / 2);
   }
 

@@ -2,11 +2,11 @@ import { Conflict, LeaseLost } from '../../base/errors.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorRecord } from '../record.ts';
-import type { ClaimedRow } from '../store.ts';
-import { begin, type Finished, orphaning, refused } from './attempt.ts';
-import type { Keeper, Kept } from './keeper.ts';
+import type { ActorClaim } from '../store.ts';
+import { asOrphaning, asRefused, startTurn, type TurnResult } from './attempt.ts';
+import type { Keeper, LeaseHolder } from './keeper.ts';
 import { commitWithEffects, RowLocked } from './settler.ts';
-import { holdTransaction } from './transaction-turn.ts';
+import { runInTransaction } from './transaction-turn.ts';
 import type { TurnOwner } from './turn.ts';
 import { unknownReason, workerRow } from './worker-row.ts';
 
@@ -19,7 +19,7 @@ export interface WorkedTurn {
   readonly error: unknown;
 }
 
-export interface HandTurn {
+export interface ManualTurnRequest {
   readonly store: PostgresActorStore;
   readonly keeper: Keeper;
   readonly owner: TurnOwner;
@@ -32,10 +32,10 @@ export interface HandTurn {
 const LEASE_MS = 20_000;
 
 /** One turn of one actor, now. @returns undefined when somebody else runs one @throws NotFound, Conflict, LeaseLost */
-export async function runByHand(given: HandTurn): Promise<WorkedTurn | undefined> {
+export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTurn | undefined> {
   const { store, keeper, types, actor } = given;
   const worker = await store.addWorker(workerRow(types, { concurrency: 1, leaseMs: LEASE_MS }, false));
-  const kept = new HandWorker(worker);
+  const kept = new ManualWorker(worker);
   keeper.add(kept);
   try {
     const { rows } = await store.claimOne(worker, actor);
@@ -54,24 +54,24 @@ export async function runByHand(given: HandTurn): Promise<WorkedTurn | undefined
 }
 
 async function runTurn(
-  { store, keeper, owner, types }: HandTurn,
-  row: ClaimedRow,
+  { store, keeper, owner, types }: ManualTurnRequest,
+  row: ActorClaim,
   worker: number,
-  kept: HandWorker,
+  kept: ManualWorker,
 ): Promise<WorkedTurn> {
   const [actor, type, name, , epoch, , version] = row;
   const definition = types.get(type);
   const state = definition?.states.get(name);
   if (definition === undefined || state === undefined || version > definition.version) {
     const reason = unknownReason(row, definition);
-    await store.unknown({ actor, epoch, worker }, type, name, version, reason);
+    await store.reportUnknown({ actor, epoch, worker }, type, name, version, reason);
     throw new Conflict(reason);
   }
-  if (!keeper.holds)
+  if (!keeper.hasLease)
     throw new LeaseLost(`the process stood still before the turn of actor ${actor} began; it was not run`);
-  const finished = await new Promise<Finished>((resolve) => {
-    const running = begin(row, { definition, state, worker, owner }, resolve, (turn, body) =>
-      holdTransaction(store, turn, body, state.timeoutMs),
+  const finished = await new Promise<TurnResult>((resolve) => {
+    const running = startTurn(row, { definition, state, worker, owner }, resolve, (turn, body) =>
+      runInTransaction(store, turn, body, state.timeoutMs),
     );
     void kept.whenLost.then((reason) => running.lose(reason));
   });
@@ -82,19 +82,19 @@ async function runTurn(
 }
 
 /** A turn whose effects are refused has failed, and is written as that. */
-async function commit(store: PostgresActorStore, worker: number, finished: Finished): Promise<Finished> {
+async function commit(store: PostgresActorStore, worker: number, finished: TurnResult): Promise<TurnResult> {
   try {
     const answer = await commitWithEffects(store, worker, finished, { idleMs: LEASE_MS });
-    return answer.refused.length > 0 ? orphaning(finished) : finished;
+    return answer.refused.length > 0 ? asOrphaning(finished) : finished;
   } catch (error) {
     if (error instanceof LeaseLost || error instanceof RowLocked || finished.settled.kind === 'failed') throw error;
-    const failed = refused(finished, error);
+    const failed = asRefused(finished, error);
     await commitWithEffects(store, worker, failed, { idleMs: LEASE_MS });
     return failed;
   }
 }
 
-class HandWorker implements Kept {
+class ManualWorker implements LeaseHolder {
   readonly workerId: number;
   readonly wantsNotify = false;
   lost!: (reason: LeaseLost) => void;

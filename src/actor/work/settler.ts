@@ -5,31 +5,31 @@ import { probe } from '../../base/probe.ts';
 import { sleep } from '../../base/time/clock.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
-import type { Committed, Settled } from '../store.ts';
-import { type Finished, orphaning, refused } from './attempt.ts';
+import type { CommitAnswer, TurnCommit } from '../store.ts';
+import { asOrphaning, asRefused, type TurnResult } from './attempt.ts';
 
 export interface SettlerOptions {
   readonly store: PostgresActorStore;
   readonly leaseMs: number;
   /** The offer that is to go along with a commit: asked once for each try. */
   readonly offer: () => Offer | undefined;
-  readonly onDone: (settled: Settled, error: unknown) => void;
-  readonly onStale: (turns: readonly Settled[]) => void;
+  readonly onDone: (settled: TurnCommit, error: unknown) => void;
+  readonly onStale: (turns: readonly TurnCommit[]) => void;
   /** Whose turns are over without anybody knowing what became of them: written by a commit that was not answered, or not at all. */
-  readonly onUnknown: (turns: readonly Settled[]) => void;
+  readonly onUnknown: (turns: readonly TurnCommit[]) => void;
   /** An actor is due in so many milliseconds. */
   readonly onDue: (ms: number) => void;
   readonly onError: (error: unknown) => void;
 }
 
-interface Rich extends Finished {
+interface WithEffects extends TurnResult {
   readonly worker: number;
 }
 
 /** Turns in one commit: a few milliseconds of the server's time. */
 const BATCH = 500;
 /** Commits of turns that do more than move their own row, at the same time. */
-const RICH = 4;
+const EFFECTS_AT_ONCE = 4;
 /** Between two tries of a commit that did not come through. */
 const RETRY_MS = 200;
 /** Between two tries of a commit whose row somebody has locked, such as a guard() in a transaction that is still open. */
@@ -42,9 +42,9 @@ const LOCKED_MS = 2000;
 export class Settler {
   readonly #options: SettlerOptions;
   #worker = 0;
-  #plain: Finished[] = [];
-  #rich: Rich[] = [];
-  #richUnderWay = 0;
+  #plain: TurnResult[] = [];
+  #withEffects: WithEffects[] = [];
+  #effectsUnderWay = 0;
   /** Whose rows were locked: to be tried again. */
   #postponed = 0;
   #isWriting = false;
@@ -59,7 +59,7 @@ export class Settler {
     this.#worker = worker;
   }
 
-  add(finished: Finished): void {
+  add(finished: TurnResult): void {
     const worker = this.#worker;
     if (finished.effects === undefined) {
       this.#plain.push(finished);
@@ -69,8 +69,8 @@ export class Settler {
         queueMicrotask(() => void this.#write(worker, this.#life.signal));
       }
     } else {
-      this.#rich.push({ ...finished, worker });
-      this.#pumpRich();
+      this.#withEffects.push({ ...finished, worker });
+      this.#pumpEffects();
     }
   }
 
@@ -80,13 +80,13 @@ export class Settler {
    */
   drop(): void {
     this.#plain = [];
-    this.#rich = [];
+    this.#withEffects = [];
     this.#isWriting = false;
-    this.#richUnderWay = 0;
+    this.#effectsUnderWay = 0;
     this.#postponed = 0;
     this.#life.abort();
     this.#life = new AbortController();
-    this.#tellIfFlushed();
+    this.#notifyFlushed();
   }
 
   /** Resolves when nothing is left to write. */
@@ -98,11 +98,11 @@ export class Settler {
     while (this.#plain.length > 0 && !life.aborted) await this.#commit(worker, this.#plain.splice(0, BATCH), life);
     if (life.aborted) return;
     this.#isWriting = false;
-    this.#tellIfFlushed();
+    this.#notifyFlushed();
   }
 
   /** Tries until the answer is known: a second commit of the same turn finds the first, and changes nothing. */
-  async #commit(worker: number, batch: readonly Finished[], life: AbortSignal): Promise<void> {
+  async #commit(worker: number, batch: readonly TurnResult[], life: AbortSignal): Promise<void> {
     for (let tries = 1; !life.aborted; tries += 1) {
       try {
         if (faults.armed) await faults.reach('actor.before_commit');
@@ -123,16 +123,16 @@ export class Settler {
   }
 
   /** One of them cannot be written: the others must not suffer. */
-  async #isolate(worker: number, batch: readonly Finished[], error: unknown, life: AbortSignal): Promise<void> {
+  async #isolate(worker: number, batch: readonly TurnResult[], error: unknown, life: AbortSignal): Promise<void> {
     for (const one of batch) {
       if (batch.length === 1 && error instanceof LockNotAvailable) this.#postpone({ ...one, worker }, life);
       else if (batch.length > 1) await this.#commit(worker, [one], life);
-      else if (one.settled.kind !== 'failed') await this.#commit(worker, [refused(one, error)], life);
+      else if (one.settled.kind !== 'failed') await this.#commit(worker, [asRefused(one, error)], life);
       else this.#options.onUnknown([one.settled]);
     }
   }
 
-  #committed(batch: readonly Finished[], { stale, refused: orphans, due }: Committed, isRepeated: boolean): void {
+  #committed(batch: readonly TurnResult[], { stale, refused: orphans, due }: CommitAnswer, isRepeated: boolean): void {
     if (probe.listening) probe.hit('actor.committed', { turns: batch.length, stale: stale.length });
     if (due !== undefined) this.#options.onDue(due);
     if (stale.length > 0) {
@@ -142,36 +142,36 @@ export class Settler {
       else this.#options.onStale(turns);
     }
     for (const finished of batch) {
-      const { settled, error } = orphans.includes(finished.settled.id) ? orphaning(finished) : finished;
+      const { settled, error } = orphans.includes(finished.settled.id) ? asOrphaning(finished) : finished;
       if (!stale.includes(settled.id)) this.#options.onDone(settled, error);
     }
   }
 
   /** Apart from all others from here on, which have nothing to do with who has it locked. */
-  #postpone(turn: Rich, life: AbortSignal): void {
+  #postpone(turn: WithEffects, life: AbortSignal): void {
     this.#postponed += 1;
     void sleep(LOCKED_MS, life).then((isTime) => {
       if (!isTime) return;
       this.#postponed -= 1;
-      this.#rich.push(turn);
-      this.#pumpRich();
+      this.#withEffects.push(turn);
+      this.#pumpEffects();
     });
   }
 
-  #pumpRich(): void {
-    for (const next of this.#rich.splice(0, RICH - this.#richUnderWay)) {
-      this.#richUnderWay += 1;
+  #pumpEffects(): void {
+    for (const next of this.#withEffects.splice(0, EFFECTS_AT_ONCE - this.#effectsUnderWay)) {
+      this.#effectsUnderWay += 1;
       const life = this.#life.signal;
-      void this.#commitRich(next, life).finally(() => {
+      void this.#commitWithEffects(next, life).finally(() => {
         if (life.aborted) return;
-        this.#richUnderWay -= 1;
-        this.#pumpRich();
-        this.#tellIfFlushed();
+        this.#effectsUnderWay -= 1;
+        this.#pumpEffects();
+        this.#notifyFlushed();
       });
     }
   }
 
-  async #commitRich(turn: Rich, life: AbortSignal): Promise<void> {
+  async #commitWithEffects(turn: WithEffects, life: AbortSignal): Promise<void> {
     for (let tries = 1; !life.aborted; tries += 1) {
       try {
         const answer = await commitWithEffects(this.#options.store, turn.worker, turn, {
@@ -190,18 +190,18 @@ export class Settler {
         }
         const isConnection = this.#options.store.engine.isTransient(error) || error instanceof ConnectionFailed;
         this.#options.onError(error);
-        if (!isConnection) return this.#commit(turn.worker, [refused(turn, error)], life);
+        if (!isConnection) return this.#commit(turn.worker, [asRefused(turn, error)], life);
         await sleep(RETRY_MS * Math.min(tries, 10), life);
       }
     }
   }
 
   #isFlushed(): boolean {
-    const waiting = this.#plain.length + this.#rich.length + this.#richUnderWay + this.#postponed;
+    const waiting = this.#plain.length + this.#withEffects.length + this.#effectsUnderWay + this.#postponed;
     return !this.#isWriting && waiting === 0;
   }
 
-  #tellIfFlushed(): void {
+  #notifyFlushed(): void {
     if (this.#isFlushed()) for (const resolve of this.#whenFlushed.splice(0)) resolve();
   }
 }
@@ -217,10 +217,10 @@ export class RowLocked extends LockNotAvailable {}
 export async function commitWithEffects(
   store: PostgresActorStore,
   worker: number,
-  { settled, effects }: Finished,
+  { settled, effects }: TurnResult,
   within: { readonly tx: Transaction } | { readonly idleMs: number },
-): Promise<Committed> {
-  const write = async (tx: Transaction): Promise<Committed> => {
+): Promise<CommitAnswer> {
+  const write = async (tx: Transaction): Promise<CommitAnswer> => {
     if (faults.armed) await faults.reach('actor.before_commit');
     const answer = await store.commit(worker, [settled], tx).catch((error: unknown) => {
       throw error instanceof LockNotAvailable ? new RowLocked(error.message, { cause: error }) : error;

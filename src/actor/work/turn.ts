@@ -5,11 +5,11 @@ import { checkOptions, func, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { type Duration, parseDuration } from '../../base/time/duration.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
-import { type ActorKind, requireSemaphore, unknown } from '../kind.ts';
+import { type ActorKind, requireSemaphore, unknownName } from '../kind.ts';
 import type { MachineState } from '../machine.ts';
 import { readKey, requireMessageName } from '../option-checks.ts';
 import type { PageOptions } from '../pages/page.ts';
-import type { ChildRecord, ClaimedRow, Message, TurnToken } from '../store.ts';
+import type { ActorClaim, ChildRecord, Message, TurnToken } from '../store.ts';
 import { type ActorHandle, type ActorTarget, idOf } from '../target.ts';
 import { Effects, type JobRequest } from './effects.ts';
 import { MadeOutcome, type Outcome } from './outcome.ts';
@@ -62,7 +62,7 @@ export class Turn<F, S extends string, To extends string> {
   /** Rises with each turn of this actor: pass it to whatever you write, to refuse a late owner's writes there. */
   readonly token: bigint;
   /** @internal */
-  readonly row: ClaimedRow;
+  readonly row: ActorClaim;
   /** @internal */
   readonly worker: number;
   readonly #definition: ActorKind<unknown, never, never>;
@@ -78,7 +78,7 @@ export class Turn<F, S extends string, To extends string> {
 
   /** @internal */
   constructor(
-    row: ClaimedRow,
+    row: ActorClaim,
     worker: number,
     definition: ActorKind<unknown, never, never>,
     current: Pick<MachineState, 'to'>,
@@ -119,7 +119,7 @@ export class Turn<F, S extends string, To extends string> {
   to<T extends To>(state: T, patch?: Patch<F>): Outcome<T> {
     this.#check();
     if (!this.#state.to.includes(state)) {
-      throw unknown(`transition from "${this.state}" to state`, state, this.#state.to, 'to');
+      throw unknownName(`transition from "${this.state}" to state`, state, this.#state.to, 'to');
     }
     return new MadeOutcome(this, 'to', { state, patch });
   }
@@ -248,7 +248,7 @@ export class Turn<F, S extends string, To extends string> {
   /** Runs `fn` in the transaction that commits the turn, after everything else. What it throws fails the turn. */
   atCommit(fn: (tx: Transaction) => unknown): void {
     checkOptions('atCommit', { fn }, commitShape);
-    this.#later().callbacks.push(fn);
+    this.#pendingEffects().callbacks.push(fn);
   }
 
   /** Creates a child. It is there once the turn is committed; its id is known at once, for the fields. */
@@ -257,7 +257,7 @@ export class Turn<F, S extends string, To extends string> {
     fields: NoInfer<In>,
     options: ChildOptions = {},
   ): Promise<ActorHandle<CS>> {
-    const effects = this.#later();
+    const effects = this.#pendingEffects();
     const key = readKey(options);
     const made = await this.#owner.readNew(definition.name, fields);
     const id = await this.#owner.allocate();
@@ -268,7 +268,7 @@ export class Turn<F, S extends string, To extends string> {
 
   /** Raises a semaphore of another actor. */
   incr<OS extends string>(target: ActorTarget<OS>, semaphore: NoInfer<OS>): void {
-    this.#later().incrs.push({ actor: idOf(target), semaphore });
+    this.#pendingEffects().incrs.push({ actor: idOf(target), semaphore });
   }
 
   /** Raises a semaphore of every child that is not final; `destroy` by default. */
@@ -282,7 +282,7 @@ export class Turn<F, S extends string, To extends string> {
   send(target: ActorTarget<never>, name: string, payload?: unknown): void {
     requireMessageName(name);
     const json = toJson(payload, `the payload of "${name}"`);
-    this.#later().messages.push({ actor: idOf(target), name, json });
+    this.#pendingEffects().messages.push({ actor: idOf(target), name, json });
   }
 
   /**
@@ -290,7 +290,7 @@ export class Turn<F, S extends string, To extends string> {
    * that are left wake the actor again.
    */
   async receive(): Promise<Message[]> {
-    const effects = this.#later();
+    const effects = this.#pendingEffects();
     const messages = await this.#owner.messages(this.row[0]);
     this.#check();
     for (const { id } of messages) effects.received.add(id);
@@ -305,17 +305,17 @@ export class Turn<F, S extends string, To extends string> {
 
   /** Adds a job to a queue. */
   enqueue(job: JobRequest): void {
-    this.#later().jobs.push(toJson(job, 'a job'));
+    this.#pendingEffects().jobs.push(toJson(job, 'a job'));
   }
 
   /** Opens a page about this actor, or repeats it: one is open per tag. */
   page(page: PageOptions): void {
-    this.#later().page(page, this.id);
+    this.#pendingEffects().page(page, this.id);
   }
 
   /** Resolves the page with this tag, if one is open. */
   resolve(tag: string): void {
-    this.#later().resolved.add(tag);
+    this.#pendingEffects().resolved.add(tag);
   }
 
   // What those who run it do.
@@ -362,7 +362,7 @@ export class Turn<F, S extends string, To extends string> {
   }
 
   /** @internal */
-  lend(tx: Transaction): void {
+  attachTx(tx: Transaction): void {
     this.#tx = tx;
   }
 
@@ -376,7 +376,7 @@ export class Turn<F, S extends string, To extends string> {
     }
   }
 
-  #later(): Effects {
+  #pendingEffects(): Effects {
     this.#check();
     this.#effects ??= new Effects();
     return this.#effects;

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import type { ActorDefinition } from '../definition.ts';
-import type { ClaimedRow, WorkerRow } from '../store.ts';
+import type { ActorClaim, WorkerRow } from '../store.ts';
 
 /** How a process lists itself. @param takes  whether it takes what is due; a turn by hand does not */
 export function workerRow(
@@ -29,7 +29,7 @@ export function workerRow(
 
 /** Why no turn can be run, in words. */
 export function unknownReason(
-  [id, , state, , , , version]: ClaimedRow,
+  [id, , state, , , , version]: ActorClaim,
   definition: ActorDefinition | undefined,
 ): string {
   const name = definition?.name ?? 'actor';

@@ -12,13 +12,13 @@ import { AdaptivePrefetch } from '../../base/work/prefetch.ts';
 import type { Subscription } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
-import type { ActorHandoff, Claimed, ClaimedRow, Settled } from '../store.ts';
+import type { ActorClaim, ActorHandoff, ClaimAnswer, TurnCommit } from '../store.ts';
 import { Alarm } from './alarm.ts';
-import { begin, COMMIT_REFUSED, type Finished, GRACE_MS, type RunningTurn } from './attempt.ts';
+import { COMMIT_REFUSED, GRACE_MS, type RunningTurn, startTurn, type TurnResult } from './attempt.ts';
 import { Isolation } from './isolation.ts';
-import type { Keeper, Kept } from './keeper.ts';
+import type { Keeper, LeaseHolder } from './keeper.ts';
 import { Settler } from './settler.ts';
-import { holdTransaction } from './transaction-turn.ts';
+import { runInTransaction } from './transaction-turn.ts';
 import type { TurnOwner } from './turn.ts';
 import { unknownReason, workerRow } from './worker-row.ts';
 
@@ -75,7 +75,7 @@ const STOP_MS = 2000;
  * Claims actors that are due, runs a turn of each, and commits what came of it.
  * The path of a turn: `#turn` claims, `#pump` starts, `#finish` hands the outcome to the settler.
  */
-export class ActorWorker implements Kept {
+export class ActorWorker implements LeaseHolder {
   readonly #parts: WorkerParts;
   readonly #settler: Settler;
   readonly #alarm: Alarm;
@@ -86,16 +86,16 @@ export class ActorWorker implements Kept {
   readonly #running = new Map<number, RunningTurn>();
   /** Claimed and not yet committed: epochs, by actor. */
   readonly #held = new Map<number, number>();
-  #waiting: ClaimedRow[] = [];
+  #waiting: ActorClaim[] = [];
   #loop: Loop | undefined;
   #subscription: Subscription | undefined;
   #id: number | undefined;
   /** The same, and still what it was when that is gone. */
   #worker = 0;
-  #lives = 0;
-  #wants = true;
+  #generation = 0;
+  #wantsNotify = true;
   #busySince: number | undefined;
-  #emptyTurns = 0;
+  #emptyPolls = 0;
   /** The last claim did not take all that was due: a free slot is worth another one. */
   #hasMore = false;
   /** The last look found nothing: until a notification, the next poll or what is due there is nothing to look for. */
@@ -114,9 +114,9 @@ export class ActorWorker implements Kept {
       leaseMs: parts.settings.leaseMs,
       // While it looks, the look brings work or makes the offer.
       offer: () => (this.#isAsleep ? this.#handoff.nextOffer() : undefined),
-      onDone: (settled, error) => this.#done(settled, error),
-      onStale: (turns) => this.#stale(turns),
-      onUnknown: (turns) => this.#forget(turns),
+      onDone: (settled, error) => this.#noteCommitted(settled, error),
+      onStale: (turns) => this.#reportStale(turns),
+      onUnknown: (turns) => this.#releaseUncertain(turns),
       onDue: (ms) => this.#alarm.in(ms),
       onError: this.onError,
     });
@@ -124,7 +124,7 @@ export class ActorWorker implements Kept {
       name: 'actor',
       store: parts.store,
       worker: () => this.#id,
-      isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
+      isFree: () => this.#isFree() && this.#wantsNotify && this.#stopping === undefined,
       onHandoff: (handed) => this.#reconciler.receive(handed),
       onError: this.onError,
     });
@@ -133,14 +133,14 @@ export class ActorWorker implements Kept {
       handoff: this.#handoff,
       leaseMs: parts.settings.leaseMs,
       pollMs: parts.settings.pollMs,
-      accept: (handed) => this.#accept(handed),
+      accept: (handed) => this.#acceptHandoff(handed),
       wake,
     });
     this.#prefetch = new AdaptivePrefetch({
       count: 'auto',
       max: PREFETCH_MAX,
       waiting: () => this.#waiting.length,
-      onStalled: (kept) => this.#leaveToOthers(this.#waiting.splice(kept)),
+      onStalled: (kept) => this.#releaseToOthers(this.#waiting.splice(kept)),
     });
   }
 
@@ -149,7 +149,7 @@ export class ActorWorker implements Kept {
   }
 
   get wantsNotify(): boolean {
-    return this.#wants;
+    return this.#wantsNotify;
   }
 
   /** Starts to look for actors that are due, at once and whenever something comes for one. */
@@ -172,14 +172,14 @@ export class ActorWorker implements Kept {
     this.#handoff.start(this.#subscription);
     this.#loop = startLoop({
       name: 'actor.claim',
-      run: () => this.#reconciler.run(() => this.#turn()),
-      onError: (error) => this.#onTurnError(error),
+      run: () => this.#reconciler.run(() => this.#pollOrRegister()),
+      onError: (error) => this.#onPollError(error),
     });
   }
 
   /** Looks for work now. */
   wake(): void {
-    this.#emptyTurns = 0;
+    this.#emptyPolls = 0;
     this.#loop?.wake();
   }
 
@@ -206,7 +206,7 @@ export class ActorWorker implements Kept {
 
   lost(reason: LeaseLost): void {
     this.#id = undefined;
-    this.#lives += 1;
+    this.#generation += 1;
     this.#settler.drop();
     const running = [...this.#running.values()];
     this.#running.clear();
@@ -224,16 +224,16 @@ export class ActorWorker implements Kept {
   // The hot path.
 
   /** Claim, start, say how long to sleep. */
-  async #turn(): Promise<number> {
+  async #pollOrRegister(): Promise<number> {
     this.#isAsleep = false;
-    return this.#look(this.#id ?? (await this.#register()));
+    return this.#poll(this.#id ?? (await this.#register()));
   }
 
-  async #look(id: number): Promise<number> {
+  async #poll(id: number): Promise<number> {
     if (this.#reconciler.mayHoldUnknown) await this.#recall(id);
     // The keeper is about to say so.
-    if (!this.#parts.keeper.holds) return LOCKED_MS;
-    const limit = this.#reconciler.limit(this.#room());
+    if (!this.#parts.keeper.hasLease) return LOCKED_MS;
+    const limit = this.#reconciler.limit(this.#capacity());
     if (limit <= 0) {
       // Until a slot is free, which has to look then: for what woke this in vain, and for all that the poll would have found.
       this.#hasMore = true;
@@ -246,10 +246,10 @@ export class ActorWorker implements Kept {
     this.#post(answer.rows);
     if (this.#isolation.isWaiting) await this.#claimAlone(id);
     if (this.#id !== id) return 0;
-    return this.#rest(id, answer, this.#parts.settings.pollMs);
+    return this.#nextDelay(id, answer, this.#parts.settings.pollMs);
   }
 
-  async #claim(id: number, limit: number): Promise<Claimed> {
+  async #claim(id: number, limit: number): Promise<ClaimAnswer> {
     const { store, types } = this.#parts;
     const offer = this.#handoff.nextOffer();
     const answer = await store.claim(id, [...types.keys()], limit, offer);
@@ -271,17 +271,17 @@ export class ActorWorker implements Kept {
     this.#post([row]);
   }
 
-  #post(rows: readonly ClaimedRow[]): void {
+  #post(rows: readonly ActorClaim[]): void {
     for (const row of rows) {
       this.#held.set(row[0], row[4]);
       this.#waiting.push(row);
     }
     // What came while the process stood still goes back, if it is still there: the database knows.
-    if (this.#stopping === undefined && this.#parts.keeper.holds) this.#pump();
-    else this.#handBack();
+    if (this.#stopping === undefined && this.#parts.keeper.hasLease) this.#pump();
+    else this.#releaseUnstarted();
   }
 
-  #room(): number {
+  #capacity(): number {
     const { concurrency } = this.#parts.settings;
     const ahead = this.#prefetch.count;
     if (this.#isolation.isExclusive) return 0;
@@ -297,7 +297,7 @@ export class ActorWorker implements Kept {
     for (;;) {
       const isFull = this.#running.size >= this.#parts.settings.concurrency;
       // A process that stood still begins nothing that may not be its own any more.
-      const begins = !isFull && this.#stopping === undefined && this.#parts.keeper.holds;
+      const begins = !isFull && this.#stopping === undefined && this.#parts.keeper.hasLease;
       const row = begins ? this.#waiting[next] : undefined;
       if (row === undefined) break;
       next += 1;
@@ -307,49 +307,49 @@ export class ActorWorker implements Kept {
     this.#isPumping = false;
     this.#prefetch.watch();
     if (!this.#isFree()) this.#handoff.withdraw();
-    if (this.#hasMore && this.#stopping === undefined && this.#room() > 0) this.#loop?.wake();
+    if (this.#hasMore && this.#stopping === undefined && this.#capacity() > 0) this.#loop?.wake();
   }
 
-  #begin(row: ClaimedRow): void {
+  #begin(row: ActorClaim): void {
     this.#prefetch.recordStart();
     const [actor, type, stateName, , , , version] = row;
     const worker = this.#worker;
     const definition = this.#parts.types.get(type);
     const state = definition?.states.get(stateName);
     if (definition === undefined || state === undefined || version > definition.version) {
-      void this.#passOn(row, worker, definition);
+      void this.#releaseUnknownState(row, worker, definition);
       return;
     }
-    const life = this.#lives;
+    const life = this.#generation;
     const stage = { definition, state, worker, owner: this.#parts.owner };
-    begin(
+    startTurn(
       row,
       stage,
       (finished) => {
-        if (life !== this.#lives) return;
+        if (life !== this.#generation) return;
         this.#running.delete(actor);
         this.#finish(finished);
       },
-      (turn, body) => holdTransaction(this.#parts.store, turn, body, state.timeoutMs),
+      (turn, body) => runInTransaction(this.#parts.store, turn, body, state.timeoutMs),
       // The body itself may end this life, or the worker, before it comes back.
       (turn) => this.#running.set(actor, turn),
     );
   }
 
-  #finish(finished: Finished): void {
+  #finish(finished: TurnResult): void {
     this.#prefetch.recordEnd(1);
-    if (finished.settled.kind === 'failed' && !finished.isLost) this.#tellFailed(finished);
-    if (finished.isLost) this.#stale([finished.settled]);
-    else if (finished.isWritten === true) this.#done(finished.settled, finished.error);
+    if (finished.settled.kind === 'failed' && !finished.isLost) this.#reportFailure(finished);
+    if (finished.isLost) this.#reportStale([finished.settled]);
+    else if (finished.isWritten === true) this.#noteCommitted(finished.settled, finished.error);
     else this.#settler.add(finished);
     this.#pump();
     this.#drain.recordEnd();
   }
 
-  #done(settled: Settled, error: unknown): void {
-    this.#release(settled);
+  #noteCommitted(settled: TurnCommit, error: unknown): void {
+    this.#untrack(settled);
     const { events } = this.#parts;
-    if (settled.reason === COMMIT_REFUSED) this.#tellFailed({ settled, error });
+    if (settled.reason === COMMIT_REFUSED) this.#reportFailure({ settled, error });
     if (events.has('turn')) {
       events.emit('turn', {
         actor: String(settled.id),
@@ -358,19 +358,19 @@ export class ActorWorker implements Kept {
         to: settled.to ?? settled.from,
       });
     }
-    if (this.#hasMore && this.#room() > 0) this.#loop?.wake();
+    if (this.#hasMore && this.#capacity() > 0) this.#loop?.wake();
     // A commit with effects takes none along.
     if (this.#isAsleep) this.#handoff.offerSoon();
   }
 
-  #rest(id: number, answer: Claimed, pollMs: number): number {
-    if (answer.rows.length > 0) this.#emptyTurns = 0;
+  #nextDelay(id: number, answer: ClaimAnswer, pollMs: number): number {
+    if (answer.rows.length > 0) this.#emptyPolls = 0;
     let due = answer.due ?? Infinity;
     if (answer.again === true || (due <= 0 && answer.rows.length > 0)) return this.#noteBusy(id);
     // What is due is locked: for a moment, or for as long as a body with hold: 'transaction' runs.
-    if (due <= 0) due = Math.min(2 ** this.#emptyTurns++, LOCKED_MS);
+    if (due <= 0) due = Math.min(2 ** this.#emptyPolls++, LOCKED_MS);
     this.#busySince = undefined;
-    if (!this.#wants) {
+    if (!this.#wantsNotify) {
       this.#wantNotify(id);
       return pollMs;
     }
@@ -380,9 +380,9 @@ export class ActorWorker implements Kept {
   }
 
   /** An actor that has been claimed for this worker. */
-  #accept({ worker, row }: ActorHandoff): void {
+  #acceptHandoff({ worker, row }: ActorHandoff): void {
     if (worker !== this.#id) return;
-    if (!this.#parts.keeper.holds) {
+    if (!this.#parts.keeper.hasLease) {
       // Taken for dead, and the actor was rescued; or else it goes back.
       this.#reconciler.requireRecall();
       this.wake();
@@ -391,7 +391,7 @@ export class ActorWorker implements Kept {
     if (this.#isFree() || this.#stopping !== undefined) {
       this.#post([row]);
       this.#handoff.offerSoon();
-    } else this.#decline(row);
+    } else this.#declineHandoff(row);
   }
 
   // The rest is what happens rarely.
@@ -402,16 +402,16 @@ export class ActorWorker implements Kept {
   }
 
   /** Something else took the last slot, and an actor must not wait here while others sleep. */
-  #decline(row: ClaimedRow): void {
+  #declineHandoff(row: ActorClaim): void {
     this.#held.set(row[0], row[4]);
     // Or it would be claimed here again, ahead of its turn.
     this.#prefetch.reset();
-    this.#leaveToOthers([row]);
+    this.#releaseToOthers([row]);
   }
 
   /** Gives these back, and wakes whoever has a slot for them. */
-  #leaveToOthers(rows: readonly ClaimedRow[]): void {
-    for (const row of rows) this.#giveBack(row);
+  #releaseToOthers(rows: readonly ActorClaim[]): void {
+    for (const row of rows) this.#releaseTurn(row);
     const types = new Set(rows.map(([, type]) => type));
     this.#settler
       .flushed()
@@ -419,7 +419,7 @@ export class ActorWorker implements Kept {
       .catch(this.onError);
   }
 
-  #onTurnError(error: unknown): void {
+  #onPollError(error: unknown): void {
     // The database knows before the next heartbeat does.
     if (error instanceof LeaseLost) return this.lost(error);
     if (error instanceof ConnectionFailed) this.#reconciler.noteLostAnswer();
@@ -429,8 +429,8 @@ export class ActorWorker implements Kept {
   /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
   #noteBusy(id: number): number {
     this.#busySince ??= performance.now();
-    if (this.#wants && performance.now() - this.#busySince > BUSY_MS) {
-      this.#wants = false;
+    if (this.#wantsNotify && performance.now() - this.#busySince > BUSY_MS) {
+      this.#wantsNotify = false;
       // Nobody would use one now, and each half of a poll would be spent on asking after it.
       this.#handoff.withdraw();
       this.#parts.store.setWants(id, false).catch(this.onError);
@@ -440,11 +440,11 @@ export class ActorWorker implements Kept {
 
   /** First the flag, committed; then one more look; only then sleep. */
   #wantNotify(id: number): void {
-    this.#wants = true;
+    this.#wantsNotify = true;
     this.#parts.store.setWants(id, true).then(
       () => this.wake(),
       (error: unknown) => {
-        this.#wants = false;
+        this.#wantsNotify = false;
         this.onError(error);
       },
     );
@@ -457,7 +457,7 @@ export class ActorWorker implements Kept {
     this.#settler.startFor(id);
     this.#id = id;
     this.#worker = id;
-    this.#wants = true;
+    this.#wantsNotify = true;
     return id;
   }
 
@@ -468,41 +468,41 @@ export class ActorWorker implements Kept {
   }
 
   /** A state, or fields, that a newer version of the program knows. */
-  async #passOn(row: ClaimedRow, worker: number, definition: ActorDefinition | undefined): Promise<void> {
+  async #releaseUnknownState(row: ActorClaim, worker: number, definition: ActorDefinition | undefined): Promise<void> {
     const [actor, type, state, , epoch, , version] = row;
     const token = { actor, epoch, worker };
     try {
-      const held = await this.#parts.store.unknown(token, type, state, version, unknownReason(row, definition));
+      const held = await this.#parts.store.reportUnknown(token, type, state, version, unknownReason(row, definition));
       this.#parts.events.emit('unknown', { actor: String(actor), state, held });
     } catch (error) {
       this.onError(error);
       this.#reconciler.requireRecall();
     } finally {
-      this.#release({ id: actor, epoch });
+      this.#untrack({ id: actor, epoch });
       this.#drain.recordEnd();
     }
   }
 
   /** Should the database still think that they run here, they are given back. */
-  #forget(turns: readonly Settled[]): void {
-    for (const turn of turns) this.#release(turn);
+  #releaseUncertain(turns: readonly TurnCommit[]): void {
+    for (const turn of turns) this.#untrack(turn);
     this.#reconciler.requireRecall();
     this.wake();
   }
 
-  #stale(turns: readonly Settled[]): void {
-    for (const turn of turns) this.#release(turn);
+  #reportStale(turns: readonly TurnCommit[]): void {
+    for (const turn of turns) this.#untrack(turn);
     this.wake();
     this.#parts.events.emit('stale', { actors: turns.map(({ id }) => String(id)) });
   }
 
   /** It may have been claimed again by now, or been handed over, before the answer to its commit came. */
-  #release({ id, epoch }: Pick<Settled, 'id' | 'epoch'>): void {
+  #untrack({ id, epoch }: Pick<TurnCommit, 'id' | 'epoch'>): void {
     if (this.#held.get(id) === epoch) this.#held.delete(id);
     if (this.#isolation.release(id, epoch)) this.wake();
   }
 
-  #tellFailed({ settled, error }: Pick<Finished, 'settled' | 'error'>): void {
+  #reportFailure({ settled, error }: Pick<TurnResult, 'settled' | 'error'>): void {
     this.#parts.events.emit('failed', {
       actor: String(settled.id),
       state: settled.from,
@@ -511,12 +511,12 @@ export class ActorWorker implements Kept {
     });
   }
 
-  #handBack(): void {
-    for (const row of this.#waiting.splice(0)) this.#giveBack(row);
+  #releaseUnstarted(): void {
+    for (const row of this.#waiting.splice(0)) this.#releaseTurn(row);
   }
 
-  #giveBack([id, , from, , epoch, attempt]: ClaimedRow): void {
-    const settled: Settled = { id, epoch, attempt, kind: 'released', from, waitMs: 0 };
+  #releaseTurn([id, , from, , epoch, attempt]: ActorClaim): void {
+    const settled: TurnCommit = { id, epoch, attempt, kind: 'released', from, waitMs: 0 };
     this.#settler.add({ settled, effects: undefined, error: undefined, isLost: false });
   }
 
@@ -527,8 +527,8 @@ export class ActorWorker implements Kept {
     const end = new Budget(timeoutMs + END_MS);
     await within(Math.max(timeoutMs, 1000), Promise.resolve(this.#loop?.stop()));
     this.#alarm.stop();
-    this.#handBack();
-    const leaving = this.#handoff.close() || this.#reconciler.needsRecall ? this.#leave() : undefined;
+    this.#releaseUnstarted();
+    const leaving = this.#handoff.close() || this.#reconciler.needsRecall ? this.#leaveHandoff() : undefined;
     const reason = new Stopped('the dispatcher is being stopped and its time is up');
     await Promise.all([
       within(STOP_MS, Promise.resolve(leaving)).catch(this.onError),
@@ -559,7 +559,7 @@ export class ActorWorker implements Kept {
   }
 
   /** Takes the offers back, and gives back what was handed over and not heard of. */
-  async #leave(): Promise<void> {
+  async #leaveHandoff(): Promise<void> {
     if (this.#id !== undefined) await this.#parts.store.leave(this.#id, this.#held);
   }
 }

@@ -14,23 +14,23 @@ import type { Definition } from '../definition.ts';
 import type { JobStatus } from '../job.ts';
 import type {
   Batch,
-  Beat,
-  BeatAnswer,
   Charge,
   Charged,
-  Claimed,
+  ClaimAnswer,
   ClaimRequest,
   Cursor,
+  Heartbeat,
+  HeartbeatAnswer,
   HeldJob,
   JobHandoff,
   Looked,
   LookRequest,
+  QueueIds,
   QueueStore,
-  Registered,
-  Rescued,
+  RescueAnswer,
+  SettleAnswer,
   Settlement,
   Untidy,
-  Unwritten,
   WorkerRow,
 } from '../store.ts';
 import { type FailureRun, toRuns } from '../work/failure-runs.ts';
@@ -188,7 +188,7 @@ export class PostgresQueueStore implements QueueStore {
     return this.engine.connect(this.#answer);
   }
 
-  async register(definition: Definition): Promise<Registered> {
+  async register(definition: Definition): Promise<QueueIds> {
     const declared = {
       name: definition.name,
       shards: definition.shards,
@@ -301,14 +301,14 @@ export class PostgresQueueStore implements QueueStore {
     return Math.abs(id);
   }
 
-  async claim(request: ClaimRequest, offer?: Offer): Promise<Claimed> {
+  async claim(request: ClaimRequest, offer?: Offer): Promise<ClaimAnswer> {
     const { queue, shard, worker, limit, slots, rows, chain, cursor } = request;
     const values = [queue, shard, worker, limit, slots, rows, chain, cursor.priority, cursor.id];
     const [row] =
       offer === undefined
         ? await this.#keys.query<{ answer: string }>(CLAIM, values)
         : await this.#keys.query<{ answer: string }>(CLAIM_OR_OFFER, [...values, offer.number, offer.channel]);
-    return JSON.parse(only(row).answer) as Claimed;
+    return JSON.parse(only(row).answer) as ClaimAnswer;
   }
 
   async look({ queue, shard, worker, rows, cursor }: LookRequest): Promise<Looked> {
@@ -317,7 +317,7 @@ export class PostgresQueueStore implements QueueStore {
     return JSON.parse(only(row).answer) as Looked;
   }
 
-  async settle(settlement: Settlement, offer?: Offer): Promise<Unwritten> {
+  async settle(settlement: Settlement, offer?: Offer): Promise<SettleAnswer> {
     const values = settleValues(settlement);
     const [row] =
       offer === undefined
@@ -375,8 +375,8 @@ export class PostgresQueueStore implements QueueStore {
     return Number(only(added).id);
   }
 
-  async beat(beats: readonly Beat[], runner: Runner = this.engine): Promise<BeatAnswer> {
-    const [row] = await runner.query<{ answer: BeatAnswer }>(BEAT, [JSON.stringify(beats)], this.#answer);
+  async beat(beats: readonly Heartbeat[], runner: Runner = this.engine): Promise<HeartbeatAnswer> {
+    const [row] = await runner.query<{ answer: HeartbeatAnswer }>(BEAT, [JSON.stringify(beats)], this.#answer);
     return only(row).answer;
   }
 
@@ -411,8 +411,8 @@ export class PostgresQueueStore implements QueueStore {
     await this.engine.query(REMOVE_WORKER, [worker], { deadlineMs: STOP_MS });
   }
 
-  async rescue(queue: number): Promise<Rescued> {
-    const [row] = await this.#keys.query<Rescued>(RESCUE, [queue]);
+  async rescue(queue: number): Promise<RescueAnswer> {
+    const [row] = await this.#keys.query<RescueAnswer>(RESCUE, [queue]);
     return only(row);
   }
 

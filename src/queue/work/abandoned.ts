@@ -2,7 +2,7 @@ import type { Logger } from '../../engine/postgres/index.ts';
 import type { Unit } from './unit.ts';
 
 /** Says that handlers were left behind by a stop. */
-export function tellLeft(logger: Logger, queue: string, units: readonly Unit[]): void {
+export function logAbandoned(logger: Logger, queue: string, units: readonly Unit[]): void {
   const jobs = units.map(({ job }) => job.id);
   logger.warn(
     { queue, jobs },

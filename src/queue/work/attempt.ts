@@ -6,12 +6,12 @@ import { delay } from '../../base/time/backoff.ts';
 import { after } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import type { Definition, Kind } from '../definition.ts';
-import type { Failed } from '../store.ts';
+import type { JobFailure } from '../store.ts';
 import type { Job, Unit } from './unit.ts';
 
 /** What one attempt at a unit came to. */
 export interface Outcome {
-  readonly failed: readonly Failed[];
+  readonly failed: readonly JobFailure[];
   /** The jobs that are complete. */
   readonly complete: readonly Job[];
   /** What the handler returned, as JSON; undefined when it returned nothing that JSON has. */
@@ -28,7 +28,7 @@ export type Handler = (unit: Unit) => unknown;
 export const GRACE_MS = 5000;
 
 /** Of a unit in which nothing failed: one for all. */
-const NONE: readonly Failed[] = [];
+const NONE: readonly JobFailure[] = [];
 
 /** Why a job fails whose kind has `afterError: 'error'`. */
 class PredecessorFailed extends NoRetry {
@@ -42,7 +42,7 @@ class PredecessorFailed extends NoRetry {
  * @returns ends it from outside: call it with why, and what the handler does later no longer counts; undefined when this
  *   program has no handler for the kind, and nothing was done
  */
-export function begin(
+export function startAttempt(
   unit: Unit,
   definition: Definition,
   handlers: ReadonlyMap<string, Handler>,
@@ -126,7 +126,7 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 
 /** Jobs whose last attempt was lost with its worker end in error; the others of their unit run without them. */
 function exhausted(unit: Unit, kind: Kind): Outcome {
-  const all = unit.jobs.map((job): Failed => {
+  const all = unit.jobs.map((job): JobFailure => {
     const base = { claim: job.claim.id, id: job.number };
     return job.attempt > kind.attempts
       ? { ...base, to: 'error', reason: 'worker lost', error: 'the worker was lost during the last attempt' }
@@ -166,7 +166,7 @@ function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown):
   if (why instanceof LeaseLost) return { failed: [], complete: [], result: undefined, isLost: true, isRetried: false };
   const thrown = why instanceof TimedOut ? why : error;
   const words = describeThrown(thrown); // once, however many jobs the unit has
-  const all = unit.jobs.map((job): Failed => {
+  const all = unit.jobs.map((job): JobFailure => {
     const base = { claim: job.claim.id, id: job.number };
     if (why instanceof Stopped) return { ...base, to: 'release', reason: 'worker stopped' };
     if (why instanceof Cancelled) {
@@ -181,7 +181,7 @@ function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown):
   return { failed: all, complete: [], result: undefined, isLost: false, isRetried };
 }
 
-function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown, words: string): Failed {
+function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown, words: string): JobFailure {
   const base = { claim: job.claim.id, id: job.number, error: words };
   if (error instanceof NoRetry) return { ...base, to: 'error', reason: 'no retry' };
   if (job.attempt >= kind.attempts) return { ...base, to: 'error', reason: 'attempts exhausted' };

@@ -1,10 +1,10 @@
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
-import type { Claimed, ClaimedKey, ClaimedLines, ClaimedRun, Registered } from '../store.ts';
+import type { ClaimAnswer, ClaimedChains, ClaimedKeyBatch, ClaimedRun, QueueIds } from '../store.ts';
 import { type Claim, Job, Unit, type UnitOwner } from './unit.ts';
 
 /** Everything one claim brought, ready to run. */
-export interface Batch {
+export interface ClaimedUnits {
   readonly claims: readonly Claim[];
   /** Units to start from; a unit of a key leads to the next one by `next`. In order. */
   readonly units: readonly Unit[];
@@ -15,21 +15,21 @@ export interface Batch {
 }
 
 /** What the units of one claim have in common. */
-export interface Holder {
+export interface ClaimContext {
   readonly shard: number;
   readonly definition: Definition;
-  readonly registered: Registered;
+  readonly registered: QueueIds;
   readonly owner: UnitOwner;
   /** With `hold: 'transaction'`, the transaction that holds the claim. */
   readonly tx?: Transaction | undefined;
 }
 
-export function hasJobs(answer: Claimed): boolean {
+export function hasJobs(answer: ClaimAnswer): boolean {
   return answer.rows.length > 0 || answer.keys.length > 0 || answer.lines !== undefined;
 }
 
 /** How many jobs an answer brought. */
-export function countJobs(answer: Claimed): number {
+export function countJobs(answer: ClaimAnswer): number {
   let jobs = answer.lines?.ids.length ?? 0;
   for (const row of answer.rows) jobs += row[2];
   for (const [, , fields] of answer.keys) jobs += fields.length / FIELDS;
@@ -37,7 +37,7 @@ export function countJobs(answer: Claimed): number {
 }
 
 /** How many units an answer brought: a coalesced group is one, however many jobs it has. */
-export function countUnits(answer: Claimed): number {
+export function countUnits(answer: ClaimAnswer): number {
   let units = answer.lines?.ids.length ?? 0;
   for (const row of answer.rows) units += row[2];
   for (const [, , fields] of answer.keys) {
@@ -54,7 +54,7 @@ export function countUnits(answer: Claimed): number {
 }
 
 /** Makes units of claimed rows: one a job, one a coalesced group, and a chain of them for each key. */
-export function readClaimed(answer: Claimed, holder: Holder): Batch {
+export function readClaim(answer: ClaimAnswer, holder: ClaimContext): ClaimedUnits {
   const claims = new Map<number, Claim>();
   const claimOf = (id: number): Claim => {
     let claim = claims.get(id);
@@ -68,7 +68,7 @@ export function readClaimed(answer: Claimed, holder: Holder): Batch {
   };
   const units: Unit[] = [];
   for (const row of answer.rows) addRun(units, row, claimOf(row[0]), holder);
-  if (answer.lines !== undefined) addLines(units, answer.lines, claimOf(answer.lines.claim), holder);
+  if (answer.lines !== undefined) addChains(units, answer.lines, claimOf(answer.lines.claim), holder);
   for (const row of answer.keys) units.push(toChain(row, claimOf, holder));
   return { claims: [...claims.values()], units, jobs: countJobs(answer), count: countUnits(answer) };
 }
@@ -77,7 +77,7 @@ function addRun(
   units: Unit[],
   [, first, n, kind, attempt, at, payloads]: ClaimedRun,
   claim: Claim,
-  holder: Holder,
+  holder: ClaimContext,
 ): void {
   const held = { epoch: null, brokenBy: null, isCoalesced: false, tx: holder.tx };
   const name = nameOf(kind, holder);
@@ -89,7 +89,7 @@ function addRun(
 }
 
 /** One unit a job, each leading to the next one of its key. */
-function addLines(units: Unit[], lines: ClaimedLines, claim: Claim, holder: Holder): void {
+function addChains(units: Unit[], lines: ClaimedChains, claim: Claim, holder: ClaimContext): void {
   const held = { epoch: lines.epoch, brokenBy: null, isCoalesced: false, tx: holder.tx };
   const last: (Unit | undefined)[] = [];
   claim.left += lines.ids.length;
@@ -121,7 +121,7 @@ interface Group {
   brokenBy: number | null;
 }
 
-function toChain([key, epoch, fields]: ClaimedKey, claimOf: (id: number) => Claim, holder: Holder): Unit {
+function toChain([key, epoch, fields]: ClaimedKeyBatch, claimOf: (id: number) => Claim, holder: ClaimContext): Unit {
   const groups: Group[] = [];
   const whole = new Map<number, Group>();
   let related = false;
@@ -168,7 +168,7 @@ function toChain([key, epoch, fields]: ClaimedKey, claimOf: (id: number) => Clai
  * one job, if it does not coalesce; and where it wants payloads that were left out (`unit` is below 0: of the kind the newest
  * counts), the unit is left to the other version.
  */
-function asDeclared(kind: string, unit: number, { definition }: Holder): { kind: string; unit: number } {
+function asDeclared(kind: string, unit: number, { definition }: ClaimContext): { kind: string; unit: number } {
   const coalesce = definition.kinds.get(kind)?.coalesce;
   if (unit < 0 && coalesce !== undefined && coalesce !== 'latest') {
     return { kind: `${kind}, as another version declares it: coalesce 'latest'`, unit: -unit };
@@ -190,6 +190,6 @@ function inOrder(groups: readonly Group[], { kinds }: Definition): Group[] {
   return ordered;
 }
 
-function nameOf(kind: number, { registered }: Holder): string {
+function nameOf(kind: number, { registered }: ClaimContext): string {
   return registered.kindName.get(kind) ?? `unknown kind ${kind}`;
 }

@@ -1,5 +1,5 @@
 import { LeaseLost } from '../../base/errors.ts';
-import type { Ended } from '../store.ts';
+import type { EndedJob } from '../store.ts';
 import { Job, Unit, type UnitOwner } from './unit.ts';
 
 /** What the `failed` event says of a job. */
@@ -14,7 +14,10 @@ export interface FailedJob {
  * A job that ended in error without the worker that had it, in the words of the `failed` event of the one that found it: by itself,
  * in a unit that is over, so that nothing can be written under it.
  */
-export function toFailed({ id, kind, key, attempt, error, at, process, payload }: Ended, owner: UnitOwner): FailedJob {
+export function toFailedJob(
+  { id, kind, key, attempt, error, at, process, payload }: EndedJob,
+  owner: UnitOwner,
+): FailedJob {
   const claim = { id: 0, shard: 0, processId: process ?? '', isAlone: true, left: 0 };
   const job = new Job(id, claim, attempt, at, payload);
   // The database has written out which process it was, whether the job was alone in its unit or not.

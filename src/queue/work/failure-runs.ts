@@ -1,7 +1,7 @@
-import type { Failed } from '../store.ts';
+import type { JobFailure } from '../store.ts';
 
 /** Failures of which all is the same but the jobs. */
-export interface FailureRun extends Omit<Failed, 'id'> {
+export interface FailureRun extends Omit<JobFailure, 'id'> {
   /** The jobs, as an int8multirange. */
   readonly ids: string;
 }
@@ -10,7 +10,7 @@ export interface FailureRun extends Omit<Failed, 'id'> {
  * Puts together what failed alike: as a rule a third party is down, and a thousand jobs fail with the same words. Each run is one
  * row wherever it is written, and its error is sent and kept once.
  */
-export function toRuns(failed: readonly Failed[]): FailureRun[] {
+export function toRuns(failed: readonly JobFailure[]): FailureRun[] {
   const runs = new Map<string, Run>();
   let run: Run | undefined;
   for (const item of failed) {
@@ -25,15 +25,15 @@ export function toRuns(failed: readonly Failed[]): FailureRun[] {
 }
 
 interface Run {
-  readonly first: Failed;
+  readonly first: JobFailure;
   readonly ids: number[];
 }
 
-function withoutId({ claim, to, wait, behind, reason, error }: Failed): Omit<Failed, 'id'> {
+function withoutId({ claim, to, wait, behind, reason, error }: JobFailure): Omit<JobFailure, 'id'> {
   return { claim, to, wait, behind, reason, error };
 }
 
-function isAlike(one: Failed, other: Failed): boolean {
+function isAlike(one: JobFailure, other: JobFailure): boolean {
   return (
     one.claim === other.claim &&
     one.to === other.to &&

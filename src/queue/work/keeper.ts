@@ -10,12 +10,12 @@ import { Indexer } from '../operate/indexer.ts';
 import { Scheduler } from '../operate/scheduler.ts';
 import { PostgresQueueChores } from '../postgres/chores.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
-import type { Beat, BeatAnswer, Ended, Rescued } from '../store.ts';
+import type { EndedJob, Heartbeat, HeartbeatAnswer, RescueAnswer } from '../store.ts';
 
 /** A worker, as its keeper sees it. */
-export interface Kept {
+export interface LeaseHolder {
   readonly queue: number;
-  beat(): Beat | undefined;
+  heartbeat(): Heartbeat | undefined;
   /**
    * The lease is gone: everything claimed belongs to somebody else now, or may, where it is not certain that the database
    * thinks so, too.
@@ -26,9 +26,9 @@ export interface Kept {
   /** Somebody asked for a running job to be cancelled. */
   cancel(job: number, reason: string | null): void;
   /** Whether anybody wants to hear of attempts that failed. */
-  readonly tellsFailures: boolean;
+  readonly reportsFailures: boolean;
   /** Jobs of its queue ended in error without the workers that had them. */
-  ended(jobs: readonly Ended[]): void;
+  jobsEnded(jobs: readonly EndedJob[]): void;
   onError(error: unknown): void;
 }
 
@@ -47,7 +47,7 @@ export class Keeper {
   readonly #store: PostgresQueueStore;
   readonly #chores: PostgresQueueChores;
   readonly #leaseMs: number;
-  readonly #workers = new Set<Kept>();
+  readonly #workers = new Set<LeaseHolder>();
   #renewal: Renewal | undefined;
   #rescue: Loop | undefined;
   #scheduler: Scheduler | undefined;
@@ -55,10 +55,10 @@ export class Keeper {
   #session: Session | undefined;
   #connecting: Promise<Session> | undefined;
   /** The last beat, failed or not. */
-  #last: Promise<unknown> = Promise.resolve();
+  #lastBeat: Promise<unknown> = Promise.resolve();
   #prunedAt = -Infinity;
   /** The last beat that was answered. */
-  #beatenAt = moment();
+  #answeredAt = moment();
   /** Processes of the server whose transactions could not be ended. */
   readonly #unended = new Set<number>();
 
@@ -78,12 +78,12 @@ export class Keeper {
   }
 
   /** Starts to keep a worker that has just been registered; its connection is taken before handlers can use up the pool. */
-  async add(worker: Kept): Promise<void> {
+  async add(worker: LeaseHolder): Promise<void> {
     this.#workers.add(worker);
     if (this.#renewal === undefined) this.#start();
     this.#rescue ??= startLoop({
       name: 'queue.rescue',
-      run: () => this.#lookAfter(),
+      run: () => this.#runChores(),
       onError: (error) => this.#report(error),
       unref: true,
     });
@@ -97,7 +97,7 @@ export class Keeper {
     await this.#connection().catch((error: unknown) => this.#report(error));
   }
 
-  async remove(worker: Kept): Promise<void> {
+  async remove(worker: LeaseHolder): Promise<void> {
     this.#workers.delete(worker);
     if (this.#workers.size > 0) return;
     const ending = [this.#renewal, this.#rescue, this.#scheduler, this.#indexer];
@@ -107,14 +107,14 @@ export class Keeper {
     this.#indexer = undefined;
     // A statement on a connection that went dead is not waited for; its deadline ends it.
     await within(STOP_MS, Promise.all(ending.map(async (one) => one?.stop())));
-    if (this.#workers.size === 0) this.#hangUp();
+    if (this.#workers.size === 0) this.#disconnect();
   }
 
   /**
    * Whether the leases are certainly not over yet, even if no timer could run. Both clocks are read each time: a machine that was
    * suspended wakes within the same millisecond of the monotonic one.
    */
-  get holds(): boolean {
+  get hasLease(): boolean {
     return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
   }
 
@@ -129,7 +129,7 @@ export class Keeper {
       leaseMs: this.#leaseMs,
       beat: (signal) => this.#beat(signal),
       onError: (error) => {
-        this.#hangUp();
+        this.#disconnect();
         this.#report(error);
       },
       unref: true,
@@ -145,10 +145,10 @@ export class Keeper {
   }
 
   async #beat(signal?: AbortSignal): Promise<'kept'> {
-    const kept = new Map<number, Kept>();
-    const beats: Beat[] = [];
+    const kept = new Map<number, LeaseHolder>();
+    const beats: Heartbeat[] = [];
     for (const worker of this.#workers) {
-      const beat = worker.beat();
+      const beat = worker.heartbeat();
       if (beat === undefined) continue;
       kept.set(beat.worker, worker);
       beats.push(beat);
@@ -156,7 +156,7 @@ export class Keeper {
     if (beats.length === 0) return 'kept';
     if (faults.armed) await faults.reach('queue.before_beat');
     const answer = await this.#send(beats, signal);
-    this.#beatenAt = moment();
+    this.#answeredAt = moment();
     if (probe.listening) probe.hit('queue.beat', { workers: beats.length });
     for (const id of answer.alive) kept.delete(id);
     for (const [id, worker] of kept) {
@@ -165,15 +165,15 @@ export class Keeper {
         true,
       );
     }
-    for (const worker of this.#workers) worker.beWary?.(answer.wary.includes(worker.beat()?.worker ?? -1));
+    for (const worker of this.#workers) worker.beWary?.(answer.wary.includes(worker.heartbeat()?.worker ?? -1));
     for (const { worker, id, reason } of answer.cancel) {
-      for (const one of this.#workers) if (one.beat()?.worker === worker) one.cancel(id, reason);
+      for (const one of this.#workers) if (one.heartbeat()?.worker === worker) one.cancel(id, reason);
     }
     return 'kept';
   }
 
   /** Gives up when the signal aborts: a connection that went dead says nothing for minutes, and the next beat needs another. */
-  async #send(beats: readonly Beat[], signal: AbortSignal | undefined): Promise<BeatAnswer> {
+  async #send(beats: readonly Heartbeat[], signal: AbortSignal | undefined): Promise<HeartbeatAnswer> {
     const answer = this.#inTurn(() => this.#connection().then((session) => this.#store.beat(beats, session)));
     if (signal === undefined) return answer;
     const done = new AbortController();
@@ -196,14 +196,14 @@ export class Keeper {
 
   /** A connection takes one statement after another, and a beat may be wanted while one is under way. */
   #inTurn<T>(beat: () => Promise<T>): Promise<T> {
-    const answer = this.#last.then(beat);
-    this.#last = answer.catch(() => {});
+    const answer = this.#lastBeat.then(beat);
+    this.#lastBeat = answer.catch(() => {});
     return answer;
   }
 
   #connection(): Promise<Session> {
     if (this.#session !== undefined && !this.#session.isBroken) return Promise.resolve(this.#session);
-    this.#hangUp();
+    this.#disconnect();
     this.#connecting ??= this.#connect().finally(() => {
       this.#connecting = undefined;
     });
@@ -213,15 +213,15 @@ export class Keeper {
   async #connect(): Promise<Session> {
     const session = await this.#store.connect();
     this.#session = session;
-    if (this.#workers.size === 0) this.#hangUp();
+    if (this.#workers.size === 0) this.#disconnect();
     return session;
   }
 
-  async #lookAfter(): Promise<number> {
+  async #runChores(): Promise<number> {
     const prunes = performance.now() - this.#prunedAt > PRUNE_MS;
     if (prunes) this.#prunedAt = performance.now();
     // After a pause of this process its own workers come first: nobody has found them dead by now.
-    if (ownedFor(this.#beatenAt) > this.#leaseMs / 2) await this.beatNow();
+    if (ownedFor(this.#answeredAt) > this.#leaseMs / 2) await this.beatNow();
     const failures: unknown[] = [];
     for (const queue of this.#queues()) {
       // Each by itself: what one of them comes across is no reason to leave the others.
@@ -236,14 +236,14 @@ export class Keeper {
   readonly #rescueJobs = async (queue: number): Promise<void> => {
     const { jobs, ended, unended } = await this.#store.rescue(queue);
     if (jobs > 0) probe.hit('queue.rescued', { queue, jobs });
-    if (ended !== null) this.#tellEnded(queue, ended);
+    if (ended !== null) this.#reportEnded(queue, ended);
     this.#reportUnended(unended);
   };
 
   /** By one worker of the queue: what one process has found is one event. */
-  #tellEnded(queue: number, { jobs, more }: NonNullable<Rescued['ended']>): void {
-    const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.tellsFailures);
-    teller?.ended(jobs);
+  #reportEnded(queue: number, { jobs, more }: NonNullable<RescueAnswer['ended']>): void {
+    const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.reportsFailures);
+    teller?.jobsEnded(jobs);
     if (more === 0) return;
     this.#store.engine.options.logger.warn(
       { queue, jobs: more },
@@ -274,7 +274,7 @@ export class Keeper {
     return [...new Set([...this.#workers].map((worker) => worker.queue))];
   }
 
-  #hangUp(): void {
+  #disconnect(): void {
     this.#session?.release(true);
     this.#session = undefined;
   }

@@ -14,16 +14,16 @@ import { Transaction } from '../../engine/postgres/index.ts';
 import { END_MS, STOP_MS } from '../deadlines.ts';
 import type { Definition } from '../definition.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
-import type { Beat, Claimed, Ended, Failed, HeldJob, JobHandoff, Registered } from '../store.ts';
-import { tellLeft } from './abandoned.ts';
-import { begin, breakSuccessors, GRACE_MS, type Handler, type Outcome } from './attempt.ts';
-import { type Batch, countUnits, hasJobs, readClaimed } from './claim-reader.ts';
-import { type FailedJob, toFailed } from './failed-job.ts';
-import { Keeper, type Kept } from './keeper.ts';
+import type { ClaimAnswer, EndedJob, Heartbeat, HeldJob, JobFailure, JobHandoff, QueueIds } from '../store.ts';
+import { logAbandoned } from './abandoned.ts';
+import { breakSuccessors, GRACE_MS, type Handler, type Outcome, startAttempt } from './attempt.ts';
+import { type ClaimedUnits, countUnits, hasJobs, readClaim } from './claim-reader.ts';
+import { type FailedJob, toFailedJob } from './failed-job.ts';
+import { Keeper, type LeaseHolder } from './keeper.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
 import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
-import { type Grazing, Herd } from './worker-group.ts';
+import { type GroupMember, WorkerGroup } from './worker-group.ts';
 
 /** What a worker tells about its life; for logs, metrics and tests. */
 export interface WorkerEvents {
@@ -56,7 +56,7 @@ export interface WorkerSettings {
 export interface WorkerParts {
   readonly store: PostgresQueueStore;
   readonly definition: Definition;
-  readonly registered: Registered;
+  readonly registered: QueueIds;
   readonly handlers: ReadonlyMap<string, Handler>;
   readonly settings: WorkerSettings;
   readonly events: Events<WorkerEvents>;
@@ -74,12 +74,12 @@ const UNKNOWN_KIND_MS = 30_000;
  * A worker that holds its units by a lease: claims batches, runs each unit's handler, settles in batches.
  * The path of a job: `#turn` claims, `#post` queues, `#pump` starts, `#finish` hands the outcome to the settler.
  */
-export class LeaseWorker implements UnitOwner, Kept, Grazing {
+export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember {
   readonly events: Events<WorkerEvents>;
   readonly #parts: WorkerParts;
   readonly #settler: Settler;
   readonly #keeper: Keeper;
-  readonly #herd: Herd;
+  readonly #group: WorkerGroup;
   readonly #handoff: DirectHandoff<JobHandoff>;
   readonly #reconciler: ClaimReconciler<JobHandoff>;
   readonly #prefetch: AdaptivePrefetch;
@@ -93,20 +93,20 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   #following: Unit[] = [];
   #loop: Loop | undefined;
   #id: number | undefined;
-  #at = 0;
+  #scanIndex = 0;
   /** How often the lease was lost: what was claimed in an earlier life counts for nothing. */
-  #lives = 0;
+  #generation = 0;
   /** Units claimed and not yet finished. */
   #held = 0;
-  #wants = true;
+  #wantsNotify = true;
   #busySince: number | undefined;
-  #busyTurns = 0;
+  #busyPolls = 0;
   #isPumping = false;
   /** The last look found nothing: until a notification or the next poll there is nothing to look for, whatever slot is free. */
   #isAsleep = false;
   #stopping: Promise<void> | undefined;
   /** Others may be asleep, who could run it now. */
-  #hasHandedBack = false;
+  #hasReleased = false;
   readonly #drain: Drain<Unit> = new Drain(() => this.#running.keys());
 
   constructor(parts: WorkerParts) {
@@ -122,12 +122,12 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
       // While it looks, the look brings work or makes the offer.
       offer: () => (this.#isAsleep ? this.#handoff.nextOffer() : undefined),
       onStale: (claims) => this.events.emit('stale', { claims }),
-      onRefused: (unit, failed) => this.#tellFailed(unit, failed),
+      onRefused: (unit, failed) => this.#reportFailures(unit, failed),
       onError: (error) => this.onError(error),
       onMore: () => this.#loop?.wake(),
     });
     this.#keeper = Keeper.for(store, settings.leaseMs);
-    this.#herd = Herd.of(store, registered.queue);
+    this.#group = WorkerGroup.of(store, registered.queue);
     this.#handoff = new DirectHandoff({
       name: 'queue',
       store: {
@@ -136,7 +136,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
         listenForHandoffs: (channel, handlers) => store.listenForHandoffs(channel, handlers),
       },
       worker: () => this.#id,
-      isFree: () => this.#isFree() && this.#wants && this.#stopping === undefined,
+      isFree: () => this.#isFree() && this.#wantsNotify && this.#stopping === undefined,
       onHandoff: (job) => this.#reconciler.receive(job),
       onError: (error) => this.onError(error),
     });
@@ -145,14 +145,14 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
       handoff: this.#handoff,
       leaseMs: settings.leaseMs,
       pollMs: settings.pollMs,
-      accept: (job) => this.#accept(job),
+      accept: (job) => this.#acceptHandoff(job),
       wake: () => this.#loop?.wake(),
     });
     this.#prefetch = new AdaptivePrefetch({
       count: settings.prefetch,
       max: PREFETCH_MAX,
       waiting: () => this.#waiting.length,
-      onStalled: (kept) => this.#giveWay(kept),
+      onStalled: (kept) => this.#releasePrefetched(kept),
     });
   }
 
@@ -168,18 +168,18 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   async start(): Promise<void> {
     await this.#register();
     await this.#keeper.add(this);
-    this.#handoff.start(await this.#herd.join(this));
+    this.#handoff.start(await this.#group.join(this));
     this.#loop = startLoop({
       name: 'queue.claim',
-      run: () => this.#reconciler.run(() => this.#turn()),
-      onError: (error) => this.#onTurnError(error),
+      run: () => this.#reconciler.run(() => this.#poll()),
+      onError: (error) => this.#onPollError(error),
     });
   }
 
   /** Looks for work now. */
   wake(): void {
     for (const scan of this.#scans) scan.quiet = undefined;
-    this.#busyTurns = 0;
+    this.#busyPolls = 0;
     this.#loop?.wake();
   }
 
@@ -189,15 +189,15 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     return this.#isAsleep && this.#isFree() && this.#stopping === undefined;
   }
 
-  get isAwake(): boolean {
+  get isPolling(): boolean {
     return !this.#isAsleep && this.#isFree() && this.#stopping === undefined;
   }
 
-  noteHearing(): void {
+  noteNotification(): void {
     this.#handoff.noteNotification();
   }
 
-  askForCancels(): void {
+  checkCancels(): void {
     this.#keeper.beatNow().catch((error: unknown) => this.onError(error));
   }
 
@@ -229,14 +229,14 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
 
   /** A process that has stood still knows by its clock what its timers and the database have yet to tell it. */
   #requireLease(unit: Unit): void {
-    if (this.#keeper.holds) return;
+    if (this.#keeper.hasLease) return;
     throw new LeaseLost(`the lease of job ${unit.job.id} ran out before it could be renewed; stop working on it`);
   }
 
   // What the keeper asks of it.
 
-  beat(): Beat | undefined {
-    return this.#id === undefined ? undefined : { worker: this.#id, wantsNotify: this.#wants, holding: [] };
+  heartbeat(): Heartbeat | undefined {
+    return this.#id === undefined ? undefined : { worker: this.#id, wantsNotify: this.#wantsNotify, holding: [] };
   }
 
   lost(reason: LeaseLost): void {
@@ -248,7 +248,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     this.#following = [];
     this.#claims.clear();
     this.#held = 0;
-    this.#lives += 1;
+    this.#generation += 1;
     this.#handoff.reset();
     this.#reconciler.dropPending();
     // What a handler does after this is nobody's outcome: the settler has dropped its claims.
@@ -269,12 +269,12 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     }
   }
 
-  get tellsFailures(): boolean {
+  get reportsFailures(): boolean {
     return this.events.has('failed');
   }
 
-  ended(jobs: readonly Ended[]): void {
-    for (const job of jobs) this.events.emit('failed', toFailed(job, this));
+  jobsEnded(jobs: readonly EndedJob[]): void {
+    for (const job of jobs) this.events.emit('failed', toFailedJob(job, this));
   }
 
   onError(error: unknown): void {
@@ -284,30 +284,30 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   // The hot path.
 
   /** Claim, post, say how long to sleep. */
-  async #turn(): Promise<number> {
+  async #poll(): Promise<number> {
     this.#isAsleep = false;
     const id = this.#id ?? (await this.#register());
     if (this.#reconciler.mayHoldUnknown) await this.#recall(id);
-    const limit = this.#reconciler.limit(this.#room());
+    const limit = this.#reconciler.limit(this.#capacity());
     if (limit <= 0) {
-      this.#herd.looked(this, true);
+      this.#group.notePolled(this, true);
       return Infinity;
     }
-    const scan = this.#scans[this.#at % this.#scans.length];
+    const scan = this.#scans[this.#scanIndex % this.#scans.length];
     if (scan === undefined) throw new NotFound('a queue always has a shard');
     const answer = await this.#claim(id, scan, limit);
     if (this.#id !== id) return 0;
     const units = countUnits(answer);
     this.#reconciler.noteAnswer(units);
-    this.#herd.looked(this, units >= limit);
+    this.#group.notePolled(this, units >= limit);
     if (hasJobs(answer)) {
       const { definition, registered } = this.#parts;
-      this.#post(readClaimed(answer, { shard: scan.shard, definition, registered, owner: this }));
+      this.#post(readClaim(answer, { shard: scan.shard, definition, registered, owner: this }));
     }
-    return this.#rest(scan, answer, limit);
+    return this.#nextDelay(scan, answer, limit);
   }
 
-  async #claim(worker: number, scan: Scan, limit: number): Promise<Claimed> {
+  async #claim(worker: number, scan: Scan, limit: number): Promise<ClaimAnswer> {
     const { store } = this.#parts;
     const slots = Math.max(0, this.#parts.settings.concurrency - this.#running.size);
     const { shard, cursor, rows } = scan;
@@ -326,7 +326,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
    * How many jobs to claim: none while there is still half a helping. A key's chain is held by one slot, however long it
    * is: slots that nothing held can fill are room in any case.
    */
-  #room(): number {
+  #capacity(): number {
     const { concurrency } = this.#parts.settings;
     const free = Math.max(0, concurrency - this.#running.size - this.#following.length - this.#waiting.length);
     const ahead = this.#prefetch.count;
@@ -334,7 +334,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     return Math.max(free, concurrency + ahead - this.#held);
   }
 
-  #post(batch: Batch): void {
+  #post(batch: ClaimedUnits): void {
     this.#held += batch.count;
     if (this.#claims.size > 1000) this.#dropFinishedClaims();
     for (const claim of batch.claims) this.#claims.add(claim);
@@ -344,7 +344,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     else this.#waiting = [...first, ...this.#waiting, ...batch.units.filter(({ job }) => !job.claim.isAlone)];
     this.events.emit('claimed', { jobs: batch.jobs });
     if (this.#stopping === undefined) this.#pump();
-    else this.#handBack();
+    else this.#releaseUnstarted();
   }
 
   /** Starts what there are slots for. A loop and not a recursion: handlers may finish while they are being called. */
@@ -357,7 +357,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
       (this.#following.length > 0 || next < this.#waiting.length) &&
       this.#stopping === undefined &&
       // What was claimed before this process stood still is somebody else's by now; its renewal is about to say so.
-      this.#keeper.holds
+      this.#keeper.hasLease
     ) {
       const unit = this.#following.pop() ?? this.#waiting[next++];
       if (unit !== undefined) this.#begin(unit);
@@ -366,33 +366,33 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     this.#isPumping = false;
     this.#prefetch.watch();
     if (!this.#isFree()) this.#handoff.withdraw();
-    if (this.#stopping === undefined && !this.#isAsleep && this.#room() > 0) this.#loop?.wake();
+    if (this.#stopping === undefined && !this.#isAsleep && this.#capacity() > 0) this.#loop?.wake();
   }
 
   #begin(unit: Unit): void {
     const { definition, handlers } = this.#parts;
     this.#prefetch.recordStart();
     this.#running.set(unit, undefined);
-    const life = this.#lives;
-    const fail = begin(unit, definition, handlers, (outcome) => {
+    const life = this.#generation;
+    const fail = startAttempt(unit, definition, handlers, (outcome) => {
       this.#running.delete(unit);
-      if (life === this.#lives) this.#finish(unit, outcome);
+      if (life === this.#generation) this.#finish(unit, outcome);
     });
     if (fail === undefined) {
       this.#running.delete(unit);
-      this.#passOn(unit);
+      this.#releaseUnknownKind(unit);
     } else if (this.#running.has(unit)) this.#running.set(unit, fail);
   }
 
   #finish(unit: Unit, outcome: Outcome): void {
     this.#held -= 1;
     this.#prefetch.recordEnd(1);
-    if (outcome.failed.length > 0) this.#tellFailed(unit, outcome.failed);
+    if (outcome.failed.length > 0) this.#reportFailures(unit, outcome.failed);
     const rest = unit.next;
     // Of one that failed, a transaction that it guards may be open still: nothing of its key begins beside that.
     const mayWrite = unit.isGuarded && outcome.failed.length > 0;
     if (outcome.isRetried || mayWrite || this.#stopping !== undefined) {
-      this.#handBackChain(rest, 'behind a job of its key', false);
+      this.#releaseChain(rest, 'behind a job of its key', false);
       this.#settler.add(unit, outcome, true);
     } else {
       this.#settler.add(unit, outcome, rest === undefined);
@@ -404,19 +404,19 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   /** Where to look next, and when. */
-  #rest(scan: Scan, answer: Claimed, limit: number): number {
+  #nextDelay(scan: Scan, answer: ClaimAnswer, limit: number): number {
     const { pollMs } = this.#parts.settings;
     const verdict = scan.read(answer, limit);
-    this.#at += 1;
+    this.#scanIndex += 1;
     if (answer.paused === true) return pollMs;
-    if (hasJobs(answer)) this.#busyTurns = 0;
+    if (hasJobs(answer)) this.#busyPolls = 0;
     if (verdict === 'again') return this.#noteBusy();
     if (this.#scans.some(({ quiet }) => quiet === undefined)) return 0;
     this.#busySince = undefined;
     for (const other of this.#scans) other.quiet = undefined;
-    if (!this.#wants) return this.#wantNotify();
-    if (verdict === 'busy') return Math.min(2 ** this.#busyTurns++, 100, pollMs);
-    this.#busyTurns = 0;
+    if (!this.#wantsNotify) return this.#wantNotify();
+    if (verdict === 'busy') return Math.min(2 ** this.#busyPolls++, 100, pollMs);
+    this.#busyPolls = 0;
     this.#isAsleep = true;
     if (probe.listening) probe.hit('queue.idle', { worker: this.#id });
     const due = Math.min(...this.#scans.map((one) => one.due));
@@ -424,16 +424,16 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   /** A job that an enqueue has claimed for this worker. */
-  #accept(job: JobHandoff): void {
+  #acceptHandoff(job: JobHandoff): void {
     const { shard, worker } = job;
     // Taken for dead: the job is rescued, if not by now, then soon.
-    if (worker !== this.#id || !this.#keeper.holds) return;
+    if (worker !== this.#id || !this.#keeper.hasLease) return;
     const { definition, registered } = this.#parts;
-    const batch = readClaimed(job, { shard, definition, registered, owner: this });
+    const batch = readClaim(job, { shard, definition, registered, owner: this });
     if (this.#isFree() || this.#stopping !== undefined) {
       this.#post(batch);
       this.#handoff.offerSoon();
-    } else this.#decline(batch);
+    } else this.#declineHandoff(batch);
   }
 
   // The rest is what happens rarely.
@@ -443,7 +443,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   /** Something else took the last slot, and a job must not wait here while others sleep. */
-  #decline(batch: Batch): void {
+  #declineHandoff(batch: ClaimedUnits): void {
     for (const claim of batch.claims) this.#claims.add(claim);
     for (const unit of batch.units) this.#settler.release(unit, 'handed to a worker without a free slot', true);
     // Or it would be claimed here again, ahead of its turn.
@@ -452,14 +452,14 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   /** What was claimed ahead waits for slots that are taken for longer than was thought. */
-  #giveWay(kept: number): void {
-    for (const unit of this.#waiting.splice(kept)) this.#handBackChain(unit, 'claimed too far ahead', true);
+  #releasePrefetched(kept: number): void {
+    for (const unit of this.#waiting.splice(kept)) this.#releaseChain(unit, 'claimed too far ahead', true);
     this.#wakeOthers();
   }
 
   #wakeOthers(): void {
     this.#settler
-      .tried()
+      .attempted()
       .then(() => this.#parts.store.wake(this.queue))
       .catch((error: unknown) => this.onError(error));
   }
@@ -467,8 +467,8 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
   #noteBusy(): number {
     this.#busySince ??= performance.now();
-    if (this.#wants && performance.now() - this.#busySince > BUSY_MS && this.#id !== undefined) {
-      this.#wants = false;
+    if (this.#wantsNotify && performance.now() - this.#busySince > BUSY_MS && this.#id !== undefined) {
+      this.#wantsNotify = false;
       this.#parts.store.setWants(this.#id, false).catch((error: unknown) => this.onError(error));
     }
     return 0;
@@ -480,11 +480,11 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   #wantNotify(): number {
-    this.#wants = true;
+    this.#wantsNotify = true;
     this.#setWanted().then(
       () => this.wake(),
       (error: unknown) => {
-        this.#wants = false;
+        this.#wantsNotify = false;
         this.onError(error);
       },
     );
@@ -499,19 +499,19 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     if (faults.armed) await faults.reach('queue.after_register');
     this.#settler.startFor(id);
     this.#id = id;
-    this.#wants = true;
+    this.#wantsNotify = true;
     for (const scan of this.#scans) scan.restart();
     return id;
   }
 
   /** Gives back what it does not know of. */
   #recall(id: number): Promise<void> {
-    const known = this.#known();
+    const known = this.#knownClaims();
     return this.#reconciler.recall(id, () => this.#parts.store.recall(this.queue, id, known));
   }
 
   /** The claims that it knows of, and whose rows may still be there. */
-  #known(): number[] {
+  #knownClaims(): number[] {
     this.#dropFinishedClaims();
     return [...this.#claims].map(({ id }) => id);
   }
@@ -520,33 +520,33 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     for (const claim of this.#claims) if (claim.left === 0) this.#claims.delete(claim);
   }
 
-  #onTurnError(error: unknown): void {
-    this.#herd.looked(this, true);
+  #onPollError(error: unknown): void {
+    this.#group.notePolled(this, true);
     if (error instanceof ConnectionFailed && error.outcome === 'unknown') this.#reconciler.noteLostAnswer();
     this.onError(error);
   }
 
   /** A kind that a newer version of the program knows: left to that one. */
-  #passOn(unit: Unit): void {
+  #releaseUnknownKind(unit: Unit): void {
     this.#held -= 1;
-    this.#handBackChain(unit.next, 'behind a job of its key', false);
+    this.#releaseChain(unit.next, 'behind a job of its key', false);
     this.#settler.release(unit, `no handler for kind "${unit.kind}"`, true, UNKNOWN_KIND_MS);
   }
 
-  #handBackChain(first: Unit | undefined, reason: string, givesUp: boolean): void {
+  #releaseChain(first: Unit | undefined, reason: string, givesUp: boolean): void {
     for (let unit = first; unit !== undefined; unit = unit.next) {
       this.#held -= 1;
       this.#settler.release(unit, reason, givesUp && unit.next === undefined);
     }
   }
 
-  #handBack(): void {
+  #releaseUnstarted(): void {
     const units = [...this.#following.splice(0), ...this.#waiting.splice(0)];
-    this.#hasHandedBack ||= units.length > 0;
-    for (const unit of units) this.#handBackChain(unit, 'worker stopped', true);
+    this.#hasReleased ||= units.length > 0;
+    for (const unit of units) this.#releaseChain(unit, 'worker stopped', true);
   }
 
-  #tellFailed(unit: Unit, failed: readonly Failed[]): void {
+  #reportFailures(unit: Unit, failed: readonly JobFailure[]): void {
     if (!this.events.has('failed')) return;
     const jobs = new Map(unit.jobs.map((job) => [job.number, job]));
     for (const { id, to, error } of failed) {
@@ -562,8 +562,8 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
     await Promise.resolve();
     // A claim on a connection that went dead is not answered for minutes; its jobs are rescued.
     if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
-    this.#handBack();
-    const leaving = this.#handoff.close() || this.#reconciler.needsRecall ? this.#leave() : undefined;
+    this.#releaseUnstarted();
+    const leaving = this.#handoff.close() || this.#reconciler.needsRecall ? this.#leaveHandoff() : undefined;
     const reason = new Stopped('the worker is being stopped and its time is up');
     await Promise.all([
       within(STOP_MS, Promise.resolve(leaving)).catch((error: unknown) => this.onError(error)),
@@ -571,7 +571,7 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
         time,
         graceMs: GRACE_MS,
         abort: (units) => units.forEach((unit) => unit.abort(reason)),
-        abandon: (units) => this.#endHandlers(units),
+        abandon: (units) => this.#abandonHandlers(units),
         written: () => this.#settler.flushed(),
       }),
     ]);
@@ -581,17 +581,17 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   /** A handler that did not end when told to: its jobs go back, its later outcome is nobody's. */
-  #endHandlers(left: readonly Unit[]): void {
-    tellLeft(this.#parts.store.engine.options.logger, this.queueName, left);
+  #abandonHandlers(left: readonly Unit[]): void {
+    logAbandoned(this.#parts.store.engine.options.logger, this.queueName, left);
     for (const unit of left) this.#running.get(unit)?.(new Stopped('the worker was stopped'));
   }
 
   async #tidyUp(): Promise<void> {
-    if (this.#hasHandedBack) {
+    if (this.#hasReleased) {
       const woken = this.#parts.store.wake(this.queue).catch((error: unknown) => this.onError(error));
       await within(STOP_MS, woken);
     }
-    await this.#herd.leave(this);
+    await this.#group.leave(this);
     await this.#handoff.stop();
     await this.#keeper.remove(this);
     const id = this.#id;
@@ -600,8 +600,8 @@ export class LeaseWorker implements UnitOwner, Kept, Grazing {
   }
 
   /** Takes the offers back, and gives back what was handed over and not heard of. */
-  async #leave(): Promise<void> {
-    if (this.#id !== undefined) await this.#parts.store.leave(this.queue, this.#id, this.#known());
+  async #leaveHandoff(): Promise<void> {
+    if (this.#id !== undefined) await this.#parts.store.leave(this.queue, this.#id, this.#knownClaims());
   }
 }
 

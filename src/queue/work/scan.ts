@@ -1,4 +1,4 @@
-import type { Claimed, Cursor, Untidy } from '../store.ts';
+import type { ClaimAnswer, Cursor, Untidy } from '../store.ts';
 import { countJobs, countUnits } from './claim-reader.ts';
 
 /** Before every job. */
@@ -38,7 +38,7 @@ export class Scan {
     this.shard = shard;
   }
 
-  read(answer: Claimed, limit: number): Verdict {
+  read(answer: ClaimAnswer, limit: number): Verdict {
     const units = countUnits(answer);
     // The jobs of a coalesced unit are a row each, and may all stand before those of the next key.
     const inKeys = countJobs({ rows: [], keys: answer.keys, seen: 0 });
@@ -58,14 +58,14 @@ export class Scan {
     this.#startedAt = performance.now();
   }
 
-  #atEnd(answer: Claimed): Verdict {
+  #atEnd(answer: ClaimAnswer): Verdict {
     const [isWhole, found] = [this.cursor === START, this.#found];
     this.restart();
     if (found || (!isWhole && answer.busy !== true)) return 'again';
     return answer.busy === true ? 'busy' : 'empty';
   }
 
-  #onwards(answer: Claimed, units: number): Verdict {
+  #onwards(answer: ClaimAnswer, units: number): Verdict {
     const [priority, id] = answer.last ?? [this.cursor.priority, this.cursor.id];
     const moved = priority !== this.cursor.priority || id !== this.cursor.id;
     if (!moved && units === 0) {

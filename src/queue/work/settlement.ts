@@ -1,12 +1,12 @@
-import type { Failed, Settlement } from '../store.ts';
+import type { JobFailure, Settlement } from '../store.ts';
 import type { Outcome } from './attempt.ts';
 import type { Claim, Job, Unit } from './unit.ts';
 
 /** What became of a unit: what is written as a whole, or not at all. A unit of very many failures is several of them. */
-export interface Settled {
+export interface PendingSettlement {
   readonly unit: Unit;
   readonly complete: readonly Job[];
-  readonly failed: readonly Failed[];
+  readonly failed: readonly JobFailure[];
   /** Of each job that is complete, as JSON. */
   readonly result: string | undefined;
   /** To be given up with it: nothing more of the key is to come. */
@@ -27,13 +27,13 @@ const MOST_ROWS = 5000;
 const MOST_TEXT = 4_000_000;
 
 /** What became of a unit, with the key that it gives up. */
-export function toSettled(unit: Unit, { complete, failed, result }: Outcome, givesUp: boolean): Settled {
+export function toPending(unit: Unit, { complete, failed, result }: Outcome, givesUp: boolean): PendingSettlement {
   const key = givesUp && unit.key !== null && unit.epoch !== null ? ([unit.key, unit.epoch] as const) : undefined;
   return { unit, complete, failed, result, key, isBare: false, wasSent: false, unanswered: 0 };
 }
 
 /** Whether it is too much for one statement. */
-export function isLarge(settled: Settled): boolean {
+export function isLarge(settled: PendingSettlement): boolean {
   return settled.failed.length > 0 && !isSmall(rowsOf(settled), textOf(settled));
 }
 
@@ -41,20 +41,20 @@ export function isLarge(settled: Settled): boolean {
  * In the order in which it may be written, a cut at any place: the key is given up with the last of it, and the job that is
  * the key's next head is in there too. Whatever fails before is parked behind that.
  */
-export function cut(last: Settled): Settled[] {
+export function split(last: PendingSettlement): PendingSettlement[] {
   const { failed } = last;
   const [head = [], ...parts] = inParts(
     [...failed].sort((a, b) => Number(b.to === 'retry') - Number(a.to === 'retry')),
   );
-  const before = parts.map((part): Settled => {
+  const before = parts.map((part): PendingSettlement => {
     const behind = part.map((item) => (item.to === 'retry' ? { ...item, behind: true } : item));
     return { ...last, complete: [], result: undefined, key: undefined, failed: behind };
   });
   return [...before, { ...last, failed: head }];
 }
 
-function inParts(failed: readonly Failed[]): Failed[][] {
-  let part: Failed[] = [];
+function inParts(failed: readonly JobFailure[]): JobFailure[][] {
+  let part: JobFailure[] = [];
   let text = 0;
   const parts = [part];
   for (const item of failed) {
@@ -70,7 +70,7 @@ function inParts(failed: readonly Failed[]): Failed[][] {
 }
 
 /** How many of them one statement takes: as a rule all, one in any case. */
-export function fitting(pending: readonly Settled[], most: number): number {
+export function countFitting(pending: readonly PendingSettlement[], most: number): number {
   let rows = 0;
   let text = 0;
   let count = 0;
@@ -87,11 +87,11 @@ function isSmall(rows: number, text: number): boolean {
   return rows <= MOST_ROWS && text <= MOST_TEXT;
 }
 
-function rowsOf({ failed, complete, result }: Settled): number {
+function rowsOf({ failed, complete, result }: PendingSettlement): number {
   return failed.length * 2 + (result === undefined ? 0 : complete.length);
 }
 
-function textOf({ failed, result }: Settled): number {
+function textOf({ failed, result }: PendingSettlement): number {
   let text = result?.length ?? 0;
   if (failed.length === 0) return text;
   for (const { error } of failed) text += error?.length ?? 0;
@@ -101,7 +101,7 @@ function textOf({ failed, result }: Settled): number {
 /** One statement's worth, for one shard. */
 export function toSettlement(
   where: Pick<Settlement, 'queue' | 'shard' | 'worker'>,
-  settled: readonly Settled[],
+  settled: readonly PendingSettlement[],
 ): Settlement {
   const details: Details = { failed: [], results: [], shared: [], keys: [], guarded: [] };
   for (const one of settled) if (!isPlain(one)) addDetails(details, one);
@@ -110,7 +110,7 @@ export function toSettlement(
 
 /** What a settlement says beside what is complete. */
 interface Details {
-  readonly failed: Failed[];
+  readonly failed: JobFailure[];
   readonly results: Settlement['results'][number][];
   readonly shared: Settlement['shared'][number][];
   readonly keys: Settlement['keys'][number][];
@@ -118,12 +118,12 @@ interface Details {
 }
 
 /** Complete, and nothing else to say of it. */
-function isPlain({ unit, failed, result, key }: Settled): boolean {
+function isPlain({ unit, failed, result, key }: PendingSettlement): boolean {
   return failed.length === 0 && result === undefined && key === undefined && !unit.isGuarded;
 }
 
 // A function of its own: V8 throws the compiled loop over thousands away each time it comes upon one that is not plain.
-function addDetails(details: Details, { unit, complete, failed, result, key }: Settled): void {
+function addDetails(details: Details, { unit, complete, failed, result, key }: PendingSettlement): void {
   for (const item of failed) details.failed.push(item);
   if (result !== undefined && complete.length > 1) details.shared.push({ result, jobs: jobsByClaim(complete) });
   else if (result !== undefined) {
@@ -136,7 +136,10 @@ function addDetails(details: Details, { unit, complete, failed, result, key }: S
 }
 
 /** Claims that are settled to the last job, which need no ids; and of the others the jobs that are complete. */
-function completed(settled: readonly Settled[], failed: readonly Failed[]): Pick<Settlement, 'whole' | 'part'> {
+function completed(
+  settled: readonly PendingSettlement[],
+  failed: readonly JobFailure[],
+): Pick<Settlement, 'whole' | 'part'> {
   const failures = new Map<number, number>();
   for (const { claim } of failed) failures.set(claim, (failures.get(claim) ?? 0) + 1);
   const whole: number[] = [];
@@ -153,7 +156,7 @@ function completed(settled: readonly Settled[], failed: readonly Failed[]): Pick
 }
 
 /** Neighbours are of one claim, as a rule: a lookup for each of 2,000 jobs costs what all else here does. */
-function countByClaim(settled: readonly Settled[]): Map<Claim, number> {
+function countByClaim(settled: readonly PendingSettlement[]): Map<Claim, number> {
   const counts = new Map<Claim, number>();
   let last: Claim | undefined;
   let count = 0;
@@ -187,7 +190,7 @@ function add(ids: Map<Claim, number[]>, claim: Claim, id: number): void {
 }
 
 /** It is written: what is left of its claims. */
-export function noteSettled({ unit, complete, failed }: Settled): void {
+export function recordSettled({ unit, complete, failed }: PendingSettlement): void {
   for (let at = 0; at < complete.length; at += 1) {
     const claim = complete[at]?.claim;
     if (claim !== undefined) claim.left -= 1;
@@ -201,7 +204,7 @@ export function noteSettled({ unit, complete, failed }: Settled): void {
 }
 
 /** Whether there is something in it that a database might refuse, and that it can do without. */
-export function hasText({ result, failed }: Settled): boolean {
+export function hasText({ result, failed }: PendingSettlement): boolean {
   return result !== undefined || failed.some(({ error }) => error !== undefined);
 }
 
@@ -209,14 +212,14 @@ export function hasText({ result, failed }: Settled): boolean {
  * The same without what handlers made of it: a job with a result ends in error, one that failed does what it was to do. `why`
  * takes the place of every text.
  */
-export function bare(settled: Settled, why: string): Settled {
+export function withoutText(settled: PendingSettlement, why: string): PendingSettlement {
   const { complete, failed, result } = settled;
   const error = `the database refused what this attempt came to: ${why}`;
   const told = failed.map((item) => (item.error === undefined ? item : { ...item, error }));
   const base = { ...settled, result: undefined, isBare: true, unanswered: 0 };
   if (result === undefined) return { ...base, failed: told };
   const refused = complete.map(
-    ({ claim, number }): Failed => ({ claim: claim.id, id: number, to: 'error', reason: 'result refused', error }),
+    ({ claim, number }): JobFailure => ({ claim: claim.id, id: number, to: 'error', reason: 'result refused', error }),
   );
   return { ...base, complete: [], failed: [...told, ...refused] };
 }

@@ -4,30 +4,30 @@ import type { Offer } from '../../base/handoff/direct-handoff.ts';
 import { probe } from '../../base/probe.ts';
 import { delay } from '../../base/time/backoff.ts';
 import { sleep } from '../../base/time/clock.ts';
-import type { Failed, Settlement, Unwritten } from '../store.ts';
+import type { JobFailure, SettleAnswer, Settlement } from '../store.ts';
 import type { Outcome } from './attempt.ts';
 import {
-  bare,
-  cut,
-  fitting,
+  countFitting,
   hasText,
   isLarge,
-  noteSettled,
-  type Settled,
-  toSettled,
+  type PendingSettlement,
+  recordSettled,
+  split,
+  toPending,
   toSettlement,
+  withoutText,
 } from './settlement.ts';
 import type { Unit } from './unit.ts';
 
 export interface SettlerOptions {
   readonly queue: number;
-  readonly settle: (settlement: Settlement, offer: Offer | undefined) => Promise<Unwritten>;
+  readonly settle: (settlement: Settlement, offer: Offer | undefined) => Promise<SettleAnswer>;
   /** The offer that is to go along: asked once for each statement, and not again when that has to be repeated. */
   readonly offer: () => Offer | undefined;
   /** Claims that were no longer the worker's: nothing was written for them. */
   readonly onStale: (claims: readonly number[]) => void;
   /** The database refused a unit's result, or the text of its errors: this is what becomes of its jobs. */
-  readonly onRefused: (unit: Unit, failed: readonly Failed[]) => void;
+  readonly onRefused: (unit: Unit, failed: readonly JobFailure[]) => void;
   readonly onError: (error: unknown) => void;
   /** Something was written after which there may be work: a job that comes back, or the next one of a key. */
   readonly onMore: () => void;
@@ -35,7 +35,7 @@ export interface SettlerOptions {
 
 const BACKOFF = { kind: 'exponential', min: 50, max: 2000, factor: 2, jitter: 0.5 } as const;
 /** What cannot be written alone lets everything else go first. */
-const LATER_MS = 500;
+const POSTPONE_MS = 500;
 /** So often a unit may take longer than its deadline, all by itself, before it goes without its text. */
 const UNANSWERED = 3;
 
@@ -51,15 +51,15 @@ const UNANSWERED = 3;
 export class Settler {
   readonly #options: SettlerOptions;
   /** By shard. */
-  #pending = new Map<number, Settled[]>();
+  #pending = new Map<number, PendingSettlement[]>();
   /** By shard: what did not fit into the last statement. */
-  #rest = new Map<number, readonly Settled[]>();
+  #overflow = new Map<number, readonly PendingSettlement[]>();
   #flushing: Promise<void> | undefined;
   /** By shard: what could not be written alone. */
-  #later = new Map<number, Settled[]>();
+  #postponed = new Map<number, PendingSettlement[]>();
   #waiting: Promise<void> | undefined;
   /** How many units go into a statement: halved by one that was not taken, and more after each that was. */
-  #most = Infinity;
+  #unitLimit = Infinity;
   /** By how much: what was refused is one unit's fault, what was too slow would be so again. */
   #growth = 1;
   /** One after another. */
@@ -91,8 +91,8 @@ export class Settler {
   add(unit: Unit, outcome: Outcome, givesUp: boolean): void {
     if (this.#isDropped) return;
     const { shard } = unit.job.claim;
-    const settled = toSettled(unit, outcome, givesUp);
-    if (isLarge(settled)) for (const part of cut(settled)) append(this.#pending, shard, part);
+    const settled = toPending(unit, outcome, givesUp);
+    if (isLarge(settled)) for (const part of split(settled)) append(this.#pending, shard, part);
     else append(this.#pending, shard, settled);
     this.#start();
   }
@@ -100,13 +100,13 @@ export class Settler {
   /** Hands jobs back that never started. */
   release(unit: Unit, reason: string, givesUp: boolean, wait?: number): void {
     const failed = unit.jobs.map(
-      (job): Failed => ({ claim: job.claim.id, id: job.number, to: 'release', reason, wait }),
+      (job): JobFailure => ({ claim: job.claim.id, id: job.number, to: 'release', reason, wait }),
     );
     this.add(unit, { failed, complete: [], result: undefined, isLost: false, isRetried: true }, givesUp);
   }
 
   /** Resolves when everything taken so far is written, put off, or dropped. */
-  async tried(): Promise<void> {
+  async attempted(): Promise<void> {
     while (this.#flushing !== undefined) await this.#flushing;
   }
 
@@ -121,14 +121,14 @@ export class Settler {
 
   #forget(): void {
     this.#pending = new Map();
-    this.#rest = new Map();
-    this.#later = new Map();
+    this.#overflow = new Map();
+    this.#postponed = new Map();
   }
 
   #start(): void {
     this.#flushing ??= this.#flush().finally(() => {
       this.#flushing = undefined;
-      if (this.#pending.size > 0 || this.#rest.size > 0) this.#start();
+      if (this.#pending.size > 0 || this.#overflow.size > 0) this.#start();
     });
   }
 
@@ -137,33 +137,33 @@ export class Settler {
     // Handlers that finished in this same turn of the event loop go along.
     await new Promise<void>((resolve) => setImmediate(resolve));
     const worker = this.#worker;
-    for (const [shard, pending] of this.#take()) {
+    for (const [shard, pending] of this.#nextBatch()) {
       const isMine = (): boolean => !this.#isDropped && worker === this.#worker;
       if (!isMine()) return;
       const rest = await this.#write(shard, pending);
-      if (isMine()) this.#keepRest(shard, rest);
+      if (isMine()) this.#addOverflow(shard, rest);
     }
   }
 
-  #keepRest(shard: number, settled: readonly Settled[]): void {
-    if (settled.length > 0) this.#rest.set(shard, [...settled, ...(this.#rest.get(shard) ?? [])]);
+  #addOverflow(shard: number, settled: readonly PendingSettlement[]): void {
+    if (settled.length > 0) this.#overflow.set(shard, [...settled, ...(this.#overflow.get(shard) ?? [])]);
   }
 
   /**
    * What came last does not wait for all of what did not fit, but for one statement of it at the most. Of a key it stays behind
    * what came before, also behind what was put off: the key may be given up with it.
    */
-  #take(): Map<number, readonly Settled[]> {
+  #nextBatch(): Map<number, readonly PendingSettlement[]> {
     const pending = this.#pending;
-    const rests = this.#rest;
+    const rests = this.#overflow;
     this.#pending = new Map();
-    this.#rest = new Map();
-    if (rests.size === 0 && this.#later.size === 0) return pending;
-    const all = new Map<number, readonly Settled[]>();
+    this.#overflow = new Map();
+    if (rests.size === 0 && this.#postponed.size === 0) return pending;
+    const all = new Map<number, readonly PendingSettlement[]>();
     for (const shard of new Set([...rests.keys(), ...pending.keys()])) {
-      const recent = this.#behindLater(shard, pending.get(shard) ?? []);
+      const recent = this.#behindPostponed(shard, pending.get(shard) ?? []);
       const [first, ...rest] = rests.get(shard) ?? [];
-      const [behind, free] = parted(recent, rest);
+      const [behind, free] = partition(recent, rest);
       const turn = first === undefined ? recent : [first, ...free, ...rest, ...behind];
       if (turn.length > 0) all.set(shard, turn);
     }
@@ -171,37 +171,37 @@ export class Settler {
   }
 
   /** @returns those of no key of which something was put off; the others are put off, too */
-  #behindLater(shard: number, recent: readonly Settled[]): readonly Settled[] {
-    const later = this.#later.get(shard);
+  #behindPostponed(shard: number, recent: readonly PendingSettlement[]): readonly PendingSettlement[] {
+    const later = this.#postponed.get(shard);
     if (later === undefined) return recent;
-    const [behind, free] = parted(recent, later);
+    const [behind, free] = partition(recent, later);
     later.push(...behind);
     return free;
   }
 
   /** @returns what is still to be written: as a rule nothing */
-  async #write(shard: number, pending: readonly Settled[]): Promise<readonly Settled[]> {
-    const part = pending.slice(0, fitting(pending, this.#most));
+  async #write(shard: number, pending: readonly PendingSettlement[]): Promise<readonly PendingSettlement[]> {
+    const part = pending.slice(0, countFitting(pending, this.#unitLimit));
     let busy: readonly number[];
     try {
       busy = await this.#send(toSettlement({ queue: this.#options.queue, shard, worker: this.#worker }, part), part);
     } catch (error) {
-      return this.#keep(shard, pending, part, error);
+      return this.#retry(shard, pending, part, error);
     }
-    if (busy.length > 0) return this.#putOffGuarded(shard, pending, busy);
-    for (const settled of part) noteSettled(settled);
-    this.#most *= this.#growth;
+    if (busy.length > 0) return this.#postponeGuarded(shard, pending, busy);
+    for (const settled of part) recordSettled(settled);
+    this.#unitLimit *= this.#growth;
     this.#failures = 0;
     return pending.slice(part.length);
   }
 
   /** The statement of a part was not taken. */
-  async #keep(
+  async #retry(
     shard: number,
-    pending: readonly Settled[],
-    part: readonly Settled[],
+    pending: readonly PendingSettlement[],
+    part: readonly PendingSettlement[],
     error: unknown,
-  ): Promise<readonly Settled[]> {
+  ): Promise<readonly PendingSettlement[]> {
     this.#failures += 1;
     this.#options.onError(error);
     for (const settled of part) settled.wasSent = true;
@@ -215,13 +215,13 @@ export class Settler {
 
   /** A first failure is the connection's. */
   #halve(units: number, isRefused: boolean): void {
-    if (!isRefused && this.#failures === 1 && this.#most === Infinity) return;
-    this.#most = Math.ceil(units / 2);
+    if (!isRefused && this.#failures === 1 && this.#unitLimit === Infinity) return;
+    this.#unitLimit = Math.ceil(units / 2);
     this.#growth = isRefused ? 2 : 1.1;
   }
 
   /** @returns jobs that are guarded still: if there is any, nothing was written */
-  async #send(settlement: Settlement, part: readonly Settled[]): Promise<readonly number[]> {
+  async #send(settlement: Settlement, part: readonly PendingSettlement[]): Promise<readonly number[]> {
     const { settle, offer, onStale, onMore } = this.#options;
     const isRepeated = part.some(({ wasSent }) => wasSent);
     if (faults.armed) await faults.reach('queue.before_settle');
@@ -236,34 +236,42 @@ export class Settler {
   }
 
   /** A transaction that guards their units is open. @returns what is still to be written now */
-  #putOffGuarded(shard: number, pending: readonly Settled[], busy: readonly number[]): readonly Settled[] {
+  #postponeGuarded(
+    shard: number,
+    pending: readonly PendingSettlement[],
+    busy: readonly number[],
+  ): readonly PendingSettlement[] {
     if (probe.listening) probe.hit('queue.put_off', { jobs: busy });
     const ids = new Set(busy);
     const guarded = pending.filter(({ unit }) => unit.isGuarded && unit.jobs.some(({ number }) => ids.has(number)));
-    return this.#withoutThese(shard, pending, guarded);
+    return this.#postponeThese(shard, pending, guarded);
   }
 
   /**
    * The first was not written though it was sent alone. Where its text is the reason it goes without it; otherwise everything
    * else goes first. @returns what is still to be written
    */
-  async #isolate(shard: number, pending: readonly Settled[], error: unknown): Promise<readonly Settled[]> {
+  async #isolate(
+    shard: number,
+    pending: readonly PendingSettlement[],
+    error: unknown,
+  ): Promise<readonly PendingSettlement[]> {
     const [settled, ...rest] = pending;
     if (settled === undefined) return rest;
     if (!(await this.#isRefused(settled, error))) {
-      return this.#withoutThese(shard, pending, [settled]);
+      return this.#postponeThese(shard, pending, [settled]);
     }
     if (settled.isBare) {
       this.#options.onError(notWritten(settled.unit, error));
       return rest;
     }
-    const without = bare(settled, error instanceof Error ? error.message : String(error));
+    const without = withoutText(settled, error instanceof Error ? error.message : String(error));
     this.#options.onRefused(settled.unit, without.failed);
     return [without, ...rest];
   }
 
   /** Whether what it says is the reason, and not the database's state. */
-  async #isRefused(settled: Settled, error: unknown): Promise<boolean> {
+  async #isRefused(settled: PendingSettlement, error: unknown): Promise<boolean> {
     if (!hasText(settled)) return false;
     if (isRefusal(error)) return true;
     if (!(error instanceof ConnectionFailed || error instanceof StatementTimeout)) return false;
@@ -281,37 +289,44 @@ export class Settler {
   }
 
   /** Puts them off, with what else there is of their keys: what comes after may give a key up. @returns the others */
-  #withoutThese(shard: number, pending: readonly Settled[], these: readonly Settled[]): readonly Settled[] {
-    const goesAlong = (other: Settled): boolean =>
+  #postponeThese(
+    shard: number,
+    pending: readonly PendingSettlement[],
+    these: readonly PendingSettlement[],
+  ): readonly PendingSettlement[] {
+    const goesAlong = (other: PendingSettlement): boolean =>
       these.some((one) => other === one || other.unit === one.unit || isOfSameKey(other.unit, one.unit));
-    this.#putOff(shard, pending.filter(goesAlong));
+    this.#postpone(shard, pending.filter(goesAlong));
     return pending.filter((other) => !goesAlong(other));
   }
 
-  #putOff(shard: number, settled: readonly Settled[]): void {
-    for (const one of settled) append(this.#later, shard, one);
-    this.#waiting ??= sleep(LATER_MS).then(() => {
+  #postpone(shard: number, settled: readonly PendingSettlement[]): void {
+    for (const one of settled) append(this.#postponed, shard, one);
+    this.#waiting ??= sleep(POSTPONE_MS).then(() => {
       this.#waiting = undefined;
-      const later = this.#later;
-      this.#later = new Map();
-      for (const [of, list] of later) this.#keepRest(of, list);
+      const later = this.#postponed;
+      this.#postponed = new Map();
+      for (const [of, list] of later) this.#addOverflow(of, list);
       if (later.size > 0) this.#start();
     });
   }
 }
 
-function append(lists: Map<number, Settled[]>, shard: number, settled: Settled): void {
+function append(lists: Map<number, PendingSettlement[]>, shard: number, settled: PendingSettlement): void {
   const list = lists.get(shard);
   if (list === undefined) lists.set(shard, [settled]);
   else list.push(settled);
 }
 
 /** @returns those that share a key with one of `before`, and the others */
-function parted(settled: readonly Settled[], before: readonly Settled[]): [behind: Settled[], free: Settled[]] {
+function partition(
+  settled: readonly PendingSettlement[],
+  before: readonly PendingSettlement[],
+): [behind: PendingSettlement[], free: PendingSettlement[]] {
   const keys = new Set(before.map(({ unit }) => unit.key));
   keys.delete(null);
-  const behind: Settled[] = [];
-  const free: Settled[] = [];
+  const behind: PendingSettlement[] = [];
+  const free: PendingSettlement[] = [];
   for (const one of settled) (keys.has(one.unit.key) ? behind : free).push(one);
   return [behind, free];
 }

@@ -62,7 +62,7 @@ export class Job<P = unknown> {
   }
 
   /** @internal */
-  join(unit: Unit<P>): void {
+  attachTo(unit: Unit<P>): void {
     this.#unit = unit;
   }
 
@@ -106,7 +106,7 @@ export class Unit<P = unknown> {
   readonly #isCoalesced: boolean;
 
   /** @internal */
-  constructor(owner: UnitOwner, kind: string, key: string | null, jobs: readonly Job<P>[], held: Held) {
+  constructor(owner: UnitOwner, kind: string, key: string | null, jobs: readonly Job<P>[], held: UnitHold) {
     this.#owner = owner;
     this.kind = kind;
     this.key = key;
@@ -115,7 +115,7 @@ export class Unit<P = unknown> {
     this.brokenBy = held.brokenBy;
     this.#tx = held.tx;
     this.#isCoalesced = held.isCoalesced;
-    for (const job of jobs) job.join(this);
+    for (const job of jobs) job.attachTo(this);
   }
 
   get queue(): string {
@@ -270,7 +270,7 @@ export function unitOf(task: object | undefined, units: Iterable<Unit>): Unit | 
 }
 
 /** What a unit is held by. */
-export interface Held {
+export interface UnitHold {
   readonly epoch: number | null;
   readonly brokenBy: number | null;
   /** Of a kind that coalesces: all jobs have the batch's process id, even where there is only one. */

@@ -2,16 +2,16 @@ import type { PostgresEngine, Subscription } from '../../engine/postgres/index.t
 import type { PostgresQueueStore } from '../postgres/store.ts';
 
 /** A worker, as its herd sees it. */
-export interface Grazing {
+export interface GroupMember {
   /** Rests, and would begin something now. */
   readonly isIdle: boolean;
   /** Looks for work just now, and would begin something. */
-  readonly isAwake: boolean;
+  readonly isPolling: boolean;
   /** Looks for work now, or as soon as it can begin something. */
   wake(): void;
   /** A notification came, whoever it is for. */
-  noteHearing(): void;
-  askForCancels(): void;
+  noteNotification(): void;
+  checkCancels(): void;
 }
 
 /**
@@ -19,15 +19,15 @@ export interface Grazing {
  * them, and whoever took as much as it could wakes the next. Each of fifty would look otherwise, for a single job. If the one that
  * was woken fails, or stops, another is; and each finds by its poll what was missed.
  */
-export class Herd {
-  static readonly #herds = new WeakMap<PostgresEngine, Map<number, Herd>>();
+export class WorkerGroup {
+  static readonly #groups = new WeakMap<PostgresEngine, Map<number, WorkerGroup>>();
 
   readonly #store: PostgresQueueStore;
   readonly #queue: number;
   /** Whoever was woken last comes last. */
-  readonly #members = new Set<Grazing>();
+  readonly #members = new Set<GroupMember>();
   /** Woken, and have not looked since. */
-  readonly #sent = new Set<Grazing>();
+  readonly #woken = new Set<GroupMember>();
   #subscription: Promise<Subscription> | undefined;
 
   private constructor(store: PostgresQueueStore, queue: number) {
@@ -35,15 +35,15 @@ export class Herd {
     this.#queue = queue;
   }
 
-  static of(store: PostgresQueueStore, queue: number): Herd {
-    const ofEngine = Herd.#herds.get(store.engine) ?? new Map<number, Herd>();
-    Herd.#herds.set(store.engine, ofEngine);
-    const herd = ofEngine.get(queue) ?? new Herd(store, queue);
+  static of(store: PostgresQueueStore, queue: number): WorkerGroup {
+    const ofEngine = WorkerGroup.#groups.get(store.engine) ?? new Map<number, WorkerGroup>();
+    WorkerGroup.#groups.set(store.engine, ofEngine);
+    const herd = ofEngine.get(queue) ?? new WorkerGroup(store, queue);
     ofEngine.set(queue, herd);
     return herd;
   }
 
-  async join(member: Grazing): Promise<Subscription> {
+  async join(member: GroupMember): Promise<Subscription> {
     this.#members.add(member);
     this.#subscription ??= this.#listen();
     try {
@@ -54,9 +54,9 @@ export class Herd {
     }
   }
 
-  async leave(member: Grazing): Promise<void> {
+  async leave(member: GroupMember): Promise<void> {
     this.#members.delete(member);
-    if (this.#sent.delete(member)) this.notify();
+    if (this.#woken.delete(member)) this.notify();
     if (this.#members.size > 0) return;
     const subscription = this.#subscription;
     this.#subscription = undefined;
@@ -66,7 +66,7 @@ export class Herd {
   /** There is something for one of them. */
   notify(): void {
     const members = [...this.#members];
-    const next = members.find((one) => one.isIdle && !this.#sent.has(one)) ?? members.find((one) => one.isAwake);
+    const next = members.find((one) => one.isIdle && !this.#woken.has(one)) ?? members.find((one) => one.isPolling);
     if (next === undefined) {
       // Nobody has a free slot. Whoever is the first to have one looks then.
       for (const one of members) one.wake();
@@ -74,27 +74,27 @@ export class Herd {
     }
     this.#members.delete(next);
     this.#members.add(next);
-    this.#sent.add(next);
+    this.#woken.add(next);
     next.wake();
   }
 
   /** It has looked. @param isMore  there may be more than it could take, or its look has failed */
-  looked(member: Grazing, isMore: boolean): void {
-    this.#sent.delete(member);
+  notePolled(member: GroupMember, isMore: boolean): void {
+    this.#woken.delete(member);
     if (isMore && [...this.#members].some((one) => one !== member && one.isIdle)) this.notify();
   }
 
   #listen(): Promise<Subscription> {
     return this.#store.listen(this.#queue, {
       wake: () => {
-        for (const one of this.#members) one.noteHearing();
+        for (const one of this.#members) one.noteNotification();
         this.notify();
       },
       missed: () => {
         for (const one of Array.from(this.#members)) one.wake();
       },
       cancel: () => {
-        for (const one of this.#members) one.askForCancels();
+        for (const one of this.#members) one.checkCancels();
       },
     });
   }

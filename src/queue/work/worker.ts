@@ -6,7 +6,7 @@ import { currentTask } from '../../base/work/current-task.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
 import { answerDeadline, STOP_MS } from '../deadlines.ts';
-import type { Registered } from '../store.ts';
+import type { QueueIds } from '../store.ts';
 import type { Handler } from './attempt.ts';
 import { LeaseWorker, type WorkerEvents, type WorkerParts } from './lease-worker.ts';
 import { readStopOptions, type StopOptions } from './options.ts';
@@ -35,7 +35,7 @@ export class Worker implements AsyncDisposable {
   /** @internal */
   constructor(
     given: Omit<WorkerParts, 'registered' | 'events'> & { readonly onBlocked: 'exit' | undefined },
-    register: () => Promise<Registered>,
+    register: () => Promise<QueueIds>,
     events: Events<WorkerEvents>,
     logger: Logger,
     signal: AbortSignal | undefined,

@@ -1,5 +1,5 @@
 import { Cooldown } from '../../../base/time/cooldown.ts';
-import type { Claimed, Looked } from '../../store.ts';
+import type { ClaimAnswer, Looked } from '../../store.ts';
 
 /** What a look has read of a job. Jobs are never changed. */
 export interface Seen {
@@ -83,7 +83,7 @@ export class Candidates {
   }
 
   /** Keeps looks from showing what a lane has claimed. @returns to be called once its transaction is over */
-  hold({ rows: [row] }: Claimed): () => void {
+  hold({ rows: [row] }: ClaimAnswer): () => void {
     if (row === undefined) return () => {};
     const [, id] = row;
     this.#isOver.set(id, false);

@@ -1,6 +1,6 @@
 import type { AnswerOptions, Session } from '../../../engine/postgres/index.ts';
 import type { OpenClaim } from '../../postgres/store.ts';
-import type { Claimed } from '../../store.ts';
+import type { ClaimAnswer } from '../../store.ts';
 import type { Outcome } from '../attempt.ts';
 import type { Unit } from '../unit.ts';
 
@@ -30,7 +30,7 @@ export type PendingCommit = string | OpenClaim;
 export interface HeldUnit {
   readonly unit: Unit;
   /** With which it was claimed. */
-  readonly answer: Claimed;
+  readonly answer: ClaimAnswer;
   readonly queue: number;
   readonly shard: number;
   readonly worker: number;

@@ -1,5 +1,5 @@
 import { Cooldown } from '../../../base/time/cooldown.ts';
-import type { Claimed, Cursor, Looked } from '../../store.ts';
+import type { ClaimAnswer, Cursor, Looked } from '../../store.ts';
 import { START } from '../scan.ts';
 import { type Candidate, Candidates, type Seen } from './candidates.ts';
 
@@ -107,7 +107,7 @@ export class Lookahead {
   }
 
   /** Ends a lane's look, with what it showed, if anything. */
-  see(answer: Claimed | undefined): void {
+  see(answer: ClaimAnswer | undefined): void {
     const [priority, id, n] = answer?.until ?? [];
     const last = answer?.last;
     this.#endLook?.();
@@ -197,7 +197,7 @@ export class Lookahead {
   }
 
   /** Ends a take. Without an answer: what was picked is somebody else's, or nothing can be had there any more. */
-  took({ to, pick }: Taking, answer: Claimed | undefined): void {
+  took({ to, pick }: Taking, answer: ClaimAnswer | undefined): void {
     this.#open -= 1;
     this.#candidates.took(pick, answer?.last?.[1]);
     if (answer?.last === undefined) {
@@ -212,7 +212,7 @@ export class Lookahead {
   }
 
   /** Keeps looks from showing what a lane has claimed. @returns to be called once its transaction is over */
-  hold(answer: Claimed): () => void {
+  hold(answer: ClaimAnswer): () => void {
     return this.#candidates.hold(answer);
   }
 }

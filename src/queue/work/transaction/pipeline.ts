@@ -1,7 +1,7 @@
 import { Conflict, ConnectionFailed } from '../../../base/errors.ts';
 import { type Step, statement } from '../../../engine/postgres/index.ts';
 import { claimOneText, quoted, tidyText } from '../../postgres/store.ts';
-import type { Claimed, LookRequest } from '../../store.ts';
+import type { ClaimAnswer, LookRequest } from '../../store.ts';
 import { readSeen, type Seen } from './candidates.ts';
 import type { Lane, PendingCommit } from './lane.ts';
 import type { Taking } from './lookahead.ts';
@@ -47,7 +47,7 @@ export async function commit({ session, answer }: Lane, told: PendingCommit): Pr
 
 /** What a look brought. */
 export interface LookAnswer {
-  readonly claimed: Claimed;
+  readonly claimed: ClaimAnswer;
   /** How many jobs were moved before it; undefined where nothing was to be done. */
   readonly tidied: number | undefined;
 }
@@ -63,7 +63,7 @@ export async function look(lane: Lane, told: PendingCommit | undefined, request:
   const tidy = untidy === undefined ? '' : `${tidyText(request, untidy)};${COMMIT_AND_BEGIN}${opening}`;
   const answers = await ask(lane, told, tidy + claimOneText(request));
   return {
-    claimed: JSON.parse(answered(answers.at(-1)) ?? '') as Claimed,
+    claimed: JSON.parse(answered(answers.at(-1)) ?? '') as ClaimAnswer,
     tidied: untidy === undefined ? undefined : Number(answers.at(opening === '' ? -3 : -4)),
   };
 }
@@ -74,7 +74,7 @@ export async function take(
   told: PendingCommit | undefined,
   where: { queue: number; shard: number },
   { from, to, jobs, pick }: Taking,
-): Promise<Claimed | undefined> {
+): Promise<ClaimAnswer | undefined> {
   if (pick !== undefined) {
     const text = await askByStep(lane, told, takeAtStep(where, pick));
     return text === null ? undefined : claimed(readTakenSeen(text), pick.seen);

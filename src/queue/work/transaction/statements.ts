@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Statement, type Step, statement, withoutLimits } from '../../../engine/postgres/index.ts';
 import type { OpenClaim } from '../../postgres/store.ts';
-import type { Claimed, Cursor } from '../../store.ts';
+import type { ClaimAnswer, Cursor } from '../../store.ts';
 import type { Candidate, Seen } from './candidates.ts';
 
 /** Where a job without a key is taken from: see `pawl.queue_take`. */
@@ -86,7 +86,7 @@ export function receiptStep(open: OpenClaim): Step {
 }
 
 /** As an answer of `pawl.queue_claim_one`. */
-export function readTaken(text: string): Claimed {
+export function readTaken(text: string): ClaimAnswer {
   const [claim, id, kind, attempt, at, priority, claimedAt, processId, payload] = JSON.parse(text) as Taken;
   return claimed({ claim, id, attempt, priority, claimedAt, processId }, { kind, at, payload });
 }
@@ -105,7 +105,7 @@ export function readTakenSeen(text: string): TakenSeen {
 }
 
 /** One job that was taken, as an answer of `pawl.queue_claim_one`. */
-export function claimed(taken: TakenSeen, { kind, at, payload }: Seen): Claimed {
+export function claimed(taken: TakenSeen, { kind, at, payload }: Seen): ClaimAnswer {
   const { claim, id, attempt, priority, claimedAt, processId } = taken;
   return {
     rows: [[claim, id, 1, kind, attempt, at, [payload]]],

@@ -16,12 +16,12 @@ import {
   watchOver,
 } from '../../../engine/postgres/index.ts';
 import { answerDeadline, END_MS, STOP_MS } from '../../deadlines.ts';
-import type { Beat, Charged, Claimed, Ended } from '../../store.ts';
-import { tellLeft } from '../abandoned.ts';
-import { begin, GRACE_MS, type Handler, type Outcome } from '../attempt.ts';
-import { hasJobs, readClaimed } from '../claim-reader.ts';
-import { toFailed } from '../failed-job.ts';
-import { Keeper, type Kept } from '../keeper.ts';
+import type { Charged, ClaimAnswer, EndedJob, Heartbeat } from '../../store.ts';
+import { logAbandoned } from '../abandoned.ts';
+import { GRACE_MS, type Handler, type Outcome, startAttempt } from '../attempt.ts';
+import { hasJobs, readClaim } from '../claim-reader.ts';
+import { toFailedJob } from '../failed-job.ts';
+import { Keeper, type LeaseHolder } from '../keeper.ts';
 import type { WorkerEvents, WorkerParts } from '../lease-worker.ts';
 import { Scan } from '../scan.ts';
 import { type Job, type Unit, type UnitOwner, unitOf } from '../unit.ts';
@@ -49,7 +49,7 @@ const CONSTRAINTS = statement('queue.constraints', 'set constraints all immediat
  * Each lane has a connection and does one unit after another. One round trip a job while there is work: the outcome, COMMIT,
  * BEGIN and the next claim go in one message.
  */
-export class TransactionWorker implements UnitOwner, Kept {
+export class TransactionWorker implements UnitOwner, LeaseHolder {
   readonly events: Events<WorkerEvents>;
   readonly #parts: WorkerParts;
   readonly #keeper: Keeper;
@@ -164,7 +164,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     });
   }
 
-  beat(): Beat | undefined {
+  heartbeat(): Heartbeat | undefined {
     return this.#id === undefined ? undefined : { worker: this.#id, wantsNotify: true, holding: this.#holding() };
   }
 
@@ -191,12 +191,12 @@ export class TransactionWorker implements UnitOwner, Kept {
     }
   }
 
-  get tellsFailures(): boolean {
+  get reportsFailures(): boolean {
     return this.events.has('failed');
   }
 
-  ended(jobs: readonly Ended[]): void {
-    for (const job of jobs) this.events.emit('failed', toFailed(job, this));
+  jobsEnded(jobs: readonly EndedJob[]): void {
+    for (const job of jobs) this.events.emit('failed', toFailedJob(job, this));
   }
 
   onError(error: unknown): void {
@@ -296,7 +296,7 @@ export class TransactionWorker implements UnitOwner, Kept {
     worker: number,
     scan: Scan,
     lookahead: Lookahead,
-  ): Promise<Claimed | undefined> {
+  ): Promise<ClaimAnswer | undefined> {
     if (lane.worker !== worker) await enrol(lane, worker);
     if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
     const answer = await (lookahead.hasCandidates
@@ -318,14 +318,14 @@ export class TransactionWorker implements UnitOwner, Kept {
     worker: number,
     scan: Scan,
     lookahead: Lookahead,
-  ): Promise<Claimed> {
+  ): Promise<ClaimAnswer> {
     const { isPassDue: isOld } = lookahead;
     const rows = lookahead.look();
     // One pass from the start is enough for all lanes.
     if (rows > 0 && isOld) scan.restart();
     const { shard, cursor, untidy } = scan;
     const request = { queue: this.queue, shard, worker, rows: Math.max(rows, scan.rows), cursor };
-    let answer: Claimed | undefined;
+    let answer: ClaimAnswer | undefined;
     try {
       const { claimed, tidied = 0 } = await look(lane, told, { ...request, untidy });
       answer = claimed;
@@ -343,8 +343,8 @@ export class TransactionWorker implements UnitOwner, Kept {
     told: PendingCommit | undefined,
     shard: number,
     lookahead: Lookahead,
-  ): Promise<Claimed | undefined> {
-    let answer: Claimed | undefined;
+  ): Promise<ClaimAnswer | undefined> {
+    let answer: ClaimAnswer | undefined;
     const taking = lookahead.take();
     try {
       answer = await take(lane, told, { queue: this.queue, shard }, taking);
@@ -370,11 +370,11 @@ export class TransactionWorker implements UnitOwner, Kept {
   }
 
   /** Runs the unit. @returns what to send to settle it, before its COMMIT */
-  async #run(lane: Lane, answer: Claimed, shard: number, worker: number): Promise<PendingCommit> {
+  async #run(lane: Lane, answer: ClaimAnswer, shard: number, worker: number): Promise<PendingCommit> {
     const { definition, registered } = this.#parts;
     const { session } = lane;
     const tx = new Transaction(session);
-    const batch = readClaimed(answer, { shard, definition, registered, owner: this, tx });
+    const batch = readClaim(answer, { shard, definition, registered, owner: this, tx });
     const unit = batch.units[0];
     if (unit === undefined) return '';
     this.events.emit('claimed', { jobs: unit.jobs.length });
@@ -414,7 +414,7 @@ export class TransactionWorker implements UnitOwner, Kept {
       const running: Running = { since: performance.now(), fail: undefined };
       this.#running.set(unit, running);
       if (this.#isWary) this.#noteHolding();
-      const fail = begin(unit, definition, handlers, (outcome) => {
+      const fail = startAttempt(unit, definition, handlers, (outcome) => {
         this.#running.delete(unit);
         for (const item of outcome.failed) {
           const job = unit.jobs.find(({ number }) => number === item.id);
@@ -554,7 +554,7 @@ export class TransactionWorker implements UnitOwner, Kept {
   }
 
   #endHandlers(left: readonly Unit[]): void {
-    if (left.length > 0) tellLeft(this.#parts.store.engine.options.logger, this.queueName, left);
+    if (left.length > 0) logAbandoned(this.#parts.store.engine.options.logger, this.queueName, left);
     for (const unit of left) this.#running.get(unit)?.fail?.(new Stopped('the worker was stopped'));
   }
 
