@@ -2,14 +2,14 @@ import { NotSupported } from '../base/errors.ts';
 import { type Moment, moment, sleep, waitedFor } from '../base/time/clock.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
-import { Gate } from './acquire/keyed-mutex.ts';
+import { KeyedMutex } from './acquire/keyed-mutex.ts';
 import { PlaceKeeper } from './acquire/place-keeper.ts';
-import { Turns } from './acquire/wake-ups.ts';
+import { WakeUps } from './acquire/wake-ups.ts';
 import { DynamoLockStore } from './dynamodb/index.ts';
 import { identify } from './identity.ts';
 import { Keeper } from './keeper.ts';
 import { PostgresLockStore } from './postgres/store.ts';
-import type { Call, Claim, LockStore, NoticeStream } from './store.ts';
+import type { LockStore, NoticeStream, RequestKey, WakeUp } from './store.ts';
 
 /** An engine that locks can be made on. */
 export type LockEngine = PostgresEngine | DynamoEngine;
@@ -31,11 +31,11 @@ export class LockClient {
   static readonly #clients = new WeakMap<LockEngine, LockClient>();
   readonly store: LockStore;
   readonly keeper: Keeper;
-  readonly turns: Turns = new Turns();
-  readonly gate: Gate = new Gate();
+  readonly wakeUps: WakeUps = new WakeUps();
+  readonly mutex: KeyedMutex = new KeyedMutex();
   readonly places: PlaceKeeper;
   #notices: Promise<NoticeStream | undefined> | undefined;
-  #isTold = (): boolean => false;
+  #isNotified = (): boolean => false;
   #sweptAt: Moment;
   #sweepMs: number;
 
@@ -59,44 +59,44 @@ export class LockClient {
   }
 
   /** Whether waiters are notified when their turn comes. Begins to listen at the first call. */
-  get isTold(): boolean {
-    this.hear();
-    return this.#isTold();
+  get isNotified(): boolean {
+    this.startListening();
+    return this.#isNotified();
   }
 
   /** Listens from now on, until nothing is waited for or held for a while: who holds hears at once that it was broken. */
-  hear(): void {
+  startListening(): void {
     this.#notices ??= this.#listen();
   }
 
   /** To be called when something is held: a connection is not opened for that alone. */
   onHeld(): void {
-    if (this.#notices === undefined && this.store.canHear === true) this.hear();
+    if (this.#notices === undefined && this.store.isListening === true) this.startListening();
   }
 
   /** Wakes these waiters. */
-  callTurns(calls: readonly Call[]): void {
-    for (const { nonce, token } of calls) this.turns.call(nonce, token);
+  wake(wakeUps: readonly WakeUp[]): void {
+    for (const { nonce, token } of wakeUps) this.wakeUps.wake(nonce, token);
   }
 
   /** Ends the listening some time after there was somebody to be told. */
-  async #linger(notices: NoticeStream): Promise<void> {
+  async #stopListeningWhenIdle(notices: NoticeStream): Promise<void> {
     do await sleep(LISTEN_ON_MS, undefined, { unref: true });
-    while (this.turns.size > 0 || this.keeper.size > 0);
+    while (this.wakeUps.size > 0 || this.keeper.size > 0);
     this.#notices = undefined;
-    this.#isTold = () => false;
+    this.#isNotified = () => false;
     // An engine that was stopped meanwhile has ended it already.
     await notices.stop().catch(() => {});
   }
 
   /** Gives up the place of a claim, and what it may have been granted; tries until nothing can be left of it. */
-  async leave(claim: Claim, waiterMs: number): Promise<string | undefined> {
+  async withdraw(key: RequestKey, waiterMs: number): Promise<string | undefined> {
     const start = moment();
-    const leaseMs = Math.min(claim.leaseMs, SWEEP_MS);
+    const leaseMs = Math.min(key.leaseMs, SWEEP_MS);
     for (let tries = 0; ; tries++) {
       try {
-        const { holder, called } = await this.store.leave(claim, { timeoutMs: CLEAN_UP_TRY_MS });
-        this.callTurns(called);
+        const { holder, wakeUps } = await this.store.withdraw(key, { timeoutMs: CLEAN_UP_TRY_MS });
+        this.wake(wakeUps);
         return holder;
       } catch (error) {
         const isOver = waitedFor(start) > Math.max(waiterMs, leaseMs);
@@ -118,14 +118,14 @@ export class LockClient {
   async #listen(): Promise<NoticeStream | undefined> {
     try {
       const notices = await this.store.notices({
-        onTurn: ({ nonce, token }) => this.turns.call(nonce, token),
+        onWakeUp: ({ nonce, token }) => this.wakeUps.wake(nonce, token),
         onLost: (token) => this.keeper.onLost(token),
-        onGap: () => this.turns.callAll(),
+        onGap: () => this.wakeUps.wakeAll(),
       });
-      this.#isTold = () => notices.isReliable;
+      this.#isNotified = () => notices.isReliable;
       // What came before is gone.
-      this.turns.callAll();
-      void this.#linger(notices);
+      this.wakeUps.wakeAll();
+      void this.#stopListeningWhenIdle(notices);
       return notices;
     } catch {
       // Without notices waiters look for themselves; the next waiter tries again.

@@ -12,7 +12,7 @@ export type { HoldOptions, LockOptions, LocksOptions } from './options.ts';
 export { type JobLock, locksOfJobs } from './postgres/of-jobs.ts';
 /** Rows of your own tables, locked or captured inside your own transaction, and named locks that end with it. */
 export { type LockKeyOptions, lockKey, lockKeyNumber } from './rows/advisory.ts';
-export { type CapturedRow, type CaptureOptions, type Claim, captureRows, type OrderBy } from './rows/claim.ts';
+export { type CapturedRow, type CaptureOptions, captureRows, type OrderBy, type RowClaim } from './rows/claim.ts';
 export {
   type IfLocked,
   type KeyValue,
@@ -21,13 +21,13 @@ export {
   lockRows,
   type RowId,
 } from './rows/lock.ts';
-export { extendRows, type Settled, type SettleOptions, settle } from './rows/settle.ts';
+export { extendRows, type SettleOptions, type SettleResult, settle } from './rows/settle.ts';
 export type { ColumnValue, Handle, TableName } from './rows/table.ts';
 export { type ColumnConditions, type Comparison, type SqlCondition, sql, type Where } from './rows/where.ts';
 export type { PermitOptions, Semaphore } from './semaphore.ts';
 export type {
   BlockedBackend,
-  Broken,
+  BrokenHolder,
   Explanation,
   Holder,
   PastHolder,

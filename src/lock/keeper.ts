@@ -2,11 +2,11 @@ import { LeaseLost } from '../base/errors.ts';
 import { type Renewal, startRenewal } from '../base/renewal.ts';
 import { after, type Moment, moment, ownedFor } from '../base/time/clock.ts';
 import { describe } from './name.ts';
-import type { Held, LockStore } from './store.ts';
+import type { GrantKey, LockStore } from './store.ts';
 
 /** What is kept, and how. */
 export interface KeepOptions {
-  readonly held: Held;
+  readonly grant: GrantKey;
   /** Infinity: there is no lease to renew, but somebody may break the lock, which is looked for. */
   readonly leaseMs: number;
   readonly everyMs: number | undefined;
@@ -19,19 +19,19 @@ export interface KeepOptions {
 }
 
 /** Something held that is kept until it is stopped or lost: what a {@link Renewal} is, also for a lock without a lease. */
-export type Keeping = Pick<Renewal, 'signal' | 'remainingMs' | 'ageMs' | 'renewed' | 'lose' | 'stop'>;
+export type LockRenewal = Pick<Renewal, 'signal' | 'remainingMs' | 'ageMs' | 'renewed' | 'lose' | 'stop'>;
 
 interface Entry {
-  readonly held: Held;
+  readonly grant: GrantKey;
   readonly everyMs: number;
   /** How long a renewal may take, so that there is time for another try. */
   readonly patienceMs: number;
-  readonly keeping: Keeping;
+  readonly renewal: LockRenewal;
 }
 
 /** What becomes of the entries of one statement. */
-type Fates = ReadonlyMap<Entry, Fate>;
-type Fate = 'renewed' | 'lost' | { readonly error: unknown };
+type RenewalOutcomes = ReadonlyMap<Entry, RenewalOutcome>;
+type RenewalOutcome = 'renewed' | 'lost' | { readonly error: unknown };
 
 // How often a lock without a lease is looked at: it learns late only that it was broken, if it did not hear of it.
 const CHECK_MS = 10_000;
@@ -48,7 +48,7 @@ export class Keeper {
   readonly #due = new Set<Entry>();
   #next: Promise<void> | undefined;
   /** Under way, or about to be sent. */
-  readonly #sending = new Map<Entry, Promise<Fates>>();
+  readonly #sending = new Map<Entry, Promise<RenewalOutcomes>>();
 
   constructor(store: LockStore) {
     this.#store = store;
@@ -60,17 +60,17 @@ export class Keeper {
   }
 
   /** Keeps it from now on. To be stopped before it is released. */
-  keep(options: KeepOptions): Keeping {
-    const { held, leaseMs, since, firstMs, onLost } = options;
+  keep(options: KeepOptions): LockRenewal {
+    const { grant, leaseMs, since, firstMs, onLost } = options;
     const everyMs = options.everyMs ?? leaseMs / 3;
-    const beat = (): Promise<'renewed' | LeaseLost> => this.#beat(held.nonce);
-    const keeping =
+    const beat = (): Promise<'renewed' | LeaseLost> => this.#renewEntry(grant.nonce);
+    const renewal =
       leaseMs === Infinity
-        ? new Watch(since, beat, onLost)
+        ? new BreakWatch(since, beat, onLost)
         : startRenewal({
             // Written only when there is something to tell.
             get what() {
-              return describe(held.names);
+              return describe(grant.names);
             },
             leaseMs,
             everyMs,
@@ -80,50 +80,50 @@ export class Keeper {
             beat,
             onLost,
           });
-    this.#entries.set(held.nonce, {
-      held,
+    this.#entries.set(grant.nonce, {
+      grant,
       everyMs: Math.min(everyMs, CHECK_MS),
       patienceMs: Math.min(everyMs, firstMs / 3),
-      keeping,
+      renewal,
     });
-    return keeping;
+    return renewal;
   }
 
   /** To be called when it is stopped: it is no longer renewed with others. */
-  forget(held: Held): void {
-    this.#entries.delete(held.nonce);
+  forget(grant: GrantKey): void {
+    this.#entries.delete(grant.nonce);
   }
 
   /** The lock with this token was broken. */
   onLost(token: string): void {
-    for (const entry of this.#entries.values()) if (String(entry.held.token) === token) this.#lose(entry);
+    for (const entry of this.#entries.values()) if (String(entry.grant.token) === token) this.#lose(entry);
   }
 
   /** One beat that is due takes with it all that would be due soon: so all leases of one length come to beat together. */
-  async #beat(nonce: string): Promise<'renewed' | LeaseLost> {
+  async #renewEntry(nonce: string): Promise<'renewed' | LeaseLost> {
     const entry = this.#entries.get(nonce);
     // Released meanwhile: nobody looks at the answer.
     if (entry === undefined) return 'renewed';
     if (!this.#sending.has(entry)) await this.#join(entry);
     const fate = (await this.#sending.get(entry))?.get(entry);
     if (fate instanceof Object) throw fate.error;
-    return fate === 'renewed' ? fate : this.#whyLost(entry.held);
+    return fate === 'renewed' ? fate : this.#whyLost(entry.grant);
   }
 
   /** Whoever is due in the same turn of the event loop goes along. */
   #join(entry: Entry): Promise<void> {
     this.#due.add(entry);
-    this.#next ??= soon().then(() => this.#send());
+    this.#next ??= nextTurnOfEventLoop().then(() => this.#send());
     return this.#next;
   }
 
   #send(): void {
-    const isDue = (entry: Entry): boolean => this.#due.has(entry) || entry.keeping.ageMs() >= entry.everyMs / 2;
+    const isDue = (entry: Entry): boolean => this.#due.has(entry) || entry.renewal.ageMs() >= entry.everyMs / 2;
     const entries = [...this.#entries.values()].filter((entry) => !this.#sending.has(entry) && isDue(entry));
     this.#next = undefined;
     this.#due.clear();
     const lanes = Array.from({ length: LANES }, () => Promise.resolve());
-    for (const [nth, piece] of piecesOf(entries).entries()) {
+    for (const [nth, piece] of batchesOf(entries).entries()) {
       const before = lanes[nth % LANES] ?? Promise.resolve();
       const fates = nth < LANES ? this.#renew(piece) : before.then(() => this.#renew(piece));
       for (const entry of piece) this.#sending.set(entry, fates);
@@ -135,43 +135,43 @@ export class Keeper {
   }
 
   /** What is found kept counts from before it was asked for. */
-  async #renew(due: readonly Entry[]): Promise<Fates> {
+  async #renew(due: readonly Entry[]): Promise<RenewalOutcomes> {
     // What has run out is lost, though no timer could say so yet.
-    const entries = due.filter((entry) => entry.keeping.remainingMs() > 0);
+    const entries = due.filter((entry) => entry.renewal.remainingMs() > 0);
     if (entries.length === 0) return new Map();
     const timeoutMs = entries.reduce((least, entry) => Math.min(least, entry.patienceMs), CHECK_MS);
     const sentAt = moment();
-    const { kept, unknown } = await this.#store.beat(
-      entries.map((entry) => entry.held),
+    const { renewed, unknown } = await this.#store.renew(
+      entries.map((entry) => entry.grant),
       { timeoutMs },
     );
-    const fates = new Map<Entry, Fate>();
+    const fates = new Map<Entry, RenewalOutcome>();
     for (const [index, entry] of entries.entries()) {
       if (unknown.has(index)) fates.set(entry, { error: unknown.get(index) });
-      else fates.set(entry, kept.has(index) ? 'renewed' : 'lost');
-      if (kept.has(index)) entry.keeping.renewed(sentAt);
-      else if (!unknown.has(index) && this.#entries.has(entry.held.nonce)) this.#lose(entry);
+      else fates.set(entry, renewed.has(index) ? 'renewed' : 'lost');
+      if (renewed.has(index)) entry.renewal.renewed(sentAt);
+      else if (!unknown.has(index) && this.#entries.has(entry.grant.nonce)) this.#lose(entry);
     }
     return fates;
   }
 
-  #lose({ held, keeping }: Entry): void {
-    void this.#whyLost(held).then((reason) => keeping.lose(reason));
+  #lose({ grant, renewal }: Entry): void {
+    void this.#whyLost(grant).then((reason) => renewal.lose(reason));
   }
 
   /** Asks how it was lost, briefly: that it is lost must be told at once. */
-  async #whyLost(held: Held): Promise<LeaseLost> {
-    const past = await this.#store.fate(held, { timeoutMs: 1000, isUrgent: true }).catch(() => undefined);
-    return lossOf(held, past?.outcome, past?.reason);
+  async #whyLost(grant: GrantKey): Promise<LeaseLost> {
+    const past = await this.#store.howEnded(grant, { timeoutMs: 1000, isUrgent: true }).catch(() => undefined);
+    return lossOf(grant, past?.outcome, past?.reason);
   }
 }
 
 /** Of so many names at most, but for a set that has more by itself. */
-function piecesOf(entries: readonly Entry[]): Entry[][] {
+function batchesOf(entries: readonly Entry[]): Entry[][] {
   const pieces: Entry[][] = [];
   let left = 0;
   for (const entry of entries) {
-    const { length } = entry.held.names;
+    const { length } = entry.grant.names;
     if (left < length) {
       pieces.push([]);
       left = MOST_AT_ONCE;
@@ -183,22 +183,22 @@ function piecesOf(entries: readonly Entry[]): Entry[][] {
 }
 
 /** The error for a lock that the store says is no longer held. */
-export function lossOf(held: Held, outcome: string | undefined, reason: string | undefined): LeaseLost {
-  const what = describe(held.names);
+export function lossOf(grant: GrantKey, outcome: string | undefined, reason: string | undefined): LeaseLost {
+  const what = describe(grant.names);
   if (outcome === 'broken') {
     return new LeaseLost(`${what} was broken: ${reason ?? 'no reason given'}; stop working on it`, {
       reason: 'broken',
     });
   }
-  return new LeaseLost(`${what} is no longer held with token ${held.token}: its lease ran out; stop working on it`);
+  return new LeaseLost(`${what} is no longer held with token ${grant.token}: its lease ran out; stop working on it`);
 }
 
-function soon(): Promise<void> {
+function nextTurnOfEventLoop(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
 /** A lock without a lease: never lost by silence, only when the store says so. */
-class Watch implements Keeping {
+class BreakWatch implements LockRenewal {
   readonly #lost = new AbortController();
   readonly #beat: () => Promise<'renewed' | LeaseLost>;
   readonly #onLost: (reason: LeaseLost) => void;

@@ -1,11 +1,11 @@
 import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
 import { after, type Moment, moment, ownedFor, sleep, waitedFor } from '../base/time/clock.ts';
 import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
-import { tellReleased } from './acquire/acquisition.ts';
+import { notifyReleased } from './acquire/acquisition.ts';
 import type { LockClient } from './client.ts';
-import { type Keeping, type KeepOptions, lossOf } from './keeper.ts';
+import { type KeepOptions, type LockRenewal, lossOf } from './keeper.ts';
 import { describe } from './name.ts';
-import type { Finish, Held, PastHolder } from './store.ts';
+import type { CountedRun, GrantKey, PastHolder } from './store.ts';
 
 /** A lock, or a set of them, that is held until it is released or lost. */
 export interface Lock extends AsyncDisposable {
@@ -64,54 +64,54 @@ export interface LockEvents {
 }
 
 /** Hears of them. */
-export type Report = <K extends keyof LockEvents>(event: K, payload: LockEvents[K]) => void;
+export type ReportEvent = <K extends keyof LockEvents>(event: K, payload: LockEvents[K]) => void;
 
 const ANSWER_MS = 2000;
 
 /** A {@link Lock} in the store of one client. */
 export class HeldLock implements Lock {
-  readonly held: Held;
+  readonly grant: GrantKey;
   readonly mode: Lock['mode'];
   readonly #client: LockClient;
-  readonly #keeping: Keeping;
-  readonly #report: Report;
+  readonly #renewal: LockRenewal;
+  readonly #report: ReportEvent;
   readonly #since: Moment;
   /** Guards under way: a release sent beside one could miss that it locks the row. */
   readonly #guarding = new Set<Promise<void>>();
   #lost: LeaseLost | undefined;
   #released: Promise<void> | undefined;
 
-  constructor(client: LockClient, kept: Omit<KeepOptions, 'onLost'>, mode: Lock['mode'], report: Report) {
+  constructor(client: LockClient, kept: Omit<KeepOptions, 'onLost'>, mode: Lock['mode'], report: ReportEvent) {
     this.#client = client;
-    this.held = kept.held;
+    this.grant = kept.grant;
     this.mode = mode;
     this.#since = kept.since;
     this.#report = report;
-    this.#keeping = client.keeper.keep({ ...kept, onLost: (reason) => this.#onLost(reason) });
+    this.#renewal = client.keeper.keep({ ...kept, onLost: (reason) => this.#onLost(reason) });
   }
 
   get name(): string {
-    return this.held.names[0] ?? '';
+    return this.grant.names[0] ?? '';
   }
 
   get names(): readonly string[] {
-    return this.held.names;
+    return this.grant.names;
   }
 
   get token(): bigint {
-    return this.held.token;
+    return this.grant.token;
   }
 
   get signal(): AbortSignal {
-    return this.#keeping.signal;
+    return this.#renewal.signal;
   }
 
   get isHeld(): boolean {
-    return this.#released === undefined && this.#keeping.remainingMs() > 0;
+    return this.#released === undefined && this.#renewal.remainingMs() > 0;
   }
 
   remainingMs(): number {
-    return this.#released === undefined ? this.#keeping.remainingMs() : 0;
+    return this.#released === undefined ? this.#renewal.remainingMs() : 0;
   }
 
   assertHeld(): void {
@@ -130,8 +130,8 @@ export class HeldLock implements Lock {
   }
 
   /** Releases it, and counts the run for `oncePer`. */
-  finish(finish: Finish | undefined): Promise<void> {
-    this.#released ??= this.#giveUp(finish);
+  finish(finish: CountedRun | undefined): Promise<void> {
+    this.#released ??= this.#releaseOrThrow(finish);
     return this.#released;
   }
 
@@ -142,12 +142,12 @@ export class HeldLock implements Lock {
 
   #checks(): readonly ConditionCheckItem[] {
     this.assertHeld();
-    return this.#client.store.checks(this.held);
+    return this.#client.store.checks(this.grant);
   }
 
   async #guardIn(tx: unknown): Promise<void> {
     this.assertHeld();
-    const guarding = this.#client.store.guard(tx, this.held);
+    const guarding = this.#client.store.guard(tx, this.grant);
     this.#guarding.add(guarding);
     try {
       await guarding;
@@ -156,21 +156,21 @@ export class HeldLock implements Lock {
     }
   }
 
-  async #giveUp(finish: Finish | undefined): Promise<void> {
+  async #releaseOrThrow(finish: CountedRun | undefined): Promise<void> {
     try {
       this.#refuseIfLost();
     } catch (error) {
-      if (this.names.length > 1) await this.#giveUpRest();
+      if (this.names.length > 1) await this.#releaseRemaining();
       throw error;
     }
-    const leaseMs = this.#keeping.remainingMs();
-    this.#client.keeper.forget(this.held);
+    const leaseMs = this.#renewal.remainingMs();
+    this.#client.keeper.forget(this.grant);
     // A renewal that comes later still finds nothing to renew.
-    await this.#keeping.stop(ANSWER_MS);
+    await this.#renewal.stop(ANSWER_MS);
     if (this.#guarding.size > 0) await within(settled(this.#guarding), ANSWER_MS);
     const start = moment();
-    if (await this.#tellOnce(finish)) return;
-    const telling = this.#tell(finish, start, leaseMs);
+    if (await this.#tryRelease(finish)) return;
+    const telling = this.#keepReleasing(finish, start, leaseMs);
     telling.catch((error: unknown) => this.#reportFailure(error));
     const isTold = await within(telling, ANSWER_MS - waitedFor(start));
     if (isTold) return;
@@ -179,9 +179,9 @@ export class HeldLock implements Lock {
   }
 
   /** @returns false when nobody knows what became of it */
-  async #tellOnce(finish: Finish | undefined): Promise<boolean> {
+  async #tryRelease(finish: CountedRun | undefined): Promise<boolean> {
     try {
-      if (!(await this.#send(finish))) throw await this.#whyLost();
+      if (!(await this.#sendRelease(finish))) throw await this.#whyLost();
       return true;
     } catch (error) {
       if (!(error instanceof LeaseLost) && this.#client.store.isTransient(error)) return false;
@@ -191,11 +191,11 @@ export class HeldLock implements Lock {
   }
 
   /** Again until the store has answered, or the lease is over and there is nothing to release. */
-  async #tell(finish: Finish | undefined, start: Moment, leaseMs: number): Promise<void> {
+  async #keepReleasing(finish: CountedRun | undefined, start: Moment, leaseMs: number): Promise<void> {
     for (let tries = 0; ; tries++) {
       await sleep(Math.min(20 * 2 ** tries, 1000), undefined, { unref: true });
       try {
-        if (!(await this.#send(finish))) await this.#acknowledge(finish);
+        if (!(await this.#sendRelease(finish))) await this.#confirmReleased(finish);
         return;
       } catch (error) {
         if (!this.#client.store.isTransient(error) || waitedFor(start) > Math.min(leaseMs, 60_000)) throw error;
@@ -209,33 +209,33 @@ export class HeldLock implements Lock {
   }
 
   /** Of a set, what was not lost; it would end with its lease anyway. */
-  async #giveUpRest(): Promise<void> {
-    const telling = this.#client.store.release(this.held, undefined, { timeoutMs: ANSWER_MS });
-    await telling.then(({ called }) => this.#client.callTurns(called)).catch(() => {});
+  async #releaseRemaining(): Promise<void> {
+    const telling = this.#client.store.release(this.grant, undefined, { timeoutMs: ANSWER_MS });
+    await telling.then(({ wakeUps }) => this.#client.wake(wakeUps)).catch(() => {});
   }
 
   /** After a lost answer, not to be held any more is what was wanted, unless it is known, or matters, how that came. */
-  async #acknowledge(finish: Finish | undefined): Promise<void> {
-    const past = await this.#client.store.fate(this.held, { timeoutMs: ANSWER_MS });
+  async #confirmReleased(finish: CountedRun | undefined): Promise<void> {
+    const past = await this.#client.store.howEnded(this.grant, { timeoutMs: ANSWER_MS });
     if (past === undefined ? finish !== undefined : past.outcome !== 'released') throw this.#lossOf(past);
     this.#report('released', { lock: this, heldMs: ownedFor(this.#since) });
   }
 
   /** @returns false when it was not held any more */
-  async #send(finish: Finish | undefined): Promise<boolean> {
-    const { isReleased, called } = await this.#client.store.release(this.held, finish, { timeoutMs: ANSWER_MS });
-    this.#client.callTurns(called);
-    tellReleased(this.#client, this.held);
+  async #sendRelease(finish: CountedRun | undefined): Promise<boolean> {
+    const { isReleased, wakeUps } = await this.#client.store.release(this.grant, finish, { timeoutMs: ANSWER_MS });
+    this.#client.wake(wakeUps);
+    notifyReleased(this.#client, this.grant);
     if (isReleased) this.#report('released', { lock: this, heldMs: ownedFor(this.#since) });
     return isReleased;
   }
 
   async #whyLost(): Promise<LeaseLost> {
-    return this.#lossOf(await this.#client.store.fate(this.held, { timeoutMs: ANSWER_MS }).catch(() => undefined));
+    return this.#lossOf(await this.#client.store.howEnded(this.grant, { timeoutMs: ANSWER_MS }).catch(() => undefined));
   }
 
   #lossOf(past: PastHolder | undefined): LeaseLost {
-    const error = lossOf(this.held, past?.outcome, past?.reason);
+    const error = lossOf(this.grant, past?.outcome, past?.reason);
     this.#report('lost', { lock: this, error });
     return error;
   }
@@ -243,19 +243,19 @@ export class HeldLock implements Lock {
   #refuseIfLost(): void {
     if (this.#lost !== undefined) throw this.#lost;
     // No timer could run yet that would say so.
-    if (this.#released === undefined && this.#keeping.remainingMs() <= 0) {
+    if (this.#released === undefined && this.#renewal.remainingMs() <= 0) {
       const error = new LeaseLost(
         `the lease of ${describe(this.names)} was lost: it passed before it could be renewed; stop working on it`,
         { reason: 'blocked' },
       );
-      this.#keeping.lose(error);
+      this.#renewal.lose(error);
       throw error;
     }
   }
 
   #onLost(error: LeaseLost): void {
     this.#lost = error;
-    this.#client.keeper.forget(this.held);
+    this.#client.keeper.forget(this.grant);
     this.#report('lost', { lock: this, error });
   }
 }

@@ -3,10 +3,10 @@ import { Events } from '../base/events.ts';
 import { checkOptions, integer, optional, text } from '../base/options/options.ts';
 import { after, within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { type Obtained, obtain } from './acquire/acquisition.ts';
+import { type AcquireOutcome, acquireLock } from './acquire/acquisition.ts';
 import { lockTimeout } from './acquire/unserved.ts';
 import { LockClient, type LockEngine } from './client.ts';
-import { heldAround } from './held-context.ts';
+import { grantsInContext } from './held-context.ts';
 import { HeldLock, type Lock, type LockEvents } from './lease.ts';
 import { type LockName, parseName, parseNames } from './name.ts';
 import { type OncePerOptions, type OncePerResult, oncePer } from './once.ts';
@@ -23,7 +23,7 @@ import {
 } from './options.ts';
 import { type RequestArguments, readRequest, runWith } from './request.ts';
 import { NamedSemaphore, type Semaphore } from './semaphore.ts';
-import { type Broken, type Explanation, type PastHolder, SHARED, type Snapshot } from './store.ts';
+import { type BrokenHolder, type Explanation, type PastHolder, SHARED, type Snapshot } from './store.ts';
 
 /**
  * Locks across machines, on the database that the engine speaks to. Every method checks what it is given before it does
@@ -103,8 +103,8 @@ export class Locks implements AsyncDisposable {
     fn: (lock: Lock) => T | Promise<T>,
     options?: OncePerOptions,
   ): Promise<OncePerResult<T>> {
-    const take = (wanted: AcquireOptions, periodMs: number): Promise<HeldLock | Obtained> =>
-      this.#obtain([parseName('oncePer', name)], wanted, undefined, periodMs);
+    const take = (wanted: AcquireOptions, periodMs: number): Promise<HeldLock | AcquireOutcome> =>
+      this.#acquire([parseName('oncePer', name)], wanted, undefined, periodMs);
     return oncePer(take, period, fn, options);
   }
 
@@ -140,7 +140,7 @@ export class Locks implements AsyncDisposable {
    * their next heartbeat, and their guards fail; what they do outside of the database goes on until they look.
    * @returns who they were; empty when nobody held it
    */
-  async break(name: string, options: { reason: string }): Promise<readonly Broken[]> {
+  async break(name: string, options: { reason: string }): Promise<readonly BrokenHolder[]> {
     const checked = parseName('break', name);
     const { reason } = checkOptions('break', options, { reason: text({ min: 1, max: 1000 }) });
     return this.#client.store.break(this.#space, checked, reason);
@@ -156,8 +156,8 @@ export class Locks implements AsyncDisposable {
   }
 
   /** Opens a connection to hear at once when something held is broken, where the store can tell. @internal */
-  hear(): void {
-    this.#client.hear();
+  startListening(): void {
+    this.#client.startListening();
   }
 
   /** Hears what happens to the locks taken here. @returns ends that */
@@ -172,7 +172,7 @@ export class Locks implements AsyncDisposable {
   async stop(): Promise<void> {
     this.#stopped ??= this.#endWaits();
     // Those of other locks look again and wait on.
-    this.#client.turns.callAll();
+    this.#client.wakeUps.wakeAll();
     const released = Promise.all([...this.#held].map((lock) => lock.release().catch(() => {})));
     await within(STOP_MS, released);
   }
@@ -208,9 +208,9 @@ export class Locks implements AsyncDisposable {
   }
 
   async #take(names: readonly string[], options: AcquireOptions, permits: number | undefined): Promise<HeldLock> {
-    const obtained = await this.#obtain(names, options, permits, undefined);
-    if (obtained instanceof HeldLock) return obtained;
-    throw lockTimeout(names, options.waitMs, obtained.kind === 'held' ? obtained.holder : undefined);
+    const outcome = await this.#acquire(names, options, permits, undefined);
+    if (outcome instanceof HeldLock) return outcome;
+    throw lockTimeout(names, options.waitMs, outcome.kind === 'held' ? outcome.holder : undefined);
   }
 
   async #tryTake(
@@ -218,23 +218,23 @@ export class Locks implements AsyncDisposable {
     options: AcquireOptions,
     permits: number | undefined,
   ): Promise<HeldLock | undefined> {
-    const obtained = await this.#obtain(names, options, permits, undefined);
-    return obtained instanceof HeldLock ? obtained : undefined;
+    const outcome = await this.#acquire(names, options, permits, undefined);
+    return outcome instanceof HeldLock ? outcome : undefined;
   }
 
-  async #obtain(
+  async #acquire(
     names: readonly string[],
     options: AcquireOptions,
     permits: number | undefined,
     periodMs: number | undefined,
-  ): Promise<HeldLock | Obtained> {
+  ): Promise<HeldLock | AcquireOutcome> {
     this.#refuseIfStopped();
     const { leaseMs, everyMs, isShared } = options;
-    const obtained = await this.#waitFor(options, permits, periodMs, names);
-    if (obtained.kind !== 'granted') return obtained;
-    const { held, since, firstMs, waitedMs } = obtained;
+    const outcome = await this.#waitFor(options, permits, periodMs, names);
+    if (outcome.kind !== 'granted') return outcome;
+    const { grant, since, firstMs, waitedMs } = outcome;
     const mode = permits === undefined ? (isShared ? 'shared' : 'exclusive') : 'permit';
-    const lock = new HeldLock(this.#client, { held, leaseMs, everyMs, since, firstMs }, mode, (event, payload) => {
+    const lock = new HeldLock(this.#client, { grant, leaseMs, everyMs, since, firstMs }, mode, (event, payload) => {
       if (event !== 'granted') this.#held.delete(lock);
       this.#events.emit(event, payload);
     });
@@ -257,9 +257,9 @@ export class Locks implements AsyncDisposable {
     permits: number | undefined,
     periodMs: number | undefined,
     names: readonly string[],
-  ): Promise<Obtained> {
+  ): Promise<AcquireOutcome> {
     const { leaseMs, isShared, waitMs, isFair, isNested, holding, signal } = options;
-    const obtaining = obtain(this.#client, {
+    const obtaining = acquireLock(this.#client, {
       space: this.#space,
       names,
       capacity: permits ?? (isShared ? SHARED : 1),
@@ -268,8 +268,8 @@ export class Locks implements AsyncDisposable {
       waiterMs: this.#waiterMs,
       isFair,
       holds: [
-        ...(isNested ? heldAround() : []),
-        ...holding.map((lock) => (lock instanceof HeldLock ? lock.held : lock)),
+        ...(isNested ? grantsInContext() : []),
+        ...holding.map((lock) => (lock instanceof HeldLock ? lock.grant : lock)),
       ],
       periodMs,
       signal,

@@ -1,8 +1,8 @@
 import { checkOptions, oneOf } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 import { type Duration, parseDuration } from '../base/time/duration.ts';
-import type { Obtained } from './acquire/acquisition.ts';
-import { runHolding } from './held-context.ts';
+import type { AcquireOutcome } from './acquire/acquisition.ts';
+import { runWhileHolding } from './held-context.ts';
 import { HeldLock, type Lock } from './lease.ts';
 import { type AcquireOptions, type HoldOptions, parseHoldOptions } from './options.ts';
 
@@ -18,7 +18,7 @@ export type OncePerResult<T> =
   | { readonly ran: false; readonly why: 'ran'; readonly nextInMs: number }
   | { readonly ran: false; readonly why: 'running'; readonly holder: string | undefined };
 
-type Take = (options: AcquireOptions, periodMs: number) => Promise<HeldLock | Obtained>;
+type Take = (options: AcquireOptions, periodMs: number) => Promise<HeldLock | AcquireOutcome>;
 
 /** Checks, takes the lock unless the period's run was had, runs, and counts the run in the statement that releases. */
 export async function oncePer<T>(
@@ -33,10 +33,10 @@ export async function oncePer<T>(
   const { onError, ...rest } = options ?? {};
   const checked = checkOptions(what, { onError }, { onError: oneOf(['release', 'keep'], { default: 'release' }) });
   const lock = await take(parseHoldOptions(what, rest, false), periodMs);
-  if (!(lock instanceof HeldLock)) return notNow(lock);
+  if (!(lock instanceof HeldLock)) return toNotRun(lock);
   let value: T;
   try {
-    value = await runHolding(lock, async () => fn(lock));
+    value = await runWhileHolding(lock, async () => fn(lock));
   } catch (error) {
     await lock.finish(checked.onError === 'keep' ? { outcome: 'failure', periodMs } : undefined).catch(() => {});
     throw error;
@@ -46,7 +46,7 @@ export async function oncePer<T>(
   return { ran: true, value };
 }
 
-function notNow<T>(obtained: Obtained): OncePerResult<T> {
-  if (obtained.kind === 'done') return { ran: false, why: 'ran', nextInMs: obtained.retryMs };
-  return { ran: false, why: 'running', holder: obtained.kind === 'held' ? obtained.holder : undefined };
+function toNotRun<T>(outcome: AcquireOutcome): OncePerResult<T> {
+  if (outcome.kind === 'done') return { ran: false, why: 'ran', nextInMs: outcome.retryMs };
+  return { ran: false, why: 'running', holder: outcome.kind === 'held' ? outcome.holder : undefined };
 }

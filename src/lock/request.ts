@@ -1,6 +1,6 @@
 import { LeaseLost } from '../base/errors.ts';
 import { refusal } from '../base/options/refusal.ts';
-import { runHolding } from './held-context.ts';
+import { runWhileHolding } from './held-context.ts';
 import type { HeldLock, Lock } from './lease.ts';
 
 /** What comes after the name in a call of `request`. */
@@ -22,7 +22,7 @@ export function readRequest<O, T>(
 export async function runWith<T>(lock: HeldLock, fn: (lock: Lock) => T | Promise<T>): Promise<T> {
   let result: T;
   try {
-    result = await runHolding(lock, async () => fn(lock));
+    result = await runWhileHolding(lock, async () => fn(lock));
   } catch (error) {
     await lock.release().catch(() => {});
     throw error;

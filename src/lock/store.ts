@@ -2,7 +2,7 @@ import type { DeadlockStep } from '../base/errors.ts';
 import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
 
 /** One acquisition as the store knows it: its names, sorted and without doubles, and the nonce that makes it known again. */
-export interface Claim {
+export interface RequestKey {
   readonly space: string;
   readonly names: readonly string[];
   readonly nonce: string;
@@ -16,7 +16,7 @@ export interface Claim {
 export const SHARED = 2_147_483_647;
 
 /** What is held: the key of every later statement about it. */
-export interface Held {
+export interface GrantKey {
   readonly space: string;
   readonly names: readonly string[];
   readonly token: bigint;
@@ -26,23 +26,23 @@ export interface Held {
 }
 
 /** Something held while something else is waited for; what the user names by its token alone is known by no more. */
-export type Kept = Pick<Held, 'token'> & Partial<Held>;
+export type GrantRef = Pick<GrantKey, 'token'> & Partial<GrantKey>;
 
-export interface AcquireCall extends Claim {
+export interface AcquireCall extends RequestKey {
   /** How long a place in the queue is kept without a renewal; undefined takes no place. */
   readonly waiterMs: number | undefined;
   /** The place, once it is known. */
   readonly ticket: bigint | undefined;
   /** An earlier call of this nonce may have come through though its answer was lost. */
-  readonly isAgain: boolean;
+  readonly isRetry: boolean;
   /** What is kept while waiting. */
-  readonly holds: readonly Kept[];
+  readonly holds: readonly GrantRef[];
   /** Only when the last run counted by `finish` began at least so long ago. */
   readonly periodMs: number | undefined;
 }
 
 /** What became of an attempt. */
-export type Answer =
+export type AcquireAnswer =
   | { readonly kind: 'granted'; readonly token: bigint }
   | {
       readonly kind: 'waiting';
@@ -64,29 +64,29 @@ export type Answer =
   | { readonly kind: 'cycle'; readonly cycle: readonly DeadlockStep[] };
 
 /** A run of `oncePer` that is counted when its lock is released. */
-export interface Finish {
+export interface CountedRun {
   readonly outcome: 'success' | 'failure';
   /** How long it keeps others from running. */
   readonly periodMs: number;
 }
 
 /** What giving up a lock or a place came to. */
-export interface Left {
+export interface ReleaseResult {
   /** False when it was not held any more, or not in all of its names. */
   readonly isReleased: boolean;
   /** Waiters of this process whose turn it is now; those of others are notified. */
-  readonly called: readonly Call[];
+  readonly wakeUps: readonly WakeUp[];
 }
 
 /** What renewing came to. What is in neither of the two is lost. Both by places in the list. */
-export interface Beaten {
-  readonly kept: ReadonlySet<number>;
+export interface RenewResult {
+  readonly renewed: ReadonlySet<number>;
   /** What nobody knows of, with why. */
   readonly unknown: ReadonlyMap<number, unknown>;
 }
 
 /** A waiter whose turn it is. */
-export interface Call {
+export interface WakeUp {
   readonly nonce: string;
   /** It was granted the lock already, for as long as its place would have been kept; else it has to take it itself. */
   readonly token: bigint | undefined;
@@ -181,9 +181,9 @@ export interface PastHolder {
 }
 
 /** What the store tells a process without being asked. */
-export interface Notices {
+export interface NoticeHandlers {
   /** It may be the turn of that waiter. */
-  onTurn(call: Call): void;
+  onWakeUp(call: WakeUp): void;
   /** The lock with this token was broken. */
   onLost(token: string): void;
   /** Whatever was told meanwhile is gone. */
@@ -206,43 +206,46 @@ export interface LockStore {
   /** How many permits a semaphore may have. */
   readonly mostPermits: number;
   /** Takes the names, all or none, or a place in their queues. Calling it again with the same nonce is always right. */
-  acquire(call: AcquireCall, options: CallOptions): Promise<Answer>;
+  acquire(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer>;
   /** Gives up the place of the nonce, and whatever it was granted meanwhile. Says who is in the way. */
-  leave(claim: Claim, options: CallOptions): Promise<{ holder: string | undefined; called: readonly Call[] }>;
+  withdraw(
+    claim: RequestKey,
+    options: CallOptions,
+  ): Promise<{ holder: string | undefined; wakeUps: readonly WakeUp[] }>;
   /**
    * Keeps places of which nothing is to be decided yet, in a store that tells whoever is handed a lock. @returns the nonces of those
    * that were kept and still have two living ones before them; whoever is not among them has to look.
    */
-  keepPlaces?(
+  renewPlaces?(
     places: readonly { readonly nonce: string; readonly waiterMs: number }[],
     options: CallOptions,
   ): Promise<ReadonlySet<string>>;
   /** Renews what is still held. */
-  beat(held: readonly Held[], options: CallOptions): Promise<Beaten>;
+  renew(held: readonly GrantKey[], options: CallOptions): Promise<RenewResult>;
   /** Gives up those of the names that are held with the token; changes nothing about others. `finish` counts the run for `periodMs`. */
-  release(held: Held, finish: Finish | undefined, options: CallOptions): Promise<Left>;
+  release(held: GrantKey, finish: CountedRun | undefined, options: CallOptions): Promise<ReleaseResult>;
   /** How a lock ended that is no longer held: by whom it was broken and why, or undefined when it just ran out. */
-  fate(held: Held, options: CallOptions): Promise<PastHolder | undefined>;
+  howEnded(held: GrantKey, options: CallOptions): Promise<PastHolder | undefined>;
   /** In the caller's transaction: fails unless the token is the current one, and keeps it so until that ends. */
-  guard(tx: unknown, held: Held): Promise<void>;
+  guard(tx: unknown, held: GrantKey): Promise<void>;
   /** The same, as parts of a transaction that the caller sends himself. @throws NotSupported  where those are no such thing */
-  checks(held: Held): readonly ConditionCheckItem[];
+  checks(held: GrantKey): readonly ConditionCheckItem[];
   /** Takes a name from its holders. @returns who they were */
-  break(space: string, name: string, reason: string): Promise<readonly Broken[]>;
+  break(space: string, name: string, reason: string): Promise<readonly BrokenHolder[]>;
   snapshot(space: string): Promise<Snapshot>;
   explain(space: string, name: string): Promise<Explanation>;
   history(space: string, name: string | undefined, limit: number): Promise<readonly PastHolder[]>;
   /** Removes what nobody asks for any more. */
   sweep(keepMs: number): Promise<void>;
-  notices(to: Notices): Promise<NoticeStream>;
+  notices(to: NoticeHandlers): Promise<NoticeStream>;
   /** Whether listening for notices costs no connection, as there is one that listens already. */
-  readonly canHear?: boolean;
+  readonly isListening?: boolean;
   /** True when the same call may succeed a moment later. */
   isTransient(error: unknown): boolean;
 }
 
 /** Who lost a lock that was broken. */
-export interface Broken {
+export interface BrokenHolder {
   readonly token: bigint;
   readonly host: string;
   readonly pid: number;

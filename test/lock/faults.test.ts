@@ -602,8 +602,8 @@ describe('connections', () => {
     const set = await locks.acquire([fresh(), fresh()], { lease: '6s' });
     let beats = 0;
     const { store } = LockClient.of(engine);
-    const beat = store.beat.bind(store);
-    store.beat = (which, options) => {
+    const beat = store.renew.bind(store);
+    store.renew = (which, options) => {
       beats += 1;
       return beat(which, options);
     };

@@ -68,7 +68,7 @@ async function obtain(cli: Cli, name: string, flags: Flags): Promise<Lock> {
   try {
     const lock = await locks.acquire(name, { wait, lease, mode: shared ? 'shared' : 'exclusive', signal: cli.signal });
     // Whoever breaks it wants the command to end now, not at the next renewal.
-    locks.hear();
+    locks.startListening();
     return lock;
   } catch (error) {
     if (!(error instanceof LockTimeout)) throw error;

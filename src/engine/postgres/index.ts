@@ -11,7 +11,7 @@ import { runTransaction, type Transaction, type TransactionOptions } from './ses
 import { destroySocket } from './socket.ts';
 import { openSource, type Source } from './source.ts';
 import { type Statement, statement } from './sql.ts';
-import { Silence } from './suspect-connections.ts';
+import { SuspectConnections } from './suspect-connections.ts';
 
 export { callInTransaction } from './caller/caller.ts';
 export type { ClientLike, Logger, PoolLike, QueryResult } from './driver.ts';
@@ -20,7 +20,7 @@ export type { SubscribeOptions, Subscription } from './listen/subscription.ts';
 export type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate.ts';
 export type { PostgresOptions } from './options.ts';
 export { PINNED_PATH } from './pin.ts';
-export { type Backend, endBackend, lastMoves, watchOver, withoutLimits } from './session/backend.ts';
+export { type Backend, endBackend, idleSince, limitSilence, withoutLimits } from './session/backend.ts';
 export type { Step } from './session/batch.ts';
 export type { AnswerOptions, Session } from './session/session.ts';
 export type { TransactionOptions } from './session/transaction.ts';
@@ -65,7 +65,7 @@ export class PostgresEngine {
   readonly options: ResolvedOptions;
   readonly #given: string | PoolLike | undefined;
   readonly #sessions = new Set<Session>();
-  readonly #silence = new Silence();
+  readonly #suspects = new SuspectConnections();
   #source: Promise<Source> | undefined;
   #listener: Listener | undefined;
   #stopping: Promise<void> | undefined;
@@ -221,21 +221,21 @@ export class PostgresEngine {
     this.#refuseIfStopping();
     this.#waiting += 1;
     try {
-      const client = await this.#take(await this.#open(), from, options?.deadlineMs);
+      const client = await this.#takeClient(await this.#open(), from, options?.deadlineMs);
       const session = new Session(client, this.options.prepare, this.#onRelease);
       this.#sessions.add(session);
       return session;
     } finally {
       this.#waiting -= 1;
-      this.#tellIfIdle();
+      this.#notifyIfIdle();
     }
   }
 
-  async #take(source: Source, from: 'pool' | 'reserved', givenMs: number | undefined): Promise<ClientLike> {
+  async #takeClient(source: Source, from: 'pool' | 'reserved', givenMs: number | undefined): Promise<ClientLike> {
     const deadlineMs = givenMs === undefined ? undefined : Math.max(givenMs, OPENING_MS);
     for (;;) {
       const client = await checkOut(source[from], { deadlineMs }, () => source.dropOpening(deadlineMs ?? 0));
-      if (!this.#silence.covers(client)) return client;
+      if (!this.#suspects.isSuspect(client)) return client;
       client.on('error', () => {});
       destroySocket(client);
       client.release(true);
@@ -266,12 +266,12 @@ export class PostgresEngine {
 
   readonly #onRelease = (session: Session): void => {
     this.#sessions.delete(session);
-    if (session.silentMs !== undefined) this.#silence.noted(session.silentMs);
-    else if (!session.isBroken) this.#silence.heard(session.client);
-    this.#tellIfIdle();
+    if (session.silentMs !== undefined) this.#suspects.markSilent(session.silentMs);
+    else if (!session.isBroken) this.#suspects.markAlive(session.client);
+    this.#notifyIfIdle();
   };
 
-  #tellIfIdle(): void {
+  #notifyIfIdle(): void {
     if (this.#waiting + this.#sessions.size === 0) {
       this.#whenIdle?.();
     }

@@ -2,12 +2,12 @@ import { randomUUID } from 'node:crypto';
 import type { LockTimeout } from '../../base/errors.ts';
 import { after, type Moment, moment, ownedFor, waitedFor } from '../../base/time/clock.ts';
 import type { LockClient } from '../client.ts';
-import type { Answer, Claim, Held, Kept } from '../store.ts';
-import { restBeforeLook, restBeforeRetry } from './poll-interval.ts';
+import type { AcquireAnswer, GrantKey, GrantRef, RequestKey } from '../store.ts';
+import { delayBeforePoll, delayBeforeRetry } from './poll-interval.ts';
 import { deadlock, lockTimeout } from './unserved.ts';
 
 /** What is asked for. */
-export interface Wanted {
+export interface LockRequest {
   readonly space: string;
   readonly names: readonly string[];
   readonly capacity: number;
@@ -15,7 +15,7 @@ export interface Wanted {
   readonly waitMs: number;
   readonly waiterMs: number;
   readonly isFair: boolean;
-  readonly holds: readonly Kept[];
+  readonly holds: readonly GrantRef[];
   readonly periodMs: number | undefined;
   readonly signal: AbortSignal | undefined;
   /** Why it is to be given up, once it is; then the waiter is called. */
@@ -23,10 +23,10 @@ export interface Wanted {
 }
 
 /** What came of it. */
-export type Obtained =
+export type AcquireOutcome =
   | {
       readonly kind: 'granted';
-      readonly held: Held;
+      readonly grant: GrantKey;
       readonly since: Moment;
       /** How long it is held without a renewal, from `since`; the lease, or less when it was handed over. */
       readonly firstMs: number;
@@ -46,46 +46,46 @@ const TRIES_WITHOUT_WAIT = 3;
  * attempt cleaned up, so that whatever happens there is either a lock in hand or nothing.
  * @throws LockTimeout, Deadlock, Stopped, the reason of the signal, or the store's error
  */
-export async function obtain(client: LockClient, wanted: Wanted): Promise<Obtained> {
-  wanted.signal?.throwIfAborted();
-  return new Acquisition(client, wanted).run();
+export async function acquireLock(client: LockClient, request: LockRequest): Promise<AcquireOutcome> {
+  request.signal?.throwIfAborted();
+  return new Acquisition(client, request).run();
 }
 
 class Acquisition {
   readonly #client: LockClient;
-  readonly #wanted: Wanted;
-  readonly #claim: Claim;
+  readonly #request: LockRequest;
+  readonly #key: RequestKey;
   readonly #startedAt: Moment = moment();
   #ticket: bigint | undefined;
   /** A call may have come through without our knowing. */
-  #isAgain = false;
+  #isRetry = false;
   /** The place in the queue, for how long and from when on; unknown after a lost answer, or when a place was lost. */
-  #place: { readonly since: Moment; readonly ms: number } | undefined;
+  #placeLease: { readonly since: Moment; readonly ms: number } | undefined;
   /** No token can have been told but for the place that is known. */
-  #isSure = true;
+  #canTrustHandoff = true;
   #failures = 0;
   #refusals = 0;
 
-  constructor(client: LockClient, wanted: Wanted) {
+  constructor(client: LockClient, request: LockRequest) {
     this.#client = client;
-    this.#wanted = wanted;
-    const { space, names, capacity, leaseMs } = wanted;
-    this.#claim = { space, names, nonce: randomUUID(), capacity, leaseMs };
+    this.#request = request;
+    const { space, names, capacity, leaseMs } = request;
+    this.#key = { space, names, nonce: randomUUID(), capacity, leaseMs };
   }
 
-  async run(): Promise<Obtained> {
-    const { isFair, waitMs } = this.#wanted;
-    if (isFair || waitMs === 0) return this.#attempts();
-    const { space, names, signal } = this.#wanted;
+  async run(): Promise<AcquireOutcome> {
+    const { isFair, waitMs } = this.#request;
+    if (isFair || waitMs === 0) return this.#attemptUntilDone();
+    const { space, names, signal } = this.#request;
     let end = (): void => {};
     const ended = new Promise<void>((resolve) => {
       end = resolve;
     });
     const cancel = after(waitMs, end);
     signal?.addEventListener('abort', end, { once: true });
-    const leave = await this.#client.gate.enter(gateKey(space, names), ended);
+    const leave = await this.#client.mutex.enter(mutexKey(space, names), ended);
     try {
-      return await this.#attempts();
+      return await this.#attemptUntilDone();
     } finally {
       leave();
       cancel();
@@ -93,46 +93,46 @@ class Acquisition {
     }
   }
 
-  async #attempts(): Promise<Obtained> {
-    const { space, names, nonce } = this.#claim;
+  async #attemptUntilDone(): Promise<AcquireOutcome> {
+    const { space, names, nonce } = this.#key;
     // Those without a place are not told by the store, but when their own process releases it.
-    const turn = this.#client.turns.expect(this.#wanted.isFair ? nonce : gateKey(space, names));
+    const wakeUp = this.#client.wakeUps.expect(this.#request.isFair ? nonce : mutexKey(space, names));
     try {
       for (;;) {
-        if (this.#isOver) await this.#refuse();
+        if (this.#isCancelled) await this.#cancel();
         const since = moment();
         const answer = await this.#attempt(since);
-        const obtained = answer === undefined ? undefined : this.#settle(answer, since);
-        if (obtained !== undefined) {
-          if (this.#isOver) await this.#refuse();
-          return obtained;
+        const outcome = answer === undefined ? undefined : this.#interpret(answer, since);
+        if (outcome !== undefined) {
+          if (this.#isCancelled) await this.#cancel();
+          return outcome;
         }
-        const takeBack = this.#leaveToKeeper(answer);
-        const restMs = takeBack === undefined ? this.#rest(answer) : Infinity;
-        await turn.wait(Math.min(restMs, this.#leftMs()), this.#wanted.signal);
+        const takeBack = this.#delegatePlace(answer);
+        const restMs = takeBack === undefined ? this.#nextDelay(answer) : Infinity;
+        await wakeUp.wait(Math.min(restMs, this.#leftMs()), this.#request.signal);
         takeBack?.();
-        const handed = this.#handedOver(turn.token);
-        if (handed !== undefined) {
-          if (this.#isOver) await this.#refuse();
-          return handed;
+        const handoff = this.#takeHandoff(wakeUp.token);
+        if (handoff !== undefined) {
+          if (this.#isCancelled) await this.#cancel();
+          return handoff;
         }
-        if (this.#leftMs() <= 0) throw this.#timedOut(await this.#leave(), undefined);
+        if (this.#leftMs() <= 0) throw this.#timeoutError(await this.#withdraw(), undefined);
       }
     } catch (error) {
       // After an answer was lost nobody knows what stands there.
-      if (this.#isAgain) void this.#leave();
+      if (this.#isRetry) void this.#withdraw();
       throw error;
     } finally {
-      turn.stop();
+      wakeUp.stop();
     }
   }
 
-  #note(answer: Answer, since: Moment): void {
+  #recordPlace(answer: AcquireAnswer, since: Moment): void {
     const isWaiting = answer.kind === 'waiting';
     // A second place: what was granted to the first one ran out, and may be told late.
-    if (isWaiting && answer.isNew && this.#place !== undefined) this.#isSure = false;
+    if (isWaiting && answer.isNew && this.#placeLease !== undefined) this.#canTrustHandoff = false;
     this.#ticket = isWaiting ? answer.ticket : undefined;
-    this.#place = isWaiting ? { since, ms: answer.placeMs } : undefined;
+    this.#placeLease = isWaiting ? { since, ms: answer.placeMs } : undefined;
   }
 
   /**
@@ -140,139 +140,139 @@ class Acquisition {
    * from before the place was renewed. When not much of it is left, the lock is asked for, which renews it; and so is one
    * without a lease, as what was handed over has one.
    */
-  #handedOver(token: bigint | undefined): Obtained | undefined {
-    const place = this.#place;
-    if (token === undefined || place === undefined || !this.#isSure) return undefined;
-    if (this.#wanted.leaseMs === Infinity) return undefined;
+  #takeHandoff(token: bigint | undefined): AcquireOutcome | undefined {
+    const place = this.#placeLease;
+    if (token === undefined || place === undefined || !this.#canTrustHandoff) return undefined;
+    if (this.#request.leaseMs === Infinity) return undefined;
     if (place.ms - ownedFor(place.since) < place.ms / 4) return undefined;
     const waitedMs = waitedFor(this.#startedAt);
-    return { kind: 'granted', held: this.#heldAs(token), since: place.since, firstMs: place.ms, waitedMs };
+    return { kind: 'granted', grant: this.#grantKey(token), since: place.since, firstMs: place.ms, waitedMs };
   }
 
   /** A place far behind is kept together with others, as long as whoever is handed the lock is told. */
-  #leaveToKeeper(answer: Answer | undefined): (() => void) | undefined {
-    const place = this.#place;
+  #delegatePlace(answer: AcquireAnswer | undefined): (() => void) | undefined {
+    const place = this.#placeLease;
     if (answer?.kind !== 'waiting' || answer.ahead < 2 || place === undefined) return undefined;
-    const { store, turns, places, isTold } = this.#client;
-    if (!isTold || store.keepPlaces === undefined || this.#wanted.names.length > 1) return undefined;
-    const { nonce } = this.#claim;
-    const onKept = (since: Moment, ms: number): void => {
-      this.#place = { since, ms };
+    const { store, wakeUps, places, isNotified } = this.#client;
+    if (!isNotified || store.renewPlaces === undefined || this.#request.names.length > 1) return undefined;
+    const { nonce } = this.#key;
+    const onRenewed = (since: Moment, ms: number): void => {
+      this.#placeLease = { since, ms };
     };
     return places.keep(
-      { nonce, waiterMs: this.#wanted.waiterMs, onKept, onDoubt: () => turns.call(nonce) },
+      { nonce, waiterMs: this.#request.waiterMs, onRenewed, onDoubt: () => wakeUps.wake(nonce) },
       place.since,
     );
   }
 
   /** Undefined when nobody knows what became of it, and it is to be tried again. */
-  async #attempt(since: Moment): Promise<Answer | undefined> {
-    const { waitMs, waiterMs, isFair, holds, periodMs, leaseMs } = this.#wanted;
+  async #attempt(since: Moment): Promise<AcquireAnswer | undefined> {
+    const { waitMs, waiterMs, isFair, holds, periodMs, leaseMs } = this.#request;
     const isPlaced = isFair && waitMs > 0;
     // An answer that comes after the lease would be worth nothing.
     const timeoutMs = Math.min(Math.max(leaseMs / 3, 1000), 10_000, this.#leftMs() + GRACE_MS);
-    const patience = patienceOf(this.#wanted.signal);
+    const patience = timeToFinish(this.#request.signal);
     try {
       const answer = await this.#client.store.acquire(
         {
-          ...this.#claim,
+          ...this.#key,
           waiterMs: isPlaced ? waiterMs : undefined,
           ticket: this.#ticket,
-          isAgain: this.#isAgain,
+          isRetry: this.#isRetry,
           holds: isPlaced ? holds : [],
           periodMs,
         },
         { timeoutMs, signal: patience?.over },
       );
       this.#failures = 0;
-      this.#isAgain = false;
-      this.#note(answer, since);
+      this.#isRetry = false;
+      this.#recordPlace(answer, since);
       return answer;
     } catch (error) {
-      this.#isAgain = true;
-      this.#isSure = false;
+      this.#isRetry = true;
+      this.#canTrustHandoff = false;
       this.#failures++;
       // Whatever the call failed with: its caller knows why it ended. Told first, as the store may not answer.
-      if (this.#isOver) return this.#refuse();
+      if (this.#isCancelled) return this.#cancel();
       if (!this.#client.store.isTransient(error)) throw error;
       if (waitMs === 0 && this.#failures >= TRIES_WITHOUT_WAIT) throw error;
-      if (waitMs > 0 && this.#leftMs() <= 0) throw this.#timedOut(await this.#leave(), error);
+      if (waitMs > 0 && this.#leftMs() <= 0) throw this.#timeoutError(await this.#withdraw(), error);
       return undefined;
     } finally {
       patience?.end();
     }
   }
 
-  #settle(answer: Answer, since: Moment): Obtained | undefined {
+  #interpret(answer: AcquireAnswer, since: Moment): AcquireOutcome | undefined {
     switch (answer.kind) {
       case 'granted':
         return this.#granted(answer.token, since);
       case 'cycle':
-        throw deadlock(this.#claim.names, answer.cycle);
+        throw deadlock(this.#key.names, answer.cycle);
       case 'done':
         return answer;
       case 'held':
-        return this.#wanted.waitMs === 0 ? answer : undefined;
+        return this.#request.waitMs === 0 ? answer : undefined;
       case 'waiting':
         return undefined;
     }
   }
 
-  #granted(token: bigint, since: Moment): Obtained | undefined {
-    const { leaseMs } = this.#claim;
+  #granted(token: bigint, since: Moment): AcquireOutcome | undefined {
+    const { leaseMs } = this.#key;
     if (ownedFor(since) > leaseMs / 2) {
       // The answer took half of the lease: asking again renews it.
-      this.#isAgain = true;
+      this.#isRetry = true;
       return undefined;
     }
     const waitedMs = waitedFor(this.#startedAt);
-    return { kind: 'granted', held: this.#heldAs(token), since, firstMs: leaseMs, waitedMs };
+    return { kind: 'granted', grant: this.#grantKey(token), since, firstMs: leaseMs, waitedMs };
   }
 
-  #heldAs(token: bigint): Held {
-    const { space, names, capacity, nonce } = this.#claim;
+  #grantKey(token: bigint): GrantKey {
+    const { space, names, capacity, nonce } = this.#key;
     return { space, names, token, capacity, nonce };
   }
 
-  #rest(answer: Answer | undefined): number {
+  #nextDelay(answer: AcquireAnswer | undefined): number {
     if (answer === undefined) return Math.min(10 * 2 ** this.#failures, 1000) * (0.5 + 0.5 * Math.random());
     if (answer.kind === 'granted') return 0;
     if (answer.kind === 'waiting') {
-      return restBeforeLook(answer, this.#wanted.waiterMs, this.#client.isTold, Math.random());
+      return delayBeforePoll(answer, this.#request.waiterMs, this.#client.isNotified, Math.random());
     }
     this.#refusals++;
-    return restBeforeRetry(this.#refusals, Math.random());
+    return delayBeforeRetry(this.#refusals, Math.random());
   }
 
-  get #isOver(): boolean {
-    return this.#wanted.signal?.aborted === true || this.#wanted.stopped() !== undefined;
+  get #isCancelled(): boolean {
+    return this.#request.signal?.aborted === true || this.#request.stopped() !== undefined;
   }
 
   /** Leaves nothing behind. @throws the signal's reason when it is aborted, or Stopped */
-  async #refuse(): Promise<never> {
-    const { signal, stopped } = this.#wanted;
-    await this.#leave();
+  async #cancel(): Promise<never> {
+    const { signal, stopped } = this.#request;
+    await this.#withdraw();
     throw signal?.aborted ? signal.reason : stopped();
   }
 
   #leftMs(): number {
     // Without waiting there are only repetitions of what got no answer.
-    const { waitMs } = this.#wanted;
+    const { waitMs } = this.#request;
     return waitMs === 0 ? Infinity : waitMs - waitedFor(this.#startedAt);
   }
 
   /** Leaves nothing behind. When the store does not answer, the caller is answered first. @returns who is in the way */
-  async #leave(): Promise<string | undefined> {
-    this.#isAgain = false;
-    const left = this.#client.leave(this.#claim, this.#wanted.waiterMs);
+  async #withdraw(): Promise<string | undefined> {
+    this.#isRetry = false;
+    const left = this.#client.withdraw(this.#key, this.#request.waiterMs);
     return new Promise((resolve) => {
       const cancel = after(GRACE_MS, () => resolve(undefined), { unref: true });
       void left.then(resolve).finally(cancel);
     });
   }
 
-  #timedOut(holder: string | undefined, cause: unknown): LockTimeout {
-    return lockTimeout(this.#claim.names, this.#wanted.waitMs, holder, cause);
+  #timeoutError(holder: string | undefined, cause: unknown): LockTimeout {
+    return lockTimeout(this.#key.names, this.#request.waitMs, holder, cause);
   }
 }
 
@@ -280,7 +280,7 @@ class Acquisition {
  * A statement under way when the signal is aborted is waited for a little: cut off, it might be carried out after all, and
  * after what cleans up behind it.
  */
-function patienceOf(signal: AbortSignal | undefined): { over: AbortSignal; end: () => void } | undefined {
+function timeToFinish(signal: AbortSignal | undefined): { over: AbortSignal; end: () => void } | undefined {
   if (signal === undefined) return undefined;
   const over = new AbortController();
   let cancel = (): void => {};
@@ -295,11 +295,11 @@ function patienceOf(signal: AbortSignal | undefined): { over: AbortSignal; end: 
   return { over: over.signal, end };
 }
 
-function gateKey(space: string, names: readonly string[]): string {
+function mutexKey(space: string, names: readonly string[]): string {
   return JSON.stringify([space, ...names]);
 }
 
 /** Tells requests without a place that one of their process has released these names. */
-export function tellReleased(client: LockClient, { space, names }: Held): void {
-  client.turns.call(gateKey(space, names));
+export function notifyReleased(client: LockClient, { space, names }: GrantKey): void {
+  client.wakeUps.wake(mutexKey(space, names));
 }

@@ -3,7 +3,7 @@
  * so that of many in one process only one asks the store. Fair requests do not: a place taken here is none among those of
  * other processes, and whoever came later elsewhere would be served first.
  */
-export class Gate {
+export class KeyedMutex {
   readonly #tails = new Map<string, Promise<void>>();
 
   /** Waits for those before, or until `until` settles. @returns opens it for the next one */

@@ -5,8 +5,8 @@ import { LockClient } from '../client.ts';
 import { parseName } from '../name.ts';
 import { parseLocksOptions } from '../options.ts';
 import { HELD_BY } from '../postgres/statements.ts';
-import { type Held, SHARED } from '../store.ts';
-import { obtain, tellReleased } from './acquisition.ts';
+import { type GrantKey, SHARED } from '../store.ts';
+import { acquireLock, notifyReleased } from './acquisition.ts';
 import { lockTimeout } from './unserved.ts';
 
 export interface RemoteRequest {
@@ -52,7 +52,7 @@ export class RemoteLocks {
   /** @throws LockTimeout  it was not had within the time; and the reason of the signal */
   async acquire(name: string, { leaseMs, waitMs, isShared, signal }: RemoteRequest): Promise<RemoteLease> {
     const names = [parseName('acquire', name)];
-    const obtained = await obtain(this.#client, {
+    const outcome = await acquireLock(this.#client, {
       space: this.#space,
       names,
       capacity: isShared ? SHARED : 1,
@@ -65,55 +65,55 @@ export class RemoteLocks {
       signal,
       stopped: () => undefined,
     });
-    if (obtained.kind !== 'granted') {
-      throw lockTimeout(names, waitMs, obtained.kind === 'held' ? obtained.holder : undefined);
+    if (outcome.kind !== 'granted') {
+      throw lockTimeout(names, waitMs, outcome.kind === 'held' ? outcome.holder : undefined);
     }
-    const { held } = obtained;
-    if (signal.aborted) await this.#release(held);
+    const { grant } = outcome;
+    if (signal.aborted) await this.#release(grant);
     signal.throwIfAborted();
     // One that was handed over lasts as its place in the queue would have, until its first renewal.
-    return this.renew(name, held.nonce);
+    return this.renew(name, grant.nonce);
   }
 
   /** Holds it for another lease from now on. @throws LeaseLost */
   async renew(name: string, handle: string): Promise<RemoteLease> {
     const begun = moment();
-    const { held, leaseMs, now } = await this.#find(name, handle);
-    const { kept } = await this.#client.store.beat([held], { timeoutMs: ANSWER_MS });
-    if (!kept.has(0)) throw lost(name);
+    const { grant, leaseMs, now } = await this.#find(name, handle);
+    const { renewed } = await this.#client.store.renew([grant], { timeoutMs: ANSWER_MS });
+    if (!renewed.has(0)) throw leaseLost(name);
     // The time was asked for before the lease was renewed.
-    if (waitedFor(begun) > leaseMs) throw lost(name);
-    return { token: held.token, handle, leaseMs, expiresAt: new Date(now.getTime() + leaseMs) };
+    if (waitedFor(begun) > leaseMs) throw leaseLost(name);
+    return { token: grant.token, handle, leaseMs, expiresAt: new Date(now.getTime() + leaseMs) };
   }
 
   /** @returns the token that it had @throws LeaseLost */
   async release(name: string, handle: string): Promise<bigint> {
-    const { held } = await this.#find(name, handle);
-    if (!(await this.#release(held))) throw lost(name);
-    return held.token;
+    const { grant } = await this.#find(name, handle);
+    if (!(await this.#release(grant))) throw leaseLost(name);
+    return grant.token;
   }
 
-  async #release(held: Held): Promise<boolean> {
-    const { isReleased, called } = await this.#client.store.release(held, undefined, { timeoutMs: ANSWER_MS });
-    this.#client.callTurns(called);
-    tellReleased(this.#client, held);
+  async #release(grant: GrantKey): Promise<boolean> {
+    const { isReleased, wakeUps } = await this.#client.store.release(grant, undefined, { timeoutMs: ANSWER_MS });
+    this.#client.wake(wakeUps);
+    notifyReleased(this.#client, grant);
     return isReleased;
   }
 
-  async #find(name: string, handle: string): Promise<{ held: Held; leaseMs: number; now: Date }> {
+  async #find(name: string, handle: string): Promise<{ grant: GrantKey; leaseMs: number; now: Date }> {
     const [row] = await this.#engine.query<{ token: string; capacity: number; leaseMs: number; now: Date }>(HELD_BY, [
       this.#space,
       parseName('renew', name),
       handle,
     ]);
-    if (row === undefined) throw lost(name);
+    if (row === undefined) throw leaseLost(name);
     const { token, capacity, leaseMs, now } = row;
-    const held = { space: this.#space, names: [name], token: BigInt(token), capacity, nonce: handle };
-    return { held, leaseMs, now };
+    const grant = { space: this.#space, names: [name], token: BigInt(token), capacity, nonce: handle };
+    return { grant, leaseMs, now };
   }
 }
 
-function lost(name: string): LeaseLost {
+function leaseLost(name: string): LeaseLost {
   return new LeaseLost(
     `nobody holds lock ${JSON.stringify(name)} by this handle any more: its lease ran out, it was broken, or it was released`,
     { reason: 'expired' },

@@ -1,7 +1,7 @@
 import { after } from '../../base/time/clock.ts';
 
 /** What one waiter is woken through. A call that comes while it does not wait is kept for when it does. */
-export interface Turn {
+export interface WakeUpHandle {
   /** Waits until called, until `ms` have passed, or until the signal is aborted. */
   wait(ms: number, signal: AbortSignal | undefined): Promise<void>;
   /** What the last call brought with it: the lock itself, granted meanwhile. */
@@ -10,7 +10,7 @@ export interface Turn {
 }
 
 /** The waiters of this process. */
-export class Turns {
+export class WakeUps {
   readonly #waiting = new Map<string, (token?: bigint) => void>();
 
   get size(): number {
@@ -18,7 +18,7 @@ export class Turns {
   }
 
   /** Under a key of the waiter's choice, from now on. */
-  expect(key: string): Turn {
+  expect(key: string): WakeUpHandle {
     let isCalled = false;
     let granted: bigint | undefined;
     let wake: (() => void) | undefined;
@@ -52,11 +52,11 @@ export class Turns {
     };
   }
 
-  call(key: string, token?: bigint): void {
+  wake(key: string, token?: bigint): void {
     this.#waiting.get(key)?.(token);
   }
 
-  callAll(): void {
+  wakeAll(): void {
     for (const call of this.#waiting.values()) call();
   }
 }

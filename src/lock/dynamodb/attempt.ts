@@ -2,9 +2,9 @@ import { ConnectionFailed } from '../../base/errors.ts';
 import { moment, now, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
-import type { AcquireCall, Answer, CallOptions } from '../store.ts';
-import type { Circle } from './deadlock.ts';
-import { takeAtOnce } from './fast-acquire.ts';
+import type { AcquireAnswer, AcquireCall, CallOptions } from '../store.ts';
+import type { DeadlockDetector } from './deadlock.ts';
+import { fastAcquire } from './fast-acquire.ts';
 import type { Grants } from './grants.ts';
 import { granted, type Head, type HeadHolder, hasRoom, type Standing, standingOf } from './head.ts';
 import type { Heads } from './heads.ts';
@@ -12,9 +12,9 @@ import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { renew, takeTicket } from './items/requests.ts';
 import type { NewWaiter } from './items/waiter.ts';
 import type { Leavings } from './leavings.ts';
-import { type Place, type Places, takeHint } from './local-waiters.ts';
-import { keepInMs, type Queue } from './queue.ts';
-import type { Sightings } from './staleness.ts';
+import { type LocalWaiter, type LocalWaiters, takeHint } from './local-waiters.ts';
+import { type Queue, renewInMs } from './queue.ts';
+import type { Staleness } from './staleness.ts';
 
 /** What all attempts of one process have in common. */
 export interface Parts {
@@ -22,15 +22,15 @@ export interface Parts {
   readonly self: ProcessIdentity;
   readonly heads: Heads;
   readonly queue: Queue;
-  readonly circle: Circle;
-  readonly sightings: Sightings;
-  readonly places: Places;
+  readonly deadlocks: DeadlockDetector;
+  readonly staleness: Staleness;
+  readonly waiters: LocalWaiters;
   readonly grants: Grants;
   readonly leavings: Leavings;
 }
 
 /** A head as it was read, and what it means to this attempt. */
-interface Look {
+interface HeadView {
   readonly pk: string;
   readonly head: Head;
   readonly stale: ReadonlySet<string>;
@@ -46,7 +46,7 @@ const CIRCLE_MS = 25;
 /** One call of `acquire`: takes the lock, or a place, or sees how its place stands. */
 export class Attempt {
   readonly #parts: Parts;
-  readonly #call: AcquireCall;
+  readonly #request: AcquireCall;
   readonly #options: CallOptions;
   readonly #pks: readonly string[];
   readonly #nonce: string;
@@ -54,68 +54,68 @@ export class Attempt {
 
   constructor(parts: Parts, call: AcquireCall, options: CallOptions) {
     this.#parts = parts;
-    this.#call = call;
+    this.#request = call;
     this.#options = options;
     this.#pks = call.names.map((name) => lockKey(call.space, name));
     this.#nonce = shortNonce(call.nonce);
   }
 
   /** @param isFirst  nothing is known of the lock: then it is asked for at once, without looking */
-  async run(isFirst: boolean): Promise<Answer> {
-    let heads = isFirst ? await this.#takeAtOnce() : await this.#lookFirst();
+  async run(isFirst: boolean): Promise<AcquireAnswer> {
+    let heads = isFirst ? await this.#fastAcquire() : await this.#readFirst();
     for (let tries = 0; ; tries++) {
       if (typeof heads === 'bigint') return this.#granted(heads);
       if (tries > 2) await this.#pause(tries);
-      const next = await this.#decide(heads.map((head, index) => this.#look(this.#pks[index] ?? '', head)));
+      const next = await this.#decide(heads.map((head, index) => this.#view(this.#pks[index] ?? '', head)));
       if ('kind' in next) return next;
       heads = next;
     }
   }
 
-  async #takeAtOnce(): Promise<bigint | readonly Head[]> {
-    const asked = { call: this.#call, holderAt: (at: number) => this.#holder(at), limits: () => this.#limits() };
-    const taken = await takeAtOnce(this.#parts, asked);
+  async #fastAcquire(): Promise<bigint | readonly Head[]> {
+    const asked = { call: this.#request, holderAt: (at: number) => this.#holder(at), limits: () => this.#limits() };
+    const taken = await fastAcquire(this.#parts, asked);
     return typeof taken === 'bigint' ? taken : [taken];
   }
 
-  async #lookFirst(): Promise<readonly Head[]> {
-    const hint = takeHint(this.#place);
+  async #readFirst(): Promise<readonly Head[]> {
+    const hint = takeHint(this.#waiter);
     return hint === undefined ? this.#read() : [hint];
   }
 
   /** @returns the answer, or the heads as they are now when something has changed */
-  async #decide(looks: readonly Look[]): Promise<Answer | readonly Head[]> {
-    const done = await this.#doneFor(looks);
+  async #decide(views: readonly HeadView[]): Promise<AcquireAnswer | readonly Head[]> {
+    const done = await this.#periodLeftMs(views);
     if (done !== undefined) return { kind: 'done', retryMs: done };
-    const is = (standing: Standing): boolean => looks.some((look) => look.standing === standing);
-    if (is('held')) return this.#keep(looks);
+    const is = (standing: Standing): boolean => views.some((view) => view.standing === standing);
+    if (is('held')) return this.#confirmGrant(views);
     if (is('lost')) {
       await this.#leaveLostPlace();
       return this.#read();
     }
     if (!is('waits')) {
-      const token = await this.#grant(looks);
+      const token = await this.#grant(views);
       return token === undefined ? this.#read() : this.#granted(token);
     }
-    return this.#wait(looks);
+    return this.#wait(views);
   }
 
   /** How long until the next run of `oncePer` may begin. */
-  async #doneFor([look]: readonly Look[]): Promise<number | undefined> {
-    const { periodMs } = this.#call;
-    const ranAt = look?.head.ranAt;
+  async #periodLeftMs([view]: readonly HeadView[]): Promise<number | undefined> {
+    const { periodMs } = this.#request;
+    const ranAt = view?.head.ranAt;
     if (periodMs === undefined || ranAt === undefined) return undefined;
     const leftMs = ranAt + periodMs - (await this.#parts.engine.serviceTime(this.#limits()));
     return leftMs > 0 ? leftMs : undefined;
   }
 
   /** An earlier request of this claim came through though its answer was lost. */
-  async #keep(looks: readonly Look[]): Promise<Answer | readonly Head[]> {
-    const holders = looks.map(({ head }) => head.holders.find((holder) => holder.nonce === this.#nonce));
+  async #confirmGrant(views: readonly HeadView[]): Promise<AcquireAnswer | readonly Head[]> {
+    const holders = views.map(({ head }) => head.holders.find((holder) => holder.nonce === this.#nonce));
     const [token] = holders.map((holder) => holder?.token);
     if (token !== undefined && holders.every((holder) => holder?.token === token)) {
       // Its lease is to begin now: what it is reckoned from is the moment before this call.
-      const isKept = !this.#call.isAgain || (await this.#renew());
+      const isKept = !this.#request.isRetry || (await this.#renew());
       return isKept ? this.#granted(token) : this.#read();
     }
     // Of a set, heads are read one by one: a grant between two reads looks like half of one.
@@ -130,50 +130,50 @@ export class Attempt {
 
   async #renew(): Promise<boolean> {
     const { engine } = this.#parts;
-    const written = renew({ nonce: this.#nonce, capacity: this.#call.capacity }, `again ${engine.now()}`);
+    const written = renew({ nonce: this.#nonce, capacity: this.#request.capacity }, `again ${engine.now()}`);
     const kept = await Promise.all(this.#pks.map((pk) => engine.update(headOf(pk), written, 'NONE', this.#limits())));
     return kept.every((outcome) => outcome.isDone);
   }
 
-  async #grant(looks: readonly Look[]): Promise<bigint | undefined> {
+  async #grant(views: readonly HeadView[]): Promise<bigint | undefined> {
     const at = this.#parts.engine.now();
-    const fences = looks.map(({ head }) => head.fence);
+    const fences = views.map(({ head }) => head.fence);
     const token = fences.reduce((most, each) => (each > most ? each : most), 0n) + 1n;
     const holder: HeadHolder = { ...this.#holder(at), token };
-    const changes = looks.map(({ pk, head, stale }) => ({
+    const changes = views.map(({ pk, head, stale }) => ({
       pk,
       before: head,
-      after: granted(head, holder, this.#place?.tickets.get(pk), stale, at),
+      after: granted(head, holder, this.#waiter?.tickets.get(pk), stale, at),
     }));
     return (await this.#parts.heads.write(changes, this.#limits())) ? token : undefined;
   }
 
-  async #wait(looks: readonly Look[]): Promise<Answer | readonly Head[]> {
-    const { waiterMs, holds } = this.#call;
+  async #wait(views: readonly HeadView[]): Promise<AcquireAnswer | readonly Head[]> {
+    const { waiterMs, holds } = this.#request;
     if (waiterMs === undefined) {
-      if ((await this.#watch(looks)).isMoved) return this.#read();
-      return { kind: 'held', holder: holderOf(looks) };
+      if ((await this.#watchThoseBefore(views)).isMoved) return this.#read();
+      return { kind: 'held', holder: holderOf(views) };
     }
-    const place = this.#place;
-    if (place === undefined) return this.#takePlace(waiterMs, looks);
-    if (!(await this.#keepPlace(place))) {
+    const waiter = this.#waiter;
+    if (waiter === undefined) return this.#takePlace(waiterMs, views);
+    if (!(await this.#renewPlace(waiter))) {
       await this.#leaveLostPlace();
       return this.#read();
     }
-    const { isMoved, deadInMs } = await this.#watch(looks);
+    const { isMoved, deadInMs } = await this.#watchThoseBefore(views);
     if (isMoved) return this.#read();
-    const cycle = holds.length > 0 ? await this.#parts.circle.look(place, holds, this.#limits()) : undefined;
+    const cycle = holds.length > 0 ? await this.#parts.deadlocks.detect(waiter, holds, this.#limits()) : undefined;
     if (cycle !== undefined) {
       await this.#leaveLostPlace();
-      this.#parts.places.remove(this.#call.nonce);
+      this.#parts.waiters.remove(this.#request.nonce);
       return { kind: 'cycle', cycle };
     }
-    const searchMs = holds.length > 0 && place.circle === 'pending' ? CIRCLE_MS : Infinity;
-    const retryMs = Math.min(deadInMs, searchMs, ...looks.map((look) => look.staleInMs));
+    const searchMs = holds.length > 0 && waiter.deadlockSearch === 'pending' ? CIRCLE_MS : Infinity;
+    const retryMs = Math.min(deadInMs, searchMs, ...views.map((view) => view.staleInMs));
     return {
       kind: 'waiting',
-      ticket: BigInt(place.tickets.get(this.#pks[0] ?? '') ?? 0),
-      ahead: Math.max(...looks.map(({ pk, head }) => (place.tickets.get(pk) ?? 0) - head.next)),
+      ticket: BigInt(waiter.tickets.get(this.#pks[0] ?? '') ?? 0),
+      ahead: Math.max(...views.map(({ pk, head }) => (waiter.tickets.get(pk) ?? 0) - head.next)),
       retryMs: retryMs === Infinity ? undefined : Math.ceil(retryMs),
       placeMs: 0,
       isNew: false,
@@ -181,19 +181,19 @@ export class Attempt {
   }
 
   /** A ticket for one lock is counted where it is taken; those of a set are taken together, so that no two sets cross. */
-  async #takePlace(waiterMs: number, looks: readonly Look[]): Promise<readonly Head[]> {
-    const { engine, heads, queue, places } = this.#parts;
-    const taker = places.takerOf(this.#call.nonce);
-    const [look] = looks;
-    if (look === undefined) return [];
-    if (looks.length > 1) {
-      const changes = looks.map(({ pk, head }) => ({
+  async #takePlace(waiterMs: number, views: readonly HeadView[]): Promise<readonly Head[]> {
+    const { engine, heads, queue, waiters } = this.#parts;
+    const taker = waiters.takerOf(this.#request.nonce);
+    const [view] = views;
+    if (view === undefined) return [];
+    if (views.length > 1) {
+      const changes = views.map(({ pk, head }) => ({
         pk,
         before: head,
         after: { ...head, last: head.last + 1, taker },
       }));
-      const tickets = new Map(looks.map(({ pk, head }) => [pk, head.last + 1]));
-      const rows = [...tickets].map(([pk, ticket]) => queue.taking(pk, ticket, this.#waiter(waiterMs, pk, tickets)));
+      const tickets = new Map(views.map(({ pk, head }) => [pk, head.last + 1]));
+      const rows = [...tickets].map(([pk, ticket]) => queue.taking(pk, ticket, this.#newWaiter(waiterMs, pk, tickets)));
       const isTaken = await heads.write(changes, this.#limits(), rows);
       const next = await this.#read();
       // When it is refused, they may have been taken by a request whose answer was lost.
@@ -203,45 +203,45 @@ export class Attempt {
       if (isTaken || isMine) this.#addPlace(waiterMs, tickets, now());
       return next;
     }
-    const outcome = await engine.update(headOf(look.pk), takeTicket(taker), 'ALL_NEW', this.#limits());
-    const head = heads.seen(look.pk, outcome) ?? (await heads.read(look.pk, this.#limits()));
+    const outcome = await engine.update(headOf(view.pk), takeTicket(taker), 'ALL_NEW', this.#limits());
+    const head = heads.observe(view.pk, outcome) ?? (await heads.read(view.pk, this.#limits()));
     // When it is refused, the ticket had been taken by a request whose answer was lost.
     if (outcome.isDone || head.taker === taker) {
-      this.#addPlace(waiterMs, new Map([[look.pk, head.last]]), undefined);
+      this.#addPlace(waiterMs, new Map([[view.pk, head.last]]), undefined);
     }
     return [head];
   }
 
   /** Its rows are put in once it is known that there is something to wait for, and renewed when it is time. */
-  async #keepPlace(place: Place): Promise<boolean> {
+  async #renewPlace(waiter: LocalWaiter): Promise<boolean> {
     const { queue } = this.#parts;
-    const { keptAt, waiterMs, tickets } = place;
-    if (keptAt !== undefined && keepInMs(keptAt, waiterMs) > 0) return true;
+    const { renewedAt, waiterMs, tickets } = waiter;
+    if (renewedAt !== undefined && renewInMs(renewedAt, waiterMs) > 0) return true;
     const at = now();
     const kept = await Promise.all(
       [...tickets].map(([pk, ticket]) =>
-        keptAt === undefined
-          ? queue.take(pk, ticket, this.#waiter(waiterMs, pk, tickets), this.#limits())
-          : queue.keep(pk, ticket, this.#nonce, this.#limits()),
+        renewedAt === undefined
+          ? queue.take(pk, ticket, this.#newWaiter(waiterMs, pk, tickets), this.#limits())
+          : queue.renew(pk, ticket, this.#nonce, this.#limits()),
       ),
     );
-    place.keptAt = at;
+    waiter.renewedAt = at;
     return kept.every(Boolean);
   }
 
   /** Looks whether those before it live: as soon as it may be its turn without them, and now and then. */
-  async #watch(looks: readonly Look[]): Promise<{ isMoved: boolean; deadInMs: number }> {
-    const place = this.#place;
-    const { waiterMs } = this.#call;
+  async #watchThoseBefore(views: readonly HeadView[]): Promise<{ isMoved: boolean; deadInMs: number }> {
+    const waiter = this.#waiter;
+    const { waiterMs } = this.#request;
     let isMoved = false;
     let soonest = Infinity;
-    for (const { pk, head, standing, stale } of looks) {
+    for (const { pk, head, standing, stale } of views) {
       if (standing !== 'waits' || head.next > head.last) continue;
-      const until = place?.tickets.get(pk) ?? head.last + 1;
+      const until = waiter?.tickets.get(pk) ?? head.last + 1;
       if (until <= head.next) continue;
       // Who has no place stands behind all of them; whether they live matters when nothing else is in the way.
-      if (place === undefined && !hasRoom(head, this.#call.capacity, stale)) continue;
-      const dueAt = place?.watchAt.get(pk) ?? 0;
+      if (waiter === undefined && !hasRoom(head, this.#request.capacity, stale)) continue;
+      const dueAt = waiter?.watchAt.get(pk) ?? 0;
       if (dueAt > now()) {
         if (until - head.next === 1) soonest = Math.min(soonest, dueAt - now());
         continue;
@@ -249,13 +249,13 @@ export class Attempt {
       const front = await this.#parts.queue.watch(pk, head, until, waiterMs, this.#limits());
       isMoved ||= front.isMoved;
       const restMs = (waiterMs ?? 0) / (until - head.next <= NEAR ? 3 : 1);
-      place?.watchAt.set(pk, now() + Math.min(restMs, front.deadInMs));
+      waiter?.watchAt.set(pk, now() + Math.min(restMs, front.deadInMs));
       soonest = Math.min(soonest, front.deadInMs);
     }
     return { isMoved, deadInMs: soonest };
   }
 
-  #look(pk: string, head: Head): Look {
+  #view(pk: string, head: Head): HeadView {
     const stale = new Set<string>();
     let staleInMs = Infinity;
     for (const holder of head.holders) {
@@ -264,50 +264,50 @@ export class Attempt {
       if (leftMs <= 0) stale.add(holder.nonce);
       else staleInMs = Math.min(staleInMs, leftMs);
     }
-    const ticket = this.#place?.tickets.get(pk);
-    const standing = standingOf(head, { nonce: this.#nonce, capacity: this.#call.capacity, ticket }, stale);
+    const ticket = this.#waiter?.tickets.get(pk);
+    const standing = standingOf(head, { nonce: this.#nonce, capacity: this.#request.capacity, ticket }, stale);
     return { pk, head, stale, staleInMs, standing };
   }
 
-  #granted(token: bigint): Answer {
-    const { grants, places, queue } = this.#parts;
-    const place = this.#place;
-    places.remove(this.#call.nonce);
-    if (place?.keptAt !== undefined) for (const [pk, ticket] of place.tickets) queue.tidy(pk, [ticket]);
-    grants.add(this.#call.nonce, this.#call.isAgain ? 1 : 0);
+  #granted(token: bigint): AcquireAnswer {
+    const { grants, waiters, queue } = this.#parts;
+    const waiter = this.#waiter;
+    waiters.remove(this.#request.nonce);
+    if (waiter?.renewedAt !== undefined) for (const [pk, ticket] of waiter.tickets) queue.tidy(pk, [ticket]);
+    grants.add(this.#request.nonce, this.#request.isRetry ? 1 : 0);
     return { kind: 'granted', token };
   }
 
   async #leaveLostPlace(): Promise<void> {
-    const place = this.#place;
-    this.#parts.places.lose(this.#call.nonce);
-    const leaving = [...(place?.tickets ?? [])].map(([pk, ticket]) =>
+    const waiter = this.#waiter;
+    this.#parts.waiters.lose(this.#request.nonce);
+    const leaving = [...(waiter?.tickets ?? [])].map(([pk, ticket]) =>
       this.#parts.queue.leave(pk, ticket, this.#nonce, this.#limits()),
     );
     await Promise.all(leaving);
   }
 
-  #addPlace(waiterMs: number, tickets: ReadonlyMap<string, number>, keptAt: number | undefined): void {
-    this.#parts.places.add({
-      claim: this.#call.nonce,
+  #addPlace(waiterMs: number, tickets: ReadonlyMap<string, number>, renewedAt: number | undefined): void {
+    this.#parts.waiters.add({
+      requestNonce: this.#request.nonce,
       nonce: this.#nonce,
-      capacity: this.#call.capacity,
+      capacity: this.#request.capacity,
       waiterMs,
       tickets,
-      keptAt,
+      renewedAt,
       watchAt: new Map(),
       hint: undefined,
-      circle: 'unmarked',
+      deadlockSearch: 'unmarked',
     });
   }
 
-  #waiter(waiterMs: number, pk: string, tickets: ReadonlyMap<string, number>): NewWaiter {
+  #newWaiter(waiterMs: number, pk: string, tickets: ReadonlyMap<string, number>): NewWaiter {
     const { engine, self } = this.#parts;
     const others = [...tickets].filter(([each]) => each !== pk).map(([each, ticket]) => ({ pk: each, ticket }));
     const { host, pid } = self;
     return {
       nonce: this.#nonce,
-      capacity: this.#call.capacity,
+      capacity: this.#request.capacity,
       leaseMs: waiterMs,
       host,
       pid,
@@ -317,7 +317,7 @@ export class Attempt {
   }
 
   #holder(at: number): Omit<HeadHolder, 'token'> {
-    const { capacity, leaseMs } = this.#call;
+    const { capacity, leaseMs } = this.#request;
     const { host, pid } = this.#parts.self;
     return {
       nonce: this.#nonce,
@@ -332,8 +332,8 @@ export class Attempt {
     };
   }
 
-  get #place(): Place | undefined {
-    return this.#parts.places.get(this.#call.nonce);
+  get #waiter(): LocalWaiter | undefined {
+    return this.#parts.waiters.get(this.#request.nonce);
   }
 
   async #read(): Promise<readonly Head[]> {
@@ -357,7 +357,7 @@ export class Attempt {
   }
 }
 
-function holderOf(looks: readonly Look[]): string | undefined {
-  const [holder] = looks.flatMap(({ head, stale }) => head.holders.filter((each) => !stale.has(each.nonce)));
+function holderOf(views: readonly HeadView[]): string | undefined {
+  const [holder] = views.flatMap(({ head, stale }) => head.holders.filter((each) => !stale.has(each.nonce)));
   return holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`;
 }

@@ -1,13 +1,13 @@
 import type { DeadlockStep } from '../../base/errors.ts';
 import { type CallLimits, type DynamoEngine, Expression } from '../../engine/dynamodb/index.ts';
-import type { Kept } from '../store.ts';
+import type { GrantRef } from '../store.ts';
 import type { Grants } from './grants.ts';
 import type { WaitsFor } from './head.ts';
 import type { Heads } from './heads.ts';
 import { slotOf, waitsForEntry, whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce, waiterOf } from './items/key.ts';
 import { readWaiter } from './items/waiter.ts';
-import type { Place } from './local-waiters.ts';
+import type { LocalWaiter } from './local-waiters.ts';
 import type { Queue } from './queue.ts';
 
 /** A place in a queue, and how the search came there. */
@@ -29,7 +29,7 @@ const MOST_AHEAD = 100;
  * Who gives way: whoever sees a circle in which all others have ended their search without finding it. Of several that are
  * still searching the one with the greatest nonce; the others look again. One who has found nothing never gives way.
  */
-export class Circle {
+export class DeadlockDetector {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
   readonly #queue: Queue;
@@ -43,20 +43,24 @@ export class Circle {
   }
 
   /** Looks once, unless it has found nothing before. @returns the circle when this one has to give way */
-  async look(place: Place, kept: readonly Kept[], limits: CallLimits): Promise<readonly DeadlockStep[] | undefined> {
-    if (place.circle === 'settled') return undefined;
-    if (place.circle === 'unmarked') {
-      await this.#mark(place, kept, false, limits);
-      place.circle = 'pending';
+  async detect(
+    waiter: LocalWaiter,
+    kept: readonly GrantRef[],
+    limits: CallLimits,
+  ): Promise<readonly DeadlockStep[] | undefined> {
+    if (waiter.deadlockSearch === 'settled') return undefined;
+    if (waiter.deadlockSearch === 'unmarked') {
+      await this.#mark(waiter, kept, false, limits);
+      waiter.deadlockSearch = 'pending';
     }
     const mine = new Set(kept.flatMap(({ nonce }) => (nonce === undefined ? [] : [shortNonce(nonce)])));
-    const found = await this.#search(place, mine, limits);
+    const found = await this.#search(waiter, mine, limits);
     if (found === undefined) {
-      await this.#mark(place, kept, true, limits);
-      place.circle = 'settled';
+      await this.#mark(waiter, kept, true, limits);
+      waiter.deadlockSearch = 'settled';
       return undefined;
     }
-    return found.searching.every((other) => place.nonce > other) ? found.path : undefined;
+    return found.searching.every((other) => waiter.nonce > other) ? found.path : undefined;
   }
 
   /** Whether it is still waited for. */
@@ -67,13 +71,13 @@ export class Circle {
     return row?.nonce === nonce && !row.isGone;
   }
 
-  async #mark(place: Place, kept: readonly Kept[], isSettled: boolean, limits: CallLimits): Promise<void> {
-    const places = [...place.tickets].map(([pk, ticket]) => ({ pk, ticket }));
+  async #mark(waiter: LocalWaiter, kept: readonly GrantRef[], isSettled: boolean, limits: CallLimits): Promise<void> {
+    const places = [...waiter.tickets].map(([pk, ticket]) => ({ pk, ticket }));
     const marking = kept.flatMap(({ space = '', names = [], capacity = 1, nonce }) =>
       names.map((name) => {
         const who = { nonce: shortNonce(nonce ?? ''), capacity };
         if (nonce !== undefined) this.#grants.noteWaiting(nonce);
-        const entry = waitsForEntry({ nonce: place.nonce, places, isSettled }, who.nonce);
+        const entry = waitsForEntry({ nonce: waiter.nonce, places, isSettled }, who.nonce);
         const written = whileHeld(new Expression().set(slotOf(who).waitsFor, entry), who).write();
         return this.#engine.update(headOf(lockKey(space, name)), written, 'NONE', limits);
       }),
@@ -82,8 +86,8 @@ export class Circle {
     await Promise.all(marking);
   }
 
-  async #search(place: Place, mine: ReadonlySet<string>, limits: CallLimits): Promise<Spot | undefined> {
-    const spots: Spot[] = [...place.tickets].map(([pk, ticket]) => ({ pk, ticket, path: [], searching: [] }));
+  async #search(waiter: LocalWaiter, mine: ReadonlySet<string>, limits: CallLimits): Promise<Spot | undefined> {
+    const spots: Spot[] = [...waiter.tickets].map(([pk, ticket]) => ({ pk, ticket, path: [], searching: [] }));
     const seen = new Set<string>();
     for (const spot of spots) {
       const key = `${spot.pk} ${spot.ticket}`;

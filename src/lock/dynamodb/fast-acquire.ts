@@ -8,14 +8,14 @@ import { takeAgain, takeFree } from './items/requests.ts';
 import type { Leavings } from './leavings.ts';
 
 /** What it takes. */
-interface Means {
+interface FastAcquireParts {
   readonly engine: DynamoEngine;
   readonly heads: Heads;
   readonly leavings: Leavings;
 }
 
 /** What is asked for: one lock. */
-interface Asked {
+interface FastAcquireRequest {
   readonly call: AcquireCall;
   readonly holderAt: (at: number) => Omit<HeadHolder, 'token'>;
   readonly limits: () => CallLimits;
@@ -25,18 +25,18 @@ interface Asked {
  * Takes a lock without looking first: the whole uncontended acquire, one write unit and one round trip.
  * @returns its token, or the head when that could not be
  */
-export async function takeAtOnce(means: Means, asked: Asked): Promise<bigint | Head> {
-  const { engine, heads, leavings } = means;
-  const { call, holderAt, limits } = asked;
+export async function fastAcquire(parts: FastAcquireParts, request: FastAcquireRequest): Promise<bigint | Head> {
+  const { engine, heads, leavings } = parts;
+  const { call, holderAt, limits } = request;
   const pk = lockKey(call.space, call.names[0] ?? '');
   const left = mayBeWrong(call) ? leavings.expected(pk) : undefined;
-  const told = async (outcome: Outcome): Promise<Head> => {
+  const readHeadOf = async (outcome: Outcome): Promise<Head> => {
     leavings.missed(pk, left !== undefined);
-    return heads.seen(pk, outcome) ?? (await heads.read(pk, limits()));
+    return heads.observe(pk, outcome) ?? (await heads.read(pk, limits()));
   };
   if (left !== undefined) {
     const outcome = await engine.update(headOf(pk), takeAgain(holderAt(engine.now()), left), 'NONE', limits());
-    if (!outcome.isDone) return told(outcome);
+    if (!outcome.isDone) return readHeadOf(outcome);
     leavings.met(pk, left);
     return left + 1n;
   }
@@ -45,7 +45,7 @@ export async function takeAtOnce(means: Means, asked: Asked): Promise<bigint | H
   const written = takeFree(holderAt(at), periodMs === undefined ? undefined : at - periodMs);
   // What was there before is less to send than what is there now: the token before this one.
   const outcome = await engine.update(headOf(pk), written, 'UPDATED_OLD', limits());
-  if (!outcome.isDone) return told(outcome);
+  if (!outcome.isDone) return readHeadOf(outcome);
   const fence = readBig(outcome.item, A.fence);
   leavings.met(pk, fence);
   return fence + 1n;

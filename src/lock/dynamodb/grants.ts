@@ -1,13 +1,13 @@
 import type { CallLimits, DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
-import type { Claim, Held } from '../store.ts';
+import type { GrantKey, RequestKey } from '../store.ts';
 import { type HeadHolder, toPast } from './head.ts';
 import type { Heads } from './heads.ts';
 import { ANY_TRACE } from './items/holder.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
-import { keepForGood, release, renew } from './items/requests.ts';
+import { makePermanent, release, renew } from './items/requests.ts';
 import type { Leavings } from './leavings.ts';
-import type { Sightings } from './staleness.ts';
+import type { Staleness } from './staleness.ts';
 
 /** What is known of a grant of this process. */
 interface Grant {
@@ -23,15 +23,15 @@ export class Grants {
   readonly #engine: DynamoEngine;
   readonly #self: ProcessIdentity;
   readonly #heads: Heads;
-  readonly #sightings: Sightings;
+  readonly #staleness: Staleness;
   readonly #leavings: Leavings;
   readonly #known = new Map<string, Grant>();
 
-  constructor(engine: DynamoEngine, self: ProcessIdentity, heads: Heads, sightings: Sightings, leavings: Leavings) {
+  constructor(engine: DynamoEngine, self: ProcessIdentity, heads: Heads, staleness: Staleness, leavings: Leavings) {
     this.#engine = engine;
     this.#self = self;
     this.#heads = heads;
-    this.#sightings = sightings;
+    this.#staleness = staleness;
     this.#leavings = leavings;
   }
 
@@ -47,7 +47,7 @@ export class Grants {
   }
 
   /** Takes its lease away: it stays until it is released or broken. @returns false when it is not held in all of its names */
-  async keepForGood(claim: Claim, token: bigint, limits: CallLimits): Promise<boolean> {
+  async makePermanent(claim: RequestKey, token: bigint, limits: CallLimits): Promise<boolean> {
     const known = this.#known.get(claim.nonce);
     if (known === undefined) return false;
     known.beats += 1;
@@ -57,7 +57,7 @@ export class Grants {
     const beat = `${beats} ${beatAt}`;
     const nonce = shortNonce(claim.nonce);
     const holder = { nonce, token, capacity: claim.capacity, host, pid, grantedAt, beatAt, beat, waitsFor: undefined };
-    const written = keepForGood(holder, beat);
+    const written = makePermanent(holder, beat);
     const writes = claim.names.map((name) => ({ key: headOf(lockKey(claim.space, name)), written }));
     const [only] = writes;
     // Of a set all or none: what has no lease would stay without the others.
@@ -66,7 +66,7 @@ export class Grants {
   }
 
   /** Renews it in all its names. @returns whether it is held in all of them */
-  async beat({ space, names, capacity, nonce }: Held, limits: CallLimits): Promise<boolean> {
+  async renew({ space, names, capacity, nonce }: GrantKey, limits: CallLimits): Promise<boolean> {
     const known = this.#known.get(nonce);
     if (known === undefined) return false;
     known.beats += 1;
@@ -80,7 +80,7 @@ export class Grants {
   }
 
   /** Gives it up, wherever it is held. @returns whether it was held in all of its names */
-  async release(held: Held, isCounted: boolean, limits: CallLimits): Promise<boolean> {
+  async release(held: GrantKey, isCounted: boolean, limits: CallLimits): Promise<boolean> {
     const { space, names, token, capacity, nonce } = held;
     const at = this.#engine.now();
     const { grantedAt = at, beats = 1, hasWaited = true } = this.#known.get(nonce) ?? {};
@@ -100,7 +100,7 @@ export class Grants {
       const pk = lockKey(space, name);
       const written = release(shortNonce(nonce), past, trace, isCounted ? grantedAt : undefined);
       const outcome = await this.#engine.update(headOf(pk), written, this.#heads.returns, limits);
-      const told = this.#heads.seen(pk, outcome);
+      const told = this.#heads.observe(pk, outcome);
       if (outcome.isDone) {
         if (capacity === 1) this.#leavings.left(pk, token);
         return true;
@@ -119,12 +119,12 @@ export class Grants {
   async drop(pk: string, holder: HeadHolder, limits: CallLimits): Promise<void> {
     const past = toPast(holder, 'released', undefined, this.#engine.now());
     const written = release(holder.nonce, past, ANY_TRACE, undefined);
-    this.#heads.seen(pk, await this.#engine.update(headOf(pk), written, 'ALL_NEW', limits));
+    this.#heads.observe(pk, await this.#engine.update(headOf(pk), written, 'ALL_NEW', limits));
   }
 
   /** How long until a holder, if it does not stir, has certainly lost its lease; 0 when it has. */
   staleInMs(pk: string, { nonce, beat, leaseMs, beatAt }: HeadHolder): number {
-    const leftMs = this.#sightings.note(`${pk} ${nonce}`, beat, leaseMs);
+    const leftMs = this.#staleness.observe(`${pk} ${nonce}`, beat, leaseMs);
     const { clockSkewMs } = this.#engine;
     if (clockSkewMs === undefined) return leftMs;
     return Math.max(0, Math.min(leftMs, beatAt + leaseMs + clockSkewMs - this.#engine.now()));

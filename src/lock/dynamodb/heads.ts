@@ -13,8 +13,8 @@ export interface Change {
 /** Reads and rewrites heads. */
 export class Heads {
   readonly #engine: DynamoEngine;
-  readonly #onSeen: (pk: string, head: Head) => void;
-  readonly #isAwaited: () => boolean;
+  readonly #onObserved: (pk: string, head: Head) => void;
+  readonly #hasWaiters: () => boolean;
   readonly #reading = new Map<string, Promise<Head>>();
 
   /**
@@ -23,8 +23,8 @@ export class Heads {
    */
   constructor(engine: DynamoEngine, onSeen: (pk: string, head: Head) => void, isAwaited: () => boolean) {
     this.#engine = engine;
-    this.#isAwaited = isAwaited;
-    this.#onSeen = onSeen;
+    this.#hasWaiters = isAwaited;
+    this.#onObserved = onSeen;
   }
 
   /** One read unit; those of this process who ask at the same time share it. */
@@ -44,26 +44,26 @@ export class Heads {
     const [only] = writes;
     if (only === undefined || writes.length > 1) return (await this.#engine.transact(writes, limits)).isDone;
     const outcome = await this.#engine.update(only.key, only.written, 'ALL_NEW', limits);
-    this.seen(changes[0]?.pk ?? '', outcome);
+    this.observe(changes[0]?.pk ?? '', outcome);
     return outcome.isDone;
   }
 
   /** Whether to ask a request what it leaves behind: only if somebody here waits for that. */
   get returns(): 'ALL_NEW' | 'NONE' {
-    return this.#isAwaited() ? 'ALL_NEW' : 'NONE';
+    return this.#hasWaiters() ? 'ALL_NEW' : 'NONE';
   }
 
   /** Takes note of what a request told. @returns undefined when it told nothing */
-  seen(pk: string, { item }: Outcome): Head | undefined {
+  observe(pk: string, { item }: Outcome): Head | undefined {
     if (item === undefined) return undefined;
     const head = readHead(item);
-    this.#onSeen(pk, head);
+    this.#onObserved(pk, head);
     return head;
   }
 
   async #read(pk: string, limits: CallLimits): Promise<Head> {
     const head = readHead(await this.#engine.get(headOf(pk), limits));
-    this.#onSeen(pk, head);
+    this.#onObserved(pk, head);
     return head;
   }
 }

@@ -7,35 +7,35 @@ import {
 } from '../../engine/dynamodb/index.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type {
+  AcquireAnswer,
   AcquireCall,
-  Answer,
-  Beaten,
-  Broken,
-  Call,
+  BrokenHolder,
   CallOptions,
-  Claim,
+  CountedRun,
   Explanation,
-  Finish,
-  Held,
-  Left,
+  GrantKey,
   LockStore,
+  NoticeHandlers,
   NoticeStream,
-  Notices,
   PastHolder,
+  ReleaseResult,
+  RenewResult,
+  RequestKey,
   Snapshot,
+  WakeUp,
 } from '../store.ts';
 import { Attempt, type Parts } from './attempt.ts';
-import { Circle } from './deadlock.ts';
+import { DeadlockDetector } from './deadlock.ts';
 import { Grants } from './grants.ts';
 import { ended, MOST_HOLDERS } from './head.ts';
 import { Heads } from './heads.ts';
-import { Survey, toPastHolder } from './inspect.ts';
+import { LockInspector, toPastHolder } from './inspect.ts';
 import { whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { Leavings } from './leavings.ts';
-import { Places } from './local-waiters.ts';
+import { LocalWaiters } from './local-waiters.ts';
 import { Queue } from './queue.ts';
-import { Sightings } from './staleness.ts';
+import { Staleness } from './staleness.ts';
 
 const OPERATOR: CallLimits = { timeoutMs: 10_000 };
 /** A set takes two writes for each name, and a transaction has a hundred. */
@@ -54,62 +54,65 @@ export class DynamoLockStore implements LockStore {
   readonly mostPermits: number = MOST_HOLDERS;
   readonly #engine: DynamoEngine;
   readonly #parts: Parts;
-  readonly #survey: Survey;
+  readonly #survey: LockInspector;
   /** Claims that were told that the lock is held: they look before they try again. */
   readonly #refused = new Set<string>();
-  #notices: Notices | undefined;
+  #notices: NoticeHandlers | undefined;
 
   constructor(engine: DynamoEngine, self: ProcessIdentity) {
     this.#engine = engine;
-    const places = new Places((nonce) => this.#notices?.onTurn({ nonce, token: undefined }));
+    const waiters = new LocalWaiters((nonce) => this.#notices?.onWakeUp({ nonce, token: undefined }));
     const heads = new Heads(
       engine,
-      (pk, head) => places.seen(pk, head),
-      () => places.size > 0,
+      (pk, head) => waiters.observe(pk, head),
+      () => waiters.size > 0,
     );
-    const sightings = new Sightings();
+    const staleness = new Staleness();
     const leavings = new Leavings();
-    const queue = new Queue(engine, heads, sightings);
-    const grants = new Grants(engine, self, heads, sightings, leavings);
-    const circle = new Circle(engine, heads, queue, grants);
-    this.#parts = { engine, self, heads, queue, circle, sightings, places, grants, leavings };
-    this.#survey = new Survey(engine, heads, queue, circle);
+    const queue = new Queue(engine, heads, staleness);
+    const grants = new Grants(engine, self, heads, staleness, leavings);
+    const deadlocks = new DeadlockDetector(engine, heads, queue, grants);
+    this.#parts = { engine, self, heads, queue, deadlocks, staleness, waiters, grants, leavings };
+    this.#survey = new LockInspector(engine, heads, queue, deadlocks);
   }
 
   /**
    * A lock without a lease is granted with one, and kept by a second write: should the first one arrive when nobody waits for
    * it any more, what it granted ends by itself.
    */
-  async acquire(call: AcquireCall, options: CallOptions): Promise<Answer> {
+  async acquire(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer> {
     if (call.names.length > MOST_NAMES) {
       throw new NotSupported(`on DynamoDB a set has at most ${MOST_NAMES} names, not ${call.names.length}`);
     }
     if (call.leaseMs !== Infinity) return this.#attempt(call, options);
-    let { isAgain } = call;
+    let { isRetry } = call;
     for (;;) {
-      const answer = await this.#attempt({ ...call, leaseMs: UNKEPT_MS, isAgain }, options);
+      const answer = await this.#attempt({ ...call, leaseMs: UNKEPT_MS, isRetry }, options);
       if (answer.kind !== 'granted') return answer;
-      if (await this.#parts.grants.keepForGood(call, answer.token, options)) return answer;
+      if (await this.#parts.grants.makePermanent(call, answer.token, options)) return answer;
       // Broken, or run out, in between.
-      isAgain = true;
+      isRetry = true;
     }
   }
 
-  async #attempt(call: AcquireCall, options: CallOptions): Promise<Answer> {
-    const { nonce, isAgain } = call;
-    const isKnown = isAgain || this.#refused.has(nonce) || this.#parts.places.get(nonce) !== undefined;
+  async #attempt(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer> {
+    const { nonce, isRetry } = call;
+    const isKnown = isRetry || this.#refused.has(nonce) || this.#parts.waiters.get(nonce) !== undefined;
     const answer = await new Attempt(this.#parts, call, options).run(!isKnown && call.names.length === 1);
     if (answer.kind === 'held') this.#noteRefused(nonce);
     else this.#refused.delete(nonce);
     return answer;
   }
 
-  async leave(claim: Claim, options: CallOptions): Promise<{ holder: string | undefined; called: readonly Call[] }> {
-    const { places, queue, heads, grants } = this.#parts;
+  async withdraw(
+    claim: RequestKey,
+    options: CallOptions,
+  ): Promise<{ holder: string | undefined; wakeUps: readonly WakeUp[] }> {
+    const { waiters, queue, heads, grants } = this.#parts;
     const nonce = shortNonce(claim.nonce);
-    const place = places.get(claim.nonce);
-    const taker = places.takerOf(claim.nonce);
-    places.remove(claim.nonce);
+    const place = waiters.get(claim.nonce);
+    const taker = waiters.takerOf(claim.nonce);
+    waiters.remove(claim.nonce);
     this.#refused.delete(claim.nonce);
     const leaving = claim.names.map(async (name) => {
       const pk = lockKey(claim.space, name);
@@ -122,31 +125,31 @@ export class DynamoLockStore implements LockStore {
       return head.holders.find((holder) => holder.nonce !== nonce);
     });
     const [holder] = (await Promise.all(leaving)).filter((each) => each !== undefined);
-    return { holder: holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`, called: [] };
+    return { holder: holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`, wakeUps: [] };
   }
 
   /** Each by itself: what is the matter with one must not be one with the others. */
-  async beat(held: readonly Held[], options: CallOptions): Promise<Beaten> {
-    const kept = new Set<number>();
+  async renew(held: readonly GrantKey[], options: CallOptions): Promise<RenewResult> {
+    const renewed = new Set<number>();
     const unknown = new Map<number, unknown>();
     const due = held.entries();
     const beatOn = async (): Promise<void> => {
       for (const [index, each] of due) {
         const fail = (error: unknown): void => void unknown.set(index, error);
-        await this.#parts.grants.beat(each, options).then((isKept) => isKept && kept.add(index), fail);
+        await this.#parts.grants.renew(each, options).then((isKept) => isKept && renewed.add(index), fail);
       }
     };
     await Promise.all(Array.from({ length: Math.min(BEATS_AT_ONCE, held.length) }, beatOn));
-    return { kept, unknown };
+    return { renewed, unknown };
   }
 
-  async release(held: Held, finish: Finish | undefined, options: CallOptions): Promise<Left> {
+  async release(held: GrantKey, finish: CountedRun | undefined, options: CallOptions): Promise<ReleaseResult> {
     const isReleased = await this.#parts.grants.release(held, finish !== undefined, options);
     // Those of this process who wait were called when the head came by.
-    return { isReleased, called: [] };
+    return { isReleased, wakeUps: [] };
   }
 
-  async fate({ space, names, token }: Held, options: CallOptions): Promise<PastHolder | undefined> {
+  async howEnded({ space, names, token }: GrantKey, options: CallOptions): Promise<PastHolder | undefined> {
     const found: PastHolder[] = [];
     for (const name of names) {
       const { past } = await this.#parts.heads.read(lockKey(space, name), options);
@@ -155,7 +158,7 @@ export class DynamoLockStore implements LockStore {
     return found.find((each) => each.outcome === 'broken') ?? found[0];
   }
 
-  checks({ space, names, capacity, nonce }: Held): readonly ConditionCheckItem[] {
+  checks({ space, names, capacity, nonce }: GrantKey): readonly ConditionCheckItem[] {
     const written = whileHeld(new Expression(), { nonce: shortNonce(nonce), capacity }).write();
     return names.map((name) => this.#engine.check(headOf(lockKey(space, name)), written));
   }
@@ -167,7 +170,7 @@ export class DynamoLockStore implements LockStore {
     );
   }
 
-  async break(space: string, name: string, reason: string): Promise<readonly Broken[]> {
+  async break(space: string, name: string, reason: string): Promise<readonly BrokenHolder[]> {
     const pk = lockKey(space, name);
     for (;;) {
       const before = await this.#parts.heads.read(pk, OPERATOR);
@@ -199,7 +202,7 @@ export class DynamoLockStore implements LockStore {
   async sweep(): Promise<void> {}
 
   /** DynamoDB notifies nobody; only what this process itself comes to see is told. */
-  async notices(to: Notices): Promise<NoticeStream> {
+  async notices(to: NoticeHandlers): Promise<NoticeStream> {
     this.#notices = to;
     return {
       isReliable: false,

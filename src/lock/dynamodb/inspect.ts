@@ -1,7 +1,7 @@
 import { type CallLimits, type DynamoEngine, readText } from '../../engine/dynamodb/index.ts';
 import { cyclesOf } from '../graph.ts';
 import { type Explanation, type Holder, type PastHolder, SHARED, type Snapshot, type Waiter } from '../store.ts';
-import type { Circle } from './deadlock.ts';
+import type { DeadlockDetector } from './deadlock.ts';
 import type { Head, HeadHolder, HeadPast } from './head.ts';
 import type { Heads } from './heads.ts';
 import { readHead } from './items/head.ts';
@@ -14,17 +14,17 @@ const MOST_WAITERS = 1000;
 const MOST_NAMES = 100;
 
 /** What people ask: who holds, who waits, who held. */
-export class Survey {
+export class LockInspector {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
   readonly #queue: Queue;
-  readonly #circle: Circle;
+  readonly #deadlocks: DeadlockDetector;
 
-  constructor(engine: DynamoEngine, heads: Heads, queue: Queue, circle: Circle) {
+  constructor(engine: DynamoEngine, heads: Heads, queue: Queue, deadlocks: DeadlockDetector) {
     this.#engine = engine;
     this.#heads = heads;
     this.#queue = queue;
-    this.#circle = circle;
+    this.#deadlocks = deadlocks;
   }
 
   /** Reads the whole table: an index by namespace would cost a write with every acquire and release. */
@@ -89,7 +89,7 @@ export class Survey {
       const wanted: string[] = [];
       edges.set(each, wanted);
       for (const { host, pid, waitsFor } of (await this.#heads.read(lockKey(space, each), LIMITS)).holders) {
-        if (waitsFor === undefined || !(await this.#circle.isCurrent(waitsFor, LIMITS))) continue;
+        if (waitsFor === undefined || !(await this.#deadlocks.isCurrent(waitsFor, LIMITS))) continue;
         for (const { pk } of waitsFor.places) {
           if (!pk.startsWith(spacePrefix(space))) continue;
           const next = nameIn(pk, space);

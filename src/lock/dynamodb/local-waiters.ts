@@ -3,92 +3,92 @@ import { type Head, hasRoom, isSameState } from './head.ts';
 import { shortNonce } from './items/key.ts';
 
 /** A claim of this process that waits. */
-export interface Place {
+export interface LocalWaiter {
   /** Of the claim, as it came, and as it stands in the rows. */
-  readonly claim: string;
+  readonly requestNonce: string;
   readonly nonce: string;
   readonly capacity: number;
   readonly waiterMs: number;
   /** By the key of the lock. */
   readonly tickets: ReadonlyMap<string, number>;
   /** By the monotonic clock; undefined until its rows are there. */
-  keptAt: number | undefined;
+  renewedAt: number | undefined;
   /** When to look at those before it, by the key of the lock. */
   readonly watchAt: Map<string, number>;
   /** A state of the head in which it is its turn, told by another request of this process. */
   hint: { readonly head: Head; readonly at: number } | undefined;
-  circle: 'unmarked' | 'pending' | 'settled';
+  deadlockSearch: 'unmarked' | 'pending' | 'settled';
 }
 
 const FRESH_MS = 100;
 
 /** The waiting claims of this process. */
-export class Places {
-  readonly #byClaim = new Map<string, Place>();
-  readonly #byTicket = new Map<string, Place>();
+export class LocalWaiters {
+  readonly #byRequest = new Map<string, LocalWaiter>();
+  readonly #byTicket = new Map<string, LocalWaiter>();
   /** How many places a claim has lost. */
   readonly #lost = new Map<string, number>();
-  readonly #call: (claim: string) => void;
+  readonly #wake: (requestNonce: string) => void;
 
-  /** @param call  is told the claim whose turn it is */
-  constructor(call: (claim: string) => void) {
-    this.#call = call;
+  /** @param wake  is told the claim whose turn it is */
+  constructor(wake: (requestNonce: string) => void) {
+    this.#wake = wake;
   }
 
-  get(claim: string): Place | undefined {
-    return this.#byClaim.get(claim);
+  get(requestNonce: string): LocalWaiter | undefined {
+    return this.#byRequest.get(requestNonce);
   }
 
   /** How many wait. */
   get size(): number {
-    return this.#byClaim.size;
+    return this.#byRequest.size;
   }
 
-  add(place: Place): void {
-    this.#byClaim.set(place.claim, place);
-    for (const [pk, ticket] of place.tickets) this.#byTicket.set(`${pk} ${ticket}`, place);
+  add(waiter: LocalWaiter): void {
+    this.#byRequest.set(waiter.requestNonce, waiter);
+    for (const [pk, ticket] of waiter.tickets) this.#byTicket.set(`${pk} ${ticket}`, waiter);
   }
 
   /**
    * As whom a claim takes a ticket: another one each time. A ticket whose answer was lost is known by it; one that was given
    * up must not be.
    */
-  takerOf(claim: string): string {
-    const lost = this.#lost.get(claim);
-    return lost === undefined ? shortNonce(claim) : `${shortNonce(claim)}.${lost}`;
+  takerOf(requestNonce: string): string {
+    const lost = this.#lost.get(requestNonce);
+    return lost === undefined ? shortNonce(requestNonce) : `${shortNonce(requestNonce)}.${lost}`;
   }
 
   /** The place is no more, and the claim will need another one. */
-  lose(claim: string): void {
-    const lost = (this.#lost.get(claim) ?? 0) + 1;
-    this.remove(claim);
-    this.#lost.set(claim, lost);
+  lose(requestNonce: string): void {
+    const lost = (this.#lost.get(requestNonce) ?? 0) + 1;
+    this.remove(requestNonce);
+    this.#lost.set(requestNonce, lost);
   }
 
   /** The claim waits no longer. */
-  remove(claim: string): void {
-    this.#lost.delete(claim);
-    const place = this.#byClaim.get(claim);
-    this.#byClaim.delete(claim);
-    for (const [pk, ticket] of place?.tickets ?? []) this.#byTicket.delete(`${pk} ${ticket}`);
+  remove(requestNonce: string): void {
+    this.#lost.delete(requestNonce);
+    const waiter = this.#byRequest.get(requestNonce);
+    this.#byRequest.delete(requestNonce);
+    for (const [pk, ticket] of waiter?.tickets ?? []) this.#byTicket.delete(`${pk} ${ticket}`);
   }
 
   /** A head came by: if it is the turn of one of ours, it need not find out by looking. */
-  seen(pk: string, head: Head): void {
+  observe(pk: string, head: Head): void {
     if (head.next > head.last) return;
-    const place = this.#byTicket.get(`${pk} ${head.next}`);
-    if (place === undefined || !hasRoom(head, place.capacity, NOBODY)) return;
+    const waiter = this.#byTicket.get(`${pk} ${head.next}`);
+    if (waiter === undefined || !hasRoom(head, waiter.capacity, NOBODY)) return;
     // Its own look tells it as well.
-    if (place.hint !== undefined && isSameState(place.hint.head, head)) return;
-    place.hint = { head, at: now() };
-    this.#call(place.claim);
+    if (waiter.hint !== undefined && isSameState(waiter.hint.head, head)) return;
+    waiter.hint = { head, at: now() };
+    this.#wake(waiter.requestNonce);
   }
 }
 
 /** @returns a head that need not be read again, once */
-export function takeHint(place: Place | undefined): Head | undefined {
-  const hint = place?.hint;
-  if (place === undefined || hint === undefined || place.tickets.size > 1) return undefined;
+export function takeHint(waiter: LocalWaiter | undefined): Head | undefined {
+  const hint = waiter?.hint;
+  if (waiter === undefined || hint === undefined || waiter.tickets.size > 1) return undefined;
   return now() - hint.at < FRESH_MS ? hint.head : undefined;
 }
 

@@ -5,21 +5,21 @@ import type { Heads } from './heads.ts';
 import { waiterOf } from './items/key.ts';
 import {
   buryPlace,
-  keepPlace,
   leavePlace,
   type NewWaiter,
   readWaiter,
+  renewPlace,
   takePlace,
   type Waiter,
 } from './items/waiter.ts';
-import type { Sightings } from './staleness.ts';
+import type { Staleness } from './staleness.ts';
 
 /** As many rows as are read at once; their size makes it one read unit. */
 const FRONT = 25;
 const NEVER_KEPT_MS = 6000;
 
 /** What a look at the front of a queue came to. */
-export interface Front {
+export interface FrontView {
   /** Somebody was passed over: the head is another one now. */
   readonly isMoved: boolean;
   /** When the first in line will count as dead, if it does not stir. */
@@ -30,12 +30,12 @@ export interface Front {
 export class Queue {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
-  readonly #sightings: Sightings;
+  readonly #staleness: Staleness;
 
-  constructor(engine: DynamoEngine, heads: Heads, sightings: Sightings) {
+  constructor(engine: DynamoEngine, heads: Heads, staleness: Staleness) {
     this.#engine = engine;
     this.#heads = heads;
-    this.#sightings = sightings;
+    this.#staleness = staleness;
   }
 
   /** The request that takes a place. */
@@ -50,8 +50,8 @@ export class Queue {
   }
 
   /** @returns false when the place was given up as dead meanwhile */
-  async keep(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<boolean> {
-    const written = keepPlace(nonce, this.#engine.now());
+  async renew(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<boolean> {
+    const written = renewPlace(nonce, this.#engine.now());
     return (await this.#engine.update(waiterOf(pk, ticket), written, 'NONE', limits)).isDone;
   }
 
@@ -72,7 +72,13 @@ export class Queue {
    * two writes for each of the dead.
    * @param until  the ticket of whoever looks; or one more than the last
    */
-  async watch(pk: string, head: Head, until: number, waiterMs: number | undefined, limits: CallLimits): Promise<Front> {
+  async watch(
+    pk: string,
+    head: Head,
+    until: number,
+    waiterMs: number | undefined,
+    limits: CallLimits,
+  ): Promise<FrontView> {
     const last = Math.min(until - 1, head.next + FRONT - 1);
     const rows = await this.#rows(pk, head.next, last, limits);
     let next = head.next;
@@ -100,14 +106,14 @@ export class Queue {
   /** Removes rows of places that had their turn. Nobody waits for it, and DynamoDB would do so by itself in a few days. */
   tidy(pk: string, tickets: Iterable<number>): void {
     for (const ticket of tickets) {
-      this.#sightings.forget(`${pk} ${ticket}`);
+      this.#staleness.forget(`${pk} ${ticket}`);
       void this.#engine.remove(waiterOf(pk, ticket), {}, { timeoutMs: 5000 }).catch(() => {});
     }
   }
 
   #leftMs(pk: string, ticket: number, row: Waiter | undefined, waiterMs: number): number {
     const state = row === undefined ? 'none' : `${row.nonce} ${row.beats}`;
-    return this.#sightings.note(`${pk} ${ticket}`, state, row?.leaseMs ?? waiterMs);
+    return this.#staleness.observe(`${pk} ${ticket}`, state, row?.leaseMs ?? waiterMs);
   }
 
   async #bury(pk: string, ticket: number, row: Waiter | undefined, limits: CallLimits): Promise<boolean> {
@@ -128,7 +134,7 @@ export class Queue {
 }
 
 /** How long until a place has to be kept again: with two thirds of its lease left. */
-export function keepInMs(keptAt: number, waiterMs: number): number {
+export function renewInMs(keptAt: number, waiterMs: number): number {
   return keptAt + waiterMs / 3 - now();
 }
 

@@ -11,7 +11,7 @@ const MOST = 20_000;
 const SLACK = 1.1;
 
 /** When which state of a thing was seen first. */
-interface Sighting {
+interface ObservedState {
   readonly state: string;
   readonly since: number;
 }
@@ -21,14 +21,14 @@ interface Sighting {
  * changed for a lease has not been renewed for a lease, whatever any other clock says. Kept between attempts: then also who
  * never waits, but comes again, can take over from the dead.
  */
-export class Sightings {
-  readonly #seen = new Map<string, Sighting>();
+export class Staleness {
+  readonly #seen = new Map<string, ObservedState>();
 
   /**
    * Notes a state that was just read. To be called after the answer came: the thing was in this state before that.
    * @returns how long it must still stay so to be certainly dead; 0 when it is
    */
-  note(key: string, state: string, leaseMs: number): number {
+  observe(key: string, state: string, leaseMs: number): number {
     const seen = this.#seen.get(key);
     if (seen?.state !== state) {
       this.#seen.delete(key);

@@ -37,7 +37,7 @@ export async function callWithin<T>(
   }
 }
 
-interface Lent {
+interface CheckedOut {
   readonly session: Session;
   readonly done: () => void;
 }
@@ -48,30 +48,30 @@ const NOTHING = (): void => {};
  * From the pool; or, when that gives none for a while, from the reserved connections, though for one call at a time: the
  * other one is for renewals, which shall not queue behind a crowd.
  */
-async function checkOut(engine: PostgresEngine, isUrgent: boolean, limit: Limit): Promise<Lent> {
+async function checkOut(engine: PostgresEngine, isUrgent: boolean, limit: Limit): Promise<CheckedOut> {
   if (isUrgent) return { session: await limit.take(engine.connectReserved()), done: NOTHING };
   const own = engine.connect();
   try {
     for (;;) {
       const session = await limit.raceOrLate(own);
       if (session !== undefined) return { session, done: NOTHING };
-      if (!passing.has(engine)) return await pass(engine, own, limit);
+      if (!usingReserved.has(engine)) return await useReserved(engine, own, limit);
     }
   } catch (error) {
-    giveBack(own);
+    returnWhenReady(own);
     throw error;
   }
 }
 
 /** Engines on which a call passes the pool now. */
-const passing = new WeakSet<PostgresEngine>();
+const usingReserved = new WeakSet<PostgresEngine>();
 
-async function pass(engine: PostgresEngine, own: Promise<Session>, limit: Limit): Promise<Lent> {
-  passing.add(engine);
-  const done = (): void => void passing.delete(engine);
+async function useReserved(engine: PostgresEngine, own: Promise<Session>, limit: Limit): Promise<CheckedOut> {
+  usingReserved.add(engine);
+  const done = (): void => void usingReserved.delete(engine);
   try {
     const session = await limit.take(engine.connectReserved());
-    giveBack(own);
+    returnWhenReady(own);
     return { session, done };
   } catch (error) {
     done();
@@ -80,7 +80,7 @@ async function pass(engine: PostgresEngine, own: Promise<Session>, limit: Limit)
 }
 
 /** A connection that nobody waits for any more. */
-function giveBack(own: Promise<Session>): void {
+function returnWhenReady(own: Promise<Session>): void {
   own.then(
     (session) => session.release(),
     () => {},
@@ -133,7 +133,7 @@ class Limit {
     try {
       return await this.race(own);
     } catch (error) {
-      giveBack(own);
+      returnWhenReady(own);
       throw error;
     }
   }

@@ -4,24 +4,24 @@ import { callInTransaction, type PostgresEngine, type Statement } from '../../en
 import { cyclesOf } from '../graph.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type {
+  AcquireAnswer,
   AcquireCall,
-  Answer,
-  Beaten,
-  Broken,
-  Call,
+  BrokenHolder,
   CallOptions,
-  Claim,
+  CountedRun,
   Explanation,
-  Finish,
-  Held,
+  GrantKey,
   Holder,
-  Left,
   LockStore,
+  NoticeHandlers,
   NoticeStream,
-  Notices,
   PastHolder,
+  ReleaseResult,
+  RenewResult,
+  RequestKey,
   Snapshot,
   Waiter,
+  WakeUp,
 } from '../store.ts';
 import { callWithin } from './session-call.ts';
 import * as sql from './statements.ts';
@@ -49,21 +49,21 @@ export class PostgresLockStore implements LockStore {
    * A lock without a lease is granted with one, and kept by a second statement: should the first one be carried out when
    * nobody waits for it any more, what it granted ends by itself.
    */
-  async acquire(call: AcquireCall, options: CallOptions): Promise<Answer> {
+  async acquire(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer> {
     if (call.leaseMs !== Infinity) return this.#take(call, Math.round(call.leaseMs), options);
-    let isAgain = call.isAgain;
+    let isRetry = call.isRetry;
     for (;;) {
-      const answer = await this.#take({ ...call, isAgain }, UNKEPT_MS, options);
+      const answer = await this.#take({ ...call, isRetry }, UNKEPT_MS, options);
       if (answer.kind !== 'granted') return answer;
       const { space, names } = call;
       const [row] = await this.#decide<{ kept: boolean }>(sql.KEEP, [space, names, String(answer.token)], options);
       if (row?.kept === true) return answer;
       // Broken, or run out, in between.
-      isAgain = true;
+      isRetry = true;
     }
   }
 
-  async #take(call: AcquireCall, leaseMs: number, options: CallOptions): Promise<Answer> {
+  async #take(call: AcquireCall, leaseMs: number, options: CallOptions): Promise<AcquireAnswer> {
     const { id, host, pid } = this.#self;
     const [name = ''] = call.names;
     const job = currentTask.jobOf(this.#engine) ?? null;
@@ -73,20 +73,23 @@ export class PostgresLockStore implements LockStore {
       return toAnswer(row);
     }
     const claim = [call.space, call.names, call.nonce, call.capacity, leaseMs, id, host, pid];
-    const place = [call.waiterMs ?? null, call.ticket?.toString() ?? null, call.isAgain];
+    const place = [call.waiterMs ?? null, call.ticket?.toString() ?? null, call.isRetry];
     const holds = call.holds.map(({ token }) => String(token));
     const values = [...claim, ...place, holds, call.periodMs ?? null, job];
     const [row] = await this.#decide<AnswerRow>(sql.ACQUIRE, values, options);
     return toAnswer(row);
   }
 
-  async leave(claim: Claim, options: CallOptions): Promise<{ holder: string | undefined; called: readonly Call[] }> {
-    const values = [claim.space, claim.names, claim.nonce, this.#self.id];
-    const [row] = await this.#decide<{ holder: string | null } & CalledRow>(sql.LEAVE, values, options);
-    return { holder: row?.holder ?? undefined, called: toCalls(row?.called) };
+  async withdraw(
+    key: RequestKey,
+    options: CallOptions,
+  ): Promise<{ holder: string | undefined; wakeUps: readonly WakeUp[] }> {
+    const values = [key.space, key.names, key.nonce, this.#self.id];
+    const [row] = await this.#decide<{ holder: string | null } & WakeUpsRow>(sql.LEAVE, values, options);
+    return { holder: row?.holder ?? undefined, wakeUps: toWakeUps(row?.called) };
   }
 
-  async keepPlaces(
+  async renewPlaces(
     places: readonly { readonly nonce: string; readonly waiterMs: number }[],
     options: CallOptions,
   ): Promise<ReadonlySet<string>> {
@@ -94,36 +97,36 @@ export class PostgresLockStore implements LockStore {
     return new Set((await this.#call<{ nonce: string }>(sql.KEEP_PLACES, values, options)).map((row) => row.nonce));
   }
 
-  async beat(held: readonly Held[], options: CallOptions): Promise<Beaten> {
-    const rows = held.flatMap((each, index) => each.names.map((name) => ({ ...each, name, index })));
+  async renew(grants: readonly GrantKey[], options: CallOptions): Promise<RenewResult> {
+    const rows = grants.flatMap((each, index) => each.names.map((name) => ({ ...each, name, index })));
     const values = [rows.map((row) => row.space), rows.map((row) => row.name), rows.map((row) => String(row.token))];
     const kept = await this.#call<{ place: number }>(sql.BEAT, values, { ...options, isUrgent: true });
     const places = new Set(kept.map((row) => row.place));
     const lost = new Set(rows.filter((_, place) => !places.has(place + 1)).map((row) => row.index));
-    return { kept: new Set([...held.keys()].filter((index) => !lost.has(index))), unknown: NOBODY };
+    return { renewed: new Set([...grants.keys()].filter((index) => !lost.has(index))), unknown: NOBODY };
   }
 
-  async release(held: Held, finish: Finish | undefined, options: CallOptions): Promise<Left> {
-    const { space, names, token } = held;
+  async release(grant: GrantKey, finish: CountedRun | undefined, options: CallOptions): Promise<ReleaseResult> {
+    const { space, names, token } = grant;
     const [name = ''] = names;
     if (finish === undefined && names.length === 1) {
-      const [row] = await this.#decide<CalledRow>(sql.FREE, [space, name, String(token), this.#self.id], options);
-      return { isReleased: typeof row?.called === 'string', called: toCalls(row?.called) };
+      const [row] = await this.#decide<WakeUpsRow>(sql.FREE, [space, name, String(token), this.#self.id], options);
+      return { isReleased: typeof row?.called === 'string', wakeUps: toWakeUps(row?.called) };
     }
     const isCounted = finish === undefined ? null : finish.outcome === 'success';
     const periodMs = finish === undefined ? null : Math.ceil(finish.periodMs);
     const values = [space, names, String(token), this.#self.id, isCounted, periodMs];
-    const [row] = await this.#decide<CalledRow & { released: boolean }>(sql.RELEASE, values, options);
-    return { isReleased: row?.released === true, called: toCalls(row?.called) };
+    const [row] = await this.#decide<WakeUpsRow & { released: boolean }>(sql.RELEASE, values, options);
+    return { isReleased: row?.released === true, wakeUps: toWakeUps(row?.called) };
   }
 
-  async fate(held: Held, options: CallOptions): Promise<PastHolder | undefined> {
-    const values = [held.space, held.names, String(held.token)];
+  async howEnded(grant: GrantKey, options: CallOptions): Promise<PastHolder | undefined> {
+    const values = [grant.space, grant.names, String(grant.token)];
     const [row] = await this.#call<PastRow>(sql.FATE, values, options);
     return row === undefined ? undefined : toPast(row);
   }
 
-  async guard(tx: unknown, { space, names, token }: Held): Promise<void> {
+  async guard(tx: unknown, { space, names, token }: GrantKey): Promise<void> {
     await callInTransaction(tx, sql.GUARD, JSON.stringify({ space, names, token: String(token) }));
   }
 
@@ -131,7 +134,7 @@ export class PostgresLockStore implements LockStore {
     throw new NotSupported('on Postgres guard() takes the transaction that it is to hold in: await lock.guard(tx)');
   }
 
-  async break(space: string, name: string, reason: string): Promise<readonly Broken[]> {
+  async break(space: string, name: string, reason: string): Promise<readonly BrokenHolder[]> {
     const rows = await this.#decide<{ token: string; host: string; pid: number; since: Date }>(
       sql.BREAK,
       [space, name, reason],
@@ -181,11 +184,11 @@ export class PostgresLockStore implements LockStore {
     await this.#engine.query(sql.SWEEP, [keepMs]);
   }
 
-  async notices(to: Notices): Promise<NoticeStream> {
+  async notices(to: NoticeHandlers): Promise<NoticeStream> {
     const hear = (payload: string): void => {
       const [word, subject = ''] = payload.split(' ');
       if (word === 'lost') to.onLost(subject);
-      else if (word === 'turn') for (const call of toCalls(payload.slice(5))) to.onTurn(call);
+      else if (word === 'turn') for (const call of toWakeUps(payload.slice(5))) to.onWakeUp(call);
     };
     const subscription = await this.#engine.listen(`pawl_lock_${this.#self.id}`, hear, {
       onReconnect: () => to.onGap(),
@@ -199,7 +202,7 @@ export class PostgresLockStore implements LockStore {
     };
   }
 
-  get canHear(): boolean {
+  get isListening(): boolean {
     return this.#engine.isListening;
   }
 
@@ -258,7 +261,7 @@ interface AnswerRow {
   answer: string;
 }
 
-interface Told {
+interface AnswerJson {
   ticket: number | null;
   ahead: number | null;
   retry_ms: number | null;
@@ -269,21 +272,21 @@ interface Told {
 }
 
 /** Nothing but one name, alone, for the first time: the statement for that is shorter. */
-function isPlain({ names, capacity, isAgain, ticket, holds, periodMs }: AcquireCall): boolean {
+function isPlain({ names, capacity, isRetry, ticket, holds, periodMs }: AcquireCall): boolean {
   return (
     names.length === 1 &&
     capacity === 1 &&
-    !isAgain &&
+    !isRetry &&
     ticket === undefined &&
     holds.length === 0 &&
     periodMs === undefined
   );
 }
 
-function toAnswer(row: AnswerRow | undefined): Answer {
+function toAnswer(row: AnswerRow | undefined): AcquireAnswer {
   const { answer = '{}' } = row ?? {};
   if (!answer.startsWith('{')) return { kind: 'granted', token: BigInt(answer) };
-  const { ticket, ahead, retry_ms, place_ms, is_new, cycle, holder }: Told = JSON.parse(answer);
+  const { ticket, ahead, retry_ms, place_ms, is_new, cycle, holder }: AnswerJson = JSON.parse(answer);
   if (cycle) return { kind: 'cycle', cycle: toCycle(cycle) };
   const retryMs = retry_ms ?? undefined;
   if (ticket) {
@@ -293,12 +296,12 @@ function toAnswer(row: AnswerRow | undefined): Answer {
   return retryMs === undefined ? { kind: 'held', holder: holder ?? undefined } : { kind: 'done', retryMs };
 }
 
-interface CalledRow {
+interface WakeUpsRow {
   called: string | null;
 }
 
 /** `nonce token`, or `nonce` alone, with commas between them. */
-function toCalls(called: string | null | undefined): Call[] {
+function toWakeUps(called: string | null | undefined): WakeUp[] {
   if (!called) return [];
   return called.split(',').map((word) => {
     const [nonce = '', token] = word.split(' ');

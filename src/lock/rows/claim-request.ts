@@ -2,10 +2,10 @@ import { contradiction } from '../../base/options/kinds.ts';
 import { checkOptions, custom, duration, integer, optional } from '../../base/options/options.ts';
 import type { OptionPath } from '../../base/options/refusal.ts';
 import { isObject, readShape } from '../../base/options/shape.ts';
-import { compare, type Mentions, mentionColumn, mentionValue, readWhere, type WireCondition } from './where.ts';
+import { type ColumnLookups, compare, lookUpColumn, lookUpValue, readWhere, type WireCondition } from './where.ts';
 
 /** What a capture sends to the database. */
-export interface CaptureRequest extends Mentions {
+export interface CaptureRequest extends ColumnLookups {
   readonly status: { readonly column: string; readonly from: WireCondition; readonly to: string };
   readonly limit: number;
   readonly where: readonly WireCondition[];
@@ -20,31 +20,31 @@ const LEASE = { min: '100ms', max: '365d' } as const;
 
 /** Reads the options of captureRows(). @throws InvalidInput */
 export function readCapture(what: string, given: unknown): CaptureRequest {
-  const mentions: Mentions = { columns: [], values: [] };
+  const lookups: ColumnLookups = { columns: [], values: [] };
   const column = (as?: 'token' | 'lease' | 'retries') =>
-    custom('the name of a column', (value, place) => mentionColumn(value, place, mentions, as));
+    custom('the name of a column', (value, place) => lookUpColumn(value, place, lookups, as));
   const options = checkOptions(what, given, {
-    status: custom('an object { from, to }', (value, place) => readStatus(value, place, mentions)),
+    status: custom('an object { from, to }', (value, place) => readStatus(value, place, lookups)),
     limit: integer({ min: 1, max: MOST_ROWS }),
     where: custom(
       'an object of columns, sql`…`, or an array of these',
-      (value, place) => readWhere(value, place, mentions),
+      (value, place) => readWhere(value, place, lookups),
       {
         default: {},
       },
     ),
     orderBy: custom(
       'a column, { column, desc }, or an array of these',
-      (value, place) => readOrder(value, place, mentions),
+      (value, place) => readOrder(value, place, lookups),
       {
         default: [],
       },
     ),
     retries: optional(column('retries')),
-    queueId: optional(custom('an object { column, value }', (value, place) => readQueueId(value, place, mentions))),
+    queueId: optional(custom('an object { column, value }', (value, place) => readQueueId(value, place, lookups))),
     token: optional(column('token')),
     lease: optional(
-      custom("a duration such as '30s', or { column, for }", (value, place) => readLease(value, place, mentions)),
+      custom("a duration such as '30s', or { column, for }", (value, place) => readLease(value, place, lookups)),
     ),
   });
   const { queueId, where, orderBy, ...rest } = options;
@@ -54,15 +54,15 @@ export function readCapture(what: string, given: unknown): CaptureRequest {
       `must be { column, for } when the token has a column: the lease stands beside the token`,
     );
   }
-  return { ...rest, ...mentions, order: orderBy, where: queueId === undefined ? where : [...where, queueId] };
+  return { ...rest, ...lookups, order: orderBy, where: queueId === undefined ? where : [...where, queueId] };
 }
 
-function readStatus(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['status'] {
+function readStatus(given: unknown, place: OptionPath, lookups: ColumnLookups): CaptureRequest['status'] {
   const at = (key: string): OptionPath => ({ ...place, field: `${place.field}.${key}` });
   const { column, from, to } = readShape(
     given,
     {
-      column: custom('the name of a column', (value, inside) => mentionColumn(value, inside, mentions), {
+      column: custom('the name of a column', (value, inside) => lookUpColumn(value, inside, lookups), {
         default: 'status',
       }),
       from: custom('a status, or an array of them', (value) => (Array.isArray(value) ? value : [value])),
@@ -70,8 +70,8 @@ function readStatus(given: unknown, place: OptionPath, mentions: Mentions): Capt
     },
     place,
   );
-  const condition = compare(column, 'in', from, at('from'), mentions);
-  const target = mentionValue(column, to, at('to'), mentions);
+  const condition = compare(column, 'in', from, at('from'), lookups);
+  const target = lookUpValue(column, to, at('to'), lookups);
   if (target === null) throw contradiction(at('to'), 'must be a status, but was null');
   if (condition.values.includes(target)) {
     throw contradiction(at('from'), `must not have "${target}", which is what the rows are moved to`);
@@ -79,35 +79,35 @@ function readStatus(given: unknown, place: OptionPath, mentions: Mentions): Capt
   return { column, from: condition, to: target };
 }
 
-function readOrder(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['order'] {
+function readOrder(given: unknown, place: OptionPath, lookups: ColumnLookups): CaptureRequest['order'] {
   const orders: readonly unknown[] = Array.isArray(given) ? given : [given];
   return orders.map((order) => {
     const { column, desc = false } = isObject(order) ? order : { column: order };
     if (typeof desc !== 'boolean') throw contradiction(place, 'takes desc: true or desc: false');
-    return { column: mentionColumn(column, place, mentions), desc };
+    return { column: lookUpColumn(column, place, lookups), desc };
   });
 }
 
-function readQueueId(given: unknown, place: OptionPath, mentions: Mentions): WireCondition {
+function readQueueId(given: unknown, place: OptionPath, lookups: ColumnLookups): WireCondition {
   const { column, value } = readShape(
     given,
     { column: custom('the name of a column', (name) => name), value: custom('a value', (queue) => queue) },
     place,
   );
-  const name = mentionColumn(column, { ...place, field: `${place.field}.column` }, mentions);
+  const name = lookUpColumn(column, { ...place, field: `${place.field}.column` }, lookups);
   return {
     column: name,
     op: 'in',
-    values: [mentionValue(name, value, { ...place, field: `${place.field}.value` }, mentions)],
+    values: [lookUpValue(name, value, { ...place, field: `${place.field}.value` }, lookups)],
   };
 }
 
-function readLease(given: unknown, place: OptionPath, mentions: Mentions): CaptureRequest['lease'] {
+function readLease(given: unknown, place: OptionPath, lookups: ColumnLookups): CaptureRequest['lease'] {
   if (!isObject(given)) return { column: undefined, ms: duration(LEASE).given(given, place) };
   const lease = readShape(
     given,
     {
-      column: custom('the name of a column', (value, inside) => mentionColumn(value, inside, mentions, 'lease')),
+      column: custom('the name of a column', (value, inside) => lookUpColumn(value, inside, lookups, 'lease')),
       for: duration(LEASE),
     },
     place,

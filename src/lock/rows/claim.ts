@@ -54,11 +54,11 @@ export interface CapturedRow<Row extends object> {
   /** Whose it is: a bigint in decimal, higher at each capture of this row, or a uuid. Pass it to whatever you write elsewhere. */
   readonly token: string;
   /** What `settle` needs to know about the capture. */
-  readonly claim: Claim;
+  readonly claim: RowClaim;
 }
 
 /** Which row was captured, and where its token and status stand. */
-export interface Claim {
+export interface RowClaim {
   /** The primary key as a JSON array, exact to the last digit. */
   readonly key: string;
   readonly statusColumn: string;

@@ -85,7 +85,7 @@ export async function lockRows<const Id extends RowId>(
   const timeout = checkTimeout(what, wait);
   requireTransaction(what, tx);
   const payload = { table: parts, keys, mode, ifLocked: wait.ifLocked, timeout };
-  const answer = await callFunction<Answer>(tx, what, 'lock_rows', payload);
+  const answer = await callFunction<LockRowsAnswer>(tx, what, 'lock_rows', payload);
   const [locked, existing] = [new Set(answer.locked), new Set(answer.existing)];
   const among = (holds: (ord: number) => boolean): Id[] => ids.filter((_, index) => holds(index + 1));
   const skipped = among((ord) => existing.has(ord) && !locked.has(ord));
@@ -99,7 +99,7 @@ export async function lockRows<const Id extends RowId>(
   };
 }
 
-interface Answer extends Outcome {
+interface LockRowsAnswer extends Outcome {
   readonly locked: readonly number[];
   readonly existing: readonly number[];
 }

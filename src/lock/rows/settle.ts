@@ -4,9 +4,9 @@ import { checkOptions, custom } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { type Duration, parseDuration } from '../../base/time/duration.ts';
-import type { CapturedRow, Claim } from './claim.ts';
+import type { CapturedRow, RowClaim } from './claim.ts';
 import { type ColumnValue, callFunction, type Handle, parseTable, type TableName } from './table.ts';
-import { type Column, type Mentions, mentionColumn, mentionValue } from './where.ts';
+import { type Column, type ColumnLookups, lookUpColumn, lookUpValue } from './where.ts';
 
 /** What else is written on the rows that are settled. */
 export interface SettleOptions<Row extends object> {
@@ -15,7 +15,7 @@ export interface SettleOptions<Row extends object> {
 }
 
 /** What became of the rows: every one of them is in one of the two. */
-export interface Settled<Row extends object> {
+export interface SettleResult<Row extends object> {
   readonly settled: CapturedRow<Row>[];
   /** No longer this process's: captured by another since, moved by somebody, or deleted. They were not changed. */
   readonly stale: CapturedRow<Row>[];
@@ -37,12 +37,12 @@ export async function settle<Row extends object>(
   rows: readonly CapturedRow<Row>[],
   status: Exclude<ColumnValue, null>,
   options: SettleOptions<NoInfer<Row>> = {},
-): Promise<Settled<Row>> {
+): Promise<SettleResult<Row>> {
   const what = 'settle';
   const { set } = checkOptions(what, options, { set: custom('an object of columns', readSet, { default: {} }) });
   return writeRows(handle, table, rows, (claim) => {
-    const mentions: Mentions = { columns: [], values: [] };
-    const to = mentionValue(claim.statusColumn, status, { field: 'status', what }, mentions);
+    const lookups: ColumnLookups = { columns: [], values: [] };
+    const to = lookUpValue(claim.statusColumn, status, { field: 'status', what }, lookups);
     if (to === null || to === claim.status) {
       throw refusal(
         { field: 'status', what },
@@ -58,10 +58,10 @@ export async function settle<Row extends object>(
           'is the column of the status or the token, which settle() writes itself; leave it out',
         );
       }
-      mentionColumn(column, place, mentions);
-      return { column, value: mentionValue(column, value, place, mentions) };
+      lookUpColumn(column, place, lookups);
+      return { column, value: lookUpValue(column, value, place, lookups) };
     });
-    return { what, ...mentions, to, set: values };
+    return { what, ...lookups, to, set: values };
   });
 }
 
@@ -76,7 +76,7 @@ export async function extendRows<Row extends object>(
   table: TableName,
   rows: readonly CapturedRow<Row>[],
   lease: Duration,
-): Promise<Settled<Row>> {
+): Promise<SettleResult<Row>> {
   const what = 'extendRows';
   const ms = parseDuration(lease, { field: 'lease', what, min: 100, max: 365 * 86_400_000 });
   return writeRows(handle, table, rows, (claim) => {
@@ -89,7 +89,7 @@ export async function extendRows<Row extends object>(
   });
 }
 
-interface Change extends Mentions {
+interface Change extends ColumnLookups {
   readonly what: string;
   readonly to?: string;
   readonly set: readonly { readonly column: string; readonly value: string | null }[];
@@ -101,8 +101,8 @@ async function writeRows<Row extends object>(
   handle: Handle,
   table: TableName,
   rows: readonly CapturedRow<Row>[],
-  change: (claim: Claim) => Change,
-): Promise<Settled<Row>> {
+  change: (claim: RowClaim) => Change,
+): Promise<SettleResult<Row>> {
   const parts = parseTable('settle', table);
   const isList: boolean = Array.isArray(rows);
   if (!isList) throw refusal({ field: 'rows', what: 'settle' }, rows, 'an array of captured rows');
@@ -121,7 +121,7 @@ async function writeRows<Row extends object>(
       token: claim.tokenColumn,
       lease,
     };
-    mentionClaim(claim, payload);
+    lookUpClaim(claim, payload);
     const answer = await callFunction<{ settled: number[] }>(handle, what, 'lock_settle_rows', payload);
     const won = new Set(answer.settled.map((ord) => identity(members[ord - 1])));
     for (const member of members) if (won.has(identity(member))) settled.add(member);
@@ -130,7 +130,10 @@ async function writeRows<Row extends object>(
 }
 
 /** The columns of a claim that came back from elsewhere are looked up like any others. */
-function mentionClaim({ statusColumn, tokenColumn, lease }: Claim, { columns }: Pick<Mentions, 'columns'>): void {
+function lookUpClaim(
+  { statusColumn, tokenColumn, lease }: RowClaim,
+  { columns }: Pick<ColumnLookups, 'columns'>,
+): void {
   columns.push({ field: 'rows', column: statusColumn });
   if (tokenColumn !== undefined) columns.push({ field: 'rows', column: tokenColumn, as: 'token' });
   if (lease?.column !== undefined) columns.push({ field: 'rows', column: lease.column, as: 'lease' });
@@ -138,8 +141,8 @@ function mentionClaim({ statusColumn, tokenColumn, lease }: Claim, { columns }: 
 
 function groups<Row extends object>(
   rows: readonly CapturedRow<Row>[],
-): { claim: Claim; members: CapturedRow<Row>[] }[] {
-  const found = new Map<string, { claim: Claim; members: CapturedRow<Row>[] }>();
+): { claim: RowClaim; members: CapturedRow<Row>[] }[] {
+  const found = new Map<string, { claim: RowClaim; members: CapturedRow<Row>[] }>();
   rows.forEach((row, index) => {
     requireCaptured(row, index);
     const { key: _, ...alike } = row.claim;

@@ -88,7 +88,7 @@ export function toText(value: unknown): string | null | undefined {
 }
 
 /** What the database's functions answer when the caller named a table, column or value that is not there. */
-interface Refused {
+interface TableRefusal {
   readonly field: string;
   readonly problem: string;
   readonly word: string | null;
@@ -98,7 +98,7 @@ interface Refused {
 const SHOWN_CANDIDATES = 20;
 
 /** The error for a refusal of the database: nothing was written, and the transaction it happened in goes on. */
-export function refusedError(what: string, { field, problem, word, candidates }: Refused): InvalidInput {
+export function refusedError(what: string, { field, problem, word, candidates }: TableRefusal): InvalidInput {
   const near = word === null ? undefined : suggest(word, candidates);
   const all = candidates.length === 0 ? '' : `; there are ${candidates.slice(0, SHOWN_CANDIDATES).join(', ')}`;
   const advice = near === undefined ? all : `; did you mean "${near}"?`;
@@ -128,7 +128,7 @@ export async function callFunction<Answer extends object>(
   payload: object,
 ): Promise<Answer> {
   const [row] = await callOn(handle, name, `select pawl.${name}($1::jsonb)::text as answer`, payload);
-  const answer = JSON.parse(String(row?.['answer'])) as Answer & { refused?: Refused };
+  const answer = JSON.parse(String(row?.['answer'])) as Answer & { refused?: TableRefusal };
   if (answer.refused) throw refusedError(what, answer.refused);
   return answer;
 }

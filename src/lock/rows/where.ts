@@ -80,51 +80,51 @@ export interface ColumnCondition {
 }
 
 /** What a call names of the table, for the database to look up before it does anything. */
-export interface Mentions {
+export interface ColumnLookups {
   readonly columns: { field: string; column: string; as?: 'token' | 'lease' | 'retries' }[];
   readonly values: { field: string; column: string; value: string | null }[];
 }
 
 /** Reads `where`, and notes the columns and values it has. @throws InvalidInput */
-export function readWhere(where: unknown, place: OptionPath, mentions: Mentions): WireCondition[] {
+export function readWhere(where: unknown, place: OptionPath, lookups: ColumnLookups): WireCondition[] {
   if (Array.isArray(where)) {
     return where.flatMap((one: unknown, index) =>
-      readWhere(one, { ...place, field: `${place.field}.${index}` }, mentions),
+      readWhere(one, { ...place, field: `${place.field}.${index}` }, lookups),
     );
   }
   if (where instanceof SqlCondition)
     return [{ parts: where.parts, values: where.values.map((value) => readValue(value, place)) }];
   if (!isObject(where)) throw refusal(place, where, 'an object of columns, sql`…`, or an array of these');
   return Object.entries(where).flatMap(([column, given]) =>
-    readColumn(column, given, { ...place, field: `${place.field}.${column}` }, mentions),
+    readColumn(column, given, { ...place, field: `${place.field}.${column}` }, lookups),
   );
 }
 
-function readColumn(column: string, given: unknown, place: OptionPath, mentions: Mentions): WireCondition[] {
+function readColumn(column: string, given: unknown, place: OptionPath, lookups: ColumnLookups): WireCondition[] {
   // Left out as an option is; taken as "any" it would capture rows that were not meant.
   if (given === undefined)
     throw refusal(place, given, 'a value, null or a comparison; leave the column out to accept any');
-  mentionColumn(column, place, mentions);
-  if (!isComparison(given)) return [compare(column, 'in', [given], place, mentions)];
+  lookUpColumn(column, place, lookups);
+  if (!isComparison(given)) return [compare(column, 'in', [given], place, lookups)];
   if (Object.keys(given).length === 0)
     throw refusal(place, given, `a value, null or a comparison by ${OPERATORS.join(', ')}`);
   return Object.entries(given).map(([op, operand]) => {
     const inside = { ...place, field: `${place.field}.${op}` };
     const known = OPERATORS.find((operator) => operator === op);
     if (known === undefined) throw unknownOperator(op, inside);
-    return compare(column, known, operand, inside, mentions);
+    return compare(column, known, operand, inside, lookups);
   });
 }
 
 /** Notes a column that must be there, and may have to be fit for a purpose. */
-export function mentionColumn(
+export function lookUpColumn(
   column: unknown,
   place: OptionPath,
-  mentions: Mentions,
+  lookups: ColumnLookups,
   as?: 'token' | 'lease' | 'retries',
 ): string {
   if (!isName(column)) throw refusal(place, column, 'the name of a column');
-  mentions.columns.push({ field: place.field, column, ...(as === undefined ? {} : { as }) });
+  lookups.columns.push({ field: place.field, column, ...(as === undefined ? {} : { as }) });
   return column;
 }
 
@@ -136,13 +136,13 @@ export function compare(
   op: keyof Comparison,
   operand: unknown,
   place: OptionPath,
-  mentions: Mentions,
+  lookups: ColumnLookups,
 ): ColumnCondition {
   const isList = op === 'in' || op === 'notIn';
   if (isList && (!Array.isArray(operand) || operand.length === 0))
     throw refusal(place, operand, 'an array of at least one value');
   const operands: unknown[] = isList && Array.isArray(operand) ? operand : [operand];
-  const values = operands.map((value) => mentionValue(column, value, place, mentions));
+  const values = operands.map((value) => lookUpValue(column, value, place, lookups));
   if (op !== 'in' && op !== 'not' && values.includes(null)) {
     throw refusal(place, operand, "no null, which nothing compares with; write null itself, or 'not: null'");
   }
@@ -150,9 +150,9 @@ export function compare(
 }
 
 /** Notes a value that must be one of its column's type, and gives it as it travels. */
-export function mentionValue(column: string, value: unknown, place: OptionPath, mentions: Mentions): string | null {
+export function lookUpValue(column: string, value: unknown, place: OptionPath, lookups: ColumnLookups): string | null {
   const text = readValue(value, place);
-  mentions.values.push({ field: place.field, column, value: text });
+  lookups.values.push({ field: place.field, column, value: text });
   return text;
 }
 

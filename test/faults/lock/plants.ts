@@ -96,10 +96,10 @@ const POSTGRES: Readonly<Record<string, Plant>> = {
       const { PostgresLockStore } = await import('../../../src/lock/postgres/store.ts');
       replace(
         PostgresLockStore.prototype,
-        'beat',
+        'renew',
         (original) =>
-          async function (this: never, held, options) {
-            return { ...(await original.call(this, held, options)), kept: new Set(held.keys()) };
+          async function (this: never, grants, options) {
+            return { ...(await original.call(this, grants, options)), renewed: new Set(grants.keys()) };
           },
       );
     },
@@ -116,7 +116,7 @@ const DYNAMODB: Readonly<Record<string, Plant>> = {
   'a renewal renews nothing': {
     child: async () => {
       const { Grants } = await import('../../../src/lock/dynamodb/grants.ts');
-      Grants.prototype.beat = async () => true;
+      Grants.prototype.renew = async () => true;
     },
   },
   'leases end too early': {

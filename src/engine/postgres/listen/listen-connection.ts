@@ -6,33 +6,33 @@ import { destroySocket } from '../socket.ts';
 import { id } from '../sql.ts';
 
 /** What happens on a listening connection. */
-export interface WireEvents {
+export interface ListenConnectionEvents {
   onNotification: (channel: string, payload: string) => void;
   /** Called once, when the connection is lost without `close()`. */
   onLost: (error: Error) => void;
 }
 
 /** How often the connection is checked, and how long an answer may take; milliseconds. */
-export interface WireTiming {
+export interface ListenConnectionTiming {
   checkEvery: number;
   checkTimeout: number;
 }
 
 /** One connection that listens, and knows when it is dead. */
-export interface Wire {
+export interface ListenConnection {
   /** With `isSeen`, also holds the lock that shows that somebody does. Doing it again does nothing. */
   listen(channel: string, isSeen?: boolean): Promise<void>;
   unlisten(channel: string): Promise<void>;
   /** Calls back on notifications of one channel until the returned function is called. */
-  expect(channel: string, callback: () => void): () => void;
+  onNotificationOf(channel: string, callback: () => void): () => void;
   /** How many statements it was asked to send so far, and how many of them have no answer yet. */
-  readonly asked: number;
-  readonly pending: number;
+  readonly sentCount: number;
+  readonly pendingCount: number;
   /**
    * Notifications have arrived here: a channel that the server no longer knows of is a loss, as of the connection. Behind a pooler
    * that lends another of the server's connections each time, it would be one with each look.
    */
-  hasHeard: boolean;
+  hasReceived: boolean;
   /** Settles when the connection is gone, for whatever reason. */
   readonly closed: Promise<void>;
   close(): Promise<void>;
@@ -42,14 +42,14 @@ export interface Wire {
  * @param signal  gives up opening it
  * @throws ConnectionFailed with outcome `nothing_written`
  */
-export async function openWire(
+export async function openListenConnection(
   settings: pg.ClientConfig,
-  timing: WireTiming,
-  events: WireEvents,
+  timing: ListenConnectionTiming,
+  events: ListenConnectionEvents,
   signal: AbortSignal,
-): Promise<Wire> {
+): Promise<ListenConnection> {
   const client = new pg.Client(settings);
-  const wire = new ListeningClient(client, timing, events);
+  const connection = new ListeningClient(client, timing, events);
   const giveUp = (): void => destroySocket(client);
   signal.addEventListener('abort', giveUp, { once: true });
   try {
@@ -60,21 +60,21 @@ export async function openWire(
   } finally {
     signal.removeEventListener('abort', giveUp);
   }
-  wire.start();
-  return wire;
+  connection.start();
+  return connection;
 }
 
 const FORGOTTEN =
   'the server no longer listens for this connection, which lives (UNLISTEN *, DISCARD ALL, or a pooler that has lent it another session)';
 
-class ListeningClient implements Wire {
+class ListeningClient implements ListenConnection {
   readonly closed: Promise<void>;
-  asked = 0;
-  pending = 0;
-  hasHeard = false;
+  sentCount = 0;
+  pendingCount = 0;
+  hasReceived = false;
   readonly #client: pg.Client;
-  readonly #timing: WireTiming;
-  readonly #events: WireEvents;
+  readonly #timing: ListenConnectionTiming;
+  readonly #events: ListenConnectionEvents;
   readonly #expected = new Map<string, () => void>();
   /** What it was asked to listen to. */
   readonly #channels = new Set<string>();
@@ -85,7 +85,7 @@ class ListeningClient implements Wire {
   #state: 'connecting' | 'open' | 'closed' = 'connecting';
   #settleClosed: () => void = () => {};
 
-  constructor(client: pg.Client, timing: WireTiming, events: WireEvents) {
+  constructor(client: pg.Client, timing: ListenConnectionTiming, events: ListenConnectionEvents) {
     this.#client = client;
     this.#timing = timing;
     this.#events = events;
@@ -131,7 +131,7 @@ class ListeningClient implements Wire {
     ]);
   }
 
-  expect(channel: string, callback: () => void): () => void {
+  onNotificationOf(channel: string, callback: () => void): () => void {
     this.#expected.set(channel, callback);
     return () => this.#expected.delete(channel);
   }
@@ -150,12 +150,12 @@ class ListeningClient implements Wire {
 
   /** One at a time: node-postgres warns about a query sent while another runs. */
   #send(text: string, values: string[] = []): Promise<Record<string, unknown>[]> {
-    this.asked += 1;
-    this.pending += 1;
+    this.sentCount += 1;
+    this.pendingCount += 1;
     const sent = this.#queue
       .then(() => this.#ask(text, values))
       .finally(() => {
-        this.pending -= 1;
+        this.pendingCount -= 1;
       });
     this.#queue = sent.catch(() => {});
     return sent;
@@ -188,7 +188,7 @@ class ListeningClient implements Wire {
         if (this.#state !== 'open') return;
         const there = new Set(rows.map(({ channel }) => channel));
         const isMissing = expected.some((channel) => this.#channels.has(channel) && !there.has(channel));
-        if (this.hasHeard && isMissing) this.#lose(new ConnectionFailed(FORGOTTEN));
+        if (this.hasReceived && isMissing) this.#lose(new ConnectionFailed(FORGOTTEN));
         else this.#timer = setTimeout(() => this.#check(), checkEvery);
       },
       (error: unknown) => this.#lose(error instanceof Error ? error : new ConnectionFailed(String(error))),

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { InvalidInput, Stopped } from '../../../base/errors.ts';
 import { within } from '../../../base/time/clock.ts';
 import { failure, isTransient } from '../failure.ts';
-import { openWire, type Wire, type WireEvents } from './listen-connection.ts';
+import { type ListenConnection, type ListenConnectionEvents, openListenConnection } from './listen-connection.ts';
 import {
   deferred,
   type ListenerSettings,
@@ -38,7 +38,7 @@ export class Listener {
   readonly #tested = deferred<boolean>();
   readonly #arrived = deferred<void>();
   #reliable: boolean | undefined;
-  #wire: Wire | undefined;
+  #connection: ListenConnection | undefined;
   #connecting: Promise<void> | undefined;
   #retry: NodeJS.Timeout | undefined;
   #failures = 0;
@@ -52,7 +52,7 @@ export class Listener {
   }
 
   get isConnected(): boolean {
-    return this.#wire !== undefined;
+    return this.#connection !== undefined;
   }
 
   /**
@@ -75,7 +75,7 @@ export class Listener {
     const subscriber: Subscriber = { channel, handler, onReconnect, isSeen };
     this.#subscribers.add(subscriber);
     if (!this.#given.enabled) {
-      this.#decide(false);
+      this.#recordVerdict(false);
       return this.#subscription(subscriber);
     }
     try {
@@ -93,13 +93,13 @@ export class Listener {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#subscribers.clear();
-    this.#decide(this.#reliable ?? false);
+    this.#recordVerdict(this.#reliable ?? false);
     await this.#disconnect();
   }
 
   async #ensureListening(channel: string, isSeen: boolean): Promise<void> {
-    if (this.#wire !== undefined && this.#connecting === undefined) {
-      await this.#wire.listen(channel, isSeen);
+    if (this.#connection !== undefined && this.#connecting === undefined) {
+      await this.#connection.listen(channel, isSeen);
       return;
     }
     if (this.#retry !== undefined) {
@@ -110,30 +110,30 @@ export class Listener {
     });
     await this.#connecting;
     // Somebody else's connect may have begun before this channel was known.
-    await this.#wire?.listen(channel, isSeen);
+    await this.#connection?.listen(channel, isSeen);
   }
 
   async #connect(): Promise<void> {
     try {
       this.#opening = new AbortController();
-      const events: WireEvents = {
+      const events: ListenConnectionEvents = {
         onNotification: (channel, payload) => this.#deliver(channel, payload),
-        onLost: (error) => this.#onLost(wire, error),
+        onLost: (error) => this.#onLost(connection, error),
       };
-      const wire = await openWire(this.#given.settings, this.#timing, events, this.#opening.signal);
+      const connection = await openListenConnection(this.#given.settings, this.#timing, events, this.#opening.signal);
       if (this.#stopped) {
-        await wire.close();
+        await connection.close();
         throw new Stopped('listening was stopped while it began; nobody listens any more');
       }
-      this.#wire = wire;
+      this.#connection = connection;
       for (const channel of new Set([...this.#subscribers].map((subscriber) => subscriber.channel))) {
         const isSeen = [...this.#subscribers].some((one) => one.channel === channel && one.isSeen);
-        await wire.listen(channel, isSeen);
+        await connection.listen(channel, isSeen);
       }
     } catch (error) {
       const known = failure(error);
-      await this.#wire?.close();
-      this.#wire = undefined;
+      await this.#connection?.close();
+      this.#connection = undefined;
       if (isTransient(known) && this.#subscribers.size > 0) {
         this.#scheduleRetry(known);
       }
@@ -151,16 +151,16 @@ export class Listener {
         this.#guard(() => subscriber.onReconnect?.());
       }
     }
-    if (this.#wire !== undefined) {
-      void this.#probe(this.#wire);
+    if (this.#connection !== undefined) {
+      void this.#probe(this.#connection);
     }
   }
 
-  #onLost(wire: Wire, error: Error): void {
-    if (this.#stopped || this.#wire !== wire) {
+  #onLost(connection: ListenConnection, error: Error): void {
+    if (this.#stopped || this.#connection !== connection) {
       return;
     }
-    this.#wire = undefined;
+    this.#connection = undefined;
     this.#scheduleRetry(error);
   }
 
@@ -200,23 +200,23 @@ export class Listener {
    * Finds out whether notifications arrive here; asks again where the question could not be put, or the answer may be chance. That
    * one did not come in time says little of a busy server: so that is asked again, too, more and more rarely.
    */
-  async #probe(wire: Wire): Promise<void> {
+  async #probe(connection: ListenConnection): Promise<void> {
     const [first, longest] = this.#timing.backoff;
     const { checkEvery } = this.#timing;
     let refusals = 0;
-    for (let tries = 0; this.#wire === wire; tries++) {
-      const verdict = await this.#ask(wire);
-      if (this.#wire !== wire) return;
-      if (verdict !== undefined) this.#decide(verdict);
+    for (let tries = 0; this.#connection === connection; tries++) {
+      const verdict = await this.#probeOnce(connection);
+      if (this.#connection !== connection) return;
+      if (verdict !== undefined) this.#recordVerdict(verdict);
       if (verdict === true) {
-        wire.hasHeard = true;
+        connection.hasReceived = true;
         return;
       }
       const restMs =
         verdict === false
           ? Math.min(checkEvery * 2 ** refusals++, checkEvery * RAREST)
           : Math.min(first * 2 ** tries, longest);
-      await within(restMs, wire.closed);
+      await within(restMs, connection.closed);
     }
   }
 
@@ -224,27 +224,27 @@ export class Listener {
    * Sends to a channel of its own, through the pool, and waits for it to arrive here. @returns undefined if it was not sent, or
    * this connection had something to ask meanwhile: a pooler may have lent it just the one that hears, and only for that.
    */
-  async #ask(wire: Wire): Promise<boolean | undefined> {
+  async #probeOnce(connection: ListenConnection): Promise<boolean | undefined> {
     const channel = `pawl_probe_${randomUUID()}`;
     const arrived = deferred<true>();
-    const forget = wire.expect(channel, () => arrived.resolve(true));
+    const forget = connection.onNotificationOf(channel, () => arrived.resolve(true));
     try {
-      await wire.listen(channel);
-      const { asked, pending } = wire;
+      await connection.listen(channel);
+      const { sentCount, pendingCount } = connection;
       await this.#given.notify(channel);
       // Counted from when it was sent: a pool that lets it wait says nothing of notifications.
       const hasArrived = await within(this.#timing.probeTimeout, arrived.promise);
-      return hasArrived && (pending > 0 || wire.asked !== asked) ? undefined : hasArrived;
+      return hasArrived && (pendingCount > 0 || connection.sentCount !== sentCount) ? undefined : hasArrived;
     } catch (error) {
       this.#given.logger.debug({ err: error }, 'the notification probe could not be sent');
       return undefined;
     } finally {
       forget();
-      void wire.unlisten(channel).catch(() => {});
+      void connection.unlisten(channel).catch(() => {});
     }
   }
 
-  #decide(verdict: boolean): void {
+  #recordVerdict(verdict: boolean): void {
     const isNews = this.#reliable === undefined && !verdict && this.#given.enabled && !this.#stopped;
     const isCured = this.#reliable === false && verdict;
     this.#reliable = verdict;
@@ -301,7 +301,7 @@ export class Listener {
     }
     if (![...this.#subscribers].some((other) => other.channel === subscriber.channel)) {
       // A lost connection has forgotten the channel by itself, and one that went dead is not waited for.
-      const forgotten = this.#wire?.unlisten(subscriber.channel).catch(() => {});
+      const forgotten = this.#connection?.unlisten(subscriber.channel).catch(() => {});
       await within(UNLISTEN_MS, Promise.resolve(forgotten));
     }
   }
@@ -315,8 +315,8 @@ export class Listener {
     if (this.#subscribers.size > 0) return;
     clearTimeout(this.#retry);
     this.#retry = undefined;
-    const wire = this.#wire;
-    this.#wire = undefined;
-    await wire?.close();
+    const connection = this.#connection;
+    this.#connection = undefined;
+    await connection?.close();
   }
 }

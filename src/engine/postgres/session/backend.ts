@@ -2,7 +2,7 @@ import { type Statement, statement } from '../sql.ts';
 import type { AnswerOptions, Session } from './session.ts';
 
 /** Who asks about connections on another one: the engine. */
-export interface Asker {
+export interface BackendQueries {
   query<Row>(sql: Statement, values: unknown[], options: AnswerOptions): Promise<Row[]>;
 }
 
@@ -19,7 +19,7 @@ export interface Backend {
  * to a pool.
  * @returns undefined behind a pooler, whose connection to the server will be somebody else's, and keeps its time limits
  */
-export async function watchOver(session: Session, ms: number, options: AnswerOptions): Promise<Backend | undefined> {
+export async function limitSilence(session: Session, ms: number, options: AnswerOptions): Promise<Backend | undefined> {
   const [idle, interval] = [Math.ceil(ms / 2_000), Math.ceil(ms / 8_000)];
   // A pooler gives its clients process ids of its own invention.
   const told: unknown = Reflect.get(session.client, 'processID');
@@ -53,15 +53,15 @@ export function withoutLimits(isLocal: boolean): string {
 }
 
 /** Ends the process behind a connection that was lost: it may not know, and keep what it has locked. */
-export async function endBackend(engine: Asker, backend: Backend, options: AnswerOptions): Promise<void> {
+export async function endBackend(engine: BackendQueries, backend: Backend, options: AnswerOptions): Promise<void> {
   await engine.query(END, [backend.pid, backend.startedAt], options);
 }
 
 /**
  * When each of these processes went to rest, by pid; those at work are left out, and those that are gone have rested for ever.
  */
-export async function lastMoves(
-  engine: Asker,
+export async function idleSince(
+  engine: BackendQueries,
   backends: readonly Backend[],
   options: AnswerOptions,
 ): Promise<Map<number, string>> {

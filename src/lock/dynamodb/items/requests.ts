@@ -62,7 +62,7 @@ export function renew(who: Who, beat: string): Written {
  * Keeps for good what was granted with a lease. The beat is another one afterwards, or whoever saw the lease run out could
  * still put it out. What a repetition of the grant made meanwhile has another token.
  */
-export function keepForGood(holder: Omit<HeadHolder, 'leaseMs'>, beat: string): Written {
+export function makePermanent(holder: Omit<HeadHolder, 'leaseMs'>, beat: string): Written {
   const { holder: entry, token, beat: sign } = slotOf(holder);
   const request = new Expression().set(entry, holderEntry({ ...holder, leaseMs: Infinity })).set(sign, text(beat));
   request.whenIs(holder.capacity === 1 ? A.fence : token, num(holder.token));

@@ -54,7 +54,7 @@ export function takePlace(waiter: NewWaiter, now: number): Written {
 }
 
 /** Says that it is still waited for. Revives nothing. */
-export function keepPlace(nonce: string, now: number): Written {
+export function renewPlace(nonce: string, now: number): Written {
   const request = new Expression();
   const beats = request.name(W.beats);
   return request

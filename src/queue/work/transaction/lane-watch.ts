@@ -2,7 +2,7 @@ import { type Loop, startLoop } from '../../../base/loop.ts';
 import {
   type AnswerOptions,
   type Backend,
-  lastMoves,
+  idleSince,
   type PostgresEngine,
   type Session,
 } from '../../../engine/postgres/index.ts';
@@ -51,7 +51,7 @@ export class LaneWatch {
     const asked = new Map<Session, Backend>();
     for (const [session, backend] of lanes()) if (backend !== undefined && session.isBusy) asked.set(session, backend);
     const resting = new Map<Session, string>();
-    const moves = asked.size === 0 ? new Map() : await lastMoves(engine, [...asked.values()], this.#answer);
+    const moves = asked.size === 0 ? new Map() : await idleSince(engine, [...asked.values()], this.#answer);
     for (const [session, { pid }] of asked) {
       const since = moves.get(pid);
       if (since === undefined || !session.isBusy) continue;

@@ -9,11 +9,11 @@ import { Drain } from '../../../base/work/drain.ts';
 import {
   type AnswerOptions,
   type Backend,
+  limitSilence,
   type Session,
   type Subscription,
   statement,
   Transaction,
-  watchOver,
 } from '../../../engine/postgres/index.ts';
 import { answerDeadline, END_MS, STOP_MS } from '../../deadlines.ts';
 import type { Charged, ClaimAnswer, EndedJob, Heartbeat } from '../../store.ts';
@@ -492,7 +492,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
   async #connect(): Promise<Lane> {
     const session = await this.#parts.store.connect();
     try {
-      const backend = await watchOver(session, this.#parts.settings.leaseMs, this.#answer);
+      const backend = await limitSilence(session, this.#parts.settings.leaseMs, this.#answer);
       await session.query(RAISE_TOKENS, [], this.#answer);
       this.#sessions.set(session, backend);
       // Behind a pooler the next transaction may be another server process's.
