@@ -1,5 +1,8 @@
-// SQL stands where it is looked for: in sql/, and in the files below. Fails on a string elsewhere in src/ that begins as
+// SQL stands where a reader searches for it: in sql/, and in the files below. Fails on a string elsewhere in src/ that begins as
 // a statement does. A heuristic on purpose: what it misses a reader sees, and what it finds is always worth a look.
+//
+// In sql/, each function and view stands once, in a file of its topic. Fails on a name that is defined twice, overloads included, on a
+// definition in a numbered file, and on anything but definitions in a file of a topic: those are applied again and again.
 import { readdirSync, readFileSync } from 'node:fs';
 
 const ALLOWED = [
@@ -38,6 +41,51 @@ const found = files.flatMap((file) => {
   });
 });
 
+const defined = new Map();
+const misplaced = readdirSync('sql', { recursive: true, encoding: 'utf8' })
+  .map((file) => file.replaceAll('\\', '/'))
+  .filter((file) => file.endsWith('.sql'))
+  .flatMap((file) => [...statementsOf(readFileSync(`sql/${file}`, 'utf8'))].flatMap((text) => place(file, text)));
+
+function place(file, text) {
+  const [, name] = text.match(/^create\s+(?:or\s+replace\s+)?(?:function|view|procedure|trigger)\s+([\w.]+)/i) ?? [];
+  const isNumbered = /^\w+\/tables\/\d{3}_\w+\.sql$/.test(file);
+  if (name === undefined) {
+    return isNumbered ? [] : [`sql/${file}: no function or view, so it belongs to tables/: ${text.split('\n')[0]}`];
+  }
+  const other = defined.get(name);
+  defined.set(name, file);
+  if (isNumbered) return [`sql/${file}: ${name} belongs to a file of its topic`];
+  if (!/^create\s+or\s+replace\s/i.test(text))
+    return [`sql/${file}: ${name} is applied again: say "create or replace"`];
+  return other === undefined ? [] : [`sql/${file}: ${name} is defined in sql/${other}, too`];
+}
+
+/** Without comments; what stands between $$ or quotes belongs to its statement. */
+function* statementsOf(text) {
+  const parts = text.matchAll(/--[^\n]*|(\$\w*\$)[^]*?\1|'(?:[^']|'')*'|[^]/g);
+  let statement = '';
+  for (const [part] of parts) {
+    if (part.startsWith('--')) continue;
+    if (part !== ';') statement += part;
+    if (part !== ';' || statement.trim() === '') continue;
+    yield statement.trim();
+    statement = '';
+  }
+  if (statement.trim() !== '') yield statement.trim();
+}
+
+const texts = readdirSync('sql', { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.sql'))
+  .map((file) => readFileSync(`sql/${file}`, 'utf8').replace(/--.*$/gm, ''));
+const called = new Set(texts.flatMap((text) => [...text.matchAll(/\b(pawl\.\w+)\(/g)].map(([, name]) => name)));
+const unknown = [...called]
+  .filter((name) => !defined.has(name))
+  .map((name) => `sql/ calls ${name}(), which no file defines`);
+
+for (const line of [...misplaced, ...unknown]) console.error(line);
+if (misplaced.length + unknown.length > 0) process.exit(1);
+
 for (const line of found) console.error(line);
 if (found.length > 0) {
   console.error(
@@ -45,7 +93,9 @@ if (found.length > 0) {
   );
   process.exit(1);
 }
-console.log(`SQL: ${files.length} files hold none, as they should`);
+console.log(
+  `SQL: ${defined.size} functions and views, each defined once; ${files.length} files hold none, as they should`,
+);
 
 /** Keeps the line ends, so that the lines can be counted. */
 function withoutComments(code) {

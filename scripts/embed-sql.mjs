@@ -1,4 +1,5 @@
-// Writes sql/<line>/<number>_<name>.sql into one TypeScript module, so that no file is looked for at run time.
+// Writes sql/ into one TypeScript module, so that no file is looked for at run time: sql/<line>/tables/<number>_<name>.sql one by one,
+// and sql/<line>/<topic>.sql, the functions and views, as one text for each line. Views come last, since they call functions.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
 const root = new URL('../', import.meta.url);
@@ -7,23 +8,38 @@ const lines = readdirSync(new URL('sql/', root), { withFileTypes: true })
   .map((entry) => entry.name)
   .sort();
 
+const read = (path) => readFileSync(new URL(`sql/${path}`, root), 'utf8');
+
 const migrations = lines.flatMap((line) =>
-  readdirSync(new URL(`sql/${line}/`, root))
+  readdirSync(new URL(`sql/${line}/tables/`, root))
     .filter((file) => /^\d{3}_[a-z0-9_]+\.sql$/.test(file))
     .sort()
     .map((file) => ({
       line,
       number: Number(file.slice(0, 3)),
       name: file.slice(4, -4),
-      sql: readFileSync(new URL(`sql/${line}/${file}`, root), 'utf8'),
+      sql: read(`${line}/tables/${file}`),
     })),
 );
+
+const functions = lines.map((line) => ({
+  line,
+  sql: readdirSync(new URL(`sql/${line}/`, root))
+    .filter((file) => /^[a-z0-9_]+\.sql$/.test(file))
+    .sort((one, other) => Number(one === 'views.sql') - Number(other === 'views.sql') || (one < other ? -1 : 1))
+    .map((file) => read(`${line}/${file}`))
+    .join('\n'),
+}));
+
+const { version } = JSON.parse(readFileSync(new URL('package.json', root), 'utf8'));
 
 const target = new URL('src/engine/postgres/schema.gen.ts', root);
 mkdirSync(new URL('.', target), { recursive: true });
 writeFileSync(
   target,
   `// Written by scripts/embed-sql.mjs from sql/. Do not edit.
+
+/** One numbered file of a line: tables, types, indexes, moves of data. Applied once. */
 export interface Migration {
   readonly line: string;
   readonly number: number;
@@ -31,6 +47,19 @@ export interface Migration {
   readonly sql: string;
 }
 
-export const migrations: readonly Migration[] = ${JSON.stringify(migrations, null, 2)};
+/** All functions and views of a line, as they are now. Applied again whenever they differ from those in the database. */
+export interface FunctionSet {
+  readonly line: string;
+  readonly sql: string;
+}
+
+export interface Schema {
+  /** Of the package. */
+  readonly version: string;
+  readonly migrations: readonly Migration[];
+  readonly functions: readonly FunctionSet[];
+}
+
+export const schema: Schema = ${JSON.stringify({ version, migrations, functions }, null, 2)};
 `,
 );

@@ -197,10 +197,10 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   },
   {
     name: 'look beside held transactions',
-    functions: ['queue_look'],
+    functions: ['queue_peek_ready'],
     open: 'statement',
     run: ({ one }, { queue, worker }) =>
-      one('select pawl.queue_look($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [queue, worker, START]),
+      one('select pawl.queue_peek_ready($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [queue, worker, START]),
   },
   {
     name: 'charge the loss of a held transaction',

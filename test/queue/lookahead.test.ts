@@ -160,7 +160,7 @@ test('a job is taken from where a look saw its row, and no other: not of a pause
   for (let n = 0; n < 3; n += 1) ids.push(...(await session.add(queue, [{ kind }])));
   const looked = JSON.parse(
     await session.one<string>(
-      `select pawl.queue_look(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`,
+      `select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`,
     ),
   ) as Looked;
   const tids = looked.tids ?? [];
@@ -277,7 +277,7 @@ test('a look beside the lanes takes runs apart, brings back what is due, and sto
   const look = async (rows: number, after = 0): Promise<Looked> =>
     JSON.parse(
       await session.one<string>(
-        `select pawl.queue_look(${queue}::smallint, 0::smallint, ${worker}, ${rows}, (-32768)::smallint, ${after})`,
+        `select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, ${worker}, ${rows}, (-32768)::smallint, ${after})`,
       ),
     ) as Looked;
   const idsOf = ({ jobs }: Looked): unknown[] => jobs?.filter((_, at) => at % 4 === 0) ?? [];
@@ -298,7 +298,7 @@ test('a look beside the lanes takes runs apart, brings back what is due, and sto
   expect(await look(64)).toEqual({ n: 0 });
   await session.client.query(`update pawl.queue_definition set paused_at = null where id = ${queue}`);
   await expect(
-    session.client.query(`select pawl.queue_look(${queue}::smallint, 0::smallint, -1, 64, 0::smallint, 0)`),
+    session.client.query(`select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, -1, 64, 0::smallint, 0)`),
   ).rejects.toMatchObject({ code: 'PW004' });
 });
 

@@ -108,7 +108,7 @@ function takeNothing({ queue }: { queue: number }, take: string): Promise<number
 }
 
 function look({ queue, worker }: { queue: number; worker: number }): Promise<number> {
-  return pages(`select pawl.queue_look(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`);
+  return pages(`select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`);
 }
 
 /** A B-tree of a million rows is one level higher than one of a thousand: a few pages more for each index that is searched. */

@@ -478,6 +478,12 @@ export interface Admin {
       readonly appliedAt: string;
     }[];
     readonly pending: readonly { readonly line: string; readonly number: number; readonly name: string }[];
+    readonly functions: readonly {
+      readonly line: string;
+      readonly state: string;
+      readonly appliedAt: string | null;
+      readonly retired: readonly string[];
+    }[];
   };
   readonly tables: readonly {
     readonly name: string;

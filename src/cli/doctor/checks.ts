@@ -76,9 +76,12 @@ function checkServer(facts: ServerFacts): Finding[] {
 }
 
 async function checkSchema(engine: PostgresEngine): Promise<Finding> {
-  const { state, applied, pending, problem } = await engine.status();
+  const { state, applied, pending, functions, problem } = await engine.status();
   if (state === 'current') return ok('schema', `up to date, ${applied.length} migrations`);
-  if (state === 'behind') return fail('schema', `behind by ${pending.length} migrations`, 'pawl migrate');
+  if (state === 'behind') {
+    const lines = functions.filter((set) => set.state === 'behind').length;
+    return fail('schema', `behind by ${pending.length} migrations and the functions of ${lines} lines`, 'pawl migrate');
+  }
   const fix = state === 'newer' ? 'upgrade pawl here: npm install pawl@latest' : 'restore what was changed';
   return fail('schema', problem ?? state, fix);
 }

@@ -64,20 +64,26 @@ function refuseUnknown([word]: readonly string[], migrate: Command): void {
   );
 }
 
+/** A numbered file, or the functions of a line, which have no number. */
 interface Step {
   readonly line: string;
-  readonly number: number;
+  readonly number: number | null;
   readonly name: string;
   readonly state: 'applied' | 'pending';
   readonly appliedAt: Date | null;
 }
 
+const FUNCTIONS = { number: null, name: 'functions' };
+
 async function apply(cli: Cli): Promise<number> {
   const engine = await cli.engine();
-  const { applied } = await engine.migrate();
-  const steps = applied.map((step): Step => ({ ...step, state: 'applied', appliedAt: null }));
+  const { applied, functions } = await engine.migrate();
+  const steps = [
+    ...applied.map((step): Step => ({ ...step, state: 'applied', appliedAt: null })),
+    ...functions.map((line): Step => ({ ...FUNCTIONS, line, state: 'applied', appliedAt: null })),
+  ];
   const { url } = await engine.describe();
-  cli.talk.say(applied.length === 0 ? `${url} is up to date` : `applied ${applied.length} to ${url}`);
+  cli.talk.say(steps.length === 0 ? `${url} is up to date` : `applied ${steps.length} to ${url}`);
   print(cli, steps);
   return EXIT.done;
 }
@@ -95,20 +101,33 @@ async function showStatus(cli: Cli): Promise<number> {
   const status = await engine.status();
   if (cli.globals.output === 'json') cli.out.one(status, [], status.state);
   else print(cli, stepsOf(status));
-  const { state, problem, pending } = status;
+  const { state, problem, functions } = status;
+  for (const { retired } of functions) {
+    for (const name of retired) cli.talk.say(`${name} is kept for processes of an earlier version`);
+  }
   if (state === 'current') {
     cli.talk.say('the schema is up to date');
     return EXIT.done;
   }
-  if (state === 'behind') cli.talk.fail(`the schema is behind by ${pending.length}`, 'pawl migrate');
-  else cli.talk.fail(problem ?? state, state === 'newer' ? 'upgrade pawl here: npm install pawl@latest' : undefined);
+  if (state === 'behind') {
+    const pending = stepsOf(status).filter((step) => step.state === 'pending');
+    cli.talk.fail(`the schema is behind by ${pending.length}`, 'pawl migrate');
+  } else cli.talk.fail(problem ?? state, state === 'newer' ? 'upgrade pawl here: npm install pawl@latest' : undefined);
   return EXIT.failed;
 }
 
-function stepsOf({ applied, pending }: MigrationStatus): Step[] {
+function stepsOf({ applied, pending, functions }: MigrationStatus): Step[] {
   return [
     ...applied.map((step): Step => ({ ...step, state: 'applied' })),
     ...pending.map((step): Step => ({ ...step, state: 'pending', appliedAt: null })),
+    ...functions.map(
+      ({ line, state, appliedAt }): Step => ({
+        ...FUNCTIONS,
+        line,
+        state: state === 'current' ? 'applied' : 'pending',
+        appliedAt: appliedAt ?? null,
+      }),
+    ),
   ];
 }
 
@@ -118,11 +137,11 @@ function print({ out }: Cli, steps: readonly Step[]): void {
     steps,
     [
       { title: 'LINE', of: (step) => step.line },
-      { title: 'NUMBER', of: (step) => step.number, align: 'right' },
+      { title: 'NUMBER', of: (step) => step.number ?? '', align: 'right' },
       { title: 'NAME', of: (step) => step.name },
       { title: 'STATE', of: (step) => step.state },
       { title: 'APPLIED', of: (step) => step.appliedAt },
     ],
-    (step) => `${step.line}/${step.number}`,
+    (step) => `${step.line}/${step.number ?? step.name}`,
   );
 }

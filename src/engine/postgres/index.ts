@@ -17,7 +17,13 @@ export { callInTransaction } from './caller/caller.ts';
 export type { ClientLike, Logger, PoolLike, QueryResult } from './driver.ts';
 export { isTransient } from './failure.ts';
 export type { SubscribeOptions, Subscription } from './listen/subscription.ts';
-export type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate.ts';
+export type {
+  FunctionsStatus,
+  MigrateOptions,
+  MigrationReport,
+  MigrationStatus,
+  MigrationStep,
+} from './migrate.ts';
 export type { PostgresOptions } from './options.ts';
 export { PINNED_PATH } from './pin.ts';
 export { type Backend, endBackend, idleSince, limitSilence, withoutLimits } from './session/backend.ts';

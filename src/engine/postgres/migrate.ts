@@ -1,11 +1,20 @@
-import { createHash } from 'node:crypto';
 import { InvalidInput, SchemaMismatch } from '../../base/errors.ts';
 import { failure } from './failure.ts';
-import { PIN, PINNED_PATH } from './pin.ts';
-import { type Migration, migrations as released } from './schema.gen.ts';
+import { type AppliedSchema, compare, label, outstanding } from './migrate-compare.ts';
+import {
+  applyFunctions,
+  applyTables,
+  BEGIN,
+  type FunctionsRow,
+  IS_FOUNDED,
+  type MigrationRow,
+  READ_FUNCTIONS,
+  READ_MIGRATIONS,
+  script,
+} from './migrate-sql.ts';
+import { type FunctionSet, type Migration, schema as released, type Schema } from './schema.gen.ts';
 import type { Session } from './session/session.ts';
-import { type Statement, statement } from './sql.ts';
-import { instant } from './types.ts';
+import type { Statement } from './sql.ts';
 
 /** What to bring up to date, and how. */
 export interface MigrateOptions {
@@ -15,7 +24,7 @@ export interface MigrateOptions {
   lines?: string[];
 }
 
-/** One file of one line, by its number. */
+/** One numbered file of one line. */
 export interface MigrationStep {
   line: string;
   number: number;
@@ -24,10 +33,23 @@ export interface MigrationStep {
 
 /** What `migrate()` did. */
 export interface MigrationReport {
-  /** Applied by this call; empty when the schema was current, or another process was quicker. */
+  /** Numbered files applied by this call; empty when there was nothing to do, or another process was quicker. */
   applied: MigrationStep[];
+  /** Lines whose functions and views were applied again by this call. */
+  functions: string[];
   /** Only of a dry run: the statements it would have run. */
   sql: string | undefined;
+}
+
+/** The functions and views of one line. */
+export interface FunctionsStatus {
+  line: string;
+  /** Whether they are those of this version. */
+  state: 'current' | 'behind';
+  /** Undefined: never. */
+  appliedAt: Date | undefined;
+  /** Functions of an earlier version, kept for its processes. A later migration removes them. */
+  retired: string[];
 }
 
 /** How the schema in the database compares with this version. */
@@ -36,6 +58,7 @@ export interface MigrationStatus {
   state: 'current' | 'behind' | 'newer' | 'changed';
   applied: (MigrationStep & { appliedAt: Date })[];
   pending: MigrationStep[];
+  functions: FunctionsStatus[];
   /** What is newer or changed, in words; undefined otherwise. */
   problem: string | undefined;
 }
@@ -46,209 +69,105 @@ export interface Migrated {
   session<T>(fn: (session: Session) => Promise<T>): Promise<T>;
 }
 
-interface AppliedRow extends MigrationStep {
-  checksum: string;
-  applied_at: Date;
-}
-
 /**
- * Applies what is missing, each file in its own transaction. Every transaction takes the same advisory lock first and
- * then looks again, so any number of processes may start at once. Needs CREATE on the database the first time only.
+ * Applies each numbered file that is missing, then the functions and views of each line where they differ from those in the database: each
+ * file and each line's functions in a transaction of their own. Every transaction takes the same advisory lock first and then compares
+ * again, so any number of processes may start at once. Needs CREATE on the database the first time only.
  * @throws SchemaMismatch when the database is newer than this version, or an applied file was changed since
  */
 export async function migrate(
   engine: Migrated,
   options: MigrateOptions = {},
-  known: readonly Migration[] = released,
+  known: Schema = released,
 ): Promise<MigrationReport> {
   const wanted = select(known, options.lines);
-  const missing = compare(await readApplied(engine), known, wanted);
+  const { pending, outdated } = outstanding(await readApplied(engine), known, wanted);
   if (options.dryRun === true) {
-    return { applied: [], sql: missing.map(script).join('\n') };
+    const scripts = [...pending.map(applyTables), ...outdated.map((set) => applyFunctions(set, known.version))];
+    return { applied: [], functions: [], sql: scripts.map(script).join('\n') };
   }
-  const applied: MigrationStep[] = [];
-  if (missing.length > 0) {
+  const report: MigrationReport = { applied: [], functions: [], sql: undefined };
+  if (pending.length + outdated.length > 0) {
     await engine.session(async (session) => {
-      for (let step = await applyNext(session, known, wanted); step !== undefined; ) {
-        applied.push(step);
-        step = await applyNext(session, known, wanted);
-      }
+      while (await applyNext(session, known, wanted, report));
     });
   }
-  return { applied, sql: undefined };
+  return report;
 }
 
 /** Compares without changing anything. */
-export async function status(engine: Migrated, known: readonly Migration[] = released): Promise<MigrationStatus> {
-  const rows = await readApplied(engine);
-  const pending = known.filter((migration) => find(rows, migration) === undefined).map(step);
-  const newer = problemNewer(rows, known);
-  const changed = problemChanged(rows, known);
-  const behind = pending.length > 0 ? 'behind' : 'current';
+export async function status(engine: Migrated, known: Schema = released): Promise<MigrationStatus> {
+  const applied = await readApplied(engine);
+  const { pending, outdated, newer, changed } = compare(applied, known);
+  const behind = pending.length + outdated.length > 0 ? 'behind' : 'current';
   return {
-    state: newer === undefined ? (changed === undefined ? behind : 'changed') : 'newer',
-    applied: rows.map((row) => ({ ...step(row), appliedAt: row.applied_at })),
-    pending,
-    problem: newer ?? changed,
+    state: changed === undefined ? (newer === undefined ? behind : 'newer') : 'changed',
+    applied: applied.migrations.map((row) => ({ ...step(row), appliedAt: row.applied_at })),
+    pending: pending.map(step),
+    functions: known.functions.map((set) => {
+      const row = applied.functions.find(({ line }) => line === set.line);
+      return {
+        line: set.line,
+        state: outdated.includes(set) ? 'behind' : 'current',
+        appliedAt: row?.applied_at,
+        retired: row?.retired ?? [],
+      };
+    }),
+    problem: changed ?? newer,
   };
 }
 
-/** sha256 of the file with its line ends as written on Unix, so that a checkout on Windows counts as the same. */
-export function checksum(sql: string): string {
-  return createHash('sha256').update(sql.replaceAll('\r\n', '\n')).digest('hex');
+async function readApplied(engine: Pick<Migrated, 'query'>): Promise<AppliedSchema> {
+  const [founded] = await engine.query<{ tables: boolean; functions: boolean }>(IS_FOUNDED);
+  return {
+    migrations: founded?.tables === true ? await engine.query<MigrationRow>(READ_MIGRATIONS) : [],
+    functions: founded?.functions === true ? await engine.query<FunctionsRow>(READ_FUNCTIONS) : [],
+  };
 }
 
-// Any number will do as long as nobody else uses it: the bytes of "pawl", and 1 for migrations.
-const LOCK = 'select pg_advisory_xact_lock(1885435756, 1)';
-
-/**
- * Waiting for the other processes may take as long as their migrations do; a table in use may not hold us for ever. A migration is run by
- * the owner of everything, so nothing of it is looked for where others may create.
- */
-const OPEN = `begin;
-set local search_path = ${PINNED_PATH};
-set local lock_timeout = 0;
-set local statement_timeout = 0;
-set local idle_in_transaction_session_timeout = 0;
-${LOCK};
-set local lock_timeout = '30s';
-set local standard_conforming_strings = on;
-set local client_min_messages = warning`;
-
-// CREATE SCHEMA IF NOT EXISTS asks for the right to create even when the schema is there.
-const FOUNDATION = `do $$
-begin
-  if current_setting('server_encoding') not in ('UTF8', 'SQL_ASCII') then
-    raise exception 'database "%" is encoded in %, which cannot hold every text; Pawl needs one in UTF8: create database NAME template template0 encoding ''UTF8''',
-      current_database(), current_setting('server_encoding') using errcode = 'PW006';
-  end if;
-  if not exists (select from pg_namespace where nspname = 'pawl') then
-    create schema pawl;
-  end if;
-  if to_regclass('pawl.migration') is null then
-    create table pawl.migration (
-      line text not null,
-      number integer not null,
-      name text not null,
-      checksum text not null,
-      applied_at timestamptz not null default clock_timestamp(),
-      primary key (line, number)
-    );
-  end if;
-end
-$$`;
-
-const IS_FOUNDED = statement(
-  'migrate.is_founded',
-  "select pg_catalog.to_regclass('pawl.migration') is not null as founded",
-  {
-    prepare: false,
-  },
-);
-
-const READ_APPLIED = statement(
-  'migrate.read_applied',
-  `
-select line, number, name, checksum, ${instant('applied_at')} as applied_at
-from pawl.migration
-order by line, number`,
-  { prepare: false },
-);
-
-async function readApplied(engine: Pick<Migrated, 'query'>): Promise<AppliedRow[]> {
-  const [answer] = await engine.query<{ founded: boolean }>(IS_FOUNDED);
-  return answer?.founded === true ? engine.query<AppliedRow>(READ_APPLIED) : [];
-}
-
-async function applyNext(
-  session: Session,
-  known: readonly Migration[],
-  wanted: readonly Migration[],
-): Promise<MigrationStep | undefined> {
+/** One transaction: what is still missing once the lock is had, tables before functions. False when nothing is. */
+async function applyNext(session: Session, known: Schema, wanted: Schema, report: MigrationReport): Promise<boolean> {
   try {
-    await session.run(`${OPEN};\n${FOUNDATION}`);
-    const [next] = compare(await session.query<AppliedRow>(READ_APPLIED), known, wanted);
-    if (next !== undefined) {
-      await session.run(`-- migrate.apply ${next.line}/${next.number}\n${next.sql}`);
-      refuseOwnCommit(session, next);
-      await session.run(`${PIN};\n${record(next)}`);
-    }
+    await session.run(BEGIN);
+    const { pending, outdated } = outstanding(await readApplied(session), known, wanted);
+    const [migration] = pending;
+    const [set] = outdated;
+    if (migration !== undefined) await apply(session, label(migration), applyTables(migration));
+    else if (set !== undefined) await apply(session, `"${set.line}"`, applyFunctions(set, known.version));
     await session.run('commit');
-    return next === undefined ? undefined : step(next);
+    noteIn(report, migration, set);
+    return migration !== undefined || set !== undefined;
   } catch (error) {
     await session.run('rollback').catch(() => session.release(true));
     throw failure(error);
   }
 }
 
-function refuseOwnCommit(session: Session, migration: Migration): void {
+async function apply(session: Session, name: string, { run, note }: { run: string; note: string }): Promise<void> {
+  await session.run(run);
   if (session.client.getTransactionStatus?.() === 'I') {
-    throw new SchemaMismatch(`${label(migration)} ends its own transaction; take COMMIT and ROLLBACK out of the file`);
+    throw new SchemaMismatch(`${name} ends its own transaction; take COMMIT and ROLLBACK out of the file`);
   }
+  await session.run(note);
 }
 
-/** What is missing of `wanted`, in order. @throws SchemaMismatch when the database does not fit `known` */
-function compare(rows: AppliedRow[], known: readonly Migration[], wanted: readonly Migration[]): Migration[] {
-  const problem = problemNewer(rows, known) ?? problemChanged(rows, known);
-  if (problem !== undefined) {
-    throw new SchemaMismatch(problem);
-  }
-  return wanted.filter((migration) => find(rows, migration) === undefined);
+function noteIn(report: MigrationReport, migration: Migration | undefined, set: FunctionSet | undefined): void {
+  if (migration !== undefined) report.applied.push(step(migration));
+  else if (set !== undefined) report.functions.push(set.line);
 }
 
-function problemNewer(rows: AppliedRow[], known: readonly Migration[]): string | undefined {
-  const unknown = rows.find((row) => find(known, row) === undefined);
-  return unknown === undefined
-    ? undefined
-    : `the database has ${label(unknown)}, which this version of Pawl does not know: the database is newer than the ` +
-        'code; upgrade pawl in this process';
-}
-
-function problemChanged(rows: AppliedRow[], known: readonly Migration[]): string | undefined {
-  const changed = known.find((migration) => {
-    const row = find(rows, migration);
-    return row !== undefined && row.checksum !== checksum(migration.sql);
-  });
-  return changed === undefined
-    ? undefined
-    : `${label(changed)} differs from what was applied to the database: a released migration must not be edited; ` +
-        'restore the file, or install the version of pawl that migrated this database';
-}
-
-function select(known: readonly Migration[], lines: string[] | undefined): readonly Migration[] {
-  const missing = lines?.find((line) => !known.some((migration) => migration.line === line));
+function select(known: Schema, lines: string[] | undefined): Schema {
+  const names = new Set([...known.migrations, ...known.functions].map(({ line }) => line));
+  const missing = lines?.find((line) => !names.has(line));
   if (missing !== undefined) {
-    const names = [...new Set(known.map((migration) => migration.line))].join(', ');
-    throw new InvalidInput(`there is no migration line "${missing}"; there are ${names}`, { field: 'lines' });
+    throw new InvalidInput(`there is no migration line "${missing}"; there are ${[...names].join(', ')}`, {
+      field: 'lines',
+    });
   }
-  return lines === undefined ? known : known.filter((migration) => lines.includes(migration.line));
-}
-
-function find<T extends { line: string; number: number }>(
-  list: readonly T[],
-  wanted: { line: string; number: number },
-): T | undefined {
-  return list.find((entry) => entry.line === wanted.line && entry.number === wanted.number);
-}
-
-function script(migration: Migration): string {
-  return `${OPEN};\n${FOUNDATION};\n\n${migration.sql.trim()}\n\n${PIN};\n${record(migration)};\ncommit;\n`;
-}
-
-function record(migration: Migration): string {
-  const values = [migration.line, migration.name, checksum(migration.sql)].map(quote);
-  return `insert into pawl.migration (line, number, name, checksum)
-values (${values[0]}, ${migration.number}, ${values[1]}, ${values[2]})`;
-}
-
-function quote(value: string): string {
-  return `'${value.replaceAll("'", "''")}'`;
+  const isWanted = ({ line }: { readonly line: string }): boolean => lines?.includes(line) ?? true;
+  return { ...known, migrations: known.migrations.filter(isWanted), functions: known.functions.filter(isWanted) };
 }
 
 function step({ line, number, name }: MigrationStep): MigrationStep {
   return { line, number, name };
-}
-
-function label({ line, number, name }: MigrationStep): string {
-  return `migration ${line}/${String(number).padStart(3, '0')}_${name}`;
 }

@@ -570,6 +570,9 @@ export const SCHEMAS: Readonly<Record<string, JsonSchema>> = {
       problem: orNull(text),
       applied: list(object({ line: text, number: whole, name: text, appliedAt: time })),
       pending: list(object({ line: text, number: whole, name: text })),
+      functions: list(
+        object({ line: text, state: one('current', 'behind'), appliedAt: orNull(time), retired: list(text) }),
+      ),
     }),
     tables: list(object({ name: text, bytes: number, rows: number, deadRows: number, vacuumedAt: orNull(time) })),
     process: object({ pid: whole, node: text, version: text, startedAt: time, watchers: whole, rssBytes: number }),

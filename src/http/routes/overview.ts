@@ -85,7 +85,11 @@ async function readAdmin({ services }: { readonly services: Services }): Promise
   const { statementTimeout, live: liveMs, bodyLimit, rate, audit, readOnly } = settings;
   return {
     server: { ...server, oldestTransaction: oldestTransaction ?? null },
-    migrations: { ...status, problem: status.problem ?? null },
+    migrations: {
+      ...status,
+      problem: status.problem ?? null,
+      functions: status.functions.map((set) => ({ ...set, appliedAt: set.appliedAt ?? null })),
+    },
     tables,
     process: {
       pid: process.pid,

@@ -11,7 +11,7 @@ const AT_ONCE = 8;
 /** How much longer than its work the indexer rests: while jobs are ready to run, they come first. */
 const REST = { quiet: 1, busy: 40 } as const;
 
-/** Prepares jobs for being searched by words, behind everybody's back: see sql/queue/014_search.sql. */
+/** Prepares jobs for being searched by words, behind everybody's back: see sql/queue/search_index.sql. */
 export class Indexer {
   readonly #chores: PostgresQueueChores;
   readonly #loop: Loop;

@@ -112,7 +112,7 @@ const CLAIM_OR_OFFER = statement(
 );
 const LOOK = statement(
   'queue.look',
-  'select pawl.queue_look($1::smallint, $2::smallint, $3::bigint, $4::int, $5::smallint, $6::bigint) as answer',
+  'select pawl.queue_peek_ready($1::smallint, $2::smallint, $3::bigint, $4::int, $5::smallint, $6::bigint) as answer',
 );
 const SETTLE = statement(
   'queue.settle',

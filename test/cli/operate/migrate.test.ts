@@ -12,12 +12,30 @@ test('status is 1 when behind and 0 after migrate, which says what it applied an
 
   const applied = await warmPawl(['migrate', '-o', 'json'], { url });
   expect(applied.code).toBe(0);
-  expect(JSON.parse(applied.stdout)).toHaveLength(JSON.parse(before.stdout).pending.length);
+  const { pending, functions } = JSON.parse(before.stdout);
+  expect(JSON.parse(applied.stdout)).toHaveLength(pending.length + functions.length);
   expect(applied.stderr).not.toContain(new URL(url).password);
 
   const again = await warmPawl(['migrate', 'up'], { url });
   expect(again).toMatchObject({ code: 0, stdout: '', stderr: expect.stringContaining('up to date') });
   expect((await warmPawl(['migrate', 'status', '-o', 'jsonl'], { url })).code).toBe(0);
+});
+
+test('status and plan show the line whose functions would be applied again', async () => {
+  const { url } = await freshDatabase();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query(
+    "update pawl.migration_functions set checksum = 'another', retired = '{pawl.queue_id(text)}' where line = 'queue'",
+  );
+  const status = await warmPawl(['migrate', 'status'], { url });
+  expect(status.code).toBe(1);
+  expect(status.stdout).toMatch(/queue +functions +pending/);
+  expect(status.stderr).toContain('pawl.queue_id(text) is kept for processes of an earlier version');
+  const plan = await warmPawl(['migrate', 'plan'], { url });
+  expect(plan.stdout).toContain('function pawl.queue_claim(');
+  expect(plan.stdout).not.toContain('function pawl.lock_acquire(');
 });
 
 test('plan and --dry-run print SQL that psql could run, and change nothing', async () => {

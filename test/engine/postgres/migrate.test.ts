@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { InvalidInput, NotSupported, SchemaMismatch } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { migrate, status } from '../../../src/engine/postgres/migrate.ts';
-import { type Migration, migrations } from '../../../src/engine/postgres/schema.gen.ts';
+import { type Migration, type Schema, schema } from '../../../src/engine/postgres/schema.gen.ts';
 import { freshDatabase } from '../../support/database.ts';
 
 const run = promisify(execFile);
@@ -21,6 +21,8 @@ const FILES: Migration[] = [
   { line: 'beta', number: 1, name: 'other', sql: '-- Third.\ninsert into pawl.ran values (3);' },
 ];
 
+const SCHEMA: Schema = { version: '1.0.0', migrations: FILES, functions: [] };
+
 const RAN = statement('test.ran', 'select file from pawl.ran order by file', { prepare: false });
 
 let database: Awaited<ReturnType<typeof freshDatabase>>;
@@ -36,33 +38,37 @@ afterEach(async () => {
   await database.drop();
 });
 
+function withFiles(files: Migration[]): Schema {
+  return { ...SCHEMA, migrations: files };
+}
+
 async function ran(): Promise<string[]> {
   return (await engine.query<{ file: string }>(RAN)).map((row) => row.file);
 }
 
 describe('migrate', () => {
   test('applies each file once, in order, and nothing the second time', async () => {
-    const first = await migrate(engine, {}, FILES);
+    const first = await migrate(engine, {}, SCHEMA);
     expect(first.applied.map((step) => `${step.line}/${step.number}_${step.name}`)).toEqual([
       'alpha/1_tables',
       'alpha/2_more',
       'beta/1_other',
     ]);
-    expect(await migrate(engine, {}, FILES)).toEqual({ applied: [], sql: undefined });
+    expect(await migrate(engine, {}, SCHEMA)).toEqual({ applied: [], functions: [], sql: undefined });
     expect(await ran()).toEqual(['1', '3', "it's 2"]);
-    expect(await status(engine, FILES)).toMatchObject({ state: 'current', pending: [], problem: undefined });
+    expect(await status(engine, SCHEMA)).toMatchObject({ state: 'current', pending: [], problem: undefined });
   });
 
   test('applies the schema of this version', async () => {
     const report = await engine.migrate();
-    expect(report.applied).toHaveLength(migrations.length);
+    expect(report.applied).toHaveLength(schema.migrations.length);
     expect(await engine.status()).toMatchObject({ state: 'current', pending: [] });
   });
 
   test('applies only the lines that were asked for, and refuses one that does not exist', async () => {
-    await migrate(engine, { lines: ['alpha'] }, FILES);
-    expect(await status(engine, FILES)).toMatchObject({ state: 'behind', pending: [{ line: 'beta', number: 1 }] });
-    await expect(migrate(engine, { lines: ['gamma'] }, FILES)).rejects.toBeInstanceOf(InvalidInput);
+    await migrate(engine, { lines: ['alpha'] }, SCHEMA);
+    expect(await status(engine, SCHEMA)).toMatchObject({ state: 'behind', pending: [{ line: 'beta', number: 1 }] });
+    await expect(migrate(engine, { lines: ['gamma'] }, SCHEMA)).rejects.toBeInstanceOf(InvalidInput);
   });
 
   test('applies each file once when ten processes start at the same time', async () => {
@@ -70,7 +76,7 @@ describe('migrate', () => {
       import { postgres } from ${JSON.stringify(new URL('../../../dist/engine/postgres/index.js', import.meta.url).href)};
       import { migrate } from ${JSON.stringify(new URL('../../../dist/engine/postgres/migrate.js', import.meta.url).href)};
       const engine = postgres(${JSON.stringify(database.url)});
-      const { applied } = await migrate(engine, {}, ${JSON.stringify(FILES)});
+      const { applied } = await migrate(engine, {}, ${JSON.stringify(SCHEMA)});
       console.log(applied.length);
       await engine.stop();
     `;
@@ -83,13 +89,13 @@ describe('migrate', () => {
   });
 
   test('as a dry run changes nothing and gives SQL that does it all', async () => {
-    const { applied, sql } = await migrate(engine, { dryRun: true }, FILES);
+    const { applied, sql } = await migrate(engine, { dryRun: true }, SCHEMA);
     expect(applied).toEqual([]);
-    expect(await status(engine, FILES)).toMatchObject({ state: 'behind', applied: [] });
+    expect(await status(engine, SCHEMA)).toMatchObject({ state: 'behind', applied: [] });
     await engine.session((session) => session.run(sql ?? ''));
     expect(await ran()).toEqual(['1', '3', "it's 2"]);
-    expect(await migrate(engine, {}, FILES)).toMatchObject({ applied: [] });
-    expect(await migrate(engine, { dryRun: true }, FILES)).toEqual({ applied: [], sql: '' });
+    expect(await migrate(engine, {}, SCHEMA)).toMatchObject({ applied: [] });
+    expect(await migrate(engine, { dryRun: true }, SCHEMA)).toEqual({ applied: [], functions: [], sql: '' });
   });
 
   test('leaves nothing of a file that fails, and keeps the files before it', async () => {
@@ -97,14 +103,14 @@ describe('migrate', () => {
       ...FILES.slice(0, 2),
       { line: 'beta', number: 1, name: 'broken', sql: 'insert into pawl.ran values (9); select 1/0;' },
     ];
-    await expect(migrate(engine, {}, broken)).rejects.toMatchObject({ sqlState: '22012' });
+    await expect(migrate(engine, {}, withFiles(broken))).rejects.toMatchObject({ sqlState: '22012' });
     expect(await ran()).toEqual(['1', "it's 2"]);
-    expect(await migrate(engine, {}, FILES)).toMatchObject({ applied: [{ line: 'beta', number: 1 }] });
+    expect(await migrate(engine, {}, SCHEMA)).toMatchObject({ applied: [{ line: 'beta', number: 1 }] });
   });
 
   test('refuses a database that is newer than the code, and says what to do', async () => {
-    await migrate(engine, {}, FILES);
-    const older = FILES.slice(0, 2);
+    await migrate(engine, {}, SCHEMA);
+    const older = withFiles(FILES.slice(0, 2));
     const failed = migrate(engine, {}, older);
     await expect(failed).rejects.toBeInstanceOf(SchemaMismatch);
     await expect(failed).rejects.toThrow(/beta\/001_other.*newer than the code; upgrade pawl/);
@@ -112,20 +118,22 @@ describe('migrate', () => {
   });
 
   test('refuses a file that was changed after it was applied', async () => {
-    await migrate(engine, {}, FILES);
-    const changed = FILES.map((file) => (file.number === 2 ? { ...file, sql: `${file.sql} select 1;` } : file));
+    await migrate(engine, {}, SCHEMA);
+    const changed = withFiles(
+      FILES.map((file) => (file.number === 2 ? { ...file, sql: `${file.sql} select 1;` } : file)),
+    );
     await expect(migrate(engine, {}, changed)).rejects.toThrow(/alpha\/002_more differs/);
     expect(await status(engine, changed)).toMatchObject({ state: 'changed' });
   });
 
   test('takes the same file with other line ends for the same', async () => {
-    await migrate(engine, {}, FILES);
-    const windows = FILES.map((file) => ({ ...file, sql: file.sql.replaceAll('\n', '\r\n') }));
+    await migrate(engine, {}, SCHEMA);
+    const windows = withFiles(FILES.map((file) => ({ ...file, sql: file.sql.replaceAll('\n', '\r\n') })));
     expect(await migrate(engine, {}, windows)).toMatchObject({ applied: [] });
   });
 
   test('refuses a file that ends its own transaction', async () => {
-    const files: Migration[] = [{ line: 'alpha', number: 1, name: 'commits', sql: 'select 1; commit;' }];
+    const files = withFiles([{ line: 'alpha', number: 1, name: 'commits', sql: 'select 1; commit;' }]);
     await expect(migrate(engine, {}, files)).rejects.toThrow(/ends its own transaction/);
   });
 
@@ -138,7 +146,7 @@ describe('migrate', () => {
     url.username = role;
     url.password = 'modest';
     const modest = postgres(url.toString());
-    expect((await migrate(modest, {}, FILES)).applied).toHaveLength(3);
+    expect((await migrate(modest, {}, SCHEMA)).applied).toHaveLength(3);
     await modest.stop();
     await engine.session((session) => session.run(`drop owned by ${role}; drop role ${role}`));
   });
@@ -151,7 +159,7 @@ describe('migrate', () => {
     const url = new URL(database.url);
     url.pathname = `/${latin}`;
     const there = postgres(url.toString());
-    const failed = migrate(there, {}, FILES);
+    const failed = migrate(there, {}, SCHEMA);
     await expect(failed).rejects.toThrow(/is encoded in LATIN1.*needs one in UTF8/);
     await expect(failed).rejects.toBeInstanceOf(NotSupported);
     await there.stop();

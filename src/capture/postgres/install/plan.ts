@@ -130,7 +130,7 @@ function compareLine(capture: number, line: Line, there: readonly LineRow[]): Di
   const json = literal(JSON.stringify(line.definition));
   if (row === undefined) {
     const values = [line.id, capture, literal(line.name), literal(line.guarantee), json].join(', ');
-    const sql = `insert into pawl.capture_line (id, capture, name, guarantee, definition) values (${values})`;
+    const sql = `insert into pawl.capture_line (id, capture, name, guarantee, definition, database) values (${values}, pawl.capture_database())`;
     return [{ kind: 'line', object: line.name, problem: 'nothing is noted for it', sql: [sql] }];
   }
   if (same(row.definition, line.definition)) return [];

@@ -1,0 +1,244 @@
+-- A turn is claimed in one short transaction and committed in another; neither connection nor lock is held in between.
+
+-- Claims up to p_limit actors of these types that are due, the longest due first. Each is charged an attempt, and its next
+-- try is written as if the turn had failed: whoever dies with it has nothing to undo.
+--
+-- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, and "due":
+-- ms until the next one is due, or "again": true when there is more to do at once.
+--
+-- A claim of several types first counts how many of which type are among the first that are due. Actors whose bodies run with hold:
+-- 'transaction' are among them, since only the lock of their row shows that they run; with as many of them as a worker has free
+-- slots, it would find nothing of its other types for as long as those bodies run. They are left out of the count, except for
+-- those whose lock can be had: whoever had it is gone.
+create or replace function pawl.actor_claim(p_worker bigint, p_types smallint[], p_limit int) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz;
+  v_more integer;
+  v_types smallint[];
+  v_tids tid[] := '{}';
+  v_part record;
+  v_free tid[];
+  v_rows text;
+begin
+  perform pawl.actor_require_worker(p_worker);
+  v_more := pawl.actor_absorb(p_types, 1000);
+  select array_agg(t.id) into v_types from pawl.actor_type t where t.id = any (p_types) and t.paused_at is null;
+  if v_types is null then
+    return '{"rows":[]}';
+  end if;
+  v_now := clock_timestamp();
+  if cardinality(v_types) = 1 then
+    v_tids := array(
+      select a.ctid from pawl.actor_instance a
+      where a.type = v_types[1] and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+      order by a.wake_at limit p_limit for no key update skip locked);
+  else
+    -- First how many of which type are among the first that are due, without a lock; then so many of each.
+    loop
+      select array_agg(x.type) as types, array_agg(x.n) as counts, bool_or(x.lent) as lent into v_part
+      from (
+        select d.type, count(*) as n, bool_or(d.lent) as lent from (
+          select t.type, d.lent from unnest(v_types) t (type) cross join lateral (
+            select a.wake_at, a.lent is not null as lent from pawl.actor_instance a
+            where a.type = t.type and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+              and (v_free is null or a.lent is null or a.ctid = any (v_free))
+            order by a.wake_at limit p_limit) d
+          order by d.wake_at limit p_limit) d
+        group by d.type) x;
+      exit when v_free is not null or v_part.lent is not true;
+      -- Each of them has a connection of its own: there are not many. Whose holder died became due early, and is not far behind.
+      v_free := array(
+        select a.ctid from pawl.actor_instance a
+        where a.ctid = any (array(
+            select d.tid from unnest(v_types) t (type) cross join lateral (
+              select a.ctid as tid, a.lent from pawl.actor_instance a
+              where a.type = t.type and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+              order by a.wake_at limit 1000 + p_limit) d
+            where d.lent is not null))
+          and a.lent is not null and a.worker is null and a.wake_at <= v_now
+        order by a.wake_at limit p_limit for no key update skip locked);
+    end loop;
+    for v_at in 1..coalesce(cardinality(v_part.types), 0) loop
+      v_tids := v_tids || array(
+        select a.ctid from pawl.actor_instance a
+        where a.type = v_part.types[v_at] and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+          and (v_free is null or a.lent is null or a.ctid = any (v_free))
+        order by a.wake_at limit v_part.counts[v_at] for no key update skip locked);
+    end loop;
+  end if;
+  if cardinality(v_tids) > 0 then
+    if exists (select 1 from pawl.actor_paused_state p where p.type = any (v_types)) then
+      v_tids := pawl.actor_hold_paused(v_tids);
+    end if;
+    v_rows := pawl.actor_take(p_worker, v_tids, v_now);
+  end if;
+  return concat('{"rows":[', v_rows, ']', case when v_more = 2 or cardinality(v_tids) >= p_limit then ',"again":true' end,
+    ',"due":' || (
+      -- greatest() would make 0 of null: due now, instead of never
+      select case when v_more = 1 then 0 when min(d.wake_at) is not null then ceil(greatest(0, extract(epoch from min(d.wake_at) - clock_timestamp()) * 1000)) end
+      from unnest(v_types) t (type) cross join lateral (
+        select a.wake_at from pawl.actor_instance a
+        where a.type = t.type and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+        order by a.wake_at limit 1) d), '}');
+end $$;
+
+-- Takes what is in the inboxes over into the rows of the actors, and wakes them. Skips actors whose row somebody has locked:
+-- they are found by the next look. Answers 0 when nothing is left, 1 when only those are, and 2 when there may be more.
+--
+-- What comes while a turn runs is marked (signal_at), under the lock of the row, which the commit of that turn takes as
+-- well: either the commit sees the mark and makes the actor due at once, or this finds the row as the commit left it, and
+-- makes it due itself. Both ways the actor runs once more.
+create or replace function pawl.actor_absorb(p_types smallint[], p_limit int) returns integer
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_actors bigint[];
+  v_seen bigint[];
+  v_now timestamptz := clock_timestamp();
+begin
+  select array_agg(distinct x.actor) into v_actors
+  from unnest(p_types) t (type)
+  cross join lateral (select i.actor from pawl.actor_inbox i where i.type = t.type order by i.id limit p_limit) x;
+  if v_actors is null then
+    return 0;
+  end if;
+  v_seen := array(
+    select a.id from pawl.actor_instance a where a.id = any (v_actors) order by a.id for no key update skip locked);
+  -- A new statement: for each of these actors it sees everything that was committed before its row was locked.
+  with gone as (
+    delete from pawl.actor_inbox i where i.actor = any (v_seen) returning i.actor, i.name, i.n, i.at
+  ), change as materialized (
+    select g.actor, array_agg(g.name) filter (where g.name !~ '^[$]') as names, array_agg(g.n::bigint) filter (where g.name !~ '^[$]') as counts,
+      min(g.at) filter (where g.name <> '$child') as at, coalesce(sum(g.n) filter (where g.name = '$child'), 0) as children,
+      coalesce(bool_or(g.n < 0), false) as final
+    from (select g.actor, g.name, sum(g.n) as n, min(g.at) as at from gone g group by g.actor, g.name, g.n < 0) g
+    group by g.actor
+  ), wake as materialized (
+    select c.*, t.always && c.names as at_once,
+      case
+        when a.finished_at is not null then null
+        when c.at is not null then c.at
+        -- The last child is final, or was before its birth was told of.
+        when a.children + c.children = 0 and (c.final or a.children < 0) then v_now
+      end as wake_at
+    from change c join pawl.actor_instance a on a.id = c.actor join pawl.actor_type t on t.id = a.type
+  )
+  update pawl.actor_instance a set
+    semaphores = case when w.names is null or a.finished_at is not null then a.semaphores else pawl.actor_add(a.semaphores, w.names, w.counts) end,
+    children = a.children + w.children,
+    signal_at = case when coalesce(a.worker, a.lent) is not null then least(w.wake_at, a.signal_at) else a.signal_at end,
+    -- A failing actor that is nudged again and again must not run in a loop; but to be destroyed need not wait.
+    wake_at = case
+      when coalesce(a.worker, a.lent) is not null or w.wake_at is null then a.wake_at
+      when w.at_once then least(a.wake_at, w.wake_at)
+      else least(a.wake_at, greatest(w.wake_at, a.floor_at))
+    end
+  from wake w where a.id = w.actor;
+  if cardinality(v_seen) < cardinality(v_actors) then
+    -- Of actors that are no more.
+    delete from pawl.actor_inbox i where i.actor = any (v_actors)
+      and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
+  end if;
+  return case
+    when not exists (select 1 from unnest(p_types) t (type) cross join lateral (select 1 from pawl.actor_inbox i where i.type = t.type limit 1) x) then 0
+    when v_seen = '{}' then 1
+    else 2
+  end;
+end $$;
+
+-- Semaphores with changes added; what comes to nothing is left out, so none is ever below 0.
+create or replace function pawl.actor_add(p_semaphores jsonb, p_names text[], p_counts bigint[]) returns jsonb
+language sql immutable as $$
+  select coalesce(jsonb_object_agg(s.name, s.n) filter (where s.n > 0), '{}')
+  from (
+    select x.name, sum(x.n) as n
+    from (select e.key as name, e.value::bigint as n from jsonb_each_text(p_semaphores) e union all select * from unnest(p_names, p_counts)) x
+    group by x.name
+  ) s
+$$;
+
+-- One actor by hand, due or not, paused or not. Answers as a claim does; no row when somebody else has it.
+create or replace function pawl.actor_claim_one(p_worker bigint, p_actor bigint) returns text
+language plpgsql
+set enable_seqscan = off as $$
+declare
+  v_tids tid[];
+begin
+  perform pawl.actor_require_worker(p_worker);
+  perform pawl.actor_absorb(array[a.type], 1000) from pawl.actor_instance a where a.id = p_actor;
+  v_tids := array(
+    select a.ctid from pawl.actor_instance a where a.id = p_actor and a.worker is null and a.finished_at is null
+    for no key update skip locked);
+  -- Whatever runs is due: it is where a rescue looks for it.
+  if cardinality(v_tids) > 0 then
+    update pawl.actor_instance a set wake_at = clock_timestamp(), held = null, lost = 0
+    where a.id = p_actor and (a.wake_at is null or a.wake_at > clock_timestamp() or a.held is not null or a.lost > 0);
+    perform pawl.page_resolve_free('actor-lost:' || p_actor);
+    v_tids := array(select a.ctid from pawl.actor_instance a where a.id = p_actor);
+  end if;
+  return concat('{"rows":[', pawl.actor_take(p_worker, v_tids, clock_timestamp()), ']}');
+end $$;
+
+-- Of rows that are locked: those in a paused state leave the index of what is due. The share lock makes a resume wait, and
+-- then see them; a state that was resumed meanwhile is no longer there to be locked.
+create or replace function pawl.actor_hold_paused(p_tids tid[]) returns tid[]
+language plpgsql
+set enable_seqscan = off as $$
+declare
+  v_paused text[];
+begin
+  v_paused := array(
+    select p.type || ':' || p.state from pawl.actor_paused_state p
+    where (p.type, p.state) in (select a.type, a.state from pawl.actor_instance a where a.ctid = any (p_tids)) for share);
+  update pawl.actor_instance a set held = 'the state is paused'
+  where a.ctid = any (p_tids) and a.type || ':' || a.state = any (v_paused);
+  -- The held ones have moved to new versions: what is left at these places is what may run.
+  return array(select a.ctid from pawl.actor_instance a where a.ctid = any (p_tids) and a.worker is null and a.held is null);
+end $$;
+
+-- Makes actors the worker's, whose rows are locked. Gives them in the order in which they became due, and not in that of their rows on
+-- disk: those that wait for a free slot begin in that order. Of those that were lent, whoever had the row is gone, and wrote nothing:
+-- that turn is lost. What was lost before as well is not taken, but left to be claimed alone.
+create or replace function pawl.actor_take(p_worker bigint, p_tids tid[], p_now timestamptz) returns text
+language sql
+set enable_seqscan = off set enable_mergejoin = off set jit = off as $$
+  with taken as (
+    update pawl.actor_instance a set
+      worker = case when a.lent is null or a.lost = 0 then p_worker end,
+      held = case when a.lent is null or a.lost = 0 then a.held else pawl.actor_alone(a.lost + 1) end,
+      lost = case when a.lent is null then a.lost else a.lost + 1 end,
+      epoch = a.epoch + 1, lent = null, claimed_at = p_now, attempt = a.attempt + 1, signal_at = null,
+      retry_at = p_now + pawl.actor_backoff(t.backoff, a.attempt + 1) * interval '1 millisecond'
+    from pawl.actor_type t
+    where a.ctid = any (p_tids) and t.id = a.type
+    returning pawl.actor_claimed(a) as row, a.wake_at, a.worker
+  )
+  select string_agg(t.row, ',' order by t.wake_at) from taken t where t.worker is not null
+$$;
+
+-- A claimed actor, as its worker reads it.
+create or replace function pawl.actor_claimed(a pawl.actor_instance) returns text
+language sql stable as $$
+  select concat('[', a.id, ',', a.type, ',', to_json(a.state), ',', a.visit, ',', a.epoch, ',', a.attempt, ',', a.version, ',', a.children, ',',
+    (extract(epoch from a.entered_at) * 1000)::bigint, ',', coalesce(a.parent, 0), ',', a.semaphores, ',', a.fields, ']')
+$$;
+
+-- A worker that was taken for dead must not claim any more: nobody would look for what it has. The lock keeps its row, for a
+-- rescue to find, until the claim is committed; heartbeats do not wait for it.
+create or replace function pawl.actor_require_worker(p_worker bigint) returns void
+language plpgsql as $$
+begin
+  perform 1 from pawl.actor_worker w where w.id = p_worker for key share;
+  if not found then
+    raise exception 'worker % was taken for dead: its heartbeat came later than its lease; stop working', p_worker using errcode = 'PW004';
+  end if;
+end $$;
+
+-- The wait before the next try, in ms, after p_attempt tries that failed.
+create or replace function pawl.actor_backoff(p_backoff double precision[], p_attempt int) returns double precision
+language sql volatile as $$
+  select least(p_backoff[2], case when p_backoff[3] = 0 then p_backoff[1] * p_attempt else p_backoff[1] * p_backoff[3] ^ least(p_attempt - 1, 100) end)
+    * (1 - p_backoff[4] * random())
+$$;

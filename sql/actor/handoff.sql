@@ -1,0 +1,180 @@
+-- Direct hand-off: a semaphore or a message that comes for an idle actor, and meets a sleeping worker, makes the claim for it, and
+-- sends the actor with the notification. It saves the worker a round trip and a commit, the inbox a row, and it is the only
+-- time that a worker gets an actor it has not asked for.
+--
+-- A worker that listens, has a free slot and found nothing to do leaves an offer: one actor may be handed to it. Whoever uses
+-- the offer deletes it in the transaction that writes the claim: what is rolled back was not handed over, and one offer is good
+-- for one actor. From then on the claim is like any other: it is committed, fenced and rescued as they are.
+
+-- actor_incr() in a transaction of its own. Answers 1 if it counts, and 2 more when looking for a worker took long.
+create or replace function pawl.actor_incr_alone(p_incr jsonb) returns integer
+language plpgsql as $$
+declare
+  v_handed integer := pawl.actor_hand_over((p_incr ->> 'actor')::bigint, p_incr ->> 'semaphore', coalesce((p_incr ->> 'n')::integer, 1));
+begin
+  if v_handed & 1 = 0 and pawl.actor_incr(p_incr) then
+    v_handed := v_handed + 1;
+  end if;
+  return v_handed;
+end $$;
+
+-- actor_send_json() in a transaction of its own, answering as actor_incr_alone().
+create or replace function pawl.actor_send_alone(p_message json) returns integer
+language plpgsql as $$
+declare
+  v_part json[] := pawl.actor_parts(p_message);
+  v_actor bigint := (v_part[1] ->> 'actor')::bigint;
+  v_handed integer := pawl.actor_hand_over(v_actor, null, 1);
+begin
+  if v_handed & 1 = 1 then
+    insert into pawl.actor_message (actor, name, payload) values (v_actor, v_part[1] ->> 'name', v_part[2]);
+  elsif pawl.actor_send_json(p_message) then
+    v_handed := v_handed + 1;
+  end if;
+  return v_handed;
+end $$;
+
+-- For a transaction of its own, which nothing keeps open: a lock that is taken here is gone in a moment, and none is waited
+-- for. Hands the actor over, its semaphore p_name raised by p_n, if somebody is there for it; p_name is null for a message.
+-- What keeps an actor from that:
+--   it runs, is final, paused or held, or has just failed and is not to be woken yet
+--   another one of its type is due, or has something in its inbox: that comes first
+--   no sleeping worker knows its state, and its fields in this version
+--   it does not fit into a notification
+--   the commit is not flushed: a crash of the server could undo a claim that was heard of
+--   the isolation is above read committed: an offer that somebody else has just used would be an error
+-- Answers 1 if it was handed over, and 2 more when looking took longer than it should, because old snapshots keep deleted rows:
+-- better not tried again for a while. Where nobody offers anything it costs one probe.
+create or replace function pawl.actor_hand_over(p_actor bigint, p_name text, p_n int) returns integer
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_actor record;
+  v_offer record;
+  v_row text;
+begin
+  if not exists (select 1 from pawl.actor_offer)
+    or current_setting('synchronous_commit') = 'off' or current_setting('transaction_isolation') <> 'read committed' then
+    return 0;
+  end if;
+  select a.type, a.state, a.version, t.backoff into v_actor
+  from pawl.actor_instance a join pawl.actor_type t on t.id = a.type
+  where a.id = p_actor and a.worker is null and a.lent is null and a.finished_at is null and a.paused_at is null and a.held is null
+    and t.paused_at is null and (p_name is null or p_name = any (t.semaphores)) and p_n > 0
+    and (a.floor_at is null or a.floor_at <= v_now or p_name = any (t.always))
+    and octet_length(a.fields::text) + octet_length(a.semaphores::text) <= 6000
+    and not exists (select 1 from pawl.actor_paused_state p where p.type = a.type and p.state = a.state)
+  for no key update of a skip locked;
+  if found then
+    -- The key share lock is what a claim takes: whoever rescues the worker passes it by, or has made it unknown.
+    select o.worker, o.number, o.channel into v_offer
+    from pawl.actor_offer o join pawl.actor_worker w on w.id = o.worker
+    where w.types @> array[v_actor.type] and w.wants_notify and w.expires_at > v_now
+      and w.knows -> v_actor.type::text ? v_actor.state and (w.knows -> v_actor.type::text ->> '$version')::int >= v_actor.version
+      and not exists (select 1 from pawl.actor_inbox i where i.type = v_actor.type offset 0)
+      and not exists (
+        select 1 from pawl.actor_instance a
+        where a.type = v_actor.type and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
+        offset 0)
+    limit 1 for update of o skip locked for key share of w skip locked;
+    if found then
+      delete from pawl.actor_offer o where o.worker = v_offer.worker and o.number = v_offer.number;
+      -- Nobody has the listener's lock: the connection that would be notified is gone, though its worker may live.
+      if not pg_try_advisory_xact_lock(hashtextextended(v_offer.channel, 0)) then
+        update pawl.actor_instance a set
+          epoch = a.epoch + 1, worker = v_offer.worker, claimed_at = v_now, attempt = a.attempt + 1, signal_at = null,
+          -- Whatever runs is due: it is where a rescue looks for it.
+          wake_at = least(a.wake_at, v_now),
+          retry_at = v_now + pawl.actor_backoff(v_actor.backoff, a.attempt + 1) * interval '1 millisecond',
+          semaphores = case when p_name is null then a.semaphores else pawl.actor_add(a.semaphores, array[p_name], array[p_n::bigint]) end
+        where a.id = p_actor
+        returning pawl.actor_claimed(a) into v_row;
+        perform pg_notify(v_offer.channel, concat('{"worker":', v_offer.worker, ',"offer":', v_offer.number, ',"row":', v_row, '}'));
+      end if;
+    end if;
+  end if;
+  return case when v_row is null then 0 else 1 end + case when clock_timestamp() > v_now + interval '20 ms' then 2 else 0 end;
+end $$;
+
+-- actor_claim(), which leaves an offer when there was nothing to claim: "offered" says so.
+create or replace function pawl.actor_claim_or_offer(p_worker bigint, p_types smallint[], p_limit int, p_number bigint, p_channel text) returns text
+language plpgsql as $$
+declare
+  v_answer text := pawl.actor_claim(p_worker, p_types, p_limit);
+begin
+  if not starts_with(v_answer, '{"rows":[]') or starts_with(v_answer, '{"rows":[],"again"') then
+    return v_answer;
+  end if;
+  perform pawl.actor_offer_add(p_worker, p_number, p_channel);
+  return '{"offered":true,' || substr(v_answer, 2);
+end $$;
+
+-- Leaves an offer, unless the worker was taken for dead.
+create or replace function pawl.actor_offer_add(p_worker bigint, p_number bigint, p_channel text) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+  insert into pawl.actor_offer (worker, number, channel)
+  select w.id, p_number, p_channel from pawl.actor_worker w where w.id = p_worker for key share
+$$;
+
+-- Takes a worker's offers back, but for those that somebody is just using. Answers their numbers.
+create or replace function pawl.actor_withdraw(p_worker bigint) returns bigint[]
+language sql set search_path = pg_catalog, pg_temp as $$
+  with open as materialized (
+    select o.number from pawl.actor_offer o where o.worker = p_worker for update skip locked
+  ), gone as (
+    delete from pawl.actor_offer o where o.worker = p_worker and o.number in (select open.number from open)
+    returning o.number
+  )
+  select coalesce(array_agg(g.number), '{}') from gone g
+$$;
+
+-- What a worker holds and does not know of is given back, uncharged: what it was handed and has not heard of, and claims whose
+-- answers were lost. p_actors and p_epochs, by position, are what it knows of. Looks where its types are due, which costs as much
+-- as turns of them run; what was paused meanwhile is found there when that ends. With p_all also among the paused ones, which may
+-- be many: for whoever asks only once. Answers how many actors it gave back, and which of the worker's offers are open. In this
+-- order: of an offer that is used in between the actor is found the next time; the other way round it would be believed when it
+-- is heard of later.
+create or replace function pawl.actor_recall(p_worker bigint, p_actors bigint[], p_epochs bigint[], p_all boolean) returns json
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_tids tid[];
+  v_actors integer;
+begin
+  if p_all then
+    v_tids := pawl.actor_running(p_worker);
+  else
+    v_tids := array(
+      select d.tid
+      from pawl.actor_worker w cross join unnest(w.types) u (type) join pawl.actor_type t on t.id = u.type and t.paused_at is null
+      cross join lateral (
+        select a.ctid as tid, a.worker from pawl.actor_instance a
+        where a.type = t.id and a.wake_at <= v_now and a.wake_at is not null and a.paused_at is null and a.held is null) d
+      where w.id = p_worker and d.worker = p_worker);
+  end if;
+  -- A commit of this worker that hangs on a dead connection has its row locked until the server ends it: it is found the next time.
+  v_tids := array(
+    select a.ctid from pawl.actor_instance a
+    where a.ctid = any (v_tids) and a.worker = p_worker
+      and not exists (select 1 from unnest(p_actors, p_epochs) k (actor, epoch) where k.actor = a.id and k.epoch = a.epoch)
+    for no key update skip locked);
+  update pawl.actor_instance a set
+    worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_alone(a.lost)
+  where a.ctid = any (v_tids);
+  get diagnostics v_actors = row_count;
+  return json_build_object('actors', v_actors, 'offers', (
+    select coalesce(json_agg(o.number), '[]') from pawl.actor_offer o where o.worker = p_worker));
+end $$;
+
+-- A worker stops: nobody uses its offers from here on, and what it was handed without hearing of it is given back. Waits for
+-- whoever is just using one, so that the actor is found.
+create or replace function pawl.actor_leave(p_worker bigint, p_actors bigint[], p_epochs bigint[]) returns void
+language plpgsql as $$
+begin
+  delete from pawl.actor_offer o where o.worker = p_worker;
+  if (pawl.actor_recall(p_worker, p_actors, p_epochs, true) ->> 'actors')::int > 0 then
+    perform pawl.actor_wake(w.types) from pawl.actor_worker w where w.id = p_worker;
+  end if;
+end $$;

@@ -1,0 +1,181 @@
+-- Taking back the turns of workers that are gone, and keeping apart the actors that may have been what their workers died of.
+
+-- Frees what lost workers had. The attempt is spent, and the wake-up that the claim wrote stands. Safe to run by any number of
+-- processes at once.
+--
+-- Any of them may be what the worker died of, and that is written down: lost counts such turns in a row. What had been lost before
+-- is the suspect, and then the others are innocent: they are due again at once, uncharged.
+create or replace function pawl.actor_rescue() returns integer
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_worker bigint;
+  v_now timestamptz;
+  v_tids tid[];
+  v_suspected boolean;
+  v_freed integer;
+  v_actors integer := 0;
+begin
+  for v_worker in
+    select w.id from pawl.actor_worker w where w.expires_at < clock_timestamp() order by w.id for update skip locked
+  loop
+    v_now := clock_timestamp();
+    v_tids := pawl.actor_running(v_worker);
+    v_suspected := exists (select 1 from pawl.actor_instance a where a.ctid = any (v_tids) and a.worker = v_worker and a.lost > 0);
+    with lost as materialized (
+      select a.ctid as tid from pawl.actor_instance a where a.ctid = any (v_tids) and a.worker = v_worker
+      for no key update skip locked
+    ), freed as (
+      update pawl.actor_instance a set
+        worker = null, epoch = a.epoch + 1, floor_at = null, signal_at = null,
+        error = 'the worker was lost during the turn',
+        attempt = case when v_suspected and a.lost = 0 then greatest(a.attempt - 1, 0) else a.attempt end,
+        lost = case when v_suspected and a.lost = 0 then 0 else a.lost + 1 end,
+        held = case when a.lost > 0 then pawl.actor_alone(a.lost + 1) end,
+        wake_at = case
+          when v_suspected and a.lost = 0 then a.wake_at
+          when a.signal_at is null then a.retry_at
+          else least(a.retry_at, v_now)
+        end
+      where a.ctid = any (array(select l.tid from lost l)) returning a.*
+    ), moved as (
+      insert into pawl.actor_transition (at, actor, epoch, worker, attempt, type, from_state, to_state, reason, error)
+      select v_now, f.id, f.epoch, v_worker, f.attempt, f.type, f.state, f.state, 'worker lost', f.error from freed f
+    )
+    select count(*) into v_freed from freed;
+    v_actors := v_actors + v_freed;
+    -- A row that somebody holds locked just now keeps the worker's row here, for the next look.
+    delete from pawl.actor_worker w where w.id = v_worker and cardinality(pawl.actor_running(v_worker)) = 0;
+    perform pawl.actor_end_holders(v_worker);
+  end loop;
+  perform pawl.actor_give_up();
+  return v_actors;
+end $$;
+
+-- A worker that ends: its row stays while it has an actor, for the rescue to find.
+create or replace function pawl.actor_end_worker(p_worker bigint) returns boolean
+language plpgsql as $$
+begin
+  update pawl.actor_worker w set expires_at = clock_timestamp(), wants_notify = false, types = '{}', knows = '{}' where w.id = p_worker;
+  -- A claim that was given up may still be under way: it keeps the row until it commits, and is seen by the next statement alone.
+  perform 1 from pawl.actor_worker w where w.id = p_worker for update;
+  delete from pawl.actor_worker w where w.id = p_worker and cardinality(pawl.actor_running(p_worker)) = 0;
+  return found;
+end $$;
+
+-- Where what a worker runs is: all of it is due, or was paused since.
+create or replace function pawl.actor_running(p_worker bigint) returns tid[]
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off as $$
+  select array(
+    select d.tid from pawl.actor_type t cross join lateral (
+      select a.ctid as tid, a.worker from pawl.actor_instance a
+      where a.type = t.id and a.wake_at <= (select clock_timestamp()) and a.wake_at is not null and a.paused_at is null and a.held is null
+      union all
+      select a.ctid, a.worker from pawl.actor_instance a
+      where a.type = t.id and (a.paused_at is not null or a.held is not null)) d
+    where d.worker = p_worker)
+$$;
+
+-- Bodies with hold: 'transaction' of a worker that is gone, whose transactions are still open: its process stands still, or its
+-- network is silent. They wait for it to go on, and nobody else can run their actors: the database ends them. What somebody has
+-- locked for a statement is not idle.
+create or replace function pawl.actor_end_holders(p_worker bigint) returns void
+language plpgsql
+set enable_seqscan = off as $$
+begin
+  perform pg_terminate_backend(s.pid)
+  from pawl.actor_instance a
+  join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = a.xmax
+  join pg_stat_activity s on s.pid = l.pid and s.datname = current_database() and s.state like 'idle in transaction%'
+  where a.lent = p_worker;
+exception when insufficient_privilege then
+  -- Of another role: it ends when its body's time is up.
+  null;
+end $$;
+
+-- A claim's answer was lost: gives back, uncharged, what the worker holds beside p_known.
+create or replace function pawl.actor_disown(p_worker bigint, p_known bigint[]) returns integer
+language sql
+set enable_seqscan = off as $$
+  with freed as (
+    update pawl.actor_instance a set
+      worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_alone(a.lost)
+    where a.ctid = any (pawl.actor_running(p_worker)) and a.worker = p_worker and a.id <> all (p_known) returning a.id
+  )
+  select count(*)::int from freed
+$$;
+
+-- Types of which an actor that is to be run alone is due.
+create or replace function pawl.actor_suspects() returns smallint[]
+language sql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+  select array(
+    select t.id from pawl.actor_type t
+    where t.paused_at is null and exists (
+      select 1 from pawl.actor_instance a
+      where a.type = t.id and a.lost >= 2 and a.lost = 2 and a.wake_at <= clock_timestamp() and a.held = pawl.actor_alone(2)
+        and a.worker is null and a.paused_at is null))
+$$;
+
+-- Claims an actor that is to be run alone, the longest due first, for a worker that runs nothing else (p_idle), or for any once
+-- it has waited a minute: where every process is always busy it would wait for ever. Answers as a claim does.
+create or replace function pawl.actor_claim_alone(p_worker bigint, p_types smallint[], p_idle boolean) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_until timestamptz := clock_timestamp() - case when p_idle then interval '0' else interval '1 minute' end;
+  v_actor bigint;
+begin
+  perform pawl.actor_require_worker(p_worker);
+  v_actor := (
+    select s.id from pawl.actor_type t
+    cross join lateral (
+      select a.id, a.wake_at from pawl.actor_instance a
+      where a.type = t.id and a.lost >= 2 and a.lost = 2 and a.wake_at <= v_until and a.held = pawl.actor_alone(2)
+        and a.worker is null and a.paused_at is null
+        and not exists (select 1 from pawl.actor_paused_state p where p.type = a.type and p.state = a.state)) d
+    join pawl.actor_instance s on s.id = d.id
+    where t.id = any (p_types) and t.paused_at is null
+    order by d.wake_at limit 1 for no key update of s skip locked);
+  update pawl.actor_instance a set held = null where a.id = v_actor and a.held = pawl.actor_alone(2) and a.worker is null;
+  return concat('{"rows":[', pawl.actor_take(p_worker, array(
+    select a.ctid from pawl.actor_instance a where a.id = v_actor and a.held is null and a.worker is null), clock_timestamp()), ']}');
+end $$;
+
+-- Why an actor that was lost so often is kept from those who claim what is due. What is held so is claimed alone.
+create or replace function pawl.actor_alone(p_lost int) returns text
+language sql immutable as $$
+  select case when p_lost >= 2 then 'it is run alone' end
+$$;
+
+-- What was lost three times in a row, the last time alone, is what its processes die of: it is held, and a person is told.
+-- A page that somebody has locked in a transaction of his own is not waited for: that actor is looked at again.
+create or replace function pawl.actor_give_up() returns void
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set lock_timeout = '20ms' as $$
+declare
+  v_id bigint;
+  v_poison record;
+begin
+  for v_id in
+    select p.id from pawl.actor_type t
+    cross join lateral (
+      select a.id from pawl.actor_instance a
+      where a.type = t.id and a.lost >= 2 and a.lost >= 3 and a.held = pawl.actor_alone(3) and a.worker is null limit 100) p
+    order by random()
+  loop begin
+    update pawl.actor_instance a set held = 'its process died or stood still three times in a row'
+    where a.id = v_id and a.lost >= 3 and a.held = pawl.actor_alone(3)
+    returning a.id, a.epoch, a.type, a.attempt, a.state, a.held into v_poison;
+    continue when not found;
+    insert into pawl.actor_transition (at, actor, epoch, attempt, type, from_state, to_state, reason, error)
+    values (clock_timestamp(), v_poison.id, v_poison.epoch, v_poison.attempt, v_poison.type, v_poison.state, v_poison.state, 'held', v_poison.held);
+    perform pawl.page_open(json_build_object(
+      'tag', 'actor-lost:' || v_poison.id, 'severity', 3, 'actor', v_poison.id,
+      'summary', (select t.name from pawl.actor_type t where t.id = v_poison.type) || ' ' || v_poison.id || ' is held in "' || v_poison.state
+        || '": ' || v_poison.held));
+  exception when lock_not_available then
+    null;
+  end; end loop;
+end $$;

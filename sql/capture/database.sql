@@ -1,0 +1,44 @@
+-- Which database this is, and which tables a capture is about.
+
+-- The database that a statement runs in. A dump that was read back, a copy of the database and an upgraded cluster are others.
+-- pg_control_system() may be forbidden, and then clusters are not told apart.
+create or replace function pawl.capture_database() returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp as $$
+declare
+  v_oid text := (select d.oid::text from pg_catalog.pg_database d where d.datname = pg_catalog.current_database());
+begin
+  return (select c.system_identifier from pg_catalog.pg_control_system() c)::text || ':' || v_oid;
+exception when insufficient_privilege then
+  return '?:' || v_oid;
+end $$;
+
+create or replace function pawl.capture_is_database(p_one text, p_other text) returns boolean
+language sql immutable
+set search_path = pg_catalog, pg_temp as $$
+  select p_one = p_other
+    or (p_one like '?%' or p_other like '?%') and split_part(p_one, ':', 2) = split_part(p_other, ':', 2)
+$$;
+
+-- Whether the numbers of a line are another database's: then nobody can tell by them what was delivered. Numbers that are not behind
+-- the present ones prove nothing, since those catch up.
+create or replace function pawl.capture_is_foreign(p_line pawl.capture_line) returns boolean
+language sql stable as $$
+  select not pawl.capture_is_database(p_line.database, pawl.capture_database())
+    or pg_snapshot_xmax(p_line.seen) > pg_snapshot_xmax(pg_current_snapshot())
+$$;
+
+-- The tables of these names with all their partitions, and in which database they have these numbers.
+create or replace function pawl.capture_relations(p_names text[]) returns json
+language sql stable
+set search_path = pg_catalog, pg_temp as $$
+  select json_build_object('database', pawl.capture_database(), 'tables', coalesce(json_object_agg(r.name, r.oid), '{}'))
+  from (
+    select distinct format('%I.%I', n.nspname, c.relname) as name, c.oid::text as oid
+    from unnest(p_names) s (name)
+    cross join lateral (
+      select to_regclass(s.name)::oid as oid union all select t.relid::oid from pg_partition_tree(to_regclass(s.name)) t
+    ) o
+    join pg_class c on c.oid = o.oid join pg_namespace n on n.oid = c.relnamespace
+  ) r
+$$;

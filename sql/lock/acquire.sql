@@ -1,0 +1,251 @@
+-- Acquiring: one function for the first attempt, for the repetition after a lost answer, and for a waiter's turn. It looks
+-- at what its nonce has by now, so that calling it again is always right.
+
+-- The short way to hold one name alone: in place, when it is free and nobody waits; else all that lock_acquire does. Gives the
+-- token, or what else lock_acquire says, as JSON. Cost, uncontended: one latch, two probes, one row written in place; waiting:
+-- one row, whatever the length of the queue. One value instead of columns and few parameters: they were a fifth of the time.
+-- Each setting of a function costs 6 us a call; generic plans come by themselves where there is nothing to choose.
+create or replace function pawl.lock_take(
+  p_space text, p_name text, p_nonce uuid, p_lease_ms bigint, p_process text, p_host text, p_pid int, p_waiter_ms int,
+  p_job bigint default null
+) returns text
+language plpgsql
+set enable_seqscan = off as $$
+declare
+  v_token bigint;
+  v_now timestamptz;
+  v_end timestamptz;
+  v_ahead int;
+  v_answer text;
+begin
+  if current_setting('transaction_isolation') = 'read committed' then
+    -- In an expression of its own, which costs a tenth of a call. What comes next sees all earlier decisions.
+    if pg_advisory_xact_lock(hashtextextended(p_name, hashtextextended(p_space, 1885435756))) is null then end if;
+    if current_setting('synchronous_commit') = 'off' then
+      perform pawl.lock_flush();
+    end if;
+    -- Free since it was held last, and nobody came before. Only a row that nobody has locked since: a guard's transaction may
+    -- still be open.
+    update pawl.lock_grant g
+    set token = nextval('pawl.lock_token'), nonce = p_nonce, pid = p_pid, lease_ms = p_lease_ms, granted_at = clock_timestamp(),
+      expires_at = case when p_lease_ms is null then 'infinity' else clock_timestamp() + p_lease_ms * interval '1 ms' end,
+      process = p_process, host = p_host, job = p_job
+    where g.space = p_space and g.name = p_name and g.slot = 0 and g.token is null and g.xmax = 0
+      and not exists (select from pawl.lock_grant o where o.space = p_space and o.name = p_name and o.slot > 0)
+      and not exists (select from pawl.lock_waiter w where w.space = p_space and w.name = p_name)
+    returning g.token into v_token;
+    if found then
+      return v_token;
+    end if;
+    v_now := clock_timestamp();
+    select g.expires_at into v_end from pawl.lock_grant g
+    where g.space = p_space and g.name = p_name and g.token is not null limit 1;
+    if v_end > v_now and p_waiter_ms is not null then
+      -- Somebody holds it for certain, and nothing fits beside us: a place at the end, as in lock_acquire.
+      insert into pawl.lock_waiter (space, name, ticket, nonce, capacity, pid, lease_ms, enqueued_at, expires_at, process, host, holds, job)
+      values (
+        p_space, p_name,
+        1 + coalesce((
+          select w.ticket from pawl.lock_waiter w where w.space = p_space and w.name = p_name order by w.ticket desc limit 1
+        ), 0),
+        p_nonce, 1, p_pid, p_lease_ms, v_now, v_now + p_waiter_ms * interval '1 ms', p_process, p_host, '{}', p_job
+      )
+      returning ticket into v_token;
+      select count(*), least(v_end, min(l.expires_at)) into v_ahead, v_end
+      from (
+        select w.expires_at from pawl.lock_waiter w
+        where w.space = p_space and w.name = p_name and w.ticket < v_token limit 8
+      ) l;
+      perform set_config('synchronous_commit', 'off', true);
+      return json_build_object(
+        'ticket', v_token, 'ahead', v_ahead, 'is_new', true, 'place_ms', p_waiter_ms - 1,
+        'retry_ms', ceil(extract(epoch from nullif(greatest(v_end, v_now), 'infinity') - v_now) * 1000)
+      );
+    end if;
+    -- Not held for a while.
+    insert into pawl.lock_grant (space, name, slot, token, nonce, capacity, pid, lease_ms, granted_at, expires_at, process, host, job)
+    select p_space, p_name, 0, nextval('pawl.lock_token'), p_nonce, 1, p_pid, p_lease_ms, clock_timestamp(),
+      case when p_lease_ms is null then 'infinity' else clock_timestamp() + p_lease_ms * interval '1 ms' end, p_process, p_host, p_job
+    where not exists (select from pawl.lock_grant g where g.space = p_space and g.name = p_name)
+      and not exists (select from pawl.lock_waiter w where w.space = p_space and w.name = p_name)
+    on conflict do nothing
+    returning token into v_token;
+    if found then
+      return v_token;
+    end if;
+  end if;
+  select coalesce(a.token::text, to_json(a)::text) into v_answer
+  from pawl.lock_acquire(p_space, array[p_name], p_nonce, 1, p_lease_ms, p_process, p_host, p_pid, p_waiter_ms, p_job => p_job) a;
+  return v_answer;
+end $$;
+
+-- Takes p_names, all or none, or a place in their queues.
+--   p_waiter_ms  how long the place is kept without a renewal; null takes no place
+--   p_ticket     the place, once it is known
+--   p_again      an earlier call of this nonce may have come through
+--   p_holds      tokens kept meanwhile; waiting is refused when it closes a circle
+--   p_period_ms  taken only when the last run counted by lock_finish began that long ago (one name)
+-- Gives the token; or the ticket with how many (up to 8) are ahead, in how many milliseconds somebody's lease may have run
+-- out, for how many the place is kept, and whether it was taken just now; or the circle. Without waiting, `holder` says who
+-- is in the way. A shared request looks at every reader.
+create or replace function pawl.lock_acquire(
+  p_space text, p_names text[], p_nonce uuid, p_capacity int, p_lease_ms bigint, p_process text, p_host text, p_pid int,
+  p_waiter_ms int default null, p_ticket bigint default null, p_again boolean default false,
+  p_holds bigint[] default '{}', p_period_ms bigint default null, p_job bigint default null,
+  out token bigint, out ticket bigint, out ahead int, out retry_ms bigint, out place_ms bigint, out is_new boolean,
+  out cycle jsonb, out holder text
+)
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  v_name text;
+  v_count bigint;
+  v_least int;
+  v_first timestamptz;
+  v_place timestamptz;
+  v_now timestamptz;
+  v_fits boolean := true;
+  v_evicted text[];
+begin
+  perform pawl.lock_latch(p_space, p_names);
+  v_now := clock_timestamp();
+
+  if p_again or p_ticket is not null then
+    select min(w.ticket), count(*), min(w.expires_at) into p_ticket, v_count, v_place
+    from pawl.lock_waiter w where w.nonce = p_nonce;
+    if v_count < cardinality(p_names) then
+      -- It was granted meanwhile, and the answer or the notification lost; or given up as dead, and its place is taken anew,
+      -- at the end.
+      with own as (  -- one row for each name, all with the same token
+        update pawl.lock_grant g
+        set expires_at = case when g.lease_ms is null then 'infinity' else v_now + g.lease_ms * interval '1 ms' end
+        where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null
+        returning g.token
+      )
+      select min(own.token), count(*) into token, v_count from own;
+      if v_count = cardinality(p_names) then
+        return;
+      end if;
+      if v_count > 0 then
+        -- Of a set, some ran out and went to others: what is left of it is no lock.
+        token := null;
+        update pawl.lock_grant g set expires_at = '-infinity', outcome = 'released'
+        where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null;
+        v_evicted := p_names;
+        foreach v_name in array p_names loop
+          perform pawl.lock_evict(p_space, v_name);
+        end loop;
+      end if;
+      delete from pawl.lock_waiter w where w.nonce = p_nonce;
+      p_ticket := null;
+    elsif v_place < v_now + p_waiter_ms * interval '0.8 ms' then
+      -- Renewed with two thirds left at the latest.
+      v_place := v_now + p_waiter_ms * interval '1 ms';
+      update pawl.lock_waiter w set expires_at = v_place where w.nonce = p_nonce;
+    end if;
+  end if;
+
+  if p_period_ms is not null then
+    select ceil(extract(epoch from p.started_at - v_now) * 1000 + p_period_ms) into retry_ms
+    from pawl.lock_period p where p.space = p_space and p.name = p_names[1];
+    if retry_ms > 0 then
+      return;
+    end if;
+    retry_ms := null;
+  end if;
+
+  foreach v_name in array p_names loop
+    loop
+      -- No more rows than decide: as many others as the capacity, and it does not fit.
+      select count(*), min(o.capacity), min(o.expires_at) into v_count, v_least, v_first
+      from (
+        (select g.capacity, g.expires_at from pawl.lock_grant g
+          where g.space = p_space and g.name = v_name and g.token is not null limit p_capacity)
+        union all
+        (select w.capacity, w.expires_at from pawl.lock_waiter w
+          where w.space = p_space and w.name = v_name and w.ticket < coalesce(p_ticket, 9223372036854775807)
+          order by w.ticket limit p_capacity)
+      ) o;
+      exit when v_count = 0 or v_first > v_now or v_name = any (v_evicted);
+      perform pawl.lock_evict(p_space, v_name);
+      v_evicted := v_evicted || v_name;
+    end loop;
+    if v_count > 0 and v_count >= least(v_least, p_capacity) then
+      v_fits := false;
+      exit;
+    end if;
+  end loop;
+
+  if v_fits then
+    token := nextval('pawl.lock_token');
+    insert into pawl.lock_grant as g (space, name, slot, token, nonce, capacity, pid, lease_ms, granted_at, expires_at, process, host, job)
+    select p_space, n, case when p_capacity = 1 then 0 else lock_acquire.token end, lock_acquire.token, p_nonce, p_capacity, p_pid, p_lease_ms, v_now,
+      case when p_lease_ms is null then 'infinity' else clock_timestamp() + p_lease_ms * interval '1 ms' end, p_process, p_host, p_job
+    from unnest(p_names) n order by n
+    -- The free slot. What is not free does not fit.
+    on conflict (space, name, slot) do update
+    set token = excluded.token, nonce = excluded.nonce, pid = excluded.pid, lease_ms = excluded.lease_ms,
+      granted_at = excluded.granted_at, expires_at = excluded.expires_at, process = excluded.process, host = excluded.host,
+      job = excluded.job;
+    if p_ticket is not null then
+      delete from pawl.lock_waiter w where w.nonce = p_nonce;
+    end if;
+  elsif p_waiter_ms is null then
+    select format('%s (pid %s)', g.host, g.pid) into holder
+    from pawl.lock_grant g
+    where g.space = p_space and g.name = any (p_names) and g.token is not null and g.expires_at > v_now
+    order by g.token limit 1;
+  else
+    ticket := p_ticket;
+    is_new := ticket is null;
+    if is_new then
+      v_place := v_now + p_waiter_ms * interval '1 ms';
+      ticket := 1 + coalesce((
+        select max(last.ticket) from unnest(p_names) n
+        cross join lateral (
+          select w.ticket from pawl.lock_waiter w where w.space = p_space and w.name = n order by w.ticket desc limit 1
+        ) last
+      ), 0);
+      insert into pawl.lock_waiter (space, name, ticket, nonce, capacity, pid, lease_ms, enqueued_at, expires_at, process, host, holds, job)
+      select p_space, n, lock_acquire.ticket, p_nonce, p_capacity, p_pid, case when cardinality(p_names) = 1 then p_lease_ms end,
+        v_now, v_place, p_process, p_host, p_holds, p_job
+      from unnest(p_names) n;
+      if p_holds <> '{}' then
+        -- Two who close one circle at once must see each other. Taken after the latches, by nobody else.
+        perform pg_advisory_xact_lock(hashtextextended('cycle', 1885435756));
+        cycle := pawl.lock_cycle(p_nonce, p_holds);
+        if cycle is not null then
+          delete from pawl.lock_waiter w where w.nonce = p_nonce;
+          ticket := null;
+        end if;
+      end if;
+    end if;
+    if cycle is null then
+      -- Nothing but a place was written: nobody waits for the disk, and the latch is free sooner. Whoever reads it may rely on
+      -- it all the same, since what they write after it is on disk only together with it.
+      if v_evicted is null then
+        perform set_config('synchronous_commit', 'off', true);
+      end if;
+      place_ms := floor(extract(epoch from v_place - clock_timestamp()) * 1000);
+      select sum(f.n) into ahead from unnest(p_names) n
+      cross join lateral (
+        select count(*) as n from (
+          select from pawl.lock_waiter w
+          where w.space = p_space and w.name = n and w.ticket < lock_acquire.ticket limit 8
+        ) l
+      ) f;
+      select ceil(extract(epoch from nullif(min(greatest(o.expires_at, v_now)), 'infinity') - v_now) * 1000) into retry_ms
+      from unnest(p_names) n
+      cross join lateral (
+        (select g.expires_at from pawl.lock_grant g where g.space = p_space and g.name = n and g.token is not null limit 100)
+        union all
+        (select w.expires_at from pawl.lock_waiter w
+          where w.space = p_space and w.name = n and w.ticket < lock_acquire.ticket order by w.ticket limit 1)
+      ) o;
+    end if;
+  end if;
+
+  foreach v_name in array coalesce(v_evicted, '{}') loop
+    perform pawl.lock_call(p_space, v_name, '');
+  end loop;
+end $$;

@@ -1,0 +1,133 @@
+-- Keeping and checking what is held. Every statement of a holder names its token, and changes nothing when the token is not the
+-- current one.
+
+-- Renews what is still held, and says which of the rows (by their place) are. The rows are locked in the order of their
+-- key, as everywhere. A guard's share lock does not stand in the way: the key does not change.
+create or replace function pawl.lock_beat(p_spaces text[], p_names text[], p_tokens bigint[]) returns setof int
+language sql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+  select pawl.lock_flush();
+  with mine as materialized (
+    select g.ctid as tid, u.place from unnest(p_spaces, p_names, p_tokens) with ordinality u (space, name, token, place)
+    join pawl.lock_grant g on g.space = u.space and g.name = u.name and g.slot in (0, u.token) and g.token = u.token
+    where g.expires_at > clock_timestamp()
+    order by g.space, g.name, g.slot
+    for no key update of g
+  ), kept as (
+    update pawl.lock_grant g
+    set expires_at = case when g.lease_ms is null then 'infinity' else clock_timestamp() + g.lease_ms * interval '1 ms' end
+    from mine m where g.ctid = m.tid
+    returning m.place
+  )
+  select place::int from kept
+$$;
+
+-- A lock without a lease is granted with one, and then kept for good by whoever heard of it: what is granted after its
+-- request was given up, as late as the network may bring it, ends by itself. False when not all of the names are held with
+-- p_token any more; nothing is changed then.
+create or replace function pawl.lock_keep(p_space text, p_names text[], p_token bigint) returns boolean
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  v_kept int;
+begin
+  perform pawl.lock_latch(p_space, p_names);
+  -- Under the latch nobody takes it away between the two.
+  perform from pawl.lock_grant g
+  where g.space = p_space and g.name = any (p_names) and g.slot in (0, p_token) and g.token = p_token
+    and g.expires_at > clock_timestamp()
+  order by g.name
+  for no key update;
+  get diagnostics v_kept = row_count;
+  if v_kept < cardinality(p_names) then
+    return false;
+  end if;
+  update pawl.lock_grant g set lease_ms = null, expires_at = 'infinity'
+  where g.space = p_space and g.name = any (p_names) and g.slot in (0, p_token) and g.token = p_token;
+  return true;
+end $$;
+
+-- In the caller's own transaction, any isolation: fails unless {space, names, token} is held, and keeps it so until that
+-- transaction ends, as nobody can remove the row, and so nobody be granted the lock, before. The lease may have run out
+-- meanwhile. A snapshot older than the grant does not see it: what was read before the lock was had proves nothing.
+create or replace function pawl.lock_guard(p jsonb) returns boolean
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  v_names text[] := array(select jsonb_array_elements_text(p -> 'names'));
+  v_found int;
+begin
+  perform from pawl.lock_grant g
+  where g.space = p ->> 'space' and g.name = any (v_names) and g.slot in (0, (p ->> 'token')::bigint)
+    and g.token = (p ->> 'token')::bigint and g.outcome is null
+  order by g.name
+  for key share;
+  get diagnostics v_found = row_count;
+  if v_found < cardinality(v_names) then
+    raise exception 'lock % is no longer held with token %: it expired and was taken over, was released or broken, or this transaction''s snapshot is older than it',
+      (select string_agg(to_json(n)::text, ', ') from unnest(v_names) n), p ->> 'token' using errcode = 'PW004';
+  end if;
+  return true;
+end $$;
+
+-- The processes whose open transactions guard a name. A row's share lock stands in its xmax, as one transaction or as the
+-- number of a group of them, and SQL cannot see which of the two. What is no running transaction is looked up as a group:
+-- the number of a transaction that has ended is refused, or names a group of long ago, whose members have ended, too.
+create or replace function pawl.lock_guards(p_space text, p_name text) returns setof int
+language plpgsql as $$
+declare
+  v_xmax xid;
+begin
+  for v_xmax in
+    select g.xmax from pawl.lock_grant g where g.space = p_space and g.name = p_name and g.xmax::text <> '0'
+  loop
+    return query select a.pid from pg_stat_activity a where a.backend_xid = v_xmax;
+    continue when found;
+    begin
+      return query
+        select a.pid from pg_get_multixact_members(v_xmax) m join pg_stat_activity a on a.backend_xid = m.xid;
+    exception when internal_error or invalid_parameter_value then
+      null;
+    end;
+  end loop;
+end $$;
+
+-- Removes what nobody asks for any more: holders and waiters that died long ago, slots free for an hour, history before p_keep, and
+-- what oncePer remembers of a name: for as long as the longest of its periods, and as the history after that. Bounded.
+-- Passes over a name whose latch is taken: it comes to several, in no order, so it must not wait for any.
+create or replace function pawl.lock_sweep(p_keep interval) returns int
+language plpgsql as $$
+declare
+  v_name record;
+  v_count int := 0;
+begin
+  for v_name in
+    select g.space, g.name from pawl.lock_grant g where g.expires_at < clock_timestamp() - interval '1 minute'
+    union
+    select w.space, w.name from pawl.lock_waiter w where w.expires_at < clock_timestamp() - interval '1 minute'
+    limit 100
+  loop
+    continue when not pg_try_advisory_xact_lock(hashtextextended(v_name.name, hashtextextended(v_name.space, 1885435756)));
+    perform pawl.lock_evict(v_name.space, v_name.name);
+    perform pawl.lock_call(v_name.space, v_name.name, '');
+    v_count := v_count + 1;
+  end loop;
+  -- Whoever acquires one of these meanwhile waits a moment, and makes it anew.
+  delete from pawl.lock_grant d
+  where d.ctid = any (array(
+    select g.ctid from pawl.lock_grant g
+    where g.token is null and g.granted_at < clock_timestamp() - interval '1 hour'
+    limit 10000 for update skip locked
+  ));
+  delete from pawl.lock_past p
+  where p.ctid = any (array(
+    select q.ctid from pawl.lock_past q where q.ended_at < clock_timestamp() - p_keep limit 10000 for update skip locked
+  ));
+  delete from pawl.lock_period p
+  where p.ctid = any (array(
+    select q.ctid from pawl.lock_period q
+    where q.started_at < clock_timestamp() - p_keep - q.period_ms * interval '1 ms'
+    limit 10000 for update skip locked
+  ));
+  return v_count;
+end $$;

@@ -1,0 +1,124 @@
+-- Locks: who holds, who waits, and what became of earlier holders.
+--
+-- Only what is held or waited for has a row, or was within the hour, so names may be made up freely.
+--   lock_grant    one row per name and holder, and the fence that guards share-lock. Who holds alone has slot 0, which stays
+--                 when it is free and is written again by the next one: no index changes then (HOT), and nothing dead piles
+--                 up before the eyes of whoever looks. Others have a slot of their own, named after the token.
+--   lock_waiter   one row per name and waiter, in the order of its ticket
+--   lock_period   when a name last had its run of oncePer
+--   lock_past     what was held, until when, and why it ended
+--
+-- The latch. Whatever decides about a name first takes a transaction-scoped advisory lock on its hash and keeps it until
+-- the commit: so each decision sees all earlier ones, tickets rise in commit order, and so do the tokens of one name.
+-- Latches of a set are taken in the order of their hashes, and last for one statement; two names of one hash share one,
+-- which costs a moment. Decisions need read committed: with the snapshot of an earlier moment, what was decided while
+-- the latch was waited for would not be seen. The functions refuse anything else (PW005).
+--
+-- Who fits. Every holder and waiter has a capacity: 1 is exclusive, 2147483647 is shared, n is a permit of a semaphore.
+-- A request fits when, counting itself, there are no more of them than the smallest capacity among them. Whoever came
+-- before and still waits is counted as if it held: that is what makes the queue fair, and keeps readers behind a writer.
+--
+-- Who grants. Whoever releases grants to those who fit now, in the same statement, and notifies them with their token. Such a
+-- grant lasts as long as the place in the queue would have, which its owner renewed itself: it knows until when it holds
+-- without another statement, and a dead waiter stops the queue no longer than its place would have. From the first
+-- heartbeat on it has its whole lease. Where that does not do (a set, whose other names are not latched; no lease, or one
+-- shorter than the place; somebody whose end is not written yet) it is only told that it is its turn, and takes the lock
+-- itself; and so does whoever is not told, when it looks.
+--
+-- What must last. A grant and a release are on disk before anybody hears of them. A place in the queue need not be: after a
+-- crash of the server its owner finds it gone, and takes one anew.
+--
+-- No check constraints here: each statement would read their text anew, which took a sixth of its time (Postgres 18).
+-- Only the functions write to these tables.
+--
+-- Time is clock_timestamp() throughout: now() stands still within a transaction, and a lease could be born expired.
+
+-- Taken only under the latch, so for each name in commit order. A sequence, since a counter in a row of the name would
+-- have to be kept for ever, and would start again if somebody deleted it.
+create sequence pawl.lock_token;
+
+create table pawl.lock_grant (
+  space       text collate "C" not null,
+  name        text collate "C" not null,
+  slot        bigint not null,       -- 0, or the token
+  token       bigint,                -- null: nobody holds it
+  nonce       uuid not null,         -- made by the client for one acquisition: a repeated statement knows its own grant
+  capacity    integer not null,
+  pid         integer not null,
+  lease_ms    bigint,                -- null: held until released or broken
+  granted_at  timestamptz not null,
+  expires_at  timestamptz not null,  -- -infinity once released or broken, while a guard's transaction keeps the row;
+                                     -- infinity while nobody holds it
+  process     text not null,         -- names the channel of the client process
+  host        text not null,
+  outcome     text,                  -- released, broken
+  reason      text,
+  job         bigint,                -- for which job of a queue it is held: the one whose handler asked for it
+  primary key (space, name, slot)
+) with (
+  fillfactor = 60,
+  autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
+);
+
+create table pawl.lock_waiter (
+  space        text collate "C" not null,
+  name         text collate "C" not null,
+  ticket       bigint not null,      -- the same in every name of a set, above all tickets that wait for any of them
+  nonce        uuid not null,
+  capacity     integer not null,
+  pid          integer not null,
+  lease_ms     bigint,               -- what it will have; null: only it can take the lock itself
+  enqueued_at  timestamptz not null,
+  expires_at   timestamptz not null, -- a waiter that does not renew this is dead, and passed over
+  process      text not null,
+  host         text not null,
+  holds        bigint[] not null,    -- tokens that are kept while waiting: the edges of the graph in which cycles are looked for
+  job          bigint,
+  primary key (space, name, ticket)
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+create index lock_waiter_nonce on pawl.lock_waiter (nonce);
+create index lock_waiter_holds on pawl.lock_waiter using gin (holds) where holds <> '{}';
+
+create table pawl.lock_period (
+  space       text collate "C" not null,
+  name        text collate "C" not null,
+  started_at  timestamptz not null,
+  token       bigint not null,
+  failed      boolean not null,      -- the run failed and was counted nevertheless (onError: 'keep')
+  period_ms   bigint,
+  primary key (space, name)
+);
+
+create table pawl.lock_past (
+  space       text collate "C" not null,
+  name        text collate "C" not null,
+  token       bigint not null,
+  capacity    integer not null,
+  pid         integer not null,
+  lease_ms    bigint,
+  granted_at  timestamptz not null,
+  ended_at    timestamptz not null,
+  process     text not null,
+  host        text not null,
+  outcome     text not null,         -- released, broken, expired
+  reason      text,
+  job         bigint
+);
+create index lock_past_name on pawl.lock_past (space, name, token);
+create index lock_past_ended on pawl.lock_past using brin (ended_at);
+-- What is held now has no such index, or no row would be written in place any more.
+create index lock_past_job on pawl.lock_past (job) where job is not null;
+
+-- Tokens and leases of captured rows whose table has no column for them. One row per captured row, until it is settled.
+-- Written only by who has locked the captured row, so never waited for. Tables by name: an oid would not survive a restore.
+create table pawl.lock_capture (
+  relation    text not null,
+  key         text not null,         -- the primary key's values as a jsonb array
+  token       bigint not null,
+  expires_at  timestamptz,           -- null: until it is settled
+  captured_at timestamptz not null default clock_timestamp(),
+  primary key (relation, key)
+) with (fillfactor = 70);
+
+-- Rises for each row, because it is drawn only after the row is locked.
+create sequence pawl.lock_capture_token;

@@ -1,0 +1,111 @@
+-- Cancelling a job by hand. Locks and waits are those of operate.sql.
+
+-- Cancels a job. Answers its status now: "cancelled", or "in-progress" when its worker was told to stop it and has not
+-- yet; or "busy": somebody is at the job just now, come back. A job that is to be cancelled while it runs is cancelled even
+-- if that attempt fails and the job becomes new again; if the attempt completes first, it is complete.
+create or replace function pawl.queue_cancel_job(p_queue text, p_id bigint, p_reason text) returns text
+language plpgsql
+set lock_timeout = '500ms' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_shard smallint := pawl.queue_find(p_queue, p_id);
+  v_job record;
+  v_key record;
+  v_at record;
+  v_out record;
+  v_worker bigint;
+  v_key_name text;
+begin
+  select j.queue, j.kind, j.priority, j.key, q.keyed into v_job
+  from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
+  v_key_name := case when v_job.keyed then v_job.key end;
+
+  -- A unit whose claim stays open cannot be seen here; its worker tells of it once it has been running for a moment.
+  select w.id into v_worker from pawl.queue_worker w
+  where w.queue = v_job.queue and w.hold = 'transaction' and p_id = any (w.holding) and w.expires_at > clock_timestamp();
+  if found then
+    perform pawl.queue_ask_cancel(v_job.queue, v_shard, p_id, v_worker, p_reason);
+    return 'in-progress';
+  end if;
+
+  v_key := pawl.queue_seize(v_job.queue, v_shard, v_key_name);
+  for v_try in 1..5 loop  -- between two statements an unkeyed job may move
+    v_at := pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key);
+    case v_at.place
+      when 'ready' then
+        select u.* into v_out from pawl.queue_unready(v_job.queue, v_shard, v_job.priority, p_id) u;
+      when 'delayed' then
+        select u.* into v_out from pawl.queue_undelay(v_shard, p_id) u;
+      when 'parked' then
+        with gone as (
+          delete from pawl.queue_parked p
+          where p.shard = v_shard and p.queue = v_job.queue and p.key = v_job.key and p.kind = v_job.kind and p.id = p_id returning p.attempt)
+        select true as taken, g.attempt, null::bigint as epoch into v_out from gone g;
+      when 'running' then
+        perform pawl.queue_ask_cancel(v_job.queue, v_shard, p_id, v_at.worker, p_reason);
+        return 'in-progress';
+      else
+        if v_at.status = 'cancelled' then
+          return 'cancelled';
+        end if;
+        raise exception 'job % is %, so it cannot be cancelled any more', p_id,
+          case v_at.status when 'error' then 'in error' else v_at.status end using errcode = 'PW003';
+    end case;
+    if v_out.taken then
+      insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
+      values (p_id, clock_timestamp(), v_shard, v_job.queue, v_job.kind, v_out.attempt, 'cancelled', v_job.key, p_reason);
+      insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason, error)
+      values (clock_timestamp(), p_id, v_shard, v_job.queue, v_out.attempt, 'new', 'cancelled', 'cancel', p_reason);
+      delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
+      if v_key_name is not null then
+        perform pawl.queue_move_up(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);
+      end if;
+      if v_key_name is not null then
+        perform pawl.queue_wake(v_job.queue);
+      end if;
+      return 'cancelled';
+    end if;
+  end loop;
+  return 'busy';
+exception when lock_not_available then
+  return 'busy';
+end $$;
+
+-- Tells the worker of a running job to stop it: its next heartbeat brings the row, and the notification asks for one now.
+create or replace function pawl.queue_ask_cancel(p_queue smallint, p_shard smallint, p_id bigint, p_worker bigint, p_reason text) returns void
+language plpgsql as $$
+begin
+  insert into pawl.queue_cancel (id, shard, worker, reason) values (p_id, p_shard, p_worker, p_reason)
+  on conflict (shard, id) do update set worker = excluded.worker, reason = coalesce(excluded.reason, pawl.queue_cancel.reason);
+  perform pg_notify('pawl_queue', 'cancel ' || p_queue);
+end $$;
+
+-- Wishes to cancel whose job is no longer under the worker that was told: one that came back is cancelled now, or its
+-- next worker is told; one that is settled leaves nothing behind. Costs one look at an empty table as a rule.
+create or replace function pawl.queue_sweep_cancels(p_queue smallint) returns integer
+language plpgsql
+set enable_seqscan = off set jit = off as $$
+declare
+  v_wish record;
+  v_swept integer := 0;
+begin
+  for v_wish in
+    select c.shard, c.id, c.reason, l.status from pawl.queue_cancel c
+    cross join lateral (select j.* from pawl.queue_job j where j.shard = c.shard and j.id = c.id) j
+    cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
+    where j.queue = p_queue and (l.place <> 'running' or l.worker is distinct from c.worker)
+      and not exists (select 1 from pawl.queue_worker w where w.id = c.worker and c.id = any (w.holding))
+    order by c.shard, c.id limit 100
+  loop
+    begin
+      if v_wish.status in ('new', 'in-progress') then
+        perform pawl.queue_cancel_job(null, v_wish.id, v_wish.reason);
+      else
+        delete from pawl.queue_cancel c where c.shard = v_wish.shard and c.id = v_wish.id;
+      end if;
+      v_swept := v_swept + 1;
+    exception when sqlstate 'PW003' then  -- it was settled between the two looks; the next sweep sees that
+    end;
+  end loop;
+  delete from pawl.queue_cancel c where not exists (select 1 from pawl.queue_job j where j.shard = c.shard and j.id = c.id);
+  return v_swept;
+end $$;

@@ -1,0 +1,214 @@
+-- Claiming. One call takes what a worker has room for from one shard, in order, and says where it looked last, so that
+-- the next call of the same pass goes on from there: deleted ready rows that a long snapshot keeps alive are stepped
+-- over once a pass, not once a claim. A pass that found nothing from the very start means that there is nothing.
+
+-- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once; p_rows: how many ready rows
+-- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
+-- stopped. Answers JSON:
+--   rows: [[claim, id, n, kind, attempt, enqueued at ms, [payload, …]], …]: runs of jobs without a key
+--   keys: [[key, epoch, [id, claim, kind, attempt, enqueued at ms, unit (below 0: without its payload), broken by, payload, …]], …]
+--   lines: {claim, epoch, keys: [key, …], nth, ids, kinds, at, payloads}: first attempts of keys, a column each; nth counts the keys from 1
+--   alone: [claim, …]: of these jobs no more are taken than p_slots, since they should start at once
+--   processes: {claim: process id}, seen, last: [priority, id] (all up to here is dealt with), busy (rows are there, but locked), due: ms until the next
+create or replace function pawl.queue_claim(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
+  p_priority smallint, p_after bigint
+) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_claim bigint;
+  v_process uuid;
+  v_seen int;
+  v_priorities smallint[];
+  v_ids bigint[];
+  v_keyed int;
+  v_taken int;
+  v_tids tid[]; v_lo bigint[]; v_n int[]; v_take int[]; v_kinds smallint[]; v_attempts smallint[]; v_losts smallint[]; v_alones boolean[];
+  v_kkeys text[]; v_kepochs bigint[]; v_clear text[];
+  v_rows text := '';
+  v_keys text := '';
+  v_lines text;
+  v_processes text := '';
+  v_alone text := '';
+  v_state text;
+  v_part record;
+  v_near record;
+  v_one record;
+  v_fit bigint;
+begin
+  v_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
+  if v_state = 'paused' then
+    return '{"paused":true,"rows":[],"keys":[],"seen":0}';
+  end if;
+
+  -- Nothing, or one row without a key: what an idle worker finds. The long way below costs five times as much.
+  select count(*) as rows, count(r.key) as keyed into v_near from (
+    select r.key from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    order by r.priority, r.id limit 2
+  ) r;
+  if v_near.rows = 1 and v_near.keyed = 0 then
+    select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_one from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.n <= p_limit
+      and r.lost = 0
+    order by r.priority, r.id limit 1 for update skip locked;
+    if found and (v_one.attempt = 0 or not pawl.queue_is_last(v_one.kind, v_one.attempt))
+      and (v_one.n = 1 or pawl.queue_fitting(p_shard, array[v_one.id], array[v_one.n]) >= v_one.n) then
+      perform pawl.queue_require_worker(p_worker);
+      delete from pawl.queue_ready r where r.ctid = v_one.tid;
+      v_claim := nextval('pawl.queue_claim_id');
+      v_process := gen_random_uuid();
+      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
+      values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_one.attempt + 1, false, int8multirange(int8range(v_one.id, v_one.id + v_one.n)));
+      return (
+        select concat('{"rows":[[', concat_ws(',', v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, (date_part('epoch', min(j.created_at)) * 1000)::bigint),
+          ',[', string_agg(j.payload::text, ',' order by j.id), ']]],"keys":[],"processes":{"', v_claim, '":"', v_process,
+          '"},"seen":1,"last":[', v_one.priority, ',', v_one.id, ']}')
+        from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n);
+    end if;
+  elsif v_near.rows = 0 then
+    return concat('{"rows":[],"keys":[],"seen":0,"last":[', p_priority, ',', p_after, ']',
+      case when p_after > 0 and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
+      ',"due":' || (
+        select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
+  end if;
+
+  -- queue.pick. What is looked at is fenced by "materialized": without it a nested loop may lock more rows than asked for.
+  -- Only rows without a key are locked, one by one until there are enough, so that two claimers at once share them.
+  with picked as materialized (
+    select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt, r.lost, r.epoch, r.key,
+      r.lost > 0 or (r.attempt > 0 and r.key is null and pawl.queue_is_last(r.kind, r.attempt)) as alone,
+      r.lost > 1 and exists (select 1 from pawl.queue_running o where o.worker = p_worker and o.lost > 1) as barred
+    from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    order by r.priority, r.id limit p_rows
+  ), locked as materialized (
+    select r.ctid as tid from picked p join pawl.queue_ready r on r.ctid = p.tid
+    where p.key is null limit p_limit for update of r skip locked
+  ), counted as (
+    select p.*, l.tid is not null as mine,
+      coalesce(sum(p.n) filter (where l.tid is not null and p.alone) over w, 0) as alones,
+      count(*) filter (where p.lost > 1) over w as twice,
+      count(l.tid) over () as locks, count(l.tid) over w as nth
+    from picked p left join locked l on l.tid = p.tid window w as (order by p.priority, p.id rows unbounded preceding)
+  ), wanted as (
+    select c.*, c.lost > 1 and (c.barred or c.twice > 1) as waits,
+      case when not c.mine or (c.lost > 1 and (c.barred or c.twice > 1)) then 0
+        else greatest(0, least(c.n, case when c.alone then p_slots - (c.alones - c.n) end)) end as want
+    from counted c
+  ), chosen as (
+    select w.*, greatest(0, least(w.want, p_limit - (sum(w.want) over (order by w.priority, w.id rows unbounded preceding) - w.want)))::int as take
+    from wanted w
+  ), marked as (
+    -- past: something was left here, so this pass has to come by again. A row somebody else has locked is his. What is left of a
+    -- run comes behind its first job, where this pass goes on.
+    select c.*, bool_or((c.mine and c.take = 0) or c.waits or (c.key is null and not c.mine and c.locks >= p_limit and c.nth >= c.locks))
+      over w or coalesce(bool_or(c.take > 0 and c.take < c.n) over (w rows between unbounded preceding and 1 preceding), false) as past
+    from chosen c window w as (order by c.priority, c.id)
+  )
+  select count(*), array_agg(c.priority) filter (where not c.past), array_agg(c.id) filter (where not c.past),
+    count(c.key) filter (where not c.waits), coalesce(sum(c.take), 0),
+    array_agg(c.tid) filter (where c.take > 0), array_agg(c.id) filter (where c.take > 0), array_agg(c.n) filter (where c.take > 0),
+    array_agg(c.take) filter (where c.take > 0), array_agg(c.kind) filter (where c.take > 0), array_agg(c.attempt) filter (where c.take > 0),
+    array_agg(c.lost) filter (where c.take > 0), array_agg(c.alone) filter (where c.take > 0),
+    array_agg(c.key) filter (where c.key is not null and not c.waits), array_agg(c.epoch) filter (where c.key is not null and not c.waits)
+  into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_losts, v_alones, v_kkeys, v_kepochs
+  from marked c;
+  if v_taken > 1 then
+    v_fit := pawl.queue_fitting(p_shard, v_lo, v_take);
+    if v_fit < v_taken then  -- nothing is written yet
+      return pawl.queue_claim(p_queue, p_shard, p_worker, v_fit::int, p_slots, p_rows, p_chain, p_priority, p_after);
+    end if;
+  end if;
+
+  if v_taken > 0 or v_keyed > 0 then
+    perform pawl.queue_require_worker(p_worker);
+  end if;
+  if v_taken > 0 then
+    delete from pawl.queue_ready r where r.ctid = any (array(
+      select u.tid from unnest(v_tids, v_n, v_take) u (tid, n, take) where u.take = u.n));
+    if v_take <> v_n then
+      update pawl.queue_ready r set id = r.id + u.take, n = r.n - u.take
+      from unnest(v_tids, v_n, v_take) u (tid, n, take) where u.take < u.n and r.ctid = u.tid;
+    end if;
+    -- One claim for all jobs in the same attempt; one each for those that were lost, so that a crash tells them apart.
+    for v_part in
+      select case when u.lost > 0 then u.lo end as lo, u.attempt, u.lost, u.alone, range_agg(int8range(u.lo, u.lo + u.take)) as ids
+      from unnest(v_lo, v_take, v_attempts, v_losts, v_alones) u (lo, take, attempt, lost, alone) group by 1, 2, 3, 4 order by 2, 1
+    loop
+      v_claim := nextval('pawl.queue_claim_id');
+      v_process := gen_random_uuid();
+      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
+      values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_part.attempt + 1, v_part.lost, false, v_part.ids);
+      if v_part.alone then
+        v_alone := v_alone || ',' || v_claim;
+      end if;
+      v_processes := v_processes || ',"' || v_claim || '":"' || v_process || '"';
+      v_rows := v_rows || (
+        select string_agg(concat(',[', concat_ws(',', v_claim, u.lo, u.take, u.kind, u.attempt + 1,
+          (date_part('epoch', j.at) * 1000)::bigint), ',[', j.payloads, ']]'), '' order by u.ord)
+        from unnest(v_lo, v_take, v_kinds, v_attempts, v_losts, v_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
+        cross join lateral (
+          select string_agg(j.payload::text, ',') as payloads, min(j.created_at) as at from (
+            select j.payload, j.created_at from pawl.queue_job j
+            where j.shard = p_shard and j.id >= u.lo and j.id < u.lo + u.take order by j.id
+          ) j
+        ) j
+        where case when v_part.lo is null then u.attempt = v_part.attempt and u.lost = 0 and u.alone = v_part.alone else u.lo = v_part.lo end);
+    end loop;
+  end if;
+
+  if v_keyed > 0 and v_state = 'promoted' and exists (
+    select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now
+  ) then
+    v_clear := pawl.queue_promote_keys(p_queue, p_shard, v_kkeys, 1000);
+    if not v_kkeys <@ v_clear then
+      select array_agg(u.key order by u.ord), array_agg(u.epoch order by u.ord), count(*) into v_kkeys, v_kepochs, v_keyed
+      from unnest(v_kkeys, v_kepochs) with ordinality u (key, epoch, ord) where u.key = any (v_clear);
+      v_ids := null;  -- the pass comes by here again
+    end if;
+  end if;
+  if v_keyed > 0 then
+    select k.lines, k.rows, v_processes || k.processes, v_taken + k.taken, case when k.complete then v_ids end
+    into v_lines, v_keys, v_processes, v_taken, v_ids
+    from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, v_now, v_kkeys, v_kepochs, true) k;
+  end if;
+
+  return '{"rows":[' || substr(v_rows, 2) || '],"keys":[' || substr(v_keys, 2) || ']' || coalesce(',"lines":' || v_lines, '') || ',"alone":[' || substr(v_alone, 2) || '],"processes":{' || substr(v_processes, 2) || '},"seen":' || v_seen
+    || ',"last":[' || coalesce(v_priorities[cardinality(v_ids)], p_priority) || ',' || coalesce(v_ids[cardinality(v_ids)], p_after) || ']'
+    || case when v_taken > 0 then '' else
+      case when exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' else '' end
+      || coalesce(',"due":' || (
+        select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '') end
+    || '}';
+end $$;
+
+-- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at the least. p_n: how many stand in
+-- a row behind each, null for one. Where no payload was ever stored out of line, nothing is asked: none has more than 2 kB then.
+create or replace function pawl.queue_fitting(p_shard smallint, p_first bigint[], p_n int[]) returns bigint
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+begin
+  if (select pg_relation_size(c.reltoastrelid) from pg_class c where c.oid = 'pawl.queue_job'::regclass) = 0 then
+    return 9223372036854775807;
+  end if;
+  return (
+    select count(*) filter (where s.nth = 1 or s.upto <= 16777216) from (
+      select row_number() over w as nth, sum(pg_column_size(j.payload)) over w as upto
+      from unnest(p_first, p_n) with ordinality u (first, n, ord)
+      cross join lateral (
+        select j.id, j.payload from pawl.queue_job j
+        where j.shard = p_shard and j.id >= u.first and j.id < u.first + coalesce(u.n, 1) offset 0) j
+      window w as (order by u.ord, j.id)
+    ) s);
+end $$;
+
+-- Whether the next attempt is a job's last one.
+create or replace function pawl.queue_is_last(p_kind smallint, p_attempt smallint) returns boolean
+language sql stable as $$
+  select p_attempt + 1 >= coalesce(k.attempts, d.attempts) from pawl.queue_kind k join pawl.queue_definition d on d.id = k.queue where k.id = p_kind
+$$;

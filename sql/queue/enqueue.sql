@@ -1,0 +1,256 @@
+-- Enqueue: a job row, and one row that says where it waits. Runs in the caller's transaction, waits for nobody (except
+-- two enqueues of the same unique key: the second must learn whether the first commits), and notifies only when a
+-- worker has said that it sleeps.
+
+-- The public form, for any driver, psql and triggers: one object, or an array of objects, of
+--   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?
+-- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
+-- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind
+-- whose key exists the id is that of the first job, with "duplicate": true and its status now.
+create or replace function pawl.enqueue(request jsonb) returns jsonb
+language plpgsql as $$
+declare
+  v_item jsonb;
+  v_answer jsonb := '[]';
+  v_queue pawl.queue_definition;
+  v_kind pawl.queue_kind;
+  v_id bigint;
+  v_key text;
+  v_shard smallint;
+  v_run_at timestamptz;
+  v_priority smallint;
+  v_now timestamptz := clock_timestamp();
+  v_unknown text;
+  v_unique boolean;
+begin
+  if jsonb_typeof(request) = 'array' then
+    for v_item in select value from jsonb_array_elements(request) loop
+      v_answer := v_answer || pawl.enqueue(v_item);
+    end loop;
+    return v_answer;
+  end if;
+  if jsonb_typeof(request) is distinct from 'object' then
+    raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
+  end if;
+  select key into v_unknown from jsonb_object_keys(request) key
+  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique') limit 1;
+  if found then
+    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique', v_unknown using errcode = 'PW001';
+  end if;
+  if request ->> 'queue' is null or request ->> 'kind' is null then
+    raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
+  end if;
+  select * into v_queue from pawl.queue_definition where name = request ->> 'queue';
+  if not found then
+    raise exception 'queue "%" does not exist; create it with createQueue(…) and register() it first', request ->> 'queue' using errcode = 'PW002';
+  end if;
+  select * into v_kind from pawl.queue_kind where queue = v_queue.id and name = request ->> 'kind';
+  if not found then
+    raise exception 'queue "%" has no kind "%"; it has %', v_queue.name, request ->> 'kind',
+      (select string_agg('"' || name || '"', ', ' order by name) from pawl.queue_kind where queue = v_queue.id) using errcode = 'PW001', column = 'kind';
+  end if;
+  v_key := request ->> 'key';
+  if octet_length(v_key) not between 1 and 1000 then
+    raise exception 'key must be 1 to 1000 bytes long, got % bytes', octet_length(v_key) using errcode = 'PW001', column = 'key';
+  end if;
+  perform pawl.refuse_huge_numbers('payload', request -> 'payload');
+  if jsonb_typeof(request -> 'unique') not in ('boolean', 'null') then
+    raise exception 'unique must be true or false, got %', left(request ->> 'unique', 100) using errcode = 'PW001';
+  end if;
+  v_unique := coalesce((request ->> 'unique')::boolean, v_kind.unique_key);
+  if v_key is null and (v_unique or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
+    raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001', column = 'key';
+  end if;
+  begin
+    v_run_at := coalesce((request ->> 'runAt')::timestamptz, v_now + (request ->> 'delay')::interval);
+    v_priority := coalesce((request ->> 'priority')::smallint, 0);
+    if request ->> 'runAt' is not null and request ->> 'delay' is not null then
+      raise exception 'both runAt and delay are given';
+    elsif v_run_at < '0001-01-01 00:00+00' or v_run_at >= '10000-01-01 00:00+00' then
+      raise exception '% is not of the years 1 to 9999', v_run_at;
+    end if;
+  exception when others then
+    raise exception 'runAt must be a timestamp, delay an interval and priority an integer from -32768 to 32767: %', sqlerrm using errcode = 'PW001';
+  end;
+  v_shard := case when v_queue.shards = 1 then 0
+    when v_key is not null then pawl.queue_shard(v_key, v_queue.shards)
+    else floor(random() * v_queue.shards)::smallint end;
+
+  perform pg_current_xact_id();  -- before the id: see search_index.sql
+  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload)
+  values (nextval('pawl.queue_job_id'), v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_unique, false),
+    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json)
+  on conflict (shard, queue, kind, key) where only_one do nothing
+  returning id into v_id;
+  if v_id is null then
+    select j.id into v_id from pawl.queue_job j
+    where j.shard = v_shard and j.queue = v_queue.id and j.kind = v_kind.id and j.key = v_key and j.only_one;
+    return jsonb_build_object('id', v_id::text, 'status', pawl.queue_status(v_shard, v_id), 'duplicate', true);
+  end if;
+
+  if v_run_at > v_now then
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
+    values (v_run_at, v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
+  else
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
+    values (v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
+  end if;
+  perform pawl.queue_wake(v_queue.id);
+  return jsonb_build_object('id', v_id::text, 'status', 'new', 'duplicate', false);
+end $$;
+
+-- Programs read numbers beyond 1.8e308 as infinity, and write that as null. What is that large has 255 digits in a row.
+create or replace function pawl.refuse_huge_numbers(p_what text, p_value jsonb) returns void
+language plpgsql immutable as $$
+begin
+  if p_value::text ~ '[0-9]{255}' and jsonb_path_exists(p_value,
+    'strict $.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))') then
+    raise exception '% has a number beyond 1.8e308, which no program could read; write it as a text', p_what using errcode = 'PW001';
+  end if;
+end $$;
+
+-- One job: no arrays, no plans over sets.
+create or replace function pawl.queue_add_one(
+  p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz
+) returns bigint
+language plpgsql as $$
+declare
+  v_id bigint;
+  v_now timestamptz := clock_timestamp();
+  v_line text := p_key;
+begin
+  perform pg_current_xact_id();  -- before the id: see search_index.sql
+  v_id := nextval('pawl.queue_job_id');
+  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload)
+  values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_run_at, p_key, p_payload);
+  if p_key is not null and not (select d.keyed from pawl.queue_definition d where d.id = p_queue) then
+    v_line := null;
+  end if;
+  if p_run_at > v_now then
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
+    values (p_run_at, v_id, p_shard, p_queue, p_priority, p_kind, v_line);
+  else
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
+    values (v_id, p_shard, p_queue, p_priority, p_kind, v_line);
+  end if;
+  perform pawl.queue_wake(p_queue);
+  return v_id;
+end $$;
+
+-- The bulk form: n jobs by position. A null array means "as the first"/"none"; p_kinds and p_priorities may have one
+-- element for all. Returns the ids in order. Unkeyed jobs that may run now get one ready row per run of up to 256
+-- consecutive ids of one kind and priority. Kinds with a unique key go through pawl.enqueue().
+create or replace function pawl.queue_add(
+  p_queue smallint, p_shard smallint, p_n int, p_kinds smallint[], p_priorities smallint[], p_payloads json,
+  p_keys text[] default null, p_run_at timestamptz[] default null
+) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_ids bigint[];
+  v_now timestamptz := clock_timestamp();
+  v_one boolean := cardinality(p_kinds) = 1 and cardinality(p_priorities) = 1;
+begin
+  perform pg_current_xact_id();  -- before the ids: see search_index.sql
+  v_ids := array(select nextval('pawl.queue_job_id') from generate_series(1, p_n));
+  if v_one and p_keys is null and p_run_at is null then
+    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, payload)
+    select v_ids[e.ord], v_now, p_shard, p_queue, p_kinds[1], p_priorities[1], e.value
+    from json_array_elements(p_payloads) with ordinality e (value, ord);
+    if v_ids[p_n] - v_ids[1] = p_n - 1 then
+      insert into pawl.queue_ready (id, shard, queue, priority, kind, n)
+      select first, p_shard, p_queue, p_priorities[1], p_kinds[1], least(256, v_ids[p_n] - first + 1)
+      from generate_series(v_ids[1], v_ids[p_n], 256) first;
+    else
+      perform pawl.queue_add_runs(p_queue, p_shard, v_ids, array_fill(p_kinds[1], array[p_n]), array_fill(p_priorities[1], array[p_n]));
+    end if;
+  else
+    perform pawl.queue_place(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at);
+  end if;
+  perform pawl.queue_wake(p_queue);
+  return v_ids;
+end $$;
+
+-- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt}, [payload, …]].
+-- An array, since the functions that take an object apart refuse U+0000 wherever it stands in it. The queue's higher digits are
+-- the id of the schema in which it has its own.
+create or replace function pawl.queue_add_json(p_batch json) returns bigint[]
+language sql set search_path = pg_catalog, pg_temp as $$
+  select pawl.queue_add(
+    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_elsewhere() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt")
+  from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_batch) with ordinality e (value, ord)) b
+  cross join lateral json_to_record(b.part[1]) h (
+    queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[])
+$$;
+
+-- Ready rows for unkeyed jobs whose ids may have gaps: one per island of consecutive ids of one kind and priority.
+create or replace function pawl.queue_add_runs(
+  p_queue smallint, p_shard smallint, p_ids bigint[], p_kinds smallint[], p_priorities smallint[]
+) returns void
+language sql as $$
+  insert into pawl.queue_ready (id, shard, queue, priority, kind, n)
+  select min(id), p_shard, p_queue, priority, kind, count(*)
+  from (
+    select id, kind, priority, ord, id - row_number() over (partition by kind, priority order by id) as island
+    from unnest(p_ids, p_kinds, p_priorities) with ordinality u (id, kind, priority, ord)
+  ) j
+  group by kind, priority, island, (ord - 1) / 256
+$$;
+
+-- Writes jobs of all sorts, each with a row where it waits. Of the jobs of one key the first 32, as many as one claim takes,
+-- are ready; the others are parked behind them at once, where a claimer would put them: he would look at each on his way to
+-- the jobs of other keys (100,000 jobs of one key kept those waiting for 2 s).
+create or replace function pawl.queue_place(
+  p_queue smallint, p_shard smallint, p_ids bigint[], p_now timestamptz, p_kinds smallint[], p_priorities smallint[],
+  p_payloads json, p_keys text[], p_run_at timestamptz[]
+) returns void
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_keyed boolean;
+  v_ids bigint[];
+  v_kinds smallint[];
+  v_priorities smallint[];
+begin
+  select d.keyed into v_keyed from pawl.queue_definition d where d.id = p_queue;
+  with job as (
+    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload)
+    select p_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]), e.run_at, e.key, e.value
+    from rows from (json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_run_at), unnest(p_keys))
+      with ordinality e (value, kind, priority, run_at, key, ord)
+    returning id, kind, priority, run_at, key, key is not null and v_keyed as is_keyed, coalesce(run_at > p_now, false) as is_later
+  ), line as materialized (
+    select j.*, row_number() over (partition by j.key order by j.id) as nth from job j where j.is_keyed and not j.is_later
+  ), later as (
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
+    select j.run_at, j.id, p_shard, p_queue, j.priority, j.kind, case when j.is_keyed then j.key end from job j where j.is_later
+  ), ready as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
+    select l.id, p_shard, p_queue, l.priority, l.kind, l.key from line l where l.nth <= 32 order by l.id
+  ), parked as (
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, key)
+    select l.id, p_shard, p_queue, l.priority, l.kind, l.key from line l where l.nth > 32
+  )
+  select array_agg(j.id order by j.id), array_agg(j.kind order by j.id), array_agg(j.priority order by j.id)
+  into v_ids, v_kinds, v_priorities
+  from job j where not j.is_keyed and not j.is_later;
+  if v_ids is not null then
+    perform pawl.queue_add_runs(p_queue, p_shard, v_ids, v_kinds, v_priorities);
+  end if;
+end $$;
+
+create or replace function pawl.queue_wake(p_queue smallint) returns void
+language plpgsql as $$
+begin
+  -- An unlocked read. A worker sets its flag, commits, and looks once more before it sleeps; what an enqueue that read
+  -- the flag earlier commits later is found by the worker's poll.
+  if exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.wants_notify) then
+    perform pg_notify('pawl_queue', p_queue::text);
+  end if;
+end $$;
+
+-- Stable over versions and machines, unlike hashtext().
+create or replace function pawl.queue_shard(p_key text, p_shards smallint) returns smallint
+language sql immutable strict parallel safe as $$
+  select (('x' || substr(md5(p_key), 1, 7))::bit(28)::int % p_shards)::smallint
+$$;

@@ -1,0 +1,94 @@
+-- Giving up a key: whatever of it waits behind the job that is over comes next.
+
+-- Gives keys up: the next job of each becomes its head in queue_ready, or the key's row goes when nothing waits.
+-- p_epochs: only where the key is still held under that epoch. p_delayed: a job may be delayed under the key's epoch; it is
+-- the key's head then. Answers whether anything of them waits: if not, there is nothing to look for after this.
+create or replace function pawl.queue_give_up(
+  p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[], p_delayed boolean default true
+) returns boolean
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_keys text[];
+  v_after boolean;
+  v_key text;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'a key cannot be given up at isolation %: jobs parked under it just now would not be seen; use read committed',
+      current_setting('transaction_isolation') using errcode = 'PW001';
+  end if;
+  with mine as materialized (
+    select k.key, k.epoch from pawl.queue_key k
+    where k.shard = p_shard and k.queue = p_queue and k.key = any (p_keys) and k.held order by k.key for update
+  )
+  select array_agg(m.key) into v_keys from mine m join unnest(p_keys, p_epochs) u (key, epoch) on u.key = m.key and u.epoch = m.epoch;
+  if v_keys is null then
+    return false;
+  end if;
+  -- From here on nobody parks under these keys: a new statement sees all that was parked. Mostly it is nothing.
+  if not p_delayed then
+    with gone as (
+      delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_keys)
+        and not exists (select 1 from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = k.key offset 0)
+      returning k.key
+    )
+    select array_agg(u.key order by u.key) into v_keys from unnest(v_keys) u (key) where u.key not in (select g.key from gone g);
+    if v_keys is null then
+      return false;
+    end if;
+  end if;
+  select coalesce(bool_or(cardinality(k.after) > 0), false) into v_after from pawl.queue_kind k where k.queue = p_queue;
+  with key as materialized (
+    select u.key, d.epoch is not null as delayed, p.tid
+    from unnest(v_keys) u (key)
+    cross join lateral (
+      select k.epoch as own from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = u.key) k
+    left join lateral (
+      select d.epoch from pawl.queue_delayed d
+      where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.epoch = k.own limit 1) d on true
+    left join lateral (
+      select x.tid from pawl.queue_kind kd cross join lateral (
+        select p.ctid as tid, p.id from pawl.queue_parked p
+        where p.shard = p_shard and p.queue = p_queue and p.key = u.key and p.kind = kd.id order by p.id limit 1) x
+      where kd.queue = p_queue and not (v_after and cardinality(kd.after) > 0 and (
+        exists (select 1 from pawl.queue_parked o where o.shard = p_shard and o.queue = p_queue and o.key = u.key and o.kind = any (kd.after))
+        or exists (select 1 from pawl.queue_delayed o where o.shard = p_shard and o.queue = p_queue and o.key = u.key and o.kind = any (kd.after))))
+      order by x.id limit 1) p on true
+  ), head as (
+    delete from pawl.queue_parked p where p.ctid = any (array(select k.tid from key k where not k.delayed and k.tid is not null)) returning p.*
+  ), raised as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost, epoch, key)
+    select h.id, h.shard, h.queue, h.priority, h.kind, h.attempt, h.lost, k.epoch, h.key
+    from head h cross join lateral (
+      select k.epoch from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = h.key limit 1) k
+  ), waiting as (
+    update pawl.queue_key k set held = false from key w
+    where k.shard = p_shard and k.queue = p_queue and k.key = w.key and (w.delayed or w.tid is not null)
+  )
+  select array_agg(k.key order by k.key) into v_keys from key k where not k.delayed and k.tid is null;
+  if v_keys is null then
+    return true;
+  end if;
+  -- Nothing that may run. Either nothing waits at all, or all that waits waits for a delayed predecessor.
+  delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_keys)
+    and not (v_after and exists (select 1 from pawl.queue_parked p where p.shard = k.shard and p.queue = k.queue and p.key = k.key));
+  if v_after then
+    for v_key in select k.key from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_keys) order by k.key loop
+      update pawl.queue_key k set held = false where k.shard = p_shard and k.queue = p_queue and k.key = v_key;
+      update pawl.queue_delayed d set epoch = k.epoch from pawl.queue_key k
+      where k.shard = p_shard and k.queue = p_queue and k.key = v_key and d.ctid = (
+        select d.ctid from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue and d.key = v_key
+          and d.kind in (select unnest(kd.after) from pawl.queue_kind kd where kd.queue = p_queue)
+        order by d.run_at limit 1 for update);
+      if not found then  -- it was promoted between two statements: take the jobs back to where they are looked at again
+        delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = v_key;
+        with gone as (
+          delete from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = v_key returning p.*)
+        insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost, key)
+        select id, shard, queue, priority, kind, attempt, lost, key from gone;
+      end if;
+    end loop;
+  end if;
+  return true;
+end $$;

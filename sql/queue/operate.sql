@@ -1,0 +1,173 @@
+-- Operating by hand: pause and resume a queue, run a job again. Cancelling is in cancel.sql.
+--
+-- What changes a job of a key first takes the key's advisory lock, which claimers only try, and then the key's row, which
+-- an owner that gives the key up takes too: nobody claims, parks or raises a job of the key meanwhile. Every wait is
+-- bounded; "busy" asks the caller to come back, because a claim that stays open (hold: 'transaction') may take long.
+
+create or replace function pawl.queue_pause(p_name text) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+  update pawl.queue_definition d set paused_at = coalesce(d.paused_at, clock_timestamp()) where d.id = pawl.queue_id(p_name)
+$$;
+
+-- Wakes the workers when the caller's transaction commits.
+create or replace function pawl.queue_resume(p_name text) returns void
+language plpgsql as $$
+declare
+  v_queue smallint := pawl.queue_id(p_name);
+begin
+  update pawl.queue_definition d set paused_at = null where d.id = v_queue and d.paused_at is not null;
+  if found then
+    perform pg_notify('pawl_queue', v_queue::text);
+  end if;
+end $$;
+
+-- A job that ended in error or was cancelled becomes new again, with all its attempts before it. A job of a key takes its
+-- place in the key's order among those that have not been tried yet. Answers "new", or "busy".
+create or replace function pawl.queue_retry_job(p_queue text, p_id bigint) returns text
+language plpgsql
+set lock_timeout = '500ms' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_shard smallint := pawl.queue_find(p_queue, p_id);
+  v_job record;
+  v_key record;
+  v_from text;
+  v_key_name text;
+begin
+  select j.queue, j.kind, j.priority, j.key, j.run_at, q.keyed into v_job
+  from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
+  v_key_name := case when v_job.keyed then v_job.key end;
+  v_key := pawl.queue_seize(v_job.queue, v_shard, v_key_name);
+  delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id returning d.status into v_from;
+  if not found then
+    perform pawl.queue_find(p_queue, p_id);  -- its history may just be over
+    v_from := (pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key)).status;
+    raise exception 'job % is %; only a job that ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
+  end if;
+  if v_job.run_at > clock_timestamp() then
+    -- It takes its place in the key when it is due, like any other.
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
+    values (v_job.run_at, p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
+  elsif v_key.epoch is null then
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
+    values (p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
+  else
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, key)
+    values (p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
+    if not v_key.held then
+      -- A later job that has not been tried waits at the key's head: it steps back, and the key's order decides anew.
+      with head as (
+        delete from pawl.queue_ready r
+        where r.shard = v_shard and r.queue = v_job.queue and r.key = v_key_name and r.epoch = v_key.epoch and r.id > p_id and r.attempt = 0
+        returning r.*
+      )
+      insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
+      select h.id, h.shard, h.queue, h.priority, h.kind, h.attempt, h.lost, h.key from head h;
+      if found then
+        perform pawl.queue_raise(v_job.queue, v_shard, v_key_name, v_key.epoch);
+      end if;
+    end if;
+  end if;
+  insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason)
+  values (clock_timestamp(), p_id, v_shard, v_job.queue, 0, v_from, 'new', 'retry by hand');
+  delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
+  perform pawl.queue_wake(v_job.queue);
+  return 'new';
+exception when lock_not_available then
+  return 'busy';
+end $$;
+
+-- Takes a key for a change by hand. Answers whether somebody works on it, and the epoch; both null when the key is free.
+create or replace function pawl.queue_seize(p_queue smallint, p_shard smallint, p_key text, out held boolean, out epoch bigint)
+language plpgsql as $$
+begin
+  if p_key is null then
+    return;
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended(p_key, p_queue * 65536 + p_shard));
+  select k.held, k.epoch into held, epoch from pawl.queue_key k
+  where k.shard = p_shard and k.queue = p_queue and k.key = p_key for update;
+end $$;
+
+-- The head of a waiting key was taken away: raises the next one, or frees the key. The caller has seized the key.
+create or replace function pawl.queue_raise(p_queue smallint, p_shard smallint, p_key text, p_epoch bigint) returns void
+language plpgsql as $$
+begin
+  update pawl.queue_key k set held = true where k.shard = p_shard and k.queue = p_queue and k.key = p_key and k.epoch = p_epoch;
+  perform pawl.queue_give_up(p_queue, p_shard, array[p_key], array[p_epoch]);
+end $$;
+
+-- A job of a key went away: the next one takes its place if it was the head of a waiting key, or if it was the last ready
+-- one of a free key (an enqueue of many jobs of one key parks most of them). The caller has seized the key.
+create or replace function pawl.queue_move_up(p_queue smallint, p_shard smallint, p_key text, p_held boolean, p_epoch bigint, p_was bigint) returns void
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_epoch bigint := p_epoch;
+begin
+  if p_held or (p_epoch is not null and p_was is distinct from p_epoch) then
+    return;
+  elsif p_epoch is null then
+    if exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue and r.key = p_key)
+      or not exists (select 1 from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = p_key) then
+      return;
+    end if;
+    v_epoch := nextval('pawl.queue_claim_id');
+    insert into pawl.queue_key (shard, queue, key, epoch, held) values (p_shard, p_queue, p_key, v_epoch, false);
+  end if;
+  perform pawl.queue_raise(p_queue, p_shard, p_key, v_epoch);
+end $$;
+
+-- Takes one job out of the ready run it is part of.
+create or replace function pawl.queue_unready(p_queue smallint, p_shard smallint, p_priority smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_run pawl.queue_ready;
+begin
+  select r.* into v_run from pawl.queue_ready r
+  where r.shard = p_shard and r.queue = p_queue and r.priority = p_priority and r.id = (
+    select r.id from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue and r.priority = p_priority and r.id <= p_id order by r.id desc limit 1)
+    and r.id + r.n > p_id
+  for update;
+  taken := v_run.id is not null;
+  if not taken then
+    return;
+  end if;
+  attempt := v_run.attempt;
+  epoch := v_run.epoch;
+  if v_run.id = p_id then
+    delete from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue and r.priority = p_priority and r.id = p_id;
+  else
+    update pawl.queue_ready r set n = p_id - r.id where r.shard = p_shard and r.queue = p_queue and r.priority = p_priority and r.id = v_run.id;
+  end if;
+  if v_run.id + v_run.n - 1 > p_id then
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt)
+    values (p_id + 1, p_shard, p_queue, p_priority, v_run.kind, v_run.id + v_run.n - 1 - p_id, v_run.attempt);
+  end if;
+end $$;
+
+-- Takes one job out of the delayed run it is part of.
+create or replace function pawl.queue_undelay(p_shard smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_run pawl.queue_delayed;
+begin
+  delete from pawl.queue_delayed d
+  where d.shard = p_shard and d.id = (
+    select d.id from pawl.queue_delayed d where d.shard = p_shard and d.id <= p_id order by d.id desc limit 1)
+    and d.id + d.n > p_id
+  returning d.* into v_run;
+  taken := v_run.id is not null;
+  if not taken then
+    return;
+  end if;
+  attempt := v_run.attempt;
+  epoch := v_run.epoch;
+  if v_run.n > 1 then
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt)
+    select v_run.run_at, u.id, p_shard, v_run.queue, v_run.priority, v_run.kind, u.n, v_run.attempt
+    from (values (v_run.id, p_id - v_run.id), (p_id + 1, v_run.id + v_run.n - 1 - p_id)) u (id, n) where u.n > 0;
+  end if;
+end $$;

@@ -1,0 +1,114 @@
+-- What every claim does first: what is due becomes ready, and the worker must be one that is known.
+
+-- What a claim begins with. Answers 'paused' when nothing may be claimed, 'promoted' when jobs that are due were brought to
+-- queue_ready, or 'due' where the caller may not do that, otherwise null.
+create or replace function pawl.queue_prepare(p_queue smallint, p_shard smallint, p_worker bigint, p_promotes boolean default true) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_state record;
+begin
+  select d.paused_at is not null as paused,
+    exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now) as live,
+    exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now) as due
+  into v_state from pawl.queue_definition d where d.id = p_queue;
+  if v_state.paused then
+    return 'paused';
+  elsif not v_state.live then
+    raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
+  elsif v_state.due and not p_promotes then
+    return 'due';
+  elsif v_state.due then
+    perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
+    perform pawl.queue_promote(p_queue, p_shard, 1000);
+    return 'promoted';
+  end if;
+  return null;
+end $$;
+
+-- Moves what is due to queue_ready. Bounded, so that a million jobs due at once do not stall one claim. The caller has
+-- the lock of the empty key, which no job has: of two at once, the one with the later jobs of a key might commit first.
+-- It is the first lock of a transaction that ends in the same message, so nobody waits for it long. Answers how many.
+create or replace function pawl.queue_promote(p_queue smallint, p_shard smallint, p_limit int) returns bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+  with due as materialized (
+    select d.ctid as tid from pawl.queue_delayed d
+    where d.shard = p_shard and d.queue = p_queue and d.run_at <= clock_timestamp()
+    order by d.run_at, d.id limit p_limit for update skip locked
+  ), gone as (
+    delete from pawl.queue_delayed d where d.ctid = any (array(select tid from due)) returning d.*
+  ), brought as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
+    select id, shard, queue, priority, kind, n, attempt, lost, epoch, key from gone order by priority, id returning 1
+  )
+  select count(*) from brought
+$$;
+
+-- More is due than one claim promotes. The next one of a key may be among what is left, with a lower id than what is ready: the
+-- due jobs of these keys are promoted out of turn, a bounded number, and answered are the keys of which nothing is left.
+-- The caller has the lock of the empty key.
+create or replace function pawl.queue_promote_keys(p_queue smallint, p_shard smallint, p_keys text[], p_limit int) returns text[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+  with due as materialized (
+    select d.tid from (select distinct u.key from unnest(p_keys) u (key)) u
+    cross join (select k.id from pawl.queue_kind k where k.queue = p_queue) k
+    cross join lateral (
+      select d.ctid as tid from pawl.queue_delayed d
+      where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.kind = k.id and d.run_at <= clock_timestamp()
+      order by d.run_at limit p_limit for update skip locked) d
+    limit p_limit
+  ), gone as (
+    delete from pawl.queue_delayed d where d.ctid = any (array(select due.tid from due)) returning d.*
+  )
+  insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost, epoch, key)
+  select id, shard, queue, priority, kind, attempt, lost, epoch, key from gone order by priority, id;
+  return pawl.queue_clear_keys(p_queue, p_shard, p_keys);
+end $$;
+
+-- Those of the keys of which nothing is due any more.
+create or replace function pawl.queue_clear_keys(p_queue smallint, p_shard smallint, p_keys text[]) returns text[]
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+  select array(
+    select distinct u.key from unnest(p_keys) u (key) where not exists (
+      select 1 from pawl.queue_kind k cross join lateral (
+        select 1 from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.kind = k.id and d.run_at <= clock_timestamp() limit 1) d
+      where k.queue = p_queue))
+$$;
+
+-- Tokens rise for ever, a crash of the server included. In a crash a sequence may go back: what nextval() gave out is only on disk
+-- with a later commit, and an open transaction (hold: 'transaction'), or synchronous_commit = off, tells its token before. So after
+-- a crash it is raised by more than can have been told since the last flush: each open transaction has one, and the server
+-- flushes twice a second by itself. Asked before the first claim of a connection that tells early, and with every other claim.
+create or replace function pawl.queue_raise_tokens() returns void
+language plpgsql as $$
+begin
+  if exists (select 1 from pawl.queue_uncrashed) then
+    return;
+  end if;
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'local', true);
+  end if;
+  -- One by one: setval() could take back what another session has raised, and is handing out.
+  perform count(nextval('pawl.queue_claim_id')) from generate_series(1, 100000);
+  insert into pawl.queue_uncrashed default values;
+end $$;
+
+-- A worker that was taken for dead must not claim any more: its jobs would be given back once more, while it runs them. The
+-- lock keeps its row, for a rescue to find, until the claim is committed; heartbeats do not wait for it.
+create or replace function pawl.queue_require_worker(p_worker bigint) returns void
+language plpgsql as $$
+begin
+  perform 1 from pawl.queue_worker w where w.id = p_worker for key share;
+  if not found then
+    raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
+  end if;
+  if not exists (select 1 from pawl.queue_uncrashed) then
+    perform pawl.queue_raise_tokens();
+  end if;
+end $$;

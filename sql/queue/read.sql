@@ -1,0 +1,222 @@
+-- Reading: where a job is now, and what became of it. Functions declared stable read with the snapshot of the statement that calls
+-- them, so a job that moves meanwhile is seen exactly once.
+
+-- One job's shard, if it is of the given queue (null: of any). Raises PW002 when there is no such job.
+create or replace function pawl.queue_find(p_queue text, p_id bigint) returns smallint
+language plpgsql stable as $$
+declare
+  v_shard smallint := pawl.queue_shard_of(p_id);
+  v_queue text;
+begin
+  select q.name into v_queue from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
+  if v_queue is null then
+    raise exception 'there is no job %; it was never committed, or its history is over', p_id using errcode = 'PW002';
+  end if;
+  if v_queue <> p_queue then
+    raise exception 'queue "%" has no job %; that one is of queue "%"', p_queue, p_id, v_queue using errcode = 'PW002';
+  end if;
+  return v_shard;
+end $$;
+
+-- In which shard a job is kept: one probe in a queue of one shard, 256 for an id that nobody has.
+create or replace function pawl.queue_shard_of(p_id bigint) returns smallint
+language sql stable
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+  select j.shard from generate_series(0, 255) s cross join lateral (
+    select j.shard from pawl.queue_job j where j.shard = s::smallint and j.id = p_id) j
+  limit 1
+$$;
+
+-- Where one job is: place is ready, delayed, parked, running, dead or complete.
+create or replace function pawl.queue_job_place(
+  p_shard smallint, p_id bigint, p_queue smallint, p_kind smallint, p_priority smallint, p_key text,
+  out place text, out status text, out attempt smallint, out run_at timestamptz, out claimed_at timestamptz,
+  out settled_at timestamptz, out process_id uuid, out worker bigint, out error text, out epoch bigint
+)
+language plpgsql stable
+set enable_seqscan = off set jit = off as $$
+begin
+  select 'dead', d.status, d.attempt, d.at, d.error into place, status, attempt, settled_at, error
+  from pawl.queue_dead d where d.shard = p_shard and d.id = p_id;
+  if found then
+    select pawl.queue_process(t.process_id, p_id, k.coalesce <> 'none'), t.worker into process_id, worker
+    from pawl.queue_moves(p_shard, p_id) t, pawl.queue_kind k
+    where k.id = p_kind order by t.at desc limit 1;
+    return;
+  end if;
+  select 'running', 'in-progress', r.attempt, r.claimed_at, pawl.queue_process(r.process_id, p_id, r.unit), r.worker
+  into place, status, attempt, claimed_at, process_id, worker
+  from pawl.queue_running r where r.shard = p_shard and r.ids @> p_id;
+  if not found then
+    select 'delayed', 'new', run.attempt, run.run_at, run.epoch into place, status, attempt, run_at, epoch
+    from (
+      select d.id + d.n as past, d.attempt, d.run_at, d.epoch from pawl.queue_delayed d
+      where d.shard = p_shard and d.id <= p_id order by d.id desc limit 1
+    ) run where run.past > p_id;
+  end if;
+  if place is null and p_key is not null then
+    select 'parked', 'new', p.attempt into place, status, attempt
+    from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = p_key and p.kind = p_kind and p.id = p_id;
+  end if;
+  if place is null then
+    select 'ready', 'new', run.attempt, run.epoch into place, status, attempt, epoch
+    from (
+      select r.id + r.n as past, r.attempt, r.epoch from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and r.priority = p_priority and r.id <= p_id
+      order by r.id desc limit 1
+    ) run where run.past > p_id;
+  end if;
+  if place is null then
+    place := 'complete';
+    status := 'complete';
+    select r.attempt, r.claimed_at, r.settled_at, pawl.queue_process(r.process_id, p_id, false), r.worker
+    into attempt, claimed_at, settled_at, process_id, worker
+    from pawl.queue_receipt_one r where r.id = p_id limit 1;
+    if not found then
+      select r.attempt, r.claimed_at, r.settled_at, pawl.queue_process(r.process_id, p_id, r.unit), r.worker
+      into attempt, claimed_at, settled_at, process_id, worker
+      from pawl.queue_receipt r where r.ids @> p_id limit 1;
+    end if;
+  elsif attempt > (place = 'running')::int then
+    select t.error into error from pawl.queue_moves(p_shard, p_id) t
+    where t.error is not null order by t.at desc limit 1;
+  end if;
+end $$;
+
+-- One job. Cost: a few index probes, and a look into the running batches (bounded by what the workers hold).
+create or replace function pawl.queue_status(p_shard smallint, p_id bigint) returns text
+language sql stable as $$
+  select case
+    when d.status is not null then d.status
+    when exists (select 1 from pawl.queue_running r where r.shard = p_shard and r.ids @> p_id) then 'in-progress'
+    when exists (
+        select 1 from (
+          select d.id + d.n as past from pawl.queue_delayed d where d.shard = p_shard and d.id <= p_id order by d.id desc limit 1
+        ) run where run.past > p_id)
+      or exists (select 1 from pawl.queue_parked p where p.shard = p_shard and p.queue = j.queue and p.key = j.key and p.kind = j.kind and p.id = p_id)
+      or exists (
+        select 1 from (
+          select r.id + r.n as past from pawl.queue_ready r
+          where r.shard = p_shard and r.queue = j.queue and r.priority = j.priority and r.id <= p_id
+          order by r.id desc limit 1
+        ) run where run.past > p_id
+      ) then 'new'
+    else 'complete'
+  end
+  from pawl.queue_job j left join pawl.queue_dead d on d.shard = j.shard and d.id = j.id
+  where j.shard = p_shard and j.id = p_id
+$$;
+
+-- Every move of one job.
+create or replace function pawl.queue_history(p_shard smallint, p_id bigint)
+returns table (at timestamptz, from_status text, to_status text, attempt smallint, process_id uuid, worker bigint, reason text, error text)
+language sql stable rows 4
+set enable_seqscan = off set jit = off as $$
+  select m.at, m.from_status, m.to_status, m.attempt, m.process_id, m.worker, m.reason, m.error
+  from (
+    select 0 as nth, j.created_at as at, null as from_status, 'new' as to_status, 0::smallint as attempt, null::uuid as process_id,
+      null::bigint as worker, 'enqueue' as reason, null as error
+    from pawl.queue_job j where j.shard = p_shard and j.id = p_id
+    union all
+    select 1, r.claimed_at, 'new', 'in-progress', r.attempt, pawl.queue_process(r.process_id, p_id, r.unit), r.worker, 'claim', null
+    from pawl.queue_running r where r.shard = p_shard and r.ids @> p_id
+    union all
+    select 1, r.claimed_at, 'new', 'in-progress', r.attempt, pawl.queue_process(r.process_id, p_id, r.unit), r.worker, 'claim', null
+    from pawl.queue_receipt r where r.ids @> p_id
+    union all
+    select 2, r.settled_at, 'in-progress', 'complete', r.attempt, pawl.queue_process(r.process_id, p_id, r.unit), r.worker, 'complete', null
+    from pawl.queue_receipt r where r.ids @> p_id
+    union all
+    select m.* from pawl.queue_receipt_one r
+    cross join lateral pawl.queue_process(r.process_id, p_id, false) process
+    cross join lateral (
+      select 1, r.claimed_at, 'new', 'in-progress', r.attempt, process, r.worker, 'claim', null
+      union all
+      select 2, r.settled_at, 'in-progress', 'complete', r.attempt, process, r.worker, 'complete', null
+    ) m
+    where r.id = p_id
+    union all
+    select m.* from pawl.queue_moves(p_shard, p_id) t
+    cross join lateral (select j.kind from pawl.queue_job j where j.shard = p_shard and j.id = p_id) j
+    join pawl.queue_kind k on k.id = j.kind
+    cross join lateral pawl.queue_process(t.process_id, p_id, k.coalesce <> 'none') process
+    cross join lateral (
+      select 1, t.claimed_at, 'new', 'in-progress', t.attempt, process, t.worker, 'claim', null where t.claimed_at is not null
+      union all
+      select 2, t.at, t.from_status, t.to_status, t.attempt, process, t.worker, t.reason, t.error
+    ) m
+  ) m
+  order by m.at, m.nth
+$$;
+
+-- The process id of one job of a claimed batch. A unit of several jobs has one for all of them.
+create or replace function pawl.queue_process(p_batch uuid, p_id bigint, p_unit boolean) returns uuid
+language sql immutable as $$
+  select case when p_unit then p_batch else (left(p_batch::text, 24) || lpad(to_hex(p_id % 281474976710656), 12, '0'))::uuid end
+$$;
+
+-- What code is told of jobs that have just ended in error without it: {jobs: [{id, kind, key, attempt, error, at, process, payload}],
+-- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at the most, and one at the least; more: how many there are beyond.
+create or replace function pawl.queue_ended(p_queue smallint, p_ids bigint[]) returns json
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off as $$
+  with ended as materialized (
+    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, (date_part('epoch', j.created_at) * 1000)::bigint as at, j.payload,
+      pawl.queue_process(t.process_id, d.id, k.coalesce <> 'none') as process,
+      sum(pg_column_size(j.payload)) over (order by d.id) - pg_column_size(j.payload) as before
+    from (select i.id from unnest(p_ids) i (id) order by i.id limit 1000) i
+    cross join pawl.queue_definition q cross join lateral generate_series(0, q.shards - 1) s (shard)
+    join pawl.queue_dead d on d.shard = s.shard and d.id = i.id
+    join pawl.queue_job j on j.shard = d.shard and j.id = d.id
+    join pawl.queue_kind k on k.id = j.kind
+    left join lateral (
+      select t.process_id from pawl.queue_transition t
+      where t.shard = d.shard and t.id = d.id and t.to_status = 'error' order by t.at desc limit 1) t on true
+    where q.id = p_queue
+  )
+  select json_build_object('jobs', json_agg(json_build_object('id', e.id, 'kind', e.kind, 'key', e.key, 'attempt', e.attempt, 'error', e.error,
+    'at', e.at, 'process', e.process, 'payload', e.payload) order by e.id), 'more', cardinality(p_ids) - count(*))
+  from ended e where e.before < 16777216
+$$;
+
+-- The error of a move, wherever it is kept.
+create or replace function pawl.queue_error(p_shard smallint, p_at timestamptz, p_error text, p_error_of bigint) returns text
+language sql stable as $$
+  select case when p_error_of is null then p_error else (
+    select t.error from pawl.queue_transition t where t.shard = p_shard and t.id = p_error_of and t.at = p_at and t.error is not null limit 1) end
+$$;
+
+-- The moves of one job, each with its error: rows of its own, and rows of runs.
+create or replace function pawl.queue_moves(p_shard smallint, p_id bigint)
+returns table (
+  at timestamptz, claimed_at timestamptz, worker bigint, process_id uuid, attempt smallint, from_status text, to_status text, reason text, error text)
+language sql stable rows 4 as $$
+  select t.at, t.claimed_at, t.worker, t.process_id, t.attempt, t.from_status, t.to_status, t.reason,
+    pawl.queue_error(p_shard, t.at, t.error, t.error_of)
+  from (
+    select t.* from pawl.queue_transition t where t.shard = p_shard and t.id = p_id and t.n = 1
+    union all
+    select t.* from pawl.queue_transition t where t.shard = p_shard and t.id > p_id - 256 and t.id <= p_id and t.n > 1 and t.id + t.n > p_id
+  ) t
+$$;
+
+-- How many jobs a claim holds.
+create or replace function pawl.queue_size(p_ids int8multirange) returns bigint
+language sql immutable strict as $$
+  select sum(pg_catalog.upper(u.span) - pg_catalog.lower(u.span))::bigint from pg_catalog.unnest(p_ids) u (span)
+$$;
+
+-- The id of a queue. Raises PW002 when there is none of that name.
+create or replace function pawl.queue_id(p_name text) returns smallint
+language plpgsql stable as $$
+declare
+  v_id smallint;
+begin
+  select d.id into v_id from pawl.queue_definition d where d.name = p_name;
+  if not found then
+    raise exception 'queue "%" does not exist; there %', p_name, coalesce((
+      select 'are ' || string_agg('"' || x.name || '"', ', ') from (select d.name from pawl.queue_definition d order by d.name limit 20) x),
+      'is none yet: a queue is made known by its first enqueue, its first worker, or register()') using errcode = 'PW002';
+  end if;
+  return v_id;
+end $$;

@@ -1,0 +1,128 @@
+-- Taking back the jobs of workers that are gone, and of claims whose answer was lost.
+
+-- Gives back what workers held whose lease ran out, and what is held by workers that are no more. The attempt is spent;
+-- a job that has none left ends in error, which nobody else would tell of: see queue_ended. Safe to run by any number of processes at
+-- once.
+create or replace function pawl.queue_rescue(p_queue smallint, out jobs integer, out ended json)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_worker bigint;
+  v_jobs integer := 0;
+  v_ended bigint[] := '{}';
+  v_fresh boolean;
+  v_died boolean := false;
+  v_patience text := current_setting('lock_timeout');
+begin
+  for v_worker, v_fresh in
+    select w.id, w.hold = 'transaction' and w.lost_at is null from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() order by w.id for update skip locked
+  loop
+    select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_lost(v_worker, null, true) l;
+    select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, false) s;
+    if pawl.queue_end_lanes(v_worker) then
+      begin
+        -- Whoever waits for these jobs has them before whoever looks for work.
+        perform set_config('lock_timeout', '500ms', true);
+        select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, true) s;
+        perform set_config('lock_timeout', v_patience, true);
+      exception when lock_not_available then
+        null;  -- somebody else has them; they stay noted
+      end;
+    end if;
+    delete from pawl.queue_worker w where w.id = v_worker and w.holding = '{}' and not exists (select from pawl.queue_lanes(w.id));
+    update pawl.queue_worker w set lost_at = clock_timestamp() where w.id = v_worker and w.lost_at is null;
+    v_died := v_died or v_fresh;
+  end loop;
+  if v_died then
+    update pawl.queue_definition d set lost_at = clock_timestamp() where d.id = p_queue;
+  end if;
+  delete from pawl.queue_offer o where o.ctid = any (array(
+    select o.ctid from pawl.queue_offer o
+    where o.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = o.worker) for update skip locked));
+  for v_worker in
+    select distinct r.worker from pawl.queue_running r where r.queue = p_queue
+      and not exists (select 1 from pawl.queue_worker w where w.id = r.worker) order by 1
+  loop
+    select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_lost(v_worker, null, true) l;
+  end loop;
+  if v_jobs > 0 then
+    perform pg_notify('pawl_queue', p_queue::text);
+  end if;
+  jobs := v_jobs;
+  if v_ended <> '{}' then
+    ended := pawl.queue_ended(p_queue, v_ended);
+  end if;
+end $$;
+
+-- Takes what a lost worker holds out of its claims. Answers the claims with the jobs taken. What somebody is settling just now is
+-- left alone, and so is a job that is guarded by an open transaction, with what else the worker has of its key: whoever looks for
+-- lost workers next comes by again. Nobody waits here.
+create or replace function pawl.queue_take_back(p_worker bigint) returns setof pawl.queue_running
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_free bigint[];
+  v_claims bigint[];
+  v_jobs bigint[];
+  v_out int8multirange;
+begin
+  v_free := array(select r.id from pawl.queue_running r where r.worker = p_worker order by r.id for update skip locked);
+  if not exists (select 1 from pawl.queue_running r where r.worker = p_worker and r.id <> all (v_free)) then
+    return query delete from pawl.queue_running r where r.worker = p_worker and r.id = any (v_free) returning r.*;
+    return;
+  end if;
+  -- Some are guarded: job by job. A lock for each, which nobody pays whose transactions are short.
+  v_claims := array(select r.id from pawl.queue_running r where r.worker = p_worker order by r.id for no key update skip locked);
+  v_jobs := array(
+    select j.id from pawl.queue_running r cross join lateral unnest(r.ids) u (span)
+    join pawl.queue_job j on j.shard = r.shard and j.id >= lower(u.span) and j.id < upper(u.span)
+    where r.worker = p_worker and r.id = any (v_claims) for update of j skip locked);
+  with job as materialized (
+    select r.queue, j.key, j.id, r.id = any (v_claims) and f.id is not null as is_free
+    from pawl.queue_running r cross join lateral unnest(r.ids) u (span)
+    join pawl.queue_job j on j.shard = r.shard and j.id >= lower(u.span) and j.id < upper(u.span)
+    left join unnest(v_jobs) f (id) on f.id = j.id
+    where r.worker = p_worker
+  )
+  select range_agg(int8range(j.id, j.id + 1)) into v_out from job j
+  where j.is_free and not exists (select 1 from job k where k.queue = j.queue and k.key = j.key and not k.is_free);
+  return query
+  with mine as materialized (
+    select r.*, r.ids * v_out as out from pawl.queue_running r
+    where r.worker = p_worker and r.id = any (v_claims) and r.ids && v_out
+  ), gone as (
+    delete from pawl.queue_running r where r.worker = p_worker and r.id in (select m.id from mine m where isempty(m.ids - m.out))
+  ), kept as (
+    update pawl.queue_running r set ids = r.ids - m.out from mine m
+    where r.worker = p_worker and r.id = m.id and not isempty(m.ids - m.out)
+  )
+  select m.id, m.worker, m.claimed_at, m.process_id, m.shard, m.queue, m.attempt, m.lost, m.unit, m.out from mine m;
+end $$;
+
+-- The server's processes that serve the lanes of a worker (hold: 'transaction'): each of them, or each of their transactions behind
+-- a pooler, has this lock, shared.
+create or replace function pawl.queue_lanes(p_worker bigint) returns setof integer
+language sql stable as $$
+  select l.pid from pg_locks l
+  where l.locktype = 'advisory' and l.classid = 1885435757 and l.objid = (p_worker % 2147483647)::oid and l.objsubid = 2 and l.granted
+    and l.database = (select d.oid from pg_database d where d.datname = current_database())
+$$;
+
+-- Ends the transactions that a lost worker has left open: its process may stand still, or a proxy acknowledge what nobody reads, and
+-- then no setting of the server tells that from a handler at work. Answers whether there were any, which end now: another role's
+-- processes are ended only by those who have pg_signal_backend.
+create or replace function pawl.queue_end_lanes(p_worker bigint) returns boolean
+language plpgsql as $$
+begin
+  perform pg_terminate_backend(l.pid) from pawl.queue_lanes(p_worker) l (pid);
+  return found;
+exception when insufficient_privilege then
+  return false;
+end $$;
+
+-- What queue_rescue could not end: processes of the server with transactions of lost workers. Ending takes them a moment.
+create or replace function pawl.queue_unended(p_queue smallint) returns integer[]
+language sql set search_path = pg_catalog, pg_temp as $$
+  select coalesce(array_agg(l.pid), '{}') from pawl.queue_worker w cross join lateral pawl.queue_lanes(w.id) l (pid)
+  where w.queue = p_queue and w.lost_at < clock_timestamp() - interval '1 second' and w.expires_at < clock_timestamp()
+$$;

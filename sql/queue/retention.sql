@@ -1,0 +1,71 @@
+-- Removing what is old enough to go.
+
+-- Removes settled jobs whose history is over, oldest first, at most p_limit of them. Live jobs are never touched; nor is
+-- the job that holds a unique key: "one, ever" outlives its history.
+create or replace function pawl.queue_prune(p_queue smallint, p_limit int) returns integer
+language plpgsql
+set enable_seqscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_past timestamptz;
+  v_jobs integer := 0;
+  v_receipts tid[];
+  v_ones tid[];
+  v_unique smallint[];
+begin
+  select clock_timestamp() - d.history into v_past from pawl.queue_definition d where d.id = p_queue;
+  if v_past is null then
+    return 0;
+  end if;
+  v_unique := array(select k.id from pawl.queue_kind k where k.queue = p_queue and k.unique_key);
+  v_receipts := array(
+    select r.ctid from pawl.queue_receipt r where r.queue = p_queue and r.settled_at < v_past order by r.settled_at limit p_limit);
+  v_ones := array(
+    select r.ctid from pawl.queue_receipt_one r where r.queue = p_queue and r.settled_at < v_past order by r.settled_at limit p_limit);
+  with receipt as (
+    delete from pawl.queue_receipt r where r.ctid = any (v_receipts) returning r.shard, r.ids
+  ), one as (
+    delete from pawl.queue_receipt_one r where r.ctid = any (v_ones) returning r.shard, r.id
+  ), settled as materialized (
+    select r.shard, i.id from receipt r cross join lateral unnest(r.ids) u (span)
+    cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+    union all
+    select o.shard, o.id from one o
+    union all
+    select d.shard, d.id from (
+      -- Locked: one that somebody makes new again just now is his. Those that are never removed do not count: they would fill
+      -- the limit for ever.
+      select d.shard, d.id from unnest(array['error', 'cancelled']) s (status) cross join lateral (
+        select d.shard, d.id from pawl.queue_dead d
+        cross join lateral (select j.only_one from pawl.queue_job j where j.shard = d.shard and j.id = d.id) j
+        where d.queue = p_queue and d.status = s.status and d.at < v_past and d.kind <> all (v_unique) and j.only_one is not true
+        order by d.id limit p_limit for update of d skip locked) d) d
+  ), job as (
+    delete from pawl.queue_job j using settled s where j.shard = s.shard and j.id = s.id and j.only_one is not true returning j.id
+  ), output as (
+    delete from pawl.queue_output o using settled s where o.shard = s.shard and o.id = s.id
+  ), dead as (
+    delete from pawl.queue_dead d using settled s, pawl.queue_job j
+    where d.shard = s.shard and d.id = s.id and j.shard = s.shard and j.id = s.id and j.only_one is not true
+  )
+  -- Receipts of jobs that stay are worth another round, too.
+  select greatest((select count(*) from job), (select count(*) from receipt) + (select count(*) from one)) into v_jobs;
+  delete from pawl.queue_transition t where t.ctid = any (array(
+    select o.ctid from pawl.queue_transition o where o.queue = p_queue and o.at < v_past order by o.at limit p_limit));
+  return v_jobs;
+end $$;
+
+-- Removes a bounded amount of those older than a month: jobs that have not run by then run without a link.
+create or replace function pawl.queue_trace_prune(p_limit int) returns int
+language plpgsql
+set enable_seqscan = off set jit = off as $$
+declare
+  v_gone int;
+begin
+  delete from pawl.queue_trace t
+  where t.id in (
+    select o.id from pawl.queue_trace o
+    where o.at < clock_timestamp() - interval '30 days'
+    limit p_limit);
+  get diagnostics v_gone = row_count;
+  return v_gone;
+end $$;

@@ -1,0 +1,65 @@
+-- Schedules: jobs that are enqueued at the ticks of a cron pattern. Which tick comes next is reckoned by the processes (the
+-- database knows no cron patterns); when it has come is for the database's clock to say. Whoever looks first moves next_at
+-- and enqueues in one transaction; next_at as it was seen is the condition, so a tick is enqueued once, whoever else looks.
+
+-- Writes a schedule: {queue, name, cron, timezone, kind, key, priority, payload, missed, next: ms}. One that has the same
+-- pattern and zone already keeps its next tick: every process may declare it at its start.
+create or replace function pawl.queue_set_schedule(p_schedule json) returns void
+language plpgsql as $$
+begin
+  insert into pawl.queue_schedule as s (queue, name, cron, timezone, kind, key, priority, payload, missed, next_at)
+  select pawl.queue_id(x.queue), x.name, x.cron, x.timezone, k.id, x.key, x.priority, coalesce(x.payload, 'null'), x.missed,
+    coalesce(to_timestamp(x.next / 1000), 'infinity')
+  from json_to_record(p_schedule) x (
+    queue text, name text, cron text, timezone text, kind text, key text, priority smallint, payload json, missed text, next double precision)
+  join pawl.queue_kind k on k.queue = pawl.queue_id(x.queue) and k.name = x.kind
+  on conflict (queue, name) do update set
+    cron = excluded.cron, timezone = excluded.timezone, kind = excluded.kind, key = excluded.key, priority = excluded.priority,
+    payload = excluded.payload, missed = excluded.missed,
+    next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end;
+end $$;
+
+-- Schedules of these queues that are due, and for how long there will be none: {now, due: [{queue, name, cron, timezone,
+-- missed, next}], wait}; times in ms.
+create or replace function pawl.queue_due(p_queues smallint[]) returns json
+language sql set search_path = pg_catalog, pg_temp as $$
+  select json_build_object(
+    'now', (extract(epoch from clock_timestamp()) * 1000)::bigint,
+    'due', coalesce((
+      select json_agg(json_build_object('queue', s.queue, 'name', s.name, 'cron', s.cron, 'timezone', s.timezone, 'missed', s.missed,
+        'next', (extract(epoch from s.next_at) * 1000)::bigint))
+      from (
+        select s.* from pawl.queue_schedule s
+        where s.queue = any (p_queues) and s.paused_at is null and s.next_at <= clock_timestamp() order by s.next_at limit 100) s), '[]'),
+    'wait', (
+      select greatest(0, ceil(extract(epoch from min(s.next_at) - clock_timestamp()) * 1000)) from pawl.queue_schedule s
+      where s.queue = any (p_queues) and s.paused_at is null and s.next_at < 'infinity'))
+$$;
+
+-- Enqueues what came due: {queue, name, cron, seen, jobs, last, next}. Answers how many jobs; null when somebody else was
+-- quicker, or is at it.
+create or replace function pawl.queue_tick(p_tick json) returns integer
+language plpgsql as $$
+declare
+  v_tick record;
+  v_schedule record;
+begin
+  select x.* into v_tick from json_to_record(p_tick) x (
+    queue smallint, name text, cron text, seen double precision, jobs int, last double precision, next double precision);
+  select s.key, s.priority, s.payload, q.name as queue, k.name as kind into v_schedule
+  from pawl.queue_schedule s join pawl.queue_definition q on q.id = s.queue join pawl.queue_kind k on k.id = s.kind
+  where s.queue = v_tick.queue and s.name = v_tick.name and s.cron = v_tick.cron and s.paused_at is null
+    and s.next_at = to_timestamp(v_tick.seen / 1000)
+  for update of s skip locked;
+  if not found then
+    return null;
+  end if;
+  update pawl.queue_schedule s set
+    next_at = coalesce(to_timestamp(v_tick.next / 1000), 'infinity'), last_at = coalesce(to_timestamp(v_tick.last / 1000), s.last_at)
+  where s.queue = v_tick.queue and s.name = v_tick.name;
+  for v_at in 1..v_tick.jobs loop
+    perform pawl.enqueue(jsonb_build_object('queue', v_schedule.queue, 'kind', v_schedule.kind, 'payload', v_schedule.payload::jsonb,
+      'priority', v_schedule.priority) || case when v_schedule.key is null then '{}' else jsonb_build_object('key', v_schedule.key) end);
+  end loop;
+  return v_tick.jobs;
+end $$;

@@ -1,0 +1,225 @@
+-- Searching. Nothing of it is on the path of an enqueue or a claim: jobs are found by the indexes that are there, and by
+-- words through chunks, which search_index.sql writes. A search asks the index for the chunks that may hold its words, reads these by
+-- primary key, newest first, and looks itself; the newest ids, which no chunk covers yet, are read directly.
+--
+-- A search looks at its budget between two steps, so no step may take longer than that: ranges of ids are asked at once, and blocks
+-- are bounded.
+
+-- One page: {queue, kind, key, status, since, until, sinceMs, untilMs: ago, terms: [word or phrase, …], before, limit, budget: ms}.
+-- A term stands in the text from the beginning of a word to the end of one. Answers {ids: newest first, next: where the
+-- next page begins, or null}. The work is bounded: a page may be empty and have a next one.
+-- Where errors are searched, too, the payloads leave them two fifths of the budget.
+create or replace function pawl.queue_search(p_search json) returns json
+language plpgsql stable
+set enable_seqscan = off set jit = off set standard_conforming_strings = on as $$
+declare
+  v record;
+  v_query pawl.queue_query;
+  v_end timestamptz;
+  v_before bigint;
+  v_terms text[];
+  v_found bigint[] := '{}';
+  v_horizon bigint;
+  v_errors record;
+  v_behind bigint := 0;
+begin
+  select x.* into v from json_to_record(p_search) x (
+    queue text, kind text, key text, status text, since timestamptz, until timestamptz, "sinceMs" double precision, "untilMs" double precision,
+    terms text[], before bigint, "limit" int, budget double precision);
+  v_end := clock_timestamp() + v.budget * interval '1 millisecond';
+  v_before := coalesce(v.before, 9223372036854775807);
+  v_terms := array(select lower(t) from unnest(v.terms) t order by length(t) desc);
+  v_query.queue := case when v.queue is not null then pawl.queue_id(v.queue) end;
+  v_query.kinds := case when v.kind is not null then pawl.queue_kinds(v_query.queue, v.kind) end;
+  v_query.key := v.key;
+  v_query.status := v.status;
+  v_query.since := coalesce(v.since, clock_timestamp() - v."sinceMs" * interval '1 millisecond');
+  v_query.until := coalesce(v.until, clock_timestamp() - v."untilMs" * interval '1 millisecond');
+  v_query.likes := array(select '%' || regexp_replace(t, e'([\\\\%_])', e'\\\\\\1', 'g') || '%' from unnest(v_terms) t);
+  v_query.regexes := array(
+    select case when t ~ '^[[:alnum:]]' then '(^|[^[:alnum:]])' else '' end || regexp_replace(t, '([^[:alnum:][:space:]])', e'\\\\\\1', 'g')
+      || case when t ~ '[[:alnum:]]$' then '([^[:alnum:]]|$)' else '' end from unnest(v_terms) t);
+  v_query.buckets := array(
+    select distinct pawl.queue_bucket(w) from unnest(v_terms) t cross join lateral regexp_split_to_table(t, '[^[:alnum:]]+') w where w <> '');
+  select string_agg('(' || x.q::text || ')', ' | ')::tsquery into v_query.ts
+  from (select phraseto_tsquery('simple', t) as q from unnest(v_terms) t) x where x.q::text <> '';
+
+  if v_query.key is not null or v_query.status in ('new', 'in-progress')
+    or (v_query.status in ('error', 'cancelled') and (v_query.likes = '{}' or not pawl.queue_is_narrow(v_query.buckets))) then
+    select * into v_found, v_horizon from pawl.queue_search_listed(v_query, v_before, v."limit" + 1, v_end);
+  else
+    select * into v_found, v_horizon from pawl.queue_search_all(v_query, v_before, v."limit" + 1,
+      case when v_query.ts is null then v_end else v_end - v.budget * 0.4 * interval '1 millisecond' end);
+    if v_query.ts is not null then
+      v_errors := pawl.queue_search_errors(v_query, v_before, v."limit" + 1, v_end);
+      v_horizon := greatest(v_horizon, v_errors.horizon);
+      v_found := array(select distinct i from unnest(v_found || v_errors.ids) i where i >= v_horizon order by i desc);
+    end if;
+    -- The page ends among the jobs that the index does not have yet: they are read one by one, as far as the budget goes.
+    select i.last_value - s.sealed_to into v_behind from pawl.queue_search_state s, pawl.queue_job_id i where s.sealed_to < v_horizon;
+  end if;
+  return json_build_object(
+    'ids', array(select i::text from unnest(v_found[1:v."limit"]) i),
+    'next', case when cardinality(v_found) > v."limit" then v_found[v."limit"]::text when v_horizon > 0 then v_horizon::text end,
+    'behind', coalesce(v_behind, 0));
+end $$;
+
+-- By nothing but words, kind and time: the newest ids one by one, then the chunks that may fit. What nobody has settled is passed over
+-- where only what is complete is wanted: a million jobs that wait would be walked through a thousand at a time, each step longer than
+-- the budget of a page.
+create or replace function pawl.queue_search_all(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
+language plpgsql stable
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_sealed bigint;
+  v_from bigint;
+  v_to bigint;
+  v_shards smallint[];
+  v_chunks bigint[];
+  -- A job that holds a unique key for ever outlives its receipt: where there is any, nothing is passed over.
+  v_passes boolean := p_query.status = 'complete' and not exists (select from pawl.queue_job j where j.only_one);
+begin
+  ids := '{}';
+  horizon := p_before;
+  select s.sealed_to into v_sealed from pawl.queue_search_state s;
+  if horizon > v_sealed then
+    v_shards := pawl.queue_search_shards(v_sealed);
+    while horizon > v_sealed loop
+      if v_passes then
+        horizon := pawl.queue_search_settled(horizon, v_sealed);
+        exit when horizon = v_sealed;
+      end if;
+      v_from := pawl.queue_search_step(v_shards, horizon, v_sealed);
+      if v_from is null then
+        horizon := v_sealed;
+        exit;
+      end if;
+      ids := ids || pawl.queue_search_range(p_query, v_shards, v_from, horizon, p_limit - cardinality(ids));
+      horizon := v_from;
+      if cardinality(ids) >= p_limit or clock_timestamp() > p_end then
+        return;
+      end if;
+    end loop;
+  end if;
+  -- The index is asked by itself: the words of a chunk are too long to be read for a comparison.
+  if p_query.buckets = '{}' then
+    select array_agg(c.id_from order by c.id_from desc) into v_chunks from pawl.queue_search_chunk c where c.id_from < horizon
+      and (p_query.queue is null or p_query.queue = any (c.queues)) and (p_query.kinds is null or c.kinds && p_query.kinds)
+      and (p_query.since is null or c.last_at >= p_query.since) and (p_query.until is null or c.first_at < p_query.until);
+  else
+    select array_agg(c.id_from order by c.id_from desc) into v_chunks
+    from (select c.* from pawl.queue_search_chunk c where c.words @> p_query.buckets offset 0) c where c.id_from < horizon
+      and (p_query.queue is null or p_query.queue = any (c.queues)) and (p_query.kinds is null or c.kinds && p_query.kinds)
+      and (p_query.since is null or c.last_at >= p_query.since) and (p_query.until is null or c.first_at < p_query.until);
+  end if;
+  foreach v_from in array coalesce(v_chunks, '{}') loop
+    if cardinality(ids) >= p_limit or clock_timestamp() > p_end then
+      return;
+    end if;
+    select c.id_to, c.shards into v_to, v_shards from pawl.queue_search_chunk c where c.id_from = v_from;
+    horizon := v_from;
+    continue when v_passes and not exists (select from pawl.queue_receipt r where r.ids && int8range(v_from, v_to))
+      and not exists (select from pawl.queue_receipt_one r where r.id >= v_from and r.id < v_to);
+    ids := ids || pawl.queue_search_range(p_query, v_shards, v_from, least(v_to, p_before), p_limit - cardinality(ids));
+  end loop;
+  horizon := 0;
+end $$;
+
+-- By key or status: block after block of candidates, each of which ends within the budget.
+create or replace function pawl.queue_search_listed(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
+language plpgsql stable
+set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_block int := greatest(2 * p_limit, 20);
+  v_shards smallint[];
+  v_ids bigint[];
+begin
+  ids := '{}';
+  horizon := p_before;
+  loop
+    select array_agg(c.shard), array_agg(c.id) into v_shards, v_ids from pawl.queue_search_candidates(p_query, horizon, v_block) c;
+    ids := ids || pawl.queue_search_fit(p_query, v_shards, v_ids);
+    horizon := case when cardinality(v_ids) = v_block then v_ids[v_block] else 0 end;
+    exit when horizon = 0 or cardinality(ids) >= p_limit or clock_timestamp() > p_end;
+    v_block := least(400, v_block * 2);
+  end loop;
+end $$;
+
+-- Jobs that have a term in an error, and all of them there and in the payload. Are p_most errors or fewer in question, the
+-- index gives them, and they are looked at newest first, in blocks, and so within the budget; else the newest are walked. Everything
+-- from "horizon" up has been looked at.
+create or replace function pawl.queue_search_errors(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
+language plpgsql stable
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_most constant int := 2000;
+  v_block int := greatest(2 * p_limit, 100);
+  v_shards smallint[];
+  v_ids bigint[];
+  v_all int;
+  v_done int := 0;
+  v_low bigint;
+begin
+  ids := '{}';
+  horizon := p_before;
+  select array_agg(x.shard order by x.id desc), array_agg(x.id order by x.id desc), coalesce(max(x.found), 0) into v_shards, v_ids, v_all from (
+    select distinct y.shard, y.id, count(*) over () as found from (
+      select t.shard, i.id from pawl.queue_transition e
+      cross join lateral (
+        select e.shard, e.id, e.n
+        union all
+        select t.shard, t.id, t.n from pawl.queue_transition t where t.shard = e.shard and t.error_of = e.id and t.at = e.at) t
+      cross join lateral generate_series(t.id, least(t.id + t.n, p_before) - 1) i (id)
+      where e.error is not null and to_tsvector('simple', e.error) @@ p_query.ts and e.id < p_before limit v_most) y) x;
+  if v_all < v_most then
+    v_all := coalesce(cardinality(v_ids), 0);
+    while v_done < v_all loop
+      ids := ids || pawl.queue_search_fit(p_query, v_shards[v_done + 1:v_done + v_block], v_ids[v_done + 1:v_done + v_block]);
+      v_done := v_done + v_block;
+      exit when v_done < v_all and (cardinality(ids) >= p_limit or clock_timestamp() > p_end);
+    end loop;
+    horizon := case when v_done < v_all then v_ids[v_done] else 0 end;
+    return;
+  end if;
+  loop
+    -- Moves from the newest job on until they speak of v_block jobs. A run from further down may reach up to there.
+    select coalesce(min(x.id) filter (where x.before < v_block), 0), coalesce(sum(x.n), 0) into v_low, v_all from (
+      select t.id, t.n, sum(t.n) over (order by t.id desc rows unbounded preceding) - t.n as before
+      from generate_series(0, 255) s cross join lateral (
+        select t.id, t.n from pawl.queue_transition t
+        where t.shard = s::smallint and t.id < horizon and (t.error is not null or t.error_of is not null)
+        order by t.shard desc, t.id desc limit v_block) t) x;
+    if v_all < v_block then
+      v_low := 0;
+    end if;
+    select array_agg(x.shard), array_agg(x.id) into v_shards, v_ids from (
+      select distinct t.shard, i.id from generate_series(0, 255) s cross join lateral (
+        select t.shard, t.id, t.n from pawl.queue_transition t
+        where t.shard = s::smallint and t.id < horizon and t.id > v_low - 256 and (t.error is not null or t.error_of is not null)) t
+      cross join lateral generate_series(greatest(t.id, v_low), least(t.id + t.n, horizon) - 1) i (id)) x;
+    ids := ids || pawl.queue_search_fit(p_query, v_shards, v_ids);
+    horizon := v_low;
+    exit when horizon = 0 or cardinality(ids) >= p_limit or clock_timestamp() > p_end;
+    v_block := least(400, v_block * 2);
+  end loop;
+end $$;
+
+create or replace function pawl.queue_kinds(p_queue smallint, p_name text) returns smallint[]
+language plpgsql stable as $$
+declare
+  v_kinds smallint[] := array(select k.id from pawl.queue_kind k where k.name = p_name and (p_queue is null or k.queue = p_queue));
+begin
+  if v_kinds = '{}' then
+    raise exception 'there is no kind "%"; there %', p_name, coalesce((
+      select 'are ' || string_agg('"' || x.name || '"', ', ') from (
+        select distinct k.name from pawl.queue_kind k where p_queue is null or k.queue = p_queue order by 1 limit 20) x), 'is none') using errcode = 'PW002';
+  end if;
+  return v_kinds;
+end $$;
+
+-- Whether so few chunks have these words that reading them is quicker than going through all jobs of a status.
+create or replace function pawl.queue_is_narrow(p_buckets integer[]) returns boolean
+language sql stable
+set enable_seqscan = off set enable_indexscan = off set jit = off as $$
+  select count(*) < 80 from (select from pawl.queue_search_chunk c where c.words @> p_buckets limit 80) x
+$$;

@@ -1,0 +1,234 @@
+-- Settling: what became of claimed jobs. Every statement names the claim (the fencing token), so a worker whose lease
+-- ran out changes nothing and is told so. Rows are locked in the order running, key; both ascending.
+
+-- Settles what a worker has finished, one shard a call.
+--   p_whole   claims of which all jobs are complete but those of p_fail: one row out, one row in, however many jobs
+--   p_part    [{claim, ids: [job, …]}]: complete
+--   p_fail    [{claim, id, or ids: a multirange, to: retry | release | error | cancelled, wait: ms, reason, error, like, behind}]: retry
+--             spends the attempt, release does not; like: its error is p_errors[like]; behind: parked, since a later statement brings the head of its key
+--   p_result  [[id, claim, result], …]: arrays, since json_to_recordset() refuses U+0000 wherever it stands
+--   p_keys, p_epochs  keys to give up
+--   p_errors  errors of more than one job
+--   p_shared  [[result, [[claim, job, …], …]], …]: results of more than one job
+--   p_guarded jobs among these that a handler has called guard() for
+-- Answers the ids of the claims that were no longer the worker's: nothing was written for them. Or, negative, the jobs that are
+-- guarded by a transaction that is still open: then nothing was written at all. Nobody waits for that transaction here. 0 is among
+-- them where something waits for a key that was given up: only then there may be more to claim.
+create or replace function pawl.queue_settle(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_part json, p_fail json, p_result json,
+  p_keys text[], p_epochs bigint[], p_errors text[] default null, p_shared json default null, p_guarded bigint[] default null
+) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_done bigint[] := '{}';
+  v_more bigint[];
+  v_failed bigint[] := '{}';
+  v_next bigint[] := '{}';
+begin
+  if p_guarded is not null then
+    v_more := pawl.queue_guarded(p_shard, p_worker, p_guarded);
+    if v_more <> '{}' then
+      return v_more;
+    end if;
+  end if;
+  if p_result is not null then
+    insert into pawl.queue_output as o (id, shard, result)
+    select r.id, p_shard, r.result
+    from (
+      select x.field[1]::text::bigint as id, x.field[2]::text::bigint as claim, nullif(x.field[3]::text, 'null')::json as result
+      from json_array_elements(p_result) e (value)
+      cross join lateral (select array_agg(f.value order by f.ord) as field from json_array_elements(e.value) with ordinality f (value, ord)) x
+    ) r
+    join pawl.queue_running n on n.shard = p_shard and n.id = r.claim and n.worker = p_worker and n.ids @> r.id
+    on conflict (shard, id) do update set result = excluded.result;
+  end if;
+  if p_shared is not null then
+    perform pawl.queue_settle_shared(p_shard, p_worker, p_shared);
+  end if;
+  if p_fail is not null then  -- before what is whole without them
+    v_failed := pawl.queue_fail(p_queue, p_shard, p_worker, p_fail, p_errors, v_now);
+  end if;
+  if cardinality(p_whole) > 0 then
+    with gone as (
+      delete from pawl.queue_running r where r.shard = p_shard and r.id = any (p_whole) and r.worker = p_worker returning r.*
+    ), receipt as (
+      insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
+      select id, worker, claimed_at, v_now, process_id, shard, queue, attempt, unit, ids from gone
+    )
+    select coalesce(array_agg(g.id), '{}') into v_done from gone g;
+  end if;
+  if p_part is not null then
+    with asked as materialized (
+      select a.claim, range_agg(int8range(i.id, i.id + 1)) as ids
+      from json_to_recordset(p_part) a (claim bigint, ids bigint[]) cross join lateral unnest(a.ids) i (id) group by a.claim order by a.claim
+    ), arrays as (
+      select array_agg(a.claim order by a.claim) as claims, array_agg(a.ids order by a.claim) as ids from asked a
+    ), mine as materialized (
+      select m.* from arrays a cross join lateral pawl.queue_release(p_shard, p_worker, a.claims, a.ids) m
+    ), receipt as (
+      insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
+      select claim, worker, claimed_at, v_now, process_id, p_shard, p_queue, attempt, unit, ids from mine
+    )
+    select coalesce(array_agg(m.claim), '{}') into v_more from mine m;
+    v_done := v_done || v_more;
+  end if;
+  if p_keys is not null and pawl.queue_give_up(p_queue, p_shard, p_keys, p_epochs, p_fail is not null) then
+    v_next := '{0}';
+  end if;
+  if p_part is null and p_fail is null and cardinality(v_done) = cardinality(p_whole) then
+    return v_next;
+  end if;
+  return v_next || array(
+    select w.id from unnest(p_whole) w (id) where w.id <> all (v_done)
+    union select a.claim from json_to_recordset(p_part) a (claim bigint) where a.claim <> all (v_done)
+    union select a.claim from json_to_recordset(p_fail) a (claim bigint) where a.claim <> all (v_failed));
+end $$;
+
+-- Which of these jobs are guarded by a transaction that is still open, negative; see queue_guard. The others are locked until the
+-- end of this one, so that no guard that is under way can pass any more.
+create or replace function pawl.queue_guarded(p_shard smallint, p_worker bigint, p_ids bigint[]) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_free bigint[];
+begin
+  v_free := array(
+    select j.id from pawl.queue_job j where j.shard = p_shard and j.id = any (p_ids) order by j.id for update skip locked);
+  if cardinality(v_free) >= cardinality(p_ids) then
+    return '{}';
+  end if;
+  return array(
+    select -j.id from pawl.queue_job j
+    where j.shard = p_shard and j.id = any (p_ids) and j.id <> all (v_free)
+      and exists (select 1 from pawl.queue_running r where r.shard = p_shard and r.worker = p_worker and r.ids @> j.id));
+end $$;
+
+-- The result of a unit of several jobs is written once: with the first of them that is still the worker's; the others name that
+-- one. 10,000 jobs with a result of 60 kB are 1 MB then, and 600 MB otherwise.
+create or replace function pawl.queue_settle_shared(p_shard smallint, p_worker bigint, p_shared json) returns void
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+  with unit as materialized (
+    select s.nth, nullif((s.value -> 0)::text, 'null')::json as result, s.value -> 1 as jobs
+    from json_array_elements(p_shared) with ordinality s (value, nth)
+  ), claim as materialized (
+    select u.nth, translate(c.value::text, '[]', '{}')::bigint[] as ids
+    from unit u cross join lateral json_array_elements(u.jobs) c (value)
+  ), job as materialized (
+    select c.nth, i.id from claim c
+    join pawl.queue_running n on n.shard = p_shard and n.id = c.ids[1] and n.worker = p_worker
+    cross join lateral unnest(c.ids[2:]) i (id)
+    where n.ids @> i.id
+  ), first as materialized (
+    select j.nth, min(j.id) as id from job j group by j.nth
+  )
+  insert into pawl.queue_output as o (id, shard, result, result_of)
+  select j.id, p_shard, u.result, case when j.id <> f.id then f.id end
+  from job j join first f on f.nth = j.nth left join unit u on u.nth = j.nth and j.id = f.id
+  on conflict (shard, id) do update set result = excluded.result, result_of = excluded.result_of
+$$;
+
+-- Takes jobs out of running claims. Returns per claim what of p_ids was really still there. A claim of which something is left
+-- is not waited for, whoever guards another job of it: "no key update" and the guard's "key share" go together.
+create or replace function pawl.queue_release(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
+returns table (
+  claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, lost smallint, unit boolean, ids int8multirange
+)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+begin
+  return query
+  with mine as materialized (
+    select r.*, u.ids * r.ids as out from unnest(p_claims, p_ids) u (claim, ids)
+    join lateral (
+      select r.* from pawl.queue_running r where r.shard = p_shard and r.id = u.claim and r.worker = p_worker for no key update
+    ) r on true
+    order by r.id
+  ), gone as (
+    delete from pawl.queue_running r where r.shard = p_shard and r.id = any (array(select m.id from mine m where isempty(m.ids - m.out)))
+  ), kept as (
+    update pawl.queue_running r set ids = r.ids - m.out from mine m
+    where r.shard = p_shard and r.id = m.id and not isempty(m.ids - m.out)
+  )
+  select m.id, m.worker, m.claimed_at, m.process_id, m.attempt, m.lost, m.unit, m.out from mine m where not isempty(m.out);
+end $$;
+
+-- Jobs that did not complete. Of the jobs of one key that wait for a retry the first becomes the key's head, delayed;
+-- everything else of the key is parked behind it, to be brought back when the key is given up. Jobs without a key of which all is the
+-- same stay together, as runs: a thousand that fail cost hardly more than a thousand that do not.
+create or replace function pawl.queue_fail(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_fail json, p_errors text[], p_now timestamptz
+) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_done bigint[];
+begin
+  with asked as materialized (
+    select row_number() over () as part, f.claim, f."to", f.wait, f.reason, coalesce(f.error, p_errors[f."like"]) as error,
+      coalesce(f.behind, false) as behind, coalesce(f.ids, int8multirange(int8range(f.id, f.id + 1))) as ids
+    from json_to_recordset(p_fail) f (
+      claim bigint, id bigint, ids int8multirange, "to" text, wait double precision, reason text, error text, "like" int, behind boolean)
+  ), arrays as (
+    select array_agg(c.claim order by c.claim) as claims, array_agg(c.ids order by c.claim) as ids
+    from (select a.claim, range_agg(u.span) as ids from asked a cross join lateral unnest(a.ids) u (span) group by a.claim) c
+  ), mine as materialized (
+    select m.* from arrays a cross join lateral pawl.queue_release(p_shard, p_worker, a.claims, a.ids) m
+  ), move as materialized (
+    select a.part, a.ids * m.ids as ids, a."to", coalesce(a.wait, 0) as wait, a.reason, a.error, m.claim, m.claimed_at, m.process_id,
+      -- Its last attempt was lost before: this one did not begin.
+      case when a.reason = 'worker lost' then m.attempt - 1 else m.attempt end::smallint as attempt,
+      case when a."to" = 'release' then m.attempt - 1 else m.attempt end::smallint as spent,
+      case when a."to" = 'release' then m.lost else 0 end::smallint as lost,
+      a."to" in ('retry', 'release') as lives, not a.behind and (a."to" = 'retry' or coalesce(a.wait, 0) > 0) as waits
+    from asked a join mine m on m.claim = a.claim
+  ), job as materialized (
+    select v.*, j.id, j.kind, j.priority, k.key, k.epoch, j.key as own_key,
+      row_number() over (partition by v.part order by j.id) as nth,
+      row_number() over (partition by v.part, j.kind, j.priority, k.key is null order by j.id) as nth_alike
+    from move v cross join lateral unnest(v.ids) u (span)
+    cross join lateral (  -- "offset" keeps the planner from reading all jobs once and passing over them for each span
+      select j.id, j.kind, j.priority, j.key from pawl.queue_job j
+      where j.shard = p_shard and j.id >= lower(u.span) and j.id < upper(u.span) offset 0) j
+    left join lateral (
+      select k.key, k.epoch from pawl.queue_key k
+      where k.shard = p_shard and k.queue = p_queue and k.key = j.key and k.held limit 1) k on j.key is not null
+  ), dead as (
+    insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
+    select j.id, p_now, p_shard, p_queue, j.kind, j.attempt, j."to", j.own_key, coalesce(j.error, j.reason)
+    from job j where not j.lives
+  ), plain as materialized (
+    select min(j.id) as id, count(*) as n, j.kind, j.priority, min(j.spent) as spent, min(j.lost) as lost, min(j.wait) as wait
+    from job j where j.lives and j.key is null
+    group by j.part, j.kind, j.priority, j.id - j.nth_alike, (j.nth_alike - 1) / 256, case when j.lost > 0 then j.id end
+  ), line as materialized (
+    select j.*, row_number() over (partition by j.key, j.waits order by j.id) = 1 and j.waits as is_head from job j where j.lives and j.key is not null
+  ), delayed as (
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
+    select p_now + p.wait * interval '1 millisecond', p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost, null, null
+    from plain p where p.wait > 0
+    union all
+    select p_now + l.wait * interval '1 millisecond', l.id, p_shard, p_queue, l.priority, l.kind, 1, l.spent, l.lost, l.epoch, l.key
+    from line l where l.is_head
+  ), ready as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost)
+    select p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost from plain p where p.wait <= 0
+  ), parked as (
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
+    select l.id, p_shard, p_queue, l.priority, l.kind, l.spent, l.lost, l.key from line l where not l.is_head
+  ), moved as (
+    insert into pawl.queue_transition (at, claimed_at, id, n, worker, process_id, shard, queue, attempt, from_status, to_status, reason, error, error_of)
+    select p_now, v.claimed_at, j.id, j.n, p_worker, v.process_id, p_shard, p_queue, v.attempt, 'in-progress',
+      case when v.lives then 'new' else v."to" end, coalesce(v.reason, v."to"),
+      case when j.id = j.first then v.error end, case when j.id <> j.first and v.error is not null then j.first end
+    from (
+      select j.part, min(j.id) as id, count(*) as n, min(min(j.id)) over (partition by j.part) as first
+      from job j group by j.part, j.id - j.nth, (j.nth - 1) / 256) j
+    join move v on v.part = j.part
+  )
+  select coalesce(array_agg(distinct v.claim), '{}') into v_done from move v where not isempty(v.ids);
+  return v_done;
+end $$;

@@ -1,0 +1,179 @@
+-- Jobs whose worker was lost while they ran: which are charged an attempt, and which become suspects, to be tried alone.
+
+-- Gives back what a worker holds, except the claims it knows of: a worker whose claim was committed but whose answer was
+-- lost disowns it (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows of none.
+-- Of what a lost worker held those are charged that were lost most often in a row before: had it none that was lost, all, since nobody
+-- knows what had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
+-- alone: should one of them be to blame, too, it is charged the next time. Answers how many jobs these were, and which of them ended.
+create or replace function pawl.queue_lost(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_keys json;
+begin
+  with disowned as (
+    delete from pawl.queue_running r where p_known is not null and r.worker = p_worker and r.id <> all (p_known) returning r.*
+  ), gone as materialized (
+    select d.* from disowned d
+    union all
+    select r.* from pawl.queue_take_back(p_worker) r where p_known is null
+  ), held as materialized (
+    select g.shard, g.queue, g.claimed_at, g.process_id, g.attempt, g.lost, max(g.lost) over () as most, i.id, j.kind, j.priority, j.key as own_key, k.key, k.epoch,
+      -- Of a key only the first job can have begun, or the one unit that was claimed.
+      p_charge and g.lost = max(g.lost) over () and (k.key is null or g.unit or i.id = min(i.id) over (partition by g.shard, g.queue, k.key)) as charged,
+      coalesce(kd.attempts, q.attempts) as attempts
+    from gone g
+    cross join lateral unnest(g.ids) u (span)
+    cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+    cross join lateral (select j.kind, j.priority, j.key from pawl.queue_job j where j.shard = g.shard and j.id = i.id limit 1) j
+    join pawl.queue_definition q on q.id = g.queue
+    join pawl.queue_kind kd on kd.id = j.kind
+    left join lateral (
+      select k.key, k.epoch from pawl.queue_key k
+      where k.shard = g.shard and k.queue = g.queue and k.key = j.key and k.held limit 1) k on true
+  ), job as materialized (
+    select h.*, (case when h.charged then h.attempt else h.attempt - 1 end)::smallint as after, h.charged and h.attempt >= h.attempts as spent,
+      (case when h.charged then h.lost + 1 when p_charge then greatest(h.lost, 1) else h.lost end)::smallint as now_lost
+    from held h
+  ), dead as (
+    insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
+    select j.id, v_now, j.shard, j.queue, j.kind, j.attempt, 'error', j.own_key,
+      'the worker was lost during attempt ' || j.attempt || ', the last one'
+    from job j where j.spent
+  ), ready as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost)
+    select j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.now_lost from job j where not j.spent and j.key is null
+  ), parked as (
+    insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
+    select j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.now_lost, j.key from job j where not j.spent and j.key is not null
+  ), moved as (
+    insert into pawl.queue_transition (at, claimed_at, id, worker, process_id, shard, queue, attempt, from_status, to_status, reason)
+    select v_now, j.claimed_at, j.id, p_worker, j.process_id, j.shard, j.queue, j.attempt, 'in-progress',
+      case when j.spent then 'error' else 'new' end,
+      case when not p_charge then 'claim lost' when j.lost < j.most then 'lost beside another' else 'worker lost' end
+    from job j
+  )
+  select (select count(*) from job), array(select j.id from job j where j.spent), coalesce(json_agg(k), '[]') into jobs, ended, v_keys
+  from (
+    select d.shard, d.queue, array_agg(d.key order by d.key) as keys, array_agg(d.epoch order by d.key) as epochs
+    from (select distinct h.shard, h.queue, h.key, h.epoch from held h where h.key is not null) d group by d.shard, d.queue
+  ) k;
+  -- The keys of the jobs just given back, and no others: this worker may hold more of them.
+  perform pawl.queue_give_up(k.queue, k.shard, k.keys, k.epochs)
+  from json_to_recordset(v_keys) k (shard smallint, queue smallint, keys text[], epochs bigint[]);
+end $$;
+
+-- Jobs that a lost worker was running inside its own open transaction: the crash rolled everything back, the attempt
+-- included. A job that somebody is at just now stays noted, to be looked at again: a job that kills every worker is claimed
+-- anew long before the lease of the last one is over. p_waits: their transactions are just being ended. Answers as queue_lost does.
+create or replace function pawl.queue_suspect(p_worker bigint, p_waits boolean, out jobs integer, out ended bigint[])
+language plpgsql as $$
+begin
+  if p_waits then
+    perform pg_advisory_xact_lock(hashtextextended(k.key, k.queue * 65536 + k.shard)) from (
+      select distinct j.key, j.queue, j.shard from pawl.queue_worker w cross join lateral unnest(w.holding) i (id)
+      join pawl.queue_job j on j.id = i.id where w.id = p_worker and j.key is not null order by 1) k;
+    perform 1 from pawl.queue_worker w cross join lateral unnest(w.holding) i (id) join pawl.queue_job j on j.id = i.id
+    join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
+    where w.id = p_worker order by r.id for update of r;
+  end if;
+  with held as (
+    select w.queue, i.id from pawl.queue_worker w cross join lateral unnest(w.holding) i (id) where w.id = p_worker
+  ), there as materialized (
+    select r.ctid as tid, r.shard, r.queue, r.id, r.kind, r.key, r.attempt + 1 as attempt,
+      r.attempt + 1 >= coalesce(kd.attempts, q.attempts) and r.key is null as spent
+    from held h join pawl.queue_job j on j.id = h.id
+    join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
+    join pawl.queue_definition q on q.id = r.queue join pawl.queue_kind kd on kd.id = r.kind
+  ), free as materialized (
+    -- Nobody moves the jobs of a key without its lock.
+    select t.* from there t where t.key is null or pawl.queue_try_key(t.queue, t.shard, t.key)
+  ), mine as materialized (
+    select f.* from free f join pawl.queue_ready r on r.ctid = f.tid for update of r skip locked
+  ), kept as (
+    update pawl.queue_worker w set holding = array(select t.id from there t where t.id not in (select m.id from mine m))
+    where w.id = p_worker
+  ), charged as (
+    update pawl.queue_ready r set attempt = m.attempt, lost = r.lost + 1 from mine m where r.ctid = m.tid and not m.spent
+  ), gone as (
+    delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.spent
+  ), dead as (
+    insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
+    select m.id, clock_timestamp(), m.shard, m.queue, m.kind, m.attempt, 'error', m.key,
+      'the worker was lost during attempt ' || m.attempt || ', the last one' from mine m where m.spent
+  ), moved as (
+    insert into pawl.queue_transition (at, id, worker, shard, queue, attempt, from_status, to_status, reason)
+    select clock_timestamp(), m.id, p_worker, m.shard, m.queue, m.attempt, 'in-progress',
+      case when m.spent then 'error' else 'new' end, 'worker lost' from mine m
+  )
+  select count(*), coalesce(array_agg(m.id) filter (where m.spent), '{}') into jobs, ended from mine m;
+end $$;
+
+-- Spends an attempt of jobs whose transaction was lost, or refused, under a worker that lives: {queue, shard, worker, ids, attempts,
+-- ends, reason, error}. ends: they end in error, whatever is left to them; attempts: only while they are still in these, where
+-- nobody knows whether the last COMMIT took place. Of a job that is claimed again the end of that transaction is waited
+-- for, up to the lock timeout: otherwise it would always be too late. Answers [{id, to}] of those charged; nothing for a worker
+-- that was found dead meanwhile: then the same is done by whoever found it. Locks are taken in the order worker, key, job.
+create or replace function pawl.queue_charge(p_charge json) returns json
+language plpgsql
+set lock_timeout = '1s' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_charge record;
+  v_job record;
+  v_key record;
+  v_at record;
+  v_to text;
+  v_done json[] := '{}';
+begin
+  select c.* into v_charge from json_to_record(p_charge) c (
+    queue smallint, shard smallint, worker bigint, ids bigint[], attempts smallint[], ends boolean, reason text, error text);
+  perform 1 from pawl.queue_worker w where w.id = v_charge.worker and w.lost_at is null for key share;
+  if not found then
+    return '[]';
+  end if;
+  for v_job in
+    select j.id, u.attempt, j.kind, j.priority, j.key, case when q.keyed then j.key end as key_name, coalesce(k.attempts, q.attempts) as attempts
+    from unnest(v_charge.ids, v_charge.attempts) u (id, attempt)
+    cross join lateral (select j.* from pawl.queue_job j where j.shard = v_charge.shard and j.id = u.id limit 1) j
+    join pawl.queue_definition q on q.id = j.queue join pawl.queue_kind k on k.id = j.kind order by j.id
+  loop
+    v_key := pawl.queue_seize(v_charge.queue, v_charge.shard, v_job.key_name);
+    select r.ctid as tid, r.attempt, r.epoch, false as parked into v_at from pawl.queue_ready r
+    where r.shard = v_charge.shard and r.queue = v_charge.queue and r.priority = v_job.priority and r.id = v_job.id and r.n = 1
+      and (v_job.attempt is null or r.attempt + 1 = v_job.attempt)
+    for update;
+    if not found and v_job.key_name is not null then
+      select p.ctid as tid, p.attempt, null::bigint as epoch, true as parked into v_at from pawl.queue_parked p
+      where p.shard = v_charge.shard and p.queue = v_charge.queue and p.key = v_job.key and p.kind = v_job.kind and p.id = v_job.id
+        and (v_job.attempt is null or p.attempt + 1 = v_job.attempt)
+      for update;
+    end if;
+    continue when v_at.tid is null;
+    v_to := case when v_charge.ends or v_at.attempt + 1 >= v_job.attempts then 'error' else 'new' end;
+    if v_to = 'new' and v_at.parked then
+      update pawl.queue_parked p set attempt = v_at.attempt + 1 where p.ctid = v_at.tid;
+    elsif v_to = 'new' then
+      update pawl.queue_ready r set attempt = v_at.attempt + 1 where r.ctid = v_at.tid;
+    else
+      if v_at.parked then
+        delete from pawl.queue_parked p where p.ctid = v_at.tid;
+      else
+        delete from pawl.queue_ready r where r.ctid = v_at.tid;
+      end if;
+      insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
+      values (v_job.id, clock_timestamp(), v_charge.shard, v_charge.queue, v_job.kind, v_at.attempt + 1, 'error', v_job.key, v_charge.error);
+      if v_job.key_name is not null then
+        perform pawl.queue_move_up(v_charge.queue, v_charge.shard, v_job.key_name, v_key.held, v_key.epoch, v_at.epoch);
+      end if;
+    end if;
+    insert into pawl.queue_transition (at, id, worker, shard, queue, attempt, from_status, to_status, reason, error)
+    values (clock_timestamp(), v_job.id, v_charge.worker, v_charge.shard, v_charge.queue, v_at.attempt + 1, 'in-progress', v_to, v_charge.reason, v_charge.error);
+    v_done := array_append(v_done, json_build_object('id', v_job.id, 'to', v_to));
+  end loop;
+  -- Should the worker be found dead now, nobody is to charge them once more.
+  update pawl.queue_worker w set holding = array(select i.id from unnest(w.holding) i (id) where i.id <> all (v_charge.ids))
+  where w.id = v_charge.worker and w.holding && v_charge.ids;
+  perform pawl.queue_wake(v_charge.queue);
+  return array_to_json(v_done);
+end $$;

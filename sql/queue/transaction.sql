@@ -1,0 +1,250 @@
+-- Claiming for a transaction that stays open (hold: 'transaction'): how a lane looks for its next unit, what it must not do in the
+-- transaction that its handler runs in, and what it takes of what a look has read.
+
+-- One unit, for a claim whose transaction stays open while its handler runs (hold: 'transaction'). The same answer as
+-- queue_claim. Nothing is locked in the end but the unit that is claimed, and its key: nobody waits for a client that stands
+-- still between two messages. What is to be done before there is something to claim, or to get jobs out of the way that
+-- cannot be claimed, is left to queue_tidy ("untidy": 'due', 'run' or 'keys'), in a transaction of its own; "again" says that
+-- there may be something to claim where this look began once that is done. p_tidied: it has been done just now; what is due
+-- still is more than is brought back at once, or somebody else has it, and keys of which something is due are left alone.
+-- A job without a key gets no row in queue_running, which nobody else could see: "claimedAt" says so, and whoever settles it
+-- writes the receipt, or first that row; "until": [priority, id, n] is how far jobs like it go, one a row, as far as p_rows
+-- shows: the stretch for queue_take.
+create or replace function pawl.queue_claim_one(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_tidied boolean default false
+) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_claim bigint;
+  v_state text;
+  v_first record;
+  v_last record;
+  v_row record;
+  v_got record;
+  v_seen int := 0;
+  v_priority smallint := p_priority;
+  v_after bigint := p_after;
+  v_answer text;
+  v_until text;
+  v_n int;
+  v_keys text[];
+  v_epochs bigint[];
+  v_clear text[];
+  v_untidy text;
+  v_run constant text := '{"rows":[],"keys":[],"seen":1,"again":true,"untidy":"run"}';
+begin
+  -- The usual case in one statement: a job without a key comes first. Step by step it costs twice as much, most of it for
+  -- opening the same tables again and again. Each block undoes what it has locked where that is not what is claimed.
+  begin
+    with first as materialized (
+      select r.key is null as plain from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+      order by r.priority, r.id limit 1
+    ), mine as materialized (
+      select r.* from pawl.queue_definition d cross join first f cross join lateral (
+        select r.ctid as tid, r.id, r.priority, r.n, r.attempt from pawl.queue_ready r
+        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
+        order by r.priority, r.id limit 1 for update skip locked) r
+      where d.id = p_queue and d.paused_at is null and f.plain
+        and exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now)
+        and (p_tidied or not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now))
+    ), gone as (
+      delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1
+    )
+    select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
+      ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
+      j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), '}'), m.priority, m.id, m.n
+    into v_answer, v_priority, v_after, v_n
+    from mine m cross join lateral (
+      select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
+    cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c;
+    if v_n > 1 then
+      raise exception using errcode = 'PW000';
+    end if;
+  exception when sqlstate 'PW000' then
+    return v_run;
+  end;
+  if v_answer is not null then
+    -- All in one pass over the index: a sort and a join of what was seen cost four times as much.
+    select array_agg(n.priority) as priorities, array_agg(n.id) as ids,
+      coalesce(array_position(array_agg(n.plain), false) - 1, count(*)) as n into v_last
+    from (
+      select r.priority, r.id, r.key is null and r.n = 1 as plain from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (v_priority, v_after)
+      order by r.priority, r.id limit p_rows) n;
+    if v_last.n > 0 then
+      v_until := concat(v_last.priorities[v_last.n], ',', v_last.ids[v_last.n], ',', v_last.n);
+    end if;
+    return concat(left(v_answer, -1), ',"until":[', v_until, ']}');
+  end if;
+  v_priority := p_priority;
+  v_after := p_after;
+
+  v_state := pawl.queue_prepare(p_queue, p_shard, p_worker, false);
+  if v_state = 'paused' then
+    return '{"paused":true,"rows":[],"keys":[],"seen":0}';
+  elsif v_state = 'due' and not p_tidied then
+    return '{"rows":[],"keys":[],"seen":0,"again":true,"untidy":"due"}';
+  end if;
+
+  -- Of the two sorts of rows, the one that comes first; the other only when there is nothing to be had of it.
+  select r.key is not null as keyed into v_first from pawl.queue_ready r
+  where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+  order by r.priority, r.id limit 1;
+  for v_step in 1..2 loop
+    exit when v_first.keyed is null;
+    if v_first.keyed = (v_step = 1) then
+      with picked as materialized (
+        select r.id, r.priority, r.key, r.epoch from pawl.queue_ready r
+        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+        order by r.priority, r.id limit p_rows
+      )
+      select count(*) as seen, array_agg(p.key) filter (where p.key is not null) as keys,
+        array_agg(p.epoch) filter (where p.key is not null) as epochs, (array_agg(p.priority))[count(*)] as priority, (array_agg(p.id))[count(*)] as id
+      into v_last from picked p;
+      v_seen := v_last.seen;
+      v_priority := coalesce(v_last.priority, p_priority);
+      v_after := coalesce(v_last.id, p_after);
+      v_keys := v_last.keys;
+      v_epochs := v_last.epochs;
+      if v_state = 'due' and v_keys is not null then
+        v_clear := pawl.queue_clear_keys(p_queue, p_shard, v_keys);
+        select array_agg(u.key order by u.ord), array_agg(u.epoch order by u.ord) into v_keys, v_epochs
+        from unnest(v_keys, v_epochs) with ordinality u (key, epoch, ord) where u.key = any (v_clear);
+      end if;
+      if v_keys is not null then
+        begin
+          select k.lines, k.rows, k.processes, k.taken, k.tried into v_got
+          from pawl.queue_claim_keys(p_queue, p_shard, p_worker, 1, 1, v_now, v_keys, v_epochs, false) k;
+          if v_got.taken > 0 then
+            return concat('{"rows":[],"keys":[', substr(v_got.rows, 2), ']', ',"lines":' || v_got.lines, ',"processes":{', substr(v_got.processes, 2), '},"seen":', v_seen,
+              ',"last":[', p_priority, ',', p_after, ']}');
+          elsif v_got.tried then
+            raise exception using errcode = 'PW000';
+          end if;
+        exception when sqlstate 'PW000' then
+          v_untidy := 'keys';
+        end;
+      end if;
+    else
+      begin
+        select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_row from pawl.queue_ready r
+        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
+        order by r.priority, r.id limit 1 for update skip locked;
+        if found and v_row.n > 1 then
+          raise exception using errcode = 'PW000';
+        elsif found then
+          delete from pawl.queue_ready r where r.ctid = v_row.tid;
+          v_claim := nextval('pawl.queue_claim_id');
+          return (
+            select concat('{"rows":[[', concat_ws(',', v_claim, j.id, 1, j.kind, v_row.attempt + 1, (date_part('epoch', j.created_at) * 1000)::bigint),
+              ',[', j.payload::text, ']]],"keys":[],"processes":{"', v_claim, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
+              j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), ',"untidy":"' || v_untidy || '"', '}')
+            from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);
+        end if;
+      exception when sqlstate 'PW000' then
+        return v_run;
+      end;
+    end if;
+  end loop;
+  return concat('{"rows":[],"keys":[],"seen":', v_seen, ',"last":[', v_priority, ',', v_after, ']',
+    ',"untidy":"' || coalesce(v_state, v_untidy) || '"',
+    case when v_state = 'due' or exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
+    ',"due":' || (
+      select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
+      where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
+end $$;
+
+-- The next job of a stretch: rows that a claim saw a moment ago, each one job without a key, from after (p_priority, p_after)
+-- up to (p_to_priority, p_to). A fraction of what queue_claim_one costs, which has to look at what is due, who has registered and
+-- which sort of row comes first. Whoever pauses the queue still counts from now on. Answers [claim, id, kind, attempt, enqueued at
+-- ms, priority, claimed at, process id, payload], or null: nothing is left there, it is held by others, or the queue is paused.
+-- A stretch is of one priority, and the search ends where it ends: before Postgres 18 a search over several priorities went on to the
+-- last row of a priority when nothing was left.
+create or replace function pawl.queue_take(
+  p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
+) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_answer text;
+begin
+  if p_priority = p_to_priority then
+    delete from pawl.queue_ready r where r.ctid = (
+      select r.ctid from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and r.priority = p_to_priority and r.id > p_after and r.id <= p_to
+        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.id limit 1 for update skip locked)
+    returning (
+      select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
+        ',', j.priority, ',', to_json(clock_timestamp()), ',"', gen_random_uuid(), '",', j.payload::text, ']')
+      from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
+    into v_answer;
+  else
+    delete from pawl.queue_ready r where r.ctid = (
+      select r.ctid from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
+        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.priority, r.id limit 1 for update skip locked)
+    returning (
+      select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
+        ',', j.priority, ',', to_json(clock_timestamp()), ',"', gen_random_uuid(), '",', j.payload::text, ']')
+      from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
+    into v_answer;
+  end if;
+  return v_answer;
+end $$;
+
+-- The same for whoever knows the job from a look: a quarter less, since the job is not read again. Answers
+-- claim, id, attempt, priority, claimed at; or null.
+create or replace function pawl.queue_take_seen(
+  p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
+) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_answer text;
+begin
+  if p_priority = p_to_priority then
+    delete from pawl.queue_ready r where r.ctid = (
+      select r.ctid from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and r.priority = p_to_priority and r.id > p_after and r.id <= p_to
+        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.id limit 1 for update skip locked)
+    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
+    into v_answer;
+  else
+    delete from pawl.queue_ready r where r.ctid = (
+      select r.ctid from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
+        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.priority, r.id limit 1 for update skip locked)
+    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
+    into v_answer;
+  end if;
+  return v_answer;
+end $$;
+
+-- Takes one job that a look has read, from where its row stood: a quarter less than to search for the first row that is free.
+-- Answers as queue_take_seen does; null where the row is gone, has moved, or is held by somebody else, and while the queue is
+-- paused. Vacuum gives a place to others: hence the id.
+--
+-- The same statement without a function, prepared by the worker, would take an eighth less. But its plan would be made without
+-- these settings, while the table may be empty, and then scan all of what it is full of until the next analyze.
+create or replace function pawl.queue_take_at(p_queue smallint, p_shard smallint, p_id bigint, p_tid tid) returns text
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_answer text;
+begin
+  delete from pawl.queue_ready r where r.ctid = (
+    select r.ctid from pawl.queue_ready r
+    where r.ctid = p_tid and r.id = p_id and r.shard = p_shard and r.queue = p_queue and r.key is null and r.n = 1
+      and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+    for update skip locked)
+  returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
+  into v_answer;
+  return v_answer;
+end $$;

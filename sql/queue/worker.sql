@@ -1,0 +1,154 @@
+-- What the processes tell the database: which queues exist, that they live, and how far their jobs have come.
+
+-- Declares a queue: {name, shards, keyed, attempts, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
+-- afterError, attempts}]}. Answers {queue, kinds: {name: id}}. A kind that is not declared any more stays: its jobs may be
+-- outstanding. Writes nothing when nothing changed, so that a hundred starting processes do not queue up here.
+create or replace function pawl.queue_register(p_declared json) returns json
+language plpgsql as $$
+declare
+  v_queue pawl.queue_definition;
+  v_history interval := make_interval(secs => (p_declared ->> 'history')::double precision);
+  v_name text := p_declared ->> 'name';
+  v_timeout text;
+begin
+  select * into v_queue from pawl.queue_definition where name = v_name;
+  if not found then
+    insert into pawl.queue_definition (name, shards, keyed, attempts, history)
+    values (v_name, (p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, (p_declared ->> 'attempts')::smallint, v_history)
+    on conflict (name) do nothing;
+    select * into v_queue from pawl.queue_definition where name = v_name;
+  end if;
+  if (v_queue.shards, v_queue.keyed) is distinct from ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean) then
+    perform pawl.queue_require_drained(v_queue);
+    -- The lock keeps enqueues out until the answer stands. Enqueues of every queue wait behind whoever waits for it, so that is
+    -- for a moment only: an open transaction that has enqueued something may stay open for long.
+    v_timeout := current_setting('lock_timeout');
+    begin
+      perform set_config('lock_timeout', '100ms', true);
+      lock table pawl.queue_job in share row exclusive mode;
+      perform set_config('lock_timeout', v_timeout, true);
+    exception when lock_not_available then
+      raise exception 'the shards and concurrency.perKey of queue "%" cannot change just now: an open transaction has enqueued jobs; try again when it has ended',
+        v_name using errcode = 'PW003';
+    end;
+    perform pawl.queue_require_drained(v_queue);
+  end if;
+  update pawl.queue_definition d set
+    shards = (p_declared ->> 'shards')::smallint, keyed = (p_declared ->> 'keyed')::boolean,
+    attempts = (p_declared ->> 'attempts')::smallint, history = v_history
+  where d.id = v_queue.id and (d.shards, d.keyed, d.attempts, d.history) is distinct from
+    ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, (p_declared ->> 'attempts')::smallint, v_history);
+
+  insert into pawl.queue_kind (queue, name)
+  select v_queue.id, k.value ->> 'name' from json_array_elements(p_declared -> 'kinds') k
+  where not exists (select 1 from pawl.queue_kind o where o.queue = v_queue.id and o.name = k.value ->> 'name')
+  on conflict (queue, name) do nothing;
+  update pawl.queue_kind o set
+    unique_key = k.unique_key, coalesce = k.coalesce, after = k.after, after_error = k.after_error, attempts = k.attempts
+  from (
+    select k.value ->> 'name' as name, (k.value ->> 'unique')::boolean as unique_key, k.value ->> 'coalesce' as coalesce,
+      k.value ->> 'afterError' as after_error, (k.value ->> 'attempts')::smallint as attempts,
+      coalesce((
+        select array_agg(p.id order by p.id) from pawl.queue_kind p
+        where p.queue = v_queue.id and p.name in (select json_array_elements_text(k.value -> 'after'))), '{}') as after
+    from json_array_elements(p_declared -> 'kinds') k
+  ) k
+  where o.queue = v_queue.id and o.name = k.name
+    and (o.unique_key, o.coalesce, o.after, o.after_error, o.attempts)
+      is distinct from (k.unique_key, k.coalesce, k.after, k.after_error, k.attempts);
+  return json_build_object('queue', v_queue.id, 'kinds', (
+    select json_object_agg(k.name, k.id) from pawl.queue_kind k where k.queue = v_queue.id));
+end $$;
+
+-- What is outstanding stands in the shard and the order that were declared when it was enqueued.
+create or replace function pawl.queue_require_drained(p_queue pawl.queue_definition) returns void
+language plpgsql as $$
+begin
+  if exists (select 1 from pawl.queue_ready r where r.queue = p_queue.id)
+    or exists (select 1 from pawl.queue_delayed d where d.queue = p_queue.id)
+    or exists (select 1 from pawl.queue_parked p where p.queue = p_queue.id)
+    or exists (select 1 from pawl.queue_running r where r.queue = p_queue.id) then
+    raise exception 'queue "%" has outstanding jobs, so its shards (%) and concurrency.perKey (%) cannot change; drain it first, or declare it as it is',
+      p_queue.name, p_queue.shards, case when p_queue.keyed then '1' else 'Infinity' end using errcode = 'PW003';
+  end if;
+end $$;
+
+-- The heartbeat of all workers of one process: [{worker, wantsNotify, holding: [job]}]. A worker that is not among the
+-- answered "alive" has lost its lease. "wary": those whose like was found dead a while ago.
+create or replace function pawl.queue_beat(p_beats json) returns json
+language plpgsql as $$
+declare
+  v_alive bigint[];
+begin
+  with beat as (
+    select b.worker, b."wantsNotify" as wants_notify, coalesce(b.holding, '{}') as holding
+    from json_to_recordset(p_beats) b (worker bigint, "wantsNotify" boolean, holding bigint[])
+  ), renewed as (
+    update pawl.queue_worker w set
+      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, wants_notify = b.wants_notify, holding = b.holding
+    from beat b where w.id = b.worker and w.lost_at is null returning w.id
+  )
+  select array_agg(r.id) into v_alive from renewed r;
+  return json_build_object('alive', coalesce(v_alive, '{}'), 'cancel', coalesce((
+    select json_agg(json_build_object('worker', c.worker, 'id', c.id, 'reason', c.reason))
+    from pawl.queue_cancel c where c.worker = any (v_alive)), '[]'::json), 'wary', (
+    select coalesce(json_agg(w.id), '[]'::json) from pawl.queue_worker w join pawl.queue_definition d on d.id = w.queue
+    where w.id = any (v_alive) and w.hold = 'transaction' and d.lost_at > clock_timestamp() - interval '10 minutes'));
+end $$;
+
+create or replace function pawl.queue_wants(p_worker bigint, p_wants boolean) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+  update pawl.queue_worker set wants_notify = p_wants where id = p_worker and wants_notify <> p_wants
+$$;
+
+-- What takes the place of a queue's id that was learned in another schema of this name.
+create or replace function pawl.queue_elsewhere() returns smallint
+language plpgsql as $$
+begin
+  raise exception 'the schema pawl was dropped and made again since this process registered its queue; start the process anew'
+    using errcode = 'PW007';
+end $$;
+
+-- [{shard, claim, id}, progress]; without a claim it is not checked: the caller holds the job in an open transaction.
+create or replace function pawl.queue_progress(p_note json) returns void
+language plpgsql as $$
+begin
+  insert into pawl.queue_output as o (id, shard, progress, progress_at)
+  select r.id, r.shard, nullif(n.part[2]::text, 'null')::json, clock_timestamp()
+  from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_note) with ordinality e (value, ord)) n
+  cross join lateral json_to_record(n.part[1]) r (shard smallint, claim bigint, id bigint)
+  where r.claim is null or exists (select 1 from pawl.queue_running q where q.shard = r.shard and q.id = r.claim and q.ids @> r.id)
+  on conflict (shard, id) do update set progress = excluded.progress, progress_at = excluded.progress_at;
+  if not found then
+    raise exception 'job % is no longer held under claim %: its lease ran out, or it was settled',
+      p_note -> 0 ->> 'id', p_note -> 0 ->> 'claim' using errcode = 'PW004';
+  end if;
+end $$;
+
+-- [{shard, claim, id}, …]: what a unit is held by, one job of each of its claims, which leaves it with the others of its unit. Holds
+-- until the caller's transaction ends. Whoever takes a guarded job out of its claim locks the job first, without waiting, and so
+-- does this: one of the two sees the other. The claim's row is locked only against its removal, so that what else is in the batch
+-- is settled and rescued meanwhile; above read committed a claim that has changed since is an error, never a pass.
+-- idleMs: where nothing more is said for so long, the server ends the transaction. A connection that is dead without a word has
+-- nobody else to end it, and the unit would stay guarded for ever.
+create or replace function pawl.queue_guard(p_held json) returns void
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_one record;
+begin
+  for v_one in
+    select h.* from json_to_recordset(p_held) h (shard smallint, claim bigint, id bigint, "idleMs" int) order by h.id
+  loop
+    if v_one."idleMs" is not null then
+      perform set_config('idle_in_transaction_session_timeout', v_one."idleMs"::text, true);
+    end if;
+    perform 1 from pawl.queue_job j where j.shard = v_one.shard and j.id = v_one.id for key share;
+    perform 1 from pawl.queue_running r
+    where r.shard = v_one.shard and r.id = v_one.claim and r.ids @> v_one.id for key share;
+    if not found then
+      raise exception 'job % is no longer held under claim %: its lease ran out, or it was settled; stop working on it',
+        v_one.id, v_one.claim using errcode = 'PW004';
+    end if;
+  end loop;
+end $$;

@@ -1,0 +1,152 @@
+import { createHash } from 'node:crypto';
+import { PIN, PINNED_PATH } from './pin.ts';
+import type { FunctionSet, Migration } from './schema.gen.ts';
+import { type Statement, statement } from './sql.ts';
+import { instant } from './types.ts';
+
+/** A numbered file that was applied. */
+export interface MigrationRow {
+  readonly line: string;
+  readonly number: number;
+  readonly name: string;
+  readonly checksum: string;
+  readonly applied_at: Date;
+}
+
+/** The functions of a line, as they were applied last. */
+export interface FunctionsRow {
+  readonly line: string;
+  /** Null: a numbered file of the line was applied after them. */
+  readonly checksum: string | null;
+  /** Of the package that applied them. */
+  readonly version: string;
+  readonly applied_at: Date;
+  /** Signatures that an earlier version defined, and that are still there for its processes. */
+  readonly retired: string[];
+}
+
+/** sha256 of the file with its line ends as written on Unix, so that a checkout on Windows counts as the same. */
+export function checksum(sql: string): string {
+  return createHash('sha256').update(sql.replaceAll('\r\n', '\n')).digest('hex');
+}
+
+// Any number will do as long as nobody else uses it: the bytes of "pawl", and 1 for migrations.
+const LOCK = 'select pg_advisory_xact_lock(1885435756, 1)';
+
+/**
+ * Waiting for the other processes may take as long as their migrations do; a table in use may not hold us for ever. A migration is run by
+ * the owner of everything, so nothing of it is looked for where others may create.
+ */
+const OPEN = `begin;
+set local search_path = ${PINNED_PATH};
+set local lock_timeout = 0;
+set local statement_timeout = 0;
+set local idle_in_transaction_session_timeout = 0;
+${LOCK};
+set local lock_timeout = '30s';
+set local standard_conforming_strings = on;
+set local client_min_messages = warning`;
+
+// CREATE SCHEMA IF NOT EXISTS asks for the right to create even when the schema is there.
+const FOUNDATION = `do $$
+begin
+  if current_setting('server_encoding') not in ('UTF8', 'SQL_ASCII') then
+    raise exception 'database "%" is encoded in %, which cannot hold every text; Pawl needs one in UTF8: create database NAME template template0 encoding ''UTF8''',
+      current_database(), current_setting('server_encoding') using errcode = 'PW006';
+  end if;
+  if not exists (select from pg_namespace where nspname = 'pawl') then
+    create schema pawl;
+  end if;
+  if to_regclass('pawl.migration') is null then
+    create table pawl.migration (
+      line text not null,
+      number integer not null,
+      name text not null,
+      checksum text not null,
+      applied_at timestamptz not null default clock_timestamp(),
+      primary key (line, number)
+    );
+  end if;
+  if to_regclass('pawl.migration_functions') is null then
+    create table pawl.migration_functions (
+      line text primary key,
+      checksum text,
+      version text not null,
+      signatures text[] not null,
+      retired text[] not null,
+      applied_at timestamptz not null
+    );
+  end if;
+end
+$$`;
+
+/** Begins the transaction of one step, and waits for the steps of other processes. */
+export const BEGIN: string = `${OPEN};\n${FOUNDATION}`;
+
+export const IS_FOUNDED: Statement = statement(
+  'migrate.is_founded',
+  `
+select pg_catalog.to_regclass('pawl.migration') is not null as tables,
+  pg_catalog.to_regclass('pawl.migration_functions') is not null as functions`,
+  { prepare: false },
+);
+
+export const READ_MIGRATIONS: Statement = statement(
+  'migrate.read_migrations',
+  `
+select line, number, name, checksum, ${instant('applied_at')} as applied_at
+from pawl.migration
+order by line, number`,
+  { prepare: false },
+);
+
+export const READ_FUNCTIONS: Statement = statement(
+  'migrate.read_functions',
+  `
+select line, checksum, version, ${instant('applied_at')} as applied_at,
+  array(select s from pg_catalog.unnest(retired) s where pg_catalog.to_regprocedure(s) is not null) as retired
+from pawl.migration_functions
+order by line`,
+  { prepare: false },
+);
+
+/** Applies a numbered file and notes it. The functions of its line may depend on it: they are applied once more. */
+export function applyTables(migration: Migration): { run: string; note: string } {
+  const { line, number, name, sql } = migration;
+  return {
+    run: `-- migrate.apply ${line}/${number}\n${sql.trim()}`,
+    note: `${PIN};
+insert into pawl.migration (line, number, name, checksum) values (${quote(line)}, ${number}, ${quote(name)}, ${quote(checksum(sql))});
+update pawl.migration_functions set checksum = null where line = ${quote(line)}`,
+  };
+}
+
+/**
+ * Applies the functions and views of a line, in whatever order they call each other, and notes which there are: what was made in this
+ * transaction. What the version before defined stays, since its processes may call it, and is noted as retired.
+ */
+export function applyFunctions({ line, sql }: FunctionSet, version: string): { run: string; note: string } {
+  return {
+    run: `set local check_function_bodies = off;\n-- migrate.apply ${line}\n${sql.trim()}`,
+    note: `${PIN};
+insert into pawl.migration_functions as f (line, checksum, version, signatures, retired, applied_at)
+select ${quote(line)}, ${quote(checksum(sql))}, ${quote(version)}, array(
+    select p.oid::regprocedure::text from pg_proc p
+    where p.pronamespace = 'pawl'::regnamespace and p.xmin = pg_current_xact_id()::xid order by 1
+  ), '{}', clock_timestamp()
+on conflict (line) do update
+set checksum = excluded.checksum, version = excluded.version, signatures = excluded.signatures, applied_at = excluded.applied_at,
+  retired = array(
+    select s from unnest(f.signatures || f.retired) s where s <> all (excluded.signatures) and to_regprocedure(s) is not null order by s
+  )`,
+  };
+}
+
+/** One step as a script for psql. */
+export function script({ run, note }: { run: string; note: string }): string {
+  return `${BEGIN};\n\n${run}\n\n${note};\ncommit;\n`;
+}
+
+function quote(value: string): string {
+  return `'${value.replaceAll("'", "''")}'`;
+}
