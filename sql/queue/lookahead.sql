@@ -25,8 +25,9 @@ begin
   end if;
   select array_agg(r.priority) as priorities, array_agg(r.id) as ids, array_agg(r.kind) as kinds, array_agg(r.attempt) as attempts, array_agg(r.n) as ns into v_seen
   from (
-    select r.priority, r.id, r.kind, r.attempt, case when r.key is null then r.n else 0 end as n from pawl.queue_ready r
-    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    select r.priority, r.id, r.kind, r.attempt, case when r.key is null and r.id <> all (d.suspects) then r.n else 0 end as n
+    from pawl.queue_definition d cross join pawl.queue_ready r
+    where d.id = p_queue and r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
     order by r.priority, r.id limit p_rows) r;
   for v_at in 1..coalesce(cardinality(v_seen.ids), 0) loop
     exit when v_seen.ns[v_at] = 0 or v_n >= p_rows;

@@ -36,6 +36,7 @@ begin
   if v_died then
     update pawl.queue_definition d set lost_at = clock_timestamp() where d.id = p_queue;
   end if;
+  perform pawl.queue_note_suspects(p_queue);
   delete from pawl.queue_offer o where o.ctid = any (array(
     select o.ctid from pawl.queue_offer o
     where o.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = o.worker) for update skip locked));
@@ -53,6 +54,19 @@ begin
     ended := pawl.queue_ended(p_queue, v_ended);
   end if;
 end $$;
+
+-- Notes which jobs dead workers of the transaction hold ran that nobody could charge, because other workers have them in open
+-- transactions. Lanes pass over these jobs. Otherwise a job that kills its workers late is with the next worker each time a rescue comes,
+-- so no attempt is ever spent, and it kills workers for ever. The next rescue finds it free, or done.
+create or replace function pawl.queue_note_suspects(p_queue smallint) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+  with suspect as (
+    select coalesce(array_agg(distinct i.id order by i.id), '{}') as ids
+    from pawl.queue_worker w cross join lateral unnest(w.holding) i (id)
+    where w.queue = p_queue and w.lost_at is not null
+  )
+  update pawl.queue_definition d set suspects = s.ids from suspect s where d.id = p_queue and d.suspects <> s.ids
+$$;
 
 -- Takes what a lost worker holds out of its claims. Answers the claims with the jobs taken. What somebody is settling just now is
 -- left alone, and so is a job that is guarded by an open transaction, with what else the worker has of its key: whoever looks for

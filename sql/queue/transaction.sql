@@ -29,6 +29,7 @@ declare
   v_answer text;
   v_until text;
   v_n int;
+  v_suspects bigint[];
   v_keys text[];
   v_epochs bigint[];
   v_clear text[];
@@ -43,9 +44,9 @@ begin
       where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
       order by r.priority, r.id limit 1
     ), mine as materialized (
-      select r.* from pawl.queue_definition d cross join first f cross join lateral (
+      select r.*, d.suspects from pawl.queue_definition d cross join first f cross join lateral (
         select r.ctid as tid, r.id, r.priority, r.n, r.attempt from pawl.queue_ready r
-        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
+        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.id <> all (d.suspects)
         order by r.priority, r.id limit 1 for update skip locked) r
       where d.id = p_queue and d.paused_at is null and f.plain
         and exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now)
@@ -55,8 +56,8 @@ begin
     )
     select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
       ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-      j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), '}'), m.priority, m.id, m.n
-    into v_answer, v_priority, v_after, v_n
+      j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), '}'), m.priority, m.id, m.n, m.suspects
+    into v_answer, v_priority, v_after, v_n, v_suspects
     from mine m cross join lateral (
       select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
     cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c;
@@ -71,7 +72,7 @@ begin
     select array_agg(n.priority) as priorities, array_agg(n.id) as ids,
       coalesce(array_position(array_agg(n.plain), false) - 1, count(*)) as n into v_last
     from (
-      select r.priority, r.id, r.key is null and r.n = 1 as plain from pawl.queue_ready r
+      select r.priority, r.id, r.key is null and r.n = 1 and r.id <> all (v_suspects) as plain from pawl.queue_ready r
       where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (v_priority, v_after)
       order by r.priority, r.id limit p_rows) n;
     if v_last.n > 0 then
@@ -89,16 +90,18 @@ begin
     return '{"rows":[],"keys":[],"seen":0,"again":true,"untidy":"due"}';
   end if;
 
+  -- Jobs that dead workers ran are left to the rescue, which charges them: see queue_note_suspects.
+  select d.suspects into v_suspects from pawl.queue_definition d where d.id = p_queue;
   -- Of the two sorts of rows, the one that comes first; the other only when there is nothing to be had of it.
   select r.key is not null as keyed into v_first from pawl.queue_ready r
-  where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+  where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.id <> all (v_suspects)
   order by r.priority, r.id limit 1;
   for v_step in 1..2 loop
     exit when v_first.keyed is null;
     if v_first.keyed = (v_step = 1) then
       with picked as materialized (
         select r.id, r.priority, r.key, r.epoch from pawl.queue_ready r
-        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.id <> all (v_suspects)
         order by r.priority, r.id limit p_rows
       )
       select count(*) as seen, array_agg(p.key) filter (where p.key is not null) as keys,
@@ -131,7 +134,7 @@ begin
     else
       begin
         select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_row from pawl.queue_ready r
-        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null
+        where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.id <> all (v_suspects)
         order by r.priority, r.id limit 1 for update skip locked;
         if found and v_row.n > 1 then
           raise exception using errcode = 'PW000';

@@ -30,6 +30,7 @@ create table pawl.queue_definition (
   history     interval,                       -- null: kept for ever
   paused_at   timestamptz,
   lost_at     timestamptz,                    -- a worker with hold 'transaction' was found dead: its like note at once what they run
+  suspects    bigint[] not null default '{}', -- jobs that dead workers of that hold ran and that are not charged for it yet
   created_at  timestamptz not null default clock_timestamp()
 );
 
