@@ -14,7 +14,7 @@ const isPinned = new Map();
 for (const [, name, head] of migrations
   .join('\n')
   .matchAll(/create\s+(?:or replace\s+)?function\s+pawl\.(\w+)(.*?)\bas\s+\$/gs)) {
-  isPinned.set(name, !/\blanguage\s+sql\b/.test(head) || /\bset\s+\w+\s*=/.test(head));
+  isPinned.set(name, !/\blanguage\s+sql\b/.test(head) || /\bset\s+\w+\s*=|planner:/.test(head));
 }
 
 const views = migrations.flatMap((text) => text.match(/create\s+(?:or replace\s+)?view\s.*?;/gs) ?? []);

@@ -44,7 +44,7 @@ const found = files.flatMap((file) => {
 const defined = new Map();
 const misplaced = readdirSync('sql', { recursive: true, encoding: 'utf8' })
   .map((file) => file.replaceAll('\\', '/'))
-  .filter((file) => file.endsWith('.sql'))
+  .filter((file) => file.endsWith('.sql') && file !== 'planner.sql')
   .flatMap((file) => [...statementsOf(readFileSync(`sql/${file}`, 'utf8'))].flatMap((text) => place(file, text)));
 
 function place(file, text) {
@@ -58,6 +58,9 @@ function place(file, text) {
   if (isNumbered) return [`sql/${file}: ${name} belongs to a file of its topic`];
   if (!/^create\s+or\s+replace\s/i.test(text))
     return [`sql/${file}: ${name} is applied again: say "create or replace"`];
+  if (/set enable_bitmapscan = off/.test(text) && /set enable_seqscan = off/.test(text) && /set jit = off/.test(text)) {
+    return [`sql/${file}: ${name} spells out planner settings that have a name in sql/planner.sql`];
+  }
   return other === undefined ? [] : [`sql/${file}: ${name} is defined in sql/${other}, too`];
 }
 

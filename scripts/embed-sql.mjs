@@ -1,5 +1,6 @@
 // Writes sql/ into one TypeScript module, so that no file is looked for at run time: sql/<line>/tables/<number>_<name>.sql one by one,
-// and sql/<line>/<topic>.sql, the functions and views, as one text for each line. Views come last, since they call functions.
+// and sql/<line>/<topic>.sql, the functions and views, as one text for each line. Views come last, since they call functions. The planner
+// settings that a function names are written out: see sql/planner.sql.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
 const root = new URL('../', import.meta.url);
@@ -9,6 +10,20 @@ const lines = readdirSync(new URL('sql/', root), { withFileTypes: true })
   .sort();
 
 const read = (path) => readFileSync(new URL(`sql/${path}`, root), 'utf8');
+
+const presets = new Map(
+  [...read('planner.sql').matchAll(/^-- planner: (\w+)\n(?:--.*\n)*(set .*)$/gm)].map(([, name, settings]) => [
+    name,
+    settings,
+  ]),
+);
+
+const withPresets = (text) =>
+  text.replace(/\/\* planner: (\w+) \*\//g, (_, name) => {
+    const settings = presets.get(name);
+    if (settings === undefined) throw new Error(`sql/planner.sql has no "${name}"`);
+    return settings;
+  });
 
 const migrations = lines.flatMap((line) =>
   readdirSync(new URL(`sql/${line}/tables/`, root))
@@ -27,7 +42,7 @@ const functions = lines.map((line) => ({
   sql: readdirSync(new URL(`sql/${line}/`, root))
     .filter((file) => /^[a-z0-9_]+\.sql$/.test(file))
     .sort((one, other) => Number(one === 'views.sql') - Number(other === 'views.sql') || (one < other ? -1 : 1))
-    .map((file) => read(`${line}/${file}`))
+    .map((file) => withPresets(read(`${line}/${file}`)))
     .join('\n'),
 }));
 

@@ -11,8 +11,7 @@
 -- slots, it would find nothing of its other types for as long as those bodies run. They are left out of the count, except for
 -- those whose lock can be had: whoever had it is gone.
 create or replace function pawl.actor_claim(p_worker bigint, p_types smallint[], p_limit int) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz;
   v_more integer;
@@ -91,8 +90,7 @@ end $$;
 -- well: either the commit sees the mark and makes the actor due at once, or this finds the row as the commit left it, and
 -- makes it due itself. Both ways the actor runs once more.
 create or replace function pawl.actor_absorb(p_types smallint[], p_limit int) returns integer
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_actors bigint[];
   v_seen bigint[];

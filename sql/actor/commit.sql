@@ -17,9 +17,7 @@ create or replace function pawl.actor_commit(
   p_reasons text[], p_fields json[], p_versions smallint[], p_deltas jsonb[], p_deadlines double precision[], p_errors text[],
   p_results json[], p_children int[]
 ) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
-set lock_timeout = '500ms' as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan set lock_timeout = '500ms' as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_done bigint[];

@@ -46,8 +46,7 @@ end $$;
 -- Answers 1 if it was handed over, and 2 more when looking took longer than it should, because old snapshots keep deleted rows:
 -- better not tried again for a while. Where nobody offers anything it costs one probe.
 create or replace function pawl.actor_hand_over(p_actor bigint, p_name text, p_n int) returns integer
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_actor record;
@@ -136,8 +135,7 @@ $$;
 -- order: of an offer that is used in between the actor is found the next time; the other way round it would be believed when it
 -- is heard of later.
 create or replace function pawl.actor_recall(p_worker bigint, p_actors bigint[], p_epochs bigint[], p_all boolean) returns json
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_tids tid[];

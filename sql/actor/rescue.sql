@@ -6,8 +6,7 @@
 -- Any of them may be what the worker died of, and that is written down: lost counts such turns in a row. What had been lost before
 -- is the suspect, and then the others are innocent: they are due again at once, uncharged.
 create or replace function pawl.actor_rescue() returns integer
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_worker bigint;
   v_now timestamptz;

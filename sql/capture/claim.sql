@@ -13,9 +13,7 @@ create or replace function pawl.capture_claim(
   p_line smallint, p_after bigint, p_rows int, p_limit int, p_ms int, p_only text[],
   out seen int, out cut boolean, out last bigint, out ids bigint[], out keys text[], out oldest timestamptz
 )
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set enable_nestloop = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_end bigint;
   v_keys text[];

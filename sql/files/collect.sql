@@ -54,8 +54,7 @@ end $$;
 -- everything else is to be deleted in the store now, and due again should whoever claimed it never settle.
 create or replace function pawl.file_claim(p_space text, p_grace_ms bigint, p_lease_ms bigint, p_limit int)
 returns table (object uuid, was text, upload text, unfinished boolean, deletions smallint, claim bigint)
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin

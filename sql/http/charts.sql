@@ -8,9 +8,7 @@ create or replace function pawl.http_charts(p_queue text, p_from timestamptz, p_
 returns table (
   queue text, kind text, complete double precision, errors double precision, retries double precision, times double precision[],
   points json, others int)
-language plpgsql stable
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_share constant double precision[] := array[0.5, 0.95, 0.99];
   v_queues smallint[];
@@ -100,9 +98,7 @@ end $$;
 create or replace function pawl.http_errors(p_queue text, p_kind text, p_since timestamptz, p_most int, p_groups int)
 returns table (
   queue text, kind text, shape text, error text, n bigint, first_at timestamptz, last_at timestamptz, jobs text[], read bigint, whole boolean)
-language plpgsql stable
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_queues smallint[] := array(select d.id from pawl.queue_definition d where p_queue is null or d.name = p_queue);
 begin

@@ -4,8 +4,7 @@
 -- yet; or "busy": somebody is at the job just now, come back. A job that is to be cancelled while it runs is cancelled even
 -- if that attempt fails and the job becomes new again; if the attempt completes first, it is complete.
 create or replace function pawl.queue_cancel_job(p_queue text, p_id bigint, p_reason text) returns text
-language plpgsql
-set lock_timeout = '500ms' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
   v_shard smallint := pawl.queue_find(p_queue, p_id);
   v_job record;

@@ -14,8 +14,7 @@ create or replace function pawl.queue_claim(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
   p_priority smallint, p_after bigint
 ) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_claim bigint;
@@ -190,8 +189,7 @@ end $$;
 -- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at the least. p_n: how many stand in
 -- a row behind each, null for one. Where no payload was ever stored out of line, nothing is asked: none has more than 2 kB then.
 create or replace function pawl.queue_fitting(p_shard smallint, p_first bigint[], p_n int[]) returns bigint
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+language plpgsql /* planner: loop */ as $$
 begin
   if (select pg_relation_size(c.reltoastrelid) from pg_class c where c.oid = 'pawl.queue_job'::regclass) = 0 then
     return 9223372036854775807;

@@ -9,8 +9,7 @@ create or replace function pawl.queue_claim_chains(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz, p_epoch bigint, p_keys text[],
   p_waiting text[], out lines text, out rows text, out processes text, out taken int, out cut boolean
 )
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   v_nths int[]; v_ids bigint[]; v_kinds smallint[]; v_attempts smallint[]; v_losts smallint[]; v_tids tid[]; v_parked boolean[];
@@ -131,8 +130,7 @@ end $$;
 create or replace function pawl.queue_drop_orphans(
   p_queue smallint, p_shard smallint, p_worker bigint, p_epoch bigint, p_now timestamptz, p_keys text[]
 ) returns void
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ as $$
 declare
   v_keys text[];
 begin

@@ -12,8 +12,7 @@ create or replace function pawl.queue_claim_keys(
   p_keys text[], p_epochs bigint[], p_tidies boolean, out lines text, out rows text, out processes text, out taken int, out complete boolean,
   out tried boolean
 )
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   v_tried text[];
@@ -170,8 +169,7 @@ $$;
 
 -- queue.park. Everything of keys that are busy, a thousand each: the next ones are found by the next pass. The caller has their locks.
 create or replace function pawl.queue_park(p_queue smallint, p_shard smallint, p_keys text[]) returns bigint
-language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
   with held as materialized (
     select k.key from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (p_keys)
     order by k.key for share skip locked
@@ -192,8 +190,7 @@ $$;
 -- A key none of whose jobs may run because the predecessor is delayed: the predecessor becomes the key's head and the
 -- jobs are parked behind it. When somebody is at the predecessor just now, everything stays as it is until the next look.
 create or replace function pawl.queue_await_predecessor(p_queue smallint, p_shard smallint, p_key text) returns void
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_epoch bigint := nextval('pawl.queue_claim_id');
 begin

@@ -6,8 +6,7 @@
 -- Without sorts, a key's rows are found by the index of keys: while the last ANALYZE saw few, the planner else takes all of a shard
 -- to be one, and reads them for each key: 40,000 updates of live producers took 25 s.
 create or replace function pawl.queue_gather(p_queue smallint, p_shard smallint, p_keys text[]) returns setof pawl.queue_gathered
-language sql
-set enable_sort = off set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language sql /* planner: batch */ set enable_sort = off set plan_cache_mode = force_generic_plan as $$
   with kinds as materialized (
     select k.id, k.coalesce <> 'none' as whole, k.after, k.after_error from pawl.queue_kind k where k.queue = p_queue
   ), oldest as materialized (
@@ -48,8 +47,7 @@ $$;
 -- None is unsettled. As a rule none is in error, and the first probe is all; after a unique one no other can come. Of those
 -- before the one in error, one that was retried by hand and completed after it does not count.
 create or replace function pawl.queue_broken_by(p_queue smallint, p_shard smallint, p_key text, p_after smallint[]) returns bigint
-language sql stable
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+language sql stable /* planner: loop */ as $$
   select d.id from (
     select d.id, d.at, d.status from pawl.queue_dead d
     where d.shard = p_shard and d.queue = p_queue and d.key = p_key and d.kind = any (p_after)

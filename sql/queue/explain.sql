@@ -2,8 +2,7 @@
 
 -- What there is to know about why a job does not run: one snapshot, every count bounded.
 create or replace function pawl.queue_explain(p_queue text, p_id bigint) returns json
-language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql stable /* planner: probe */ as $$
 declare
   v_shard smallint := pawl.queue_find(p_queue, p_id);
   v_job record;
@@ -73,8 +72,7 @@ end $$;
 -- The job of a key that p_id has to wait for: {job, place, since, host, pid, lostSince, runAt}; null when there is none. Place 'open': its
 -- handler runs in a transaction of that worker.
 create or replace function pawl.queue_key_owner(p_queue smallint, p_shard smallint, p_key text, p_id bigint) returns json
-language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql stable /* planner: probe */ as $$
 declare
   v_key record;
   v_answer json;
@@ -119,8 +117,7 @@ end $$;
 
 -- Whether an open transaction holds a job that looks ready or delayed: probed without waiting.
 create or replace function pawl.queue_is_held(p_id bigint) returns boolean
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ as $$
 declare
   v_shard smallint := pawl.queue_shard_of(p_id);
   v_job record;

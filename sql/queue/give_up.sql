@@ -6,8 +6,7 @@
 create or replace function pawl.queue_give_up(
   p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[], p_delayed boolean default true
 ) returns boolean
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_keys text[];
   v_after boolean;

@@ -148,8 +148,7 @@ $$;
 -- answers were lost. Answers how many jobs that were, and which of its offers are still open. In this order: of an offer that
 -- is used in between the job is found the next time; the other way round it would be believed when it is heard of later.
 create or replace function pawl.queue_recall(p_queue smallint, p_worker bigint, p_known bigint[]) returns json
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_jobs integer := 0;
 begin
@@ -163,8 +162,7 @@ end $$;
 -- A worker stops: nobody uses its offers from here on, and what it was handed without hearing of it is given back. Waits for an
 -- enqueue that is just using one, so that the job is found.
 create or replace function pawl.queue_leave(p_queue smallint, p_worker bigint, p_known bigint[]) returns void
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ as $$
 begin
   delete from pawl.queue_offer o where o.queue = p_queue and o.worker = p_worker;
   if (pawl.queue_lost(p_worker, p_known, false)).jobs > 0 then

@@ -9,8 +9,7 @@
 create or replace function pawl.queue_peek_ready(
   p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint
 ) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_seen record;
   v_tid tid;
@@ -70,8 +69,7 @@ end $$;
 -- apart, so that its other jobs are not locked with one of it, or moves jobs whose keys are busy, or that wait for a delayed
 -- predecessor, out of the way; of what that look saw. Answers how many jobs it moved: 0 when others have done it, or are at it.
 create or replace function pawl.queue_tidy(p_queue smallint, p_shard smallint, p_what text, p_rows int, p_priority smallint, p_after bigint) returns bigint
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_run record;
   v_keys text[];
@@ -102,8 +100,7 @@ end $$;
 
 -- Moves what cannot be claimed of these keys out of the way: see queue_claim_keys, which does so itself under a lease.
 create or replace function pawl.queue_make_way(p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[]) returns bigint
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_related boolean;
   v_tried text[];

@@ -24,8 +24,7 @@ end $$;
 -- A job that ended in error or was cancelled becomes new again, with all its attempts before it. A job of a key takes its
 -- place in the key's order among those that have not been tried yet. Answers "new", or "busy".
 create or replace function pawl.queue_retry_job(p_queue text, p_id bigint) returns text
-language plpgsql
-set lock_timeout = '500ms' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
   v_shard smallint := pawl.queue_find(p_queue, p_id);
   v_job record;
@@ -99,8 +98,7 @@ end $$;
 -- A job of a key went away: the next one takes its place if it was the head of a waiting key, or if it was the last ready
 -- one of a free key (an enqueue of many jobs of one key parks most of them). The caller has seized the key.
 create or replace function pawl.queue_move_up(p_queue smallint, p_shard smallint, p_key text, p_held boolean, p_epoch bigint, p_was bigint) returns void
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ as $$
 declare
   v_epoch bigint := p_epoch;
 begin
@@ -119,8 +117,7 @@ end $$;
 
 -- Takes one job out of the ready run it is part of.
 create or replace function pawl.queue_unready(p_queue smallint, p_shard smallint, p_priority smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ as $$
 declare
   v_run pawl.queue_ready;
 begin
@@ -149,8 +146,7 @@ end $$;
 
 -- Takes one job out of the delayed run it is part of.
 create or replace function pawl.queue_undelay(p_shard smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ as $$
 declare
   v_run pawl.queue_delayed;
 begin

@@ -3,8 +3,7 @@
 -- What a claim begins with. Answers 'paused' when nothing may be claimed, 'promoted' when jobs that are due were brought to
 -- queue_ready, or 'due' where the caller may not do that, otherwise null.
 create or replace function pawl.queue_prepare(p_queue smallint, p_shard smallint, p_worker bigint, p_promotes boolean default true) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_state record;
@@ -31,8 +30,7 @@ end $$;
 -- the lock of the empty key, which no job has: of two at once, the one with the later jobs of a key might commit first.
 -- It is the first lock of a transaction that ends in the same message, so nobody waits for it long. Answers how many.
 create or replace function pawl.queue_promote(p_queue smallint, p_shard smallint, p_limit int) returns bigint
-language sql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language sql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
   with due as materialized (
     select d.ctid as tid from pawl.queue_delayed d
     where d.shard = p_shard and d.queue = p_queue and d.run_at <= clock_timestamp()
@@ -50,8 +48,7 @@ $$;
 -- due jobs of these keys are promoted out of turn, a bounded number, and answered are the keys of which nothing is left.
 -- The caller has the lock of the empty key.
 create or replace function pawl.queue_promote_keys(p_queue smallint, p_shard smallint, p_keys text[], p_limit int) returns text[]
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 begin
   with due as materialized (
     select d.tid from (select distinct u.key from unnest(p_keys) u (key)) u
@@ -71,8 +68,7 @@ end $$;
 
 -- Those of the keys of which nothing is due any more.
 create or replace function pawl.queue_clear_keys(p_queue smallint, p_shard smallint, p_keys text[]) returns text[]
-language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   select array(
     select distinct u.key from unnest(p_keys) u (key) where not exists (
       select 1 from pawl.queue_kind k cross join lateral (

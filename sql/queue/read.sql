@@ -158,8 +158,7 @@ $$;
 -- What code is told of jobs that have just ended in error without it: {jobs: [{id, kind, key, attempt, error, at, process, payload}],
 -- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at the most, and one at the least; more: how many there are beyond.
 create or replace function pawl.queue_ended(p_queue smallint, p_ids bigint[]) returns json
-language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off as $$
+language sql /* planner: batch */ as $$
   with ended as materialized (
     select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, (date_part('epoch', j.created_at) * 1000)::bigint as at, j.payload,
       pawl.queue_process(t.process_id, d.id, k.coalesce <> 'none') as process,

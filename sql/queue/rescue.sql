@@ -4,8 +4,7 @@
 -- a job that has none left ends in error, which nobody else would tell of: see queue_ended. Safe to run by any number of processes at
 -- once.
 create or replace function pawl.queue_rescue(p_queue smallint, out jobs integer, out ended json)
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_worker bigint;
   v_jobs integer := 0;
@@ -72,8 +71,7 @@ $$;
 -- left alone, and so is a job that is guarded by an open transaction, with what else the worker has of its key: whoever looks for
 -- lost workers next comes by again. Nobody waits here.
 create or replace function pawl.queue_take_back(p_worker bigint) returns setof pawl.queue_running
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_free bigint[];
   v_claims bigint[];

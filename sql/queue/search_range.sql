@@ -2,8 +2,7 @@
 
 -- Of the jobs of a range of ids the newest that fit.
 create or replace function pawl.queue_search_range(p_query pawl.queue_query, p_shards smallint[], p_from bigint, p_to bigint, p_limit int) returns bigint[]
-language plpgsql stable
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 begin
   if p_query.likes = '{}' and p_query.status = 'complete' then
     return pawl.queue_search_complete(p_query, p_shards, p_from, p_to, p_limit);
@@ -33,8 +32,7 @@ end $$;
 
 -- The newest p_block jobs below p_before that have the query's key, or else its status: what the indexes give in order.
 create or replace function pawl.queue_search_candidates(p_query pawl.queue_query, p_before bigint, p_block int) returns table (shard smallint, id bigint)
-language plpgsql stable
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   v_queues smallint[] := case when p_query.queue is null then array(select q.id from pawl.queue_definition q) else array[p_query.queue] end;
@@ -112,8 +110,7 @@ end $$;
 -- takes a fiftieth of asking for each job, and less where runs of ready jobs cover the range. Where the others are is one set of
 -- ranges, in which each job is looked up by halving: a list would be walked for every job.
 create or replace function pawl.queue_search_complete(p_query pawl.queue_query, p_shards smallint[], p_from bigint, p_to bigint, p_limit int) returns bigint[]
-language plpgsql stable
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 begin
   return array(
     with job as materialized (
@@ -158,8 +155,7 @@ end $$;
 -- ids are passed over in strides that double while there is no receipt in them, and halve when there is. Of whichever queue: the
 -- indexes of receipts know ids alone.
 create or replace function pawl.queue_search_settled(p_before bigint, p_low bigint) returns bigint
-language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_last bigint;
   v_stride bigint := 1024;
@@ -183,8 +179,7 @@ end $$;
 -- From which id on a step of a search reads that begins below p_before and ends at p_low: the 1,024 newest jobs in between; null when
 -- there is none. A function of its own, for its settings: a bitmap of a million jobs that were never analysed took 200 ms.
 create or replace function pawl.queue_search_step(p_shards smallint[], p_before bigint, p_low bigint) returns bigint
-language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 begin
   return (
     select min(x.id) from (
@@ -195,8 +190,7 @@ end $$;
 
 -- In which shards there are jobs from p_low on.
 create or replace function pawl.queue_search_shards(p_low bigint) returns smallint[]
-language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 begin
   return array(
     select j.shard from generate_series(0, 255) s cross join lateral (

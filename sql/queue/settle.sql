@@ -18,8 +18,7 @@ create or replace function pawl.queue_settle(
   p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_part json, p_fail json, p_result json,
   p_keys text[], p_epochs bigint[], p_errors text[] default null, p_shared json default null, p_guarded bigint[] default null
 ) returns bigint[]
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_done bigint[] := '{}';
@@ -89,8 +88,7 @@ end $$;
 -- Which of these jobs are guarded by a transaction that is still open, negative; see queue_guard. The others are locked until the
 -- end of this one, so that no guard that is under way can pass any more.
 create or replace function pawl.queue_guarded(p_shard smallint, p_worker bigint, p_ids bigint[]) returns bigint[]
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ as $$
 declare
   v_free bigint[];
 begin
@@ -108,8 +106,7 @@ end $$;
 -- The result of a unit of several jobs is written once: with the first of them that is still the worker's; the others name that
 -- one. 10,000 jobs with a result of 60 kB are 1 MB then, and 600 MB otherwise.
 create or replace function pawl.queue_settle_shared(p_shard smallint, p_worker bigint, p_shared json) returns void
-language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
   with unit as materialized (
     select s.nth, nullif((s.value -> 0)::text, 'null')::json as result, s.value -> 1 as jobs
     from json_array_elements(p_shared) with ordinality s (value, nth)
@@ -136,8 +133,7 @@ create or replace function pawl.queue_release(p_shard smallint, p_worker bigint,
 returns table (
   claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, lost smallint, unit boolean, ids int8multirange
 )
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 begin
   return query
@@ -162,8 +158,7 @@ end $$;
 create or replace function pawl.queue_fail(
   p_queue smallint, p_shard smallint, p_worker bigint, p_fail json, p_errors text[], p_now timestamptz
 ) returns bigint[]
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_done bigint[];
 begin

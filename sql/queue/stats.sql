@@ -11,9 +11,7 @@ $$;
 -- nothing waits. The time is a variable: with clock_timestamp() in its place the index would not be asked for the last minute, and
 -- the whole history of a quiet queue be read.
 create or replace function pawl.queue_figures(p_queues smallint[], p_most int) returns table (queue smallint, stats json)
-language plpgsql stable
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_queues smallint[] := coalesce(p_queues, array(select d.id from pawl.queue_definition d));
   v_now timestamptz := clock_timestamp();
@@ -82,8 +80,7 @@ end $$;
 
 -- Whether anything of a queue is left to do: the four places in one look.
 create or replace function pawl.queue_left(p_name text, out ready boolean, out parked boolean, out running boolean, out delayed boolean)
-language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql stable /* planner: probe */ as $$
 declare
   v_queue smallint := pawl.queue_id(p_name);
   v_shards int;
@@ -98,8 +95,7 @@ end $$;
 
 -- For how long the oldest ready job has been waiting, in ms: the first of every priority and shard, which the index gives.
 create or replace function pawl.queue_oldest_ready(p_queue smallint, p_shards int) returns bigint
-language sql stable
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
+language sql stable /* planner: loop */ as $$
   with recursive head as (
     select s::smallint as shard, r.priority, r.id from generate_series(0, p_shards) s cross join lateral (
       select r.priority, r.id from pawl.queue_ready r where r.shard = s::smallint and r.queue = p_queue order by r.priority, r.id limit 1) r

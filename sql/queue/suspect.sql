@@ -6,8 +6,7 @@
 -- knows what had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
 -- alone: should one of them be to blame, too, it is charged the next time. Answers how many jobs these were, and which of them ended.
 create or replace function pawl.queue_lost(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_keys json;
@@ -116,8 +115,7 @@ end $$;
 -- for, up to the lock timeout: otherwise it would always be too late. Answers [{id, to}] of those charged; nothing for a worker
 -- that was found dead meanwhile: then the same is done by whoever found it. Locks are taken in the order worker, key, job.
 create or replace function pawl.queue_charge(p_charge json) returns json
-language plpgsql
-set lock_timeout = '1s' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ set lock_timeout = '1s' as $$
 declare
   v_charge record;
   v_job record;

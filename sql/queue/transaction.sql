@@ -13,8 +13,7 @@
 create or replace function pawl.queue_claim_one(
   p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_tidied boolean default false
 ) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_claim bigint;
@@ -169,8 +168,7 @@ end $$;
 create or replace function pawl.queue_take(
   p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
 ) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_answer text;
 begin
@@ -205,8 +203,7 @@ end $$;
 create or replace function pawl.queue_take_seen(
   p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
 ) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_answer text;
 begin
@@ -237,8 +234,7 @@ end $$;
 -- The same statement without a function, prepared by the worker, would take an eighth less. But its plan would be made without
 -- these settings, while the table may be empty, and then scan all of what it is full of until the next analyze.
 create or replace function pawl.queue_take_at(p_queue smallint, p_shard smallint, p_id bigint, p_tid tid) returns text
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_answer text;
 begin

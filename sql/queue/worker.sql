@@ -132,8 +132,7 @@ end $$;
 -- idleMs: where nothing more is said for so long, the server ends the transaction. A connection that is dead without a word has
 -- nobody else to end it, and the unit would stay guarded for ever.
 create or replace function pawl.queue_guard(p_held json) returns void
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql /* planner: probe */ as $$
 declare
   v_one record;
 begin
