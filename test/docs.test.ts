@@ -1,11 +1,13 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { transformSync } from 'esbuild';
+import pg from 'pg';
 import { afterAll, describe, expect, test } from 'vitest';
 import { freshDatabase } from './support/database.ts';
+import { apiEnvironment, dynamoEnvironment, writeScript } from './support/doc-environments.ts';
 import { readSnippets } from './support/snippets.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -15,11 +17,14 @@ const programs = guides.flatMap((document) =>
   readSnippets(readFileSync(join(root, document), 'utf8')).map((snippet) => ({ ...snippet, document })),
 );
 
+const modules = programs.filter(({ language }) => language === 'module');
+const scripts = programs.filter(({ language }) => language === 'shell');
+
 // Inside the project, so that `pawl/queue` means this build.
 const folder = join(root, '.pawl', `docs-${process.pid}`);
 mkdirSync(folder, { recursive: true });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-for (const { document, name, code } of programs) {
+for (const { document, name, code } of modules) {
   writeFileSync(fileOf(document, name, 'ts'), code);
   writeFileSync(fileOf(document, name, 'mjs'), transformSync(code, { loader: 'ts', target: 'node20' }).code);
 }
@@ -27,13 +32,31 @@ for (const { document, name, code } of programs) {
 const run = promisify(execFile);
 
 describe('the programs of the documents', () => {
-  test.each(programs)('$document: $name runs, and prints what is said', async ({ document, name, code, prints }) => {
+  test.for(modules)('$document: $name runs, and prints what is said', async (module, { skip }) => {
+    const { document, name, code, prints } = module;
+    const dynamo = code.includes('pawl/dynamodb') ? await dynamoEnvironment() : undefined;
+    skip(dynamo?.hasTransactions === false, 'no transactions here');
     // Migrating is half of what a program takes. Those of the README do it all; the others are seen to ask for it.
     const migrated = document !== 'README.md' && code.includes('.migrate()');
     const { url } = await freshDatabase({ migrated });
-    expect(await outputOf(fileOf(document, name, 'mjs'), { DATABASE_URL: url, TEST_DATABASE_URL: url })).toEqual(
-      prints ?? expect.any(String),
-    );
+    const env = { DATABASE_URL: url, TEST_DATABASE_URL: url, PORT: '0', ...dynamo?.env };
+    expect(await outputOf(fileOf(document, name, 'mjs'), env)).toEqual(prints ?? expect.any(String));
+  });
+
+  test.for(scripts)('$document: the shell runs $name, and prints what is said', async (snippet, { skip }) => {
+    const { document, name, code, sql, prints } = snippet;
+    for (const tool of ['curl', 'jq']) skip(code.includes(`${tool} `) && !isInstalled(tool), `${tool} is not here`);
+    const { url } = await freshDatabase();
+    if (sql !== '') await query(url, sql);
+    const { cwd, script, PATH } = writeScript(fileOf(document, name, 'sh'), snippet);
+    const env = {
+      ...process.env,
+      PATH,
+      DATABASE_URL: url,
+      ...(code.includes('$API') && (await apiEnvironment(url, `${cwd}-objects`))),
+    };
+    const { stdout } = await run('/bin/sh', ['-eu', script], { env, cwd, timeout: 55_000 });
+    expect(stdout).toEqual(prints ?? expect.any(String));
   });
 
   test('run without a database, too, when they are pasted into a file', async () => {
@@ -55,9 +78,12 @@ describe('the programs of the documents', () => {
   });
 });
 
-test('the README and the guide to the queue have programs', () => {
+test('the README and all guides have programs', () => {
   const having = new Set(programs.map(({ document }) => document));
-  expect([...having]).toEqual(expect.arrayContaining(['README.md', join('docs', 'queue.md')]));
+  const named = ['actor', 'capture', 'cli', 'dynamodb', 'files', 'http', 'lock', 'queue', 'row-locks'];
+  expect([...having]).toEqual(
+    expect.arrayContaining(['README.md', ...named.map((name) => join('docs', `${name}.md`))]),
+  );
 });
 
 describe('links', () => {
@@ -70,6 +96,16 @@ describe('links', () => {
   });
 });
 
+async function query(url: string, sql: string): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  try {
+    await client.query(sql);
+  } finally {
+    await client.end();
+  }
+}
+
 async function outputOf(program: string, env: NodeJS.ProcessEnv): Promise<string> {
   const { stdout } = await run(process.execPath, [program], {
     env: { ...process.env, ...env },
@@ -77,6 +113,10 @@ async function outputOf(program: string, env: NodeJS.ProcessEnv): Promise<string
     timeout: 55_000,
   });
   return stdout;
+}
+
+function isInstalled(tool: string): boolean {
+  return spawnSync(tool, ['--version']).error === undefined;
 }
 
 /** A user's program is not a library: it need not declare what it exports. */
@@ -88,7 +128,7 @@ function markdownIn(place: string): string[] {
     .map((file) => join(place, file));
 }
 
-function fileOf(document: string, name: string, ending: 'ts' | 'mjs'): string {
+function fileOf(document: string, name: string, ending: 'ts' | 'mjs' | 'sh'): string {
   return join(folder, `${document.replaceAll(/\W/g, '-')}-${name}.${ending}`);
 }
 
