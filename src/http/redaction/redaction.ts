@@ -2,11 +2,23 @@ import type { Logger } from '../../base/logger.ts';
 import type { Permission, Principal } from '../auth/permission.ts';
 import type { HttpSettings } from '../options.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
-import { DEEPEST } from './depth.ts';
+import { Budget, TooLarge } from './budget.ts';
 import { HIDDEN, Hidden, type HiddenKind, type Origin } from './hidden.ts';
+import { hideKeys, REDACTED } from './hide-keys.ts';
 import { writeJson } from './write-json.ts';
 
-const REDACTED = '[redacted]';
+/** Stands for a value that is larger than what redaction looks at. */
+export const TOO_LARGE = '[too large to be shown on a server that hides values]';
+/**
+ * As many properties are looked at for one answer. It takes 25 ms, about as long as to parse them: redaction runs on the thread that
+ * answers all requests, and a large value must not hold it up.
+ */
+const MOST_PROPERTIES = 200_000;
+/** A rule of the user's own gets a copy, and to copy a property takes four times as long as to look at it. */
+const MOST_COPIED = MOST_PROPERTIES / 4;
+/** Characters of a text that take as long as one property. */
+const CHARACTERS_PER_PROPERTY = 16;
+const NO_KEYS: ReadonlySet<string> = new Set();
 const TELL_MS = 60_000;
 
 const NEEDS: Readonly<Record<HiddenKind, Permission>> = {
@@ -37,16 +49,16 @@ export class Redaction {
 
   /** An answer as JSON, with everything in it that is hidden as this caller may see it. */
   write(answer: unknown, who: Principal): string {
+    const budget = this.#budget();
     return Hidden.showing(
-      (hidden, value) => this.#show(hidden, value, who),
+      (hidden, value) => this.#show(hidden, value, who, budget),
       () => writeJson(answer),
     );
   }
 
   /** One payload by itself, for whoever may see it. */
   payload(value: unknown, of: Origin): unknown {
-    const { payload: own } = this.#options;
-    return this.#hide(own === undefined ? value : this.#safely(() => own(structuredClone(value), of)), 0);
+    return this.#payload(value, of, this.#budget());
   }
 
   /**
@@ -68,20 +80,43 @@ export class Redaction {
     return mayRead && (!this.isNeeded || this.#options.search);
   }
 
-  #show(hidden: Hidden, value: unknown, who: Principal): unknown {
+  #budget(): Budget {
+    return new Budget(this.#options.payload === undefined ? MOST_PROPERTIES : MOST_COPIED);
+  }
+
+  #show(hidden: Hidden, value: unknown, who: Principal, budget: Budget): unknown {
     if (value === undefined || value === null) return value;
     if (!who.permissions.has(NEEDS[hidden.kind])) return hidden.instead;
     if (hidden.kind === 'words') return value;
-    if (hidden.kind === 'payload') return this.payload(value, hidden.of);
-    return typeof value === 'string' ? this.#text(value, hidden) : hidden.instead;
+    if (hidden.kind === 'payload') return this.#payload(value, hidden.of, budget);
+    return typeof value === 'string' ? this.#text(value, hidden, budget) : hidden.instead;
+  }
+
+  #payload(value: unknown, of: Origin, budget: Budget): unknown {
+    const { payload: own } = this.#options;
+    return unlessTooLarge(() => {
+      if (own === undefined) return this.#hideKeys(value, budget);
+      hideKeys(value, NO_KEYS, budget); // finds out whether it is small enough to be copied
+      const shown = this.#safely(() => own(structuredClone(value), of));
+      return this.#hideKeys(shown, budget);
+    });
+  }
+
+  #hideKeys(value: unknown, budget: Budget): unknown {
+    return this.#keys.size === 0 ? value : hideKeys(value, this.#keys, budget);
   }
 
   /** Values under hidden keys as they stand in texts: `"key": "value"`, `key=value`. A rule of one's own knows no texts. */
-  #text(text: string, { of, instead }: Hidden): unknown {
+  #text(text: string, { of, instead }: Hidden, budget: Budget): unknown {
     const { payload: own, error: ownOfErrors } = this.#options;
     if (ownOfErrors !== undefined) return this.#safely(() => String(ownOfErrors(text, of)));
     if (own !== undefined) return instead;
-    return this.#inText === undefined ? text : text.replaceAll(this.#inText, `$1${REDACTED}`);
+    const names = this.#inText;
+    if (names === undefined) return text;
+    return unlessTooLarge(() => {
+      budget.spend(text.length / CHARACTERS_PER_PROPERTY);
+      return text.replaceAll(names, `$1${REDACTED}`);
+    });
   }
 
   /** What a rule of the user's own cannot judge is not shown. */
@@ -100,23 +135,14 @@ export class Redaction {
     this.#toldAt = performance.now();
     this.#logger.warn({ err: error }, 'http: a function of redact failed, so that what it was given is not shown');
   }
+}
 
-  /** Copies what has something to hide and nothing else: it is done for each request, on the thread that answers all of them. */
-  #hide(value: unknown, depth: number): unknown {
-    if (this.#keys.size === 0 || typeof value !== 'object' || value === null) return value;
-    if (depth > DEEPEST) return REDACTED;
-    if (Array.isArray(value)) {
-      const items = value.map((item) => this.#hide(item, depth + 1));
-      return items.some((item, index) => item !== value[index]) ? items : value;
-    }
-    let isSame = true;
-    const shown = Object.keys(value).map((key): [string, unknown] => {
-      const inner: unknown = Reflect.get(value, key);
-      const seen = this.#keys.has(key.toLowerCase()) ? REDACTED : this.#hide(inner, depth + 1);
-      isSame &&= seen === inner;
-      return [key, seen];
-    });
-    return isSame ? value : Object.fromEntries(shown);
+function unlessTooLarge(show: () => unknown): unknown {
+  try {
+    return show();
+  } catch (error) {
+    if (error instanceof TooLarge) return TOO_LARGE;
+    throw error;
   }
 }
 

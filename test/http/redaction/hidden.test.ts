@@ -5,7 +5,7 @@ import type { Principal } from '../../../src/http/auth/permission.ts';
 import { type HttpOptions, PERMISSIONS, type Permission } from '../../../src/http/index.ts';
 import type { AnyRoute } from '../../../src/http/protocol/route.ts';
 import { errorOf, payloadOf } from '../../../src/http/redaction/hidden.ts';
-import { Redaction } from '../../../src/http/redaction/redaction.ts';
+import { Redaction, TOO_LARGE } from '../../../src/http/redaction/redaction.ts';
 import { type House, makeHouse, type Visitor } from '../house.ts';
 import { BYTES, fillVault, PAYLOADS, SENTINEL, TEXTS, UNSEEN, type Vault } from './vault.ts';
 
@@ -218,19 +218,19 @@ test('a payload that is nested deeper than any program would is hidden whole, an
   expect([job.status, job.text.includes('[redacted]'), job.text.includes('sentdeep')]).toEqual([200, true, false]);
 });
 
-describe('the door', () => {
-  const who: Principal = {
-    name: 'ada',
-    role: 'admin',
-    permissions: new Set(PERMISSIONS),
-    by: 'token',
-    until: undefined,
-  };
-  const of = { queue: 'a', kind: 'b' };
-  const none = { keys: [], payload: undefined, error: undefined, search: false };
-  const door = (redact: object = {}): Redaction =>
-    new Redaction({ ...none, ...redact }, stderrLogger({ level: 'silent' }));
+const who: Principal = {
+  name: 'ada',
+  role: 'admin',
+  permissions: new Set(PERMISSIONS),
+  by: 'token',
+  until: undefined,
+};
+const of = { queue: 'a', kind: 'b' };
+const none = { keys: [], payload: undefined, error: undefined, search: false };
+const door = (redact: object = {}): Redaction =>
+  new Redaction({ ...none, ...redact }, stderrLogger({ level: 'silent' }));
 
+describe('the door', () => {
   test('shows what is beside a value that is nested too deep to be shown', () => {
     let deep: unknown = 'sentinel';
     for (let depth = 0; depth < 100_000; depth += 1) deep = [deep];
@@ -263,6 +263,61 @@ describe('the door', () => {
       who,
     );
     expect(shown).toBe('["secretary: Ada, no secret",{"__proto__":{"secret":"[redacted]"},"b":2}]');
+  });
+});
+
+describe('redaction of large values', () => {
+  const properties = (count: number): Record<string, unknown> => ({
+    ...Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, n])),
+    secret: 'sentinel',
+  });
+
+  test('hides a key among the 60,000 properties of a megabyte', () => {
+    const shown = door({ keys: ['secret'] }).write(payloadOf(properties(60_000), of), who);
+    expect(JSON.parse(shown)).toEqual({ ...properties(60_000), secret: '[redacted]' });
+  });
+
+  test('shows none of a value with more properties than it looks at, and all that stands next to it', () => {
+    const answer = { id: '1', payload: payloadOf(properties(200_000), of), result: payloadOf('fine', of) };
+    expect(JSON.parse(door({ keys: ['secret'] }).write(answer, who))).toEqual({
+      id: '1',
+      payload: TOO_LARGE,
+      result: 'fine',
+    });
+  });
+
+  test('looks at so many properties of one answer, however many values it has', () => {
+    const answer = Array.from({ length: 10 }, () => payloadOf(properties(70_000), of));
+    const shown: unknown[] = JSON.parse(door({ keys: ['secret'] }).write(answer, who));
+    expect(shown.map((value) => value === TOO_LARGE)).toEqual([false, false, ...Array(8).fill(true)]);
+  });
+
+  test('gives a rule of the user no copy of what takes long to copy', () => {
+    let calls = 0;
+    const rule = (value: unknown): unknown => {
+      calls += 1;
+      return value;
+    };
+    const asked = door({ payload: rule });
+    expect(JSON.parse(asked.write(payloadOf(properties(60_000), of), who))).toBe(TOO_LARGE);
+    expect(calls).toBe(0);
+    expect(JSON.parse(asked.write(payloadOf(properties(40_000), of), who))).toEqual(properties(40_000));
+  });
+
+  test('shows no text in which it would search for long', () => {
+    const text = `${'x'.repeat(4_000_000)} secret=sentinel`;
+    expect(JSON.parse(door({ keys: ['secret'] }).write(errorOf(text, of), who))).toBe(TOO_LARGE);
+  });
+
+  test('lets a job with such a payload be looked at', async () => {
+    const { ask } = house.open({ redact: HIDES, bodyLimit: 8_000_000 });
+    const added = await ask('/api/v1/queues/vault/jobs', {
+      method: 'POST',
+      body: { kind: 'idle', payload: properties(250_000) },
+    });
+    const id = String(added.body['id']);
+    const [job, payload] = [await ask(`/api/v1/jobs/${id}`), await ask(`/api/v1/jobs/${id}/payload`)];
+    expect([job.status, job.body['payload'], payload.status, payload.body]).toEqual([200, TOO_LARGE, 200, TOO_LARGE]);
   });
 });
 
