@@ -3,6 +3,7 @@ import type { Bench, Context } from './harness/context.ts';
 import { atMost, figure, percentile } from './harness/figures.ts';
 import { vacuum } from './harness/server.ts';
 import { addQueues, type Fresh, forgetWords, measureCold, measureStrangers } from './http-crowd.ts';
+import { measureRedaction } from './http-redaction.ts';
 
 const FULL = { jobs: 1_000_000, requests: 40, watchMs: 30_000 };
 const QUICK = { jobs: 200_000, requests: 20, watchMs: 15_000 };
@@ -47,9 +48,13 @@ export const http: Bench = async (context) => {
   const newest = await measureCold(context, fresh, ['jobs'], size.requests / 2);
   await addQueues(pool);
   const queues = await measureCold(context, fresh, ['queues', 'attention', 'live'], size.requests / 2);
-  const door = await serve(open());
+  const door = await serve(createHttp(engine, common));
   const [without, beside] = await measureStrangers(context, door.url, HEADERS);
   await door.stop();
+  const redaction = await measureRedaction(context, createQueue(engine, 'large', { kinds: { send: {} } }), (redact) => {
+    const handler = createHttp(engine, { ...common, redact });
+    return { ask: (path) => ask(handler, path, 0), stop: () => handler.stop() };
+  });
   await engine.stop();
   await pool.end();
   await context.server.dropDatabase(url);
@@ -71,6 +76,7 @@ export const http: Bench = async (context) => {
       'strangers/without': figure('ms', [without]),
       'strangers/beside': figure('ms', [beside]),
       watchers: figure('statements/s', [cost]),
+      ...Object.fromEntries(Object.entries(redaction).map(([how, ms]) => [`1 MB, ${how}`, figure('ms', ms)])),
     },
     bars: {
       pages: atMost(300, Math.max(...Object.values(pages).flat())),
@@ -87,6 +93,7 @@ export const http: Bench = async (context) => {
 type Handler = ((request: Request, peer: { remoteAddress: string }) => Promise<Response>) & { stop(): Promise<void> };
 
 interface Queue {
+  enqueue(kind: string, payload: unknown): Promise<{ readonly id: string }>;
   enqueueMany(jobs: readonly object[]): Promise<unknown>;
   work(handlers: object, options: object): { stop(): Promise<void> };
   drain(options: object): Promise<void>;

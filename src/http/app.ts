@@ -6,6 +6,7 @@ import { LoginDesk } from './auth/login.ts';
 import { networkOf, type Peer, refuseOtherSites } from './auth/peer.ts';
 import { changes, type Permission, type Principal } from './auth/permission.ts';
 import { RateLimiter } from './auth/rate.ts';
+import { Tarpit } from './auth/tarpit.ts';
 import { bulkRoutes } from './bulk/routes.ts';
 import { jobRoutes } from './jobs/routes.ts';
 import { watchOf } from './live/events.ts';
@@ -60,6 +61,7 @@ export class HttpApp {
   readonly #services: Services;
   readonly #audit: Audit;
   readonly #limiter: RateLimiter;
+  readonly #tarpit: Tarpit = new Tarpit();
   readonly #desk: LoginDesk;
   readonly #shared: SharedAnswers = new SharedAnswers();
   readonly #assets: Assets;
@@ -82,6 +84,10 @@ export class HttpApp {
     if (peer.remoteAddress === undefined) this.#sayThatAllAreOne();
     const response = await this.#app.fetch(request, { peer, requestId });
     return withHeaders(response, requestId);
+  }
+
+  stop(): void {
+    this.#tarpit.stop();
   }
 
   #sayThatAllAreOne(): void {
@@ -201,12 +207,23 @@ export class HttpApp {
    */
   async #identify(request: Request, peer: Peer): Promise<Principal | Response> {
     const stranger = `network ${networkOf(peer)}`;
-    const who = await this.#services.auth.identify(request, peer).catch((error: unknown) => {
-      this.#limiter.take(stranger);
+    const who = await this.#services.auth.identify(request, peer).catch(async (error: unknown) => {
+      await this.#takeFromStranger(stranger);
       throw error;
     });
-    this.#limiter.take(who instanceof Response ? stranger : `${who.by} ${who.name}`);
+    if (who instanceof Response) await this.#takeFromStranger(stranger);
+    else this.#limiter.take(`${who.by} ${who.name}`);
     return who;
+  }
+
+  /** @throws HttpRefusal  rate_limited, after a second */
+  async #takeFromStranger(stranger: string): Promise<void> {
+    try {
+      this.#limiter.take(stranger);
+    } catch (refusal) {
+      await this.#tarpit.hold();
+      throw refusal;
+    }
   }
 
   /** What is refused for want of a permission is worth a line in the audit, where it would have changed something. */

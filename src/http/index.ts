@@ -48,6 +48,7 @@ export function createHttp(engine: PostgresEngine, options: HttpOptions = {}): H
   const services = new Services(engine, settings);
   const app = new HttpApp(services);
   const stop = async (): Promise<void> => {
+    app.stop();
     services.live.stop();
     services.streams.stop();
     services.jobs.stop();

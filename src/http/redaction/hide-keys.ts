@@ -1,5 +1,5 @@
-import type { Budget } from './budget.ts';
 import { DEEPEST } from './depth.ts';
+import type { PropertyBudget } from './property-budget.ts';
 
 export const REDACTED = '[redacted]';
 /** A loop over plain items is so much faster than a look at the name of a property. */
@@ -11,13 +11,13 @@ const ITEMS_PER_PROPERTY = 16;
  * @param keys  in lower case
  * @throws TooLarge
  */
-export function hideKeys(value: unknown, keys: ReadonlySet<string>, budget: Budget, depth = 0): unknown {
+export function hideKeys(value: unknown, keys: ReadonlySet<string>, budget: PropertyBudget, depth = 0): unknown {
   if (!isObject(value)) return value;
   if (depth > DEEPEST) return REDACTED;
   return Array.isArray(value) ? inList(value, keys, budget, depth) : inObject(value, keys, budget, depth);
 }
 
-function inList(list: readonly unknown[], keys: ReadonlySet<string>, budget: Budget, depth: number): unknown {
+function inList(list: readonly unknown[], keys: ReadonlySet<string>, budget: PropertyBudget, depth: number): unknown {
   budget.spend(1 + list.length / ITEMS_PER_PROPERTY);
   let copy: unknown[] | undefined;
   for (let index = 0; index < list.length; index += 1) {
@@ -31,7 +31,7 @@ function inList(list: readonly unknown[], keys: ReadonlySet<string>, budget: Bud
   return copy ?? list;
 }
 
-function inObject(object: object, keys: ReadonlySet<string>, budget: Budget, depth: number): unknown {
+function inObject(object: object, keys: ReadonlySet<string>, budget: PropertyBudget, depth: number): unknown {
   const names = Object.keys(object);
   budget.spend(1 + names.length);
   let copy: object | undefined;

@@ -2,9 +2,9 @@ import type { Logger } from '../../base/logger.ts';
 import type { Permission, Principal } from '../auth/permission.ts';
 import type { HttpSettings } from '../options.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
-import { Budget, TooLarge } from './budget.ts';
 import { HIDDEN, Hidden, type HiddenKind, type Origin } from './hidden.ts';
 import { hideKeys, REDACTED } from './hide-keys.ts';
+import { PropertyBudget, TooLarge } from './property-budget.ts';
 import { writeJson } from './write-json.ts';
 
 /** Stands for a value that is larger than what redaction looks at. */
@@ -80,11 +80,11 @@ export class Redaction {
     return mayRead && (!this.isNeeded || this.#options.search);
   }
 
-  #budget(): Budget {
-    return new Budget(this.#options.payload === undefined ? MOST_PROPERTIES : MOST_COPIED);
+  #budget(): PropertyBudget {
+    return new PropertyBudget(this.#options.payload === undefined ? MOST_PROPERTIES : MOST_COPIED);
   }
 
-  #show(hidden: Hidden, value: unknown, who: Principal, budget: Budget): unknown {
+  #show(hidden: Hidden, value: unknown, who: Principal, budget: PropertyBudget): unknown {
     if (value === undefined || value === null) return value;
     if (!who.permissions.has(NEEDS[hidden.kind])) return hidden.instead;
     if (hidden.kind === 'words') return value;
@@ -92,7 +92,7 @@ export class Redaction {
     return typeof value === 'string' ? this.#text(value, hidden, budget) : hidden.instead;
   }
 
-  #payload(value: unknown, of: Origin, budget: Budget): unknown {
+  #payload(value: unknown, of: Origin, budget: PropertyBudget): unknown {
     const { payload: own } = this.#options;
     return unlessTooLarge(() => {
       if (own === undefined) return this.#hideKeys(value, budget);
@@ -102,12 +102,12 @@ export class Redaction {
     });
   }
 
-  #hideKeys(value: unknown, budget: Budget): unknown {
+  #hideKeys(value: unknown, budget: PropertyBudget): unknown {
     return this.#keys.size === 0 ? value : hideKeys(value, this.#keys, budget);
   }
 
   /** Values under hidden keys as they stand in texts: `"key": "value"`, `key=value`. A rule of one's own knows no texts. */
-  #text(text: string, { of, instead }: Hidden, budget: Budget): unknown {
+  #text(text: string, { of, instead }: Hidden, budget: PropertyBudget): unknown {
     const { payload: own, error: ownOfErrors } = this.#options;
     if (ownOfErrors !== undefined) return this.#safely(() => String(ownOfErrors(text, of)));
     if (own !== undefined) return instead;

@@ -2,7 +2,7 @@
 export class TooLarge extends Error {}
 
 /** How many properties redaction may still look at for one answer. */
-export class Budget {
+export class PropertyBudget {
   #left: number;
 
   constructor(properties: number) {

@@ -1,0 +1,43 @@
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { Tarpit } from '../../../src/http/auth/tarpit.ts';
+import { type House, makeHouse } from '../house.ts';
+
+const TOKEN = 'a-token-0123456789';
+
+let house: House;
+beforeAll(async () => {
+  house = await makeHouse();
+  return () => house.stop();
+});
+
+test('a stranger who asks too often waits for the refusal, and a known caller of the same address does not', async () => {
+  const visitor = house.open({
+    auth: { tokens: [{ name: 'ci', token: TOKEN, role: 'viewer' }] },
+    rate: { burst: 3, perSecond: 1 },
+  });
+  onTestFinished(() => visitor.handler.stop());
+  const guess = (): Promise<number> =>
+    visitor.ask('/api/v1/me', { headers: { authorization: 'Bearer a-token-that-is-none' } }).then((one) => one.status);
+  expect([await guess(), await guess(), await guess()]).toEqual([401, 401, 401]);
+  const begun = performance.now();
+  const refused = guess();
+  const known = visitor.ask('/api/v1/me', { headers: { authorization: `Bearer ${TOKEN}` } });
+  expect(await Promise.race([refused, known.then((one) => one.status)])).toBe(200);
+  expect(await refused).toBe(429);
+  expect(performance.now() - begun).toBeGreaterThan(990);
+});
+
+test('no more than 500 refusals are held, and none after the server stops', async () => {
+  const tarpit = new Tarpit();
+  let released = 0;
+  const hold = (): Promise<void> =>
+    tarpit.hold().then(() => {
+      released += 1;
+    });
+  const held = Array.from({ length: 500 }, hold);
+  await hold();
+  expect(released).toBe(1);
+  tarpit.stop();
+  await Promise.all([...held, hold()]);
+  expect(released).toBe(502);
+});
