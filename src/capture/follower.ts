@@ -5,6 +5,7 @@ import { type Loop, startLoop } from '../base/loop.ts';
 import { checkOptions, duration, func, integer, optional, text } from '../base/options/options.ts';
 import { within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
+import { FailureLog } from '../base/work/failure-log.ts';
 import { startWithRetries } from '../base/work/start-up.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
@@ -126,11 +127,12 @@ export class Follower {
       poll: duration({ min: 1, max: '1h', default: 200 }),
       timeout: duration({ min: '1s', max: '1h', default: '30s' }),
     });
+    const failures = new FailureLog(this.#engine.options.logger, 'changes could not be delivered');
     const loop = startLoop({
       name: 'capture.follow',
       run: async () => ((await this.next({ batch, timeoutMs: timeout })) > 0 ? 0 : poll),
-      onError: (error, failures) => {
-        this.#engine.options.logger.warn({ err: error, failures }, 'changes could not be delivered; they come again');
+      onError: (error) => {
+        failures.warn(error);
         this.events.emit('error', { error });
       },
     });

@@ -5,6 +5,8 @@ import { within } from '../../base/time/clock.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
+import { endInFailure, forgive } from '../../base/work/exit-code.ts';
+import { FailureLog } from '../../base/work/failure-log.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
@@ -50,8 +52,8 @@ function patience(leaseMs: number): number {
 /** Runs turns until stopped; `await using dispatcher = actors.run()` stops it by itself. */
 export class Dispatcher implements AsyncDisposable {
   /**
-   * Settles when it looks for work; rejects with what no waiting mends, for instance when the schema is missing. Anything else
-   * that is in its way is waited for.
+   * Resolves when it looks for work. Until then it tries: a database that is away, refuses the password or is not migrated yet
+   * is an `error` event at each try, and a line in the log at growing intervals. Rejects with what the program itself has to change.
    */
   readonly started: Promise<void>;
   readonly events: Events<DispatcherEvents> = new Events();
@@ -70,20 +72,31 @@ export class Dispatcher implements AsyncDisposable {
   constructor(parts: DispatcherParts) {
     this.#parts = parts;
     const { logger, signal, store } = parts;
+    const failures = new FailureLog(logger, 'actor dispatcher');
     this.events.on('error', ({ error }) => {
       if (store.engine.isStopped) this.#endWithEngine();
       else if (this.#hasFailed) logger.error({ err: error }, 'actor dispatcher: it cannot start and gives up');
-      else logger.warn({ err: error }, 'actor dispatcher: it goes on trying');
+      else failures.warn(error);
     });
     this.started = this.#start();
-    this.started.catch((error: unknown) => {
-      if (error instanceof Stopped) return;
-      this.#hasFailed = true;
-      this.events.emit('error', { error });
-    });
+    this.started.then(
+      () => this.#logStart(),
+      (error: unknown) => {
+        if (error instanceof Stopped) return;
+        this.#hasFailed = true;
+        endInFailure(this);
+        this.events.emit('error', { error });
+      },
+    );
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
+  }
+
+  async #logStart(): Promise<void> {
+    if (this.#stopping !== undefined) return;
+    const { logger, store } = this.#parts;
+    logger.info({ database: await store.engine.address() }, 'actor dispatcher: it looks for work');
   }
 
   /** Looks for work now, without waiting for a notification or the next poll. */
@@ -99,6 +112,7 @@ export class Dispatcher implements AsyncDisposable {
     const { timeout } = checkOptions('stop', options, { timeout: duration({ default: '15s' }) });
     this.#stopping ??= this.#shutDown(timeout);
     this.#stop.abort();
+    forgive(this);
     const othersEnded = this.#worker?.othersEnded(currentTask.task);
     return othersEnded === undefined ? this.#stopping : Promise.race([this.#stopping, othersEnded]);
   }

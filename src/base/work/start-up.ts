@@ -1,4 +1,4 @@
-import { Conflict, InvalidInput, NotSupported, SchemaMismatch, Stopped } from '../errors.ts';
+import { InvalidInput, NotSupported, Stopped } from '../errors.ts';
 import { sleep } from '../time/clock.ts';
 
 export interface StartUpOptions {
@@ -14,10 +14,10 @@ export interface StartUpOptions {
 const LONGEST_MS = 5000;
 
 /**
- * Begins what is to run for as long as its process. A database that is away, read-only or out of connections, or that is yet to get
- * its role or its name, is so for a while, and nobody starts the process again when that is over: so it is tried until it succeeds.
+ * Begins what is to run for as long as its process. A database may be away, read-only or out of connections, or have yet to get its
+ * role, its name or its schema. That ends, and nobody starts the process again when it does: so it is tried until it succeeds.
  * @throws Stopped  once the signal is aborted
- * @throws SchemaMismatch, Conflict, InvalidInput, NotSupported: what no waiting mends, at once
+ * @throws InvalidInput, NotSupported: what the program itself has to change, at once
  */
 export async function startWithRetries<T>(
   start: () => Promise<T>,
@@ -39,4 +39,4 @@ function isLasting(error: unknown): boolean {
   return LASTING.some((kind) => error instanceof kind);
 }
 
-const LASTING = [SchemaMismatch, Conflict, InvalidInput, NotSupported, Stopped];
+const LASTING = [InvalidInput, NotSupported, Stopped];

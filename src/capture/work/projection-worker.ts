@@ -1,6 +1,7 @@
 import type { Events } from '../../base/events.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
 import { within } from '../../base/time/clock.ts';
+import { FailureLog } from '../../base/work/failure-log.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { RunSettings } from '../declare/options.ts';
@@ -41,13 +42,14 @@ export class ProjectionWorker implements AsyncDisposable {
     const options = { what: 'the projection', signal: this.#stop.signal, onError: () => {} };
     this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
+    const failures = new FailureLog(engine.options.logger, 'a projection could not go on');
     this.#loops = Array.from({ length: settings.concurrency }, (_, index) => {
       const pass: Pass = { after: '0', since: 0, done: 0, restMs: FIRST_REST_MS };
       return startLoop({
         name: 'capture.project',
         run: (signal) => this.#turn(pass, signal, index),
-        onError: (error, failures) => {
-          engine.options.logger.warn({ err: error, failures }, 'a projection could not go on; it tries again');
+        onError: (error) => {
+          failures.warn(error);
           this.#events.emit('error', { error });
         },
       });

@@ -191,6 +191,11 @@ export class PostgresEngine {
     };
   }
 
+  /** Where it connects to, without the password. Asks the database nothing. @internal */
+  async address(): Promise<string> {
+    return (await this.#open()).url;
+  }
+
   /** True from the call of `stop()` on: whatever comes now throws Stopped. */
   get isStopped(): boolean {
     return this.#stopping !== undefined;

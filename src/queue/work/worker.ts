@@ -3,8 +3,10 @@ import type { Events } from '../../base/events.ts';
 import { within } from '../../base/time/clock.ts';
 import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
+import { endInFailure, forgive } from '../../base/work/exit-code.ts';
+import { FailureLog } from '../../base/work/failure-log.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
-import type { Logger } from '../../engine/postgres/index.ts';
+import type { Logger, PostgresEngine } from '../../engine/postgres/index.ts';
 import { answerDeadline, STOP_MS } from '../deadlines.ts';
 import type { QueueIds } from '../store.ts';
 import type { Handler } from './attempt.ts';
@@ -16,9 +18,10 @@ import type { Unit } from './unit.ts';
 /** A worker, as its user holds it. Runs until stopped; `await using worker = queue.work(…)` stops it by itself. */
 export class Worker implements AsyncDisposable {
   /**
-   * Settles when the worker is registered and looks for work; rejects with what no waiting mends, for instance when the schema
-   * is missing. Anything else that is in its way is waited for: see {@link startWithRetries}. Not awaiting it is fine: the failure is
-   * then an `error` event and a line in the log.
+   * Resolves when the worker is registered and looks for work. Until then it tries: a database that is away, refuses the
+   * password or is not migrated yet is an `error` event at each try, and a line in the log at growing intervals. Rejects with
+   * what the program itself has to change. Not awaiting it is fine: the failure is then an `error` event and a line in the log, and a
+   * process that comes to its end ends with 1.
    */
   readonly started: Promise<void>;
   readonly events: Events<WorkerEvents>;
@@ -46,10 +49,11 @@ export class Worker implements AsyncDisposable {
     const queue = parts.definition.name;
     this.#watch = onBlocked === 'exit' ? watchEventLoop(parts.settings.leaseMs) : undefined;
     const handlers = this.#watch === undefined ? parts.handlers : watched(queue, parts.handlers, this.#watch);
+    const failures = new FailureLog(logger, 'queue worker');
     this.events.on('error', ({ error }) => {
       if (parts.store.engine.isStopped) this.#endWithEngine(queue);
       else if (this.#hasFailed) this.#logger.error({ err: error, queue }, 'queue worker: it cannot start and gives up');
-      else this.#logger.warn({ err: error, queue }, 'queue worker: it goes on trying');
+      else failures.warn(error, { queue });
     });
     this.started = this.#start(async () => {
       const registered = await register();
@@ -57,11 +61,15 @@ export class Worker implements AsyncDisposable {
       const all = { ...parts, handlers, store, registered, events };
       return all.settings.hold === 'lease' ? new LeaseWorker(all) : new TransactionWorker(all);
     });
-    this.started.catch((error: unknown) => {
-      if (error instanceof Stopped) return;
-      this.#hasFailed = true;
-      this.events.emit('error', { error });
-    });
+    this.started.then(
+      () => this.#logStart(queue, parts.store.engine),
+      (error: unknown) => {
+        if (error instanceof Stopped) return;
+        this.#hasFailed = true;
+        endInFailure(this);
+        this.events.emit('error', { error });
+      },
+    );
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
@@ -85,6 +93,11 @@ export class Worker implements AsyncDisposable {
     if (this.#isAbandoned) await this.#inner.stop(0);
   }
 
+  async #logStart(queue: string, engine: PostgresEngine): Promise<void> {
+    if (this.#stopping !== undefined) return;
+    this.#logger.info({ queue, database: await engine.address() }, 'queue worker: it looks for work');
+  }
+
   /** Looks for work now, without waiting for a notification or the next poll. */
   wake(): void {
     this.#inner?.wake();
@@ -100,6 +113,7 @@ export class Worker implements AsyncDisposable {
     const timeoutMs = readStopOptions(options);
     this.#stopping ??= this.#shutDown(timeoutMs);
     this.#stop.abort();
+    forgive(this);
     const othersEnded = this.#inner?.othersEnded(currentTask.task);
     return othersEnded === undefined ? this.#stopping : Promise.race([this.#stopping, othersEnded]);
   }

@@ -66,11 +66,12 @@ test('a failing job is a line of the log, with what became of it', async () => {
   expect(JSON.parse(line)).toMatchObject({ level: 'error', queue: 'chores', kind: 'broken', job: id, to: 'error' });
 });
 
-test('without a schema it says which command to run', async () => {
+test('without a schema it says which command to run, and begins once that was done', async () => {
   const { url } = await freshDatabase({ migrated: false });
-  const { code, stderr } = await pawl(['worker', '--config', CONFIG], { url });
-  expect(code).toBe(1);
-  expect(stderr).toMatch(/next:.*pawl migrate/);
+  const worker = startPawl(['worker', '--config', CONFIG], { url });
+  await worker.said(/run \\?"pawl migrate\\?"/);
+  expect((await pawl(['migrate'], { url })).code).toBe(0);
+  await worker.said(/worker started/);
 });
 
 test('a config file without workers is a wrong usage that shows a right one', async () => {

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { actor, createActors } from '../../../src/actor/index.ts';
-import { ConnectionFailed, SchemaMismatch } from '../../../src/base/errors.ts';
+import { ConnectionFailed, NotSupported, SchemaMismatch } from '../../../src/base/errors.ts';
 import { createCapture, sql } from '../../../src/capture/index.ts';
-import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { type PoolLike, type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createLocks } from '../../../src/lock/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -274,13 +274,41 @@ test('who enqueues in a transaction that he began READ ONLY is told of both caus
   await expect(queue.enqueue('job', 1, { tx: client })).rejects.toMatchObject({ code: 'connection_failed' });
 });
 
-test.for(['a worker (lease)', 'a dispatcher'])('%s that can never start says that it gives up', async (name) => {
+test.for(Object.entries(RUNNERS))('%s on a database without a schema says so, and works once it is migrated', async ([
+  name,
+  { run, prepare },
+]) => {
   const { url } = await freshDatabase({ migrated: false });
   const log = recordLog();
-  const engine = postgres(url, { max: 4, logger: log });
+  const engine = postgres(url, { max: 6, logger: log });
   onTestFinished(() => engine.stop());
-  const { started, errors } = RUNNERS[name]?.run(engine) ?? expect.fail('no such runner');
-  await expect(started).rejects.toBeInstanceOf(SchemaMismatch);
+  const { started, errors, works, stop } = run(engine);
+  onTestFinished(stop);
+  await until('it has tried twice', () => errors.length >= 2);
+  // A projection also waits for its tables.
+  if (name !== 'a projection') expect(errors[0]).toBeInstanceOf(SchemaMismatch);
+  expect(log.count('warn', /goes on trying$/)).toBeGreaterThan(0);
+  expect(log.count('error', /gives up/)).toBe(0);
+  await engine.migrate();
+  if (name === 'a projection') await prepare(engine);
+  await started;
+  await works();
+});
+
+const refusing = (): PoolLike => ({
+  connect: () => Promise.reject(new NotSupported('this pool lends nothing')),
+  on: () => {},
+  removeListener: () => {},
+  listenerCount: () => 1,
+});
+
+test.for(['a worker (lease)', 'a dispatcher'])('%s that can never start says that it gives up', async (name) => {
+  const log = recordLog();
+  const engine = postgres(refusing(), { max: 4, logger: log });
+  onTestFinished(() => engine.stop());
+  const { started, errors, stop } = RUNNERS[name]?.run(engine) ?? expect.fail('no such runner');
+  onTestFinished(stop);
+  await expect(started).rejects.toBeInstanceOf(NotSupported);
   await eventually(() => expect(errors.length).toBe(1));
   expect(log.count('error', /cannot start and gives up/)).toBe(1);
   expect(log.count('warn', /goes on trying/)).toBe(0);

@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest';
+import { freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { NOBODY, startProgram } from './program.ts';
+
+const IMPORTS = `
+  import { postgres } from 'pawl/postgres';
+  import { createQueue } from 'pawl/queue';
+  import { createLocks } from 'pawl/lock';
+  import { actor, createActors } from 'pawl/actor';
+`;
+
+const WORKS = {
+  'a worker': `createQueue(engine, 'mail', { kinds: { send: {} } }).work({ send: () => {} })`,
+  'a dispatcher': `createActors(engine, [actor('door', { initial: 'shut', states: (state) => ({ shut: state({ run: (a) => a.stay() }) }) })]).run()`,
+};
+
+for (const [name, work] of Object.entries(WORKS)) {
+  test(`${name} whose database is away stays, and says so`, async () => {
+    const program = startProgram(`${IMPORTS} const engine = postgres('${NOBODY}'); ${work}; console.log('begun');`);
+    await until('it has said so', () => /goes on trying/.test(program.stderr()));
+    expect(program.stderr()).toMatch(/cannot be reached.*ECONNREFUSED/s);
+    expect(await Promise.race([program.ended, 'runs'])).toBe('runs');
+  });
+
+  test(`a process that had only ${name} that gave up does not end with 0`, async () => {
+    const { ended } = startProgram(`${IMPORTS}
+      import { NotSupported } from 'pawl';
+      const refuse = async () => { throw new NotSupported('no connection for anybody'); };
+      const engine = postgres({ connect: refuse, on() {}, removeListener() {}, listenerCount: () => 1 });
+      ${work};`);
+    const { code, stderr } = await ended;
+    expect(stderr).toMatch(/cannot start and gives up.*no connection for anybody/s);
+    expect(code).toBe(1);
+  });
+}
+
+test('a worker on a database that is not there says so, and begins when it is', async () => {
+  const { url, name } = await freshDatabase();
+  const missing = url.replace(name, `${name}_later`);
+  const program = startProgram(`${IMPORTS}
+    const engine = postgres('${missing}');
+    createQueue(engine, 'mail', { kinds: { send: {} } }).work({ send: () => {} });`);
+  await until('it has said so', () => /does not exist.*3D000/.test(program.stderr()));
+  expect(program.stderr()).toMatch(/goes on trying/);
+});
+
+const WAITS = {
+  acquire: `locks.acquire('a', { wait: '1s' })`,
+  request: `locks.request('a', { wait: '1s' }, () => {})`,
+  'a semaphore': `locks.semaphore('a', { permits: 2 }).acquire({ wait: '1s' })`,
+};
+
+test.for(Object.entries(WAITS))(
+  '%s that cannot reach its database says so within its wait, and before the process may end',
+  async ([, call]) => {
+    const { ended } = startProgram(`${IMPORTS}
+      const locks = createLocks(postgres('${NOBODY}'));
+      const begun = performance.now();
+      try {
+        await ${call};
+      } catch (error) {
+        console.log(JSON.stringify({ code: error.code, message: error.message, cause: String(error.cause), ms: performance.now() - begun }));
+      }`);
+    const { code, stdout, stderr } = await ended;
+    expect(code).toBe(0);
+    const { ms, ...told } = JSON.parse(stdout);
+    expect(told).toEqual({
+      code: 'connection_failed',
+      message: expect.stringMatching(/^lock "a" could not be asked for within 1s: the database cannot be reached/),
+      cause: expect.stringContaining('ECONNREFUSED'),
+    });
+    expect(ms).toBeGreaterThanOrEqual(1000);
+    expect(stderr).toMatch(/lock: it goes on trying/);
+  },
+);
+
+test('a lock that is waited for without end says that its database cannot be reached', async () => {
+  const program = startProgram(`${IMPORTS}
+    const locks = createLocks(postgres('${NOBODY}'));
+    locks.on('error', ({ error }) => console.error('told', error.code));
+    await locks.acquire('a');`);
+  await until('it has said so', () => /lock: it goes on trying/.test(program.stderr()));
+  await until('its event has come', () => /told connection_failed/.test(program.stderr()));
+  expect(await Promise.race([program.ended, 'runs'])).toBe('runs');
+});
