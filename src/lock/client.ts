@@ -1,5 +1,7 @@
 import { NotSupported } from '../base/errors.ts';
+import type { Logger } from '../base/logger.ts';
 import { type Moment, moment, sleep, waitedFor } from '../base/time/clock.ts';
+import { FailureLog } from '../base/work/failure-log.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
 import { KeyedMutex } from './acquire/keyed-mutex.ts';
@@ -34,13 +36,16 @@ export class LockClient {
   readonly wakeUps: WakeUps = new WakeUps();
   readonly mutex: KeyedMutex = new KeyedMutex();
   readonly places: PlaceKeeper;
+  /** Of waiting, which goes on while the store cannot be asked. */
+  readonly failures: FailureLog;
   #notices: Promise<NoticeStream | undefined> | undefined;
   #isNotified = (): boolean => false;
   #sweptAt: Moment;
   #sweepMs: number;
 
-  constructor(store: LockStore) {
+  constructor(store: LockStore, logger: Logger) {
     this.store = store;
+    this.failures = new FailureLog(logger, 'lock');
     this.keeper = new Keeper(store);
     this.places = new PlaceKeeper(store);
     this.#sweptAt = moment();
@@ -52,7 +57,10 @@ export class LockClient {
   static of(engine: LockEngine): LockClient {
     let client = LockClient.#clients.get(engine);
     if (client === undefined) {
-      client = new LockClient(storeOn(engine));
+      client = new LockClient(
+        storeOn(engine),
+        engine instanceof PostgresEngine ? engine.options.logger : engine.logger,
+      );
       LockClient.#clients.set(engine, client);
     }
     return client;

@@ -61,6 +61,8 @@ export interface LockEvents {
   lost: { readonly lock: Lock; readonly error: LeaseLost };
   /** It could not be released, and stays held until its lease is over. */
   releaseFailed: { readonly lock: Lock; readonly error: unknown };
+  /** A lock could not be asked for, as the database is away or busy; whoever waits for it goes on trying while there is time. */
+  error: { readonly names: readonly string[]; readonly error: unknown };
 }
 
 /** Hears of them. */

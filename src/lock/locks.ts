@@ -210,7 +210,7 @@ export class Locks implements AsyncDisposable {
   async #take(names: readonly string[], options: AcquireOptions, permits: number | undefined): Promise<HeldLock> {
     const outcome = await this.#acquire(names, options, permits, undefined);
     if (outcome instanceof HeldLock) return outcome;
-    throw lockTimeout(names, options.waitMs, outcome.kind === 'held' ? outcome.holder : undefined);
+    throw lockTimeout(names, options.waitMs, outcome.kind === 'held' ? outcome : {});
   }
 
   async #tryTake(
@@ -274,6 +274,7 @@ export class Locks implements AsyncDisposable {
       periodMs,
       signal,
       stopped: () => this.#stopped,
+      onError: (error) => this.#events.emit('error', { names, error }),
     });
     return this.#unlessStopped(obtaining);
   }

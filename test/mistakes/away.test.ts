@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest';
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { NOBODY, startProgram } from './program.ts';
@@ -37,12 +38,24 @@ for (const [name, work] of Object.entries(WORKS)) {
 
 test('a worker on a database that is not there says so, and begins when it is', async () => {
   const { url, name } = await freshDatabase();
-  const missing = url.replace(name, `${name}_later`);
+  const elsewhere = new URL(url);
+  elsewhere.pathname = '/postgres';
+  const admin = new pg.Client({ connectionString: elsewhere.href });
+  await admin.connect();
+  onTestFinished(() => admin.end());
+  await admin.query(`alter database "${name}" rename to "${name}_away"`);
   const program = startProgram(`${IMPORTS}
-    const engine = postgres('${missing}');
-    createQueue(engine, 'mail', { kinds: { send: {} } }).work({ send: () => {} });`);
-  await until('it has said so', () => /does not exist.*3D000/.test(program.stderr()));
-  expect(program.stderr()).toMatch(/goes on trying/);
+    const engine = postgres('${url}');
+    const queue = createQueue(engine, 'mail', { kinds: { send: {} } });
+    const worker = queue.work({ send: () => console.log('sent') });
+    await worker.started;
+    await queue.enqueue('send', {});
+    await queue.drain();
+    await worker.stop();
+    await engine.stop();`);
+  await until('it has said so', () => /goes on trying.*does not exist.*3D000/s.test(program.stderr()));
+  await admin.query(`alter database "${name}_away" rename to "${name}"`);
+  expect(await program.ended).toMatchObject({ code: 0, stdout: 'sent\n' });
 });
 
 const WAITS = {

@@ -1,4 +1,5 @@
 import { InvalidInput } from '../errors.ts';
+import { type Logger, stderrLogger } from '../logger.ts';
 import { isStorable, STORABLE } from '../storable.ts';
 import { type Duration, parseDuration } from '../time/duration.ts';
 import { type OptionPath, refusal, subject } from './refusal.ts';
@@ -107,6 +108,15 @@ export const signal: Check<AbortSignal | undefined> = optional(
     {},
   ),
 );
+
+/** A logger, of which only the four functions that are used are asked for. Default: warnings and errors go to stderr. */
+export function logger(): Check<Logger> {
+  const fits = (value: unknown): value is Logger =>
+    value instanceof Object && LOGS.every((level) => typeof Reflect.get(value, level) === 'function');
+  return check('a logger with debug, info, warn and error', fits, { default: stderrLogger({ level: 'warn' }) });
+}
+
+const LOGS = ['debug', 'info', 'warn', 'error'] as const;
 
 /** A list, every item of one kind. Bounds are its length. */
 export function list<T>(of: Check<T>, kind: Kind<readonly unknown[]> & Range = {}): Check<readonly T[]> {

@@ -14,12 +14,12 @@ const FIRST_PAUSE_MS = 10_000;
 const LONGEST_PAUSE_MS = 600_000;
 /** After so long without it, the same failure is a new one. Loops try again within seconds. */
 const FORGET_MS = 120_000;
-/** Messages may hold what differs each time, such as a process id. */
+/** Messages may hold what differs each time, such as a name. */
 const MOST = 100;
 
 /**
  * Warns of what fails and is tried again: at once, then after 10 s, 20 s, 40 s and so on up to ten minutes, with the time since
- * when it fails. A different message is a different failure. A program that cannot reach its database is never silent, and does
+ * when it fails. A message that differs in more than its numbers is another failure. A program that cannot reach its database is never silent, and does
  * not fill the log either.
  */
 export class FailureLog {
@@ -36,8 +36,7 @@ export class FailureLog {
   /** It failed, and will be tried again. */
   warn(error: unknown, fields: object = {}): void {
     const nowMs = performance.now();
-    const text = String(error);
-    const known = this.#known(text, nowMs);
+    const known = this.#known(String(error).replace(/\d+/g, '0'), nowMs);
     known.failures += 1;
     known.lastMs = nowMs;
     if (nowMs < known.dueMs) return;

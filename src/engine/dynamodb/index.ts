@@ -1,7 +1,8 @@
 /** The DynamoDB engine: `dynamodb(new DynamoDBClient({}), { table: 'pawl' })`. */
 import { randomUUID } from 'node:crypto';
 import { InvalidInput } from '../../base/errors.ts';
-import { checkOptions, duration, optional, text } from '../../base/options/options.ts';
+import type { Logger } from '../../base/logger.ts';
+import { checkOptions, duration, logger, optional, text } from '../../base/options/options.ts';
 import { isObject } from '../../base/options/shape.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { Caller, Refused } from './call.ts';
@@ -36,6 +37,8 @@ export interface DynamoOptions {
    * once, also by a process that has not watched it for a lease. Default: clocks are never compared.
    */
   readonly clockSkew?: Duration;
+  /** Any pino-shaped logger. Default: warnings and errors go to stderr. */
+  readonly logger?: Logger;
 }
 
 /** A part of a `TransactWriteItems` of yours. */
@@ -81,8 +84,15 @@ export function dynamodb(client: DynamoClient, options: DynamoOptions): DynamoEn
   const checked = checkOptions('dynamodb', options, {
     table: text({ min: 3, max: 255, pattern: [/^[\w.-]+$/, 'a name of letters, digits, "_", "-" and "."'] }),
     clockSkew: optional(duration({ max: '1h' })),
+    logger: logger(),
   });
-  return new DynamoEngine(client, checked.table, checked.clockSkew);
+  return new DynamoEngine(client, checked);
+}
+
+interface Settings {
+  readonly table: string;
+  readonly clockSkew: number | undefined;
+  readonly logger: Logger;
 }
 
 /** The engine that {@link dynamodb} makes. */
@@ -91,13 +101,16 @@ export class DynamoEngine {
   readonly table: string;
   /** @internal */
   readonly clockSkewMs: number | undefined;
+  /** @internal */
+  readonly logger: Logger;
   readonly #clock = new ServiceClock();
   readonly #caller: Caller;
 
   /** @internal */
-  constructor(client: DynamoClient, table: string, clockSkewMs: number | undefined) {
+  constructor(client: DynamoClient, { table, clockSkew, logger }: Settings) {
     this.table = table;
-    this.clockSkewMs = clockSkewMs;
+    this.clockSkewMs = clockSkew;
+    this.logger = logger;
     this.#caller = new Caller(client, table, this.#clock);
   }
 

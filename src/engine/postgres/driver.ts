@@ -58,11 +58,3 @@ export interface QueryResult<Row = Record<string, unknown>> {
   /** The command tag without its counts: `SELECT`, `INSERT`, `COMMIT`… */
   command: string;
 }
-
-/** pino's shape: the record first, then the message. */
-export interface Logger {
-  debug(record: object, message: string): void;
-  info(record: object, message: string): void;
-  warn(record: object, message: string): void;
-  error(record: object, message: string): void;
-}

@@ -1,7 +1,5 @@
-import { stderrLogger } from '../../base/logger.ts';
-import { bool, checkOptions, custom, integer, optional, type TextKind, text } from '../../base/options/options.ts';
-import { type OptionPath, refusal } from '../../base/options/refusal.ts';
-import type { Logger } from './driver.ts';
+import type { Logger } from '../../base/logger.ts';
+import { bool, checkOptions, integer, logger, optional, type TextKind, text } from '../../base/options/options.ts';
 
 /** How the Postgres engine connects. */
 export interface PostgresOptions {
@@ -49,9 +47,7 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
     listen: bool({ default: true }),
     stopTimeoutMs: integer({ min: 0, default: 3_000 }),
     data: optional(text({ min: 1 })),
-    logger: custom('a logger with debug, info, warn and error', readLogger, {
-      default: stderrLogger({ level: 'warn' }),
-    }),
+    logger: logger(),
   });
 }
 
@@ -64,11 +60,3 @@ const URL_KIND: TextKind = {
   secret: true,
   pattern: [/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database'],
 };
-
-function readLogger(value: unknown, place: OptionPath): Logger {
-  const isLogger = (['debug', 'info', 'warn', 'error'] as const).every(
-    (level) => value instanceof Object && typeof Reflect.get(value, level) === 'function',
-  );
-  if (!isLogger) throw refusal(place, value, 'a logger with debug, info, warn and error');
-  return value as Logger;
-}

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import type { LockTimeout } from '../../base/errors.ts';
 import { after, type Moment, moment, ownedFor, waitedFor } from '../../base/time/clock.ts';
 import type { LockClient } from '../client.ts';
 import type { AcquireAnswer, GrantKey, GrantRef, RequestKey } from '../store.ts';
 import { delayBeforePoll, delayBeforeRetry } from './poll-interval.ts';
-import { deadlock, lockTimeout } from './unserved.ts';
+import { deadlock, lockTimeout, unreachable } from './unserved.ts';
 
 /** What is asked for. */
 export interface LockRequest {
@@ -20,6 +19,8 @@ export interface LockRequest {
   readonly signal: AbortSignal | undefined;
   /** Why it is to be given up, once it is; then the waiter is called. */
   readonly stopped: () => Error | undefined;
+  /** The store could not be asked, and will be again. */
+  readonly onError: (error: unknown) => void;
 }
 
 /** What came of it. */
@@ -65,6 +66,8 @@ class Acquisition {
   #canTrustHandoff = true;
   #failures = 0;
   #refusals = 0;
+  /** Of the last attempt. */
+  #lastError: unknown;
 
   constructor(client: LockClient, request: LockRequest) {
     this.#client = client;
@@ -116,7 +119,7 @@ class Acquisition {
           if (this.#isCancelled) await this.#cancel();
           return handoff;
         }
-        if (this.#leftMs() <= 0) throw this.#timeoutError(await this.#withdraw(), undefined);
+        if (this.#leftMs() <= 0) return await this.#timeOut();
       }
     } catch (error) {
       // After an answer was lost nobody knows what stands there.
@@ -185,6 +188,7 @@ class Acquisition {
         { timeoutMs, signal: patience?.over },
       );
       this.#failures = 0;
+      this.#lastError = undefined;
       this.#isRetry = false;
       this.#recordPlace(answer, since);
       return answer;
@@ -196,11 +200,18 @@ class Acquisition {
       if (this.#isCancelled) return this.#cancel();
       if (!this.#client.store.isTransient(error)) throw error;
       if (waitMs === 0 && this.#failures >= TRIES_WITHOUT_WAIT) throw error;
-      if (waitMs > 0 && this.#leftMs() <= 0) throw this.#timeoutError(await this.#withdraw(), error);
+      this.#lastError = error;
+      if (waitMs > 0) this.#reportFailure(error);
+      if (waitMs > 0 && this.#leftMs() <= 0) return this.#timeOut();
       return undefined;
     } finally {
       patience?.end();
     }
+  }
+
+  #reportFailure(error: unknown): void {
+    this.#client.failures.warn(error, { names: this.#key.names });
+    this.#request.onError(error);
   }
 
   #interpret(answer: AcquireAnswer, since: Moment): AcquireOutcome | undefined {
@@ -261,18 +272,24 @@ class Acquisition {
     return waitMs === 0 ? Infinity : waitMs - waitedFor(this.#startedAt);
   }
 
-  /** Leaves nothing behind. When the store does not answer, the caller is answered first. @returns who is in the way */
-  async #withdraw(): Promise<string | undefined> {
+  /** Leaves nothing behind. When the store does not answer, the caller is answered first. @returns who is in the way, if it answers in time */
+  async #withdraw(): Promise<{ holder: string | undefined } | undefined> {
     this.#isRetry = false;
-    const left = this.#client.withdraw(this.#key, this.#request.waiterMs);
+    const left = this.#client.withdraw(this.#key, this.#request.waiterMs).then((holder) => ({ holder }));
     return new Promise((resolve) => {
-      const cancel = after(GRACE_MS, () => resolve(undefined), { unref: true });
+      // Keeps the process alive, whose last thing this wait may be: a wait is settled before its process ends.
+      const cancel = after(GRACE_MS, () => resolve(undefined));
       void left.then(resolve).finally(cancel);
     });
   }
 
-  #timeoutError(holder: string | undefined, cause: unknown): LockTimeout {
-    return lockTimeout(this.#key.names, this.#request.waitMs, holder, cause);
+  /** @throws LockTimeout; ConnectionFailed or Throttled when the store could not be asked */
+  async #timeOut(): Promise<never> {
+    const { names } = this.#key;
+    const { waitMs } = this.#request;
+    const left = await this.#withdraw();
+    if (this.#lastError === undefined || left?.holder !== undefined) throw lockTimeout(names, waitMs, left ?? 'unknown');
+    throw unreachable(names, waitMs, this.#lastError);
   }
 }
 

@@ -64,9 +64,10 @@ export class RemoteLocks {
       periodMs: undefined,
       signal,
       stopped: () => undefined,
+      onError: () => {},
     });
     if (outcome.kind !== 'granted') {
-      throw lockTimeout(names, waitMs, outcome.kind === 'held' ? outcome.holder : undefined);
+      throw lockTimeout(names, waitMs, outcome.kind === 'held' ? outcome : {});
     }
     const { grant } = outcome;
     if (signal.aborted) await this.#release(grant);

@@ -1,22 +1,35 @@
-import { Deadlock, type DeadlockStep, LockTimeout } from '../../base/errors.ts';
+import { ConnectionFailed, Deadlock, type DeadlockStep, LockTimeout, Throttled } from '../../base/errors.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import { describe } from '../name.ts';
 
-/** The error of a request that was not served in time. */
+/**
+ * The error of a request that was not served in time.
+ * @param inTheWay  `'unknown'`: the store said nothing at the end of the wait
+ */
 export function lockTimeout(
   names: readonly string[],
   waitMs: number,
-  holder: string | undefined,
-  cause?: unknown,
+  inTheWay: { readonly holder?: string | undefined } | 'unknown',
 ): LockTimeout {
   const what = describe(names);
+  const isKnown = inTheWay !== 'unknown';
+  const holder = isKnown ? inTheWay.holder : undefined;
   const by = holder === undefined ? '' : ` by ${holder}`;
   const advice = 'wait longer, or see who holds it with locks.explain()';
   const text =
     waitMs === 0
       ? `${what} is held${by}, and the request does not wait; give a wait, or use tryAcquire`
-      : `${what} was still held${by} after ${formatDuration(waitMs)}; ${advice}`;
-  return new LockTimeout(text, { holder, ...(cause !== undefined && { cause }) });
+      : isKnown
+        ? `${what} was still held${by} after ${formatDuration(waitMs)}; ${advice}`
+        : `${what} was held when the store last answered, and not had after ${formatDuration(waitMs)}; ${advice}`;
+  return new LockTimeout(text, { holder });
+}
+
+/** The error of a request whose time was over while the store could not be asked: nobody may hold the lock at all. */
+export function unreachable(names: readonly string[], waitMs: number, cause: unknown): ConnectionFailed | Throttled {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  const text = `${describe(names)} could not be asked for within ${formatDuration(waitMs)}: ${why}`;
+  return cause instanceof Throttled ? new Throttled(text, { cause }) : new ConnectionFailed(text, { cause });
 }
 
 /** The error of a request that would wait for itself, through whatever chain. */

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Logger } from '../driver.ts';
+import type { Logger } from '../../../base/logger.ts';
 
 /** What a subscriber wants beside the notifications. */
 export interface SubscribeOptions {
