@@ -12,6 +12,7 @@ export interface Ended {
 /** A program of somebody who uses the package as it was built. */
 export interface Program {
   readonly ended: Promise<Ended>;
+  isRunning(): boolean;
   /** What it has written to standard error so far. */
   stderr(): string;
 }
@@ -33,7 +34,7 @@ export function startProgram(source: string, env: NodeJS.ProcessEnv = {}): Progr
     child.kill('SIGKILL');
     await ended;
   });
-  return { ended, stderr: () => stderr };
+  return { ended, isRunning: () => child.exitCode === null && child.signalCode === null, stderr: () => stderr };
 }
 
 /** A URL at which no server answers. */

@@ -288,7 +288,8 @@ class Acquisition {
     const { names } = this.#key;
     const { waitMs } = this.#request;
     const left = await this.#withdraw();
-    if (this.#lastError === undefined || left?.holder !== undefined) throw lockTimeout(names, waitMs, left ?? 'unknown');
+    if (this.#lastError === undefined || left?.holder !== undefined)
+      throw lockTimeout(names, waitMs, left ?? 'unknown');
     throw unreachable(names, waitMs, this.#lastError);
   }
 }
