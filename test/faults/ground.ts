@@ -48,12 +48,24 @@ export class Ground implements AsyncDisposable {
 
   /** A migrated database; on a server of its own if that is to be restarted. */
   async database(hasOwnServer: boolean): Promise<OwnDatabase> {
-    const server = hasOwnServer ? await startServer(this.#cluster) : this.#server;
+    return this.#databaseOn(hasOwnServer ? await startServer(this.#cluster) : this.#server);
+  }
+
+  /**
+   * A migrated database on a server that initdb makes. All other servers are copies of one folder, so they have one identity, and so
+   * have their databases.
+   */
+  async stranger(): Promise<OwnDatabase> {
+    return this.#databaseOn(await startServer(''));
+  }
+
+  async #databaseOn(server: Embedded): Promise<OwnDatabase> {
     const name = `faults_${randomBytes(4).toString('hex')}`;
     await asAdmin(server, (admin) => admin.query(`create database "${name}" template "${TEMPLATE}"`));
-    const drop = hasOwnServer
-      ? () => server.stop()
-      : () => asAdmin(server, (admin) => admin.query(`drop database "${name}" with (force)`)).then(() => {});
+    const drop =
+      server !== this.#server
+        ? () => server.stop()
+        : () => asAdmin(server, (admin) => admin.query(`drop database "${name}" with (force)`)).then(() => {});
     return { url: at(server, name), server, drop };
   }
 

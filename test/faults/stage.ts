@@ -46,9 +46,9 @@ export class Stage implements AsyncDisposable {
     return this.#database.server;
   }
 
-  /** One more database for this schedule, removed with it. */
-  async another({ hasOwnServer = false }: { hasOwnServer?: boolean } = {}): Promise<OwnDatabase> {
-    const database = await this.#ground.database(hasOwnServer);
+  /** One more database for this schedule, removed with it. @param isStranger  on a server that has nothing to do with the others */
+  async another({ isStranger = false }: { isStranger?: boolean } = {}): Promise<OwnDatabase> {
+    const database = await (isStranger ? this.#ground.stranger() : this.#ground.database(false));
     this.#others.push(database);
     return database;
   }

@@ -82,7 +82,7 @@ function failover({ turnAt }: CapturePlan, stage: Stage, standby: Standby): Turn
 
 /** A dump is made, everything goes on for a while, and then what was dumped is all that is left, on a younger server. */
 async function dump({ turnAt }: CapturePlan, stage: Stage): Promise<Turning> {
-  const { url } = await stage.another({ hasOwnServer: true });
+  const { url } = await stage.another({ isStranger: true });
   const quiet = new URL(url);
   quiet.searchParams.set('options', '-c session_replication_role=replica');
   return {

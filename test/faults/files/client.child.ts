@@ -19,7 +19,13 @@ const HUNG_MS = 8 * Number(LIMIT);
 const operations: readonly Operation[] = JSON.parse(readFileSync(OPERATIONS, 'utf8'));
 const COMMITTED = statement('faults.committed', 'insert into faults_committed (op) values ($1)');
 
-const engine = postgres(url, { max: 4 });
+/**
+ * As a careful application has it: the transactions are its own, and one on a connection that fell silent would hold its document for
+ * as long as the server keeps it.
+ */
+const bounded = new URL(url);
+bounded.searchParams.set('options', '-c idle_in_transaction_session_timeout=10s');
+const engine = postgres(bounded.href, { max: 4 });
 const content = await openStore(process.env);
 note<ClientEvent>({ do: 'born' });
 if (plant !== undefined) plantInMember(plant, content);
