@@ -100,4 +100,6 @@ if (values.plan) {
   } finally {
     await Promise.all([children.remove(), cluster.remove()]);
   }
+  // Not by itself: with handles that are left, Node has been seen to look for ever whether they are closed.
+  process.exit();
 }
