@@ -18,12 +18,12 @@ interface Scene {
   readonly dead: number;
   readonly job: number;
   readonly other: SqlSession;
-  rescue(): Promise<number>;
+  readonly rescue: () => Promise<number>;
   /** In a transaction that stays open. @returns the jobs, as [id, attempt] */
-  claim(lane: SqlSession): Promise<number[][]>;
-  peek(): Promise<number>;
-  lane(): Promise<SqlSession>;
-  attemptsOf(job: number): Promise<number>;
+  readonly claim: (lane: SqlSession) => Promise<number[][]>;
+  readonly peek: () => Promise<number>;
+  readonly lane: () => Promise<SqlSession>;
+  readonly attemptsOf: (job: number) => Promise<number>;
 }
 
 /** A worker that died while it ran the first of these jobs. */
