@@ -43,7 +43,9 @@ export const lockDynamodb: Bench = async (context) => {
     figures,
     bars: {
       units: atMost(2, units.write + units.read),
-      uncontended: atLeast(1.8, ratio(pairs.pawl, pairs.peer)),
+      // A pair is two requests here and three with the peer, which also waits 1 ms for a timer. So 1.5 is what the count of requests
+      // gives where the processor decides, and the ratio grows the less time a request takes.
+      uncontended: atLeast(1.5, ratio(pairs.pawl, pairs.peer)),
       handoff: atMost(0.1, p50(handoffs.pawl) / p50(handoffs.peer)),
       herd: atMost(0, many.outOfOrder + many.lost + few.outOfOrder + few.lost),
       herd_flat: atMost(1.5, many.readsPerWaiterSecond / few.readsPerWaiterSecond),

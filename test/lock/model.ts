@@ -6,7 +6,6 @@ import {
   granted,
   type Head,
   type HeadHolder,
-  isAsLeft,
   isSameState,
   passed,
   standingOf,
@@ -140,7 +139,7 @@ export function publishedDesign(clients: number): Protocol<Published> {
 }
 
 /** What a client of ours is about to do. */
-type At = 'begin' | 'again' | 'ticket' | 'row' | 'look' | 'decide' | 'holds' | 'release' | 'done';
+type At = 'begin' | 'ticket' | 'row' | 'look' | 'decide' | 'holds' | 'release' | 'done';
 
 interface Client {
   readonly at: At;
@@ -152,8 +151,6 @@ interface Client {
   readonly hasBeaten: boolean;
   /** How often it took a ticket: bounded, or the states would never end. */
   readonly tries: number;
-  /** Of one that takes it a second time: the token with which it released it. */
-  readonly left: string;
 }
 
 /** A head as JSON can hold it. */
@@ -186,12 +183,8 @@ export interface OursOptions {
   readonly isSuspicious: boolean;
   /** How many answers may be lost after the request was carried out. */
   readonly losses: number;
-  /** Whoever released it takes it again, on condition that nothing was decided since. */
-  readonly isTakenAgain?: boolean;
   /** A planted fault, to show that it is found. */
-  readonly planted?:
-    | 'a grant asks neither whose turn it is nor what was decided'
-    | 'what was left is taken again without asking what was decided';
+  readonly planted?: typeof GRABBED;
 }
 
 const MOST_TRIES = 2;
@@ -208,7 +201,6 @@ export function ourProtocol(options: OursOptions): Protocol<Ours> {
     isDead: false,
     hasBeaten: false,
     tries: 0,
-    left: '',
   };
   return {
     start: {
@@ -262,19 +254,10 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
       const after = granted(head, holderOf(nonce, head.fence + 1n), undefined, new Set(), 0);
       return request('takes the free lock', record(state, after), { at: 'holds', token: String(after.fence) });
     }
-    case 'again': {
-      if (head.holders.some((holder) => holder.nonce === nonce)) return [mine(state, index, head)];
-      const isCareless = options.planted === 'what was left is taken again without asking what was decided';
-      if (!isCareless && !isAsLeft(head, BigInt(me.left))) {
-        return [{ what: `${index} does not find it as it left it`, state: withClient(state, index, { at: 'ticket' }) }];
-      }
-      const after = granted(head, holderOf(nonce, head.fence + 1n), undefined, new Set(), 0);
-      return request('takes it again', record(state, after), { at: 'holds', token: String(after.fence) });
-    }
     case 'ticket': {
       if (me.tries >= MOST_TRIES) return [];
       // As whom it takes this one: another name for each.
-      const taker = `${nonce}.${me.tries}${me.left === '' ? '' : ' again'}`;
+      const taker = `${nonce}.${me.tries}`;
       const after = head.taker === taker ? head : { ...head, last: head.last + 1, taker };
       const answer: Partial<Client> = { at: 'row', ticket: after.last, tries: me.tries + 1 };
       return request(`takes ticket ${after.last}`, { ...state, head: toPlain(after) }, answer);
@@ -307,9 +290,7 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
       const holders = head.holders.filter((holder) => holder.nonce !== nonce);
       const isMine = holders.length < head.holders.length;
       const after = isMine ? { ...head, holders, load: 0 } : head;
-      const isLast = !isMine || !options.isTakenAgain || me.left !== '';
-      const then: Partial<Client> = isLast ? { at: 'done' } : { at: 'again', left: me.token, ticket: 0, tries: 0 };
-      return request('releases', { ...state, head: toPlain(after) }, { ...then, seen: undefined });
+      return request('releases', { ...state, head: toPlain(after) }, { at: 'done', seen: undefined });
     }
     case 'done':
       return [];
@@ -416,8 +397,8 @@ const ORDERS: Readonly<Record<number, readonly (readonly number[])[]>> = {
 
 /** Of the orders in which the clients are sorted by what they are about, the one that gives the first text. */
 function canonical(state: Ours): Ours {
-  const briefs = state.clients.map(({ at, ticket, token, isDead, hasBeaten, tries, left }) =>
-    [at, ticket, token, isDead, hasBeaten, tries, left].join(),
+  const briefs = state.clients.map(({ at, ticket, token, isDead, hasBeaten, tries }) =>
+    [at, ticket, token, isDead, hasBeaten, tries].join(),
   );
   const orders = (ORDERS[state.clients.length] ?? []).filter((order) =>
     order.every((each, place) => place === 0 || (briefs[order[place - 1] ?? 0] ?? '') <= (briefs[each] ?? '')),

@@ -3,9 +3,7 @@ import { isObject } from '../../base/options/shape.ts';
 import { after, moment, now, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { CallLimits, DynamoClient, Reply } from './client.ts';
 import { attemptsOf, failure, isRefusal, isTransient } from './failure.ts';
-import type { Command, Middleware } from './middleware.ts';
 import type { ServiceClock } from './service-clock.ts';
-import { Stacks } from './stacks.ts';
 
 /** The operations that Pawl uses: what an IAM policy has to allow. */
 export type Operation =
@@ -46,7 +44,6 @@ export class Caller {
   readonly #client: DynamoClient;
   readonly #table: string;
   readonly #clock: ServiceClock;
-  readonly #stacks = new Stacks();
 
   constructor(client: DynamoClient, table: string, clock: ServiceClock) {
     this.#client = client;
@@ -110,8 +107,7 @@ export class Caller {
     const commands = loaded ?? (await loadCommands());
     const command = new commands[`${operation}Command`](input);
     if (this.#clock.isCurious) command.middlewareStack.add(this.#listenFrom(now()), LISTENING);
-    const send = (options: object): Promise<unknown> => this.#client.send(command as never, options as never);
-    return (await this.#stacks.send(operation, command, abortSignal, send)) as Record<string, unknown>;
+    return (await this.#client.send(command as never, { abortSignal } as never)) as Record<string, unknown>;
   }
 
   /** Takes in the time that the service tells with its answer. */
@@ -129,7 +125,15 @@ export class Caller {
 /** Where the SDK has the answer, but has not read it. */
 const LISTENING = { step: 'deserialize', priority: 'low', name: 'pawlServiceClock' };
 
-/** What the SDK's commands are used for here; it has a type of its own for each. */
+/** A command of the SDK. Every command has a stack of middleware, to which its user may add. */
+interface Command {
+  readonly middlewareStack: { add(middleware: Middleware, options: object): void };
+}
+
+type Middleware = (next: Handler) => Handler;
+type Handler = (args: unknown) => Promise<{ readonly response: unknown }>;
+
+/** The commands by name; the SDK has a type of its own for each. */
 type Commands = Readonly<Record<`${Operation}Command`, new (input: object) => Command>>;
 
 let loaded: Commands | undefined;

@@ -11,7 +11,6 @@ import type { Heads } from './heads.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { renew, takeTicket } from './items/requests.ts';
 import type { NewWaiter } from './items/waiter.ts';
-import type { Leavings } from './leavings.ts';
 import { type LocalWaiter, type LocalWaiters, takeHint } from './local-waiters.ts';
 import { type Queue, renewInMs } from './queue.ts';
 import type { Staleness } from './staleness.ts';
@@ -26,7 +25,6 @@ export interface Parts {
   readonly staleness: Staleness;
   readonly waiters: LocalWaiters;
   readonly grants: Grants;
-  readonly leavings: Leavings;
 }
 
 /** A head as it was read, and what it means to this attempt. */

@@ -6,7 +6,6 @@ import type { Heads } from './heads.ts';
 import { ANY_TRACE } from './items/holder.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { makePermanent, release, renew } from './items/requests.ts';
-import type { Leavings } from './leavings.ts';
 import type { Staleness } from './staleness.ts';
 
 /** What is known of a grant of this process. */
@@ -24,15 +23,13 @@ export class Grants {
   readonly #self: ProcessIdentity;
   readonly #heads: Heads;
   readonly #staleness: Staleness;
-  readonly #leavings: Leavings;
   readonly #known = new Map<string, Grant>();
 
-  constructor(engine: DynamoEngine, self: ProcessIdentity, heads: Heads, staleness: Staleness, leavings: Leavings) {
+  constructor(engine: DynamoEngine, self: ProcessIdentity, heads: Heads, staleness: Staleness) {
     this.#engine = engine;
     this.#self = self;
     this.#heads = heads;
     this.#staleness = staleness;
-    this.#leavings = leavings;
   }
 
   /** @param beats  how often it was renewed already */
@@ -101,10 +98,7 @@ export class Grants {
       const written = release(shortNonce(nonce), past, trace, isCounted ? grantedAt : undefined);
       const outcome = await this.#engine.update(headOf(pk), written, this.#heads.returns, limits);
       const told = this.#heads.observe(pk, outcome);
-      if (outcome.isDone) {
-        if (capacity === 1) this.#leavings.left(pk, token);
-        return true;
-      }
+      if (outcome.isDone) return true;
       const head = told ?? (await this.#heads.read(pk, limits));
       const remembered = head.past.find((each) => each.token === token);
       // The first try may have been carried out; if so much came since that nothing tells, not to hold it is what was wanted.

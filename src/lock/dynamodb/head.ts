@@ -88,11 +88,6 @@ export function isSameState(a: Head, b: Head): boolean {
   return a.fence === b.fence && a.load === b.load && a.next === b.next;
 }
 
-/** Whether it is free for whoever released it as its holder alone with that token: nobody was granted it since, nobody waits. */
-export function isAsLeft(head: Head, fence: bigint): boolean {
-  return head.fence === fence && head.next > head.last;
-}
-
 /** Who wants it, and how. */
 export interface Wish {
   readonly nonce: string;

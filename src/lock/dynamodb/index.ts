@@ -32,7 +32,6 @@ import { Heads } from './heads.ts';
 import { LockInspector, toPastHolder } from './inspect.ts';
 import { whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
-import { Leavings } from './leavings.ts';
 import { LocalWaiters } from './local-waiters.ts';
 import { Queue } from './queue.ts';
 import { Staleness } from './staleness.ts';
@@ -68,11 +67,10 @@ export class DynamoLockStore implements LockStore {
       () => waiters.size > 0,
     );
     const staleness = new Staleness();
-    const leavings = new Leavings();
     const queue = new Queue(engine, heads, staleness);
-    const grants = new Grants(engine, self, heads, staleness, leavings);
+    const grants = new Grants(engine, self, heads, staleness);
     const deadlocks = new DeadlockDetector(engine, heads, queue, grants);
-    this.#parts = { engine, self, heads, queue, deadlocks, staleness, waiters, grants, leavings };
+    this.#parts = { engine, self, heads, queue, deadlocks, staleness, waiters, grants };
     this.#survey = new LockInspector(engine, heads, queue, deadlocks);
   }
 

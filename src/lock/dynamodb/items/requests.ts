@@ -37,22 +37,6 @@ export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | unde
   return request.write();
 }
 
-/**
- * The same for whoever had it last and released it, if nobody was granted it since: then it is free, and its token is known.
- * Only somebody who waits has to be asked for.
- */
-export function takeAgain(holder: Omit<HeadHolder, 'token'>, fence: bigint): Written {
-  const request = new Expression();
-  const [last, next] = [request.name(A.last), request.name(A.next)];
-  return request
-    .set(A.fence, num(fence + 1n))
-    .set(A.load, num(weightOf(holder.capacity)))
-    .set(slotOf(holder).holder, holderEntry(holder))
-    .whenIs(A.fence, num(fence))
-    .when(`attribute_not_exists(${last}) OR ${next} > ${last}`)
-    .write();
-}
-
 /** Keeps it: never makes a row, and changes nothing for whoever lost it. @param beat  a text that was not there before */
 export function renew(who: Who, beat: string): Written {
   return whileHeld(new Expression().set(slotOf(who).beat, text(beat)), who).write();
