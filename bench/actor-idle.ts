@@ -21,8 +21,8 @@ interface Place {
 
 /**
  * What a worker costs while so many actors hibernate, and what a claim costs then; for each number of them in a database of
- * its own, all at the same time: a worker rests from one look to the next, so it looks less often on a machine that is busy.
- * What is left of chance is the rests, each of a length of its own; of 30 s it is half a per cent.
+ * its own, all at the same time: a worker sleeps from one poll to the next, so it polls less often on a busy machine.
+ * Only the lengths of the sleeps are left to chance; over 30 s they are half a per cent.
  * @param sides  by how many actors are to hibernate there
  */
 export async function besides(

@@ -34,7 +34,7 @@ const FEW = 10;
 const LAST_MS = 5000;
 const GAP_MS = [8, 24] as const;
 
-/** Turns a second, the way from a raised semaphore to a body, and what actors cost that hibernate; beside our own queue. */
+/** Turns a second, the way from a raised semaphore to a body, and what hibernating actors cost, compared with our own queue. */
 export const actor: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;

@@ -15,7 +15,7 @@ const STEPS = ['backfill', 'verify', 'reconcile', 'update', 'follow'] as const;
 type StepName = (typeof STEPS)[number];
 type Steps = Readonly<Record<StepName, Step>>;
 
-/** Of ten times as many rows a step may take so many times as long: no step grows faster than its rows, but for what a cache holds. */
+/** With ten times as many rows a step may take this many times as long: no step grows faster than its rows, except for what a cache holds. */
 const GROWTH = 13;
 
 /**

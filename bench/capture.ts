@@ -8,7 +8,7 @@ import { withOrders } from './harness/orders.ts';
 import { loadCapture } from './harness/pawl-capture.ts';
 
 /**
- * What a capture costs whoever writes, and what it gives: how soon a change can be found, how fast entities are projected,
+ * What a capture costs the writers, and what it gives: how soon a change can be found, how fast entities are projected,
  * and how long a search takes in many of them.
  */
 export const capture: Bench = async (context) => {

@@ -29,7 +29,7 @@ interface World {
   readonly size: Size;
 }
 
-/** Files: what a write costs beside plain writes of the same bytes, memory, hot reads, and what a sweep's cost follows. */
+/** Files: what a write costs compared with plain writes of the same bytes, memory, hot reads, and on what the cost of a sweep depends. */
 export const files: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
@@ -179,7 +179,7 @@ function memory({ library, engine, dir, size }: World): Measure {
   };
 }
 
-/** A sweep of all old versions, and one of as many beside ten times the live documents. */
+/** A sweep of all old versions, and one of as many among ten times the live documents. */
 function sweep(world: World, { say }: Context): Measure {
   return async () => {
     const pass = await sweepOf(world, 'few', 0, say);

@@ -8,14 +8,14 @@ const FULL = { jobs: 300, warmUp: 30 };
 const QUICK = { jobs: 100, warmUp: 20 };
 const PROCESSES = 2;
 const EACH = 50;
-/** Wide enough that whoever ran the last job rests again. */
+/** Wide enough that the worker that ran the last job sleeps again. */
 const GAP_MS = [30, 60] as const;
 /** The server counts the commits of a session that rests after ten seconds. */
 const COUNTED_MS = 11_000;
 
 /**
  * Many workers that mostly rest: what one job costs all of them, and how long it waits. What they commit while there is nothing
- * to do (polls and heartbeats, whatever the number of jobs) is measured first, and is no job's cost; it is printed beside.
+ * to do (polls and heartbeats, whatever the number of jobs) is measured first, and is no job's cost; it is printed separately.
  */
 export const herd: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
@@ -43,7 +43,7 @@ export const herd: Bench = async (context) => {
   };
 };
 
-interface Given {
+interface Load {
   readonly jobs: number;
   readonly warmUp: number;
   /** In each process; one in all where it is 1. */
@@ -55,7 +55,7 @@ function measure(
   context: Context,
   [first, ...others]: readonly Side[],
   sender: Side,
-  { jobs, warmUp, workers, keyed }: Given,
+  { jobs, warmUp, workers, keyed }: Load,
 ): Promise<Record<string, number>> {
   if (first === undefined) throw new Error('there is no process');
   return inDatabase(context, first, 'idle', async (url) => {

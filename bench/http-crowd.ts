@@ -14,7 +14,7 @@ export interface Fresh {
 
 const QUEUES = 1000;
 
-/** A thousand queues beside the one that is full, with a few jobs each. */
+/** A thousand queues next to the one that is full, with a few jobs each. */
 export async function addQueues(pool: pg.Pool): Promise<void> {
   await pool.query("insert into pawl.queue_definition (name) select 'queue-' || n from generate_series(1, $1::int) n", [
     QUEUES,
@@ -82,7 +82,7 @@ export async function measureStrangers(
   await new Promise((resolve) => worker.once('message', resolve));
   const beside = percentile(await askOften(url, headers), 99);
   await worker.terminate();
-  say(`p99 of somebody known: ${without.toFixed(2)} ms; beside ${HOSTILE} strangers ${beside.toFixed(2)} ms`);
+  say(`p99 of somebody known: ${without.toFixed(2)} ms; next to ${HOSTILE} strangers ${beside.toFixed(2)} ms`);
   return [without, beside];
 }
 

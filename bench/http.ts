@@ -12,7 +12,7 @@ const TOKEN = 'a-token-for-the-bench';
 const HEADERS = { authorization: `Bearer ${TOKEN}` } as const;
 /** What the charts of the dashboard ask for, over the million jobs. */
 const CHARTS = ['charts?range=1h', 'charts?range=24h', 'charts?range=7d', 'charts?range=24h&queue=mail', 'errors'];
-/** What a dashboard asks for while its first page is open, beside the stream: see dashboard/src. */
+/** What a dashboard asks for while its first page is open, in addition to the stream: see dashboard/src. */
 const REFRESHED = [
   ['queues', 2000],
   ['attention', 4000],

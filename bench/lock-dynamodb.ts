@@ -12,7 +12,7 @@ const WARM_UP_AT_ONCE = 4;
 /** Of both sides together. The rate of a round is that of its median pair. */
 const ROUND_MS = 800;
 
-/** Locks on DynamoDB: what a pair of calls costs, how fast it is beside the peer's, and how a crowd is served. */
+/** Locks on DynamoDB: what a pair of calls costs, how fast it is compared with the peer's, and how a crowd is served. */
 export const lockDynamodb: Bench = async (context) => {
   await using dynamo = await LocalDynamo.start();
   context.say(`DynamoDB Local ${dynamo.version}`);

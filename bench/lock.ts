@@ -38,7 +38,7 @@ const WAITERS_EACH = 10;
 const LOOK_EVERY_MS = 2000 * 0.8;
 const HELD = 1000;
 
-/** Locks: what one costs beside plain writes, how soon the next one has it, what a crowd does, what keeping them costs. */
+/** Locks: what one costs compared with plain writes, how soon the next waiter holds it, what a crowd costs, what heartbeats cost. */
 export const lock: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
   if (context.peersOnly) return { figures: {}, bars: {} };

@@ -63,7 +63,7 @@ async function measureDrains(context: Context, { jobs, keys }: Size): Promise<Se
   });
 }
 
-/** Pick-up of many keys with one job each, alone, and beside a key with a long backlog and a key that always fails. */
+/** Pick-up of many keys with one job each, alone, and next to a key with a long backlog and a key that always fails. */
 async function measureHotKey(context: Context, { hot, otherKeys }: Size): Promise<Series> {
   const worker = context.side('pawl');
   const sender = context.side('pawl');

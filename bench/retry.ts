@@ -36,7 +36,7 @@ export const retry: Bench = async (context) => {
     'pawl-calm': () => drain(context, pawl, 'noop', size.drain),
     'pawl-hundredth-fails': () => drain(context, pawl, 'flaky', size.drain),
   });
-  // Not pg-boss with one error for all jobs of a batch: that is one failure, which nobody could tell from five hundred.
+  // Not pg-boss with one error for all jobs of a batch: that is one failure, and its rows do not say which job failed of what.
   const peer = fastest(failing.of('graphile-local-queue', 'attempts'), failing.of('pg-boss', 'attempts'));
   return {
     figures: { ...figures, ...mixed.figures({ drain: 'jobs/s' }) },

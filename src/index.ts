@@ -1,6 +1,6 @@
 /**
- * The front door: capabilities and errors. Engines are subpaths of their own (`pawl/postgres`), so that nobody loads a
- * driver he does not use.
+ * The front door: capabilities and errors. Engines are subpaths of their own (`pawl/postgres`), so that no program loads a
+ * driver that it does not use.
  */
 
 export {

@@ -73,7 +73,7 @@ async function refused(role: TestRole, texts: readonly string[]): Promise<void> 
   }
 }
 
-/** Nobody but the owner. */
+/** Only for the owner. */
 const OWNED = [
   'create table pawl.mine (id int)',
   'create function pawl.mine() returns int language sql as $$ select 1 $$',
@@ -195,7 +195,7 @@ test('a reader sees everything by SQL, by the library and over HTTP, and changes
   ]);
 });
 
-test('whoever has the rights of the owners installs captures, and takes them out', async () => {
+test('a role with the rights of the owners installs captures, and takes them out', async () => {
   const here = await ground();
   await installed(here);
   await using(here.installer, async (engine) => {

@@ -13,7 +13,7 @@ export interface Context {
   readonly size: number | undefined;
   /** Leave our own side out, to tune the peers. */
   readonly peersOnly: boolean;
-  /** Tells whoever waits what is going on. */
+  /** Tells the person who waits what is going on. */
   readonly say: (line: string) => void;
   /** Starts a process for a side; it ends with the bench. */
   readonly side: (name: SideName) => Side;

@@ -41,7 +41,7 @@ export class Server implements AsyncDisposable {
     }
   }
 
-  /** Creates a database, empty or as a copy of another one that nobody uses, and returns its URL. */
+  /** Creates a database, empty or as a copy of another one without connections, and returns its URL. */
   async createDatabase(template = 'template1'): Promise<string> {
     const name = `pawl_bench_${process.pid}_${++this.created}`;
     await this.admin.query(`create database ${name} template ${template}`);
@@ -59,7 +59,7 @@ export class Server implements AsyncDisposable {
     await this.admin.query(`drop database ${name} with (force)`);
   }
 
-  /** Waits until nobody uses a database. @returns its name */
+  /** Waits until a database has no connections. @returns its name */
   private async left(url: string): Promise<string> {
     const name = new URL(url).pathname.slice(1);
     const deadline = performance.now() + SESSIONS_END_MS;
@@ -79,7 +79,7 @@ export class Server implements AsyncDisposable {
    * Runs `fn` with a database, then drops it: an empty one, or a copy of what `prepare` makes of one, once for each name.
    * To copy a schema takes a fifth of what its migrations do.
    */
-  async withDatabase<T>(fn: (url: string) => Promise<T>, prepared?: Prepared): Promise<T> {
+  async withDatabase<T>(fn: (url: string) => Promise<T>, prepared?: Preparation): Promise<T> {
     const url = await this.createDatabase(prepared && (await this.templateOf(prepared)));
     try {
       return await fn(url);
@@ -88,7 +88,7 @@ export class Server implements AsyncDisposable {
     }
   }
 
-  private async templateOf({ name, prepare }: Prepared): Promise<string> {
+  private async templateOf({ name, prepare }: Preparation): Promise<string> {
     const known = this.templates.get(name);
     if (known !== undefined) return known;
     const url = await this.createDatabase();
@@ -121,22 +121,22 @@ export class Server implements AsyncDisposable {
 }
 
 /** What databases have before they are used. */
-interface Prepared {
+interface Preparation {
   readonly name: string;
   readonly prepare: (url: string) => Promise<void>;
 }
 
-interface Embedded {
+interface EmbeddedServer {
   readonly url: string;
   stop(): Promise<void>;
 }
 
 // The binaries belong to the package, so its build starts them. It commits durably unless told otherwise; the default of
 // 1 GB of WAL would force checkpoints into the middle of a measurement.
-async function startEmbedded(): Promise<Embedded> {
+async function startEmbedded(): Promise<EmbeddedServer> {
   const built = new URL('../../dist/engine/postgres/embedded/index.js', import.meta.url);
   const { startEmbedded: start } = (await import(built.href)) as {
-    startEmbedded: (options: { settings: Record<string, string> }) => Promise<Embedded>;
+    startEmbedded: (options: { settings: Record<string, string> }) => Promise<EmbeddedServer>;
   };
   return start({ settings: { max_wal_size: '8GB' } });
 }

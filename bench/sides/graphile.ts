@@ -19,12 +19,12 @@ const PROFILES: Record<string, Omit<WorkerPreset['worker'], 'connectionString'>>
 };
 
 const logger = new Logger(() => (level, message) => {
-  // It tells of every job that fails, and some are meant to.
+  // It logs every job that fails, and some are meant to.
   if (message.startsWith('Failed task')) return;
   if (level === 'error' || level === 'warning') process.stderr.write(`graphile-worker: ${message}\n`);
 });
 
-interface Opened {
+interface Session {
   readonly url: string;
   readonly profile: string;
   readonly utils: WorkerUtils;
@@ -33,9 +33,9 @@ interface Opened {
   runner?: Runner;
 }
 
-let opened: Opened | undefined;
+let opened: Session | undefined;
 
-function current(): Opened {
+function current(): Session {
   if (opened === undefined) throw new Error('open first');
   return opened;
 }
@@ -59,7 +59,7 @@ async function start(): Promise<number> {
   return ready;
 }
 
-async function haveFailed({ monitor }: Opened, attempts: number): Promise<boolean> {
+async function haveFailed({ monitor }: Session, attempts: number): Promise<boolean> {
   const { rowCount } = await monitor.query(
     'select 1 from graphile_worker._private_jobs where attempts < $1 or locked_at is not null limit 1',
     [attempts],
@@ -67,14 +67,14 @@ async function haveFailed({ monitor }: Opened, attempts: number): Promise<boolea
   return rowCount === 0;
 }
 
-async function makeDue({ utils, monitor }: Opened): Promise<void> {
+async function makeDue({ utils, monitor }: Session): Promise<void> {
   const { rows } = await monitor.query<{ id: string }>('select id from graphile_worker._private_jobs');
   const ids = rows.map(({ id }) => id);
   await utils.rescheduleJobs(ids, { runAt: new Date(Date.now() - 1000) });
   await monitor.query('vacuum (analyze) graphile_worker._private_jobs');
 }
 
-async function isEmpty({ monitor }: Opened): Promise<boolean> {
+async function isEmpty({ monitor }: Session): Promise<boolean> {
   const { rowCount } = await monitor.query('select 1 from graphile_worker._private_jobs limit 1');
   return rowCount === 0;
 }

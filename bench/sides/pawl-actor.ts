@@ -6,7 +6,7 @@ import { loadActors, type PawlActors, type PawlDispatcher, watchStatements } fro
 import type { PawlEngine } from './pawl-api.ts';
 import { serve } from './protocol.ts';
 
-interface Opened {
+interface Session {
   readonly engine: PawlEngine;
   readonly actors: PawlActors;
   readonly monitor: pg.Client;
@@ -14,13 +14,13 @@ interface Opened {
   dispatcher?: PawlDispatcher;
 }
 
-let opened: Opened | undefined;
+let opened: Session | undefined;
 let turns = 0;
 const sent = await watchStatements();
 /** Pairs: an actor, and the moment (ms since 1970) at which it was raised here, or its body started here. */
 let moments: number[] = [];
 
-function current(): Opened {
+function current(): Session {
   if (opened === undefined) throw new Error('open first');
   return opened;
 }

@@ -12,7 +12,7 @@ const WRITE = {
   prepare: true,
 };
 
-interface Opened {
+interface Session {
   readonly engine: PawlLockEngine;
   readonly locks: PawlLocks;
   /** Of this process alone, so that no two wait for each other's row. */
@@ -21,9 +21,9 @@ interface Opened {
   waiting?: { readonly end: AbortController; readonly all: Promise<unknown> };
 }
 
-let opened: Opened | undefined;
+let opened: Session | undefined;
 
-function current(): Opened {
+function current(): Session {
   if (opened === undefined) throw new Error('open first');
   return opened;
 }
@@ -39,11 +39,11 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return now() - start;
 }
 
-function write({ engine, row }: Opened): Promise<unknown> {
+function write({ engine, row }: Session): Promise<unknown> {
   return engine.query(WRITE, [row]);
 }
 
-async function holdOnce(self: Opened, lock: PawlLock, holdMs: number): Promise<HeldOnce> {
+async function holdOnce(self: Session, lock: PawlLock, holdMs: number): Promise<HeldOnce> {
   const grantedAt = now();
   const writeMs = await timed(() => write(self));
   await sleep(holdMs);

@@ -35,7 +35,7 @@ const PROFILES: Record<string, WorkOptions> = {
   single: { hold: 'lease', concurrency: 1, prefetch: 1 },
 };
 
-interface Opened {
+interface Session {
   readonly engine: PawlEngine;
   readonly queue: PawlQueue;
   readonly options: WorkOptions;
@@ -45,9 +45,9 @@ interface Opened {
   workers: PawlWorker[];
 }
 
-let opened: Opened | undefined;
+let opened: Session | undefined;
 
-function current(): Opened {
+function current(): Session {
   if (opened === undefined) throw new Error('open first');
   return opened;
 }
@@ -98,7 +98,7 @@ function toJob({ kind, payload, key, runAt }: Spec): PawlJob {
   return job;
 }
 
-async function isSettled({ queue }: Opened): Promise<boolean> {
+async function isSettled({ queue }: Session): Promise<boolean> {
   const stats = await queue.stats();
   return stats.new === 0 && stats['in-progress'] === 0;
 }

@@ -29,7 +29,7 @@ interface Profile {
   readonly failsTogether?: boolean;
 }
 
-interface Opened {
+interface Session {
   readonly boss: PgBoss;
   readonly batchSize: number;
   readonly loops: number;
@@ -37,9 +37,9 @@ interface Opened {
   readonly tally: Tally;
 }
 
-let opened: Opened | undefined;
+let opened: Session | undefined;
 
-function current(): Opened {
+function current(): Session {
   if (opened === undefined) throw new Error('open first');
   return opened;
 }

@@ -33,7 +33,7 @@ export interface SendArgs {
   readonly prefix?: string;
 }
 
-export interface Drained {
+export interface DrainResult {
   /** From the worker being ready until the last job is settled in the database. */
   readonly ms: number;
   /** Handler calls. */
@@ -63,12 +63,12 @@ export interface SideCommands {
   open(args: { url: string; profile: string }): Promise<void>;
   enqueue(args: EnqueueArgs): Promise<{ ms: number }>;
   /** Runs a worker until `count` jobs are handled and settled, then stops it. */
-  drain(args: { count: number }): Promise<Drained>;
+  drain(args: { count: number }): Promise<DrainResult>;
   /**
    * Runs a worker until `count` jobs have failed in all of their attempts and that is settled. The time that a library rests
    * between two attempts does not count where it cannot be told to be short.
    */
-  exhaust(args: { count: number }): Promise<Drained>;
+  exhaust(args: { count: number }): Promise<DrainResult>;
   /** Starts a worker that stays, or as many as that. */
   work(args?: { workers?: number }): Promise<void>;
   /** Jobs handled by the worker so far. */
@@ -80,9 +80,9 @@ export interface SideCommands {
   pickups(): Promise<{ ms: number[] }>;
   /** Latency (ms) of `count` claims, one after another, from the queue as it stands. */
   claims(args: { count: number }): Promise<{ ms: number[] }>;
-  /** Takes and frees a lock that nobody else wants, and writes two rows, in turns. */
+  /** Takes and frees a lock without contention, and writes two rows, in turns. */
   pairs(args: { count: number }): Promise<Pairs>;
-  /** Holds one lock so often, for the time given, in turns with whoever else does the same. */
+  /** Holds one lock this often, for the given time, in turns with the other sides that do the same. */
   turns(args: { name: string; count: number; gapMs: readonly [number, number] }): Promise<{ holds: HeldOnce[] }>;
   /** So many at once take and free one lock, over and over; those that are granted after `fromMs` and before `ms` count. */
   rush(args: { name: string; waiters: number; fromMs: number; ms: number }): Promise<{ grants: number }>;
