@@ -1,8 +1,8 @@
 // SQL stands where a reader searches for it: in sql/, and in the files below. Fails on a string elsewhere in src/ that begins as
-// a statement does. A heuristic on purpose: what it misses a reader sees, and what it finds is always worth a look.
+// a statement does. A heuristic on purpose: a reader sees what it misses, and each finding deserves attention.
 //
 // In sql/, each function and view stands once, in a file of its topic. Fails on a name that is defined twice, overloads included, on a
-// definition in a numbered file, and on anything but definitions in a file of a topic: those are applied again and again.
+// definition in a numbered file, and on other statements than definitions in a file of a topic: those files are applied again and again.
 import { readdirSync, readFileSync } from 'node:fs';
 
 const ALLOWED = [
@@ -92,7 +92,7 @@ if (misplaced.length + unknown.length > 0) process.exit(1);
 for (const line of found) console.error(line);
 if (found.length > 0) {
   console.error(
-    'Move it to the postgres.ts beside it, or to sql/. See scripts/check-sql.mjs for the places it may stand.',
+    'Move it to the postgres.ts next to it, or to sql/. See scripts/check-sql.mjs for the places it may stand.',
   );
   process.exit(1);
 }

@@ -14,5 +14,5 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
 
 -- planner: loop
--- An array that is short beside the tables: for each element its rows by an index. A hash join would read a table to build one.
+-- An array that is short next to the tables: for each element its rows by an index. A hash join would read a table to build one.
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
