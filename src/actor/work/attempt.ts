@@ -2,12 +2,13 @@ import { describeThrown } from '../../base/error-text.ts';
 import { Conflict, InvalidInput, LeaseLost, PawlError, Stopped, TimedOut } from '../../base/errors.ts';
 import { show } from '../../base/options/refusal.ts';
 import { validate } from '../../base/options/schema.ts';
-import { isObject } from '../../base/options/shape.ts';
+import { isObject, isThenable } from '../../base/options/shape.ts';
 import { toJson } from '../../base/storable.ts';
 import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
 import { after } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import { currentTask } from '../../base/work/current-task.ts';
+import { GRACE_MS } from '../../base/work/deadlines.ts';
 import type { ActorDefinition, StateDefinition } from '../definition.ts';
 import { asFields, type LooseFields, requireFields } from '../kind.ts';
 import type { ActorClaim, TurnCommit } from '../store.ts';
@@ -32,8 +33,6 @@ export interface TurnResult {
   readonly isWritten?: boolean | undefined;
 }
 
-/** How long a body may go on after it was told to end, before the turn is given up without it. */
-export const GRACE_MS = 5000;
 const OUTCOMES = 'a.to(state), a.stay(), a.nap(duration), a.hibernate() or a.done()';
 
 /** What a turn is run with. */
@@ -329,10 +328,6 @@ class Attempt implements RunningTurn {
     this.#turn?.end();
     this.#end(finished);
   }
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return value instanceof Promise || (isObject(value) && typeof value['then'] === 'function');
 }
 
 /** A turn whose commit was refused: it has failed, and is written as that. */

@@ -5,6 +5,7 @@ import { within } from '../../base/time/clock.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
+import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
 import { endInFailure, forgive } from '../../base/work/exit-code.ts';
 import { FailureLog } from '../../base/work/failure-log.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
@@ -36,18 +37,8 @@ export interface DispatcherParts {
   readonly signal: AbortSignal | undefined;
 }
 
-/** A stop does not wait longer than this for what has not started, or is only tidy to wait for. */
-const STOP_MS = 2000;
 /** To rescue and to clean up may take long, and has no hurry. */
 const CHORE_MS = 30_000;
-
-/**
- * How long a dispatcher waits for the answer to a statement of its own before it takes the connection for dead: half its lease, so
- * that what a lost answer left in between is back within one. At the least what a busy server may take.
- */
-function patience(leaseMs: number): number {
-  return Math.min(Math.max(leaseMs / 2, 2000), CHORE_MS);
-}
 
 /** Runs turns until stopped; `await using dispatcher = actors.run()` stops it by itself. */
 export class Dispatcher implements AsyncDisposable {
@@ -152,7 +143,7 @@ export class Dispatcher implements AsyncDisposable {
     if (this.#stopping !== undefined) throw new Stopped('the dispatcher was stopped before it had started');
     if (onBlocked === 'exit') this.#watch ??= watchEventLoop(settings.leaseMs);
     const types = this.#watch === undefined ? declared : watched(declared, this.#watch);
-    const store = this.#parts.store.within(patience(settings.leaseMs));
+    const store = this.#parts.store.within(answerDeadline(settings.leaseMs));
     const keeper = new Keeper(this.#parts.store.within(CHORE_MS), settings.leaseMs);
     const worker = new ActorWorker({ store, keeper, owner: owner(store), types, events: this.events, settings });
     if (channels.length > 0) {

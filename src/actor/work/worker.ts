@@ -7,6 +7,7 @@ import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
 import { Budget } from '../../base/time/budget.ts';
 import { within } from '../../base/time/clock.ts';
+import { BUSY_MS, END_MS, GRACE_MS, STOP_MS } from '../../base/work/deadlines.ts';
 import { Drain } from '../../base/work/drain.ts';
 import { AdaptivePrefetch } from '../../base/work/prefetch.ts';
 import type { Subscription } from '../../engine/postgres/index.ts';
@@ -14,7 +15,7 @@ import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorClaim, ActorHandoff, ClaimAnswer, TurnCommit } from '../store.ts';
 import { Alarm } from './alarm.ts';
-import { COMMIT_REFUSED, GRACE_MS, type RunningTurn, startTurn, type TurnResult } from './attempt.ts';
+import { COMMIT_REFUSED, type RunningTurn, startTurn, type TurnResult } from './attempt.ts';
 import { Isolation } from './isolation.ts';
 import type { Keeper, LeaseHolder } from './keeper.ts';
 import { Settler } from './settler.ts';
@@ -64,12 +65,6 @@ export interface WorkerSettings {
 const PREFETCH_MAX = 1000;
 /** The longest wait between two looks at what somebody has locked. */
 const LOCKED_MS = 100;
-/** After this long without a rest, producers need not notify any more. */
-const BUSY_MS = 500;
-/** What a stop takes at the most beyond its `timeout`: for bodies that were told to end, and for what is to be written. */
-const END_MS = 2 * GRACE_MS;
-/** A stop does not wait longer than this for what is only tidy to wait for. */
-const STOP_MS = 2000;
 
 /**
  * Claims actors that are due, runs a turn of each, and commits what came of it.

@@ -42,6 +42,12 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** A promise, or the object of a query builder: that one does its work only when it is awaited. */
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value instanceof Promise) return true;
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
+}
+
 /** The error for a required option that was left out. */
 export function missing(place: OptionPath, accepted: string): InvalidInput {
   return new InvalidInput(`${subject(place)} is required; give ${accepted}`, { field: place.field });

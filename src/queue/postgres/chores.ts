@@ -1,9 +1,11 @@
 import { type AnswerOptions, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
-import { INDEX_MS } from '../deadlines.ts';
 import { alone, type Runner } from './store.ts';
 
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
 const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answer');
+
+/** For making jobs searchable: payloads may be large, and its delay costs nobody anything. */
+const INDEX_MS = 300_000;
 
 /** What one step of indexing came to. */
 export interface Indexed {

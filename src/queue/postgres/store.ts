@@ -1,5 +1,6 @@
 import type { Offer, RecallResult } from '../../base/handoff/direct-handoff.ts';
 import { Cooldown } from '../../base/time/cooldown.ts';
+import { STOP_MS } from '../../base/work/deadlines.ts';
 import {
   type AnswerOptions,
   callInTransaction,
@@ -9,7 +10,6 @@ import {
   statement,
   type Transaction,
 } from '../../engine/postgres/index.ts';
-import { STOP_MS } from '../deadlines.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus } from '../job.ts';
 import type {

@@ -1,10 +1,12 @@
 import { describeThrown } from '../../base/error-text.ts';
 import { Cancelled, LeaseLost, NoRetry, Stopped, TimedOut } from '../../base/errors.ts';
 import { validate } from '../../base/options/schema.ts';
+import { isThenable } from '../../base/options/shape.ts';
 import { toJson } from '../../base/storable.ts';
 import { delay } from '../../base/time/backoff.ts';
 import { after } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
+import { GRACE_MS } from '../../base/work/deadlines.ts';
 import type { Definition, Kind } from '../definition.ts';
 import type { JobFailure } from '../store.ts';
 import type { Job, Unit } from './unit.ts';
@@ -23,9 +25,6 @@ export interface Outcome {
 }
 
 export type Handler = (unit: Unit) => unknown;
-
-/** How long a handler may go on after it was told to end, before its unit is settled without it. */
-export const GRACE_MS = 5000;
 
 /** Of a unit in which nothing failed: one for all. */
 const NONE: readonly JobFailure[] = [];
@@ -116,12 +115,6 @@ function latest(unit: Unit): Unit {
       return typeof value === 'function' ? value.bind(target) : value;
     },
   });
-}
-
-/** A promise, or what query builders give: it does its work only when somebody waits for it. */
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if (value instanceof Promise) return true;
-  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
 }
 
 /** Jobs whose last attempt was lost with its worker end in error; the others of their unit run without them. */

@@ -8,15 +8,15 @@ import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
 import { Budget } from '../../base/time/budget.ts';
 import { within } from '../../base/time/clock.ts';
+import { BUSY_MS, END_MS, GRACE_MS, STOP_MS } from '../../base/work/deadlines.ts';
 import { Drain } from '../../base/work/drain.ts';
 import { AdaptivePrefetch } from '../../base/work/prefetch.ts';
 import { Transaction } from '../../engine/postgres/index.ts';
-import { END_MS, STOP_MS } from '../deadlines.ts';
 import type { Definition } from '../definition.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
 import type { ClaimAnswer, EndedJob, Heartbeat, HeldJob, JobFailure, JobHandoff, QueueIds } from '../store.ts';
 import { logAbandoned } from './abandoned.ts';
-import { breakSuccessors, GRACE_MS, type Handler, type Outcome, startAttempt } from './attempt.ts';
+import { breakSuccessors, type Handler, type Outcome, startAttempt } from './attempt.ts';
 import { type ClaimedUnits, countUnits, hasJobs, readClaim } from './claim-reader.ts';
 import { type FailedJob, toFailedJob } from './failed-job.ts';
 import { Keeper, type LeaseHolder } from './keeper.ts';
@@ -65,8 +65,6 @@ export interface WorkerParts {
 /** Jobs of one key taken together: enough to make a claim worth its cost, few enough to share a hot key's time. */
 const CHAIN = 32;
 const PREFETCH_MAX = 2000;
-/** After this long without a rest, enqueues need not notify any more. */
-const BUSY_MS = 500;
 /** How long a job of a kind that this worker does not know waits for one that does. */
 const UNKNOWN_KIND_MS = 30_000;
 

@@ -5,6 +5,7 @@ import { faults } from '../../../base/fault.ts';
 import { probe } from '../../../base/probe.ts';
 import { Budget } from '../../../base/time/budget.ts';
 import { within } from '../../../base/time/clock.ts';
+import { answerDeadline, END_MS, GRACE_MS, STOP_MS } from '../../../base/work/deadlines.ts';
 import { Drain } from '../../../base/work/drain.ts';
 import {
   type AnswerOptions,
@@ -15,10 +16,9 @@ import {
   statement,
   Transaction,
 } from '../../../engine/postgres/index.ts';
-import { answerDeadline, END_MS, STOP_MS } from '../../deadlines.ts';
 import type { Charged, ClaimAnswer, EndedJob, Heartbeat } from '../../store.ts';
 import { logAbandoned } from '../abandoned.ts';
-import { GRACE_MS, type Handler, type Outcome, startAttempt } from '../attempt.ts';
+import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { hasJobs, readClaim } from '../claim-reader.ts';
 import { toFailedJob } from '../failed-job.ts';
 import { Keeper, type LeaseHolder } from '../keeper.ts';
