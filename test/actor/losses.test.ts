@@ -7,6 +7,7 @@ import { ConnectionFailed, LeaseLost, Stopped, TimedOut } from '../../src/base/e
 import { faults } from '../../src/base/fault.ts';
 import { probe } from '../../src/base/probe.ts';
 import { until } from '../support/eventually.ts';
+import { wallClock } from '../support/wall-clock.ts';
 import { type ActorScene, openScene } from './scene.ts';
 
 type Body = (a: Turn<LooseFields, string, 'after'>) => unknown;
@@ -339,4 +340,24 @@ test('a keeper removes history that is over, until there is none', async () => {
   await until('nothing is left', () =>
     scene.one(`select not exists (select from pawl.actor_instance) and not exists (select from pawl.actor_transition)`),
   );
+});
+
+// Invariant A2.
+test('a machine that was suspended between two turns begins none that it had claimed before, though no timer could run yet', async () => {
+  const clock = wallClock();
+  const events: string[] = [];
+  const Asleep = make((a) => {
+    events.push('begun');
+    if (events.filter((event) => event === 'begun').length === 1) clock.suspend(60_000);
+    return a.to('after');
+  });
+  const scene = await openScene([Asleep]);
+  const all = [await scene.actors.create(Asleep, {}), await scene.actors.create(Asleep, {})];
+  using claims = probe.watch('actor.claimed');
+  const dispatcher = await scene.run({ concurrency: 2, lease: '5s' });
+  dispatcher.events.on('lost', () => events.push('lost'));
+  await until('the dispatcher finds that its lease is over', () => events.includes('lost'));
+  expect(claims.hits[0]).toMatchObject({ actors: 2 });
+  expect(events.slice(0, 2)).toEqual(['begun', 'lost']);
+  for (const one of all) await scene.actors.waitFor(one, { state: 'after', status: 'hibernating' });
 });

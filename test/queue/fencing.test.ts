@@ -6,6 +6,7 @@ import { createQueue, type Unit } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
+import { wallClock } from '../support/wall-clock.ts';
 import { gate } from './contract/fixture.ts';
 import { FAULTS, openScene, proxied } from './faults.ts';
 
@@ -173,4 +174,28 @@ test('a transaction that guards a unit ends within a lease where its connection 
   await until('the unit is guarded on a dead connection', () => proxy.isSilent);
   await scene.worker('lease');
   await scene.drained(40_000);
+});
+
+test('a machine that was suspended between two jobs begins none that it had claimed before, though no timer could run yet', async () => {
+  const clock = wallClock();
+  const engine = await freshEngine();
+  const queue = createQueue(engine, 'asleep', { kinds: { job: {} } });
+  await queue.enqueueMany(Array.from({ length: 3 }, () => ({ kind: 'job', payload: null })));
+  const begun: Unit[] = [];
+  const events: string[] = [];
+  const handler = (unit: Unit): void => {
+    begun.push(unit);
+    events.push('begun');
+    if (begun.length === 1) clock.suspend(60_000);
+  };
+  const worker = queue.work({ job: handler }, { concurrency: 1, prefetch: 10, lease: '5s' });
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  worker.events.on('claimed', ({ jobs }) => events.push(`claimed ${jobs}`));
+  worker.events.on('lost', () => events.push('lost'));
+  await until('the worker finds that its lease is over', () => events.includes('lost'));
+  // All three were claimed together, one slot was free, and the first took no time.
+  expect(events.slice(0, 3)).toEqual(['claimed 3', 'begun', 'lost']);
+  await queue.drain();
+  const [first, ...others] = begun.map(({ token }) => token);
+  for (const token of others) expect(token).toBeGreaterThan(first ?? 0n);
 });
