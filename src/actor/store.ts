@@ -1,4 +1,4 @@
-import type { Handoff } from '../base/handoff/direct-handoff.ts';
+import type { Handoff } from '../base/handoff/handoff.ts';
 
 /** A claimed actor, as the database gives it. */
 export type ActorClaim = readonly [

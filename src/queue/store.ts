@@ -1,4 +1,4 @@
-import type { Handoff, Offer, RecallResult } from '../base/handoff/direct-handoff.ts';
+import type { Handoff, Offer, RecallResult } from '../base/handoff/handoff.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';

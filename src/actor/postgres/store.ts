@@ -1,4 +1,4 @@
-import type { Offer, RecallResult } from '../../base/handoff/direct-handoff.ts';
+import type { Offer, RecallResult } from '../../base/handoff/handoff.ts';
 import { Cooldown } from '../../base/time/cooldown.ts';
 import {
   type AnswerOptions,

@@ -1,6 +1,6 @@
 import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
-import type { Offer } from '../../base/handoff/direct-handoff.ts';
+import type { Offer } from '../../base/handoff/handoff.ts';
 import { probe } from '../../base/probe.ts';
 import { sleep } from '../../base/time/clock.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';

@@ -1,15 +1,13 @@
-import { ConnectionFailed, LeaseLost, Stopped } from '../../base/errors.ts';
+import { LeaseLost, Stopped } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
 import { faults } from '../../base/fault.ts';
-import { ClaimReconciler } from '../../base/handoff/claim-reconciler.ts';
 import { DirectHandoff } from '../../base/handoff/direct-handoff.ts';
-import { type Loop, startLoop } from '../../base/loop.ts';
+import type { Offer, RecallResult } from '../../base/handoff/handoff.ts';
 import { probe } from '../../base/probe.ts';
-import { Budget } from '../../base/time/budget.ts';
-import { within } from '../../base/time/clock.ts';
-import { BUSY_MS, END_MS, GRACE_MS, STOP_MS } from '../../base/work/deadlines.ts';
+import type { Budget } from '../../base/time/budget.ts';
+import { ClaimLoop, type ClaimSource, type NextPoll } from '../../base/work/claim-loop.ts';
+import { GRACE_MS } from '../../base/work/deadlines.ts';
 import { Drain } from '../../base/work/drain.ts';
-import { AdaptivePrefetch } from '../../base/work/prefetch.ts';
 import type { Subscription } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
@@ -63,94 +61,73 @@ export interface WorkerSettings {
 }
 
 const PREFETCH_MAX = 1000;
-/** The longest wait between two looks at what somebody has locked. */
+/** The longest wait between two polls for what others have locked. */
 const LOCKED_MS = 100;
 
 /**
- * Claims actors that are due, runs a turn of each, and commits what came of it.
- * The path of a turn: `#turn` claims, `#pump` starts, `#finish` hands the outcome to the settler.
+ * Claims actors that are due, runs a turn of each, and commits what came of it. When it polls, and how much runs, is for its
+ * {@link ClaimLoop}. The path of a turn: `claim`, `post`, `begin`, `#finish`, which gives what came of it to the settler.
  */
-export class ActorWorker implements LeaseHolder {
+export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAnswer, ActorHandoff> {
+  /** By actor. */
+  readonly running: Map<number, RunningTurn> = new Map();
+  readonly settler: Settler;
   readonly #parts: WorkerParts;
-  readonly #settler: Settler;
+  readonly #loop: ClaimLoop<ActorClaim, ClaimAnswer, ActorHandoff>;
+  readonly #types: readonly number[];
   readonly #alarm: Alarm;
-  readonly #handoff: DirectHandoff<ActorHandoff>;
-  readonly #reconciler: ClaimReconciler<ActorHandoff>;
-  readonly #prefetch: AdaptivePrefetch;
   readonly #isolation = new Isolation();
-  readonly #running = new Map<number, RunningTurn>();
   /** Claimed and not yet committed: epochs, by actor. */
   readonly #held = new Map<number, number>();
-  #waiting: ActorClaim[] = [];
-  #loop: Loop | undefined;
+  readonly #drain: Drain<RunningTurn> = new Drain(() => this.running.values());
   #subscription: Subscription | undefined;
-  #id: number | undefined;
-  /** The same, and still what it was when that is gone. */
+  /** The worker's id, also when its lease is lost. */
   #worker = 0;
-  #generation = 0;
-  #wantsNotify = true;
-  #busySince: number | undefined;
-  #emptyPolls = 0;
-  /** The last claim did not take all that was due: a free slot is worth another one. */
-  #hasMore = false;
-  /** The last look found nothing: until a notification, the next poll or what is due there is nothing to look for. */
-  #isAsleep = false;
-  #isPumping = false;
-  #stopping: Promise<void> | undefined;
-  readonly #drain: Drain<RunningTurn> = new Drain(() => this.#running.values());
+  #lockedPolls = 0;
   readonly onError = (error: unknown): void => this.#parts.events.emit('error', { error });
 
   constructor(parts: WorkerParts) {
     this.#parts = parts;
-    const wake = (): void => this.wake();
-    this.#alarm = new Alarm(wake);
-    this.#settler = new Settler({
+    this.#types = [...parts.types.keys()];
+    this.#alarm = new Alarm(() => this.wake());
+    this.settler = new Settler({
       store: parts.store,
       leaseMs: parts.settings.leaseMs,
-      // While it looks, the look brings work or makes the offer.
-      offer: () => (this.#isAsleep ? this.#handoff.nextOffer() : undefined),
-      onDone: (settled, error) => this.#noteCommitted(settled, error),
+      offer: () => this.#loop.offer(),
+      onDone: (commit, error) => this.#noteCommitted(commit, error),
       onStale: (turns) => this.#reportStale(turns),
       onUnknown: (turns) => this.#releaseUncertain(turns),
       onDue: (ms) => this.#alarm.in(ms),
       onError: this.onError,
     });
-    this.#handoff = new DirectHandoff({
-      name: 'actor',
-      store: parts.store,
-      worker: () => this.#id,
-      isFree: () => this.#isFree() && this.#wantsNotify && this.#stopping === undefined,
-      onHandoff: (handed) => this.#reconciler.receive(handed),
-      onError: this.onError,
-    });
-    this.#reconciler = new ClaimReconciler({
-      name: 'actor',
-      handoff: this.#handoff,
-      leaseMs: parts.settings.leaseMs,
-      pollMs: parts.settings.pollMs,
-      accept: (handed) => this.#acceptHandoff(handed),
-      wake,
-    });
-    this.#prefetch = new AdaptivePrefetch({
-      count: 'auto',
-      max: PREFETCH_MAX,
-      waiting: () => this.#waiting.length,
-      onStalled: (kept) => this.#releaseToOthers(this.#waiting.splice(kept)),
-    });
+    const options = { name: 'actor', ...parts.settings, prefetch: 'auto', prefetchMax: PREFETCH_MAX } as const;
+    this.#loop = new ClaimLoop<ActorClaim, ClaimAnswer, ActorHandoff>(
+      this,
+      options,
+      (loop) =>
+        new DirectHandoff({
+          name: 'actor',
+          store: parts.store,
+          worker: () => loop.id,
+          isFree: () => loop.acceptsHandoff,
+          onHandoff: (handoff) => loop.receive(handoff),
+          onError: this.onError,
+        }),
+    );
   }
 
   get workerId(): number | undefined {
-    return this.#id;
+    return this.#loop.id;
   }
 
   get wantsNotify(): boolean {
-    return this.#wantsNotify;
+    return this.#loop.wantsNotify;
   }
 
-  /** Starts to look for actors that are due, at once and whenever something comes for one. */
-  async start(pages: () => void): Promise<void> {
-    const { store, keeper, types } = this.#parts;
-    await this.#register();
+  /** Starts to poll for actors that are due, at once and whenever something comes for one. */
+  async start(onPage: () => void): Promise<void> {
+    const { store, keeper } = this.#parts;
+    await this.#loop.register();
     keeper.add(this, {
       rescued: () => this.wake(),
       suspected: (types) => {
@@ -160,55 +137,43 @@ export class ActorWorker implements LeaseHolder {
       },
     });
     const wake = (): void => {
-      this.#handoff.noteNotification();
+      this.#loop.noteNotification();
       this.wake();
     };
-    this.#subscription = await store.listen([...types.keys()], { wake, page: pages });
-    this.#handoff.start(this.#subscription);
-    this.#loop = startLoop({
-      name: 'actor.claim',
-      run: () => this.#reconciler.run(() => this.#pollOrRegister()),
-      onError: (error) => this.#onPollError(error),
-    });
+    this.#subscription = await store.listen(this.#types, { wake, page: onPage });
+    this.#loop.start(this.#subscription);
   }
 
-  /** Looks for work now. */
+  /** Polls now. */
   wake(): void {
-    this.#emptyPolls = 0;
-    this.#loop?.wake();
+    this.#lockedPolls = 0;
+    this.#loop.wake();
   }
 
   stop(timeoutMs: number): Promise<void> {
-    this.#stopping ??= this.#shutDown(timeoutMs);
-    return this.#stopping;
+    return this.#loop.stop(timeoutMs);
   }
 
   othersEnded(task: object | undefined): Promise<void> | undefined {
-    const turn = [...this.#running.values()].find((running) => running === task);
+    const turn = [...this.running.values()].find((running) => running === task);
     return turn && this.#drain.waitInside(turn);
   }
 
   /** Ends as a process does that is killed: nothing is waited for, written or given back. */
   abandon(): void {
-    this.#stopping ??= Promise.resolve();
+    this.#loop.abandon();
     this.#alarm.stop();
-    void this.#loop?.stop();
     void this.#subscription?.stop();
-    void this.#handoff.stop();
     void this.#parts.keeper.remove(this);
     this.lost(new LeaseLost('the process has died'));
   }
 
   lost(reason: LeaseLost): void {
-    this.#id = undefined;
-    this.#generation += 1;
-    this.#settler.drop();
-    const running = [...this.#running.values()];
-    this.#running.clear();
+    this.settler.drop();
+    const running = [...this.running.values()];
+    this.running.clear();
     this.#held.clear();
-    this.#waiting = [];
-    this.#handoff.reset();
-    this.#reconciler.dropPending();
+    this.#loop.reset();
     this.#isolation.forget();
     for (const turn of running) turn.lose(reason);
     this.#parts.events.emit('lost', { reason });
@@ -216,97 +181,60 @@ export class ActorWorker implements LeaseHolder {
     this.wake();
   }
 
-  // The hot path.
+  // What its loop asks of it: the hot path.
 
-  /** Claim, start, say how long to sleep. */
-  async #pollOrRegister(): Promise<number> {
-    this.#isAsleep = false;
-    return this.#poll(this.#id ?? (await this.#register()));
+  get hasLease(): boolean {
+    return this.#parts.keeper.hasLease;
   }
 
-  async #poll(id: number): Promise<number> {
-    if (this.#reconciler.mayHoldUnknown) await this.#recall(id);
-    // The keeper is about to say so.
-    if (!this.#parts.keeper.hasLease) return LOCKED_MS;
-    const limit = this.#reconciler.limit(this.#capacity());
-    if (limit <= 0) {
-      // Until a slot is free, which has to look then: for what woke this in vain, and for all that the poll would have found.
-      this.#hasMore = true;
-      return Infinity;
-    }
-    const answer = await this.#claim(id, limit);
-    if (this.#id !== id) return 0;
-    this.#reconciler.noteAnswer(answer.rows.length);
-    this.#hasMore = answer.again === true;
-    this.#post(answer.rows);
-    if (this.#isolation.isWaiting) await this.#claimAlone(id);
-    if (this.#id !== id) return 0;
-    return this.#nextDelay(id, answer, this.#parts.settings.pollMs);
+  get isExclusive(): boolean {
+    return this.#isolation.isExclusive;
   }
 
-  async #claim(id: number, limit: number): Promise<ClaimAnswer> {
-    const { store, types } = this.#parts;
-    const offer = this.#handoff.nextOffer();
-    const answer = await store.claim(id, [...types.keys()], limit, offer);
-    if (offer !== undefined && answer.offered !== true) this.#handoff.cancelOffer(offer);
-    if (faults.armed) await faults.reach('actor.after_claim');
-    if (probe.listening) probe.hit('actor.claimed', { worker: id, actors: answer.rows.length });
-    return answer;
+  capacity(prefetch: number): number {
+    const { concurrency } = this.#parts.settings;
+    const held = this.#held.size;
+    if (this.isExclusive) return 0;
+    if (held > concurrency + prefetch / 2 || held >= concurrency + prefetch) return 0;
+    return concurrency + prefetch - held;
   }
 
-  /** After what is due: it is not to keep that waiting. */
-  async #claimAlone(id: number): Promise<void> {
-    if (!this.#isFree()) return;
+  claim(worker: number, limit: number, offer: Offer | undefined): Promise<ClaimAnswer> {
+    return this.#parts.store.claim(worker, this.#types, limit, offer);
+  }
+
+  countUnits({ rows }: ClaimAnswer): number {
+    return rows.length;
+  }
+
+  post({ rows }: ClaimAnswer): void {
+    if (probe.listening) probe.hit('actor.claimed', { worker: this.#worker, actors: rows.length });
+    this.#add(rows);
+  }
+
+  #add(rows: readonly ActorClaim[]): void {
+    for (const row of rows) this.#held.set(row[0], row[4]);
+    if (this.hasLease) this.#loop.add(rows);
+    // What came while the process stood still goes back, if it is still there: the database knows.
+    else this.release(rows, 'stopped');
+  }
+
+  /** An actor whose process died with it twice. After what is due: it is not to keep that waiting. */
+  claimApart(worker: number): Promise<void> | undefined {
+    return this.#isolation.isWaiting && this.#loop.isFree ? this.#claimAlone(worker) : undefined;
+  }
+
+  async #claimAlone(worker: number): Promise<void> {
     this.#isolation.noteAsked();
     const isAlone = this.#held.size === 0;
-    const row = await this.#parts.store.claimAlone(id, [...this.#parts.types.keys()], isAlone);
-    if (row === undefined || this.#id !== id) return;
+    const row = await this.#parts.store.claimAlone(worker, this.#types, isAlone);
+    if (row === undefined || this.#loop.id !== worker) return;
     const ms = this.#isolation.take(row[0], row[4], isAlone);
     if (ms > 0) this.#alarm.in(ms);
-    this.#post([row]);
+    this.#add([row]);
   }
 
-  #post(rows: readonly ActorClaim[]): void {
-    for (const row of rows) {
-      this.#held.set(row[0], row[4]);
-      this.#waiting.push(row);
-    }
-    // What came while the process stood still goes back, if it is still there: the database knows.
-    if (this.#stopping === undefined && this.#parts.keeper.hasLease) this.#pump();
-    else this.#releaseUnstarted();
-  }
-
-  #capacity(): number {
-    const { concurrency } = this.#parts.settings;
-    const ahead = this.#prefetch.count;
-    if (this.#isolation.isExclusive) return 0;
-    if (this.#held.size > concurrency + ahead / 2 || this.#held.size >= concurrency + ahead) return 0;
-    return concurrency + ahead - this.#held.size;
-  }
-
-  /** A loop and not a recursion: bodies may finish while they are being called. */
-  #pump(): void {
-    if (this.#isPumping) return;
-    this.#isPumping = true;
-    let next = 0;
-    for (;;) {
-      const isFull = this.#running.size >= this.#parts.settings.concurrency;
-      // A process that stood still begins nothing that may not be its own any more.
-      const begins = !isFull && this.#stopping === undefined && this.#parts.keeper.hasLease;
-      const row = begins ? this.#waiting[next] : undefined;
-      if (row === undefined) break;
-      next += 1;
-      this.#begin(row);
-    }
-    this.#waiting.splice(0, next);
-    this.#isPumping = false;
-    this.#prefetch.watch();
-    if (!this.#isFree()) this.#handoff.withdraw();
-    if (this.#hasMore && this.#stopping === undefined && this.#capacity() > 0) this.#loop?.wake();
-  }
-
-  #begin(row: ActorClaim): void {
-    this.#prefetch.recordStart();
+  begin(row: ActorClaim): void {
     const [actor, type, stateName, , , , version] = row;
     const worker = this.#worker;
     const definition = this.#parts.types.get(type);
@@ -315,151 +243,99 @@ export class ActorWorker implements LeaseHolder {
       void this.#releaseUnknownState(row, worker, definition);
       return;
     }
-    const life = this.#generation;
+    const { generation } = this.#loop;
     const stage = { definition, state, worker, owner: this.#parts.owner };
     startTurn(
       row,
       stage,
-      (finished) => {
-        if (life !== this.#generation) return;
-        this.#running.delete(actor);
-        this.#finish(finished);
+      (result) => {
+        if (generation !== this.#loop.generation) return;
+        this.running.delete(actor);
+        this.#finish(result);
       },
       (turn, body) => runInTransaction(this.#parts.store, turn, body, state.timeoutMs),
       // The body itself may end this life, or the worker, before it comes back.
-      (turn) => this.#running.set(actor, turn),
+      (turn) => this.running.set(actor, turn),
     );
   }
 
-  #finish(finished: TurnResult): void {
-    this.#prefetch.recordEnd(1);
-    if (finished.settled.kind === 'failed' && !finished.isLost) this.#reportFailure(finished);
-    if (finished.isLost) this.#reportStale([finished.settled]);
-    else if (finished.isWritten === true) this.#noteCommitted(finished.settled, finished.error);
-    else this.#settler.add(finished);
-    this.#pump();
+  #finish(result: TurnResult): void {
+    if (result.settled.kind === 'failed' && !result.isLost) this.#reportFailure(result);
+    if (result.isLost) this.#reportStale([result.settled]);
+    else if (result.isWritten === true) this.#noteCommitted(result.settled, result.error);
+    else this.settler.add(result);
+    this.#loop.ended();
     this.#drain.recordEnd();
   }
 
-  #noteCommitted(settled: TurnCommit, error: unknown): void {
-    this.#untrack(settled);
+  #noteCommitted(commit: TurnCommit, error: unknown): void {
+    this.#untrack(commit);
     const { events } = this.#parts;
-    if (settled.reason === COMMIT_REFUSED) this.#reportFailure({ settled, error });
+    if (commit.reason === COMMIT_REFUSED) this.#reportFailure({ settled: commit, error });
     if (events.has('turn')) {
-      events.emit('turn', {
-        actor: String(settled.id),
-        kind: settled.kind,
-        from: settled.from,
-        to: settled.to ?? settled.from,
-      });
+      const { id, kind, from, to = from } = commit;
+      events.emit('turn', { actor: String(id), kind, from, to });
     }
-    if (this.#hasMore && this.#capacity() > 0) this.#loop?.wake();
+    this.#loop.claimMore();
     // A commit with effects takes none along.
-    if (this.#isAsleep) this.#handoff.offerSoon();
+    this.#loop.offerSoon();
   }
 
-  #nextDelay(id: number, answer: ClaimAnswer, pollMs: number): number {
-    if (answer.rows.length > 0) this.#emptyPolls = 0;
-    let due = answer.due ?? Infinity;
-    if (answer.again === true || (due <= 0 && answer.rows.length > 0)) return this.#noteBusy(id);
+  nextPoll({ rows, again, due = Infinity }: ClaimAnswer): NextPoll {
+    if (rows.length > 0) this.#lockedPolls = 0;
+    if (again === true || (due <= 0 && rows.length > 0)) return 'more';
     // What is due is locked: for a moment, or for as long as a body with hold: 'transaction' runs.
-    if (due <= 0) due = Math.min(2 ** this.#emptyPolls++, LOCKED_MS);
-    this.#busySince = undefined;
-    if (!this.#wantsNotify) {
-      this.#wantNotify(id);
-      return pollMs;
-    }
-    this.#isAsleep = true;
-    if (probe.listening) probe.hit('actor.idle', { worker: id });
-    return Math.min(pollMs * (0.75 + Math.random() / 2), Math.max(due, 1));
+    return due <= 0 ? Math.min(2 ** this.#lockedPolls++, LOCKED_MS) : Math.max(due, 1);
   }
 
-  /** An actor that has been claimed for this worker. */
-  #acceptHandoff({ worker, row }: ActorHandoff): void {
-    if (worker !== this.#id) return;
-    if (!this.#parts.keeper.hasLease) {
-      // Taken for dead, and the actor was rescued; or else it goes back.
-      this.#reconciler.requireRecall();
-      this.wake();
-      return;
-    }
-    if (this.#isFree() || this.#stopping !== undefined) {
-      this.#post([row]);
-      this.#handoff.offerSoon();
-    } else this.#declineHandoff(row);
+  takeHandoff({ row }: ActorHandoff): void {
+    this.#add([row]);
   }
 
   // The rest is what happens rarely.
 
-  #isFree(): boolean {
-    const { concurrency } = this.#parts.settings;
-    return this.#running.size + this.#waiting.length < concurrency && !this.#isolation.isExclusive;
-  }
-
-  /** Something else took the last slot, and an actor must not wait here while others sleep. */
-  #declineHandoff(row: ActorClaim): void {
+  declineHandoff({ row }: ActorHandoff): void {
     this.#held.set(row[0], row[4]);
-    // Or it would be claimed here again, ahead of its turn.
-    this.#prefetch.reset();
-    this.#releaseToOthers([row]);
+    this.release([row], 'stalled');
   }
 
-  /** Gives these back, and wakes whoever has a slot for them. */
-  #releaseToOthers(rows: readonly ActorClaim[]): void {
+  noteUnclaimed(): void {}
+
+  /** Gives these back; unless the worker stops, it wakes others that have slots for them. */
+  release(rows: readonly ActorClaim[], why: 'stopped' | 'stalled'): void {
     for (const row of rows) this.#releaseTurn(row);
+    if (why === 'stopped') return;
     const types = new Set(rows.map(([, type]) => type));
-    this.#settler
+    this.settler
       .flushed()
       .then(() => this.#parts.store.wake([...types]))
       .catch(this.onError);
   }
 
-  #onPollError(error: unknown): void {
-    // The database knows before the next heartbeat does.
-    if (error instanceof LeaseLost) return this.lost(error);
-    if (error instanceof ConnectionFailed) this.#reconciler.noteLostAnswer();
-    this.onError(error);
+  #releaseTurn([id, , from, , epoch, attempt]: ActorClaim): void {
+    const settled: TurnCommit = { id, epoch, attempt, kind: 'released', from, waitMs: 0 };
+    this.settler.add({ settled, effects: undefined, error: undefined, isLost: false });
   }
 
-  /** Under load nobody needs to be woken, and NOTIFY is not free: it serialises every commit that sends one. */
-  #noteBusy(id: number): number {
-    this.#busySince ??= performance.now();
-    if (this.#wantsNotify && performance.now() - this.#busySince > BUSY_MS) {
-      this.#wantsNotify = false;
-      // Nobody would use one now, and each half of a poll would be spent on asking after it.
-      this.#handoff.withdraw();
-      this.#parts.store.setWants(id, false).catch(this.onError);
-    }
-    return 0;
-  }
-
-  /** First the flag, committed; then one more look; only then sleep. */
-  #wantNotify(id: number): void {
-    this.#wantsNotify = true;
-    this.#parts.store.setWants(id, true).then(
-      () => this.wake(),
-      (error: unknown) => {
-        this.#wantsNotify = false;
-        this.onError(error);
-      },
-    );
-  }
-
-  async #register(): Promise<number> {
+  async register(): Promise<number> {
     const { store, types, settings } = this.#parts;
     const id = await store.addWorker(workerRow(types, settings, true));
     if (faults.armed) await faults.reach('actor.after_register');
-    this.#settler.startFor(id);
-    this.#id = id;
+    this.settler.startFor(id);
     this.#worker = id;
-    this.#wantsNotify = true;
     return id;
   }
 
-  /** Has the database give back what this worker does not know of. */
-  #recall(id: number): Promise<void> {
-    const isAll = this.#reconciler.mayHaveLostClaim;
-    return this.#reconciler.recall(id, () => this.#parts.store.recallClaims(id, this.#held, isAll));
+  setWantsNotify(worker: number, wants: boolean): Promise<void> {
+    return this.#parts.store.setWants(worker, wants);
+  }
+
+  recall(worker: number): Promise<RecallResult> {
+    return this.#parts.store.recallClaims(worker, this.#held, this.#loop.mayHaveLostClaim);
+  }
+
+  leave(worker: number): Promise<void> {
+    return this.#parts.store.leave(worker, this.#held);
   }
 
   /** A state, or fields, that a newer version of the program knows. */
@@ -467,11 +343,12 @@ export class ActorWorker implements LeaseHolder {
     const [actor, type, state, , epoch, , version] = row;
     const token = { actor, epoch, worker };
     try {
-      const held = await this.#parts.store.reportUnknown(token, type, state, version, unknownReason(row, definition));
+      const reason = unknownReason(row, definition);
+      const held = await this.#parts.store.reportUnknown(token, type, state, version, reason);
       this.#parts.events.emit('unknown', { actor: String(actor), state, held });
     } catch (error) {
       this.onError(error);
-      this.#reconciler.requireRecall();
+      this.#loop.requireRecall();
     } finally {
       this.#untrack({ id: actor, epoch });
       this.#drain.recordEnd();
@@ -481,7 +358,7 @@ export class ActorWorker implements LeaseHolder {
   /** Should the database still think that they run here, they are given back. */
   #releaseUncertain(turns: readonly TurnCommit[]): void {
     for (const turn of turns) this.#untrack(turn);
-    this.#reconciler.requireRecall();
+    this.#loop.requireRecall();
     this.wake();
   }
 
@@ -498,63 +375,29 @@ export class ActorWorker implements LeaseHolder {
   }
 
   #reportFailure({ settled, error }: Pick<TurnResult, 'settled' | 'error'>): void {
-    this.#parts.events.emit('failed', {
-      actor: String(settled.id),
-      state: settled.from,
-      attempt: settled.attempt,
-      error,
+    const { id, from: state, attempt } = settled;
+    this.#parts.events.emit('failed', { actor: String(id), state, attempt, error });
+  }
+
+  drain(time: Budget): Promise<void> {
+    this.#alarm.stop();
+    const reason = new Stopped('the dispatcher is being stopped and its time is up');
+    return this.#drain.run({
+      time,
+      graceMs: GRACE_MS,
+      abort: (turns) => {
+        for (const turn of turns) turn.abort(reason);
+        probe.hit('actor.time_up');
+      },
+      abandon: (turns) => turns.forEach((turn) => turn.giveUp()),
+      written: () => this.settler.flushed(),
     });
   }
 
-  #releaseUnstarted(): void {
-    for (const row of this.#waiting.splice(0)) this.#releaseTurn(row);
-  }
-
-  #releaseTurn([id, , from, , epoch, attempt]: ActorClaim): void {
-    const settled: TurnCommit = { id, epoch, attempt, kind: 'released', from, waitMs: 0 };
-    this.#settler.add({ settled, effects: undefined, error: undefined, isLost: false });
-  }
-
-  async #shutDown(timeoutMs: number): Promise<void> {
-    // The flag first, so that what an unfinished turn still brings is handed back.
-    await Promise.resolve();
-    const time = new Budget(timeoutMs);
-    const end = new Budget(timeoutMs + END_MS);
-    await within(Math.max(timeoutMs, 1000), Promise.resolve(this.#loop?.stop()));
-    this.#alarm.stop();
-    this.#releaseUnstarted();
-    const leaving = this.#handoff.close() || this.#reconciler.needsRecall ? this.#leaveHandoff() : undefined;
-    const reason = new Stopped('the dispatcher is being stopped and its time is up');
-    await Promise.all([
-      within(STOP_MS, Promise.resolve(leaving)).catch(this.onError),
-      this.#drain.run({
-        time,
-        graceMs: GRACE_MS,
-        abort: (turns) => {
-          for (const turn of turns) turn.abort(reason);
-          probe.hit('actor.time_up');
-        },
-        abandon: (turns) => turns.forEach((turn) => turn.giveUp()),
-        written: () => this.#settler.flushed(),
-      }),
-    ]);
-    await end.wait(this.#settler.flushed());
-    this.#settler.drop();
-    await end.wait(this.#tidyUp());
-  }
-
-  async #tidyUp(): Promise<void> {
+  async close(worker: number | undefined): Promise<void> {
     const { store, keeper } = this.#parts;
     await this.#subscription?.stop();
-    await this.#handoff.stop();
     await keeper.remove(this);
-    const id = this.#id;
-    this.#id = undefined;
-    if (id !== undefined) await store.endWorker(id).catch(this.onError);
-  }
-
-  /** Takes the offers back, and gives back what was handed over and not heard of. */
-  async #leaveHandoff(): Promise<void> {
-    if (this.#id !== undefined) await this.#parts.store.leave(this.#id, this.#held);
+    if (worker !== undefined) await store.endWorker(worker).catch(this.onError);
   }
 }

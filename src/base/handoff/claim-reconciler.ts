@@ -1,11 +1,11 @@
 import { faults } from '../fault.ts';
 import { probe } from '../probe.ts';
-import type { DirectHandoff, Handoff, RecallResult } from './direct-handoff.ts';
+import type { Handoff, HandoffPort, RecallResult } from './handoff.ts';
 
 export interface ReconcilerOptions<H extends Handoff> {
   /** `queue`, in the names of probes and faults. */
   readonly name: string;
-  readonly handoff: DirectHandoff<H>;
+  readonly handoff: HandoffPort;
   /** For so long a look whose answer was lost may still claim something. */
   readonly leaseMs: number;
   readonly pollMs: number;

@@ -1,45 +1,6 @@
 import { probe } from '../probe.ts';
 import { after } from '../time/clock.ts';
-
-/** One thing may be handed to this worker, by a notification on its channel. */
-export interface Offer {
-  readonly worker: number;
-  /** Rises with each offer of a worker. */
-  readonly number: number;
-  readonly channel: string;
-}
-
-/** What somebody else has claimed for a worker, as its notification tells. */
-export interface Handoff {
-  readonly worker: number;
-  /** Which of its offers was used. */
-  readonly offer: number;
-}
-
-/** What a worker gave back that it did not know of, and which of its offers nobody has used yet. */
-export interface RecallResult {
-  readonly lost: number;
-  readonly offers: readonly number[];
-}
-
-/** Notifications on one channel. */
-export interface HandoffSubscription {
-  /** Settles once it is known that they arrive; maybe never. */
-  readonly arrived: Promise<void>;
-  stop(): Promise<void>;
-}
-
-/** What is asked of the database. */
-export interface HandoffStore<H extends Handoff> {
-  offer(offer: Offer): Promise<void>;
-  /** Takes back the offers that nobody is just using. @returns their numbers */
-  withdraw(worker: number): Promise<number[]>;
-  /** Calls back with what is handed over by way of this channel; says that somebody listens there. */
-  listenForHandoffs(
-    channel: string,
-    handlers: { readonly onHandoff: (handed: H) => void; readonly onReconnect: () => void },
-  ): Promise<HandoffSubscription>;
-}
+import type { Handoff, HandoffPort, HandoffStore, HandoffSubscription, Offer, RecallResult } from './handoff.ts';
 
 export interface DirectHandoffOptions<H extends Handoff> {
   /** `queue`, in the names of probes. */
@@ -64,7 +25,7 @@ const OFFER_DELAY_MS = 5;
  * A notification is believed only while its offer is open here. So what was not heard of in time, and given back by a
  * recall, is not begun when it is heard of after all.
  */
-export class DirectHandoff<H extends Handoff> {
+export class DirectHandoff<H extends Handoff> implements HandoffPort {
   readonly #options: DirectHandoffOptions<H>;
   readonly #channel = `pawl_${crypto.randomUUID()}`;
   /** Numbers of offers that were sent, and of which nobody knows that they were used or taken back. */

@@ -1,4 +1,4 @@
-import type { Offer, RecallResult } from '../../base/handoff/direct-handoff.ts';
+import type { Offer, RecallResult } from '../../base/handoff/handoff.ts';
 import { Cooldown } from '../../base/time/cooldown.ts';
 import { STOP_MS } from '../../base/work/deadlines.ts';
 import {

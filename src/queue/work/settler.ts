@@ -1,6 +1,6 @@
 import { ConnectionFailed, DatabaseError, StatementTimeout } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
-import type { Offer } from '../../base/handoff/direct-handoff.ts';
+import type { Offer } from '../../base/handoff/handoff.ts';
 import { probe } from '../../base/probe.ts';
 import { delay } from '../../base/time/backoff.ts';
 import { sleep } from '../../base/time/clock.ts';

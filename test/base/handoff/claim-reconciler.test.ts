@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { ClaimReconciler } from '../../../src/base/handoff/claim-reconciler.ts';
-import { DirectHandoff, type Handoff } from '../../../src/base/handoff/direct-handoff.ts';
+import { DirectHandoff } from '../../../src/base/handoff/direct-handoff.ts';
+import type { Handoff } from '../../../src/base/handoff/handoff.ts';
 
 function looks(): ClaimReconciler<Handoff> {
   const none = (): void => {};

@@ -1,10 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
-import {
-  DirectHandoff,
-  type Handoff,
-  type Offer,
-  type RecallResult,
-} from '../../../src/base/handoff/direct-handoff.ts';
+import { DirectHandoff } from '../../../src/base/handoff/direct-handoff.ts';
+import type { Handoff, Offer, RecallResult } from '../../../src/base/handoff/handoff.ts';
 import { until } from '../../support/eventually.ts';
 
 /** A worker's offers, and what the worker does about them; the database is played by the test. */

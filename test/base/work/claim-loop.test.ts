@@ -1,0 +1,145 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { type Handoff, NO_HANDOFF } from '../../../src/base/handoff/handoff.ts';
+import { probe } from '../../../src/base/probe.ts';
+import { ClaimLoop, type ClaimSource, type NextPoll } from '../../../src/base/work/claim-loop.ts';
+import { until } from '../../support/eventually.ts';
+
+interface Answer {
+  readonly units: readonly number[];
+  readonly next: NextPoll;
+  readonly offered?: boolean;
+}
+
+/** A worker without a database: it claims numbers, and each runs until the test ends it. */
+class Numbers implements ClaimSource<number, Answer, Handoff> {
+  readonly running = new Set<number>();
+  readonly isExclusive = false;
+  readonly settler = { flushed: async () => {}, drop: () => {} };
+  readonly wishes: boolean[] = [];
+  readonly released: number[] = [];
+  readonly errors: unknown[] = [];
+  readonly claims: number[] = [];
+  readonly begun: number[] = [];
+  hasLease = true;
+  /** What there is to claim. */
+  left: number[];
+  readonly loop: ClaimLoop<number, Answer, Handoff>;
+  #ids = 0;
+
+  constructor(left: number[], prefetch = 0) {
+    this.left = left;
+    const options = { name: 'numbers', concurrency: 2, leaseMs: 10_000, pollMs: 60_000, prefetch, prefetchMax: 100 };
+    this.loop = new ClaimLoop(this, options, () => NO_HANDOFF);
+    onTestFinished(() => this.loop.stop(0));
+  }
+
+  async start(): Promise<void> {
+    await this.loop.register();
+    this.loop.start({ arrived: Promise.resolve(), stop: async () => {} });
+  }
+
+  end(unit: number): void {
+    this.running.delete(unit);
+    this.loop.ended();
+  }
+
+  async register(): Promise<number> {
+    this.#ids += 1;
+    return this.#ids;
+  }
+  capacity(prefetch: number): number {
+    return 2 + prefetch - this.running.size - this.loop.waiting.length;
+  }
+  async claim(_worker: number, limit: number): Promise<Answer> {
+    this.claims.push(limit);
+    const units = this.left.splice(0, limit);
+    return { units, next: units.length > 0 ? 'more' : Infinity };
+  }
+  countUnits({ units }: Answer): number {
+    return units.length;
+  }
+  post({ units }: Answer): void {
+    this.loop.add(units);
+  }
+  nextPoll({ next }: Answer): NextPoll {
+    return next;
+  }
+  begin(unit: number): void {
+    this.begun.push(unit);
+    this.running.add(unit);
+  }
+  release(units: readonly number[]): void {
+    this.released.push(...units);
+  }
+  async setWantsNotify(_worker: number, wants: boolean): Promise<void> {
+    this.wishes.push(wants);
+  }
+  lost(): void {
+    this.running.clear();
+    this.loop.reset();
+    this.loop.wake();
+  }
+  recall = async () => ({ lost: 0, offers: [] });
+  leave = async () => {};
+  drain = async () => {};
+  close = async () => {};
+  noteUnclaimed = () => {};
+  takeHandoff = () => {};
+  declineHandoff = () => {};
+  onError = (error: unknown) => void this.errors.push(error);
+}
+
+test('as many run as there are slots, and each that ends makes room for the next one', async () => {
+  const numbers = new Numbers([1, 2, 3, 4]);
+  await numbers.start();
+  await until('both slots are taken', () => numbers.begun.length === 2);
+  numbers.end(1);
+  await until('the third one runs', () => numbers.begun.length === 3);
+  expect(numbers.claims).toEqual([2, 1]);
+  expect([...numbers.running]).toEqual([2, 3]);
+  numbers.end(2);
+  numbers.end(3);
+  await until('the last one runs', () => numbers.begun.length === 4);
+  expect(numbers.errors).toEqual([]);
+});
+
+test('what is claimed ahead waits for a slot, and is released by a stop', async () => {
+  const numbers = new Numbers([1, 2, 3, 4, 5], 2);
+  await numbers.start();
+  await until('all there is room for is claimed', () => numbers.left.length === 1);
+  expect(numbers.loop.waiting).toEqual([3, 4]);
+  numbers.end(1);
+  expect(numbers.begun).toEqual([1, 2, 3]);
+  await numbers.loop.stop(0);
+  expect(numbers.released.slice(0, 1)).toEqual([4]);
+});
+
+test('without a lease nothing is claimed and nothing begins, and afterwards the loop goes on under a new id', async () => {
+  const numbers = new Numbers([1, 2, 3], 1);
+  await numbers.start();
+  await until('all is claimed', () => numbers.left.length === 0);
+  numbers.hasLease = false;
+  numbers.end(1);
+  expect(numbers.begun).toEqual([1, 2]);
+  numbers.left = [4];
+  const { generation } = numbers.loop;
+  numbers.lost();
+  expect(numbers.loop.generation).toBe(generation + 1);
+  numbers.hasLease = true;
+  await until('what came since is begun', () => numbers.begun.includes(4));
+  expect(numbers.loop.id).toBe(2);
+  expect(numbers.begun).toEqual([1, 2, 4]);
+});
+
+test('a worker that has been busy for long asks for no notifications, and asks for them before it sleeps', async () => {
+  const numbers = new Numbers(Array.from({ length: 1_000_000 }, (_, index) => index));
+  using idle = probe.watch('numbers.idle');
+  numbers.begin = () => queueMicrotask(() => numbers.loop.ended());
+  await numbers.start();
+  await until('it asks for none', () => numbers.wishes.length === 1);
+  expect(numbers.wishes).toEqual([false]);
+  numbers.left = [];
+  await idle.next();
+  expect(numbers.wishes).toEqual([false, true]);
+  expect(numbers.loop.wantsNotify).toBe(true);
+});
