@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createActorAdmin } from '../src/actor/index.ts';
+import { NotSupported } from '../src/base/errors.ts';
 import { type Capture, type CaptureOptions, createCapture, type Projection, sql } from '../src/capture/index.ts';
 import { type PostgresEngine, postgres } from '../src/engine/postgres/index.ts';
 import { createFileAdmin } from '../src/files/index.ts';
@@ -148,6 +149,26 @@ describe('an application does all of its work with the four grants', () => {
   });
 });
 
+test('a role that may not migrate is told what to grant', async () => {
+  const { url } = await freshDatabase({ migrated: false });
+  const role = await testRole(url);
+  await using(role, async (engine) => {
+    const failure: unknown = await engine.migrate().catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(NotSupported);
+    const { advice = '' } = /"(?<advice>create schema [^"]*)"/.exec(String(failure))?.groups ?? {};
+    expect(advice).toContain(role.name);
+    const admin = new pg.Client({ connectionString: url });
+    await admin.connect();
+    await admin.query('create schema pawl');
+    await expect(engine.migrate()).rejects.toThrow(/schema pawl belongs to postgres.*grant postgres to/);
+    // What it says is enough.
+    await admin.query(`drop schema pawl; ${advice}`);
+    await engine.migrate();
+    await admin.query('drop schema pawl cascade');
+    await admin.end();
+  });
+});
+
 test('a reader sees everything by SQL, by the library and over HTTP, and changes nothing', async () => {
   const here = await ground();
   await installed(here);
@@ -170,6 +191,7 @@ test('a reader sees everything by SQL, by the library and over HTTP, and changes
     const admin = createQueueAdmin(engine);
     expect((await admin.list()).map(({ name }) => name)).toEqual(['mail']);
     expect((await admin.get(jobId)).status).toBe('new');
+    expect((await admin.explain(jobId)).reasons.map(({ code }) => code)).toEqual(['no_worker']);
     expect(await createLocks(engine).query()).toEqual({ held: [], waiting: [] });
     expect(await createFileAdmin(engine).stores()).toEqual([]);
     expect(await createActorAdmin(engine).pages()).toEqual([]);
@@ -178,7 +200,17 @@ test('a reader sees everything by SQL, by the library and over HTTP, and changes
     expect((await projection.search('third')).matches).toBe(0);
     const handler = createHttp(engine, { auth: OPEN_DOOR });
     onTestFinished(() => handler.stop());
-    for (const path of ['queues', 'jobs', 'locks', 'actors', 'pages', 'captures', 'workers', 'history']) {
+    for (const path of [
+      'queues',
+      'jobs',
+      `jobs/${jobId}`,
+      'locks',
+      'actors',
+      'pages',
+      'captures',
+      'workers',
+      'history',
+    ]) {
       const response = await handler(new Request(`http://localhost/api/v1/${path}`), { remoteAddress: '127.0.0.1' });
       expect([path, response.status, response.ok ? '' : await response.text()]).toEqual([path, 200, '']);
     }

@@ -1,6 +1,7 @@
 import { InvalidInput, SchemaMismatch } from '../../base/errors.ts';
 import { failure } from './failure.ts';
 import { type AppliedSchema, compare, label, outstanding } from './migrate-compare.ts';
+import { nameMissingRight } from './migrate-rights.ts';
 import {
   applyFunctions,
   applyTables,
@@ -73,6 +74,7 @@ export interface Migrated {
  * Applies each numbered file that is missing, then the functions and views of each line where they differ from those in the database: each
  * file and each line's functions in a transaction of their own. Every transaction takes the same advisory lock first and then compares
  * again, so any number of processes may start at once. Needs CREATE on the database the first time only.
+ * @throws NotSupported when this role lacks a privilege; the message names the GRANT
  * @throws SchemaMismatch when the database is newer than this version, or an applied file was changed since
  */
 export async function migrate(
@@ -80,6 +82,14 @@ export async function migrate(
   options: MigrateOptions = {},
   known: Schema = released,
 ): Promise<MigrationReport> {
+  try {
+    return await bringUpToDate(engine, options, known);
+  } catch (error) {
+    throw await nameMissingRight(engine, error);
+  }
+}
+
+async function bringUpToDate(engine: Migrated, options: MigrateOptions, known: Schema): Promise<MigrationReport> {
   const wanted = select(known, options.lines);
   const { pending, outdated } = outstanding(await readApplied(engine), known, wanted);
   if (options.dryRun === true) {

@@ -45,7 +45,12 @@ const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
 const CANCEL = statement('queue.cancel', 'select pawl.queue_cancel_job($1::text, $2::bigint, $3::text) as status');
 const RETRY = statement('queue.retry', 'select pawl.queue_retry_job($1::text, $2::bigint) as status');
 const EXPLAIN = statement('queue.explain', 'select pawl.queue_explain($1::text, $2::bigint) as facts');
-const IS_HELD = statement('queue.is_held', 'select pawl.queue_is_held($1::bigint) as "isHeld"');
+/** Only a row lock that is tried tells, so to a role that may lock no rows no job seems held. */
+const IS_HELD = statement(
+  'queue.is_held',
+  `select case when pg_catalog.has_table_privilege('pawl.queue_ready'::regclass::oid, 'update'::text) then pawl.queue_is_held($1::bigint)
+  else false end as "isHeld"`,
+);
 const SEARCH = statement('queue.search', 'select pawl.queue_search($1::json) as answer');
 const JOBS = statement(
   'queue.jobs',

@@ -1,0 +1,37 @@
+import { DatabaseError, NotSupported } from '../../base/errors.ts';
+import { type Statement, statement } from './sql.ts';
+
+const RIGHTS = statement(
+  'engine.migrate_rights',
+  `
+select pg_catalog.quote_ident(current_user) as role, pg_catalog.quote_ident(pg_catalog.current_database()::text) as database,
+  (select pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(n.nspowner)::text) from pg_catalog.pg_namespace n where n.nspname = 'pawl'::name) as owner`,
+);
+
+interface Rights {
+  readonly role: string;
+  readonly database: string;
+  /** Of the schema; null when there is none. */
+  readonly owner: string | null;
+}
+
+/** What to grant, where a migration failed for want of a privilege; every other error as it is. */
+export async function nameMissingRight(
+  session: { query<Row>(sql: Statement): Promise<Row[]> },
+  error: unknown,
+): Promise<unknown> {
+  if (!(error instanceof DatabaseError) || error.sqlState !== '42501') return error;
+  // Where even this fails, the first error says more.
+  const [rights] = await session.query<Rights>(RIGHTS).catch(() => []);
+  return rights === undefined ? error : new NotSupported(advice(rights), { cause: error });
+}
+
+function advice({ role, database, owner }: Rights): string {
+  if (owner === null) {
+    return (
+      `the role ${role} may not make the schema pawl: run "create schema pawl authorization ${role}" as an administrator, ` +
+      `or "grant create on database ${database} to ${role}"`
+    );
+  }
+  return `the schema pawl belongs to ${owner}, and the role ${role} may not change it: migrate as ${owner}, or run "grant ${owner} to ${role}"`;
+}
