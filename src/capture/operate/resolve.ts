@@ -92,7 +92,7 @@ function followColumn(to: string, from: Column, field: string, { declared, table
       },
     );
   }
-  const { operators } = requireColumn(target, column, field);
+  const own = requireColumn(target, column, field);
   if (source.to !== undefined || source.keys !== undefined) {
     throw new InvalidInput(
       `"${name}" does not hold the key of the entity itself; write the way from there as { column, keys: sql\`…\` }`,
@@ -101,9 +101,17 @@ function followColumn(to: string, from: Column, field: string, { declared, table
       },
     );
   }
-  // Between types of two schemas nobody but Postgres knows which operator fits.
-  const equal = operator('=', operators === from.operators ? operators : null);
-  return linkQuery(target, `c.${id(from.name)} ${equal} t.${id(column)}`, source.column ?? onlyKey(target, field));
+  return linkQuery(target, matches(from, own), source.column ?? onlyKey(target, field));
+}
+
+/**
+ * Compares in the type of the table's own column, with its operator, and so can use its index. Between types of two schemas a bare `=`
+ * would be looked for in the search path.
+ */
+function matches(from: Column, own: Column): string {
+  const type = own.base === 'enum' ? own.type : own.base;
+  const cast = from.operators === own.operators ? '' : `::${type}`;
+  return `c.${id(from.name)}${cast} ${operator('=', own.operators)} t.${id(own.name)}`;
 }
 
 function onlyKey(table: Table, field: string): string {

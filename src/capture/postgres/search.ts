@@ -107,9 +107,14 @@ order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
     if (window === undefined) return '';
     const [order, key] = window.map((value) => `$${values.push(value)}::text`);
     const { type, operators } = this.#orderColumn;
-    // One operator for both: between two schemas nobody but Postgres knows which one fits.
-    const before = operator('<', operators === this.#target.keyOperators ? operators : null);
-    return ` and row(${this.#order}, ${this.#key}) ${before} row(${order}::${type}, ${key}::${this.#target.keyType})`;
+    const { keyType, keyOperators } = this.#target;
+    const [o, k] = [`${order}::${type}`, `${key}::${keyType}`];
+    if (operators === keyOperators) {
+      return ` and row(${this.#order}, ${this.#key}) ${operator('<', operators)} row(${o}, ${k})`;
+    }
+    // A comparison of rows has one operator, which would be looked for in the search path.
+    const [less, same] = [operator('<', operators), operator('=', operators)];
+    return ` and (${this.#order} ${less} ${o} or ${this.#order} ${same} ${o} and ${this.#key} ${operator('<', keyOperators)} ${k})`;
   }
 
   /** Of the candidates one page, best first, with the words found in it marked. */
