@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { can, send } from './data/api.ts';
 import { refresh, togglePause } from './data/live.ts';
 import { useResource } from './data/resource.ts';
-import type { Page, Queue } from './data/types.ts';
+import type { List, Queue } from './data/types.ts';
 import { isHelpOpen, KEYS, PLACES } from './keys.ts';
 import { isPaletteOpen } from './palette-open.ts';
 import { Modal } from './parts/dialog.tsx';
@@ -91,7 +91,7 @@ export default function Palette(): JSX.Element {
 
 /** Asked for by a part of the name: there may be thousands. */
 function useQueues(typed: string): readonly Queue[] {
-  const queues = useResource<Page<Queue>>(
+  const queues = useResource<List<Queue>>(
     `queues?${new URLSearchParams({ ...(typed === '' ? {} : { q: typed }), limit: '6' })}`,
     60_000,
   );

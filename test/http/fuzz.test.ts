@@ -3,10 +3,12 @@ import { beforeAll, expect, test } from 'vitest';
 import { ROUTES } from '../../src/http/app.ts';
 import { writeCursor } from '../../src/http/protocol/cursor.ts';
 import type { AnyRoute } from '../../src/http/protocol/route.ts';
+import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
 import { answersOf, type House, makeHouse, type Visitor } from './house.ts';
 
-const RUNS = LONG ? 100_000 : 500;
+/** PAWL_FUZZ: another number of requests. */
+const RUNS = Number(process.env['PAWL_FUZZ'] ?? (LONG ? 100_000 : 500));
 
 let house: House;
 let visitor: Visitor;
@@ -101,7 +103,8 @@ function bodies(route: AnyRoute): fc.Arbitrary<string> {
   return fc.oneof({ arbitrary: object, weight: 6 }, { arbitrary: list, weight: 1 }, { arbitrary: value, weight: 1 });
 }
 
-// A stream does not end, and what waits is another test's.
+/** Streams are asked by `openStream`; `/events` is no route of the table. */
+const STREAMS = [...ROUTES.filter(({ givesStream }) => givesStream === true).map(({ path }) => path), '/events'];
 const asked = ROUTES.filter(({ givesStream }) => givesStream !== true);
 
 const requests = fc.constantFrom(...asked).chain((route) =>
@@ -113,6 +116,30 @@ const requests = fc.constantFrom(...asked).chain((route) =>
     type: fc.constantFrom('application/json', 'application/json', 'application/json', 'text/plain'),
   }),
 );
+
+const streams = fc.record({
+  path: fc.constantFrom(...STREAMS),
+  params: fc.array(nasty, { minLength: 1, maxLength: 1 }),
+  query: fc.array(fc.tuple(names({ part: 0, of: 0, event: 0, lastEventId: 0 }), nasty), { maxLength: 3 }),
+  lastEventId: fc.option(nasty, { nil: undefined }),
+});
+
+/** A stream is left as soon as something came: it says how long to wait before coming back, at once. */
+async function openStream(path: string, lastEventId: string | undefined): Promise<object[]> {
+  const leaving = new AbortController();
+  const headers = lastEventId === undefined ? {} : { 'last-event-id': encode(lastEventId) };
+  const request = new Request(`http://localhost${path}`, { headers, signal: leaving.signal });
+  const response = await visitor.handler(request, { remoteAddress: '127.0.0.1' });
+  const what = { status: response.status, path };
+  if (response.status >= 500) return [what];
+  if (response.headers.get('content-type')?.startsWith('text/event-stream') !== true) {
+    await response.text();
+    return response.status < 400 ? [what] : [];
+  }
+  const first = await response.body?.getReader().read();
+  leaving.abort();
+  return new TextDecoder().decode(first?.value).startsWith('retry: ') ? [] : [what];
+}
 
 async function ask(of: AnyRoute, path: string, asked: Parameters<Visitor['ask']>[1] = {}): Promise<object[]> {
   const { status, text, headers, body } = await visitor.ask(path, { method: of.method, ...asked });
@@ -127,18 +154,38 @@ async function ask(of: AnyRoute, path: string, asked: Parameters<Visitor['ask']>
 
 const encode = (text: string): string => encodeURIComponent(text.replace(/\p{Surrogate}/gu, '?'));
 
+/** An address with these values, of which some may be empty. */
+function addressOf(path: string, params: readonly string[], query: readonly (readonly [string, string])[]): string {
+  let next = 0;
+  const filled = path.replaceAll(/\{\w+\}/g, () => encode(params[next++] ?? '') || 'x');
+  return `/api/v1${filled}?${query.map(([name, text]) => `${encode(name)}=${encode(text)}`).join('&')}`;
+}
+
 test('whatever is sent, the answer is as the document says, and never a failure of the server', async () => {
   await fc.assert(
     fc.asyncProperty(requests, async ({ route, params, query, body, type }) => {
-      let next = 0;
-      const path = route.path.replaceAll(/\{\w+\}/g, () => encode(params[next++] ?? '') || 'x');
-      const search = query.map(([name, text]) => `${encode(name)}=${encode(text)}`).join('&');
       const sent = route.method === 'GET' ? {} : { body, headers: { 'content-type': type } };
-      expect(await ask(route, `/api/v1${path}?${search}`, sent)).toEqual([]);
+      expect(await ask(route, addressOf(route.path, params, query), sent)).toEqual([]);
     }),
     { numRuns: RUNS, seed: 8, endOnFailure: true },
   );
   expect(await brokenGets()).toEqual([]);
+});
+
+test('whatever a stream is asked for, it begins or says what is wrong, and leaves nothing behind', async () => {
+  expect(STREAMS.length).toBeGreaterThan(1);
+  const ids = fc.constantFrom(...Object.values(house.ids));
+  await fc.assert(
+    fc.asyncProperty(streams, fc.option(ids, { nil: undefined }), async ({ path, params, query, lastEventId }, id) => {
+      const address = addressOf(path, id === undefined ? params : [id], query);
+      expect(await openStream(address, lastEventId)).toEqual([]);
+    }),
+    { numRuns: RUNS / 10, seed: 8, endOnFailure: true },
+  );
+  await until('nothing is watched', async () => {
+    const { body } = await visitor.ask('/api/v1/admin');
+    return (body['process'] as { watchers: number }).watchers === 0;
+  });
 });
 
 /** Of everything that is there now, whatever was written: each GET of each thing. */

@@ -4,7 +4,7 @@ import { Moves } from '../charts/moves.tsx';
 import { can, send } from '../data/api.ts';
 import { refresh } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
-import type { ActorDetail, ActorType, Move, Page, Turn } from '../data/types.ts';
+import type { ActorDetail, ActorType, List, Move, Turn } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { confirm } from '../parts/dialog.tsx';
@@ -99,7 +99,7 @@ function failedInARow({ attempt, status }: ActorDetail): number {
 }
 
 function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
-  const types = useResource<Page<ActorType>>('actor-types', 60_000);
+  const types = useResource<List<ActorType>>('actor-types', 60_000);
   const declared = types.data?.items.find(({ name }) => name === of.type)?.semaphores ?? [];
   const names = [...new Set([...declared, ...Object.keys(of.semaphores)])];
   const raise = async (semaphore: string): Promise<void> => {

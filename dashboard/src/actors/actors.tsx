@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { can, send } from '../data/api.ts';
 import { refresh } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
-import type { Actor, ActorType, Page } from '../data/types.ts';
+import type { Actor, ActorType, List } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -22,7 +22,7 @@ const STATUSES = ['running', 'due', 'napping', 'hibernating', 'backing off', 'pa
 
 /** Types with their machines, and the actors of one. */
 export function ActorsPage(): JSX.Element {
-  const types = useResource<Page<ActorType>>('actor-types');
+  const types = useResource<List<ActorType>>('actor-types');
   const wanted = query.value.get('type') ?? '';
   const type = types.data?.items.find(({ name }) => name === wanted) ?? types.data?.items[0];
   return (

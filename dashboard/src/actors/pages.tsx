@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { can, send } from '../data/api.ts';
 import { refresh } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
-import type { Page, PageRecord } from '../data/types.ts';
+import type { List, Page } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { Table } from '../parts/table.tsx';
@@ -15,7 +15,7 @@ import { Time } from '../text/time.tsx';
 export function PagesPage(): JSX.Element {
   const status = query.value.get('status') ?? '';
   const asked = `pages${status === '' ? '' : `?status=${status}`}`;
-  const pages = useResource<Page<PageRecord>>(asked);
+  const pages = useResource<List<Page>>(asked);
   const options = [
     ['', 'Not resolved'],
     ['open', 'Open'],
@@ -97,7 +97,7 @@ export function PagesPage(): JSX.Element {
   );
 }
 
-function Actions({ of: { id, status } }: { readonly of: PageRecord }): JSX.Element {
+function Actions({ of: { id, status } }: { readonly of: Page }): JSX.Element {
   const change = async (verb: string): Promise<void> => {
     await attempt(async () => (await send<{ done: string }>('POST', `pages/${id}/${verb}`)).done);
     refresh();

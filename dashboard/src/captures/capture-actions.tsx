@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { can, get, send } from '../data/api.ts';
 import { refresh } from '../data/live.ts';
-import type { CaptureCompared, CaptureDetail } from '../data/types.ts';
+import type { CaptureDetail, CaptureReconciled } from '../data/types.ts';
 import { confirm } from '../parts/dialog.tsx';
 import { Menu } from '../parts/menu.tsx';
 import { attempt, say } from '../parts/toast.tsx';
@@ -87,7 +87,7 @@ async function compare(at: string, entity: string, isDryRun: boolean): Promise<s
     });
     if (answer === undefined) return undefined;
   }
-  const { items } = await send<CaptureCompared>('POST', `${at}/reconcile`, { dryRun: isDryRun });
+  const { items } = await send<CaptureReconciled>('POST', `${at}/reconcile`, { dryRun: isDryRun });
   for (const { name, checked, drifted, keys } of items) {
     const what = drifted === 0 ? 'all are right' : drifted === 1 ? '1 is wrong' : `${drifted} are wrong`;
     const which = keys.length > 0 ? `: ${keys.slice(0, 5).join(', ')}` : '';

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { can, me } from '../data/api.ts';
 import { useResource } from '../data/resource.ts';
-import type { Capture, Captures, Change, Page } from '../data/types.ts';
+import type { Capture, CaptureList, Change, List } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -16,7 +16,7 @@ import { Coverage } from './capture-coverage.tsx';
 
 /** Changes of the tables of the application: who follows them, how far behind, and the newest of them. */
 export function CapturesPage(): JSX.Element {
-  const captures = useResource<Captures>('captures');
+  const captures = useResource<CaptureList>('captures');
   const wanted = query.value.get('entity') ?? '';
   const shown = captures.data?.items.find(({ entity }) => entity === wanted) ?? captures.data?.items[0];
   return (
@@ -122,7 +122,7 @@ function Consumers({ of }: { readonly of: readonly Capture[] }): JSX.Element {
   );
 }
 
-function Culprits({ of }: { readonly of: Captures['culprits'] }): JSX.Element {
+function Culprits({ of }: { readonly of: CaptureList['culprits'] }): JSX.Element {
   return (
     <Card title="Transactions that keep them behind">
       <Table
@@ -143,7 +143,7 @@ function Culprits({ of }: { readonly of: Captures['culprits'] }): JSX.Element {
 
 function Tail({ entity }: { readonly entity: string }): JSX.Element {
   const words = query.value.get('words') ?? '';
-  const changes = useResource<Page<Change>>(
+  const changes = useResource<List<Change>>(
     `captures/${encodeURIComponent(entity)}/changes${words === '' ? '' : `?words=${encodeURIComponent(words)}`}`,
   );
   return (

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { can, send } from '../data/api.ts';
 import { refresh } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
-import type { FileReload, FileStore, FileVersion, Page, Reconciled, Swept } from '../data/types.ts';
+import type { FileReload, FileStore, FileVersion, List, Reconciled, Swept } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { confirm } from '../parts/dialog.tsx';
@@ -23,7 +23,7 @@ export function fileUrl({ namespace, id }: { readonly namespace: string; readonl
 
 /** Documents, where their bytes lie, what there is to collect, and who fetches hot copies. */
 export function FilesPage(): JSX.Element {
-  const stores = useResource<Page<FileStore>>('files/stores', 5000);
+  const stores = useResource<List<FileStore>>('files/stores', 5000);
   const items = stores.data?.items ?? [];
   const wanted = query.value.get('namespace');
   const namespace = wanted ?? items[0]?.namespace ?? '';
@@ -278,7 +278,7 @@ function Halted({ of: { namespace, haltedAt, haltedBecause, isOpen } }: { readon
 
 /** Who fetches which bytes for a hot copy now: one of each scope, while the others wait for it. */
 function Reloads({ namespace }: { readonly namespace: string }): JSX.Element {
-  const reloads = useResource<Page<FileReload>>(`files/reloads?${new URLSearchParams({ namespace })}`, 3000);
+  const reloads = useResource<List<FileReload>>(`files/reloads?${new URLSearchParams({ namespace })}`, 3000);
   return (
     <Card title="Hot copies being fetched">
       <Loaded of={reloads}>

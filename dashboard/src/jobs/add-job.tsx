@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { get, getText, sendText } from '../data/api.ts';
 import { refresh } from '../data/live.ts';
 import { type Problems, payloadText, pretty, problemOf, problemOfJson } from '../data/payload.ts';
-import type { Job, Page, Queue } from '../data/types.ts';
+import type { Job, List, Queue } from '../data/types.ts';
 import { Modal } from '../parts/dialog.tsx';
 import { Field, Problem } from '../parts/field.tsx';
 import { say } from '../parts/toast.tsx';
@@ -115,7 +115,7 @@ function bodyOf(form: FormData, kind: string, payload: string): string {
 }
 
 async function newest(queue: string, kind: string): Promise<string> {
-  const { items } = await get<Page<Job>>(`jobs?${new URLSearchParams({ q: `kind:"${kind}"`, queue, limit: '1' })}`);
+  const { items } = await get<List<Job>>(`jobs?${new URLSearchParams({ q: `kind:"${kind}"`, queue, limit: '1' })}`);
   const [job] = items;
   if (job === undefined) throw new Error(`there is no job of kind "${kind}" yet`);
   return job.id;

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { useResource } from '../data/resource.ts';
-import type { JobDetail, Page } from '../data/types.ts';
+import type { JobDetail, List } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card } from '../parts/card.tsx';
 import { Table } from '../parts/table.tsx';
@@ -17,7 +17,7 @@ interface Sibling {
 
 /** Jobs of the same key: those that ran as one with this, and those before and after it. */
 export function Siblings({ id, of }: { readonly id: string; readonly of: JobDetail }): JSX.Element | null {
-  const siblings = useResource<Page<Sibling>>(`jobs/${id}/siblings`, 5000);
+  const siblings = useResource<List<Sibling>>(`jobs/${id}/siblings`, 5000);
   const items = siblings.data?.items ?? [];
   if (items.length === 0) return null;
   const isOne = ({ processId }: Sibling): boolean => processId !== null && processId === of.processId;

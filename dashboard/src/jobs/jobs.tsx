@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { BulkBar, BulkBegun } from '../bulk/bulk-bar.tsx';
 import { can, get } from '../data/api.ts';
 import { useResource } from '../data/resource.ts';
-import type { Job, JobPage, Page } from '../data/types.ts';
+import type { Job, JobList, List } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { type Column, Table } from '../parts/table.tsx';
@@ -36,18 +36,18 @@ export function JobsPage(): JSX.Element {
           </>
         }
       />
-      <JobList queue={undefined} />
+      <JobTable queue={undefined} />
     </>
   );
 }
 
 /** Jobs that fit the filters of the address, newest first. */
-export function JobList({ queue }: { readonly queue: string | undefined }): JSX.Element {
+export function JobTable({ queue }: { readonly queue: string | undefined }): JSX.Element {
   const given = query.value;
   const q = given.get('q') ?? '';
   const of = queue ?? given.get('queue') ?? '';
   const asked = `jobs?${new URLSearchParams({ ...(q === '' ? {} : { q }), ...(of === '' ? {} : { queue: of }), limit: String(LIMIT) })}`;
-  const page = useResource<JobPage>(asked);
+  const page = useResource<JobList>(asked);
   const list = useStillList(asked, page.data);
   const picked = useSelection(list.jobs ?? [], asked);
   // All of them are of the queue of its own page.
@@ -158,7 +158,7 @@ interface StillList {
 }
 
 /** A list that does not move under the reader: what he sees is kept up to date, and what is new waits to be asked for. */
-function useStillList(asked: string, latest: Page<Job> | undefined): StillList {
+function useStillList(asked: string, latest: List<Job> | undefined): StillList {
   const [shown, setShown] = useState<{ asked: string; jobs: readonly Job[]; after: string | null } | undefined>();
   useEffect(() => {
     if (latest === undefined) return;
@@ -181,7 +181,7 @@ function useStillList(asked: string, latest: Page<Job> | undefined): StillList {
       if (current === undefined || current.after === null) return;
       const { after } = current;
       await attempt(async () => {
-        const next = await get<Page<Job>>(`${asked}&after=${after}`);
+        const next = await get<List<Job>>(`${asked}&after=${after}`);
         setShown({ asked, jobs: [...current.jobs, ...next.items], after: next.after });
         return undefined;
       });

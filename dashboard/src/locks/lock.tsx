@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { can, send } from '../data/api.ts';
 import { refresh } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
-import type { LockDetail, LockPast, Page } from '../data/types.ts';
+import type { List, LockDetail, LockPast } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { confirm } from '../parts/dialog.tsx';
@@ -22,7 +22,7 @@ export function LockPage(): JSX.Element {
   const namespace = query.value.get('namespace') ?? '';
   const of = new URLSearchParams({ ...(namespace === '' ? {} : { namespace }), name });
   const lock = useResource<LockDetail>(`locks/one?${of}`);
-  const past = useResource<Page<LockPast>>(`locks/one/history?${of}`, 5000);
+  const past = useResource<List<LockPast>>(`locks/one/history?${of}`, 5000);
   const isHeld = (lock.data?.holders.length ?? 0) > 0;
   const { option, given } = inNamespace(namespace);
   return (

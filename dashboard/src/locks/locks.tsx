@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import type { Edge, Node } from '../charts/graph.tsx';
 import { LazyGraph } from '../charts/lazy-graph.tsx';
 import { useResource } from '../data/resource.ts';
-import type { HotLock, Lock, LockGraph, Page } from '../data/types.ts';
+import type { HotLock, List, Lock, LockGraph } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
@@ -18,7 +18,7 @@ import { OwnerOf } from './owner.tsx';
 /** Who holds what, who waits for whom. */
 export function LocksPage(): JSX.Element {
   const graph = useResource<LockGraph>('locks/graph', 2000);
-  const hottest = useResource<Page<HotLock>>('locks/hottest', 10_000);
+  const hottest = useResource<List<HotLock>>('locks/hottest', 10_000);
   return (
     <>
       <Head title="Locks" about="Who holds, who waits, and who stands in whose way." />

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Gauge } from '../charts/spark.tsx';
 import { can } from '../data/api.ts';
 import { useResource } from '../data/resource.ts';
-import type { Admin, Audit, Page } from '../data/types.ts';
+import type { Admin, Audit, List } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { Facts } from '../parts/facts.tsx';
@@ -151,7 +151,7 @@ function Tables({ of }: { readonly of: Admin['tables'] }): JSX.Element {
 }
 
 function AuditLog(): JSX.Element {
-  const audit = useResource<Page<Audit>>('audit', 5000);
+  const audit = useResource<List<Audit>>('audit', 5000);
   return (
     <Card title="What people did">
       <Loaded of={audit}>

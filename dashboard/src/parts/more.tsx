@@ -2,12 +2,12 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { get } from '../data/api.ts';
 import { type Resource, useResource } from '../data/resource.ts';
-import type { Page } from '../data/types.ts';
+import type { List } from '../data/types.ts';
 import { attempt } from './toast.tsx';
 
 export interface LongList<T> {
   /** As the pages of a list are: loading, refused, or what is there so far. */
-  readonly page: Resource<Page<T>>;
+  readonly page: Resource<List<T>>;
   readonly rows: readonly T[];
   /** Adds the next page; undefined when there is none. */
   readonly next: (() => Promise<boolean>) | undefined;
@@ -15,13 +15,13 @@ export interface LongList<T> {
 
 /** A list that goes on: its first page is kept fresh, those after it are added by hand. */
 export function useLongList<T>(asked: string, everyMs?: number): LongList<T> {
-  const page = useResource<Page<T>>(asked, everyMs);
-  const [more, setMore] = useState<{ asked: string; page: Page<T> } | undefined>();
+  const page = useResource<List<T>>(asked, everyMs);
+  const [more, setMore] = useState<{ asked: string; page: List<T> } | undefined>();
   const added = more?.asked === asked ? more.page : undefined;
   const after = added === undefined ? page.data?.after : added.after;
   const next = (): Promise<boolean> =>
     attempt(async () => {
-      const got = await get<Page<T>>(`${asked}${asked.includes('?') ? '&' : '?'}after=${after}`);
+      const got = await get<List<T>>(`${asked}${asked.includes('?') ? '&' : '?'}after=${after}`);
       setMore({ asked, page: { items: [...(added?.items ?? []), ...got.items], after: got.after } });
       return undefined;
     });

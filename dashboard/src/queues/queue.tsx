@@ -7,7 +7,7 @@ import { can } from '../data/api.ts';
 import { useResource } from '../data/resource.ts';
 import type { Queue, Stats } from '../data/types.ts';
 import { AddJob } from '../jobs/add-job.tsx';
-import { JobList } from '../jobs/jobs.tsx';
+import { JobTable } from '../jobs/jobs.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
 import { type Reason, Reasons } from '../parts/facts.tsx';
@@ -85,7 +85,7 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
       <SeriesCharts path={`${at}/series`} queue={name} kinds={queue.data?.kinds ?? []} />
       <Kinds queue={name} />
       <Heat path={`${at}/series`} />
-      <JobList queue={name} />
+      <JobTable queue={name} />
       {isAdding && queue.data !== undefined && (
         <AddJob
           queue={queue.data}

@@ -4,7 +4,7 @@ import { Gauge, Spark } from '../charts/spark.tsx';
 import { can } from '../data/api.ts';
 import { recent } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
-import type { Queue, QueuePage } from '../data/types.ts';
+import type { Queue, QueueList } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { ShowMore, useLongList } from '../parts/more.tsx';
@@ -52,7 +52,7 @@ function QueueList(): JSX.Element {
   const { page, rows: loaded, next } = useLongList<Queue>(`queues?${new URLSearchParams(search)}`);
   // Figures move, and with them the places of queues: one may be on two pages.
   const rows = [...new Map(loaded.map((queue) => [queue.name, queue])).values()];
-  const total = (page.data as QueuePage | undefined)?.total;
+  const total = (page.data as QueueList | undefined)?.total;
   const choose = (by: string): void => {
     // The other way round, or as it is mostly wanted: names from a to z, figures from the largest.
     const order = by !== sort ? undefined : isDown ? 'asc' : 'desc';
@@ -98,7 +98,7 @@ function QueueList(): JSX.Element {
 
 /** Those with the most to do. */
 export function BusiestQueues(): JSX.Element {
-  const queues = useResource<QueuePage>(`queues?sort=ready&limit=${BUSIEST}`);
+  const queues = useResource<QueueList>(`queues?sort=ready&limit=${BUSIEST}`);
   const total = queues.data?.total ?? 0;
   return (
     <Card title={total > BUSIEST ? 'Queues with the most to do' : 'Queues'} actions={<a href="queues">All queues</a>}>

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { can, send } from '../data/api.ts';
 import { refresh } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
-import type { Page, Schedule } from '../data/types.ts';
+import type { List, Schedule } from '../data/types.ts';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { Table } from '../parts/table.tsx';
@@ -15,7 +15,7 @@ import { exact } from '../text/zone.ts';
 
 /** What is enqueued again and again. */
 export function SchedulesPage(): JSX.Element {
-  const schedules = useResource<Page<Schedule>>('schedules', 5000);
+  const schedules = useResource<List<Schedule>>('schedules', 5000);
   return (
     <>
       <Head

@@ -74,7 +74,7 @@ export const bulkRoutes: readonly AnyRoute[] = [
     summary: 'Bulk actions, newest first; they are kept for 30 days after their end.',
     permission: 'view',
     query: { limit, after },
-    answers: 'BulkPage',
+    answers: 'BulkList',
     run: async ({ query, services }) => {
       const rows = await services.bulk.list(readIdCursor(query.after), query.limit + 1);
       const { items, after: next } = pageOf(rows, query.limit, (row) => writeCursor(row.id));
@@ -101,7 +101,7 @@ export const bulkRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: bulk,
     query: { outcome: maybe(choice(['done', 'refused'])), limit, after },
-    answers: 'BulkResultPage',
+    answers: 'BulkResultList',
     run: async ({ params, query, services }) => {
       const from = Number(readCursor(query.after, 1, (part) => /^\d{1,9}$/.test(part))?.[0] ?? 0);
       const rows = await services.bulk.results(params.id, from, query.outcome, query.limit + 1);

@@ -33,7 +33,7 @@ export const jobRoutes: readonly AnyRoute[] = [
       limit: integer({ min: 1, max: 200, default: 50 }),
       after: maybe(text({ about: AFTER })),
     },
-    answers: 'JobPage',
+    answers: 'JobList',
     sharedMs: 1000,
     run: async ({ query: { queue, limit, after, ...asked }, who, services: { queues, redaction } }) => {
       const q = queryOf(asked);

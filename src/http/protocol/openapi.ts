@@ -1,8 +1,9 @@
+import { SCHEMAS } from '../schemas/index.ts';
+import { ref } from '../schemas/parts.ts';
 import { packageVersion } from '../version.ts';
 import { type Fields, type JsonSchema, schemaOf } from './field.ts';
 import { IDEMPOTENCY_KEY } from './idempotency.ts';
 import type { AnyRoute } from './route.ts';
-import { ref, SCHEMAS } from './schemas.ts';
 
 /** The document of OpenAPI 3.1 that tells of these routes. Made from what the server itself goes by. */
 export function describeApi(routes: readonly AnyRoute[], basePath: string): Record<string, unknown> {

@@ -45,7 +45,7 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
   readonly takesKey?: true;
   /** The body is bytes, which the route reads itself, as they come and as far as it lets them. */
   readonly takesBytes?: true;
-  /** What comes back, as a JSON Schema or the name of one in schemas.ts; or bytes. */
+  /** What comes back, as a JSON Schema or the name of one in schemas/; or bytes. */
   readonly answers: string | JsonSchema;
   readonly givesBytes?: true;
   /** What comes back are server-sent events. */

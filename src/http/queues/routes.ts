@@ -25,7 +25,7 @@ export const queueRoutes: readonly AnyRoute[] = [
       limit: integer({ min: 1, max: 1000, default: 1000 }),
       after: maybe(text({ about: AFTER })),
     },
-    answers: 'QueuePage',
+    answers: 'QueueList',
     sharedMs: 1000,
     run: ({ query, services }) => listQueues(services, query),
   }),

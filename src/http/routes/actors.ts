@@ -66,7 +66,7 @@ export const actorRoutes: readonly AnyRoute[] = [
       limit: integer({ min: 1, max: 200, default: 50 }),
       after: maybe(text({ about: AFTER })),
     },
-    answers: 'ActorPage',
+    answers: 'ActorList',
     sharedMs: 1000,
     run: async ({ query: { limit, after, ...filter }, services: { actors } }) => {
       const rows = await actors.reads.list({ ...filter, limit: limit + 1, before: placeOf(after)?.toString() });
@@ -113,7 +113,7 @@ export const actorRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: actor,
     query: { limit: integer({ min: 1, max: 1000, default: 100 }), after: maybe(text({ about: AFTER })) },
-    answers: 'ActorHistoryPage',
+    answers: 'ActorHistoryList',
     run: async ({ params, query: { limit, after }, services: { actors } }) => {
       checkId(params.id);
       const before = placeOf(after);

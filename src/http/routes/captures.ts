@@ -77,7 +77,7 @@ export const captureRoutes: readonly AnyRoute[] = [
       limit: integer({ min: 1, max: 200, default: 50 }),
       after: maybe(id(AFTER)),
     },
-    answers: 'ChangePage',
+    answers: 'ChangeList',
     run: async ({ params, query: { key, words, limit, after }, who, services: { captures, redaction } }) => {
       if (words !== undefined) redaction.requireSearch(who);
       const rows = await captures.reads.history(params.entity, { key, words, limit: limit + 1, before: after });

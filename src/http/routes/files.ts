@@ -27,7 +27,7 @@ export const fileRoutes: readonly AnyRoute[] = [
     summary: 'Documents in the byte order of their ids, each with its live version.',
     permission: 'view',
     query: { namespace, prefix: maybe(text({ min: 0, max: 512, about: 'what their ids begin with' })), limit, after },
-    answers: 'FilePage',
+    answers: 'FileList',
     sharedMs: 1000,
     run: async ({ query: { namespace: space = '', prefix = '', limit: most, after: from }, services: { files } }) => {
       const rows = await files.list(space, prefix, readCursor(from, 1)?.[0], most + 1);
@@ -95,7 +95,7 @@ export const fileRoutes: readonly AnyRoute[] = [
     summary: 'The versions of a document, newest first: who, when, how large, and whether it can still be read.',
     permission: 'view',
     query: { namespace, id, limit, after },
-    answers: 'FilePage',
+    answers: 'FileList',
     run: async ({ query: { namespace: space = '', id: of, limit: most, after: from }, services: { files } }) => {
       const before = readCursor(from, 1, (part) => /^[1-9]\d{0,14}$/.test(part))?.[0];
       const rows = await files.history(space, of, before === undefined ? undefined : Number(before), most + 1);

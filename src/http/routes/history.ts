@@ -25,7 +25,7 @@ export const historyRoutes: readonly AnyRoute[] = [
       limit: integer({ min: 1, max: 200, default: 100 }),
       after: maybe(text({ about: AFTER })),
     },
-    answers: 'HistoryPage',
+    answers: 'HistoryList',
     run: async ({ query, who, services: { store, redaction } }) => {
       const withAudit = who.permissions.has('audit:read');
       if (query.part === 'audit' && !withAudit)

@@ -27,7 +27,7 @@ export const lockRoutes: readonly AnyRoute[] = [
       limit,
       after,
     },
-    answers: 'LockPage',
+    answers: 'LockList',
     sharedMs: 1000,
     run: async ({ query, services: { store } }) => {
       const [space = '', last = ''] = readCursor(query.after, 2) ?? [];
@@ -96,7 +96,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     summary: 'Who held a lock until when, and how that ended, newest first.',
     permission: 'view',
     query: { namespace, name, limit, after },
-    answers: 'LockPastPage',
+    answers: 'LockPastList',
     run: async ({ query: { namespace: space = '', name: of, limit: most, after: from }, services: { store } }) => {
       const before = readIdCursor(from);
       const rows = await store.locks.history(space, of, before, most + 1);

@@ -70,7 +70,7 @@ export const overviewRoutes: readonly AnyRoute[] = [
       limit: integer({ min: 1, max: 200, default: 50 }),
       after: maybe(text({ about: AFTER })),
     },
-    answers: 'AuditPage',
+    answers: 'AuditList',
     run: async ({ query: { who, action, limit, after }, services: { store } }) => {
       const rows = await store.audit.list(readIdCursor(after), who, action, limit + 1);
       return pageOf(rows, limit, (row) => writeCursor(row.id));

@@ -24,7 +24,7 @@ export const pageRoutes: readonly AnyRoute[] = [
       limit: integer({ min: 1, max: 200, default: 50 }),
       after: maybe(text({ about: AFTER })),
     },
-    answers: 'PagePage',
+    answers: 'PageList',
     sharedMs: 1000,
     run: async ({ query: { limit, after, ...filter }, services: { store } }) => {
       const rows = await store.actors.pages(readIdCursor(after), filter, limit + 1);

@@ -1,0 +1,68 @@
+import { list, listed, map, number, object, one, orNull, ref, type Schemas, text, time, whole, yes } from './parts.ts';
+
+const file = {
+  namespace: text,
+  id: text,
+  version: whole,
+  state: one('live', 'retired', 'deleting', 'deleted'),
+  size: whole,
+  sha256: text,
+  contentType: orNull(text),
+  author: orNull(text),
+  writtenAt: time,
+  retiredAt: orNull(time),
+  keptUntil: orNull(time),
+};
+
+/** Documents, their versions, and stores. */
+export const FILES: Schemas = {
+  FileVersion: object(file),
+  FileList: listed(ref('FileVersion')),
+  FileDetail: object({
+    ...file,
+    meta: map(text),
+    object: text,
+    live: orNull(whole),
+    isOpen: yes,
+    holders: list(ref('FileStanding')),
+    waiters: list(ref('FileStanding')),
+    reloads: list(ref('FileReload')),
+  }),
+  FileStanding: object({
+    pid: whole,
+    mode: one('share', 'exclusive'),
+    since: orNull(time),
+    application: orNull(text),
+    blockedBy: list(whole),
+  }),
+  FileReload: object({ 'sha256?': text, scope: text, host: text, pid: whole, since: time, expiresAt: time }),
+  FileWritten: object({ id: text, version: whole, previous: orNull(whole), size: whole, sha256: text }),
+  FileRemoved: object({ id: text, removed: yes }),
+  FileStores: object({ items: list(ref('FileStore')) }),
+  FileStore: object({
+    namespace: text,
+    kind: text,
+    store: text,
+    attachedAt: time,
+    pass: number,
+    probe: orNull(map(yes)),
+    haltedAt: orNull(time),
+    haltedBecause: orNull(text),
+    pending: whole,
+    retired: whole,
+    deleting: whole,
+    deleted: whole,
+    due: whole,
+    isOpen: yes,
+  }),
+  FileReloads: object({ items: list(ref('FileReload')) }),
+  Swept: object({ condemned: whole, deleted: whole, deletedAgain: whole, failed: whole }),
+  Reconciled: object({
+    seen: whole,
+    strangers: list(text),
+    quarantined: list(text),
+    damaged: list(object({ id: text, version: whole, object: text, damage: one('missing', 'size') })),
+    failed: list(object({ name: text, error: text })),
+    next: orNull(text),
+  }),
+};

@@ -1,0 +1,81 @@
+import { list, number, object, one, orNull, ref, type Schemas, text, time, whole, yes } from './parts.ts';
+
+/** Percentiles of running and waiting; null when nothing was completed. */
+const times = {
+  runP50Ms: orNull(number),
+  runP95Ms: orNull(number),
+  runP99Ms: orNull(number),
+  waitP50Ms: orNull(number),
+  waitP95Ms: orNull(number),
+  waitP99Ms: orNull(number),
+};
+
+/** Queues, what they did over time, and schedules. */
+export const QUEUES: Schemas = {
+  Queue: object({
+    name: text,
+    shards: whole,
+    keyed: yes,
+    attempts: whole,
+    historyMs: orNull(number),
+    pausedAt: orNull(time),
+    createdAt: time,
+    kinds: list(text),
+    workers: whole,
+    stats: ref('Stats'),
+  }),
+  QueueList: object({ items: list(ref('Queue')), after: orNull(text), total: whole }),
+  Stats: object({
+    new: whole,
+    'in-progress': whole,
+    error: whole,
+    cancelled: whole,
+    ready: whole,
+    delayed: whole,
+    parked: whole,
+    inProgress: whole,
+    completePerMinute: whole,
+    oldestReadyMs: orNull(whole),
+    'paused?': yes,
+    pausedAt: orNull(time),
+    workers: whole,
+    slots: whole,
+  }),
+  Diagnosis: object({
+    queue: text,
+    isMoving: yes,
+    findings: list(object({ code: text, text, level: one('ok', 'warning', 'error'), 'advice?': text })),
+  }),
+  Series: object({ stepMs: whole, points: list(ref('Point')) }),
+  Point: object({ at: number, complete: number, errors: number, retries: number, ...times }),
+  Charts: object({
+    since: number,
+    until: number,
+    stepMs: whole,
+    truncated: whole,
+    items: list(ref('KindChart')),
+  }),
+  KindChart: object({
+    queue: text,
+    kind: text,
+    complete: number,
+    errors: number,
+    retries: number,
+    ...times,
+    points: list(ref('Point')),
+  }),
+  Schedule: object({
+    queue: text,
+    name: text,
+    cron: text,
+    timezone: text,
+    kind: text,
+    key: orNull(text),
+    priority: whole,
+    missed: one('skip', 'one', 'all'),
+    nextAt: orNull(time),
+    lastAt: orNull(time),
+    next: list(time),
+  }),
+  ScheduleList: object({ items: list(ref('Schedule')) }),
+};
