@@ -28,6 +28,7 @@ export {
 export type { ActorExplanation } from './operate/explain.ts';
 export { consoleChannel, type PageChannel, type PageNotice, type WebhookOptions, webhook } from './pages/channel.ts';
 export type { PageOptions, Severity } from './pages/page.ts';
+export { ActorOverview, type PageFilter } from './postgres/overview.ts';
 export type { ActorHealth, TypeRecord } from './postgres/reader.ts';
 export type { ActorRecord, ActorStatus, ActorSummary, ActorTransition, PageRecord } from './record.ts';
 export type { ChildRecord, Message } from './store.ts';

@@ -56,7 +56,7 @@ export class Services {
     this.captures = { reads: createCaptureAdmin(this.bounded) };
     this.files = createFileAdmin(this.bounded);
     this.auth = new Authenticator(settings, this.store.sessions, engine.options.logger);
-    this.jobs = new JobWatch(this.store.jobs, engine.options.logger);
+    this.jobs = new JobWatch(this.store.queues, engine.options.logger);
     this.feeds = new Feeds(this.store.history, engine.options.logger);
     this.live = new Live(() => this.store.live.snapshot(), settings.live, engine.options.logger);
     this.streams = new Streams(settings.streams);

@@ -10,6 +10,7 @@ export type { LockName } from './name.ts';
 export type { OncePerOptions, OncePerResult } from './once.ts';
 export type { HoldOptions, LockOptions, LocksOptions } from './options.ts';
 export { type JobLock, locksOfJobs } from './postgres/of-jobs.ts';
+export { type LockFilter, LockOverview } from './postgres/overview.ts';
 /** Rows of your own tables, locked or captured inside your own transaction, and named locks that end with it. */
 export { type LockKeyOptions, lockKey, lockKeyNumber } from './rows/advisory.ts';
 export { type CapturedRow, type CaptureOptions, captureRows, type OrderBy, type RowClaim } from './rows/claim.ts';

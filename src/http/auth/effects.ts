@@ -2,12 +2,12 @@ import type { ActorAdmin } from '../../actor/index.ts';
 import type { Capture, CaptureAdmin, Projection } from '../../capture/index.ts';
 import type { Files } from '../../files/index.ts';
 import type { Locks, RemoteLocks } from '../../lock/index.ts';
-import type { QueueAdmin } from '../../queue/index.ts';
+import type { QueueAdmin, ScheduleChanges } from '../../queue/index.ts';
 import type { BulkActions } from '../bulk/actions.ts';
 import { needs } from '../redaction/redaction.ts';
 import type { BulkRequest } from '../store/bulk.ts';
 import type { JobStore } from '../store/jobs.ts';
-import type { ScheduleStore } from '../store/schedules.ts';
+
 import type { Permission, Principal } from './permission.ts';
 
 /** Everything that a route changes something with. By itself it asks nobody who may. */
@@ -17,7 +17,7 @@ export interface Writers {
   readonly captures: CaptureAdmin;
   readonly bulk: BulkActions;
   readonly jobs: JobStore;
-  readonly schedules: ScheduleStore;
+  readonly schedules: ScheduleChanges;
   readonly locks: (namespace: string) => Locks;
   readonly remoteLocks: (namespace: string) => RemoteLocks;
   readonly files: (namespace: string) => Files;
@@ -79,7 +79,7 @@ export class Effects {
   readonly captures: Pick<CaptureAdmin, 'replay' | 'detach'>;
   readonly bulk: Pick<BulkActions, 'start' | 'startOn' | 'stop'>;
   readonly jobs: Pick<JobStore, 'enqueue' | 'rerun'>;
-  readonly schedules: Pick<ScheduleStore, 'run' | 'delete'>;
+  readonly schedules: Pick<ScheduleChanges, 'run' | 'delete'>;
   readonly #writers: Writers;
   readonly #who: Principal;
 

@@ -71,7 +71,7 @@ export const jobRoutes: readonly AnyRoute[] = [
       const record = await queues.reads.get(params.id);
       const unitOf = async (): Promise<unknown[]> => {
         if (record.processId === null) return [];
-        const siblings = await store.jobs.siblings(params.id);
+        const siblings = await store.queues.siblings(params.id);
         return siblings.filter((one) => one['processId'] === record.processId).map((one) => one['id']);
       };
       const locksOf = async (unit: readonly unknown[]): Promise<readonly JobLock[]> =>
@@ -80,7 +80,7 @@ export const jobRoutes: readonly AnyRoute[] = [
         queues.reads.explain(params.id),
         queues.reads.history(params.id),
         unitOf().then(async (unit) => [unit, await locksOf(unit)] as const),
-        store.jobs.trace(params.id),
+        store.queues.trace(params.id),
         store.jobs.reruns(params.id),
       ]);
       const { progress, result, payload } = record;
@@ -121,7 +121,7 @@ export const jobRoutes: readonly AnyRoute[] = [
     permission: 'view',
     params: job,
     answers: 'JobSiblings',
-    run: async ({ params, services: { store } }) => ({ items: await store.jobs.siblings(params.id) }),
+    run: async ({ params, services: { store } }) => ({ items: await store.queues.siblings(params.id) }),
   }),
   route({
     method: 'GET',
@@ -157,7 +157,7 @@ async function readPart(
   part: 'payload' | 'result' | 'progress',
 ): Promise<Response> {
   const { store, redaction, queues } = services;
-  const row = await store.jobs.payload(params.id);
+  const row = await store.queues.payload(params.id);
   let json = row?.[part] ?? 'null';
   if (redaction.isNeeded) {
     const record = await queues.reads.get(params.id);

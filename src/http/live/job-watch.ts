@@ -1,7 +1,7 @@
 import type { Logger } from '../../base/logger.ts';
 import { after } from '../../base/time/clock.ts';
+import type { JobStanding, QueueOverview } from '../../queue/index.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
-import type { JobStanding, JobStore } from '../store/jobs.ts';
 
 /** How soon it is seen that a job has moved on. */
 const LOOK_MS = 250;
@@ -22,13 +22,13 @@ export function isSettled({ status }: JobStanding): boolean {
  * job is settled: that would cost every job, and few are waited for.
  */
 export class JobWatch {
-  readonly #store: JobStore;
+  readonly #store: QueueOverview;
   readonly #logger: Logger;
   readonly #watched = new Map<string, Set<Listener>>();
   #isLooking = false;
   #cancel: (() => void) | undefined;
 
-  constructor(store: JobStore, logger: Logger) {
+  constructor(store: QueueOverview, logger: Logger) {
     this.#store = store;
     this.#logger = logger;
   }

@@ -58,5 +58,5 @@ async function readSeries({ params, query, services: { store, queues } }: Call):
   const wanted = (until - since) / (query['points'] as number);
   const stepMs = STEPS_MS.find((step) => step >= wanted) ?? 24 * HOUR_MS;
   const from = Math.floor(since / stepMs) * stepMs;
-  return { stepMs, points: await store.charts.series(queue, from, until, stepMs, BATCHES) };
+  return { stepMs, points: await store.queues.series(queue, from, until, stepMs, BATCHES) };
 }

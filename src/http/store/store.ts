@@ -1,39 +1,41 @@
+import { ActorOverview } from '../../actor/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
-import { ActorStore } from './actors.ts';
+import { LockOverview } from '../../lock/index.ts';
+import { QueueOverview, ScheduleChanges } from '../../queue/index.ts';
 import { AuditStore } from './audit.ts';
 import { BulkStore } from './bulk.ts';
 import { ChartStore } from './charts.ts';
 import { HistoryStore } from './history.ts';
 import { JobStore } from './jobs.ts';
 import { LiveStore } from './live.ts';
-import { LockStore } from './locks.ts';
-import { ScheduleStore } from './schedules.ts';
 import { SessionStore } from './sessions.ts';
 
-/** The statements of this surface: what it shows beside what the capabilities offer, and its audit. */
+/** What this surface reads: the overviews of the capabilities, what spans all of them, and tables of its own. */
 export class HttpStore {
-  readonly actors: ActorStore;
+  readonly actors: ActorOverview;
   readonly audit: AuditStore;
   readonly bulk: BulkStore;
   readonly charts: ChartStore;
   readonly history: HistoryStore;
   readonly jobs: JobStore;
   readonly live: LiveStore;
-  readonly locks: LockStore;
-  readonly schedules: ScheduleStore;
+  readonly locks: LockOverview;
+  readonly queues: QueueOverview;
+  readonly schedules: ScheduleChanges;
   readonly sessions: SessionStore;
 
   /** @param reads  with a limit to how long a statement may take */
   constructor(reads: PostgresEngine, writes: PostgresEngine) {
-    this.actors = new ActorStore(reads);
+    this.actors = new ActorOverview(reads);
     this.audit = new AuditStore(reads, writes);
     this.bulk = new BulkStore(reads, writes);
     this.charts = new ChartStore(reads);
     this.history = new HistoryStore(reads);
     this.jobs = new JobStore(reads, writes);
     this.live = new LiveStore(reads);
-    this.locks = new LockStore(reads);
-    this.schedules = new ScheduleStore(writes);
+    this.locks = new LockOverview(reads);
+    this.queues = new QueueOverview(reads);
+    this.schedules = new ScheduleChanges(writes);
     this.sessions = new SessionStore(reads, writes);
   }
 }

@@ -2,7 +2,7 @@ import { instant, type PostgresEngine, statement } from '../../engine/postgres/i
 
 /** Names that are held or waited for, a page by name: the indexes give them in order. */
 const LOCKS = statement(
-  'http.locks',
+  'lock.overview',
   `
 with name as (
   select n.space, n.name from (
@@ -33,7 +33,7 @@ order by n.space, n.name`,
 
 /** Every wait there is, up to 500: who waits for which name, who holds it, and what the waiter keeps meanwhile. */
 const WAITS = statement(
-  'http.waits',
+  'lock.waits',
   `
 select w.space as namespace, w.name, left(md5(w.nonce::text), 12) as claim, w.ticket::text as ticket, w.host, w.pid, w.job::text as job, ${instant('w.enqueued_at')} as since,
   (select coalesce(json_agg(json_build_object('token', g.token::text, 'host', g.host, 'pid', g.pid, 'job', g.job::text)), '[]') from (
@@ -47,7 +47,7 @@ limit 500`,
 
 /** The names that were held most often, and longest, within the hour; of at most 20,000 holds. */
 const HOTTEST = statement(
-  'http.hottest',
+  'lock.hottest',
   `
 select x.space as namespace, x.name, count(*)::int as holds, to_json(round(extract(epoch from avg(x.ended_at - x.granted_at)) * 1000)) as "meanMs",
   to_json(round(extract(epoch from max(x.ended_at - x.granted_at)) * 1000)) as "maxMs", count(*) filter (where x.outcome <> 'released')::int as lost
@@ -58,7 +58,7 @@ limit 20`,
 );
 
 const LOCK_HISTORY = statement(
-  'http.lock_history',
+  'lock.history_of_name',
   `
 select p.namespace, p.name, p.token::text as token, p.mode, p.permits, p.host, p.pid, p.job::text as job, ${instant('p.granted_at')} as "grantedAt", ${instant('p.ended_at')} as "endedAt", p.outcome, p.reason
 from pawl.lock_history p
@@ -76,8 +76,8 @@ export interface LockFilter {
 
 type Row = Record<string, unknown>;
 
-/** Locks of all namespaces. */
-export class LockStore {
+/** The locks of all namespaces, as the HTTP API lists them. */
+export class LockOverview {
   readonly #reads: PostgresEngine;
 
   constructor(reads: PostgresEngine) {

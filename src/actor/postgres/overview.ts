@@ -1,7 +1,7 @@
 import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 
 const PAGES = statement(
-  'http.pages',
+  'actor.list_pages',
   `
 select p.id::text as id, p.tag, p.severity, p.status, p.summary, p.actor_id::text as actor, p.root, p.suppressed, p.count,
   ${instant('p.opened_at')} as "openedAt", ${instant('p.seen_at')} as "seenAt", ${instant('p.acked_at')} as "ackedAt", p.acked_by as "ackedBy", ${instant('p.resolved_at')} as "resolvedAt"
@@ -13,7 +13,7 @@ limit $4::int`,
 );
 
 const ACTOR_WORKERS = statement(
-  'http.actor_workers',
+  'actor.workers',
   `
 select w.id::text as id, w.host, w.pid, w.concurrency, ${instant('w.started_at')} as "startedAt", ${instant('w.beat_at')} as "beatAt", w.expires_at > clock_timestamp() as "isLive",
   array(select t.name from pawl.actor_type t where t.id = any (w.types) order by t.name) as types
@@ -30,8 +30,8 @@ export interface PageFilter {
   readonly actor: string | undefined;
 }
 
-/** Pages and workers of actors. */
-export class ActorStore {
+/** Pages and workers of all actors, as the HTTP API lists them. */
+export class ActorOverview {
   readonly #reads: PostgresEngine;
 
   constructor(reads: PostgresEngine) {
