@@ -1,6 +1,6 @@
 /**
- * The front door: capabilities and errors. Engines are subpaths of their own (`pawl/postgres`), so that no program loads a
- * driver that it does not use.
+ * The front door: the capabilities, the errors, and the engine that most programs use. Each is a subpath, too, which loads nothing else:
+ * `pawl/queue`, `pawl/postgres`, `pawl/errors`.
  */
 
 export {
@@ -14,6 +14,7 @@ export {
   type Turn,
 } from './actor/index.ts';
 export * from './base/errors.ts';
+export { postgres } from './engine/postgres/index.ts';
 export { createFiles, type Files, type FileVersion } from './files/index.ts';
 export { createLocks, type Lock, type Locks } from './lock/index.ts';
 export { createQueue, createQueueAdmin, type Job, type Queue, type Unit, type Worker } from './queue/index.ts';

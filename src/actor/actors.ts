@@ -10,11 +10,12 @@ import {
   signal,
   text,
 } from '../base/options/options.ts';
+import { show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
 import { isObject } from '../base/options/shape.ts';
 import { toJson } from '../base/storable.ts';
 import type { Duration } from '../base/time/duration.ts';
-import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { ActorDefinition, AnyActorDefinition } from './definition.ts';
 import { asFields, requireFields, requireSemaphore, unknownName } from './kind.ts';
 import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './operate/admin.ts';
@@ -95,11 +96,12 @@ const runShape = {
  * @throws InvalidInput  two types of the same name, or what is no definition
  */
 export function createActors(engine: PostgresEngine, definitions: readonly AnyActorDefinition[]): Actors {
-  if (!isObject(engine) || typeof engine['migrate'] !== 'function' || !Array.isArray(definitions)) {
+  requireEngine('createActors', engine);
+  if (!Array.isArray(definitions)) {
     throw new InvalidInput(
-      'createActors takes an engine, such as postgres(url), and a list: createActors(engine, [Server])',
+      `createActors takes a list of types: createActors(engine, [Server]), but was given ${show(definitions)}`,
       {
-        field: Array.isArray(definitions) ? 'engine' : 'definitions',
+        field: 'definitions',
       },
     );
   }
@@ -139,6 +141,7 @@ export class Actors extends ActorAdmin {
     fields: NoInfer<In>,
     options: CreateOptions = {},
   ): Promise<CreatedActor<S>> {
+    requireDefinition('create', definition, this.#definitions.keys());
     const { tx, parent, ...rest } = options;
     const key = readKey(rest);
     const of = parent === undefined ? undefined : idOf(parent);
@@ -154,6 +157,7 @@ export class Actors extends ActorAdmin {
     definition: ActorDefinition<F, S, In>,
     key: string,
   ): Promise<ActorHandle<S> | undefined> {
+    requireDefinition('find', definition, this.#definitions.keys());
     checkOptions('find', { key }, findShape);
     const id = await this.reader.find(definition.name, key);
     return id === undefined ? undefined : { id, type: definition.name };
@@ -302,4 +306,13 @@ function byName(definitions: readonly ActorDefinition[]): ReadonlyMap<string, Ac
       field: 'definitions',
     });
   return all;
+}
+
+function requireDefinition(what: string, definition: unknown, known: Iterable<string>): void {
+  if (isObject(definition) && typeof definition['name'] === 'string') return;
+  throw new InvalidInput(
+    `${what}() takes what actor() gave, not its name: ${what}(Server, …), but was given ${show(definition)}; ` +
+      `createActors was given ${[...known].join(', ')}`,
+    { field: 'definition' },
+  );
 }

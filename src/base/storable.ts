@@ -1,4 +1,5 @@
 import { InvalidInput } from './errors.ts';
+import { findUnfaithful } from './unfaithful.ts';
 
 // What a database can hold, and gives back as it was. Every text and every value that is stored comes by here.
 
@@ -21,20 +22,25 @@ export function toStorable(text: string): string {
 /**
  * A value as JSON that jsonb takes; undefined is null. One call of JSON.stringify, and one search in what it gives.
  * @param what  for the message, e.g. `payload`
- * @throws InvalidInput  for what JSON cannot hold (a bigint, a circle, a function, what is nested too deep), and for what jsonb
- *   cannot: U+0000 and lone surrogates, in texts and in names
+ * @throws InvalidInput  for what JSON cannot hold (a bigint, a circle, a function, what is nested too deep) or would change into
+ *   nothing (a Map, a Promise, NaN), and for what jsonb cannot: U+0000 and lone surrogates, in texts and in names
  */
 export function toJson(value: unknown, what: string, field?: string): string {
   let json: string | undefined;
   try {
     json = JSON.stringify(value ?? null);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : 'it cannot be read';
+    const why = findUnfaithful(value, what) ?? (cause instanceof Error ? cause.message : 'it cannot be read');
     throw refused(`${what} cannot be written as JSON: ${why}`, field, cause);
   }
   if (json === undefined) {
     const why = typeof value === 'object' ? 'its toJSON() gives undefined' : `it is a ${typeof value}`;
     throw refused(`${what} cannot be written as JSON: ${why}`, field);
+  }
+  // What JSON changes silently ends as one of these; only then is the value looked through.
+  if (json.includes('null') || json.includes('{}')) {
+    const why = findUnfaithful(value, what);
+    if (why !== undefined) throw refused(`${what} cannot be written as JSON: ${why}`, field);
   }
   if (json.includes('\\u') && UNSTORABLE_JSON.test(json)) {
     throw refused(`${what} cannot hold U+0000 or a lone surrogate`, field);

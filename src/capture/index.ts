@@ -1,5 +1,5 @@
 import { type Duration, parseDuration } from '../base/time/duration.ts';
-import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { Change } from './change.ts';
 import type { CaptureOptions } from './declare/definition.ts';
 import type { Difference } from './declare/difference.ts';
@@ -43,6 +43,7 @@ export { CaptureWorker } from './worker.ts';
  * @throws InvalidInput on a declaration that contradicts itself
  */
 export function createCapture(engine: PostgresEngine, options: CaptureOptions): Capture {
+  requireEngine('createCapture', engine);
   return new Capture(engine, options);
 }
 

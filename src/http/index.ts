@@ -1,4 +1,4 @@
-import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import { HttpApp } from './app.ts';
 import type { Peer } from './auth/peer.ts';
 import type { HttpHandler } from './handler.ts';
@@ -44,6 +44,7 @@ export type { ErrorBody, HttpCode } from './protocol/failure.ts';
  * @throws InvalidInput
  */
 export function createHttp(engine: PostgresEngine, options: HttpOptions = {}): HttpHandler {
+  requireEngine('createHttp', engine);
   const settings = readHttpOptions(options);
   const services = new Services(engine, settings);
   const app = new HttpApp(services);

@@ -68,7 +68,7 @@ export class Producer {
 
   async one(kindName: string, payload: unknown, options: EnqueueOptions): Promise<Enqueued> {
     const { key: name, priority, runAt, tx, traceparent } = checkOptions('enqueue', options, shape);
-    const kind = this.#kind(kindName);
+    const kind = this.#kind(kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
     const registered = await this.#register();
@@ -95,7 +95,7 @@ export class Producer {
 
   /** Whether `one` would take it. @throws InvalidInput, NotFound */
   async check(kindName: string, payload: unknown, name: string | undefined): Promise<void> {
-    const kind = this.#kind(kindName);
+    const kind = this.#kind(kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
   }
@@ -151,8 +151,8 @@ export class Producer {
     if (name !== undefined || priority !== 0 || runAt !== undefined) {
       checkOptions(`enqueueMany, ${field}`, { key: name, priority, runAt }, jobShape);
     }
-    const kind = this.#kind(kindName);
-    this.#requireKey(kind, name);
+    const kind = this.#kind(kindName, field);
+    this.#requireKey(kind, name, field);
     if (kind.unique) {
       throw new InvalidInput(
         `kind "${kind.name}" is unique, which enqueueMany does not look at; use enqueue() for ${field}`,
@@ -172,21 +172,31 @@ export class Producer {
     return valid instanceof Promise ? valid.then(row) : row();
   }
 
-  #kind(name: string): Kind {
+  /** @param of  the job among several: `jobs[3]` */
+  #kind(name: string, of: string | undefined): Kind {
     const kind = this.#definition.kinds.get(name);
     if (kind !== undefined) return kind;
     const names = [...this.#definition.kinds.keys()];
-    const near = suggest(String(name), names);
+    if (typeof name !== 'string') {
+      const call =
+        of === undefined ? `enqueue takes (kind, payload, options): enqueue('${names[0]}', …)` : `${of}.kind is a text`;
+      throw new InvalidInput(`${call}, but was given ${show(name)} for the kind`, {
+        field: of === undefined ? 'kind' : `${of}.kind`,
+      });
+    }
+    const near = suggest(name, names);
     const advice = near === undefined ? `it has ${names.join(', ')}` : `did you mean "${near}"?`;
-    throw new NotFound(`queue "${this.#definition.name}" has no kind "${String(name)}"; ${advice}`);
+    throw new NotFound(
+      `${of === undefined ? '' : `${of}: `}queue "${this.#definition.name}" has no kind "${name}"; ${advice}`,
+    );
   }
 
-  #requireKey(kind: Kind, name: string | undefined): void {
+  #requireKey(kind: Kind, name: string | undefined, of?: string): void {
     if (name !== undefined || !(kind.unique || kind.coalesce !== 'none' || kind.after.length > 0)) return;
     throw new InvalidInput(
-      `kind "${kind.name}" of queue "${this.#definition.name}" needs a key: enqueue(kind, payload, { key })`,
+      `${of === undefined ? '' : `${of}: `}kind "${kind.name}" of queue "${this.#definition.name}" needs a key: enqueue(kind, payload, { key })`,
       {
-        field: 'key',
+        field: of === undefined ? 'key' : `${of}.key`,
       },
     );
   }

@@ -1,9 +1,8 @@
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { suggest } from '../base/options/options.ts';
-import { show } from '../base/options/refusal.ts';
 import { currentTask } from '../base/work/current-task.ts';
-import type { PostgresEngine } from '../engine/postgres/index.ts';
+import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import {
   type Definition,
   define,
@@ -77,11 +76,7 @@ export function createQueue<const K extends Kinds>(
   name: string,
   options: QueueOptions<K>,
 ): Queue<K> {
-  if (typeof engine?.transaction !== 'function') {
-    throw new InvalidInput(`createQueue takes what postgres() gives, but was given ${show(engine)}`, {
-      field: 'engine',
-    });
-  }
+  requireEngine('createQueue', engine);
   return new Queue(engine, define(name, options));
 }
 

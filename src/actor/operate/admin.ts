@@ -3,7 +3,7 @@ import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } 
 import { toJson } from '../../base/storable.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import { type Duration, formatDuration } from '../../base/time/duration.ts';
-import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import { requireSemaphore, unknownName } from '../kind.ts';
 import type { Machine } from '../machine.ts';
 import { requireMessageName } from '../option-checks.ts';
@@ -344,6 +344,7 @@ export class ActorAdmin {
 
 /** Operates actors without the program that runs them. */
 export function createActorAdmin(engine: PostgresEngine): ActorAdmin {
+  requireEngine('createActorAdmin', engine);
   return new ActorAdmin(engine);
 }
 

@@ -25,7 +25,7 @@ const SHOWN = 60;
 
 /** A value as messages show it: short, on one line, and of an object only its keys, since its values may be private. */
 export function show(value: unknown): string {
-  if (typeof value === 'string') return shorten(JSON.stringify(value));
+  if (typeof value === 'string') return shorten(JSON.stringify(maskSecrets(value)));
   if (typeof value === 'bigint') return `${value}n`;
   if (typeof value === 'function') return value.name === '' ? 'a function' : `the function ${value.name}`;
   if (typeof value !== 'object' || value === null) return String(value);
@@ -33,6 +33,15 @@ export function show(value: unknown): string {
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'an invalid Date' : value.toISOString();
   return shorten(`an object {${Object.keys(value).join(', ')}}`);
 }
+
+/** Of a URL the password, and of any text what follows the name of a secret: `password=…`, `token: …`. */
+export function maskSecrets(text: string): string {
+  return text.replace(URL_PASSWORD, '$1***$2').replace(NAMED_SECRET, '$1***');
+}
+
+const URL_PASSWORD = /(\/\/[^\s:@/]*:)[^\s/?#]*(@)/g;
+const NAMED_SECRET =
+  /((?:password|passwd|pwd|secret|token|api[_-]?key|authorization|bearer)["']?\s*[=: ]\s*["']?(?:bearer |basic )?)[^\s&"';,]+/gi;
 
 function shorten(text: string): string {
   return text.length <= SHOWN ? text : `${text.slice(0, SHOWN - 1)}…`;

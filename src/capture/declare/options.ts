@@ -3,7 +3,6 @@ import {
   checkOptions,
   custom,
   duration,
-  func,
   integer,
   list,
   optional,
@@ -11,6 +10,7 @@ import {
   signal,
   text,
 } from '../../base/options/options.ts';
+import { refusal } from '../../base/options/refusal.ts';
 import { type Backoff, type BackoffOption, backoffShape } from '../../base/time/backoff.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts';
@@ -95,6 +95,8 @@ export interface Projected extends TargetOptions {
   readonly to: PostgresEngine | undefined;
 }
 
+const BUILD = 'sql`…`, which builds in the database, or a function';
+
 const name = text({ min: 1, max: 200 });
 const names = list(name, { default: [] });
 
@@ -102,9 +104,10 @@ const names = list(name, { default: [] });
 export function readProjectOptions(options: ProjectOptions): Projected {
   const given = checkOptions('project', options, {
     into: name,
-    build: custom('a function or sql`…`', (value, place): Build | Sql =>
-      value instanceof Sql ? value : func<Build>().given(value, place),
-    ),
+    build: custom(BUILD, (value, place): Build | Sql => {
+      if (value instanceof Sql || typeof value === 'function') return value as Build | Sql;
+      throw refusal(place, value, BUILD);
+    }),
     columns: record(text({ min: 1 }), { default: {} }),
     text: names,
     fragments: names,

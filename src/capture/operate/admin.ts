@@ -1,7 +1,7 @@
 import { NotFound } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
 import { sleep } from '../../base/time/clock.ts';
-import { id, type PostgresEngine } from '../../engine/postgres/index.ts';
+import { id, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import { type Change, toChange } from '../change.ts';
 import type { Difference } from '../declare/difference.ts';
 import { type Definition, rootOf, showTable } from '../declare/source.ts';
@@ -30,6 +30,7 @@ export interface CaptureRecord {
 
 /** The captures of a database, without the program that declared them. */
 export function createCaptureAdmin(engine: PostgresEngine): CaptureAdmin {
+  requireEngine('createCaptureAdmin', engine);
   return new CaptureAdmin(engine);
 }
 

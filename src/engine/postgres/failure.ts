@@ -45,6 +45,15 @@ export function isReadOnly(error: unknown): boolean {
   return codeOf(error) === READ_ONLY;
 }
 
+/** True when no connection of the pool became free in time: to ask again would wait as long again. */
+export function isPoolTimeout(error: unknown): boolean {
+  return (
+    error instanceof ConnectionFailed &&
+    error.cause instanceof Error &&
+    /timeout exceeded when trying to connect/.test(error.cause.message)
+  );
+}
+
 /** True when the connection had been ended for lack of use before the statement came. */
 export function wasEndedIdle(error: unknown): boolean {
   return codeOf(error) === ENDED_IDLE;
@@ -98,7 +107,8 @@ function bySqlState(error: Error, code: string): PawlError {
     });
   }
   if ((code.startsWith('28') || code === '3D000') && OPENING.has(textField(error, 'file'))) {
-    return new DatabaseError(`the database refused the connection: ${error.message} (SQLSTATE ${code})`, {
+    const advice = code === '3D000' ? 'create it, or mend the URL' : 'check the user and the password in the URL';
+    return new DatabaseError(`the database refused the connection: ${error.message} (SQLSTATE ${code}); ${advice}`, {
       cause: error,
       sqlState: code,
     });
@@ -119,6 +129,8 @@ function bySqlState(error: Error, code: string): PawlError {
       return new StatementTimeout(`the statement was cancelled: ${error.message}`, options);
     case '23505':
       return duplicateKey(error);
+    case '42501':
+      return notGranted(error);
     case '3F000':
     case '42P01':
     case '42883':
@@ -136,6 +148,21 @@ function bySqlState(error: Error, code: string): PawlError {
         sqlState: code,
       });
   }
+}
+
+/** Of the user's own objects nothing is known here; of Pawl's, what docs/deployment.md lists. */
+function notGranted(error: Error): DatabaseError {
+  const isOurs = /\bschema pawl\b|\b(?:lock|queue|actor|capture|files|http)_\w+/.test(error.message);
+  const advice =
+    '; as the owner of the schema: grant usage on schema pawl to ROLE; grant select, insert, update, delete on all tables in schema ' +
+    'pawl to ROLE; grant usage, select on all sequences in schema pawl to ROLE; grant execute on all functions in schema pawl to ROLE';
+  return new DatabaseError(
+    `the database refused the statement: ${error.message} (SQLSTATE 42501)${isOurs ? advice : ''}`,
+    {
+      cause: error,
+      sqlState: '42501',
+    },
+  );
 }
 
 const READ_ONLY = '25006';
@@ -213,6 +240,7 @@ const BROKEN = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ECONNABORTED', 'ERR
 /** node-postgres has no codes for its own failures: these are its texts, checked against pg 8.23. */
 const NEVER_SENT =
   /not queryable|timeout exceeded when trying to connect|due to connection timeout|before secure TLS|timeout expired/i;
+const NO_TLS = /server does not support SSL/i;
 const LOST = /Connection terminated|Query read timeout|Connection ended|Socket closed|read ECONN|write EPIPE/i;
 const ENDED = /after calling end on the pool/i;
 
@@ -237,6 +265,12 @@ function byDriver(error: Error, code: string | undefined): unknown {
         cause: error,
         outcome: 'nothing_written',
       },
+    );
+  }
+  if (NO_TLS.test(error.message)) {
+    return new ConnectionFailed(
+      `the server speaks no TLS, which the URL asks for: ${error.message}; take sslmode out of the URL, or set up TLS on the server`,
+      { cause: error, outcome: 'nothing_written' },
     );
   }
   if ((code !== undefined && BROKEN.has(code)) || LOST.test(error.message)) {

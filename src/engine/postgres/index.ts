@@ -1,5 +1,6 @@
 import { InvalidInput, Stopped } from '../../base/errors.ts';
 import { show } from '../../base/options/refusal.ts';
+import { isObject } from '../../base/options/shape.ts';
 import type { ClientLike, PoolLike } from './driver.ts';
 import { isTransient, wasEndedIdle } from './failure.ts';
 import { Listener } from './listen/listener.ts';
@@ -64,6 +65,17 @@ export function postgres(source?: string | PoolLike, options: PostgresOptions = 
   }
   const max = typeof source === 'object' ? source.options?.max : undefined;
   return new PostgresEngine(source, resolveOptions(max === undefined ? options : { max, ...options }));
+}
+
+/**
+ * For each function that takes an engine.
+ * @param what  its name: `createQueue`
+ * @throws InvalidInput unless it is one that `postgres()` has made, by this copy of the package or by another
+ */
+export function requireEngine(what: string, engine: PostgresEngine): void {
+  if (isObject(engine) && engine['kind'] === 'postgres' && typeof engine['transaction'] === 'function') return;
+  const given = typeof engine === 'string' ? `a text; write ${what}(postgres(url), …)` : show(engine);
+  throw new InvalidInput(`${what} takes what postgres() gives, but was given ${given}`, { field: 'engine' });
 }
 
 /** The only way Pawl speaks to Postgres. Make one per process and database, with `postgres()`. */

@@ -1,3 +1,5 @@
+import { InvalidInput } from '../../base/errors.ts';
+
 /**
  * One SQL statement with a name. The name stands first in the text as a comment, so that logs and pg_stat_activity show
  * it, and names the prepared statement.
@@ -23,6 +25,12 @@ export function statement(
   text: string,
   { prepare = true, isOwn = true }: StatementOptions = {},
 ): Statement {
+  if (typeof name !== 'string' || typeof text !== 'string' || name === '') {
+    throw new InvalidInput(
+      "statement() takes a name and a text of SQL: statement('invoice.pay', 'update …'); the name stands in logs and pg_stat_activity",
+      { field: typeof name !== 'string' || name === '' ? 'name' : 'text' },
+    );
+  }
   return { name, text: `-- ${name}\n${text.trim()}`, prepare, isOwn };
 }
 

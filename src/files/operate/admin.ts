@@ -1,5 +1,5 @@
 import { NotFound } from '../../base/errors.ts';
-import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import { parseId } from '../options.ts';
 import { type FileStoreRecord, type ReloadRecord, readReloads, readStores } from '../postgres/admin.ts';
 import { PostgresFileStore } from '../postgres/store.ts';
@@ -8,6 +8,7 @@ import { explainFile, type FileExplanation, withoutChecks } from './explain.ts';
 
 /** What the database knows of files, without the content store and the program that opened it. Looks, and changes nothing. */
 export function createFileAdmin(engine: PostgresEngine): FileAdmin {
+  requireEngine('createFileAdmin', engine);
   return new FileAdmin(engine);
 }
 

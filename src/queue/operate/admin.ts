@@ -1,6 +1,6 @@
 import { checkOptions } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
-import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { Enqueued, EnqueueOptions } from '../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { readJobId } from '../job-id.ts';
@@ -17,6 +17,7 @@ import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } fro
 
 /** Gives what operates every queue of a database, without knowing how they are declared. Nothing is sent until it is used. */
 export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
+  requireEngine('createQueueAdmin', engine);
   return new QueueAdmin(engine);
 }
 

@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events';
+import { type InspectOptions, inspect } from 'node:util';
 import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../base/errors.ts';
 import { toJson } from '../../base/storable.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
@@ -261,6 +262,19 @@ export class Unit<P = unknown> {
     this.#controller?.abort(reason);
   }
 }
+
+/** What `console.log` shows: what a person wants to know, under the name of the class. */
+function showAs<T>(kind: { readonly name: string; readonly prototype: T }, fields: (shown: T) => object): void {
+  const value = function (this: T, depth: number, options: InspectOptions): string {
+    return depth < 0 ? `[${kind.name}]` : `${kind.name} ${inspect(fields(this), { ...options, depth })}`;
+  };
+  Object.defineProperty(kind.prototype as object, inspect.custom, { value });
+}
+
+showAs(Job, (job) => job.toJSON());
+showAs(Unit, ({ job, jobs, token, processId }) => {
+  return { ...job.toJSON(), token, processId, ...(jobs.length > 1 && { jobs }) };
+});
 
 /** Of these units the one whose handler works on the job. */
 export function unitOf(task: object | undefined, units: Iterable<Unit>): Unit | undefined {

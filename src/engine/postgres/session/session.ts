@@ -1,4 +1,5 @@
 import { ConnectionFailed, DatabaseError, InvalidInput, StatementTimeout, Stopped } from '../../../base/errors.ts';
+import { show } from '../../../base/options/refusal.ts';
 import { telemetry } from '../../../base/telemetry.ts';
 import { sleep, within } from '../../../base/time/clock.ts';
 import { deadline } from '../../../base/time/deadline.ts';
@@ -80,8 +81,12 @@ export class Session {
     values: unknown[] = [],
     options?: AnswerOptions,
   ): Promise<Row[]> {
-    if (typeof statement.text !== 'string') {
-      throw new InvalidInput('query() takes what statement(name, text) gives; for plain SQL use client.query(text)');
+    if (typeof statement?.text !== 'string') {
+      throw new InvalidInput(
+        "query() takes what statement() gives: query(statement('invoice.pay', 'update …'), values), but was given " +
+          `${show(statement)}; plain SQL goes through tx.client.query(text), or a pool of your own`,
+        { field: 'statement' },
+      );
     }
     const named = this.#prepare && statement.prepare;
     const config: QueryConfig = { text: statement.text, values };

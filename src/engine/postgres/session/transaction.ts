@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Conflict, ConnectionFailed, InvalidInput, SerializationFailed } from '../../../base/errors.ts';
 import type { ClientLike } from '../driver.ts';
-import { failure, isReadOnly } from '../failure.ts';
+import { failure, isPoolTimeout, isReadOnly } from '../failure.ts';
 import type { Statement } from '../sql.ts';
 import { cancelRunning } from './cancel.ts';
 import type { AnswerOptions, Session } from './session.ts';
@@ -94,7 +94,7 @@ export async function runTransaction<T>(
     } catch (error) {
       options.signal?.throwIfAborted();
       // One that was begun READ ONLY takes no writes on any server.
-      const isInVain = options.readOnly === true && isReadOnly(error);
+      const isInVain = (options.readOnly === true && isReadOnly(error)) || isPoolTimeout(error);
       if (attempt >= retries || isInVain || !mayRepeat(error)) {
         throw error;
       }
@@ -131,10 +131,14 @@ async function attemptOnce<T>(
     return value;
   } catch (error) {
     tx.end();
+    // One of another connection says itself what became of what was written there.
+    const isOwn = session.isBroken || !(error instanceof ConnectionFailed);
     await rollBack(session);
     const known = failure(error);
     // Until COMMIT is sent a lost connection has written nothing; `commit` speaks for itself.
-    throw known instanceof ConnectionFailed && !(known instanceof CommitUnknown) ? nothingWritten(known) : known;
+    throw known instanceof ConnectionFailed && isOwn && !(known instanceof CommitUnknown)
+      ? nothingWritten(known)
+      : known;
   } finally {
     signal?.removeEventListener('abort', cancel);
     clearTimeout(patience);

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import { ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../../../base/errors.ts';
+import { Conflict, ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../../../base/errors.ts';
 import type { Events } from '../../../base/events.ts';
 import { faults } from '../../../base/fault.ts';
 import { probe } from '../../../base/probe.ts';
@@ -399,6 +399,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     owed.outcome = outcome;
     tx.end();
     if (faults.armed) await faults.reach('queue.before_settle');
+    if (unit.hasUsedTx && session.client.getTransactionStatus?.() === 'I') this.onError(endedByHand(unit));
     // What its handler left under way: the outcome would come behind it, and never, if that never ends.
     if (outcome.complete.length === 0 && session.isBusy)
       await session.cancel(answerDeadline(this.#parts.settings.leaseMs));
@@ -576,8 +577,22 @@ function checked(handler: Handler): Handler {
   return async (unit) => {
     const result = await handler(unit);
     if (!unit.hasUsedTx) return result;
-    if (unit.tx.client.getTransactionStatus?.() === 'E') throw unit.tx.firstFailure;
+    if (unit.tx.client.getTransactionStatus?.() === 'E') throw unit.tx.firstFailure ?? swallowed();
     await unit.tx.query(CONSTRAINTS);
     return result;
   };
+}
+
+function swallowed(): Conflict {
+  return new Conflict(
+    'a statement of the handler failed, and its error was caught: the transaction takes nothing more, and is rolled back; let the ' +
+      'error through, or use a savepoint',
+  );
+}
+
+function endedByHand({ job, kind }: Unit): Conflict {
+  return new Conflict(
+    `the handler of kind "${kind}" has ended the transaction of job ${job.id} itself, by a commit or rollback through unit.tx.client: its ` +
+      'writes and the outcome of the job are not committed together any more; leave both to the worker',
+  );
 }

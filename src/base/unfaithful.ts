@@ -1,0 +1,50 @@
+import { types } from 'node:util';
+
+/**
+ * The first place in a value that JSON cannot hold, or would silently hold as something else, with why; undefined when there is
+ * none. `payload.lines[2].price`. Only what is written as nothing at all is named: a Date becomes a text, as everywhere.
+ */
+export function findUnfaithful(value: unknown, path: string): string | undefined {
+  const seen = new Set<object>();
+  // By a list and not by calls of itself: a value may be nested deeper than the stack.
+  const left: { readonly value: unknown; readonly path: string }[] = [{ value, path }];
+  for (let next = left.pop(); next !== undefined; next = left.pop()) {
+    const why = refuse(next.value);
+    if (why !== undefined) return `${next.path} is ${why}`;
+    if (typeof next.value !== 'object' || next.value === null || seen.has(next.value) || hasOwnForm(next.value))
+      continue;
+    seen.add(next.value);
+    const isList = Array.isArray(next.value);
+    const entries = Object.entries(next.value).map(([key, inner]) => ({
+      value: inner,
+      path: isList ? `${next?.path}[${key}]` : `${next?.path}.${key}`,
+    }));
+    left.push(...entries.reverse());
+  }
+  return undefined;
+}
+
+function refuse(value: unknown): string | undefined {
+  if (typeof value === 'bigint') return `${value}n, a bigint, which JSON has no form for; write it as a text`;
+  if (typeof value === 'number' && !Number.isFinite(value))
+    return `${value}, which JSON would make null; write it as a text`;
+  if (typeof value !== 'object' || value === null || hasOwnForm(value)) return undefined;
+  for (const [name, is, advice] of EMPTY) if (is(value)) return `${name}, which JSON would make {}; ${advice}`;
+  return undefined;
+}
+
+/** Its class says itself what JSON makes of it. */
+function hasOwnForm(value: object): boolean {
+  return typeof Reflect.get(value, 'toJSON') === 'function';
+}
+
+const EMPTY: readonly (readonly [string, (value: object) => boolean, string])[] = [
+  ['a Promise', types.isPromise, 'await it first'],
+  ['a Map', types.isMap, 'write Object.fromEntries(map), or its entries'],
+  ['a Set', types.isSet, 'write [...set]'],
+  ['an Error', types.isNativeError, 'write its message, or what else of it you need'],
+  ['a RegExp', types.isRegExp, 'write its source'],
+  ['a WeakMap', types.isWeakMap, 'it cannot be written'],
+  ['a WeakSet', types.isWeakSet, 'it cannot be written'],
+  ['an ArrayBuffer', types.isAnyArrayBuffer, 'write it as base64'],
+];

@@ -1,0 +1,160 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
+import { ConnectionFailed, DatabaseError } from '../../src/base/errors.ts';
+import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createQueue, type Unit } from '../../src/queue/index.ts';
+import { freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
+
+const ONE = statement('one', 'select 1');
+
+async function openEngine(options: PostgresOptions = {}): Promise<PostgresEngine> {
+  const { url } = await freshDatabase();
+  const engine = postgres(url, options);
+  onTestFinished(() => engine.stop());
+  return engine;
+}
+
+/** Runs one job with the handler, until it has ended; `error` is what is kept of it. */
+async function ended(
+  engine: PostgresEngine,
+  handler: (unit: Unit) => unknown,
+): Promise<{ status: string; error: string }> {
+  const queue = createQueue(engine, 'q', { kinds: { job: { attempts: 1 } } });
+  const worker = queue.work(
+    { job: (unit) => handler(unit as Unit) },
+    { hold: 'transaction', concurrency: 1, poll: '50ms' },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  const { id } = await queue.enqueue('job', 1);
+  const { status, error } = await until('it has ended', async () => {
+    const job = await queue.get(id);
+    return job.status === 'error' || job.status === 'complete' ? job : undefined;
+  });
+  return { status, error: error ?? '' };
+}
+
+test('a handler that swallows the error of its own SQL ends in error, by that name', async () => {
+  const engine = await openEngine();
+  const { status, error } = await ended(engine, async ({ tx }) => {
+    await tx.query(statement('gone', 'select * from no_such_table')).catch(() => {});
+  });
+  expect(status).toBe('error');
+  expect(error).toMatch(/relation "no_such_table" does not exist/);
+});
+
+test('a handler that swallows the error of SQL through the driver ends in error, and is told why', async () => {
+  const engine = await openEngine();
+  const { status, error } = await ended(engine, async ({ tx }) => {
+    await tx.client.query({ text: 'select * from no_such_table' }).catch(() => {});
+  });
+  expect(status).toBe('error');
+  expect(error).toMatch(/a statement of the handler failed, and its error was caught/);
+});
+
+test('a handler that commits by hand is named by the log', async () => {
+  const log = recordLog();
+  const engine = await openEngine({ logger: log });
+  const errors: string[] = [];
+  const queue = createQueue(engine, 'q', { kinds: { job: {} } });
+  const worker = queue.work(
+    { job: ({ tx }) => tx.client.query({ text: 'commit' }) },
+    { hold: 'transaction', concurrency: 1, poll: '50ms' },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  worker.events.on('error', ({ error }) => errors.push(String(error)));
+  const { id } = await queue.enqueue('job', 1);
+  await until('it says so', () => errors[0]);
+  expect(errors[0]).toMatch(
+    new RegExp(`kind "job" has ended the transaction of job ${id} itself, by a commit or rollback`),
+  );
+});
+
+const THROWN: Readonly<Record<string, readonly [unknown, string]>> = {
+  undefined: [undefined, 'undefined was thrown'],
+  'an object with a bigint': [{ n: 1n }, '{ n: 1n } was thrown'],
+  'an empty text': ['', "'' was thrown"],
+};
+
+test.for(Object.entries(THROWN))('a handler that throws %s says so', async ([, [thrown, words]]) => {
+  const { error } = await ended(await openEngine(), () => {
+    throw thrown;
+  });
+  expect(error).toBe(words);
+});
+
+test('a refused password and a database that is not there say what to look at', async () => {
+  const { url } = await freshDatabase();
+  const wrong = new URL(url);
+  wrong.pathname = '/no_such_database';
+  const engine = postgres(wrong.href);
+  onTestFinished(() => engine.stop());
+  await expect(engine.query(ONE)).rejects.toThrow(
+    /^the database refused the connection: database "no_such_database" does not exist \(SQLSTATE 3D000\); create it, or mend the URL$/,
+  );
+});
+
+test('a role without rights is told which to grant, for what is of Pawl alone', async () => {
+  const { url } = await freshDatabase();
+  const role = `test_${randomBytes(6).toString('hex')}`;
+  const admin = new pg.Client({ connectionString: url });
+  await admin.connect();
+  await admin.query(`create role ${role} login password 'p'; create table own (id int)`);
+  const login = new URL(url);
+  login.username = role;
+  login.password = 'p';
+  const engine = postgres(login.href);
+  onTestFinished(async () => {
+    await engine.stop();
+    await admin.query(`drop owned by ${role}; drop role ${role}`);
+    await admin.end();
+  });
+  const refused = createQueue(engine, 'q', { kinds: { a: {} } }).enqueue('a', 1);
+  await expect(refused).rejects.toThrow(/permission denied for schema pawl.*grant usage on schema pawl to ROLE/);
+  const own: unknown = await engine.query(statement('own', 'select * from own')).catch((error: unknown) => error);
+  expect(own).toBeInstanceOf(DatabaseError);
+  expect(String(own)).not.toContain('grant');
+});
+
+test('a URL that asks for TLS of a server without is a connection that failed', async () => {
+  const { url } = await freshDatabase();
+  const engine = postgres(`${url}${url.includes('?') ? '&' : '?'}sslmode=require`);
+  onTestFinished(() => engine.stop());
+  const error: unknown = await engine.query(ONE).catch((cause: unknown) => cause);
+  expect(error).toBeInstanceOf(ConnectionFailed);
+  expect(String(error)).toMatch(/the server speaks no TLS, which the URL asks for/);
+});
+
+test('a transaction is not repeated for a connection that its own function waits for in vain', async () => {
+  const engine = await openEngine({ max: 1, connectTimeoutMs: 300 });
+  const queue = createQueue(engine, 'q', { kinds: { job: {} } });
+  await queue.register();
+  let runs = 0;
+  const forgotten = engine.transaction(async () => {
+    runs += 1;
+    await queue.enqueue('job', 1);
+  });
+  await expect(forgotten).rejects.toThrow(/its pool is large enough/);
+  expect(runs).toBe(1);
+});
+
+test('what another connection has not confirmed is not told as not written, and not done twice', async () => {
+  const engine = await openEngine();
+  let runs = 0;
+  const lost = new ConnectionFailed('the answer of another connection was lost');
+  const transaction = engine.transaction(async (tx) => {
+    runs += 1;
+    await tx.query(ONE);
+    throw lost;
+  });
+  await expect(transaction).rejects.toBe(lost);
+  expect(lost.outcome).toBe('unknown');
+  expect(runs).toBe(1);
+});
+
+test('the front door has the engine', async () => {
+  const { postgres: front } = await import('../../src/index.ts');
+  expect(front).toBe(postgres);
+});
