@@ -13,6 +13,7 @@ const FOLDERS = {
     only: {
       'fault.ts': ['node:fs'],
       'error-text.ts': ['node:util'],
+      'unfaithful.ts': ['node:util'],
       'work/current-task.ts': ['node:async_hooks'],
       'watchdog.ts': ['node:worker_threads'],
       'time/suspension.ts': ['node:os'],

@@ -10,10 +10,6 @@ import { NOBODY } from './program.ts';
 
 // What is wrong with a call is said at once, by what to give instead, and without what is secret.
 
-/** A program in JavaScript, which no compiler has looked at. */
-// biome-ignore lint/suspicious/noExplicitAny: that is the point
-type Anything = any;
-
 const T = actor('t', { initial: 'one', states: (state) => ({ one: state({ run: (a) => a.done() }) }) });
 
 const KINDS = { kinds: { mail: {}, keyed: { unique: 'key' } } } as const;
@@ -21,69 +17,65 @@ const KINDS = { kinds: { mail: {}, keyed: { unique: 'key' } } } as const;
 /** Each is given an engine of a migrated database; what it throws has to match. */
 const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => unknown, RegExp]>> = {
   'createQueue(url)': [
-    () => createQueue(NOBODY as Anything, 'q', KINDS),
+    () => createQueue(NOBODY as never, 'q', KINDS),
     /^createQueue takes what postgres\(\) gives, but was given a text; write createQueue\(postgres\(url\), …\)$/,
   ],
-  'createActors(url)': [() => createActors(NOBODY as Anything, [T]), /^createActors takes what postgres\(\) gives/],
+  'createActors(url)': [() => createActors(NOBODY as never, [T]), /^createActors takes what postgres\(\) gives/],
   'createActors without a list': [
-    (engine) => createActors(engine, T as Anything),
+    (engine) => createActors(engine, T as never),
     /^createActors takes a list of types: createActors\(engine, \[Server\]\)/,
   ],
   'createCapture(url)': [
-    () => createCapture(NOBODY as Anything, { entity: 'a', root: 'a' }),
+    () => createCapture(NOBODY as never, { entity: 'a', root: 'a' }),
     /^createCapture takes what postgres\(\) gives/,
   ],
-  'createHttp(url)': [() => createHttp(NOBODY as Anything), /^createHttp takes what postgres\(\) gives/],
+  'createHttp(url)': [() => createHttp(NOBODY as never), /^createHttp takes what postgres\(\) gives/],
   'createHttp(pool)': [
-    () => createHttp({ connect: () => {} } as Anything),
+    () => createHttp({ connect: () => {} } as never),
     /^createHttp takes what postgres\(\) gives, but was given an object \{connect\}$/,
   ],
   'createQueueAdmin(undefined)': [
-    () => createQueueAdmin(undefined as Anything),
+    () => createQueueAdmin(undefined as never),
     /^createQueueAdmin takes what postgres\(\) gives, but was given undefined$/,
   ],
-  'createActorAdmin(url)': [() => createActorAdmin(NOBODY as Anything), /^createActorAdmin takes/],
-  'createCaptureAdmin(url)': [() => createCaptureAdmin(NOBODY as Anything), /^createCaptureAdmin takes/],
-  'createFileAdmin(url)': [() => createFileAdmin(NOBODY as Anything), /^createFileAdmin takes/],
+  'createActorAdmin(url)': [() => createActorAdmin(NOBODY as never), /^createActorAdmin takes/],
+  'createCaptureAdmin(url)': [() => createCaptureAdmin(NOBODY as never), /^createCaptureAdmin takes/],
+  'createFileAdmin(url)': [() => createFileAdmin(NOBODY as never), /^createFileAdmin takes/],
   'postgres(url, url)': [
-    () => postgres(NOBODY, NOBODY as Anything),
+    () => postgres(NOBODY, NOBODY as never),
     /^the options of postgres must be an object, but was "postgres:\/\/app:\*\*\*@127/,
   ],
   'engine.query(text)': [
-    (engine) => engine.query('select 1' as Anything),
+    (engine) => engine.query('select 1' as never),
     /^query\(\) takes what statement\(\) gives: query\(statement\('invoice.pay', 'update …'\), values\), but was given "select 1"/,
   ],
   'engine.query()': [
-    (engine) => engine.query(undefined as Anything),
+    (engine) => engine.query(undefined as never),
     /^query\(\) takes what statement\(\) gives.*but was given undefined/,
   ],
   'tx.query(text)': [
-    (engine) => engine.transaction((tx) => tx.query('select 1' as Anything)),
+    (engine) => engine.transaction((tx) => tx.query('select 1' as never)),
     /^query\(\) takes what statement\(\) gives/,
   ],
-  'statement(text)': [
-    () => statement('select 1', undefined as Anything),
-    /^statement\(\) takes a name and a text of SQL/,
-  ],
+  'statement(text)': [() => statement('select 1', undefined as never), /^statement\(\) takes a name and a text of SQL/],
   'enqueue({ kind, payload })': [
-    (engine) =>
-      createQueue(engine, 'q', KINDS).enqueue({ kind: 'mail', payload: 1 } as Anything, undefined as Anything),
+    (engine) => createQueue(engine, 'q', KINDS).enqueue({ kind: 'mail', payload: 1 } as never, undefined as never),
     /^enqueue takes \(kind, payload, options\): enqueue\('mail', …\), but was given an object \{kind, payload\} for the kind$/,
   ],
   'enqueue of an unknown kind': [
-    (engine) => createQueue(engine, 'q', KINDS).enqueue('mial' as Anything, 1),
+    (engine) => createQueue(engine, 'q', KINDS).enqueue('mial' as never, 1 as never),
     /^queue "q" has no kind "mial"; did you mean "mail"\?$/,
   ],
   'enqueueMany with one unknown kind': [
     (engine) =>
       createQueue(engine, 'q', KINDS).enqueueMany([
         { kind: 'mail', payload: 1 },
-        { kind: 'mial' as Anything, payload: 2 },
+        { kind: 'mial' as never, payload: 2 },
       ]),
     /^jobs\[1\]: queue "q" has no kind "mial"; did you mean "mail"\?$/,
   ],
   'enqueueMany with one kind that is no text': [
-    (engine) => createQueue(engine, 'q', KINDS).enqueueMany([{ kind: 7 as Anything, payload: 1 }]),
+    (engine) => createQueue(engine, 'q', KINDS).enqueueMany([{ kind: 7 as never, payload: 1 }]),
     /^jobs\[0\]\.kind is a text, but was given 7 for the kind$/,
   ],
   'enqueueMany with one key too few': [
@@ -91,11 +83,11 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
     /^jobs\[0\]: kind "keyed" of queue "q" needs a key/,
   ],
   'actors.create by a name': [
-    (engine) => createActors(engine, [T]).create('t' as Anything, {}),
+    (engine) => createActors(engine, [T]).create('t' as never, {}),
     /^create\(\) takes what actor\(\) gave, not its name: create\(Server, …\), but was given "t"; createActors was given t$/,
   ],
   'actors.find by a name': [
-    (engine) => createActors(engine, [T]).find('t' as Anything, 'k'),
+    (engine) => createActors(engine, [T]).find('t' as never, 'k'),
     /^find\(\) takes what actor/,
   ],
   'a projection built by a text': [
@@ -103,7 +95,7 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
       createCapture(engine, { entity: 'a', root: 'a' }).project({
         into: 'b',
         columns: {},
-        build: 'select 1' as Anything,
+        build: 'select 1' as never,
       }),
     /^option "build" for project must be sql`…`, which builds in the database, or a function, but was "select 1"$/,
   ],

@@ -577,7 +577,8 @@ function checked(handler: Handler): Handler {
   return async (unit) => {
     const result = await handler(unit);
     if (!unit.hasUsedTx) return result;
-    if (unit.tx.client.getTransactionStatus?.() === 'E') throw unit.tx.firstFailure ?? swallowed();
+    const { client, firstFailure } = unit.tx;
+    if (client.getTransactionStatus?.() === 'E') throw firstFailure instanceof Error ? firstFailure : swallowed();
     await unit.tx.query(CONSTRAINTS);
     return result;
   };
