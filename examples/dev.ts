@@ -1,13 +1,12 @@
 import type { DevContext, DevExample, Figures } from './dev-example.ts';
 import { Isolated } from './isolated.ts';
-import { type NeedsPackages, needsPackages } from './packages.ts';
 
 export type { DevContext, DevExample, Figures } from './dev-example.ts';
 
 /** The figures of the main example, and those of each other one under its name. */
 export type DevSummary = Figures;
 
-/** The first is the main one. Loaded when needed: what they are made with is no dependency of the library. */
+/** The first is the main one. Loaded when needed. */
 const EXAMPLES: readonly ((context: DevContext) => Promise<DevExample>)[] = [
   async (context) => new (await import('./spreadsheets/dev.ts')).SpreadsheetsDev(context),
   async (context) => new (await import('./nightly/dev.ts')).NightlyDev(context),
@@ -23,7 +22,7 @@ const EXAMPLES: readonly ((context: DevContext) => Promise<DevExample>)[] = [
  * started is left when it resolves.
  */
 export async function runDev(context: DevContext): Promise<DevSummary> {
-  const made = await Promise.all(EXAMPLES.map((make) => make(context))).catch(withAdvice);
+  const made = await Promise.all(EXAMPLES.map((make) => make(context)));
   return runExamples(made, context);
 }
 
@@ -89,9 +88,4 @@ function merge(examples: readonly DevExample[], figures: readonly Figures[]): De
   const [main = { ok: true }, ...others] = figures;
   const rest = others.map((figure, index) => [examples[index + 1]?.name ?? '', figure]);
   return { ...main, ok: figures.every(({ ok }) => ok), ...Object.fromEntries(rest) };
-}
-
-function withAdvice(error: unknown): never {
-  const needs: NeedsPackages | undefined = needsPackages(error);
-  throw needs ?? error;
 }
