@@ -1,5 +1,5 @@
 // The compiled examples import three packages that Pawl itself does not need. They are written into dist-examples/vendor/, one module
-// each, with their licences, so that `npx pawl dev` runs where nothing but Pawl is installed.
+// each, with their licences, so that `npx pawl dev` runs where nothing except Pawl is installed.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -61,7 +61,6 @@ const UNSTORABLE_JSON = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
  * @throws InvalidInput
  */
 export function requireJson(value: unknown, what: string, field: string): void {
-  toJson(value, what, field);
   // By a list and not by calls of itself: JSON.parse takes what is nested deeper than the stack.
   const left: unknown[] = [value];
   while (left.length > 0) {
@@ -74,4 +73,5 @@ export function requireJson(value: unknown, what: string, field: string): void {
     if (typeof next !== 'object' || next === null) continue;
     for (const inner of Object.values(next)) left.push(inner);
   }
+  toJson(value, what, field);
 }
