@@ -4,28 +4,36 @@
 -- try is written as if the turn had failed: whoever dies with it has nothing to undo.
 --
 -- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, and "due":
--- ms until the next one is due, or "again": true when there is more to do at once.
+-- ms until the next one is due, or "again": true when there is more to do at once. p_offer: the number of the offer to leave when there
+-- is nothing, and its channel, see handoff.sql; "offered": true says that it was left.
 --
 -- A claim of several types first counts how many of which type are among the first that are due. Actors whose bodies run with hold:
 -- 'transaction' are among them, since only the lock of their row shows that they run; with as many of them as a worker has free
 -- slots, it would find nothing of its other types for as long as those bodies run. They are left out of the count, except for
 -- those whose lock can be had: whoever had it is gone.
-create or replace function pawl.actor_claim(p_worker bigint, p_types smallint[], p_limit int) returns text
+create or replace function pawl.actor_claim(
+  p_worker bigint, p_types smallint[], p_limit int, p_offer bigint default null, p_channel text default null
+) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz;
-  v_more integer;
+  v_inbox text;
+  v_again boolean;
   v_types smallint[];
   v_tids tid[] := '{}';
   v_part record;
   v_free tid[];
   v_rows text;
+  v_offered text;
 begin
   perform pawl.actor_require_worker(p_worker);
-  v_more := pawl.actor_absorb(p_types, 1000);
+  v_inbox := pawl.actor_absorb(p_types, 1000);
   select array_agg(t.id) into v_types from pawl.actor_type t where t.id = any (p_types) and t.paused_at is null;
   if v_types is null then
-    return '{"rows":[]}';
+    if p_offer is not null then
+      perform pawl.actor_offer_add(p_worker, p_offer, p_channel);
+    end if;
+    return concat('{"rows":[]', case when p_offer is not null then ',"offered":true' end, '}');
   end if;
   v_now := clock_timestamp();
   if cardinality(v_types) = 1 then
@@ -73,10 +81,15 @@ begin
     end if;
     v_rows := pawl.actor_take(p_worker, v_tids, v_now);
   end if;
-  return concat('{"rows":[', v_rows, ']', case when v_more = 2 or cardinality(v_tids) >= p_limit then ',"again":true' end,
+  v_again := v_inbox = 'more' or cardinality(v_tids) >= p_limit;
+  if p_offer is not null and v_rows is null and not v_again then
+    perform pawl.actor_offer_add(p_worker, p_offer, p_channel);
+    v_offered := ',"offered":true';
+  end if;
+  return concat('{"rows":[', v_rows, ']', v_offered, case when v_again then ',"again":true' end,
     ',"due":' || (
       -- greatest() would make 0 of null: due now, instead of never
-      select case when v_more = 1 then 0 when min(d.wake_at) is not null then ceil(greatest(0, extract(epoch from min(d.wake_at) - clock_timestamp()) * 1000)) end
+      select case when v_inbox = 'locked' then 0 when min(d.wake_at) is not null then ceil(greatest(0, extract(epoch from min(d.wake_at) - clock_timestamp()) * 1000)) end
       from unnest(v_types) t (type) cross join lateral (
         select a.wake_at from pawl.actor_instance a
         where a.type = t.type and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
@@ -84,12 +97,12 @@ begin
 end $$;
 
 -- Takes what is in the inboxes over into the rows of the actors, and wakes them. Skips actors whose row somebody has locked:
--- they are found by the next look. Answers 0 when nothing is left, 1 when only those are, and 2 when there may be more.
+-- they are found by the next look. Answers what is left: none, locked (only those), or more.
 --
 -- What comes while a turn runs is marked (signal_at), under the lock of the row, which the commit of that turn takes as
 -- well: either the commit sees the mark and makes the actor due at once, or this finds the row as the commit left it, and
 -- makes it due itself. Both ways the actor runs once more.
-create or replace function pawl.actor_absorb(p_types smallint[], p_limit int) returns integer
+create or replace function pawl.actor_absorb(p_types smallint[], p_limit int) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_actors bigint[];
@@ -100,7 +113,7 @@ begin
   from unnest(p_types) t (type)
   cross join lateral (select i.actor from pawl.actor_inbox i where i.type = t.type order by i.id limit p_limit) x;
   if v_actors is null then
-    return 0;
+    return 'none';
   end if;
   v_seen := array(
     select a.id from pawl.actor_instance a where a.id = any (v_actors) order by a.id for no key update skip locked);
@@ -140,9 +153,9 @@ begin
       and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
   end if;
   return case
-    when not exists (select 1 from unnest(p_types) t (type) cross join lateral (select 1 from pawl.actor_inbox i where i.type = t.type limit 1) x) then 0
-    when v_seen = '{}' then 1
-    else 2
+    when not exists (select 1 from unnest(p_types) t (type) cross join lateral (select 1 from pawl.actor_inbox i where i.type = t.type limit 1) x) then 'none'
+    when v_seen = '{}' then 'locked'
+    else 'more'
   end;
 end $$;
 

@@ -6,32 +6,33 @@
 -- the offer deletes it in the transaction that writes the claim: what is rolled back was not handed over, and one offer is good
 -- for one actor. From then on the claim is like any other: it is committed, fenced and rescued as they are.
 
--- actor_incr() in a transaction of its own. Answers 1 if it counts, and 2 more when looking for a worker took long.
-create or replace function pawl.actor_incr_alone(p_incr jsonb) returns integer
+-- actor_incr() in a transaction of its own. Answers {"counts": as actor_incr() does, "isSlow": as actor_hand_over() says}, as JSON, which
+-- costs 4 us less than columns.
+create or replace function pawl.actor_incr_alone(p_incr jsonb) returns text
 language plpgsql as $$
 declare
-  v_handed integer := pawl.actor_hand_over((p_incr ->> 'actor')::bigint, p_incr ->> 'semaphore', coalesce((p_incr ->> 'n')::integer, 1));
+  v_handed record;
 begin
-  if v_handed & 1 = 0 and pawl.actor_incr(p_incr) then
-    v_handed := v_handed + 1;
-  end if;
-  return v_handed;
+  v_handed := pawl.actor_hand_over((p_incr ->> 'actor')::bigint, p_incr ->> 'semaphore', coalesce((p_incr ->> 'n')::integer, 1));
+  return '{"counts":' || case when v_handed.is_handed_over then true else pawl.actor_incr(p_incr) end || ',"isSlow":' || v_handed.is_slow || '}';
 end $$;
 
 -- actor_send_json() in a transaction of its own, answering as actor_incr_alone().
-create or replace function pawl.actor_send_alone(p_message json) returns integer
+create or replace function pawl.actor_send_alone(p_message json) returns text
 language plpgsql as $$
 declare
   v_part json[] := pawl.actor_parts(p_message);
   v_actor bigint := (v_part[1] ->> 'actor')::bigint;
-  v_handed integer := pawl.actor_hand_over(v_actor, null, 1);
+  v_handed record;
+  v_counts boolean := true;
 begin
-  if v_handed & 1 = 1 then
+  v_handed := pawl.actor_hand_over(v_actor, null, 1);
+  if v_handed.is_handed_over then
     insert into pawl.actor_message (actor, name, payload) values (v_actor, v_part[1] ->> 'name', v_part[2]);
-  elsif pawl.actor_send_json(p_message) then
-    v_handed := v_handed + 1;
+  else
+    v_counts := pawl.actor_send_json(p_message);
   end if;
-  return v_handed;
+  return '{"counts":' || v_counts || ',"isSlow":' || v_handed.is_slow || '}';
 end $$;
 
 -- For a transaction of its own, which nothing keeps open: a lock that is taken here is gone in a moment, and none is waited
@@ -43,9 +44,9 @@ end $$;
 --   it does not fit into a notification
 --   the commit is not flushed: a crash of the server could undo a claim that was heard of
 --   the isolation is above read committed: an offer that somebody else has just used would be an error
--- Answers 1 if it was handed over, and 2 more when looking took longer than it should, because old snapshots keep deleted rows:
--- better not tried again for a while. Where nobody offers anything it costs one probe.
-create or replace function pawl.actor_hand_over(p_actor bigint, p_name text, p_n int) returns integer
+-- is_slow: the search took longer than it should, because old snapshots keep deleted rows. It should not be tried again for a while.
+-- Where nobody offers anything it costs one probe.
+create or replace function pawl.actor_hand_over(p_actor bigint, p_name text, p_n int, out is_handed_over boolean, out is_slow boolean)
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -53,9 +54,11 @@ declare
   v_offer record;
   v_row text;
 begin
+  is_handed_over := false;
+  is_slow := false;
   if not exists (select 1 from pawl.actor_offer)
     or current_setting('synchronous_commit') = 'off' or current_setting('transaction_isolation') <> 'read committed' then
-    return 0;
+    return;
   end if;
   select a.type, a.state, a.version, t.backoff into v_actor
   from pawl.actor_instance a join pawl.actor_type t on t.id = a.type
@@ -93,20 +96,8 @@ begin
       end if;
     end if;
   end if;
-  return case when v_row is null then 0 else 1 end + case when clock_timestamp() > v_now + interval '20 ms' then 2 else 0 end;
-end $$;
-
--- actor_claim(), which leaves an offer when there was nothing to claim: "offered" says so.
-create or replace function pawl.actor_claim_or_offer(p_worker bigint, p_types smallint[], p_limit int, p_number bigint, p_channel text) returns text
-language plpgsql as $$
-declare
-  v_answer text := pawl.actor_claim(p_worker, p_types, p_limit);
-begin
-  if not starts_with(v_answer, '{"rows":[]') or starts_with(v_answer, '{"rows":[],"again"') then
-    return v_answer;
-  end if;
-  perform pawl.actor_offer_add(p_worker, p_number, p_channel);
-  return '{"offered":true,' || substr(v_answer, 2);
+  is_handed_over := v_row is not null;
+  is_slow := clock_timestamp() > v_now + interval '20 ms';
 end $$;
 
 -- Leaves an offer, unless the worker was taken for dead.

@@ -4,15 +4,16 @@
 
 -- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once; p_rows: how many ready rows
 -- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
--- stopped. Answers JSON:
+-- stopped; p_offer: the number of the offer to leave when nothing is ready, and its channel, see handoff.sql. Answers JSON:
 --   rows: [[claim, id, n, kind, attempt, enqueued at ms, [payload, …]], …]: runs of jobs without a key
 --   keys: [[key, epoch, [id, claim, kind, attempt, enqueued at ms, unit (below 0: without its payload), broken by, payload, …]], …]
 --   lines: {claim, epoch, keys: [key, …], nth, ids, kinds, at, payloads}: first attempts of keys, a column each; nth counts the keys from 1
 --   alone: [claim, …]: of these jobs no more are taken than p_slots, since they should start at once
---   processes: {claim: process id}, seen, last: [priority, id] (all up to here is dealt with), busy (rows are there, but locked), due: ms until the next
+--   processes: {claim: process id}, seen, last: [priority, id] (all up to here is dealt with), busy (rows are there, but locked), due: ms until the next,
+--   offered: the offer was left
 create or replace function pawl.queue_claim(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
-  p_priority smallint, p_after bigint
+  p_priority smallint, p_after bigint, p_offer bigint default null, p_channel text default null
 ) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -68,7 +69,10 @@ begin
         from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n);
     end if;
   elsif v_near.rows = 0 then
-    return concat('{"rows":[],"keys":[],"seen":0,"last":[', p_priority, ',', p_after, ']',
+    if p_offer is not null then
+      perform pawl.queue_offer_add(p_queue, p_worker, p_offer, p_channel);
+    end if;
+    return concat('{"rows":[],"keys":[],"seen":0,"last":[', p_priority, ',', p_after, ']', case when p_offer is not null then ',"offered":true' end,
       case when p_after > 0 and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
       ',"due":' || (
         select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d

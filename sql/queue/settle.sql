@@ -11,25 +11,29 @@
 --   p_errors  errors of more than one job
 --   p_shared  [[result, [[claim, job, …], …]], …]: results of more than one job
 --   p_guarded jobs among these that a handler has called guard() for
--- Answers the ids of the claims that were no longer the worker's: nothing was written for them. Or, negative, the jobs that are
--- guarded by a transaction that is still open: then nothing was written at all. Nobody waits for that transaction here. 0 is among
--- them where something waits for a key that was given up: only then there may be more to claim.
+-- Answers JSON, which costs 4 us less than columns:
+--   stale: claims that were no longer the worker's: nothing was written for them
+--   guarded: jobs that are guarded by a transaction that is still open: then nothing was written at all, for any job. Nobody waits for
+--     that transaction here
+--   hasNext: something waits for a key that was given up: only then there may be more to claim
 create or replace function pawl.queue_settle(
   p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_part json, p_fail json, p_result json,
   p_keys text[], p_epochs bigint[], p_errors text[] default null, p_shared json default null, p_guarded bigint[] default null
-) returns bigint[]
+) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_done bigint[] := '{}';
   v_more bigint[];
   v_failed bigint[] := '{}';
-  v_next bigint[] := '{}';
+  v_stale bigint[];
+  v_guarded bigint[];
+  v_has_next boolean := false;
 begin
   if p_guarded is not null then
-    v_more := pawl.queue_guarded(p_shard, p_worker, p_guarded);
-    if v_more <> '{}' then
-      return v_more;
+    v_guarded := pawl.queue_guarded(p_shard, p_worker, p_guarded);
+    if v_guarded <> '{}' then
+      return concat('{"stale":[],"guarded":', array_to_json(v_guarded), ',"hasNext":false}');
     end if;
   end if;
   if p_result is not null then
@@ -73,19 +77,19 @@ begin
     select coalesce(array_agg(m.claim), '{}') into v_more from mine m;
     v_done := v_done || v_more;
   end if;
-  if p_keys is not null and pawl.queue_give_up(p_queue, p_shard, p_keys, p_epochs, p_fail is not null) then
-    v_next := '{0}';
+  if p_keys is not null then
+    v_has_next := pawl.queue_give_up(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
   end if;
-  if p_part is null and p_fail is null and cardinality(v_done) = cardinality(p_whole) then
-    return v_next;
+  if p_part is not null or p_fail is not null or cardinality(v_done) < cardinality(p_whole) then
+    v_stale := array(
+      select w.id from unnest(p_whole) w (id) where w.id <> all (v_done)
+      union select a.claim from json_to_recordset(p_part) a (claim bigint) where a.claim <> all (v_done)
+      union select a.claim from json_to_recordset(p_fail) a (claim bigint) where a.claim <> all (v_failed));
   end if;
-  return v_next || array(
-    select w.id from unnest(p_whole) w (id) where w.id <> all (v_done)
-    union select a.claim from json_to_recordset(p_part) a (claim bigint) where a.claim <> all (v_done)
-    union select a.claim from json_to_recordset(p_fail) a (claim bigint) where a.claim <> all (v_failed));
+  return '{"stale":' || coalesce(array_to_json(v_stale)::text, '[]') || ',"guarded":[],"hasNext":' || v_has_next || '}';
 end $$;
 
--- Which of these jobs are guarded by a transaction that is still open, negative; see queue_guard. The others are locked until the
+-- Which of these jobs are guarded by a transaction that is still open; see queue_guard. The others are locked until the
 -- end of this one, so that no guard that is under way can pass any more.
 create or replace function pawl.queue_guarded(p_shard smallint, p_worker bigint, p_ids bigint[]) returns bigint[]
 language plpgsql /* planner: probe */ as $$
@@ -98,7 +102,7 @@ begin
     return '{}';
   end if;
   return array(
-    select -j.id from pawl.queue_job j
+    select j.id from pawl.queue_job j
     where j.shard = p_shard and j.id = any (p_ids) and j.id <> all (v_free)
       and exists (select 1 from pawl.queue_running r where r.shard = p_shard and r.worker = p_worker and r.ids @> j.id));
 end $$;

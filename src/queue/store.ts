@@ -172,7 +172,7 @@ export interface SettleAnswer {
   /** Claims that were no longer the worker's: nothing was written for them. */
   readonly stale: readonly number[];
   /** Jobs that are guarded by a transaction that is still open. Where there is one, nothing was written at all. */
-  readonly busy: readonly number[];
+  readonly guarded: readonly number[];
   /** Something waits for a key that was given up. */
   readonly hasNext: boolean;
 }

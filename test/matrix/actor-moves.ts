@@ -82,10 +82,10 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
   },
   {
     name: 'claim actors or offer',
-    functions: ['actor_claim_or_offer'],
+    functions: ['actor_claim'],
     open: 'statement',
     run: ({ one }, { worker, type }) =>
-      one(`select pawl.actor_claim_or_offer($1, array[$2]::smallint[], 10, $3, 'pawl_nobody')`, [
+      one(`select pawl.actor_claim($1, array[$2]::smallint[], 10, $3, 'pawl_nobody')`, [
         worker,
         type,
         randomInt(2 ** 40),

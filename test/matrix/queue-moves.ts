@@ -88,11 +88,11 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   },
   {
     name: 'claim or offer',
-    functions: ['queue_claim_or_offer'],
+    functions: ['queue_claim'],
     open: 'statement',
     run: ({ one }, { queue, worker }) =>
       one(
-        `select pawl.queue_claim_or_offer($1::smallint, 0::smallint, $2, 10, 10, 100, 32, $3::smallint, 0, $4, 'pawl_nobody')`,
+        `select pawl.queue_claim($1::smallint, 0::smallint, $2, 10, 10, 100, 32, $3::smallint, 0, $4, 'pawl_nobody')`,
         [queue, worker, START, randomInt(2 ** 40)],
       ),
   },

@@ -125,13 +125,13 @@ describe('a guard', () => {
     const { claim } = guarded;
     const timedOut = { fail: [{ ...guarded, to: 'retry', wait: 0 }], guarded: [guarded.id] } as const;
     const keys = SqlSession.keysOf([guarded]);
-    expect(await other.settle(queue, worker, { ...timedOut, keys })).toEqual([-guarded.id]);
+    expect(await other.trySettle(queue, worker, { ...timedOut, keys })).toEqual({ stale: [], guarded: [guarded.id] });
     expect(await running(queue)).toEqual(idsOf(jobs));
     const rest = { part: [{ claim, ids: [b.id] }], fail: [{ ...failed, to: 'error' }] } as const;
     expect(await other.settle(queue, worker, { ...rest, keys: SqlSession.keysOf([b, failed]) })).toEqual([]);
     expect(await running(queue)).toEqual(idsOf([guarded, last]));
     await handler.commit();
-    expect(await other.settle(queue, worker, { ...timedOut, keys })).toEqual([]);
+    expect(await other.trySettle(queue, worker, { ...timedOut, keys })).toEqual({ stale: [], guarded: [] });
     expect(await running(queue)).toEqual([last.id]);
   });
 });

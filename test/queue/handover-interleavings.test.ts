@@ -69,7 +69,7 @@ class Stage {
       const before = { isOver, isReady };
       await session.begin();
       const id = await session.one<string>(
-        `select abs(pawl.queue_add_alone($1::smallint, 0::smallint, $2::smallint, 0::smallint, '1', null, null))::text`,
+        `select pawl.queue_add_alone($1::smallint, 0::smallint, $2::smallint, 0::smallint, '1', null, null)::json ->> 'id'`,
         [queue, kind],
       );
       const isHanded = await session.one<boolean>(

@@ -22,7 +22,7 @@ async function enqueueOpen(scene: Scene, session: SqlSession): Promise<string> {
   const { queue } = await scene.row();
   const kind = await scene.one<number>("select id::int from pawl.queue_kind where name = 'job'");
   return session.one<string>(
-    `select abs(pawl.queue_add_alone($1::smallint, 0::smallint, $2::smallint, 0::smallint, '{}', null, null))::text`,
+    `select pawl.queue_add_alone($1::smallint, 0::smallint, $2::smallint, 0::smallint, '{}', null, null)::json ->> 'id'`,
     [queue, kind],
   );
 }

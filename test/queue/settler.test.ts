@@ -75,11 +75,11 @@ class Tables {
     if (fault === 'refused for another reason') throw new DatabaseError('no rights', { sqlState: '42501' });
     if (textsOf(settlement).some((text) => text.startsWith(POISON)))
       throw new DatabaseError('too deep', { sqlState: '54001' });
-    const busy = (settlement.guarded ?? []).filter((id) => this.#guarded.delete(id));
-    if (busy.length > 0) return { stale: [], busy, hasNext: false };
+    const guarded = (settlement.guarded ?? []).filter((id) => this.#guarded.delete(id));
+    if (guarded.length > 0) return { stale: [], guarded, hasNext: false };
     const stale = this.#write(settlement);
     if (fault === 'answer lost') throw new ConnectionFailed('the answer is lost');
-    return { stale, busy: [], hasNext: true };
+    return { stale, guarded: [], hasNext: true };
   }
 
   #write({ whole, part, failed, results, shared, keys }: Settlement): number[] {

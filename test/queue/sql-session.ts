@@ -185,10 +185,19 @@ export class SqlSession {
     return { ...claimed, jobs: jobsOf(claimed) };
   }
 
-  /** @returns the claims that were not the worker's any more, or, negative, the jobs that are guarded */
-  async settle(queue: number, worker: number, { whole = [], part, fail, keys, guarded }: Settle): Promise<number[]> {
-    const stale = await this.one<string>(
-      'select array_to_json(pawl.queue_settle($1::smallint, 0::smallint, $2, $3, $4, $5, null, $6, $7, p_guarded => $8))::text',
+  /** @returns the claims that were not the worker's any more */
+  async settle(queue: number, worker: number, what: Settle): Promise<number[]> {
+    return (await this.trySettle(queue, worker, what)).stale;
+  }
+
+  /** @returns also the jobs that are guarded: where there is one, nothing was settled */
+  async trySettle(
+    queue: number,
+    worker: number,
+    { whole = [], part, fail, keys, guarded }: Settle,
+  ): Promise<{ stale: number[]; guarded: number[] }> {
+    const answer = await this.one<string>(
+      'select pawl.queue_settle($1::smallint, 0::smallint, $2, $3, $4, $5, null, $6, $7, p_guarded => $8)',
       [
         queue,
         worker,
@@ -200,7 +209,8 @@ export class SqlSession {
         guarded ?? null,
       ],
     );
-    return (JSON.parse(stale) as number[]).filter((answer) => answer !== 0);
+    const { stale, guarded: held } = JSON.parse(answer) as { stale: number[]; guarded: number[] };
+    return { stale, guarded: held };
   }
 
   /** Gives up what a claim brought: each key once, under its epoch. */

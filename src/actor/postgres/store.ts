@@ -43,7 +43,7 @@ const SEND = statement('actor.send', 'select pawl.actor_send_json($1::json)::tex
 const CLAIM = statement('actor.claim', 'select pawl.actor_claim($1::bigint, $2::smallint[], $3::int) as answer');
 const CLAIM_OR_OFFER = statement(
   'actor.claim_or_offer',
-  'select pawl.actor_claim_or_offer($1::bigint, $2::smallint[], $3::int, $4::bigint, $5::text) as answer',
+  'select pawl.actor_claim($1::bigint, $2::smallint[], $3::int, $4::bigint, $5::text) as answer',
 );
 const OFFER = statement('actor.offer', 'select pawl.actor_offer_add($1::bigint, $2::bigint, $3::text)');
 const WITHDRAW = statement('actor.withdraw', 'select pawl.actor_withdraw($1::bigint)::text[] as numbers');
@@ -214,10 +214,10 @@ export class PostgresActorStore {
 
   /** In a transaction of its own: the actor is handed to a sleeping worker, where there is one. */
   async #alone(sql: Statement, value: string): Promise<boolean> {
-    const rows = await this.#runner.query<{ answer: number }>(sql, [value]);
-    const { answer } = only(rows);
-    this.#cooldown.record((answer & 2) !== 0);
-    return (answer & 1) !== 0;
+    const rows = await this.#runner.query<{ answer: string }>(sql, [value]);
+    const { counts, isSlow } = JSON.parse(only(rows).answer) as { counts: boolean; isSlow: boolean };
+    this.#cooldown.record(isSlow);
+    return counts;
   }
 
   async claim(worker: number, types: readonly number[], limit: number, offer?: Offer): Promise<ClaimAnswer> {

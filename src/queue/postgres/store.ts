@@ -62,7 +62,7 @@ const ADD_ONE = statement(
 );
 const ADD_ALONE = statement(
   'queue.add_alone',
-  `select pawl.queue_add_alone(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
+  `select pawl.queue_add_alone(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz) as answer`,
 );
 /**
  * The same with the trace that these jobs are enqueued in: one statement, so that nobody runs one of them before its trace is
@@ -108,21 +108,19 @@ const CLAIM = statement(
 );
 const CLAIM_OR_OFFER = statement(
   'queue.claim_or_offer',
-  `select pawl.queue_claim_or_offer($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint, $10::bigint, $11::text) as answer`,
+  `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint, $10::bigint, $11::text) as answer`,
 );
 const LOOK = statement(
   'queue.look',
   'select pawl.queue_peek_ready($1::smallint, $2::smallint, $3::bigint, $4::int, $5::smallint, $6::bigint) as answer',
 );
-const SETTLE = statement(
-  'queue.settle',
-  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json, $12::bigint[])::text as unwritten`,
-);
+const SETTLE_CALL =
+  'pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json, $12::bigint[])';
+const SETTLE = statement('queue.settle', `select ${SETTLE_CALL} as answer`);
 /** With an offer: one round trip, and one commit for both. */
 const SETTLE_AND_OFFER = statement(
   'queue.settle_and_offer',
-  `select pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json, $12::bigint[])::text as unwritten,
-  pawl.queue_offer_add($1::smallint, $3::bigint, $13::bigint, $14::text)`,
+  `select ${SETTLE_CALL} as answer, pawl.queue_offer_add($1::smallint, $3::bigint, $13::bigint, $14::text)`,
 );
 const OFFER = statement('queue.offer', 'select pawl.queue_offer_add($1::smallint, $2::bigint, $3::bigint, $4::text)');
 const WITHDRAW = statement('queue.withdraw', 'select pawl.queue_withdraw($1::smallint, $2::bigint)::text as numbers');
@@ -294,11 +292,14 @@ export class PostgresQueueStore implements QueueStore {
 
   /** Handed to a sleeping worker, where there is one. */
   async #addOne(values: unknown[]): Promise<number> {
-    const sql = this.#cooldown.isOver ? ADD_ALONE : ADD_ONE;
-    const [added] = await this.#runner.query<{ id: string }>(sql, values);
-    const id = Number(only(added).id);
-    this.#cooldown.record(id < 0);
-    return Math.abs(id);
+    if (!this.#cooldown.isOver) {
+      const [added] = await this.#runner.query<{ id: string }>(ADD_ONE, values);
+      return Number(only(added).id);
+    }
+    const [row] = await this.#runner.query<{ answer: string }>(ADD_ALONE, values);
+    const { id, isSlow = false } = JSON.parse(only(row).answer) as { id: number; isSlow?: boolean };
+    this.#cooldown.record(isSlow);
+    return id;
   }
 
   async claim(request: ClaimRequest, offer?: Offer): Promise<ClaimAnswer> {
@@ -321,14 +322,9 @@ export class PostgresQueueStore implements QueueStore {
     const values = settleValues(settlement);
     const [row] =
       offer === undefined
-        ? await this.#keys.query<{ unwritten: string }>(SETTLE, values)
-        : await this.#keys.query<{ unwritten: string }>(SETTLE_AND_OFFER, [...values, offer.number, offer.channel]);
-    const unwritten = numbers(only(row).unwritten);
-    return {
-      stale: unwritten.filter((id) => id > 0),
-      busy: unwritten.filter((id) => id < 0).map((id) => -id),
-      hasNext: unwritten.includes(0),
-    };
+        ? await this.#keys.query<{ answer: string }>(SETTLE, values)
+        : await this.#keys.query<{ answer: string }>(SETTLE_AND_OFFER, [...values, offer.number, offer.channel]);
+    return JSON.parse(only(row).answer) as SettleAnswer;
   }
 
   async offer(queue: number, { worker, number, channel }: Offer): Promise<void> {

@@ -182,13 +182,13 @@ export class Settler {
   /** @returns what is still to be written: as a rule nothing */
   async #write(shard: number, pending: readonly PendingSettlement[]): Promise<readonly PendingSettlement[]> {
     const part = pending.slice(0, countFitting(pending, this.#unitLimit));
-    let busy: readonly number[];
+    let guarded: readonly number[];
     try {
-      busy = await this.#send(toSettlement({ queue: this.#options.queue, shard, worker: this.#worker }, part), part);
+      guarded = await this.#send(toSettlement({ queue: this.#options.queue, shard, worker: this.#worker }, part), part);
     } catch (error) {
       return this.#retry(shard, pending, part, error);
     }
-    if (busy.length > 0) return this.#postponeGuarded(shard, pending, busy);
+    if (guarded.length > 0) return this.#postponeGuarded(shard, pending, guarded);
     for (const settled of part) recordSettled(settled);
     this.#unitLimit *= this.#growth;
     this.#failures = 0;
@@ -225,24 +225,24 @@ export class Settler {
     const { settle, offer, onStale, onMore } = this.#options;
     const isRepeated = part.some(({ wasSent }) => wasSent);
     if (faults.armed) await faults.reach('queue.before_settle');
-    const { stale, busy, hasNext } = await settle(settlement, isRepeated ? undefined : offer());
+    const { stale, guarded, hasNext } = await settle(settlement, isRepeated ? undefined : offer());
     if (faults.armed) await faults.reach('queue.after_settle');
-    if (busy.length > 0) return busy;
+    if (guarded.length > 0) return guarded;
     if (probe.listening) probe.hit('queue.settled', { ...settlement, stale });
     // After a lost answer the rows may be gone because it was us who settled them.
     if (stale.length > 0 && !isRepeated) onStale(stale);
     if (settlement.failed.length > 0 || hasNext) onMore();
-    return busy;
+    return guarded;
   }
 
   /** A transaction that guards their units is open. @returns what is still to be written now */
   #postponeGuarded(
     shard: number,
     pending: readonly PendingSettlement[],
-    busy: readonly number[],
+    jobs: readonly number[],
   ): readonly PendingSettlement[] {
-    if (probe.listening) probe.hit('queue.put_off', { jobs: busy });
-    const ids = new Set(busy);
+    if (probe.listening) probe.hit('queue.put_off', { jobs });
+    const ids = new Set(jobs);
     const guarded = pending.filter(({ unit }) => unit.isGuarded && unit.jobs.some(({ number }) => ids.has(number)));
     return this.#postponeThese(shard, pending, guarded);
   }
