@@ -1,5 +1,5 @@
 import type { DevContext, DevExample, Figures } from './dev-example.ts';
-import { Isolated } from './isolated.ts';
+import { IsolatedExample } from './isolated.ts';
 
 export type { DevContext, DevExample, Figures } from './dev-example.ts';
 
@@ -33,7 +33,7 @@ export async function runExamples(made: readonly DevExample[], context: DevConte
     context.log(`problem: ${what}`);
     if (stray.length < 20) stray.push(what);
   });
-  const examples = made.map((example) => new Isolated(example, (line) => context.log(line)));
+  const examples = made.map((example) => new IsolatedExample(example, (line) => context.log(line)));
   try {
     await Promise.all(examples.map((example) => example.start()));
     await feed(examples, context);

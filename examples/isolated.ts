@@ -7,7 +7,7 @@ const KEPT = 20;
  * An example whose faults stay its own. What it throws is a line of the log and makes its figures `ok: false`; it rests from
  * then on, and the other examples go on. No method of it rejects.
  */
-export class Isolated implements DevExample {
+export class IsolatedExample implements DevExample {
   readonly #example: DevExample;
   readonly #log: (line: string) => void;
   readonly #problems: string[] = [];

@@ -1,7 +1,7 @@
 import { pack, readLog, unpack } from './pack.ts';
 
 /** How a push ended: `unknown`, since the front end was gone before it answered. */
-export type Pushed = 'written' | 'conflict' | 'unknown';
+export type PushOutcome = 'written' | 'conflict' | 'unknown';
 
 /** Somebody who pulls a document, adds to it and pushes it back. */
 export class Client {
@@ -19,7 +19,7 @@ export class Client {
   }
 
   /** One pull, one change, one push. */
-  async change(url: string, id: string, bytes: Buffer): Promise<Pushed> {
+  async change(url: string, id: string, bytes: Buffer): Promise<PushOutcome> {
     const { version, document } = await pull(url, id);
     const folder = new Map(document === undefined ? [] : unpack(document));
     this.#count += 1;

@@ -12,7 +12,7 @@ const REMEMBERED = 10_000;
 /** Enough for an index to be worth its place. */
 const ORDERS = 20_000;
 
-type Declared = ReturnType<typeof declareOrders>;
+type OrderDeclaration = ReturnType<typeof declareOrders>;
 
 /**
  * 17 tables of a warranty business, two applications that change them, two processes that keep a search table, one of which is
@@ -25,7 +25,7 @@ export class OrdersDev implements DevExample {
   readonly #took: number[] = [];
   #workers: Child[] = [];
   #writers: Child[] = [];
-  #declared: Declared | undefined;
+  #declared: OrderDeclaration | undefined;
   #isFilled = false;
 
   constructor(context: DevContext) {
@@ -79,7 +79,7 @@ export class OrdersDev implements DevExample {
   }
 
   /** Beside what changes meanwhile. */
-  async #fill({ projection }: Declared, ending: AbortSignal): Promise<void> {
+  async #fill({ projection }: OrderDeclaration, ending: AbortSignal): Promise<void> {
     const signal = AbortSignal.any([ending, this.#context.signal]);
     await projection.backfill({ batch: 1000, signal }).then(
       () => {

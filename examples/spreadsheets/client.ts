@@ -1,7 +1,7 @@
 import type { Create, Update } from './payload.ts';
 
 /** What the front end answered to a request that it took. */
-export interface Accepted {
+export interface Acceptance {
   readonly job: string;
   readonly duplicate: boolean;
 }
@@ -17,17 +17,17 @@ export class Client {
   }
 
   /** @throws Error  it was not taken */
-  create(id: string, body: Create): Promise<Accepted> {
+  create(id: string, body: Create): Promise<Acceptance> {
     return this.#post('/spreadsheets', 'application/json', JSON.stringify({ id, ...body }));
   }
 
   /** @throws Error  it was not taken */
-  createFromCsv(id: string, csv: string): Promise<Accepted> {
+  createFromCsv(id: string, csv: string): Promise<Acceptance> {
     return this.#post(`/spreadsheets?id=${id}`, 'text/csv', csv);
   }
 
   /** @throws Error  it was not taken */
-  update(id: string, body: Partial<Update>): Promise<Accepted> {
+  update(id: string, body: Partial<Update>): Promise<Acceptance> {
     return this.#post(`/spreadsheets/${id}/updates`, 'application/json', JSON.stringify(body));
   }
 
@@ -37,7 +37,7 @@ export class Client {
     return Buffer.from(await response.arrayBuffer());
   }
 
-  async #post(path: string, type: string, body: string): Promise<Accepted> {
+  async #post(path: string, type: string, body: string): Promise<Acceptance> {
     const response = await this.#fetch(path, { method: 'POST', headers: { 'content-type': type }, body });
     const answer: unknown = await response.json();
     if (!isAccepted(answer)) throw new Error(`POST ${path} was answered without a job: ${JSON.stringify(answer)}`);

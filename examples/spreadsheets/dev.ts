@@ -14,7 +14,7 @@ import { Ledger } from './ledger.ts';
 import { sheetQueue } from './queue.ts';
 import { countDoubleRuns, interruptedBy } from './run-log.ts';
 import { readSamples } from './samples.ts';
-import { type Gone, Staff } from './staff.ts';
+import { type Exit, Staff } from './staff.ts';
 import { createTables } from './table.ts';
 import { signToken } from './token.ts';
 
@@ -185,7 +185,7 @@ export class SpreadsheetsDev implements DevExample {
     if (requests >= WORTH_TELLING) this.#log(`${id} v${version}: ${requests} updates, one unit, one file`);
   }
 
-  async #onGone({ pid, how, lastWords }: Gone): Promise<void> {
+  async #onGone({ pid, how, lastWords }: Exit): Promise<void> {
     if (how === 'told') {
       this.#log(`back end ${pid} was told to end by somebody else; starting another`);
       return;

@@ -6,7 +6,7 @@ import type { Sample } from './samples.ts';
 import type { Cell } from './sheet.ts';
 
 /** A spreadsheet as it must be in the end, by what was asked for and taken. */
-export interface Expected {
+export interface Expectation {
   readonly id: string;
   readonly columns: readonly string[];
   /** By the name of the row, in order. */
@@ -29,7 +29,7 @@ const BURST = 20;
 
 /** Makes requests from the samples, as clients of the front end do, and keeps what the spreadsheets must become. */
 export class Feed {
-  readonly expected: Expected[] = [];
+  readonly expected: Expectation[] = [];
   readonly #parts: FeedParts;
 
   constructor(parts: FeedParts) {
@@ -46,7 +46,7 @@ export class Feed {
   async #lane(samples: readonly Sample[], signal: AbortSignal): Promise<void> {
     const { random } = this.#parts;
     const waiting = [...samples];
-    const sheets: Expected[] = [];
+    const sheets: Expectation[] = [];
     for (let turn = 0; !signal.aborted; turn += 1) {
       const sample = turn % 3 === 0 ? waiting.shift() : undefined;
       const sheet = random.pick(sheets);
@@ -56,7 +56,7 @@ export class Feed {
     }
   }
 
-  async #create(sample: Sample): Promise<Expected> {
+  async #create(sample: Sample): Promise<Expectation> {
     const { client, ledger, random } = this.#parts;
     const { id, columns, rows } = sample;
     const asCsv = random.next() < 0.5;
@@ -75,13 +75,13 @@ export class Feed {
     return expected;
   }
 
-  async #updates(sheet: Expected, count: number): Promise<void> {
+  async #updates(sheet: Expectation, count: number): Promise<void> {
     const begun = performance.now();
     for (let done = 0; done < count; done += 1) await this.#update(sheet);
     if (count > 1) this.#parts.log(`${count} updates of ${sheet.id} in ${Math.round(performance.now() - begun)} ms`);
   }
 
-  async #update(sheet: Expected): Promise<void> {
+  async #update(sheet: Expectation): Promise<void> {
     const { client, ledger } = this.#parts;
     const change = this.#change(sheet);
     const { job } = await client.update(sheet.id, change);
@@ -91,7 +91,7 @@ export class Feed {
   }
 
   /** Mostly new figures for rows that are there; now and then a new row, or one goes. */
-  #change({ rows, columns }: Expected): { rows: Cell[][]; remove: string[] } {
+  #change({ rows, columns }: Expectation): { rows: Cell[][]; remove: string[] } {
     const { random } = this.#parts;
     const names = [...rows.keys()].filter((name) => typeof name === 'string');
     const dice = random.next();

@@ -7,7 +7,7 @@ import type { PostgresEngine } from 'pawl/postgres';
 import { readCreate, readUpdate } from './body.ts';
 import { latestRequests, movesOf } from './jobs.ts';
 import { type SheetQueue, sheetQueue } from './queue.ts';
-import { Refused } from './refused.ts';
+import { Refusal } from './refusal.ts';
 import { find, gather, insert, type Spreadsheet } from './table.ts';
 import { verifyToken } from './token.ts';
 
@@ -39,7 +39,7 @@ export function routes(front: FrontEnd): Hono<Env> {
   app.post('/spreadsheets/:id/updates', (c) => postUpdate(c, front, sheets));
   app.get('/spreadsheets/:id', (c) => getSpreadsheet(c, front));
   app.get('/spreadsheets/:id/file', (c) => getFile(c, front));
-  app.notFound((c) => c.json(new Refused(404, 'no_route', `there is no ${c.req.method} ${c.req.path}`).body, 404));
+  app.notFound((c) => c.json(new Refusal(404, 'no_route', `there is no ${c.req.method} ${c.req.path}`).body, 404));
   app.onError((error, c) => answer(c, front, error));
   return app;
 }
@@ -52,12 +52,12 @@ async function healthz(c: Context<Env>, { engine }: FrontEnd): Promise<Response>
 async function authenticate(c: Context<Env>, secret: string): Promise<string> {
   const [, token] = /^Bearer ([\w-]+\.[\w-]+\.[\w-]+)$/i.exec(c.req.header('authorization') ?? '') ?? [];
   const subject = token === undefined ? undefined : await verifyToken(secret, token);
-  if (subject === undefined) throw new Refused(401, 'bad_token', 'send a valid token: Authorization: Bearer …');
+  if (subject === undefined) throw new Refusal(401, 'bad_token', 'send a valid token: Authorization: Bearer …');
   return subject;
 }
 
 function tooLarge(maxBody: number): never {
-  throw new Refused(413, 'too_large', `the body is larger than ${maxBody} bytes; send the rest as updates`);
+  throw new Refusal(413, 'too_large', `the body is larger than ${maxBody} bytes; send the rest as updates`);
 }
 
 /** The spreadsheet's row and its job are written in one transaction: there is never one without the other. */
@@ -126,7 +126,7 @@ async function openFile(
   for (let attempt = 1; ; attempt += 1) {
     const sheet = await findOr404(c, engine);
     if (sheet.file === null)
-      throw new Refused(404, 'not_written', `"${sheet.id}" is still to be written; try again soon`);
+      throw new Refusal(404, 'not_written', `"${sheet.id}" is still to be written; try again soon`);
     try {
       const handle = await open(join(folder, sheet.file));
       return { file: sheet.file, bytes: handle.createReadStream(), sheet };
@@ -140,12 +140,12 @@ async function openFile(
 async function findOr404(c: Context<Env>, engine: PostgresEngine): Promise<Spreadsheet> {
   const id = c.req.param('id') ?? '';
   const sheet = await find(engine, id);
-  if (sheet === undefined) throw new Refused(404, 'unknown_id', `there is no spreadsheet "${id}"`);
+  if (sheet === undefined) throw new Refusal(404, 'unknown_id', `there is no spreadsheet "${id}"`);
   return sheet;
 }
 
 function answer(c: Context<Env>, { engine }: FrontEnd, error: unknown): Response {
-  const refused = error instanceof Refused ? error : asRefused(engine, error);
+  const refused = error instanceof Refusal ? error : asRefused(engine, error);
   if (refused === undefined) {
     console.error(error);
     return c.json({ error: { code: 'internal', message: 'something is broken here; it has been logged' } }, 500);
@@ -155,7 +155,7 @@ function answer(c: Context<Env>, { engine }: FrontEnd, error: unknown): Response
   return c.json(refused.body, refused.status);
 }
 
-function asRefused(engine: PostgresEngine, error: unknown): Refused | undefined {
+function asRefused(engine: PostgresEngine, error: unknown): Refusal | undefined {
   if (!engine.isTransient(error)) return undefined;
-  return new Refused(503, 'unavailable', 'the database cannot be reached just now; try again');
+  return new Refusal(503, 'unavailable', 'the database cannot be reached just now; try again');
 }

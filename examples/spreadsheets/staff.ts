@@ -9,11 +9,11 @@ export interface StaffParts {
   /** Back ends at work at the same time. */
   readonly size: number;
   readonly onWritten: (written: Written) => void;
-  readonly onGone: (gone: Gone) => void;
+  readonly onGone: (gone: Exit) => void;
 }
 
 /** A back end that is there no more, though nobody here asked it to end. */
-export interface Gone {
+export interface Exit {
   readonly pid: number;
   /** We killed it; or somebody else told it to end, which it did in good order; or it broke. */
   readonly how: 'killed' | 'told' | 'broke';

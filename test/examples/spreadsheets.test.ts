@@ -7,7 +7,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type * as RandomModule from '../../examples/random.ts';
 import type * as StaffModule from '../../examples/spreadsheets/staff.ts';
-import type { Gone } from '../../examples/spreadsheets/staff.ts';
+import type { Exit } from '../../examples/spreadsheets/staff.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { compiled, readWorkbook, SECRET, type Started, signToken, start, startHere } from './processes.ts';
@@ -366,7 +366,7 @@ test('a file in the folder that is not a spreadsheet of ours is left alone', asy
 
 test('a back end that somebody else told to end is no accident; one that broke is', async () => {
   const own = await freshDatabase();
-  const gone: Gone[] = [];
+  const gone: Exit[] = [];
   const staff = new Staff({
     env: { ...env, DATABASE_URL: own.url },
     random: new Random(1),

@@ -5,7 +5,7 @@ import { createHttp } from '../../src/http/index.ts';
 import { createQueue, type Queue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { OPEN_DOOR } from '../support/open-door.ts';
-import { type Recorded, type Recorder, recordTelemetry } from '../support/otel.ts';
+import { type RecordedSpan, type Recorder, recordTelemetry } from '../support/otel.ts';
 
 const kinds = { send: {}, once: { unique: 'key' }, fail: { attempts: 1 } } as const;
 const GIVEN = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
@@ -26,8 +26,8 @@ beforeAll(async () => {
   return () => engine.stop();
 });
 
-const named = (name: string): Recorded[] => recorder.spans.filter((span) => span.name === name);
-const linked = (span: Recorded | undefined): string | undefined => span?.links[0]?.context.traceId;
+const named = (name: string): RecordedSpan[] => recorder.spans.filter((span) => span.name === name);
+const linked = (span: RecordedSpan | undefined): string | undefined => span?.links[0]?.context.traceId;
 const traces = async (): Promise<number> => {
   const [row] = await engine.query<{ n: number }>(
     statement('test.traces', 'select count(*)::int as n from pawl.queue_trace'),

@@ -12,13 +12,13 @@ declare module 'vitest' {
   }
 }
 
-interface Started extends SharedDynamo {
+interface RunningDynamo extends SharedDynamo {
   stop(): Promise<void>;
 }
 
 /** One DynamoDB for the whole run, and none for a run that does not ask for it: it takes a Java two seconds to start. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  let starting: Promise<Started> | undefined;
+  let starting: Promise<RunningDynamo> | undefined;
   const tell = async (response: ServerResponse): Promise<void> => {
     starting ??= start();
     try {
@@ -37,7 +37,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 }
 
 /** Amazon's DynamoDB Local where there is a Java for it, else the stand-in; says which. */
-async function start(): Promise<Started> {
+async function start(): Promise<RunningDynamo> {
   const isForLong = process.env['PAWL_LONG'] !== undefined;
   const local = process.env['PAWL_TEST_DYNALITE']
     ? 'PAWL_TEST_DYNALITE says so'
@@ -47,7 +47,7 @@ async function start(): Promise<Started> {
   return startDynalite();
 }
 
-async function startDynalite(): Promise<Started> {
+async function startDynalite(): Promise<RunningDynamo> {
   const dynalite: (options: { createTableMs: number }) => Server = createRequire(import.meta.url)('dynalite');
   const server = dynalite({ createTableMs: 0 });
   return { kind: 'dynalite', endpoint: await listen(server), stop: async () => close(server) };

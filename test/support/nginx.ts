@@ -11,7 +11,7 @@ export const NGINX: string | undefined = ['/usr/sbin/nginx', '/usr/local/sbin/ng
   (path) => existsSync(path),
 );
 
-export interface Proxied {
+export interface ProxyAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly text: string;
@@ -19,7 +19,7 @@ export interface Proxied {
 
 export interface Nginx {
   /** Asks through nginx. `until`: how much of the body is waited for; undefined: all of it. */
-  readonly ask: (path: string, asked?: ProxiedRequest) => Promise<Proxied>;
+  readonly ask: (path: string, asked?: ProxiedRequest) => Promise<ProxyAnswer>;
   readonly stop: () => Promise<void>;
 }
 
@@ -78,7 +78,7 @@ function ask(
   socketPath: string,
   path: string,
   { method = 'GET', headers = {}, body, isEnough }: ProxiedRequest = {},
-): Promise<Proxied> {
+): Promise<ProxyAnswer> {
   return new Promise((resolve, reject) => {
     const asking = request({ socketPath, path, method, headers }, (response) => {
       let text = '';

@@ -17,7 +17,7 @@ import {
 } from '@opentelemetry/sdk-trace-base';
 
 /** A span that has ended. */
-export interface Recorded {
+export interface RecordedSpan {
   readonly name: string;
   readonly kind: number;
   readonly attributes: Attributes;
@@ -29,7 +29,7 @@ export interface Recorded {
 }
 
 export interface Recorder {
-  readonly spans: readonly Recorded[];
+  readonly spans: readonly RecordedSpan[];
   forget(): void;
   /** How often each instrument has measured something. */
   measured(): Promise<Readonly<Record<string, number>>>;
@@ -66,7 +66,7 @@ export function recordTelemetry(): Recorder {
   };
 }
 
-function recorded(span: ReadableSpan): Recorded {
+function recorded(span: ReadableSpan): RecordedSpan {
   const { name, kind, attributes, links, status } = span;
   return { name, kind, attributes, links, status, context: span.spanContext(), parent: span.parentSpanContext?.spanId };
 }

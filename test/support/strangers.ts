@@ -33,7 +33,7 @@ export async function explainEverything(admin: pg.Client, database: string): Pro
 }
 
 /** The calls in what was overheard, each once. */
-export class Heard {
+export class CallLog {
   readonly #trees = new Set<string>();
   readonly #calls = new Map<string, Call>();
 
@@ -120,12 +120,12 @@ function choices({ type, isLiteral }: Argument, all: readonly Argument[]): strin
   return types.filter((each) => each !== undefined).map((each) => (each === UNKNOWN ? TEXT : each));
 }
 
-interface Wanted extends Name {
+interface Overload extends Name {
   readonly call: Call;
   readonly args: readonly string[];
 }
 
-function add(texts: Map<string, string>, wanted: Wanted, named: Map<string, Name>): void {
+function add(texts: Map<string, string>, wanted: Overload, named: Map<string, Name>): void {
   const args = wanted.args.map((oid) => named.get(`t${oid}`)?.name);
   if (args.includes(undefined) || args.length !== new Set(args.keys()).size) return;
   const signature = `${wanted.name}(${args.join(', ')})`;

@@ -7,7 +7,7 @@ import { BY_HAND } from '../../support/by-hand.ts';
 import { CAPABILITIES, type Exercise } from '../../support/capabilities.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { recordLog } from '../../support/log.ts';
-import { explainEverything, Heard, makeStrangers, overhear, type Strangers } from '../../support/strangers.ts';
+import { CallLog, explainEverything, makeStrangers, overhear, type Strangers } from '../../support/strangers.ts';
 
 const made = vi.hoisted(() => new Map<string, string>());
 
@@ -46,7 +46,7 @@ describe.for(EXERCISES)('where others may create functions: %s', ([name, exercis
   const migrated = name !== 'migrating';
 
   test('none of theirs is ever called', { timeout: 120_000 }, async () => {
-    const heard = new Heard();
+    const heard = new CallLog();
     await play(exercise, { migrated, prepare: explainEverything, hear: (notice) => heard.hear(notice) });
     const { strangers, called, failure } = await playAmongStrangers(exercise, { migrated, heard });
     expect(strangers.unmade).toEqual([]);
@@ -59,7 +59,7 @@ test.for([
   ['file_publish(jsonb)', 'files'],
 ] as const)('they would be if pawl.%s were not pinned', async ([name, of]) => {
   const exercise = { ...CAPABILITIES, ...BY_HAND }[of] ?? expect.fail(of);
-  const heard = new Heard();
+  const heard = new CallLog();
   await play(exercise, { migrated: true, prepare: explainEverything, hear: (notice) => heard.hear(notice) });
   const before = `alter function pawl.${name} reset search_path`;
   const { called, failure } = await playAmongStrangers(exercise, { migrated: true, heard, before });
@@ -100,8 +100,8 @@ test('no statement of Pawl’s would call what others have made, whether it is s
 const PINNED_READS = /^-- http\.(?!audit_|bulk_|delete_|enqueue|run_)/;
 
 /** As Postgres reads them. */
-async function understand(url: string, texts: readonly string[]): Promise<Heard> {
-  const heard = new Heard();
+async function understand(url: string, texts: readonly string[]): Promise<CallLog> {
+  const heard = new CallLog();
   const client = new pg.Client({ connectionString: url });
   client.on('notice', ({ message = '', detail = '' }) => heard.hear({ message, detail }));
   await client.connect();
@@ -125,7 +125,7 @@ interface Played {
 
 async function playAmongStrangers(
   exercise: Exercise,
-  { migrated, heard, before = '' }: { migrated: boolean; heard: Heard; before?: string },
+  { migrated, heard, before = '' }: { migrated: boolean; heard: CallLog; before?: string },
 ): Promise<Played> {
   const called = new Set<string>();
   let strangers: Strangers = { count: 0, unmade: [] };

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { dumpInto } from '../../capture/dump.ts';
-import { holdBackWal, type Unflushed } from '../../support/crash.ts';
+import { holdBackWal, type WalHold } from '../../support/crash.ts';
 import { type Standby, startStandby } from '../../support/standby.ts';
 import { SETTINGS } from '../ground.ts';
 import type { Stage } from '../stage.ts';
@@ -40,7 +40,7 @@ export async function prepareTurn(plan: CapturePlan, stage: Stage): Promise<Turn
 
 /** From some moment on commits are not flushed, and then the server dies. */
 function crash({ turnAt }: CapturePlan, stage: Stage): Turning {
-  let unflushed: Unflushed | undefined;
+  let unflushed: WalHold | undefined;
   return {
     ...NOTHING,
     begin: async () => {

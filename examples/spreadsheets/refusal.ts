@@ -1,11 +1,11 @@
 /** A request that is answered with an error: which status, a stable code for programs, a message for people. */
-export class Refused extends Error {
-  override readonly name = 'Refused';
+export class Refusal extends Error {
+  override readonly name = 'Refusal';
   readonly status: 400 | 401 | 404 | 413 | 415 | 503;
   readonly code: string;
   readonly field: string | undefined;
 
-  constructor(status: Refused['status'], code: string, message: string, field?: string) {
+  constructor(status: Refusal['status'], code: string, message: string, field?: string) {
     super(message);
     this.status = status;
     this.code = code;
