@@ -97,7 +97,7 @@ export class Child {
       });
       this.#process.once('error', reject);
     });
-    // Whoever waits for it hears of it; a child that was killed before it was ready has nobody waiting.
+    // A caller that awaits it receives the error; a child that is killed before it is ready may have no such caller.
     ready.catch(() => {});
     return ready;
   }

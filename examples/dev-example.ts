@@ -25,7 +25,7 @@ export interface DevContext {
   log(line: string): void;
   /** A button on the dashboard, where there is one. */
   offer?(control: DevControl): void;
-  /** What the dashboard can work with, beside what it reads from the database. */
+  /** What the dashboard can work with, in addition to the database. */
   show?(part: Partial<Program>): void;
 }
 

@@ -26,7 +26,7 @@ export async function runDev(context: DevContext): Promise<DevSummary> {
   return runExamples(made, context);
 }
 
-/** The first example is the main one: its figures stand beside the names of the others. */
+/** The first example is the main one: its figures stand next to the names of the others. */
 export async function runExamples(made: readonly DevExample[], context: DevContext): Promise<DevSummary> {
   const stray: string[] = [];
   const forget = catchStray((what) => {
@@ -46,11 +46,11 @@ export async function runExamples(made: readonly DevExample[], context: DevConte
   }
 }
 
-/** What an example throws where nobody waits for it would end the process, and all the others with it. */
+/** An error that an example throws outside of any awaited call would end the process, and all other examples with it. */
 function catchStray(tell: (what: string) => void): () => void {
   const hear = (error: unknown): void =>
     tell(
-      `thrown where nobody waits for it: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`,
+      `thrown outside of any awaited call: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`,
     );
   process.on('uncaughtException', hear);
   process.on('unhandledRejection', hear);

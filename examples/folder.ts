@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { DevContext } from './dev-example.ts';
 
-/** Where an example has its files: they live as long as the database that knows of them. */
+/** Where an example has its files: they live as long as the database that has their rows. */
 export class Folder {
   readonly path: string;
   readonly isTemporary: boolean;

@@ -61,7 +61,7 @@ export class CloudDev implements DevExample {
 
   async finish(): Promise<Figures> {
     if (this.#formation === undefined) return { ok: true, healed: 0, orphans: 0 };
-    // Whoever wants figures gets some: a run that was too short for an accident has one now.
+    // So that there is a figure to report: a run that was too short for an accident has one now.
     if (this.#killed === 0 && this.#context.exitAfterMs !== undefined) await this.#hurtWhatRuns();
     await this.#until('what was killed is healed', async () => (await this.#healed()) >= this.#killed);
     const servers = await this.#servers();
@@ -135,7 +135,7 @@ export class CloudDev implements DevExample {
     const deadline = Date.now() + STEP_MS;
     while (signal?.aborted !== true && !(await holds().catch(notReached))) {
       if (Date.now() > deadline) {
-        this.#problems.push(`waited in vain until ${what}`);
+        this.#problems.push(`waited without success until ${what}`);
         return;
       }
       await pause(POLL_MS, signal);

@@ -77,7 +77,7 @@ export class Provider {
   }
 
   async #start(signal: AbortSignal): Promise<Instance> {
-    // Node 20 does not read types: beside its source the process needs tsx, compiled it needs nothing.
+    // Node 20 does not read types: from its source the process needs tsx, compiled it needs nothing.
     const isSource = import.meta.url.endsWith('.ts');
     const script = fileURLToPath(new URL(`instance.${isSource ? 'ts' : 'js'}`, import.meta.url));
     const child = fork(script, { execArgv: isSource ? ['--import', import.meta.resolve('tsx')] : [] });

@@ -2,7 +2,7 @@ import type { DevContext, DevExample, Figures } from '../dev-example.ts';
 import type { LedgerOptions, LedgerResult } from './ledger.ts';
 import { givenOrLocal } from './local.ts';
 
-/** The ledger on the DynamoDB of LEDGER_ENDPOINT, or on DynamoDB Local, where that can be had. */
+/** The ledger on the DynamoDB of LEDGER_ENDPOINT, or on DynamoDB Local, where that can run. */
 export class LedgerDev implements DevExample {
   readonly name = 'ledger';
   readonly #context: DevContext;

@@ -116,7 +116,7 @@ class Phase {
       }
       await within(() => this.killed > 0);
       children.push(this.#start('move'));
-      // The lock of the dead is had once its lease is over.
+      // The lock of a dead process is granted to another one once its lease is over.
       const { sums, moves } = this;
       await within(() => this.sums > sums + 2 && this.moves > moves);
     } finally {

@@ -25,13 +25,13 @@ export interface LocalOptions {
   readonly isForLong?: boolean;
 }
 
-/** The one of LEDGER_ENDPOINT, or DynamoDB Local. @returns why neither can be had, in words */
+/** The one of LEDGER_ENDPOINT, or DynamoDB Local. @returns why neither is available, in words */
 export async function givenOrLocal(): Promise<Pick<LocalDynamo, 'endpoint' | 'stop'> | string> {
   const endpoint = process.env['LEDGER_ENDPOINT'];
   return endpoint === undefined ? startLocal() : { endpoint, stop: async () => {} };
 }
 
-/** Starts Amazon's DynamoDB Local. @returns why it cannot be had here, in words */
+/** Starts Amazon's DynamoDB Local. @returns why it cannot run here, in words */
 export async function startLocal(options: LocalOptions = {}): Promise<LocalDynamo | string> {
   const { stderr, error } = spawnSync('java', ['-version'], { encoding: 'utf8' });
   const [, version] = /version "(\d+)/.exec(stderr ?? '') ?? [];

@@ -73,7 +73,7 @@ export class Orders {
   }
 
   /**
-   * Moves money: says what is to be done, does the one half, then the other. Whoever dies in between leaves the rest to the
+   * Moves money: writes its intention, does one half, then the other. A process that dies in between leaves the rest to the
    * next one.
    */
   async move(guard: Guard, onHalf: () => Promise<void>): Promise<void> {

@@ -11,7 +11,7 @@ export interface Team {
   readonly leased_until: Date | null;
 }
 
-/** What one process tells of its part of the run. */
+/** What one process reports about its part of the run. */
 export type Progress = { readonly captured: number } | { readonly billed: number } | { readonly stale: number };
 
 const PRICE_PER_SEAT = 12;

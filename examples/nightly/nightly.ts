@@ -72,7 +72,7 @@ class Victim {
     this.#log = log;
   }
 
-  /** Kills it, if nobody was killed yet. */
+  /** Kills it, if no process was killed yet. */
   choose(child: ChildProcess, name: string): boolean {
     if (this.isDead) return false;
     this.isDead = child.kill('SIGKILL');
@@ -108,7 +108,7 @@ async function runProcess(
   if (code !== 0 && !isVictim) throw new Error(`${name} of the nightly example failed with exit code ${code}`);
 }
 
-/** Node 20 does not read types: beside its source the process needs tsx, compiled it needs nothing. */
+/** Node 20 does not read types: from its source the process needs tsx, compiled it needs nothing. */
 function start(env: Readonly<Record<string, string>>): ChildProcess {
   const isSource = import.meta.url.endsWith('.ts');
   const script = fileURLToPath(new URL(`process.${isSource ? 'ts' : 'js'}`, import.meta.url));

@@ -53,7 +53,7 @@ export class OrdersDev implements DevExample {
 
   async feed(ending: AbortSignal): Promise<void> {
     if (this.#declared === undefined) return;
-    // All at once: of what one throws while nobody waits for it, nobody would be told.
+    // All at once: an error of one that is not awaited yet would be lost.
     await Promise.all([this.#fill(this.#declared, ending), this.#killOne(ending), this.#searchOn(ending)]);
   }
 
@@ -78,7 +78,7 @@ export class OrdersDev implements DevExample {
     await Promise.all([...this.#workers, ...this.#writers].map((child) => child.stop()));
   }
 
-  /** Beside what changes meanwhile. */
+  /** While the writers go on. */
   async #fill({ projection }: OrderDeclaration, ending: AbortSignal): Promise<void> {
     const signal = AbortSignal.any([ending, this.#context.signal]);
     await projection.backfill({ batch: 1000, signal }).then(
@@ -126,7 +126,7 @@ export class OrdersDev implements DevExample {
 /** As this file was compiled, or not. */
 const EXTENSION = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
 
-/** Every row of the search table beside what it should be, made anew from all tables. */
+/** Every row of the search table next to the row that it should be, built again from all tables. */
 const DIFFERENCE = statement(
   'orders.difference',
   `

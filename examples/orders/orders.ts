@@ -35,7 +35,7 @@ export function declareOrders(engine: PostgresEngine): { capture: Capture; proje
   const capture = createCapture(engine, {
     entity: 'shop_order',
     root: 'shop.orders',
-    // What was changed, by whom and when, beside that something was.
+    // The change itself, its author and its time, in addition to the fact that there was one.
     history: {
       'shop.orders': { rows: 'both', columns: ['id', 'customer_id', 'status'] },
       'shop.payment': { rows: 'after', columns: ['id', 'order_id', 'amount', 'method'] },

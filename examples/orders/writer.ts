@@ -1,4 +1,4 @@
-// An application of the business. It changes orders by plain SQL and has never heard of Pawl.
+// An application of the business. It changes orders by plain SQL and does not know Pawl.
 import pg from 'pg';
 import { stopWhenTold, tellParent } from '../child-process.ts';
 import { Random } from '../random.ts';

@@ -41,7 +41,7 @@ export function update(desk: Desk, unit: Unit<Change>): Promise<Outcome> {
 
 /**
  * The new rows, the name of the new file and the outcome of the jobs are committed together. Until then the old file is the
- * current one; a crash at any point leaves at most a file that nobody refers to, which the next run sweeps away.
+ * current one; a crash at any point leaves at most a file without a reference, which the next run sweeps away.
  */
 async function writeNext(desk: Desk, unit: Unit, rowsAfter: (sheet: Spreadsheet) => readonly Row[]): Promise<Outcome> {
   const begun = performance.now();

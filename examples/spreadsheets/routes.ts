@@ -131,7 +131,7 @@ async function openFile(
       const handle = await open(join(folder, sheet.file));
       return { file: sheet.file, bytes: handle.createReadStream(), sheet };
     } catch (error) {
-      // Between the look into the table and this one the file may have become an old version.
+      // Since the table was read, the file may have become an old version.
       if (attempt === 3 || !(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
     }
   }

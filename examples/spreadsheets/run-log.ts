@@ -25,7 +25,7 @@ const DOUBLES = statement(
    ) twice`,
 );
 
-/** Notes that a run of these jobs begins: at once, so that it is known of even if the process is killed. */
+/** Notes that a run of these jobs begins: at once, so that it is recorded even if the process is killed. */
 export async function beginRun(engine: PostgresEngine, unit: Unit): Promise<void> {
   const jobs = unit.jobs.map(({ id }) => id);
   const attempts = unit.jobs.map(({ attempt }) => attempt);

@@ -12,7 +12,7 @@ export interface StaffParts {
   readonly onGone: (gone: Exit) => void;
 }
 
-/** A back end that is there no more, though nobody here asked it to end. */
+/** A back end that ended without a request from here. */
 export interface Exit {
   readonly pid: number;
   /** We killed it; or somebody else told it to end, which it did in good order; or it broke. */
@@ -23,7 +23,7 @@ export interface Exit {
 /** Between two kills, in ms. */
 const KILL_MS = 3000;
 
-/** The back ends: as many as there should be, whoever is killed. */
+/** The back ends: as many as there should be, whichever is killed. */
 export class Staff {
   readonly #parts: StaffParts;
   readonly #children = new Set<Child>();
@@ -82,7 +82,7 @@ export class Staff {
     void child.exited.then(async () => {
       this.#children.delete(child);
       if (this.#isStopping) return;
-      // Ctrl-C may reach it before us: what it did then is no accident, whoever hears of it first.
+      // Ctrl-C may reach it before us: its end is no accident then, whichever process receives the signal first.
       const how = this.#victims.delete(child) ? 'killed' : child.wasTold ? 'told' : 'broke';
       onGone({ pid: child.pid, how, lastWords: child.lastWords });
       // One that cannot start would not be able to a moment later either.

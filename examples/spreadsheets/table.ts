@@ -48,7 +48,7 @@ const INSERT = statement(
   'spreadsheet.insert',
   'insert into spreadsheet (id, columns, created_by) values ($1, $2::json, $3)',
 );
-/** Nobody joins those who are about to run: his job might be committed only after they have begun. */
+/** An update does not join jobs that are about to run: its job might be committed only after they have begun. */
 const CLOSING_MS = 100;
 
 // A table of its own: the spreadsheet's row is locked for as long as its file is being written.

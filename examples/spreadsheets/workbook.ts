@@ -54,7 +54,7 @@ export async function filesOf(folder: string, id: string): Promise<string[]> {
 }
 
 /**
- * A file name that nobody else will ever write: the token rises with every claim of the spreadsheet, so that a process that
+ * A file name that no other process will ever write: the token rises with every claim of the spreadsheet, so that a process that
  * was paused and has lost its claim cannot overwrite what its successor wrote.
  */
 export function fileName(id: string, version: number, token: bigint): string {

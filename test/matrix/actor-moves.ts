@@ -240,7 +240,7 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
       one('select pawl.actor_register($1)', [JSON.stringify([{ ...TYPE, name, version: 2 }])]),
   },
   {
-    name: 'let go what was held',
+    name: 'let go held actors',
     functions: ['actor_let_go'],
     open: 'statement',
     run: ({ one }, { type }) =>

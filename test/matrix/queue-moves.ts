@@ -175,7 +175,7 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
       one('select pawl.queue_claim_one($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [queue, worker, START]),
   },
   {
-    name: 'take what a look saw in a held transaction',
+    name: 'take a read-ahead job in a held transaction',
     functions: ['queue_take', 'queue_take_seen', 'queue_take_at'],
     open: 'transaction',
     isHalf: true,
@@ -196,7 +196,7 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     },
   },
   {
-    name: 'look beside held transactions',
+    name: 'read ahead for held transactions',
     functions: ['queue_peek_ready'],
     open: 'statement',
     run: ({ one }, { queue, worker }) =>

@@ -3,7 +3,7 @@ import { nodeMemory, type Trend, trendOf } from './memory.ts';
 
 const MB = 1024 ** 2;
 
-/** Of a run of half an hour, a look every 7.5 s. */
+/** Of a run of half an hour, a sample every 7.5 s. */
 function run(bytes: (part: number) => number): Trend {
   return trendOf(Array.from({ length: 240 }, (_, at) => ({ atMs: at * 7500, bytes: bytes(at / 240) })));
 }

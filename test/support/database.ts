@@ -26,8 +26,8 @@ export async function freshDatabase({ migrated = true }: { migrated?: boolean } 
 let migratedOnce: Promise<string> | undefined;
 
 /**
- * Made by the first test file that needs it, while those of other workers wait at the advisory lock. Nobody may connect to
- * it afterwards: Postgres refuses to copy a database that somebody is in.
+ * Made by the first test file that needs it, while those of other workers wait at the advisory lock. It accepts no
+ * connections afterwards: Postgres refuses to copy a database that has some.
  */
 async function migratedTemplate(admin: pg.ClientBase, name: string): Promise<string> {
   if (await exists(admin, name)) return name;

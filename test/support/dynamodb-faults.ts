@@ -7,19 +7,19 @@ export type Fault =
   | 'pass'
   /** It never arrives. */
   | 'drop request'
-  /** It is carried out, but nobody hears of it. */
+  /** It is carried out, but its answer is lost. */
   | 'drop answer'
-  /** It is carried out twice; the second answer is the one that is heard. */
+  /** It is carried out twice; the client receives the second answer. */
   | 'duplicate'
   | 'throttle'
-  /** It never arrives, and this is heard instead. */
+  /** It never arrives, and the client receives this instead. */
   | { readonly answer: object }
   /** It arrives late. */
   | { readonly delayMs: number }
   /** It arrives when that is done. */
   | { readonly after: Promise<unknown> };
 
-/** A request, as whoever chooses its fault sees it. */
+/** A request, as the function that chooses its fault sees it. */
 export interface Request {
   /** `UpdateItem` and so on. */
   readonly operation: string;

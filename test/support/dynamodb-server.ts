@@ -7,7 +7,7 @@ import type { SharedDynamo } from './dynamodb.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Whoever asks there is told the DynamoDB of this run, which is started for the first one. */
+    /** Answers with the DynamoDB of this run, which the first request starts. */
     dynamoUrl: string;
   }
 }

@@ -15,7 +15,7 @@ export async function sharedDynamo(): Promise<SharedDynamo> {
   return (await answer.json()) as SharedDynamo;
 }
 
-/** A client without a region or an account: whoever asks is let in. */
+/** A client without a region or an account: every request is let in. */
 export function dynamoClient(endpoint: string, config: DynamoDBClientConfig = {}): DynamoDBClient {
   const credentials = { accessKeyId: 'local', secretAccessKey: 'local' };
   return new DynamoDBClient({ endpoint, region: 'local', credentials, ...config });

@@ -38,6 +38,6 @@ export function until<T>(
   return eventually(async () => {
     const value = await holds();
     if (value) return value;
-    throw new Error(`waited ${timeoutMs} ms in vain until ${what}`);
+    throw new Error(`waited ${timeoutMs} ms without success until ${what}`);
   }, timeoutMs);
 }

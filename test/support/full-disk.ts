@@ -1,6 +1,6 @@
 import { constants, promises as fs } from 'node:fs';
 
-/** A disk without room, below the code that writes to it: for whoever may not mount a small one. */
+/** A disk without room, below the code that writes to it: for roles that may not mount a small one. */
 export interface FullDisk {
   /** From now on no file under it becomes longer, and none is made. Files are written in place, renamed, linked and deleted. */
   fill(): void;

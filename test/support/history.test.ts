@@ -24,7 +24,7 @@ test('two exclusive holders are found', () => {
   expect(violations([hold(1, 0, 10), hold(2, 9, 20)])[0]).toMatch(/2 hold "a", which admits 1/);
 });
 
-test('a writer beside a reader, and a permit too many, are found', () => {
+test('a writer next to a reader, and a permit too many, are found', () => {
   expect(violations([hold(1, 0, 10, SHARED), hold(2, 5, 6)])).toHaveLength(1);
   expect(violations([hold(1, 0, 10, 2), hold(2, 1, 10, 2), hold(3, 2, 10, 2)])).toHaveLength(1);
 });

@@ -30,7 +30,7 @@ interface ProxiedRequest {
   readonly isEnough?: (text: string) => boolean;
 }
 
-/** A real nginx in front of this URL, with its defaults and these lines beside `proxy_pass`. It listens on a socket in a folder of its own. */
+/** A real nginx in front of this URL, with its defaults and these lines in addition to `proxy_pass`. It listens on a socket in a folder of its own. */
 export async function startNginx(url: string, more = ''): Promise<Nginx> {
   const folder = await mkdtemp(join(tmpdir(), 'pawl-nginx-'));
   const socket = join(folder, 'socket');

@@ -1,2 +1,2 @@
-/** For tests about something else than who gets in: whoever asks from this machine may do everything. */
+/** For tests that are not about permissions: every caller from this machine may do everything. */
 export const OPEN_DOOR = { dangerouslyTrustLoopback: 'admin' } as const;

@@ -21,7 +21,7 @@ export interface Argument {
   readonly type: string | undefined;
   /** It may have been written as `'…'`, which has no type of its own until something is chosen for it. */
   readonly isLiteral: boolean;
-  /** Nobody wrote it: it is the default of a parameter. */
+  /** It was not written: it is the default of a parameter. */
   readonly isDefault: boolean;
 }
 

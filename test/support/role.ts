@@ -8,7 +8,7 @@ export interface TestRole {
   readonly url: string;
 }
 
-/** @param attributes  beside LOGIN; nothing is granted to it */
+/** @param attributes  in addition to LOGIN; nothing is granted to it */
 export async function testRole(databaseUrl: string, attributes = ''): Promise<TestRole> {
   const name = `pawl_test_${randomBytes(6).toString('hex')}`;
   await asAdmin(databaseUrl, `create role ${name} login password 'modest' ${attributes}`);

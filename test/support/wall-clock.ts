@@ -18,7 +18,7 @@ export function wallClock(): WallClock {
   const [dateNow, uptime] = [date.now, os.uptime];
   let [steppedMs, suspendedMs] = [0, 0];
   date.now = () => dateNow() + steppedMs + suspendedMs;
-  // Without its ticks, and beside timers that are turned by hand.
+  // Without its ticks, and next to timers that are turned by hand.
   const bootedMs = uptime() * 1000 - performance.now();
   os.uptime = () => (bootedMs + performance.now() + suspendedMs) / 1000;
   onTestFinished(() => {
