@@ -381,10 +381,10 @@ export class PostgresActorStore {
   }
 
   /** All workers of a process in one statement. @returns those that are still alive */
-  async beat(workers: readonly { id: number; wants: boolean }[], session: Session): Promise<ReadonlySet<number>> {
+  async beat(workers: readonly { id: number; wants: boolean }[], session: Session): Promise<number[]> {
     const values = [workers.map(({ id }) => id), workers.map(({ wants }) => wants)];
     const rows = await session.query<{ alive: string[] }>(BEAT, values);
-    return new Set(only(rows).alive.map(Number));
+    return only(rows).alive.map(Number);
   }
 
   async setWants(worker: number, wants: boolean): Promise<void> {

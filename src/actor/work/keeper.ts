@@ -1,18 +1,16 @@
-import { LeaseLost } from '../../base/errors.ts';
-import { faults } from '../../base/fault.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
-import { type Renewal, startRenewal } from '../../base/renewal.ts';
-import { sleep } from '../../base/time/clock.ts';
+import { type LeaseHolder as Holder, LeaseKeeper } from '../../base/work/lease-keeper.ts';
+import type { Session } from '../../engine/postgres/index.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 
 /** A worker, as its keeper sees it. */
-export interface LeaseHolder {
-  readonly workerId: number | undefined;
+export interface LeaseHolder extends Holder {
   readonly wantsNotify: boolean;
-  /** The lease is gone: everything claimed belongs to somebody else now. */
-  lost(reason: LeaseLost): void;
-  onError(error: unknown): void;
+}
+
+interface HeartbeatAnswer {
+  readonly alive: readonly number[];
 }
 
 /** Who is told of what became of others. */
@@ -34,9 +32,10 @@ const PRUNE_MS = 60_000;
 export class Keeper {
   readonly #store: PostgresActorStore;
   readonly #leaseMs: number;
-  readonly #workers = new Set<LeaseHolder>();
+  readonly #lease: LeaseKeeper<LeaseHolder, HeartbeatAnswer>;
   readonly #listeners = new Set<RescueListener>();
-  #renewal: Renewal | undefined;
+  /** The connection of the heartbeat that is under way. */
+  #session: Session | undefined;
   #chores: Loop | undefined;
   #deadlines: Loop | undefined;
   readonly #pruneMs: number;
@@ -48,84 +47,51 @@ export class Keeper {
     this.#leaseMs = leaseMs;
     this.#pruneMs = pruneMs;
     this.#prunedAt = performance.now() - pruneMs / 2;
+    this.#lease = new LeaseKeeper({
+      name: 'actor',
+      leaseMs,
+      send: (workers) => this.#send(workers),
+      giveUp: () => this.#session?.release(true),
+    });
   }
 
   /** @param watcher  looks after others, too, and is told what that found; without it a worker only keeps its lease */
   add(worker: LeaseHolder, watcher?: RescueListener): void {
-    this.#workers.add(worker);
-    if (this.#renewal === undefined) this.#start();
+    this.#lease.add(worker);
     if (watcher === undefined) return;
     this.#listeners.add(watcher);
-    const onError = (error: unknown): void => this.#report(error);
+    const onError = (error: unknown): void => this.#lease.report(error);
     this.#chores ??= startLoop({ name: 'actor.rescue', run: () => this.#runChores(), onError, unref: true });
     this.#deadlines ??= startLoop({ name: 'actor.deadlines', run: () => this.#checkDeadlines(), onError, unref: true });
   }
 
   async remove(worker: LeaseHolder): Promise<void> {
-    this.#workers.delete(worker);
-    if (this.#workers.size > 0) return;
-    const ending = [this.#renewal, this.#chores, this.#deadlines];
-    this.#renewal = undefined;
+    if (!this.#lease.remove(worker)) return;
+    const ending = [this.#lease, this.#chores, this.#deadlines];
     this.#chores = undefined;
     this.#deadlines = undefined;
     this.#listeners.clear();
     await Promise.all(ending.map(async (one) => one?.stop()));
   }
 
-  /** Whether the leases are certainly not over yet, even if no timer could run. */
+  /** See {@link LeaseKeeper.hasLease}. */
   get hasLease(): boolean {
-    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+    return this.#lease.hasLease;
   }
 
-  #start(): void {
-    this.#renewal = startRenewal({
-      what: `this process's actor workers`,
-      leaseMs: this.#leaseMs,
-      beat: (signal) => this.#beat(signal),
-      onError: (error) => this.#report(error),
-      onLost: (reason) => {
-        // The workers register anew, each at its own pace, and are kept from then on.
-        this.#start();
-        for (const worker of Array.from(this.#workers)) worker.lost(reason);
-      },
-      unref: true,
-    });
-  }
-
-  async #beat(signal: AbortSignal): Promise<'kept'> {
-    const kept = new Map<number, LeaseHolder>();
-    for (const worker of this.#workers) if (worker.workerId !== undefined) kept.set(worker.workerId, worker);
-    if (kept.size === 0) return 'kept';
-    if (faults.armed) await faults.reach('actor.before_beat');
-    const alive = await this.#send(kept, signal);
-    if (probe.listening) probe.hit('actor.beat', { workers: kept.size });
-    for (const [id, worker] of kept) {
-      if (alive.has(id) || worker.workerId !== id) continue;
-      worker.lost(
-        new LeaseLost(`worker ${id} was taken for dead: its heartbeat came later than its lease; stop working`),
-      );
-    }
-    return 'kept';
-  }
-
-  /** Gives up when the signal aborts: a connection that went dead says nothing for minutes, and the next beat needs another. */
-  async #send(kept: ReadonlyMap<number, LeaseHolder>, signal: AbortSignal): Promise<ReadonlySet<number>> {
+  async #send(workers: ReadonlyMap<number, LeaseHolder>): Promise<HeartbeatAnswer> {
     const session = await this.#store.engine.connectReserved();
-    const workers = [...kept].map(([id, { wantsNotify }]) => ({ id, wants: wantsNotify }));
-    const done = new AbortController();
-    const answer = this.#store.beat(workers, session);
+    this.#session = session;
     try {
-      const givenUp = sleep(Infinity, AbortSignal.any([signal, done.signal])).then(() => undefined);
-      const first = await Promise.race([answer, givenUp]);
-      if (first === undefined) throw signal.reason;
+      const alive = await this.#store.beat(
+        [...workers].map(([id, { wantsNotify }]) => ({ id, wants: wantsNotify })),
+        session,
+      );
       session.release();
-      return first;
+      return { alive };
     } catch (error) {
-      answer.catch(() => {});
       session.release(true);
       throw error;
-    } finally {
-      done.abort();
     }
   }
 
@@ -146,9 +112,5 @@ export class Keeper {
 
   async #checkDeadlines(): Promise<number> {
     return Math.min(await this.#store.deadlines(), RESCUE_MS) * (0.75 + Math.random() / 2);
-  }
-
-  #report(error: unknown): void {
-    for (const worker of this.#workers) worker.onError(error);
   }
 }

@@ -1,10 +1,9 @@
-import { ConnectionFailed, LeaseLost, NotSupported } from '../../base/errors.ts';
-import { faults } from '../../base/fault.ts';
+import { NotSupported } from '../../base/errors.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
-import { type Renewal, startRenewal } from '../../base/renewal.ts';
-import { moment, ownedFor, sleep, within } from '../../base/time/clock.ts';
+import { within } from '../../base/time/clock.ts';
 import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
+import { type LeaseHolder as Holder, LeaseKeeper } from '../../base/work/lease-keeper.ts';
 import type { PostgresEngine, Session } from '../../engine/postgres/index.ts';
 import { Indexer } from '../operate/indexer.ts';
 import { Scheduler } from '../operate/scheduler.ts';
@@ -13,14 +12,9 @@ import type { PostgresQueueStore } from '../postgres/store.ts';
 import type { EndedJob, Heartbeat, HeartbeatAnswer, RescueAnswer } from '../store.ts';
 
 /** A worker, as its keeper sees it. */
-export interface LeaseHolder {
+export interface LeaseHolder extends Holder {
   readonly queue: number;
   heartbeat(): Heartbeat | undefined;
-  /**
-   * The lease is gone: everything claimed belongs to somebody else now, or may, where it is not certain that the database
-   * thinks so, too.
-   */
-  lost(reason: LeaseLost, isCertain: boolean): void;
   /** Whether a worker like it has died lately. */
   beWary?(isWary: boolean): void;
   /** Somebody asked for a running job to be cancelled. */
@@ -29,7 +23,6 @@ export interface LeaseHolder {
   readonly reportsFailures: boolean;
   /** Jobs of its queue ended in error without the workers that had them. */
   jobsEnded(jobs: readonly EndedJob[]): void;
-  onError(error: unknown): void;
 }
 
 /** How often it is looked for workers that died; with the lease it bounds how long their jobs wait. */
@@ -47,8 +40,7 @@ export class Keeper {
   readonly #store: PostgresQueueStore;
   readonly #chores: PostgresQueueChores;
   readonly #leaseMs: number;
-  readonly #workers = new Set<LeaseHolder>();
-  #renewal: Renewal | undefined;
+  readonly #lease: LeaseKeeper<LeaseHolder, HeartbeatAnswer>;
   #rescue: Loop | undefined;
   #scheduler: Scheduler | undefined;
   #indexer: Indexer | undefined;
@@ -57,8 +49,6 @@ export class Keeper {
   /** The last beat, failed or not. */
   #lastBeat: Promise<unknown> = Promise.resolve();
   #prunedAt = -Infinity;
-  /** The last beat that was answered. */
-  #answeredAt = moment();
   /** Processes of the server whose transactions could not be ended. */
   readonly #unended = new Set<number>();
 
@@ -66,6 +56,14 @@ export class Keeper {
     this.#store = store;
     this.#chores = new PostgresQueueChores(store.engine, { deadlineMs: answerDeadline(leaseMs) });
     this.#leaseMs = leaseMs;
+    this.#lease = new LeaseKeeper({
+      name: 'queue',
+      leaseMs,
+      send: (workers) => this.#inTurn(() => this.#send(workers)),
+      giveUp: () => this.#session?.giveUp(leaseMs / 3),
+      onAnswer: (answer) => this.#tellWorkers(answer),
+      onFailure: () => this.#disconnect(),
+    });
   }
 
   /** The keeper of this engine for leases of this length. */
@@ -79,8 +77,7 @@ export class Keeper {
 
   /** Starts to keep a worker that has just been registered; its connection is taken before handlers can use up the pool. */
   async add(worker: LeaseHolder): Promise<void> {
-    this.#workers.add(worker);
-    if (this.#renewal === undefined) this.#start();
+    this.#lease.add(worker);
     this.#rescue ??= startLoop({
       name: 'queue.rescue',
       run: () => this.#runChores(),
@@ -98,10 +95,8 @@ export class Keeper {
   }
 
   async remove(worker: LeaseHolder): Promise<void> {
-    this.#workers.delete(worker);
-    if (this.#workers.size > 0) return;
-    const ending = [this.#renewal, this.#rescue, this.#scheduler, this.#indexer];
-    this.#renewal = undefined;
+    if (!this.#lease.remove(worker)) return;
+    const ending = [this.#lease, this.#rescue, this.#scheduler, this.#indexer];
     this.#rescue = undefined;
     this.#scheduler = undefined;
     this.#indexer = undefined;
@@ -110,87 +105,29 @@ export class Keeper {
     if (this.#workers.size === 0) this.#disconnect();
   }
 
-  /**
-   * Whether the leases are certainly not over yet, even if no timer could run. Both clocks are read each time: a machine that was
-   * suspended wakes within the same millisecond of the monotonic one.
-   */
+  /** See {@link LeaseKeeper.hasLease}. */
   get hasLease(): boolean {
-    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+    return this.#lease.hasLease;
   }
 
   /** Beats now: cancellations are looked up with each beat. */
   async beatNow(): Promise<void> {
-    await this.#beat();
+    await this.#lease.beat();
   }
 
-  #start(): void {
-    const renewal = startRenewal({
-      what: `this process's queue workers`,
-      leaseMs: this.#leaseMs,
-      beat: (signal) => this.#beat(signal),
-      onError: (error) => {
-        this.#disconnect();
-        this.#report(error);
-      },
-      unref: true,
-    });
-    this.#renewal = renewal;
-    renewal.signal.addEventListener('abort', () => {
-      if (this.#renewal !== renewal) return;
-      this.#renewal = undefined;
-      for (const worker of Array.from(this.#workers)) worker.lost(asLost(renewal.signal.reason), false);
-      // The workers register anew, each at its own pace, and are kept again from then on.
-      if (this.#workers.size > 0 && this.#renewal === undefined) this.#start();
-    });
-  }
-
-  async #beat(signal?: AbortSignal): Promise<'kept'> {
-    const kept = new Map<number, LeaseHolder>();
+  async #send(workers: ReadonlyMap<number, LeaseHolder>): Promise<HeartbeatAnswer> {
     const beats: Heartbeat[] = [];
-    for (const worker of this.#workers) {
+    for (const worker of workers.values()) {
       const beat = worker.heartbeat();
-      if (beat === undefined) continue;
-      kept.set(beat.worker, worker);
-      beats.push(beat);
+      if (beat !== undefined) beats.push(beat);
     }
-    if (beats.length === 0) return 'kept';
-    if (faults.armed) await faults.reach('queue.before_beat');
-    const answer = await this.#send(beats, signal);
-    this.#answeredAt = moment();
-    if (probe.listening) probe.hit('queue.beat', { workers: beats.length });
-    for (const id of answer.alive) kept.delete(id);
-    for (const [id, worker] of kept) {
-      worker.lost(
-        new LeaseLost(`worker ${id} was taken for dead: its heartbeat came later than its lease; stop working`),
-        true,
-      );
-    }
-    for (const worker of this.#workers) worker.beWary?.(answer.wary.includes(worker.heartbeat()?.worker ?? -1));
-    for (const { worker, id, reason } of answer.cancel) {
-      for (const one of this.#workers) if (one.heartbeat()?.worker === worker) one.cancel(id, reason);
-    }
-    return 'kept';
+    return this.#store.beat(beats, await this.#connection());
   }
 
-  /** Gives up when the signal aborts: a connection that went dead says nothing for minutes, and the next beat needs another. */
-  async #send(beats: readonly Heartbeat[], signal: AbortSignal | undefined): Promise<HeartbeatAnswer> {
-    const answer = this.#inTurn(() => this.#connection().then((session) => this.#store.beat(beats, session)));
-    if (signal === undefined) return answer;
-    const done = new AbortController();
-    const givenUp = sleep(Infinity, AbortSignal.any([signal, done.signal])).then(() => undefined);
-    try {
-      const first = await Promise.race([answer, givenUp]);
-      if (first !== undefined) return first;
-      answer.catch(() => {});
-      this.#session?.giveUp(this.#leaseMs / 3);
-      throw new ConnectionFailed(
-        'the heartbeat was not answered in time; its connection is taken for dead and was closed',
-        {
-          cause: signal.reason,
-        },
-      );
-    } finally {
-      done.abort();
+  #tellWorkers({ wary, cancel }: HeartbeatAnswer): void {
+    for (const worker of this.#workers) worker.beWary?.(wary.includes(worker.workerId ?? -1));
+    for (const { worker, id, reason } of cancel) {
+      for (const one of this.#workers) if (one.workerId === worker) one.cancel(id, reason);
     }
   }
 
@@ -221,7 +158,7 @@ export class Keeper {
     const prunes = performance.now() - this.#prunedAt > PRUNE_MS;
     if (prunes) this.#prunedAt = performance.now();
     // After a pause of this process its own workers come first: nobody has found them dead by now.
-    if (ownedFor(this.#answeredAt) > this.#leaseMs / 2) await this.beatNow();
+    if (this.#lease.answeredMs > this.#leaseMs / 2) await this.beatNow();
     const failures: unknown[] = [];
     for (const queue of this.#queues()) {
       // Each by itself: what one of them comes across is no reason to leave the others.
@@ -279,11 +216,11 @@ export class Keeper {
     this.#session = undefined;
   }
 
-  #report(error: unknown): void {
-    for (const worker of this.#workers) worker.onError(error);
+  get #workers(): ReadonlySet<LeaseHolder> {
+    return this.#lease.workers;
   }
-}
 
-function asLost(reason: unknown): LeaseLost {
-  return reason instanceof LeaseLost ? reason : new LeaseLost('the lease was lost', { cause: reason });
+  #report(error: unknown): void {
+    this.#lease.report(error);
+  }
 }

@@ -189,6 +189,10 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   // What the keeper asks of it.
 
+  get workerId(): number | undefined {
+    return this.#loop.id;
+  }
+
   heartbeat(): Heartbeat | undefined {
     const { id, wantsNotify } = this.#loop;
     return id === undefined ? undefined : { worker: id, wantsNotify, holding: [] };

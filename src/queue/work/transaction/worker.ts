@@ -164,6 +164,10 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     });
   }
 
+  get workerId(): number | undefined {
+    return this.#id;
+  }
+
   heartbeat(): Heartbeat | undefined {
     return this.#id === undefined ? undefined : { worker: this.#id, wantsNotify: true, holding: this.#holding() };
   }

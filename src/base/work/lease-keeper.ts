@@ -1,0 +1,147 @@
+import { ConnectionFailed, LeaseLost } from '../errors.ts';
+import { faults } from '../fault.ts';
+import { probe } from '../probe.ts';
+import { type Renewal, startRenewal } from '../renewal.ts';
+import { moment, ownedFor, sleep } from '../time/clock.ts';
+
+/** A worker, as the keeper of its lease sees it. */
+export interface LeaseHolder {
+  readonly workerId: number | undefined;
+  /**
+   * The lease is gone: everything claimed belongs to somebody else now, or may, where it is not certain that the database
+   * thinks so, too.
+   */
+  lost(reason: LeaseLost, isCertain: boolean): void;
+  onError(error: unknown): void;
+}
+
+export interface LeaseKeeperOptions<W, Answer> {
+  /** `queue`, in messages and in the names of probes and faults. */
+  readonly name: string;
+  readonly leaseMs: number;
+  /** One statement for all of these workers. It may go on after {@link LeaseKeeperOptions.giveUp}: then its answer is ignored. */
+  readonly send: (workers: ReadonlyMap<number, W>) => Promise<Answer>;
+  /** The heartbeat was not answered in time: takes its connection for dead. */
+  readonly giveUp: () => void;
+  /** A heartbeat was answered. Called after lost workers are told. */
+  readonly onAnswer?: (answer: Answer) => void;
+  /** A heartbeat failed; it is tried again until the lease is over. Called before the workers are told. */
+  readonly onFailure?: () => void;
+}
+
+/**
+ * Keeps the leases of all workers of this process on one database alive, by one heartbeat for all of them. A worker that the answer
+ * does not name was taken for dead; without an answer all are lost once the lease is over.
+ */
+export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive: readonly number[] }> {
+  readonly #options: LeaseKeeperOptions<W, Answer>;
+  readonly #workers = new Set<W>();
+  #renewal: Renewal | undefined;
+  #answeredAt = moment();
+
+  constructor(options: LeaseKeeperOptions<W, Answer>) {
+    this.#options = options;
+  }
+
+  get workers(): ReadonlySet<W> {
+    return this.#workers;
+  }
+
+  /** Milliseconds since the last heartbeat was answered. */
+  get answeredMs(): number {
+    return ownedFor(this.#answeredAt);
+  }
+
+  /**
+   * Whether the leases are certainly not over yet, even if no timer could run. Both clocks are read each time: a machine that was
+   * suspended wakes within the same millisecond of the monotonic one.
+   */
+  get hasLease(): boolean {
+    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+  }
+
+  /** Keeps the lease of a worker that has just been registered. */
+  add(worker: W): void {
+    this.#workers.add(worker);
+    if (this.#renewal === undefined) this.#start();
+  }
+
+  /** @returns whether no worker is left */
+  remove(worker: W): boolean {
+    this.#workers.delete(worker);
+    return this.#workers.size === 0;
+  }
+
+  /** Ends the heartbeats, until a worker is added. */
+  stop(): Promise<void> {
+    const renewal = this.#renewal;
+    this.#renewal = undefined;
+    return Promise.resolve(renewal?.stop());
+  }
+
+  /** Tells all workers of an error. */
+  report(error: unknown): void {
+    for (const worker of this.#workers) worker.onError(error);
+  }
+
+  #start(): void {
+    const { name, leaseMs, onFailure } = this.#options;
+    const renewal = startRenewal({
+      what: `this process's ${name} workers`,
+      leaseMs,
+      beat: (signal) => this.beat(signal),
+      onError: (error) => {
+        onFailure?.();
+        this.report(error);
+      },
+      onLost: (reason) => {
+        if (this.#renewal !== renewal) return;
+        this.#renewal = undefined;
+        for (const worker of Array.from(this.#workers)) worker.lost(reason, false);
+        // The workers register anew, each at its own pace, and are kept again from then on.
+        if (this.#workers.size > 0 && this.#renewal === undefined) this.#start();
+      },
+      unref: true,
+    });
+    this.#renewal = renewal;
+  }
+
+  /** Sends a heartbeat now. @param signal  gives up on its answer */
+  async beat(signal?: AbortSignal): Promise<'kept'> {
+    const { name, onAnswer } = this.#options;
+    const sent = new Map<number, W>();
+    for (const worker of this.#workers) if (worker.workerId !== undefined) sent.set(worker.workerId, worker);
+    if (sent.size === 0) return 'kept';
+    if (faults.armed) await faults.reach(`${name}.before_beat`);
+    const answer = await this.#send(sent, signal);
+    this.#answeredAt = moment();
+    if (probe.listening) probe.hit(`${name}.beat`, { workers: sent.size });
+    const alive = new Set(answer.alive);
+    for (const [id, worker] of sent) {
+      if (alive.has(id) || worker.workerId !== id) continue;
+      const words = `worker ${id} was taken for dead: its heartbeat came later than its lease; stop working`;
+      worker.lost(new LeaseLost(words), true);
+    }
+    onAnswer?.(answer);
+    return 'kept';
+  }
+
+  /** Gives up when the signal aborts: a connection that went dead says nothing for minutes, and the next beat needs another. */
+  async #send(workers: ReadonlyMap<number, W>, signal: AbortSignal | undefined): Promise<Answer> {
+    const { send, giveUp } = this.#options;
+    const answer = send(workers);
+    if (signal === undefined) return answer;
+    const done = new AbortController();
+    const aborted = sleep(Infinity, AbortSignal.any([signal, done.signal])).then(() => undefined);
+    try {
+      const first = await Promise.race([answer, aborted]);
+      if (first !== undefined) return first;
+      answer.catch(() => {});
+      giveUp();
+      const words = 'the heartbeat was not answered in time; its connection is taken for dead and was closed';
+      throw new ConnectionFailed(words, { cause: signal.reason });
+    } finally {
+      done.abort();
+    }
+  }
+}
