@@ -1,24 +1,30 @@
 import type { Handoff } from '../base/handoff/handoff.ts';
 
-/** A claimed actor, as the database gives it. */
-export type ActorClaim = readonly [
-  id: number,
-  type: number,
-  state: string,
-  visit: number,
-  epoch: number,
-  attempt: number,
-  version: number,
-  children: number,
-  enteredMs: number,
-  parent: number,
-  semaphores: Readonly<Record<string, number>>,
-  fields: unknown,
-];
+/** A claimed actor: what a turn begins with. */
+export interface ActorClaim {
+  readonly id: number;
+  /** The id of its type. */
+  readonly type: number;
+  readonly state: string;
+  readonly visit: number;
+  readonly epoch: number;
+  readonly attempt: number;
+  /** Of its fields. */
+  readonly version: number;
+  /** How many of its children are not final. */
+  readonly children: number;
+  /** When it entered its state. */
+  readonly enteredMs: number;
+  /** 0 when it has none. */
+  readonly parent: number;
+  /** How often each was raised and not lowered. */
+  readonly semaphores: Readonly<Record<string, number>>;
+  readonly fields: unknown;
+}
 
 /** What a claim answers. */
 export interface ClaimAnswer {
-  readonly rows: readonly ActorClaim[];
+  readonly claims: readonly ActorClaim[];
   /** There is more to do at once. */
   readonly again?: boolean;
   /** Milliseconds until the next actor is due. */
@@ -29,7 +35,7 @@ export interface ClaimAnswer {
 
 /** An actor that was claimed for a worker by what came for it. */
 export interface ActorHandoff extends Handoff {
-  readonly row: ActorClaim;
+  readonly claim: ActorClaim;
 }
 
 /** What names a turn in every write: the fencing token. */

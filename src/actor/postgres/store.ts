@@ -24,6 +24,7 @@ import type {
   TurnToken,
   WorkerRow,
 } from '../store.ts';
+import { readClaimAnswer, readHandoff } from './claim-reader.ts';
 
 /** Who runs a statement: the pool, a session, or an open transaction. */
 export interface Runner {
@@ -225,7 +226,7 @@ export class PostgresActorStore {
     const rows = await (offer === undefined
       ? this.#rows.query<{ answer: string }>(CLAIM, values)
       : this.#rows.query<{ answer: string }>(CLAIM_OR_OFFER, [...values, offer.number, offer.channel]));
-    return JSON.parse(only(rows).answer) as ClaimAnswer;
+    return readClaimAnswer(only(rows).answer);
   }
 
   async offer({ worker, number, channel }: Offer): Promise<void> {
@@ -246,12 +247,12 @@ export class PostgresActorStore {
   /** An actor that is to be run alone. @param isIdle  the worker runs nothing else */
   async claimAlone(worker: number, types: readonly number[], isIdle: boolean): Promise<ActorClaim | undefined> {
     const rows = await this.#rows.query<{ answer: string }>(CLAIM_ALONE, [worker, types, isIdle]);
-    return (JSON.parse(only(rows).answer) as ClaimAnswer).rows[0];
+    return readClaimAnswer(only(rows).answer).claims[0];
   }
 
-  async claimOne(worker: number, actor: number): Promise<ClaimAnswer> {
+  async claimOne(worker: number, actor: number): Promise<ActorClaim | undefined> {
     const rows = await this.#rows.query<{ answer: string }>(CLAIM_ONE, [worker, actor]);
-    return JSON.parse(only(rows).answer) as ClaimAnswer;
+    return readClaimAnswer(only(rows).answer).claims[0];
   }
 
   async commit(worker: number, turns: readonly TurnCommit[], runner: Runner = this.#rows): Promise<CommitAnswer> {
@@ -446,7 +447,7 @@ export class PostgresActorStore {
     channel: string,
     { onHandoff, onReconnect }: { onHandoff: (handed: ActorHandoff) => void; onReconnect: () => void },
   ): Promise<Subscription> {
-    const read = (payload: string): void => onHandoff(JSON.parse(payload) as ActorHandoff);
+    const read = (payload: string): void => onHandoff(readHandoff(payload));
     return this.engine.listen(channel, read, { onReconnect, isSeen: true });
   }
 

@@ -60,13 +60,13 @@ export interface RunningTurn {
  * @param announce  called before any of that
  */
 export function startTurn(
-  row: ActorClaim,
+  claim: ActorClaim,
   stage: Stage,
   end: (finished: TurnResult) => void,
   hold?: (turn: AnyTurn, body: () => Promise<TurnResult>) => Promise<TurnResult>,
   announce?: (turn: RunningTurn) => void,
 ): RunningTurn {
-  const attempt = new Attempt(row, stage, end, hold);
+  const attempt = new Attempt(claim, stage, end, hold);
   announce?.(attempt);
   attempt.start();
   return attempt;
@@ -74,7 +74,7 @@ export function startTurn(
 
 class Attempt implements RunningTurn {
   readonly id: number;
-  readonly #row: ActorClaim;
+  readonly #claim: ActorClaim;
   readonly #stage: Stage;
   readonly #end: (finished: TurnResult) => void;
   readonly #hold: ((turn: AnyTurn, body: () => Promise<TurnResult>) => Promise<TurnResult>) | undefined;
@@ -86,13 +86,13 @@ class Attempt implements RunningTurn {
   #isOver = false;
 
   constructor(
-    row: ActorClaim,
+    claim: ActorClaim,
     stage: Stage,
     end: (finished: TurnResult) => void,
     hold: ((turn: AnyTurn, body: () => Promise<TurnResult>) => Promise<TurnResult>) | undefined,
   ) {
-    this.id = row[0];
-    this.#row = row;
+    this.id = claim.id;
+    this.#claim = claim;
     this.#stage = stage;
     this.#end = end;
     this.#hold = hold;
@@ -140,7 +140,7 @@ class Attempt implements RunningTurn {
   #alwaysTransition(): TurnResult | undefined {
     const { definition, state } = this.#stage;
     for (const [semaphore, target] of definition.always) {
-      const raised = this.#row[10][semaphore] ?? 0;
+      const raised = this.#claim.semaphores[semaphore] ?? 0;
       if (raised === 0 || state.name === target) continue;
       const settled = this.#commit('to', {
         waitMs: 0,
@@ -157,7 +157,7 @@ class Attempt implements RunningTurn {
   /** The fields as this version of the program knows them. */
   #fields(): LooseFields | Promise<LooseFields> {
     const { definition } = this.#stage;
-    const [, , , , , , version, , , , , stored] = this.#row;
+    const { version, fields: stored } = this.#claim;
     let fields: unknown = stored;
     if (version < definition.version && definition.migrate !== undefined) {
       fields = definition.migrate(asFields(stored), version);
@@ -170,7 +170,7 @@ class Attempt implements RunningTurn {
   #run(fields: LooseFields): void {
     const { definition, state, worker, owner } = this.#stage;
     if (this.#reason !== undefined) return this.#fail(this.#reason);
-    const turn: AnyTurn = new Turn(this.#row, worker, definition, state, fields, owner);
+    const turn: AnyTurn = new Turn(this.#claim, worker, definition, state, fields, owner);
     this.#turn = turn;
     if (state.hold === 'transaction' && this.#hold !== undefined) {
       this.#limit();
@@ -287,7 +287,7 @@ class Attempt implements RunningTurn {
     const { definition, state } = this.#stage;
     if (definition.always.size === 0) return turn.delta;
     for (const [semaphore, target] of definition.always) {
-      if (target === state.name && (this.#row[10][semaphore] ?? 0) > 0) turn.decr(semaphore);
+      if (target === state.name && (this.#claim.semaphores[semaphore] ?? 0) > 0) turn.decr(semaphore);
     }
     return turn.delta;
   }
@@ -301,7 +301,7 @@ class Attempt implements RunningTurn {
     const settled = isReleased
       ? this.#commit('released', { waitMs: 0 })
       : this.#commit('failed', {
-          waitMs: delay(definition.backoff, this.#row[5], Math.random()),
+          waitMs: delay(definition.backoff, this.#claim.attempt, Math.random()),
           reason: reason instanceof TimedOut ? 'timed out' : 'failed',
           error: describeThrown(reason instanceof TimedOut ? reason : error),
         });
@@ -309,7 +309,8 @@ class Attempt implements RunningTurn {
   }
 
   #commit(kind: TurnCommit['kind'], parts: Omit<TurnCommit, 'id' | 'epoch' | 'attempt' | 'kind' | 'from'>): TurnCommit {
-    return { id: this.#row[0], epoch: this.#row[4], attempt: this.#row[5], kind, from: this.#row[2], ...parts };
+    const { id, epoch, attempt, state: from } = this.#claim;
+    return { id, epoch, attempt, kind, from, ...parts };
   }
 
   #limit(): void {

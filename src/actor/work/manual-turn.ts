@@ -38,15 +38,14 @@ export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTur
   const kept = new ManualWorker(worker);
   keeper.add(kept);
   try {
-    const { rows } = await store.claimOne(worker, actor);
-    const [row] = rows;
-    if (row === undefined) {
+    const claim = await store.claimOne(worker, actor);
+    if (claim === undefined) {
       const { finishedAt, type, state } = await given.show();
       if (finishedAt !== null)
         throw new Conflict(`actor ${actor} is final: ${type} ended in "${state}" at ${finishedAt}`);
       return undefined;
     }
-    return await runTurn(given, row, worker, kept);
+    return await runTurn(given, claim, worker, kept);
   } finally {
     await keeper.remove(kept);
     await store.endWorker(worker).catch(() => {});
@@ -55,22 +54,22 @@ export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTur
 
 async function runTurn(
   { store, keeper, owner, types }: ManualTurnRequest,
-  row: ActorClaim,
+  claim: ActorClaim,
   worker: number,
   kept: ManualWorker,
 ): Promise<WorkedTurn> {
-  const [actor, type, name, , epoch, , version] = row;
+  const { id: actor, type, state: name, epoch, version } = claim;
   const definition = types.get(type);
   const state = definition?.states.get(name);
   if (definition === undefined || state === undefined || version > definition.version) {
-    const reason = unknownReason(row, definition);
+    const reason = unknownReason(claim, definition);
     await store.reportUnknown({ actor, epoch, worker }, type, name, version, reason);
     throw new Conflict(reason);
   }
   if (!keeper.hasLease)
     throw new LeaseLost(`the process stood still before the turn of actor ${actor} began; it was not run`);
   const finished = await new Promise<TurnResult>((resolve) => {
-    const running = startTurn(row, { definition, state, worker, owner }, resolve, (turn, body) =>
+    const running = startTurn(claim, { definition, state, worker, owner }, resolve, (turn, body) =>
       runInTransaction(store, turn, body, state.timeoutMs),
     );
     void kept.whenLost.then((reason) => running.lose(reason));

@@ -62,7 +62,7 @@ export class Turn<F, S extends string, To extends string> {
   /** Rises with each turn of this actor: pass it to whatever you write, to refuse a late owner's writes there. */
   readonly token: bigint;
   /** @internal */
-  readonly row: ActorClaim;
+  readonly claim: ActorClaim;
   /** @internal */
   readonly worker: number;
   readonly #definition: ActorKind<unknown, never, never>;
@@ -78,17 +78,17 @@ export class Turn<F, S extends string, To extends string> {
 
   /** @internal */
   constructor(
-    row: ActorClaim,
+    claim: ActorClaim,
     worker: number,
     definition: ActorKind<unknown, never, never>,
     current: Pick<MachineState, 'to'>,
     fields: F,
     owner: TurnOwner,
   ) {
-    const [id, , name, visit, epoch, attempt, , children, enteredMs, parent] = row;
+    const { id, state, visit, epoch, attempt, children, enteredMs, parent } = claim;
     this.id = String(id);
     this.type = definition.name;
-    this.state = name;
+    this.state = state;
     this.fields = fields;
     this.attempt = attempt;
     this.visit = visit;
@@ -96,7 +96,7 @@ export class Turn<F, S extends string, To extends string> {
     this.parent = parent === 0 ? undefined : String(parent);
     this.openChildren = children;
     this.token = BigInt(epoch);
-    this.row = row;
+    this.claim = claim;
     this.worker = worker;
     this.#definition = definition;
     this.#state = current;
@@ -157,7 +157,7 @@ export class Turn<F, S extends string, To extends string> {
   val(semaphore: S): number {
     this.#check();
     this.#requireSemaphore(semaphore);
-    return this.#lowered.has(semaphore) ? 0 : (this.row[10][semaphore] ?? 0);
+    return this.#lowered.has(semaphore) ? 0 : (this.claim.semaphores[semaphore] ?? 0);
   }
 
   /** Whether it was raised when the turn began. */
@@ -211,7 +211,7 @@ export class Turn<F, S extends string, To extends string> {
     }
     this.throwIfAborted();
     const key = this.key(name, args);
-    const known = await this.#owner.recall(this.row[0], this.visit, key);
+    const known = await this.#owner.recall(this.claim.id, this.visit, key);
     if (known !== undefined) return known.result as T;
     this.throwIfAborted();
     const result = await fn(key);
@@ -291,7 +291,7 @@ export class Turn<F, S extends string, To extends string> {
    */
   async receive(): Promise<Message[]> {
     const effects = this.#pendingEffects();
-    const messages = await this.#owner.messages(this.row[0]);
+    const messages = await this.#owner.messages(this.claim.id);
     this.#check();
     for (const { id } of messages) effects.received.add(id);
     return messages;
@@ -300,7 +300,7 @@ export class Turn<F, S extends string, To extends string> {
   /** All its children, oldest first, with the results of those that are final. */
   children(): Promise<ChildRecord[]> {
     this.#check();
-    return this.#owner.children(this.row[0]);
+    return this.#owner.children(this.claim.id);
   }
 
   /** Adds a job to a queue. */
@@ -322,7 +322,7 @@ export class Turn<F, S extends string, To extends string> {
 
   /** @internal */
   get turnToken(): TurnToken {
-    return { actor: this.row[0], epoch: this.row[4], worker: this.worker };
+    return { actor: this.claim.id, epoch: this.claim.epoch, worker: this.worker };
   }
 
   /** @internal */
@@ -334,7 +334,7 @@ export class Turn<F, S extends string, To extends string> {
   get delta(): Record<string, number> | undefined {
     if (this.#lowered.size + this.#raised.size === 0) return undefined;
     const delta: Record<string, number> = {};
-    for (const name of this.#lowered) delta[name] = -(this.row[10][name] ?? 0);
+    for (const name of this.#lowered) delta[name] = -(this.claim.semaphores[name] ?? 0);
     for (const [name, n] of this.#raised) delta[name] = (delta[name] ?? 0) + n;
     return delta;
   }

@@ -28,10 +28,7 @@ export function workerRow(
 }
 
 /** Why no turn can be run, in words. */
-export function unknownReason(
-  [id, , state, , , , version]: ActorClaim,
-  definition: ActorDefinition | undefined,
-): string {
+export function unknownReason({ id, state, version }: ActorClaim, definition: ActorDefinition | undefined): string {
   const name = definition?.name ?? 'actor';
   if (definition?.states.has(state) === true) {
     return `${name} ${id} has fields of version ${version}, but no running program knows more than version ${definition.version}; start one that does`;

@@ -203,20 +203,20 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     return this.#parts.store.claim(worker, this.#types, limit, offer);
   }
 
-  countUnits({ rows }: ClaimAnswer): number {
-    return rows.length;
+  countUnits({ claims }: ClaimAnswer): number {
+    return claims.length;
   }
 
-  post({ rows }: ClaimAnswer): void {
-    if (probe.listening) probe.hit('actor.claimed', { worker: this.#worker, actors: rows.length });
-    this.#add(rows);
+  post({ claims }: ClaimAnswer): void {
+    if (probe.listening) probe.hit('actor.claimed', { worker: this.#worker, actors: claims.length });
+    this.#add(claims);
   }
 
-  #add(rows: readonly ActorClaim[]): void {
-    for (const row of rows) this.#held.set(row[0], row[4]);
-    if (this.hasLease) this.#loop.add(rows);
+  #add(claims: readonly ActorClaim[]): void {
+    for (const { id, epoch } of claims) this.#held.set(id, epoch);
+    if (this.hasLease) this.#loop.add(claims);
     // What came while the process stood still goes back, if it is still there: the database knows.
-    else this.release(rows, 'stopped');
+    else this.release(claims, 'stopped');
   }
 
   /** An actor whose process died with it twice. After what is due: it is not to keep that waiting. */
@@ -227,35 +227,34 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   async #claimAlone(worker: number): Promise<void> {
     this.#isolation.noteAsked();
     const isAlone = this.#held.size === 0;
-    const row = await this.#parts.store.claimAlone(worker, this.#types, isAlone);
-    if (row === undefined || this.#loop.id !== worker) return;
-    const ms = this.#isolation.take(row[0], row[4], isAlone);
+    const claim = await this.#parts.store.claimAlone(worker, this.#types, isAlone);
+    if (claim === undefined || this.#loop.id !== worker) return;
+    const ms = this.#isolation.take(claim.id, claim.epoch, isAlone);
     if (ms > 0) this.#alarm.in(ms);
-    this.#add([row]);
+    this.#add([claim]);
   }
 
-  begin(row: ActorClaim): void {
-    const [actor, type, stateName, , , , version] = row;
+  begin(claim: ActorClaim): void {
     const worker = this.#worker;
-    const definition = this.#parts.types.get(type);
-    const state = definition?.states.get(stateName);
-    if (definition === undefined || state === undefined || version > definition.version) {
-      void this.#releaseUnknownState(row, worker, definition);
+    const definition = this.#parts.types.get(claim.type);
+    const state = definition?.states.get(claim.state);
+    if (definition === undefined || state === undefined || claim.version > definition.version) {
+      void this.#releaseUnknownState(claim, worker, definition);
       return;
     }
     const { generation } = this.#loop;
     const stage = { definition, state, worker, owner: this.#parts.owner };
     startTurn(
-      row,
+      claim,
       stage,
       (result) => {
         if (generation !== this.#loop.generation) return;
-        this.running.delete(actor);
+        this.running.delete(claim.id);
         this.#finish(result);
       },
       (turn, body) => runInTransaction(this.#parts.store, turn, body, state.timeoutMs),
       // The body itself may end this life, or the worker, before it comes back.
-      (turn) => this.running.set(actor, turn),
+      (turn) => this.running.set(claim.id, turn),
     );
   }
 
@@ -281,38 +280,38 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     this.#loop.offerSoon();
   }
 
-  nextPoll({ rows, again, due = Infinity }: ClaimAnswer): NextPoll {
-    if (rows.length > 0) this.#lockedPolls = 0;
-    if (again === true || (due <= 0 && rows.length > 0)) return 'more';
+  nextPoll({ claims, again, due = Infinity }: ClaimAnswer): NextPoll {
+    if (claims.length > 0) this.#lockedPolls = 0;
+    if (again === true || (due <= 0 && claims.length > 0)) return 'more';
     // What is due is locked: for a moment, or for as long as a body with hold: 'transaction' runs.
     return due <= 0 ? Math.min(2 ** this.#lockedPolls++, LOCKED_MS) : Math.max(due, 1);
   }
 
-  takeHandoff({ row }: ActorHandoff): void {
-    this.#add([row]);
+  takeHandoff({ claim }: ActorHandoff): void {
+    this.#add([claim]);
   }
 
   // The rest is what happens rarely.
 
-  declineHandoff({ row }: ActorHandoff): void {
-    this.#held.set(row[0], row[4]);
-    this.release([row], 'stalled');
+  declineHandoff({ claim }: ActorHandoff): void {
+    this.#held.set(claim.id, claim.epoch);
+    this.release([claim], 'stalled');
   }
 
   noteUnclaimed(): void {}
 
   /** Gives these back; unless the worker stops, it wakes others that have slots for them. */
-  release(rows: readonly ActorClaim[], why: 'stopped' | 'stalled'): void {
-    for (const row of rows) this.#releaseTurn(row);
+  release(claims: readonly ActorClaim[], why: 'stopped' | 'stalled'): void {
+    for (const claim of claims) this.#releaseTurn(claim);
     if (why === 'stopped') return;
-    const types = new Set(rows.map(([, type]) => type));
+    const types = new Set(claims.map(({ type }) => type));
     this.settler
       .flushed()
       .then(() => this.#parts.store.wake([...types]))
       .catch(this.onError);
   }
 
-  #releaseTurn([id, , from, , epoch, attempt]: ActorClaim): void {
+  #releaseTurn({ id, state: from, epoch, attempt }: ActorClaim): void {
     const settled: TurnCommit = { id, epoch, attempt, kind: 'released', from, waitMs: 0 };
     this.settler.add({ settled, effects: undefined, error: undefined, isLost: false });
   }
@@ -339,11 +338,15 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   }
 
   /** A state, or fields, that a newer version of the program knows. */
-  async #releaseUnknownState(row: ActorClaim, worker: number, definition: ActorDefinition | undefined): Promise<void> {
-    const [actor, type, state, , epoch, , version] = row;
+  async #releaseUnknownState(
+    claim: ActorClaim,
+    worker: number,
+    definition: ActorDefinition | undefined,
+  ): Promise<void> {
+    const { id: actor, type, state, epoch, version } = claim;
     const token = { actor, epoch, worker };
     try {
-      const reason = unknownReason(row, definition);
+      const reason = unknownReason(claim, definition);
       const held = await this.#parts.store.reportUnknown(token, type, state, version, reason);
       this.#parts.events.emit('unknown', { actor: String(actor), state, held });
     } catch (error) {
