@@ -20,20 +20,19 @@ interface Parts {
   readonly name: string;
   readonly line: number;
   readonly files: Map<string, string>;
-  /** TypeScript, with a call for each block of SQL. */
+  /** JavaScript, with a call for each block of SQL. */
   module: string;
   script: string;
   sql: string;
   prints: string | undefined;
 }
 
-const FENCE = /^```(ts|js|sql|sh|text) (run|file|prints) ([\w-]+)(?: ([\w.-]+))?\n([^]*?)^```$/gm;
+const FENCE = /^```(js|sql|sh|text) (run|file|prints) ([\w-]+)(?: ([\w.-]+))?\n([^]*?)^```$/gm;
 
 /**
- * The programs of a Markdown text. Blocks that open with "```ts run NAME" are one module, in their order; "```sql run NAME"
+ * The programs of a Markdown text. Blocks that open with "```js run NAME" are one module, in their order; "```sql run NAME"
  * is run between them, from another connection. Blocks of "```sh run NAME" are one script of the shell, with its SQL before it;
- * "```js file NAME FILE" is a file that it finds. "```text prints NAME" is what a program writes to standard output. A block
- * inside a comment is part of its program, too: what every program needs and no reader wants to see.
+ * "```js file NAME FILE" is a file that it finds. "```text prints NAME" is what a program writes to standard output.
  */
 export function readSnippets(markdown: string): Snippet[] {
   const found = new Map<string, Parts>();
@@ -62,7 +61,7 @@ function snippetOf({ module, script, ...rest }: Parts): Snippet {
 }
 
 const RUN_SQL = `import { Client as SqlClient } from 'pg';
-async function runSql(text: string): Promise<void> {
+async function runSql(text) {
   const client = new SqlClient(process.env['DATABASE_URL']);
   await client.connect();
   try {
