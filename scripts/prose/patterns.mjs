@@ -31,6 +31,6 @@ export const PATTERNS = [
 
 /** Names of types in the program itself. */
 export const TYPE_NAMES = {
-  find: new RegExp(`^\\s*(?:export\\s+)?(?:interface|type|class)\\s+(${PARTICIPLES})\\b`, 'gm'),
+  find: new RegExp(`^\\s*(?:export\\s+)?(?:interface|type|class)\\s+(${PARTICIPLES})\\b(?! extends PawlError)`, 'gm'),
   say: 'a noun: request, grant, row, outcome',
 };

@@ -50,7 +50,7 @@ export interface RunOptions {
   readonly concurrency?: number | undefined;
   /** How long a process that gives no sign of life keeps its turns. Renewed every third of it. Default `'20s'`, at least `'1s'`. */
   readonly lease?: Duration | undefined;
-  /** How often to look for what no notification told of. Default `'2s'`. */
+  /** How often to poll for work without a notification. Default `'2s'`. */
   readonly poll?: Duration | undefined;
   /** Only these types. Default: all that were declared. */
   readonly types?: readonly string[] | undefined;
@@ -58,7 +58,7 @@ export interface RunOptions {
   readonly channels?: readonly PageChannel[] | undefined;
   /**
    * `'exit'`: when the event loop of this process has stood still for a lease, what runs is written to stderr and the process ended
-   * with SIGKILL, for a supervisor to start another one. A thread watches it. Default: nobody does.
+   * with SIGKILL, for a supervisor to start another one. A thread watches it. Default: not watched.
    */
   readonly onBlocked?: 'exit' | undefined;
   /** Stops the dispatcher when it aborts. */

@@ -3,11 +3,11 @@ import { suggest } from '../base/options/options.ts';
 import { show } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
 
-/** Fields nobody has declared: the body is trusted to know them, as it is in JavaScript. */
+/** Fields without a declaration: the body is trusted to know them, as it is in JavaScript. */
 // oxlint-disable-next-line typescript/no-explicit-any -- with unknown, no body without a schema could use its own fields
 export type LooseFields = Readonly<Record<string, any>>;
 
-/** What a definition tells of its actors to those who create and raise them. */
+/** A definition, as programs see it that create its actors and raise their semaphores. */
 export interface ActorKind<F = LooseFields, S extends string = string, In = F> {
   readonly name: string;
   readonly semaphores: readonly string[];

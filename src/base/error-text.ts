@@ -5,7 +5,7 @@ import { toStorable } from './storable.ts';
 const MOST = 10_000;
 /** Causes of causes, and errors of an AggregateError, all together. */
 const MOST_PARTS = 10;
-/** What a value looks like beside an error; deep and long enough to find it, short enough to be read. */
+/** What a value looks like in the text of an error; deep and long enough to find it, short enough to be read. */
 const SHOWN = { depth: 3, breakLength: Infinity, maxStringLength: 1000, maxArrayLength: 50, getters: false } as const;
 /** Told by the stack, or as parts of their own. */
 const TOLD = new Set(['name', 'message', 'stack', 'cause', 'errors']);

@@ -134,7 +134,7 @@ export class LockTimeout extends PawlError {
 /** Waiting for the lock would have closed a circle of owners that wait for each other. Nothing is left behind. */
 export class Deadlock extends PawlError {
   readonly code = 'deadlock';
-  /** Who stands in the circle, from the one that this request waits for to the one that waits for it. */
+  /** The owners in the circle, from the one that this request waits for to the one that waits for it. */
   readonly cycle: readonly DeadlockStep[];
 
   constructor(message: string, options: { cause?: unknown; cycle: readonly DeadlockStep[] }) {

@@ -18,7 +18,7 @@ export class InjectedFault extends Error {
   override readonly name = 'InjectedFault';
 }
 
-interface Armed {
+interface FaultArm {
   readonly action: FaultAction;
   readonly occurrence: number | undefined;
   readonly announce: boolean;
@@ -31,15 +31,15 @@ const ACTIONS = ['kill', 'stop', 'hang', 'throw'] as const;
  * Fault points: places where a test lets a process crash, pause, hang or fail. An unarmed point costs one boolean check:
  * `if (faults.armed) await faults.reach('queue.after_commit');`
  *
- * Armed in the process by {@link Faults.arm}, or in a child process by the environment variable PAWL_FAULT, a comma-separated
+ * FaultArm in the process by {@link Faults.arm}, or in a child process by the environment variable PAWL_FAULT, a comma-separated
  * list of `point:action` or `point:action#3` (third time only). So armed, a point first writes the line
  * `PAWL_FAULT reached point:action` to stderr, which tells the parent that the moment has come.
  */
 class Faults {
   /** Whether any point is armed. */
   armed = false;
-  readonly #points = new Map<string, Set<Armed>>();
-  readonly #hanging = new Map<Armed, Set<() => void>>();
+  readonly #points = new Map<string, Set<FaultArm>>();
+  readonly #hanging = new Map<FaultArm, Set<() => void>>();
 
   /** Arms a point. @returns disarms it again; what hangs there then goes on */
   arm(point: string, action: FaultAction, options: ArmOptions = {}): () => void {
@@ -69,13 +69,13 @@ class Faults {
     for (const [point, all] of this.#points) for (const armed of all) this.#remove(point, armed);
   }
 
-  #add(point: string, armed: Armed): () => void {
+  #add(point: string, armed: FaultArm): () => void {
     this.#points.set(point, (this.#points.get(point) ?? new Set()).add(armed));
     this.armed = true;
     return () => this.#remove(point, armed);
   }
 
-  #remove(point: string, armed: Armed): void {
+  #remove(point: string, armed: FaultArm): void {
     const all = this.#points.get(point);
     all?.delete(armed);
     if (all?.size === 0) this.#points.delete(point);
@@ -84,7 +84,7 @@ class Faults {
     this.#hanging.delete(armed);
   }
 
-  async #act(point: string, armed: Armed): Promise<void> {
+  async #act(point: string, armed: FaultArm): Promise<void> {
     const { action } = armed;
     // Synchronous, since the process may be gone before anything queued is written.
     if (armed.announce) writeSync(2, `PAWL_FAULT reached ${point}:${String(action)}\n`);
@@ -97,7 +97,7 @@ class Faults {
     }
   }
 
-  #hang(armed: Armed): Promise<void> {
+  #hang(armed: FaultArm): Promise<void> {
     return new Promise((resolve) => {
       // A hanging process is one that is still there: a pending promise alone would let Node exit.
       const alive = setInterval(() => {}, 60_000);

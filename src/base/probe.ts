@@ -25,7 +25,7 @@ const TIMEOUT_MS = 10_000;
 
 /**
  * Test signals: the code says `probe.hit('queue.claimed', …)`, and a test waits for that instead of sleeping. In production
- * nobody listens, and a hit costs one boolean check; where making the detail costs something, ask `probe.listening` first.
+ * nothing listens, and a hit costs one boolean check; where making the detail costs something, ask `probe.listening` first.
  */
 class Probe {
   /** Whether any test listens to anything. */

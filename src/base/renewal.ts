@@ -4,7 +4,7 @@ import { after, type Moment, moment, ownedFor } from './time/clock.ts';
 import { formatDuration } from './time/duration.ts';
 
 export interface RenewalOptions {
-  /** Says in messages what is held: `lock "invoice:42"`. */
+  /** Names in messages what the lease is for: `lock "invoice:42"`. */
   readonly what: string;
   /** How long the store keeps the lease after each beat it took. Finite. */
   readonly leaseMs: number;
@@ -12,7 +12,7 @@ export interface RenewalOptions {
   readonly everyMs?: number | undefined;
   /**
    * Renews the lease in the store: `kept`, or `lost` when the store says that it is no longer ours, or the error that says
-   * how it was lost; `renewed` when {@link Renewal.renewed} was called instead since the beat began. Throwing means that nobody knows; it is then tried again. The signal is aborted when the answer is no
+   * how it was lost; `renewed` when {@link Renewal.renewed} was called instead since the beat began. Throwing means that it is not known; the beat is then tried again. The signal is aborted when the answer is no
    * longer waited for.
    */
   readonly beat: (signal: AbortSignal) => Promise<'kept' | 'renewed' | 'lost' | LeaseLost>;
@@ -68,7 +68,7 @@ const NOTHING = (): void => {};
 
 class LeaseRenewal implements Renewal {
   readonly #options: RenewalOptions;
-  /** Made when somebody asks for it: most leases are short, and nobody does. */
+  /** Made when a caller asks for it: most leases are short, and no caller does. */
   #lost: AbortController | undefined;
   #reason: LeaseLost | undefined;
   /** When the last beat that was kept was sent. */
@@ -111,7 +111,7 @@ class LeaseRenewal implements Renewal {
 
   renewed(sentAt: Moment): void {
     if (this.#isStopped || ownedFor(sentAt) > ownedFor(this.#sentAt)) return;
-    // Whoever asked meanwhile was told that it is over.
+    // A caller that asked meanwhile was told that it is over.
     if (this.remainingMs() <= 0) return this.#expire(0);
     this.#confirm(sentAt);
     this.#schedule();

@@ -61,7 +61,7 @@ const ERROR_STATUS = 2;
 const REGISTRY = Symbol.for('opentelemetry.js.api.1');
 
 /**
- * OpenTelemetry, where the program has it and has registered an SDK. Until then all of this costs one look at a global; nothing
+ * OpenTelemetry, where the program has it and has registered an SDK. Until then all of this reads one global; nothing
  * is loaded for those who have none.
  */
 class Telemetry {
@@ -75,7 +75,7 @@ class Telemetry {
     return this.#api;
   }
 
-  /** The same, for whoever can wait that moment. */
+  /** The same, for a caller that can wait that moment. */
   async ready(): Promise<TelemetryApi | undefined> {
     if (isRegistered() && this.#api === undefined) await this.#load();
     return this.api;

@@ -8,7 +8,7 @@ export interface EventLoopWatch {
   stop(): void;
 }
 
-/** What is noted at a time: more are not named. */
+/** Handlers that are noted at a time: more are not named. */
 const SLOTS = 256;
 /** Of a slot: when it was taken, as a number that rises, and how many bytes its name has. */
 const HEAD = 2;
@@ -18,7 +18,7 @@ const [BEATS, LIMIT, OVER] = [0, 1, 2];
 
 /**
  * Ends this process with SIGKILL as soon as its event loop has stood still for `limitMs`, after it has written to stderr what was
- * running, so that whoever supervises it starts another one: a loop that stands still renews no lease, hears no signal to stop,
+ * running, so that its supervisor starts another one: a loop that stands still renews no lease, receives no signal to stop,
  * and would stand for ever.
  *
  * A thread watches a counter that the event loop moves on; there is one thread for all that ask, from the first to the last. It
@@ -92,9 +92,9 @@ class Guard {
 
   #startThread(): void {
     const workerData = { counters: this.#counters, heads: this.#heads, names: this.#names };
-    // As text, and not as a file beside this one: bundlers would leave that behind.
+    // As text, and not as a file next to this one: bundlers would leave that behind.
     const thread = new Worker(THREAD, { eval: true, workerData, execArgv: [], env: {} });
-    thread.on('error', (error) => process.emitWarning(`nobody watches the event loop any more: ${String(error)}`));
+    thread.on('error', (error) => process.emitWarning(`nothing watches the event loop any more: ${String(error)}`));
     thread.unref();
   }
 

@@ -1,11 +1,11 @@
 import { InvalidInput } from '../base/errors.ts';
 import {
   bool,
-  type Checked,
   checkOptions,
   contradiction,
   duration,
   integer,
+  type OptionValues,
   oneOf,
   optional,
   signal,
@@ -174,7 +174,9 @@ function hold(what: string, options: Hold): Pick<AcquireOptions, 'leaseMs' | 'ev
   return { leaseMs: lease, everyMs: heartbeat, isShared: mode === 'shared' };
 }
 
-function waiting(options: Checked<typeof WAIT>): Pick<AcquireOptions, 'waitMs' | 'signal' | 'isFair' | 'isNested'> {
+function waiting(
+  options: OptionValues<typeof WAIT>,
+): Pick<AcquireOptions, 'waitMs' | 'signal' | 'isFair' | 'isNested'> {
   const { wait, signal: pending, fair, nested } = options;
   return { waitMs: wait, signal: pending, isFair: fair, isNested: nested };
 }

@@ -55,7 +55,7 @@ describe('Events', () => {
     expect(seen).toEqual(['second']);
   });
 
-  test('a listener that throws or rejects disturbs nobody and is reported', async () => {
+  test('a listener that throws or rejects disturbs no other listener and is reported', async () => {
     const reported: unknown[] = [];
     const events = new Events<Map>((error, event) => reported.push([event, error]));
     const seen: string[] = [];

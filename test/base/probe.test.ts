@@ -3,7 +3,7 @@ import { TimedOut } from '../../src/base/errors.ts';
 import { probe } from '../../src/base/probe.ts';
 
 describe('probe', () => {
-  test('a hit that nobody listens to goes nowhere', async () => {
+  test('a hit without a listener goes nowhere', async () => {
     probe.hit('a.silent', { id: 0 });
     expect(probe.listening).toBe(false);
     const next = probe.next('a.silent');
@@ -48,7 +48,7 @@ describe('probe', () => {
     await expect(probe.next('e.never', undefined, { timeoutMs: 5 })).rejects.toThrow('it was not hit at all');
   });
 
-  test('nobody listens any more once the last watch has stopped', async () => {
+  test('nothing listens any more once the last watch has stopped', async () => {
     const first = probe.watch('f.x');
     const second = probe.watch('f.y');
     first.stop();

@@ -26,7 +26,7 @@ test('a process that was stopped as a whole for longer than the limit has not st
   expect(await child.message()).toEqual({ done: true });
 });
 
-test('nobody watches any more once all have stopped, and nothing of it keeps the process alive', async () => {
+test('no thread watches any more once all have stopped, and nothing of it keeps the process alive', async () => {
   const child = await start();
   child.send({ stop: true });
   await child.message();

@@ -170,7 +170,7 @@ export class ActorAdmin {
       if (waitedFor(begun) > timeout) {
         const where = `it is ${record.status} in "${record.state}"`;
         throw new TimedOut(
-          `waited ${formatDuration(timeout)} in vain for ${record.type} ${record.id} to be ${[wanted, state].filter(Boolean).join(' in ')}; ${where}`,
+          `waited ${formatDuration(timeout)} without success for ${record.type} ${record.id} to be ${[wanted, state].filter(Boolean).join(' in ')}; ${where}`,
         );
       }
       await sleep(WAIT_MS, stop);
@@ -178,7 +178,7 @@ export class ActorAdmin {
   }
 
   /**
-   * Raises a semaphore: one inserted row, in your transaction or its own; it waits for nobody, and nobody waits for it. The
+   * Raises a semaphore: one inserted row, in your transaction or its own; it waits for no other transaction, and none waits for it. The
    * actor runs at least once after it is committed.
    * @returns false when the actor is final, and nothing was written
    * @throws NotFound  there is no such actor @throws InvalidInput  it has no such semaphore

@@ -23,7 +23,7 @@ export function diagnosticsHtml({ page, actor, history, children, at }: Diagnosi
   return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}"><title>${escapeHtml(title)}</title><style>${STYLE}</style></head><body>\n${parts.filter(Boolean).join('\n')}\n</body></html>\n`;
 }
 
-/** It is opened from a disk, where no header of a server protects whoever looks at it. */
+/** It is opened from a disk, where no header of a server protects the reader. */
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE =

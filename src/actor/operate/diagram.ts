@@ -1,6 +1,6 @@
 import type { Machine } from '../machine.ts';
 
-/** What to draw beside the machine. */
+/** What to draw next to the machine. */
 export interface DiagramOptions {
   /** Actors in each state. */
   readonly counts?: Readonly<Record<string, number>> | undefined;

@@ -16,7 +16,7 @@ export interface PageNotice {
   readonly actor: string | null;
   readonly openedAt: string;
   readonly count: number;
-  /** Open pages about the same root that nobody is told of, since this one is. */
+  /** Open pages about the same root that are not delivered, since this one is. */
   readonly suppresses: number;
 }
 

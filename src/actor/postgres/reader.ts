@@ -97,7 +97,7 @@ returning tag`,
 const TAKE_NOTICES = statement('actor.take_notices', 'select pawl.page_take_notices($1::int) as answer');
 const NOTE_DELIVERY = statement('actor.note_delivery', 'select pawl.page_note_delivery($1::json)');
 
-/** A connection that says nothing must not hold up the pages: another process may tell of them after 30 s. */
+/** A connection that says nothing must not hold up the pages: another process may deliver them after 30 s. */
 const DELIVERY = { deadlineMs: 15_000 };
 
 /** A type, as the database knows it. */
@@ -116,7 +116,7 @@ export interface ActorHealth {
   readonly unattended: readonly string[];
   /** Actors that no program knows how to run, or whose processes died of them; the first hundred. */
   readonly held: readonly { readonly actor: string; readonly reason: string }[];
-  /** Host and process id of workers whose lease ran out, and whom nobody has replaced yet. */
+  /** Host and process id of workers whose lease ran out, and which no other worker has replaced yet. */
   readonly lostWorkers: readonly string[];
   readonly openPages: number;
 }

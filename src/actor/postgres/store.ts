@@ -233,7 +233,7 @@ export class PostgresActorStore {
     await this.#runner.query(OFFER, [worker, number, channel]);
   }
 
-  /** Takes back the offers that nobody is just using. @returns their numbers */
+  /** Takes back the offers that no producer is just using. @returns their numbers */
   async withdraw(worker: number): Promise<number[]> {
     const rows = await this.#runner.query<{ numbers: string[] }>(WITHDRAW, [worker]);
     return only(rows).numbers.map(Number);
@@ -353,7 +353,7 @@ export class PostgresActorStore {
   }
 
   /**
-   * What a turn asks for beside its own row, in the transaction that commits it.
+   * What a turn asks for in addition to its own row, in the transaction that commits it.
    * @param request  JSON @throws LockNotAvailable  an open transaction of somebody else has the key, or the tag
    */
   async ask(what: 'create' | 'page' | 'resolve' | 'enqueue', request: string, tx: Runner): Promise<unknown> {
@@ -371,7 +371,7 @@ export class PostgresActorStore {
     return answerOf(await this.#in(RESOLVE_PAGE, tag, tx)) === true;
   }
 
-  /** Lists a process, and lets go what was held because nobody knew what this one knows. */
+  /** Lists a process, and lets go actors that were held because no program knew what this one knows. */
   async addWorker(row: WorkerRow): Promise<number> {
     const knows = JSON.stringify(row.knows);
     const values = [row.host, row.pid, row.concurrency, row.leaseMs, row.types, knows, row.wantsNotify];
@@ -403,7 +403,7 @@ export class PostgresActorStore {
   }
 
   /**
-   * Gives back what the worker holds and does not know of.
+   * Gives back the actors that the worker holds and does not know.
    * @param known  epochs by actor @param isAll  paused actors, too, which may be many
    */
   async recallClaims(worker: number, known: ReadonlyMap<number, number>, isAll: boolean): Promise<RecallResult> {

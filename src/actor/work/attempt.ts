@@ -292,7 +292,7 @@ class Attempt implements RunningTurn {
     return turn.delta;
   }
 
-  /** Only what this turn was told makes it lost or given back: a body may come across such errors of something else's, too. */
+  /** A turn is lost or released only by what it was told itself: its body may also throw such an error of another turn or job. */
   #failed(error: unknown): TurnResult {
     const reason = this.#reason ?? this.#turn?.abortReason;
     const why = reason ?? error;

@@ -56,7 +56,7 @@ export class Dispatcher implements AsyncDisposable {
   #stopping: Promise<void> | undefined;
   /** It could not start, and never will. */
   #hasFailed = false;
-  /** It was stopped before it had started, and nobody waits for it any more. */
+  /** It was stopped before it had started, and no caller waits for it any more. */
   #isAbandoned = false;
 
   /** @internal */
@@ -153,7 +153,7 @@ export class Dispatcher implements AsyncDisposable {
       await worker.start(() => this.#delivery?.wake());
       if (this.#isAbandoned) throw new Stopped('the dispatcher was stopped before it had started');
     } catch (error) {
-      // What it had begun would go on beside the next one.
+      // What it had begun would go on at the same time as the next one.
       await worker.stop(0);
       throw error;
     }

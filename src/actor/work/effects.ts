@@ -32,7 +32,7 @@ interface NewChild {
   readonly fields: string;
 }
 
-/** What a turn wants to be done beside its own row, collected while it runs and written with its commit. */
+/** What a turn asks for in addition to its own row, collected while it runs and written with its commit. */
 export class Effects {
   readonly children: NewChild[] = [];
   readonly incrs: { readonly actor: number; readonly semaphore: string }[] = [];

@@ -2,11 +2,11 @@
 const EXCLUSIVE_MS = 60_000;
 
 /**
- * What a worker knows of actors whose processes died with them, or stood still, twice in a row. They are run one at a time, and
- * alone, so that they take no others along. What they die of the third time is theirs.
+ * The actors whose processes died with them, or stood still, twice in a row, as one worker sees them. They run one at a time, and
+ * alone, so that they take no others along. If the process dies a third time, they are to blame.
  */
 export class Isolation {
-  /** One is due, as far as anybody knows. */
+  /** Such an actor is due, as far as this worker knows. */
   #isWaiting = false;
   #actor = 0;
   #epoch = 0;
@@ -29,7 +29,7 @@ export class Isolation {
     this.#isWaiting = false;
   }
 
-  /** @param isAlone  nothing else runs here @returns milliseconds after which others may begin beside it */
+  /** @param isAlone  nothing else runs here @returns milliseconds after which others may begin at the same time */
   take(actor: number, epoch: number, isAlone: boolean): number {
     const ms = isAlone ? EXCLUSIVE_MS : 0;
     this.#actor = actor;

@@ -13,7 +13,7 @@ interface HeartbeatAnswer {
   readonly alive: readonly number[];
 }
 
-/** Who is told of what became of others. */
+/** Learns what a rescue has found. */
 export interface RescueListener {
   /** Actors of a lost worker are free again. */
   rescued(): void;
@@ -21,12 +21,12 @@ export interface RescueListener {
   suspected(types: readonly number[]): void;
 }
 
-/** How often it is looked for workers that died; with the lease it bounds how long their actors wait. */
+/** How often the keeper checks for workers that died; with the lease it bounds how long their actors wait. */
 const RESCUE_MS = 5000;
 const PRUNE_MS = 60_000;
 
 /**
- * Keeps the leases of the workers of a process: one heartbeat statement for all of them, on a connection beside the pool,
+ * Keeps the leases of the workers of a process: one heartbeat statement for all of them, on a connection next to the pool,
  * so that busy bodies cannot starve it. Looks for lost workers, for deadlines that have passed, and for history that is over.
  */
 export class Keeper {

@@ -28,7 +28,7 @@ export interface ManualTurnRequest {
   readonly show: () => Promise<ActorRecord>;
 }
 
-/** The lease of a turn by hand is the same as a dispatcher's, but it takes nothing else, and nobody is told to wake it. */
+/** A turn by hand has the lease of a dispatcher, but takes nothing else, and is not woken. */
 const LEASE_MS = 20_000;
 
 /** One turn of one actor, now. @returns undefined when somebody else runs one @throws NotFound, Conflict, LeaseLost */

@@ -15,7 +15,7 @@ export interface SettlerOptions {
   readonly offer: () => Offer | undefined;
   readonly onDone: (settled: TurnCommit, error: unknown) => void;
   readonly onStale: (turns: readonly TurnCommit[]) => void;
-  /** Whose turns are over without anybody knowing what became of them: written by a commit that was not answered, or not at all. */
+  /** These turns are over, and it is not known whether they were written: the answer to their commit was lost. */
   readonly onUnknown: (turns: readonly TurnCommit[]) => void;
   /** An actor is due in so many milliseconds. */
   readonly onDue: (ms: number) => void;
@@ -75,7 +75,7 @@ export class Settler {
   }
 
   /**
-   * Everything that was not written is nobody's business any more: the lease is lost. A commit that is under way may hang for
+   * Forgets everything that was not written: the lease is lost. A commit that is under way may hang for
    * long, on a connection that says nothing; what comes next does not wait for it.
    */
   drop(): void {
@@ -137,7 +137,7 @@ export class Settler {
     if (due !== undefined) this.#options.onDue(due);
     if (stale.length > 0) {
       const turns = batch.map(({ settled }) => settled).filter(({ id }) => stale.includes(id));
-      // After a lost answer nobody can tell whether it was us who had written them.
+      // After a lost answer it is not known whether this worker had written them.
       if (isRepeated) this.#options.onUnknown(turns);
       else this.#options.onStale(turns);
     }
@@ -147,7 +147,7 @@ export class Settler {
     }
   }
 
-  /** Apart from all others from here on, which have nothing to do with who has it locked. */
+  /** From here on it is committed apart from all others, which do not wait for that lock. */
   #postpone(turn: WithEffects, life: AbortSignal): void {
     this.#postponed += 1;
     void sleep(LOCKED_MS, life).then((isTime) => {

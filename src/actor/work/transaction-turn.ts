@@ -17,7 +17,7 @@ export async function runInTransaction(
     turn.attachTx(tx);
     // A body that does not end when told to must not keep the row locked.
     const came = await Promise.race([body(), aborted(turn.signal)]);
-    // Failed under the lock: nobody can have claimed it before the failure and its back-off are written.
+    // Failed under the lock: no worker can have claimed it before the failure and its back-off are written.
     if (came.settled.kind === 'failed' || came.settled.kind === 'released') await store.undo(tx);
     const { refused } = await commitWithEffects(store, turn.worker, came, { tx });
     if (refused.length > 0) throw asOrphaning(came).error;

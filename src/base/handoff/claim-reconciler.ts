@@ -6,29 +6,29 @@ export interface ReconcilerOptions<H extends Handoff> {
   /** `queue`, in the names of probes and faults. */
   readonly name: string;
   readonly handoff: HandoffPort;
-  /** For so long a look whose answer was lost may still claim something. */
+  /** For so long a poll whose answer was lost may still claim something. */
   readonly leaseMs: number;
   readonly pollMs: number;
-  /** Takes what was handed over. */
+  /** Takes a unit that was handed over. */
   readonly accept: (handed: H) => void;
-  /** Asks for another look. */
+  /** Asks for another poll. */
   readonly wake: () => void;
 }
 
 /**
- * What a worker claims by looking, beside what it is handed: the one must not take the slot of the other, and of neither may
- * anything be claimed for the worker that it never hears of.
+ * Reconciles the two ways in which a worker gets work: its polls, and what producers hand over to it. Neither may take the slot of
+ * the other, and nothing may stay claimed for the worker that it does not know.
  */
 export class ClaimReconciler<H extends Handoff> {
   readonly #options: ReconcilerOptions<H>;
-  /** What is handed over during a look waits for its end, since it may take the last slot. */
+  /** A hand-off during a poll waits for the end of the poll, which may take the last slot. */
   #isPolling = false;
   #pending: H[] = [];
-  /** A look's answer was lost: something may be claimed that the worker does not know of. */
+  /** The answer to a poll was lost: something may be claimed that the worker does not know. */
   #needsRecall = false;
-  /** Until when such a look may still be committed: a server that was slow, and did not hear that it was cancelled. */
+  /** Until then such a poll may still be committed, by a slow server that the request to cancel did not reach. */
   #lostClaimUntil = -Infinity;
-  /** How much the last look asked for. */
+  /** How much the last poll asked for. */
   #requested = Infinity;
   #limit = Infinity;
 
@@ -36,18 +36,18 @@ export class ClaimReconciler<H extends Handoff> {
     this.#options = options;
   }
 
-  /** One look, and what was handed over meanwhile. */
-  async run(look: () => Promise<number>): Promise<number> {
+  /** Runs one poll, then takes what was handed over meanwhile. */
+  async run(poll: () => Promise<number>): Promise<number> {
     this.#isPolling = true;
     try {
-      return await look();
+      return await poll();
     } finally {
       this.#isPolling = false;
       for (const handed of this.#pending.splice(0)) this.#options.accept(handed);
     }
   }
 
-  /** Something was handed over. */
+  /** Takes a hand-off, at once or after the poll that is under way. */
   receive(handed: H): void {
     if (faults.armed) void faults.reach(`${this.#options.name}.after_handover`).then(() => this.#deliver(handed));
     else this.#deliver(handed);
@@ -58,51 +58,51 @@ export class ClaimReconciler<H extends Handoff> {
     else this.#options.accept(handed);
   }
 
-  /** Whether what was claimed by a look whose answer was lost has not been recalled since. */
+  /** Whether the answer to a poll was lost, and what it claimed has not been recalled since. */
   get needsRecall(): boolean {
     return this.#needsRecall;
   }
 
-  /** Whether something may be claimed for this worker that it does not know of. */
+  /** Whether something may be claimed for this worker that it does not know. */
   get mayHoldUnknown(): boolean {
     return this.mayHaveLostClaim || this.#options.handoff.isOverdue(this.#options.pollMs / 2);
   }
 
-  /** Whether it may have been claimed by a look, and not only by a hand-over. */
+  /** Whether a poll may have claimed it, and not only a hand-off. */
   get mayHaveLostClaim(): boolean {
     return this.#needsRecall || (this.#lostClaimUntil > 0 && performance.now() > this.#lostClaimUntil);
   }
 
   /**
-   * How much a look should ask for. An answer that did not come may have been too large to come in time, and would be so again:
-   * half as much is asked for then, and a tenth more after each that brought as much as was asked for. One that found little
-   * says nothing about what a full one takes.
+   * How much a poll should ask for. An answer that did not come may have been too large to come in time, and would be so again: the
+   * next poll asks for half as much, and for a tenth more after each answer that brought all that was asked for. An answer that
+   * brought less says nothing about how long a full one takes.
    */
-  limit(room: number): number {
-    this.#requested = Math.min(room, Math.floor(this.#limit));
+  limit(capacity: number): number {
+    this.#requested = Math.min(capacity, Math.floor(this.#limit));
     return this.#requested;
   }
 
-  /** @param brought  how much there was in it */
+  /** @param brought  how much the answer brought */
   noteAnswer(brought: number): void {
     if (brought >= this.#requested) this.#limit *= 1.1;
   }
 
-  /** Something may be claimed that the worker does not know of. */
+  /** Something may be claimed that the worker does not know. */
   requireRecall(): void {
     this.#needsRecall = true;
   }
 
-  /** The same, and such a look may still be under way. */
+  /** The same, and the poll may still be under way. */
   noteLostAnswer(): void {
     this.requireRecall();
     this.#limit = Math.max(1, Math.floor(this.#requested / 2));
     this.#lostClaimUntil = performance.now() + this.#options.leaseMs;
   }
 
-  /** Has the database give back what the worker does not know of. */
+  /** Has the database give back what the worker does not know. */
   async recall(worker: number, ask: () => Promise<RecallResult>): Promise<void> {
-    // What was handed over just now is not known of, either.
+    // The worker does not know what was handed over just now, either.
     this.dropPending();
     this.#needsRecall = true;
     this.#needsRecall = !(await this.#options.handoff.recall(ask));
@@ -111,7 +111,7 @@ export class ClaimReconciler<H extends Handoff> {
     probe.hit(`${this.#options.name}.recalled`, { worker });
   }
 
-  /** What was handed over and not yet taken is nobody's. */
+  /** Forgets what was handed over and not yet taken. */
   dropPending(): void {
     this.#pending = [];
   }

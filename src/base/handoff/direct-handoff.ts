@@ -8,42 +8,42 @@ export interface DirectHandoffOptions<H extends Handoff> {
   readonly store: HandoffStore<H>;
   /** The worker's id, while it has one. */
   readonly worker: () => number | undefined;
-  /** Whether it would begin something now, if it were handed that. */
+  /** Whether something that is handed over would begin at once. */
   readonly isFree: () => boolean;
-  /** Called once for each offer that was used, unless what was handed over is given back by a recall. */
+  /** Called once for each offer that was used, unless a recall gives back what was handed over. */
   readonly onHandoff: (handed: H) => void;
   readonly onError: (error: unknown) => void;
 }
 
-/** An offer that no settlement took along by then is sent by itself. */
+/** An offer that goes with no settlement by then is sent by itself. */
 const OFFER_DELAY_MS = 5;
 
 /**
- * The offers of one worker: one at a time, each good for one job or actor, so that a worker that does not hear any more is handed
- * one and not all. What it is handed comes on a channel of its own, whose name is a secret: any role may listen.
+ * The offers of one worker: one at a time, each good for one job or actor, so that a worker that no longer receives notifications is
+ * handed one and not all. Each worker has a channel of its own. The name of the channel is a secret, since any role may listen.
  *
- * A notification is believed only while its offer is open here. So what was not heard of in time, and given back by a
- * recall, is not begun when it is heard of after all.
+ * A notification counts only while its offer is open here. So a job that a recall has given back, because its notification did not
+ * come in time, is not begun when the notification comes after all.
  */
 export class DirectHandoff<H extends Handoff> implements HandoffPort {
   readonly #options: DirectHandoffOptions<H>;
   readonly #channel = `pawl_${crypto.randomUUID()}`;
-  /** Numbers of offers that were sent, and of which nobody knows that they were used or taken back. */
+  /** Numbers of offers that were sent, and are not known to be used or taken back. */
   readonly #open = new Set<number>();
   #number = 0;
-  /** When an offer was sent, or asked after. */
+  /** When an offer was sent, or a recall has asked for it. */
   #askedAt = -Infinity;
   #subscription: HandoffSubscription | undefined;
-  /** Something was handed over, and not heard of: no more offers until something is heard. */
+  /** Something was handed over, and its notification did not come: no more offers until a notification comes. */
   #isUnreachable = false;
-  /** How often the connection was renewed: what was sent on the one before is gone, and says nothing of this one. */
+  /** How often the connection was renewed: notifications for the one before are gone, which says nothing of this one. */
   #reconnects = 0;
-  /** How many of them had been when that was asked for which the last recall got an answer. */
+  /** How many renewals there had been when the last recall that was answered began. */
   #recalledReconnects = 0;
-  /** Up to here it was tried to take them back; again only when a recall finds one that is left. */
+  /** The worker has tried to take back the offers up to this number; it tries again only when a recall finds one that is left. */
   #withdrawn = 0;
   #isRecalling = false;
-  /** Something was heard during a recall. */
+  /** A notification came during a recall. */
   #hasMissed = false;
   #isClosed = false;
   #cancelTimer: (() => void) | undefined;
@@ -58,7 +58,7 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
   }
 
   async #subscribe(general: HandoffSubscription): Promise<void> {
-    // Behind a pooler nothing would arrive, and the lock that shows that somebody listens would stay there for ever.
+    // Behind a pooler no notification would arrive, and the lock of the listener would stay there for ever.
     await general.arrived;
     if (this.#isClosed) return;
     const subscription = await this.#options.store.listenForHandoffs(this.#channel, {
@@ -82,12 +82,12 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     return { worker, number: this.#number, channel: this.#channel };
   }
 
-  /** It was not made after all: there was work. */
+  /** The offer was not made after all: there was work. */
   cancelOffer(offer: Offer): void {
     this.#open.delete(offer.number);
   }
 
-  /** Sends one in a moment, if none has gone with a settlement by then. */
+  /** Sends an offer in a moment, if none has gone with a settlement by then. */
   offerSoon(): void {
     if (this.#subscription === undefined || this.#cancelTimer !== undefined) return;
     const send = (): void => {
@@ -98,7 +98,7 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     this.#cancelTimer = after(OFFER_DELAY_MS, send, { unref: true });
   }
 
-  /** There is no room any more: what was offered is taken back, unless it is being used just now. */
+  /** There is no free slot any more: takes the offer back, unless a producer is just using it. */
   withdraw(): void {
     if (this.#open.size > 0 && this.#withdrawn < this.#number) this.#withdrawAll();
   }
@@ -111,9 +111,9 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
   }
 
   /**
-   * Has the database give back what the worker does not know of. Meanwhile nothing that is heard is believed, since it may be
-   * given back just then; afterwards only of offers that are still open. With no answer none of them counts any more.
-   * @returns whether nothing was missed by that
+   * Has the database give back what the worker does not know. Meanwhile no notification counts, since what it hands over may be
+   * given back just then; afterwards only those of offers that are still open. Without an answer none of the offers counts any more.
+   * @returns whether no notification came meanwhile
    */
   async recall(ask: () => Promise<RecallResult>): Promise<boolean> {
     const asked = [...this.#open];
@@ -124,9 +124,9 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     try {
       const { lost, offers } = await ask();
       for (const number of asked) if (offers.includes(number)) this.#open.add(number);
-      // Those that it has given up; and those that were not there yet, or just in use, when it tried to take them back.
+      // Offers that count no more here; and those that were not there yet, or just in use, when the worker tried to take them back.
       if (offers.some((number) => !this.#open.has(number) || number <= this.#withdrawn)) this.#withdrawAll();
-      // A renewal counts that came while the database was asked, too, or before a question that got no answer.
+      // A renewed connection explains the loss, also one that was renewed during this recall, or before one without an answer.
       this.#isUnreachable = lost > 0 && !this.#hasMissed && this.#reconnects === this.#recalledReconnects;
       this.#recalledReconnects = reconnects;
       this.#askedAt = performance.now();
@@ -141,12 +141,12 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     this.#isUnreachable = false;
   }
 
-  /** The worker has a new id: what was offered under the old one is void. */
+  /** The worker has a new id: the offers of the old one are void. */
   reset(): void {
     this.#open.clear();
   }
 
-  /** No more offers, and nothing that is heard from now on counts. @returns whether any may have been used unheard */
+  /** No more offers, and no notification counts from now on. @returns whether any offer may have been used unnoticed */
   close(): boolean {
     this.#isClosed = true;
     this.#cancelTimer?.();
@@ -167,12 +167,12 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     this.#withdrawn = this.#number;
     store.withdraw(id).then((numbers) => {
       for (const number of numbers) this.#open.delete(number);
-      // There may be room again by now, and nothing else would make an offer before the next look.
+      // There may be room again by now, and nothing else would make an offer before the next poll.
       this.offerSoon();
     }, onError);
   }
 
-  /** What was sent meanwhile is gone. The worker looks around now, and asks for it, too. */
+  /** Notifications that were sent meanwhile are gone. The worker polls now, and its recall asks for them, too. */
   #onReconnect(): void {
     this.#isUnreachable = false;
     this.#reconnects += 1;

@@ -9,7 +9,7 @@
 //        ├──────────────── withdrawing
 //        │                     │
 //        │      recall()       ▼  isOverdue(): no notification for half a poll, or the connection was renewed
-//        └──────────────── overdue: the database gives back what the worker does not know of, and says which offers are open
+//        └──────────────── overdue: the database gives back what the worker does not know, and says which offers are open
 //
 // A worker for which a recall finds a lost job is unreachable: it makes no offers until a notification arrives, on any channel.
 
@@ -21,14 +21,14 @@ export interface Offer {
   readonly channel: string;
 }
 
-/** What somebody else has claimed for a worker, as its notification tells. */
+/** A unit that a producer has claimed for a worker, as the notification says. */
 export interface Handoff {
   readonly worker: number;
   /** Which of its offers was used. */
   readonly offer: number;
 }
 
-/** What a worker gave back that it did not know of, and which of its offers nobody has used yet. */
+/** How much the database has given back that the worker did not know, and which of its offers are unused. */
 export interface RecallResult {
   readonly lost: number;
   readonly offers: readonly number[];
@@ -44,9 +44,9 @@ export interface HandoffSubscription {
 /** What is asked of the database. */
 export interface HandoffStore<H extends Handoff> {
   offer(offer: Offer): Promise<void>;
-  /** Takes back the offers that nobody is just using. @returns their numbers */
+  /** Takes back the offers that no producer is just using. @returns their numbers */
   withdraw(worker: number): Promise<number[]>;
-  /** Calls back with what is handed over by way of this channel; says that somebody listens there. */
+  /** Calls back with what is handed over on this channel, and shows producers that it has a listener. */
   listenForHandoffs(
     channel: string,
     handlers: { readonly onHandoff: (handed: H) => void; readonly onReconnect: () => void },
@@ -68,7 +68,7 @@ export interface HandoffPort {
   /** Whether an offer has been open for so long that its notification may have been lost. */
   isOverdue(ms: number): boolean;
   /**
-   * Has the database give back what the worker does not know of.
+   * Has the database give back what the worker does not know.
    * @param ask  asks the database @returns whether no notification came meanwhile, which would have been ignored
    */
   recall(ask: () => Promise<RecallResult>): Promise<boolean>;

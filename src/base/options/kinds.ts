@@ -3,7 +3,7 @@ import { type Logger, stderrLogger } from '../logger.ts';
 import { isStorable, STORABLE } from '../storable.ts';
 import { type Duration, parseDuration } from '../time/duration.ts';
 import { type OptionPath, refusal, subject } from './refusal.ts';
-import { type Check, type Checked, isObject, missing, readShape, type Shape, within } from './shape.ts';
+import { type Check, isObject, missing, type OptionValues, readShape, type Shape, within } from './shape.ts';
 
 /** What every kind can have: a default makes the option one that may be left out. It is checked like a given value. */
 export interface Kind<T> {
@@ -148,7 +148,7 @@ export function record<T>(
 }
 
 /** A nested table. Left out, it is what its own defaults make it; wrap it in {@link optional} to have undefined instead. */
-export function object<S extends Shape>(shape: S): Check<Checked<S>> {
+export function object<S extends Shape>(shape: S): Check<OptionValues<S>> {
   return {
     given: (value, place) => readShape(value, shape, place),
     absent: (place) => readShape({}, shape, place),

@@ -1,7 +1,7 @@
-import { type Checked, readShape, type Shape } from './shape.ts';
+import { type OptionValues, readShape, type Shape } from './shape.ts';
 
 export * from './kinds.ts';
-export type { Check, Checked, Shape } from './shape.ts';
+export type { Check, OptionValues, Shape } from './shape.ts';
 export { suggest } from './suggest.ts';
 
 /**
@@ -20,6 +20,6 @@ export { suggest } from './suggest.ts';
  * @param what  the call, as its user writes it: `createQueue`
  * @throws InvalidInput  says which option, with which value, and what to give; `field` is its path: `retry.attempts`
  */
-export function checkOptions<S extends Shape>(what: string, value: unknown, shape: S): Checked<S> {
+export function checkOptions<S extends Shape>(what: string, value: unknown, shape: S): OptionValues<S> {
   return readShape(value ?? {}, shape, { field: '', what });
 }

@@ -14,10 +14,10 @@ export interface Check<T> {
 export type Shape = Readonly<Record<string, Check<unknown>>>;
 
 /** What a shape makes of the options: every key is there, defaults are filled in, durations are milliseconds. */
-export type Checked<S extends Shape> = { readonly [K in keyof S]: S[K] extends Check<infer T> ? T : never };
+export type OptionValues<S extends Shape> = { readonly [K in keyof S]: S[K] extends Check<infer T> ? T : never };
 
 /** Checks one object against its table, at the top or nested. @throws InvalidInput */
-export function readShape<S extends Shape>(value: unknown, shape: S, place: OptionPath): Checked<S> {
+export function readShape<S extends Shape>(value: unknown, shape: S, place: OptionPath): OptionValues<S> {
   if (!isObject(value)) throw refusal(place, value, 'an object');
   refuseUnknownKeys(value, shape, place);
   const result: Record<string, unknown> = {};
@@ -29,7 +29,7 @@ export function readShape<S extends Shape>(value: unknown, shape: S, place: Opti
     result[key] = option === undefined ? check.absent(inside) : check.given(option, inside);
   }
   // The loop above has set every key of the shape from its own check, which is what the type says and cannot be inferred.
-  return Object.freeze(result) as Checked<S>;
+  return Object.freeze(result) as OptionValues<S>;
 }
 
 /** The place of a key inside an object: `attempts` within `retry` is `retry.attempts`. */

@@ -9,7 +9,7 @@ export interface Moment {
 }
 
 export interface TimerOptions {
-  /** Let the process exit while nothing but this timer is left. Default false. */
+  /** Let the process exit while nothing except this timer is left. Default false. */
   readonly unref?: boolean;
 }
 
@@ -26,7 +26,7 @@ export function moment(): Moment {
 
 /**
  * How many milliseconds one has waited, by the monotonic clock alone: whatever is done to the wall clock ends no wait, and
- * whoever slept with the machine waits on.
+ * a process that slept with its machine waits on.
  */
 export function waitedFor(since: Moment): number {
   return performance.now() - since.monotonicMs;
@@ -34,7 +34,7 @@ export function waitedFor(since: Moment): number {
 
 /**
  * How many milliseconds one may have owned something, by the clock that says more: those of a suspended machine count, as
- * others have seen them pass. A step of the wall clock counts only where nobody can tell it from a suspension.
+ * others have seen them pass. A step of the wall clock counts only where it cannot be told from a suspension.
  */
 export function ownedFor(since: Moment): number {
   const monotonicMs = performance.now();
@@ -79,7 +79,7 @@ export function sleep(ms: number, signal?: AbortSignal, options?: TimerOptions):
   });
 }
 
-/** Rejects with the signal's reason as soon as that is aborted: to race with what may not end when it is told to. Race it at once: nobody else handles it. */
+/** Rejects with the signal's reason as soon as that is aborted: to race with what may not end when it is told to. Race it at once: nothing else handles its rejection. */
 export function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
     const tell = (): void => reject(signal.reason);

@@ -1,8 +1,8 @@
 const COOLDOWN_MS = 10_000;
 
 /**
- * Whether a producer should look for somebody to hand over to. Deleted offers, and claimed rows, that an old snapshot keeps
- * alive are stepped over by each look; so after two in a row that took long it is left for a while, and their number has an end.
+ * Leaves out for a while what took long twice in a row. A search steps over each deleted offer, and each claimed row, that an old
+ * snapshot keeps alive: a producer that went on searching for workers to hand over to would make their number grow without end.
  */
 export class Cooldown {
   #wasSlow = false;
@@ -12,7 +12,7 @@ export class Cooldown {
     return performance.now() >= this.#againAt;
   }
 
-  /** A look has ended. */
+  /** A search has ended. */
   record(isSlow: boolean): void {
     // Once may be a busy machine.
     if (isSlow && this.#wasSlow) this.#againAt = performance.now() + COOLDOWN_MS;

@@ -23,7 +23,7 @@ export interface ClaimSource<Unit, Answer, H> {
   readonly hasLease: boolean;
   /** Units that run. */
   readonly running: { readonly size: number };
-  /** Nothing may begin beside what runs. */
+  /** Nothing may begin at the same time as what runs. */
   readonly isExclusive: boolean;
   /** How many units there is room for. @param prefetch  so many of them ahead of their slots */
   capacity(prefetch: number): number;
@@ -46,7 +46,7 @@ export interface ClaimSource<Unit, Answer, H> {
   takeHandoff(handoff: H): void;
   /** Gives back what was handed over: something else has taken the last slot. */
   declineHandoff(handoff: H): void;
-  /** Has the database give back what the worker does not know of. */
+  /** Has the database give back what the worker does not know. */
   recall(worker: number): Promise<RecallResult>;
   /** The same before the worker stops, its offers included. */
   leave(worker: number): Promise<void>;
@@ -221,7 +221,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     this.#reconciler.receive(handed);
   }
 
-  /** Something may be claimed that the worker does not know of: the next poll has it given back. */
+  /** Something may be claimed that the worker does not know: the next poll has it given back. */
   requireRecall(): void {
     this.#reconciler.requireRecall();
   }

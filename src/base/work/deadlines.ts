@@ -16,7 +16,7 @@ export const BUSY_MS = 500;
 /**
  * How long a worker waits for the answer to a statement of its own before it takes the connection for dead: half its lease, so
  * that what a lost answer left in between is back within one lease; milliseconds. At the least what a busy server may take, at the
- * most what nobody would want to wait for.
+ * most what no operator would want to wait for.
  */
 export function answerDeadline(leaseMs: number): number {
   return Math.min(Math.max(leaseMs / 2, 2_000), 30_000);

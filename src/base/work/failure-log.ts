@@ -1,7 +1,7 @@
 import type { Logger } from '../logger.ts';
 
 /** A failure that repeats. */
-interface Repeated {
+interface RepeatingFailure {
   readonly since: Date;
   failures: number;
   lastMs: number;
@@ -25,7 +25,7 @@ const MOST = 100;
 export class FailureLog {
   readonly #logger: Logger;
   readonly #what: string;
-  readonly #repeated = new Map<string, Repeated>();
+  readonly #repeated = new Map<string, RepeatingFailure>();
 
   /** @param what  stands before the message: `queue worker` */
   constructor(logger: Logger, what: string) {
@@ -47,7 +47,7 @@ export class FailureLog {
     this.#logger.warn({ err: error, ...fields, failures, since }, `${this.#what}: it goes on trying${again}`);
   }
 
-  #known(text: string, nowMs: number): Repeated {
+  #known(text: string, nowMs: number): RepeatingFailure {
     const known = this.#repeated.get(text);
     if (known !== undefined && nowMs - known.lastMs < FORGET_MS) return known;
     if (this.#repeated.size >= MOST) this.#repeated.clear();

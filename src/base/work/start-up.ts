@@ -15,7 +15,7 @@ const LONGEST_MS = 5000;
 
 /**
  * Begins what is to run for as long as its process. A database may be away, read-only or out of connections, or have yet to get its
- * role, its name or its schema. That ends, and nobody starts the process again when it does: so it is tried until it succeeds.
+ * role, its name or its schema. That ends, and nothing starts the process again when it does: so it is tried until it succeeds.
  * @throws Stopped  once the signal is aborted
  * @throws InvalidInput, NotSupported: what the program itself has to change, at once
  */

@@ -19,13 +19,13 @@ export interface LeaseHolder extends Holder {
   beWary?(isWary: boolean): void;
   /** Somebody asked for a running job to be cancelled. */
   cancel(job: number, reason: string | null): void;
-  /** Whether anybody wants to hear of attempts that failed. */
+  /** Whether failed attempts have a listener. */
   readonly reportsFailures: boolean;
   /** Jobs of its queue ended in error without the workers that had them. */
   jobsEnded(jobs: readonly EndedJob[]): void;
 }
 
-/** How often it is looked for workers that died; with the lease it bounds how long their jobs wait. */
+/** How often the keeper checks for workers that died; with the lease it bounds how long their jobs wait. */
 const RESCUE_MS = 5000;
 const PRUNE_MS = 60_000;
 
@@ -157,7 +157,7 @@ export class Keeper {
   async #runChores(): Promise<number> {
     const prunes = performance.now() - this.#prunedAt > PRUNE_MS;
     if (prunes) this.#prunedAt = performance.now();
-    // After a pause of this process its own workers come first: nobody has found them dead by now.
+    // After a pause of this process its own workers come first: no process has found them dead by now.
     if (this.#lease.answeredMs > this.#leaseMs / 2) await this.beatNow();
     const failures: unknown[] = [];
     for (const queue of this.#queues()) {
@@ -184,7 +184,7 @@ export class Keeper {
     if (more === 0) return;
     this.#store.engine.options.logger.warn(
       { queue, jobs: more },
-      `queue worker: ${more} more jobs of lost workers ended in error than are told of at once; search for jobs in error`,
+      `queue worker: ${more} more jobs of lost workers ended in error than are reported at once; search for jobs in error`,
     );
   }
 
@@ -194,7 +194,7 @@ export class Keeper {
     while (this.#workers.size > 0 && (await this.#store.prune(queue)) > 0);
   };
 
-  /** Once for each: as long as they live, every look finds them. */
+  /** Once for each: as long as they live, every rescue finds them. */
   #reportUnended(pids: readonly number[]): void {
     const fresh = pids.filter((pid) => !this.#unended.has(pid));
     for (const pid of fresh) this.#unended.add(pid);

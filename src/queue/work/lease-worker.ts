@@ -174,7 +174,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   async guard(unit: Unit, tx: unknown): Promise<void> {
     this.#requireLease(unit);
-    // Before it is sent: once the unit is settled, its settlement has to know of it.
+    // Before it is sent: once the unit is settled, its settlement has to say so.
     unit.isGuarded = true;
     // Another library's connection may end its process when the server hangs up on it; the engine's own does not.
     const idleMs = tx instanceof Transaction ? this.#parts.settings.leaseMs : undefined;
@@ -312,7 +312,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.#held -= 1;
     if (outcome.failed.length > 0) this.#reportFailures(unit, outcome.failed);
     let { next } = unit;
-    // Of one that failed, a transaction that it guards may be open still: nothing of its key begins beside that.
+    // Of one that failed, a transaction that it guards may be open still: nothing of its key begins while that is open.
     const mayWrite = unit.isGuarded && outcome.failed.length > 0;
     if (outcome.isRetried || mayWrite || this.#loop.isStopping) {
       this.#releaseChain(next, 'behind a job of its key', false);
@@ -406,7 +406,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     return this.#parts.store.leave(this.queue, worker, this.#knownClaims());
   }
 
-  /** The claims that it knows of, and whose rows may still be there. */
+  /** The claims that it knows, and whose rows may still be there. */
   #knownClaims(): number[] {
     this.#dropFinishedClaims();
     return [...this.#claims].map(({ id }) => id);

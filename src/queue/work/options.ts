@@ -26,13 +26,13 @@ export interface WorkOptions {
   readonly hold?: 'lease' | 'transaction' | undefined;
   /** How long a worker that gives no sign of life keeps its units. Renewed every third of it. Default `'20s'`, at least `'1s'`. */
   readonly lease?: Duration | undefined;
-  /** How often to look for work that no notification told of. Default `'2s'`. */
+  /** How often to poll for work without a notification. Default `'2s'`. */
   readonly poll?: Duration | undefined;
   /** Jobs claimed ahead of their turn. Default `'auto'`: what the last 50 ms would have run, at most 2,000. */
   readonly prefetch?: number | 'auto' | undefined;
   /**
    * `'exit'`: when the event loop of this process has stood still for a lease, what runs is written to stderr and the process ended
-   * with SIGKILL, for a supervisor to start another one. A thread watches it. Default: nobody does.
+   * with SIGKILL, for a supervisor to start another one. A thread watches it. Default: not watched.
    */
   readonly onBlocked?: 'exit' | undefined;
   /** Stops the worker when it aborts. */

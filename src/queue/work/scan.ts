@@ -12,24 +12,24 @@ const PASS_MS = 100;
 
 const ROWS = { min: 16, max: 2000 } as const;
 
-/** What a look at the queue showed: more may come, nothing is there, or what is there is held by others just now. */
+/** What a poll has shown: more may come, nothing is there, or others hold what is there just now. */
 export type Verdict = 'again' | 'empty' | 'busy';
 
 /**
- * Passes over one shard: from the start, onwards from where the last look ended (the line in the sand), and from the
- * start again until a whole pass finds nothing. No order of ids is trusted: whatever is committed behind the line is
+ * Passes over one shard: from the start, onwards from where the last poll ended, and from the
+ * start again until a whole pass finds nothing. No order of ids is trusted: what is committed behind the cursor is
  * found by the next pass.
  */
 export class Scan {
   readonly shard: number;
   cursor: Cursor = START;
-  /** How many ready rows to look at. A bulk enqueue makes rows of many jobs, so it follows what the last looks brought. */
+  /** How many ready rows to read. A bulk enqueue makes rows of many jobs, so it follows what the last polls brought. */
   rows: number = 64;
-  /** Milliseconds until the next delayed job, as of the last look that found nothing. */
+  /** Milliseconds until the next delayed job, as of the last poll that found nothing. */
   due: number = Infinity;
-  /** What the last look ended with, if it was not `again`. */
+  /** What the last poll ended with, if it was not `again`. */
   quiet: 'empty' | 'busy' | undefined;
-  /** hold 'transaction': what the last look has left to be done before the next one. */
+  /** hold 'transaction': what the last poll has left to be done before the next one. */
   untidy: Untidy | undefined;
   #startedAt = performance.now();
   #found = false;

@@ -108,7 +108,7 @@ export function toSettlement(
   return { ...where, ...completed(settled, details.failed), ...details };
 }
 
-/** What a settlement says beside what is complete. */
+/** What a settlement says in addition to what is complete. */
 interface Details {
   readonly failed: JobFailure[];
   readonly results: Settlement['results'][number][];

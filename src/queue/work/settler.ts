@@ -150,8 +150,8 @@ export class Settler {
   }
 
   /**
-   * What came last does not wait for all of what did not fit, but for one statement of it at the most. Of a key it stays behind
-   * what came before, also behind what was put off: the key may be given up with it.
+   * What came last waits for one statement of the overflow at the most, not for all of it. Of a key it stays behind what came
+   * before, also behind what was postponed: the key may be given up with it.
    */
   #nextBatch(): Map<number, readonly PendingSettlement[]> {
     const pending = this.#pending;
@@ -206,7 +206,7 @@ export class Settler {
     this.#options.onError(error);
     for (const settled of part) settled.wasSent = true;
     const isRefused = isRefusal(error);
-    // Who refuses is there: what he refuses is found without waiting.
+    // A database that refuses is there: what it refuses is found without waiting.
     if (!isRefused) await sleep(delay(BACKOFF, this.#failures, Math.random()));
     if (part.length > 1) this.#halve(part.length, isRefused);
     else if (isRefused || this.#failures > 1) return this.#isolate(shard, pending, error);

@@ -76,8 +76,8 @@ export class Job<P = unknown> {
 }
 
 /**
- * What a handler is called with: one job, or all outstanding jobs of one key where the kind coalesces. Nobody else works
- * on the key meanwhile, as long as `signal` is not aborted; a process that was paused may outlive its lease without
+ * What a handler is called with: one job, or all outstanding jobs of one key where the kind coalesces. No other worker
+ * has the key meanwhile, as long as `signal` is not aborted; a process that was paused may outlive its lease without
  * noticing, so give `token` to what you write outside, or call `guard(tx)` in your own transaction.
  */
 export class Unit<P = unknown> {
@@ -209,7 +209,7 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * Notes how far a job is, for whoever reads it; any JSON. One round trip, committed at once.
+   * Notes how far a job is, for its readers; any JSON. One round trip, committed at once.
    * @throws LeaseLost when the unit is over, or no longer this worker's @throws InvalidInput for what cannot be stored
    */
   async progress(value: unknown, job: Job<P> = this.job): Promise<void> {
@@ -219,7 +219,7 @@ export class Unit<P = unknown> {
 
   /**
    * Inside your own transaction, under `hold: 'lease'`: fails unless this unit, in this attempt, is still this worker's, and
-   * keeps it so until your transaction ends: until then nobody else is given its jobs, nor others of its key, whatever becomes
+   * keeps it so until your transaction ends: until then no other worker is given its jobs, nor others of its key, whatever becomes
    * of this process. One round trip, and none once the unit is over: timed out, given up, cancelled, or its lease lost. Call it
    * last, since your unit is not settled before your transaction has ended; what else the worker has does not wait for it.
    *

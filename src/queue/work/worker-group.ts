@@ -1,32 +1,32 @@
 import type { PostgresEngine, Subscription } from '../../engine/postgres/index.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
 
-/** A worker, as its herd sees it. */
+/** A worker, as its group sees it. */
 export interface GroupMember {
-  /** Rests, and would begin something now. */
+  /** Sleeps, and would begin something now. */
   readonly isIdle: boolean;
-  /** Looks for work just now, and would begin something. */
+  /** Polls just now, and would begin something. */
   readonly isPolling: boolean;
-  /** Looks for work now, or as soon as it can begin something. */
+  /** Polls now, or as soon as it can begin something. */
   wake(): void;
-  /** A notification came, whoever it is for. */
+  /** A notification came, for any worker. */
   noteNotification(): void;
   checkCancels(): void;
 }
 
 /**
- * The workers of one queue in this process. A notification says that there is something, as a rule for one: so it wakes one of
- * them, and whoever took as much as it could wakes the next. Each of fifty would look otherwise, for a single job. If the one that
- * was woken fails, or stops, another is; and each finds by its poll what was missed.
+ * The workers of one queue in this process. A notification says that there is work, as a rule for one: so it wakes one of them, and
+ * a worker that took as much as it could wakes the next. Otherwise each of fifty would poll for a single job. If the one that was
+ * woken fails, or stops, another is woken; and each finds by its own poll what was missed.
  */
 export class WorkerGroup {
   static readonly #groups = new WeakMap<PostgresEngine, Map<number, WorkerGroup>>();
 
   readonly #store: PostgresQueueStore;
   readonly #queue: number;
-  /** Whoever was woken last comes last. */
+  /** The one that was woken last comes last. */
   readonly #members = new Set<GroupMember>();
-  /** Woken, and have not looked since. */
+  /** Woken, and have not polled since. */
   readonly #woken = new Set<GroupMember>();
   #subscription: Promise<Subscription> | undefined;
 
@@ -63,12 +63,12 @@ export class WorkerGroup {
     await (await subscription?.catch(() => undefined))?.stop();
   }
 
-  /** There is something for one of them. */
+  /** There is work for one of them. */
   notify(): void {
     const members = [...this.#members];
     const next = members.find((one) => one.isIdle && !this.#woken.has(one)) ?? members.find((one) => one.isPolling);
     if (next === undefined) {
-      // Nobody has a free slot. Whoever is the first to have one looks then.
+      // No worker has a free slot. The first one to have one polls then.
       for (const one of members) one.wake();
       return;
     }
@@ -78,7 +78,7 @@ export class WorkerGroup {
     next.wake();
   }
 
-  /** It has looked. @param isMore  there may be more than it could take, or its look has failed */
+  /** It has polled. @param isMore  there may be more than it could take, or its poll has failed */
   notePolled(member: GroupMember, isMore: boolean): void {
     this.#woken.delete(member);
     if (isMore && [...this.#members].some((one) => one !== member && one.isIdle)) this.notify();

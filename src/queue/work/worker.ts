@@ -32,7 +32,7 @@ export class Worker implements AsyncDisposable {
   #stopping: Promise<void> | undefined;
   /** It could not start, and never will. */
   #hasFailed = false;
-  /** It was stopped before it had started, and nobody waits for it any more. */
+  /** It was stopped before it had started, and no caller waits for it any more. */
   #isAbandoned = false;
 
   /** @internal */
@@ -83,7 +83,7 @@ export class Worker implements AsyncDisposable {
         await inner.start();
         return inner;
       } catch (error) {
-        // What it had begun would go on beside the next one.
+        // What it had begun would go on at the same time as the next one.
         await inner.stop(0);
         throw error;
       }

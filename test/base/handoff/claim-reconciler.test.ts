@@ -26,7 +26,7 @@ test('after a lost answer half as much is asked for, and more only after answers
   some.noteLostAnswer();
   expect(some.limit(40)).toBe(20);
   some.noteLostAnswer();
-  // Empty ones, and ones that found a little beside what is locked, say nothing about what 20 would take.
+  // Empty answers, and those that found a little next to what is locked, say nothing about how long 20 would take.
   for (let n = 0; n < 100; n += 1) {
     expect(some.limit(40)).toBe(10);
     some.noteAnswer(n % 10);

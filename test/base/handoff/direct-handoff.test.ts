@@ -37,7 +37,7 @@ async function start(): Promise<{
 
 const lostOne = (): Promise<RecallResult> => Promise.resolve({ lost: 1, offers: [] });
 
-test('what was handed over without being heard of is the last, until something is heard', async () => {
+test('a hand-off whose notification is lost is the last one, until a notification comes', async () => {
   const { offers } = await start();
   await offers.recall(lostOne);
   expect(offers.nextOffer()).toBeUndefined();

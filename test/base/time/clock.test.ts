@@ -117,7 +117,7 @@ describe('clocks that somebody sets', () => {
     expect(ownedFor(start)).toBeLessThan(120_000);
   });
 
-  test('where nobody says how long the machine has been up, the clock that says more is believed', () => {
+  test('where it is not known how long the machine has been up, the clock that says more is believed', () => {
     const clock = wallClock();
     os.uptime = () => {
       throw new Error('ENOSYS');
