@@ -1,4 +1,4 @@
-// npm run test:faults -- --part queue --seeds 1..60 [--jobs 2] [--plant NAME]
+// npm run test:faults -- --part queue --seeds 1..60 [--jobs 2] [--plant NAME] [--short]
 import { parseArgs } from 'node:util';
 import { buildChildren } from '../support/children.ts';
 import { makeCluster } from '../support/embedded.ts';
@@ -15,6 +15,8 @@ const { values } = parseArgs({
     plant: { type: 'string' },
     /** The schedule of a plant, without it. */
     scene: { type: 'string' },
+    /** With less to do, as `npm test` runs them. */
+    short: { type: 'boolean', default: false },
     /** Only says what would be done. */
     plan: { type: 'boolean', default: false },
   },
@@ -40,7 +42,7 @@ async function run(ground: Ground): Promise<void> {
   const left = [...seeds];
   const one = async (): Promise<void> => {
     for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
-      const report = await part.run(seed, ground, { plant: values.plant, scene: values.scene });
+      const report = await part.run(seed, ground, { plant: values.plant, scene: values.scene, isShort: values.short });
       reports.push(report);
       print(report);
     }
@@ -57,8 +59,9 @@ function print({ plan, operations, faults, violations, ms }: Report): void {
   if (violations.length === 0) return;
   const more = violations.length > 5 ? `${violations.length} violations; ` : '';
   const withPlant = values.plant === undefined ? '' : ` --plant '${values.plant}'`;
+  const length = values.short ? ' --short' : '';
   console.log(`  ${more}faults: ${plan.faults.map(tellFault).join(', ')}`);
-  console.log(`  again: npm run test:faults -- --part ${part.name} --seeds ${plan.seed}${withPlant}`);
+  console.log(`  again: npm run test:faults -- --part ${part.name} --seeds ${plan.seed}${length}${withPlant}`);
 }
 
 function tally(counts: Readonly<Record<string, number>>): string {

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Child, type Exit, startChild } from '../support/child-process.ts';
@@ -43,6 +43,9 @@ export class Member {
   readonly #options: MemberOptions;
   readonly #home: Home;
   readonly #log: string;
+  readonly #events: Noted<object>[] = [];
+  #readBytes = 0;
+  #reading: Promise<void> = Promise.resolve();
   #child: Child;
   #isSupervised = true;
   #restartMs = RESTART_MS;
@@ -129,9 +132,27 @@ export class Member {
 
   /** What it has noted so far, over all its lives. A line that it was writing as it was killed is left out. */
   async events<E>(): Promise<Noted<E>[]> {
-    const text = await readFile(this.#log, 'utf8').catch(() => '');
-    const lines = text.split('\n').slice(0, -1);
-    return lines.map((line) => ({ ...JSON.parse(line), member: this.name }));
+    // Read anew each time, the notes of a schedule would be most of its processor time.
+    this.#reading = this.#reading.then(() => this.#readOn());
+    await this.#reading;
+    // What a note says is what the member's script says that it notes.
+    return [...this.#events] as Noted<E>[];
+  }
+
+  async #readOn(): Promise<void> {
+    const file = await open(this.#log, 'r').catch(() => undefined);
+    if (file === undefined) return;
+    try {
+      const { size } = await file.stat();
+      if (size === this.#readBytes) return;
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(size - this.#readBytes), 0, null, this.#readBytes);
+      const end = buffer.subarray(0, bytesRead).lastIndexOf(10) + 1;
+      const lines = buffer.toString('utf8', 0, end).split('\n').slice(0, -1);
+      this.#events.push(...lines.map((line) => ({ ...JSON.parse(line), member: this.name })));
+      this.#readBytes += end;
+    } finally {
+      await file.close();
+    }
   }
 
   #spawn(): Child {

@@ -5,6 +5,8 @@ import { Stage } from './stage.ts';
 
 /** The rule that a schedule breaks when it could not be played to its end. */
 export const UNPLAYED = 'the schedule could not be played';
+/** The rule that a schedule breaks in which nothing succeeded: its checker has looked at nothing. */
+export const NOTHING_HAPPENED = 'something happens in every schedule';
 /** Longer than all waits of a schedule together: what has not ended by then is stuck. */
 const PLAY_MS = 420_000;
 /** For the ends of its processes and of a server of its own. */
@@ -17,10 +19,14 @@ export interface Part<P extends Plan, H> {
   plan(seed: number): P;
   /** A schedule in which a planted bug shows, where chance rarely meets it. Without, the bug is run with the seed's plan. */
   forced?(plant: string): P;
+  /** Pure: the same plan with less to do, for a run that has to be short. */
+  shorten?(plan: P): P;
   /** Plays the plan with real processes, until nothing is left to do, and gives what was seen. */
   play(plan: P, stage: Stage): Promise<H>;
   /** Pure: what in the history cannot have come from a part that keeps its promises. */
   check(history: H): Violation[];
+  /** What has to happen in every schedule, and how often it happened. */
+  successes(history: H): Readonly<Record<string, number>>;
   /** How much there was to check. */
   operations(history: H): number;
 }
@@ -42,6 +48,8 @@ export interface RunOptions {
   readonly scene?: string | undefined;
   /** How long the schedule may take before it counts as stuck. Default: 7 minutes. */
   readonly limitMs?: number | undefined;
+  /** Play the seed's plan with less to do. Default: false. */
+  readonly isShort?: boolean;
 }
 
 /** A part with its types closed over, as the command and the tests run it. */
@@ -55,9 +63,11 @@ export function runner<P extends Plan, H>(part: Part<P, H>): Runner {
   return {
     name: part.name,
     plan: (seed) => part.plan(seed),
-    run: async (seed, ground, { plant, scene = plant, limitMs = PLAY_MS } = {}) => {
+    run: async (seed, ground, { plant, scene = plant, limitMs = PLAY_MS, isShort = false } = {}) => {
       const since = performance.now();
-      const plan = (scene === undefined ? undefined : part.forced?.(scene)) ?? part.plan(seed);
+      const drawn = part.plan(seed);
+      const usual = isShort ? (part.shorten?.(drawn) ?? drawn) : drawn;
+      const plan = (scene === undefined ? undefined : part.forced?.(scene)) ?? usual;
       const outcome = await onStage(part, plan, { ground, plant, limitMs });
       return { plan, ...outcome, ms: Math.round(performance.now() - since) };
     },
@@ -85,8 +95,22 @@ async function onStage<P extends Plan, H>(
   const describe = (): Promise<string[]> => stage.describe();
   const history = await inTime(part.play(plan, stage), limitMs, describe).catch(note);
   await inTime(stage[Symbol.asyncDispose](), CLOSE_MS, describe).catch(note);
-  const [operations, found] = history === undefined ? [0, []] : [part.operations(history), part.check(history)];
+  const [operations, found] = history === undefined ? [0, []] : [part.operations(history), judge(part, history)];
   return { operations, faults: stage.inflicted, violations: [...found, ...failures, ...stage.crashes] };
+}
+
+/** The rules that a history breaks, and what should have happened and did not. */
+export function judge<H>(part: Pick<Part<Plan, H>, 'check' | 'successes'>, history: H): Violation[] {
+  const missing = Object.entries(part.successes(history)).filter(([, count]) => count === 0);
+  return [
+    ...part.check(history),
+    ...missing.map(([what]) => ({ rule: NOTHING_HAPPENED, about: what, story: ['did not happen once'] })),
+  ];
+}
+
+/** Whether a checker has found it. A schedule that cannot be played, or in which nothing happens, finds no planted bug. */
+export function isFoundByChecker({ rule }: Violation): boolean {
+  return rule !== UNPLAYED && rule !== NOTHING_HAPPENED;
 }
 
 function unplayed({ seed }: Plan, error: unknown): Violation {

@@ -12,5 +12,11 @@ export const actorPart: Runner = runner({
   forced: (plant) => planForced(readPlant(plant)),
   play: playActors,
   check: checkActors,
+  shorten: (plan) => ({ ...plan, producers: plan.producers.map((operations) => operations.slice(0, 25)) }),
+  successes: ({ instances, begun, moves }) => ({
+    'an actor is created': instances.length,
+    'a turn begins': begun.length,
+    'a turn is committed': moves.filter(({ from }) => from !== null).length,
+  }),
   operations: ({ begun, moves, asked, effects }) => begun.length + moves.length + asked.length + effects.length,
 });

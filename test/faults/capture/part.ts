@@ -11,5 +11,12 @@ export const capturePart: Runner = runner({
   forced: planForced,
   play: playCapture,
   check: checkCapture,
+  shorten: (plan) => ({ ...plan, before: plan.before.map((works) => works.slice(0, 40)) }),
+  successes: ({ rows, audit, log, journal }) => ({
+    'a row is projected': rows,
+    'a change is made': audit.length,
+    'a change is captured': log.length,
+    'a change is followed': journal.length,
+  }),
   operations: ({ rows, audit, journal }) => rows * 3 + audit.length + journal.length,
 });

@@ -11,5 +11,10 @@ export const filesPart: Runner = runner({
   forced: (plant) => planForced(readPlant(plant)),
   play: playFiles,
   check: checkFiles,
+  shorten: (plan) => ({ ...plan, clients: plan.clients.map((operations) => operations.slice(0, 18)) }),
+  successes: ({ wishes, rows }) => ({
+    'a version is written': wishes.filter(({ told }) => told !== undefined).length,
+    'an object is kept': rows.length,
+  }),
   operations: ({ wishes, rows }) => wishes.length + rows.length,
 });

@@ -1,5 +1,6 @@
 import type { Fault } from '../fault.ts';
 import { type EngineName, type LockPlan, planLocks, SHARED, type Step } from './plan.ts';
+import { FAILURE } from './plants.ts';
 
 const LEASE_MS = 1000;
 
@@ -62,12 +63,13 @@ const SCENES: Readonly<Record<string, Scene>> = {
     clients: [[[step({ ...late, holdMs: 500 })]], [[step({ restMs: 300, holdMs: 8000 })]]],
   },
   'waits end by the wall clock': {
-    clients: [[[step({ holdMs: 6000 })]], [[step({ restMs: 300, waitMs: 4000 })]]],
-    faults: [{ at: 2000, do: 'clock', whom: 1, ms: 3_600_000 }],
+    clients: [[[step({ holdMs: 8000 })]], [[step({ restMs: 1500, waitMs: 6000 })]]],
+    faults: [{ at: 4000, do: 'clock', whom: 1, ms: 3_600_000 }],
   },
   'conditions always hold': { clients: [crowd({ holdMs: 60 }), crowd({ holdMs: 60 })] },
   'a refusal is taken for a grant': { clients: [crowd({ holdMs: 60 }), crowd({ holdMs: 60 })] },
   'a committed write is gone': { clients: [[[quick]]] },
+  [FAILURE]: { clients: [[[quick]], [[quick]]] },
 };
 
 /** @throws when there is no scene for the plant */

@@ -44,6 +44,19 @@ const FITS = /v_count > 0 and v_count >= least\(v_least, p_capacity\)/;
 
 const TOKEN = /nextval\('pawl\.lock_token'\)/g;
 
+/** No checker finds it: every operation fails at once, as when a trigger of the notes is broken. */
+export const FAILURE = 'every grant fails';
+const FAILING = "raise exception 'a planted failure';";
+
+const FAILURES: Readonly<Record<string, Plant>> = {
+  [FAILURE]: {
+    sql: [
+      ['lock_take', /\nbegin\n/, `\nbegin\n${FAILING}\n`],
+      ['lock_acquire', /\nbegin\n/, `\nbegin\n${FAILING}\n`],
+    ],
+  },
+};
+
 const POSTGRES: Readonly<Record<string, Plant>> = {
   'the guard does nothing': { sql: [['lock_guard', /if v_found < cardinality\(v_names\) then/, 'if false then']] },
   'the guard lets others in': { sql: [['lock_guard', /for key share/, '']] },
@@ -180,7 +193,7 @@ export async function plantInClient(engine: EngineName, name: string): Promise<v
 
 /** @throws when there is no such plant */
 function find(engine: EngineName, name: string): Plant {
-  const found = ALL[engine][name];
+  const found = ALL[engine][name] ?? FAILURES[name];
   if (found === undefined) throw new Error(`there is no plant "${name}"; there are ${plantsOf(engine).join(', ')}`);
   return found;
 }

@@ -15,7 +15,7 @@ export interface Ground {
 }
 
 // What a silent network leaves open ends by itself, as whoever runs a database sees to.
-const [IDLE, ANSWER_MS] = [statement('faults.idle', "set local idle_in_transaction_session_timeout = '20s'"), 25_000];
+const [IDLE, ANSWER_MS] = [statement('faults.idle', "set local idle_in_transaction_session_timeout = '12s'"), 15_000];
 const READ = statement('faults.read', 'select value from faults_value where name = $1');
 const WRITE = statement(
   'faults.write',

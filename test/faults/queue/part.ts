@@ -12,5 +12,11 @@ export const queuePart: Runner = runner({
   forced: (plant) => planForced(readPlant(plant)),
   play: playQueue,
   check: checkQueue,
+  shorten: (plan) => ({ ...plan, producers: plan.producers.map((operations) => operations.slice(0, 20)) }),
+  successes: ({ jobs, runs, moves }) => ({
+    'a job is enqueued': jobs.length,
+    'a handler ends': runs.filter(({ ended }) => ended !== undefined).length,
+    'an attempt is settled': moves.filter(({ process }) => process !== null).length,
+  }),
   operations: ({ requests, runs, moves }) => requests.length + runs.length + moves.length,
 });
