@@ -4,7 +4,7 @@ export {
   type FaultyStoreOptions,
   faultyStore,
   type StoreFault,
-} from './faulty-store.ts';
-export type { S3Object } from './s3-objects.ts';
+} from './s3/faulty-store.ts';
+export type { S3Object } from './s3/objects.ts';
 export { type Stub, stub } from './stub.ts';
 export { type Scene, World, type WorldOptions, type WorldReport, world } from './world.ts';

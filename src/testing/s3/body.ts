@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { crc32 } from 'node:zlib';
-import { S3Refusal } from './s3-refusal.ts';
-import { header } from './s3-signature.ts';
+import { S3Refusal } from './refusal.ts';
+import { header } from './signature.ts';
 
 /** The body of a request: without the framing of aws-chunked, and as its checksums say. @throws S3Refusal */
 export async function readBody(request: IncomingMessage, isChecked: boolean): Promise<Buffer> {

@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { crc32Of } from './s3-body.ts';
-import { S3Refusal } from './s3-refusal.ts';
+import { crc32Of } from './body.ts';
+import { S3Refusal } from './refusal.ts';
 
 /** An object in the store's memory. */
 export interface S3Object {

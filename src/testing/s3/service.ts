@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
-import { readBody } from './s3-body.ts';
-import { type Conditions, S3Objects } from './s3-objects.ts';
-import { escapeXml, S3Refusal } from './s3-refusal.ts';
-import { checkSignature, header, type Keys } from './s3-signature.ts';
+import { readBody } from './body.ts';
+import { type Conditions, S3Objects } from './objects.ts';
+import { escapeXml, S3Refusal } from './refusal.ts';
+import { checkSignature, header, type Keys } from './signature.ts';
 
 /** A request, with what it asks for. */
 export interface S3Request {

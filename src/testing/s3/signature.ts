@@ -1,6 +1,6 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { S3Refusal } from './s3-refusal.ts';
+import { S3Refusal } from './refusal.ts';
 
 /** Who may speak to the store. */
 export interface Keys {

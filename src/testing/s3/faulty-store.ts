@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
-import { bool, checkOptions, integer, oneOf, text } from '../base/options/options.ts';
-import { after } from '../base/time/clock.ts';
-import type { S3Object } from './s3-objects.ts';
-import { S3Refusal } from './s3-refusal.ts';
-import { type S3Answer, type S3Request, S3Service } from './s3-service.ts';
+import { bool, checkOptions, integer, oneOf, text } from '../../base/options/options.ts';
+import { after } from '../../base/time/clock.ts';
+import type { S3Object } from './objects.ts';
+import { S3Refusal } from './refusal.ts';
+import { type S3Answer, type S3Request, S3Service } from './service.ts';
 
 /** How a store can be weak. */
 export interface FaultyStoreOptions {
