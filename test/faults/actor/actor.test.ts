@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { LONG } from '../../support/long.ts';
-import { describePlants } from '../describe-plants.ts';
+import { describePlants, PATIENCE_MS } from '../describe-plants.ts';
 import { Ground } from '../ground.ts';
 import { actorPart } from './part.ts';
 import { PLANTS } from './plants.ts';
@@ -17,7 +17,7 @@ afterAll(() => ground[Symbol.asyncDispose]());
 
 describe.concurrent('schedules of faults', () => {
   for (const seed of SEEDS) {
-    test.concurrent(`leave actors as they promise: seed ${seed}`, async () => {
+    test.concurrent(`leave actors as they promise: seed ${seed}`, { timeout: PATIENCE_MS }, async () => {
       const { violations, operations } = await actorPart.run(seed, ground, { isShort: !LONG });
       expect(violations, `npm run test:faults -- --part actor --seeds ${seed}${LONG ? '' : ' --short'}`).toEqual([]);
       expect(operations).toBeGreaterThan(30);
