@@ -7,6 +7,8 @@ import { launch, type Visit, watch } from './scene.ts';
 /** An empty database and a browser: for tests that bring what they look at. */
 export interface Stage {
   readonly engine: PostgresEngine;
+  /** Of the database. */
+  readonly url: string;
   /** A dashboard with these options, for whoever has the token. @returns its address */
   readonly open: (options?: HttpOptions) => Promise<string>;
   /** With the token, unless the options of the browser say otherwise. */
@@ -24,6 +26,7 @@ export async function makeStage(): Promise<Stage> {
   const closers: (() => Promise<unknown>)[] = [];
   return {
     engine,
+    url,
     open: async (options = {}) => {
       const auth = { tokens: [{ name: 'ada', token: TOKEN, role: 'admin' as const }] };
       const rate = { burst: 10_000, perSecond: 1000 };
