@@ -14,7 +14,8 @@ export {
   type Turn,
 } from './actor/index.ts';
 export * from './base/errors.ts';
-export { postgres } from './engine/postgres/index.ts';
+export type { Duration } from './base/time/duration.ts';
+export { type OpenTransaction, postgres } from './engine/postgres/index.ts';
 export { createFiles, type Files, type FileVersion } from './files/index.ts';
 export { createLocks, type Lock, type Locks } from './lock/index.ts';
 export { createQueue, createQueueAdmin, type Job, type Queue, type Unit, type Worker } from './queue/index.ts';

@@ -1,3 +1,4 @@
+export type { Duration } from '../base/time/duration.ts';
 export { type Actors, type CreatedActor, type CreateOptions, createActors, type RunOptions } from './actors.ts';
 export {
   type ActorDefinition,

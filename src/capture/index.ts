@@ -11,6 +11,7 @@ import { keepMonths } from './postgres/log-partitions.ts';
 import { Projection } from './projection.ts';
 import { CaptureWorker } from './worker.ts';
 
+export type { Duration } from '../base/time/duration.ts';
 export type { Change } from './change.ts';
 export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './declare/definition.ts';
 export type { Difference } from './declare/difference.ts';

@@ -3,7 +3,7 @@ import { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { bool, checkOptions, duration, integer, optional, signal, text } from '../base/options/options.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { PostgresEngine } from '../engine/postgres/index.ts';
+import { type OpenTransaction, PostgresEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
 import { Depot } from './guarded-content.ts';
 import { HotFiles, type HotOptions } from './hot/index.ts';
@@ -83,7 +83,12 @@ export class Files implements AsyncDisposable {
    * @throws VersionConflict  there is another version than `ifVersion`
    * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused, UploadExpired, LeaseLost
    */
-  async write(tx: unknown, id: string, source: FileSource, options: WriteOptions = {}): Promise<Written> {
+  async write(
+    tx: OpenTransaction | undefined,
+    id: string,
+    source: FileSource,
+    options: WriteOptions = {},
+  ): Promise<Written> {
     const upload = await this.#upload('write', id, source, options);
     try {
       return await upload.publish(tx instanceof PostgresEngine ? undefined : tx);
@@ -138,14 +143,19 @@ export class Files implements AsyncDisposable {
   }
 
   /** Makes an earlier version the next one. Its bytes are copied, in the store itself where that can. @throws NotFound, and as write */
-  async restore(tx: unknown, id: string, version: number, options: ChangeOptions = {}): Promise<Written> {
+  async restore(
+    tx: OpenTransaction | undefined,
+    id: string,
+    version: number,
+    options: ChangeOptions = {},
+  ): Promise<Written> {
     const name = parseId('restore', id);
     return this.#copy('restore', tx, name, parseVersion('restore', version), name, options);
   }
 
   /** Makes a document's version, by default the live one, the next version of another document. @throws NotFound, and as write */
   async copy(
-    tx: unknown,
+    tx: OpenTransaction | undefined,
     from: string,
     to: string,
     options: ChangeOptions & { readonly version?: number } = {},
@@ -159,7 +169,7 @@ export class Files implements AsyncDisposable {
    * Removes a document, in your transaction or with `undefined` in one of its own. Its versions can be restored as long as they are kept.
    * @throws NotFound, VersionConflict
    */
-  async remove(tx: unknown, id: string, options: RemoveOptions = {}): Promise<void> {
+  async remove(tx: OpenTransaction | undefined, id: string, options: RemoveOptions = {}): Promise<void> {
     const { ifVersion } = parseChange('remove', options);
     const name = parseId('remove', id);
     const remove = async (inside: unknown): Promise<void> => {
@@ -283,7 +293,7 @@ export class Files implements AsyncDisposable {
 
   async #copy(
     what: string,
-    tx: unknown,
+    tx: OpenTransaction | undefined,
     from: string,
     version: number | undefined,
     to: string,

@@ -1,6 +1,7 @@
 import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
 import { after, type Moment, moment, ownedFor, sleep, waitedFor } from '../base/time/clock.ts';
 import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
+import type { OpenTransaction } from '../engine/postgres/index.ts';
 import { notifyReleased } from './acquire/acquisition.ts';
 import type { LockClient } from './client.ts';
 import { type KeepOptions, type LockRenewal, lossOf } from './keeper.ts';
@@ -38,7 +39,7 @@ export interface Lock extends AsyncDisposable {
    * @throws LeaseLost  and the transaction can then only be rolled back
    * @throws InvalidInput  when tx is no open transaction
    */
-  guard(tx: unknown): Promise<void>;
+  guard(tx: OpenTransaction): Promise<void>;
   /**
    * On DynamoDB: one part for each name, to be put into a `TransactWriteItems` of your own, which then fails with
    * `TransactionCanceledException` unless this token is still the current one.
@@ -121,9 +122,9 @@ export class HeldLock implements Lock {
     if (this.#released !== undefined) throw new LeaseLost(`${describe(this.names)} has been released`);
   }
 
-  guard(tx: unknown): Promise<void>;
+  guard(tx: OpenTransaction): Promise<void>;
   guard(): readonly ConditionCheckItem[];
-  guard(...given: [tx: unknown] | []): Promise<void> | readonly ConditionCheckItem[] {
+  guard(...given: [tx: OpenTransaction] | []): Promise<void> | readonly ConditionCheckItem[] {
     return given.length === 0 ? this.#checks() : this.#guardIn(given[0]);
   }
 

@@ -5,6 +5,7 @@ import { refusal, show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
 import { isTraceparent } from '../base/telemetry.ts';
+import type { OpenTransaction } from '../engine/postgres/index.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
 import { jobShape } from './job-options.ts';
@@ -19,7 +20,7 @@ export interface EnqueueOptions {
   /** Not before this moment, by the database's clock. */
   readonly runAt?: Date | undefined;
   /** Your own transaction, of any driver: the job exists if and only if it commits. */
-  readonly tx?: unknown;
+  readonly tx?: OpenTransaction | undefined;
   /**
    * The trace that the job belongs to, as W3C Trace Context writes it; its run is linked to it. Default: the active one, where
    * OpenTelemetry is.
@@ -110,7 +111,7 @@ export class Producer {
   }
 
   /** All or nothing within each thousand; with `tx`, in all. @returns ids in the same order */
-  async many(jobs: readonly JobInput[], options: { readonly tx?: unknown }): Promise<string[]> {
+  async many(jobs: readonly JobInput[], options: { readonly tx?: OpenTransaction | undefined }): Promise<string[]> {
     const { tx } = checkOptions('enqueueMany', options, manyShape);
     if (!Array.isArray(jobs)) {
       throw new InvalidInput(`enqueueMany takes an array of jobs, but was given ${show(jobs)}`, { field: 'jobs' });

@@ -2,7 +2,7 @@ import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { suggest } from '../base/options/options.ts';
 import { currentTask } from '../base/work/current-task.ts';
-import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
+import { type OpenTransaction, type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import {
   type Definition,
   define,
@@ -30,6 +30,7 @@ import type { Unit } from './work/unit.ts';
 import { Worker } from './work/worker.ts';
 
 export { NoRetry } from '../base/errors.ts';
+export type { Duration } from '../base/time/duration.ts';
 export type {
   KeyConcurrency,
   KindOptions,
@@ -150,7 +151,7 @@ export class Queue<K extends Kinds = never> {
   // J is always JobOf<K>. Written as that, the compiler would not let a queue of certain kinds pass for any queue.
   enqueueMany<J extends JobOf<K>>(
     jobs: readonly NoInfer<J>[],
-    options: { readonly tx?: unknown } = {},
+    options: { readonly tx?: OpenTransaction | undefined } = {},
   ): Promise<string[]> {
     return this.#producer.many(jobs, options);
   }
@@ -259,7 +260,10 @@ export class Queue<K extends Kinds = never> {
    * @param name  1 to 100 characters, one schedule each
    * @throws InvalidInput  names the field: a pattern, zone or payload that cannot be @throws NotFound  no such kind
    */
-  async schedule(name: string, options: ScheduleOptions & { readonly kind: keyof K & string }): Promise<void> {
+  async schedule<N extends keyof K & string>(
+    name: string,
+    options: ScheduleOptions & { readonly kind: N; readonly payload?: PayloadIn<K[N]> },
+  ): Promise<void> {
     await this.#register();
     await setSchedule(this.#schedules, this.#definition, name, options);
   }

@@ -32,7 +32,7 @@ function make(hook: Hook, name = 'edge'): ActorDefinition<LooseFields, 'go' | 'd
     initial: 'only',
     always: { destroy: 'over' },
     backoff: { kind: 'fixed', min: '10ms', jitter: 0 },
-    history: 'forever',
+    history: 'forever' as never,
     states: (state) => ({ only: state({ to: ['only'], run }), over: state({ run }) }),
   });
 }
@@ -175,7 +175,7 @@ describe('in a body', () => {
     const seen: unknown[] = [];
     const Edge = make(async (a) => {
       await scene.engine.transaction((tx) => a.guard(tx));
-      await expect(a.guard('no transaction')).rejects.toThrow(InvalidInput);
+      await expect(a.guard('no transaction' as never)).rejects.toThrow(InvalidInput);
       if (a.fields['lost'])
         await scene.query('select pawl.actor_disown(worker, $1) from pawl.actor_instance where id = $2', [[], a.id]);
       await scene.engine.transaction((tx) => a.guard(tx)).catch((error: unknown) => seen.push(error));

@@ -1,4 +1,5 @@
 import { type ActorDefinition, actor, type LooseFields, type Turn } from '../../src/actor/index.ts';
+import type { Duration } from '../../src/base/time/duration.ts';
 
 export type Step = (a: Turn<LooseFields, 'go' | 'destroy', string>) => Promise<void>;
 
@@ -8,7 +9,7 @@ export type Step = (a: Turn<LooseFields, 'go' | 'destroy', string>) => Promise<v
  */
 export function walker(
   step: Step,
-  held?: string,
+  held?: Duration,
 ): {
   Walker: ActorDefinition<LooseFields, 'go' | 'destroy'>;
   Companion: ActorDefinition<LooseFields, never>;

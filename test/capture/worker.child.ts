@@ -1,4 +1,5 @@
 // A process that projects orders; with a second URL, into a table of that database.
+import type { Duration } from '../../src/base/time/duration.ts';
 import { createCapture, Sql, sql } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { build, EXPECTED, TARGET, VIA } from './scene.ts';
@@ -17,6 +18,6 @@ const projection = capture.project(
       },
 );
 projection.events.on('error', ({ error }) => console.error('error', error));
-const worker = projection.run({ poll: '50ms', timeout: process.env['TIMEOUT'] ?? '30s' });
+const worker = projection.run({ poll: '50ms', timeout: (process.env['TIMEOUT'] ?? '30s') as Duration });
 await worker.started;
 console.log(JSON.stringify({ started: true }));

@@ -1,6 +1,6 @@
 // Writes one version, and tells what it wrote. PAWL_FAULT says where it dies.
 // Arguments: the URL, where the bytes go ({dir} or {s3}), the namespace, the document, how many bytes, and "tx" for a transaction.
-import { postgres } from '../../src/engine/postgres/index.ts';
+import { type OpenTransaction, postgres } from '../../src/engine/postgres/index.ts';
 import { createFiles, disk, type S3Options, s3, type Written } from '../../src/files/index.ts';
 
 const [, , url = '', where = '{}', namespace = '', id = '', size = '0', how = ''] = process.argv;
@@ -8,7 +8,7 @@ const place: { dir?: string; s3?: S3Options } = JSON.parse(where);
 const engine = postgres(url, { max: 2 });
 const content = place.s3 === undefined ? disk(place.dir ?? '') : s3(place.s3);
 const files = createFiles(engine, { content, namespace });
-const write = (tx?: unknown): Promise<Written> => files.write(tx, id, Buffer.alloc(Number(size), id));
+const write = (tx?: OpenTransaction): Promise<Written> => files.write(tx, id, Buffer.alloc(Number(size), id));
 const { version, object } = await (how === 'tx' ? engine.transaction(write) : write());
 console.log(JSON.stringify({ version, object }));
 await files.stop();

@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { Deadlock, InvalidInput, LeaseLost, LockTimeout } from '../../src/base/errors.ts';
-import { createLocks, type Lock, type LockEngine, type Locks, type LocksOptions } from '../../src/lock/index.ts';
+import {
+  createLocks,
+  type Duration,
+  type Lock,
+  type LockEngine,
+  type Locks,
+  type LocksOptions,
+} from '../../src/lock/index.ts';
 import { until } from '../support/eventually.ts';
 import { wallClock, whileStepping } from '../support/wall-clock.ts';
 
@@ -573,7 +580,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       const name = fresh();
       const parties = [ours(), ours(), ours()];
       let runs = 0;
-      const call = (locks: Locks, period: string): Promise<{ ran: boolean }> =>
+      const call = (locks: Locks, period: Duration): Promise<{ ran: boolean }> =>
         locks.oncePer(name, period, async () => void (runs += 1));
       const all = await Promise.all([...parties, ...parties].map((locks) => call(locks, '1h')));
       expect(all.filter((each) => each.ran)).toHaveLength(1);
@@ -700,7 +707,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       ['no permits', async () => locks().semaphore('a', { permits: 0 }), /permits/],
       ['no function', () => locks().request('a', JSON.parse('{}')), /function/],
       ['no reason', () => locks().break('a', { reason: '' }), /reason/],
-      ['a period that is no duration', () => locks().oncePer('a', 'daily', () => {}), /period.*duration/],
+      ['a period that is no duration', () => locks().oncePer('a', 'daily' as never, () => {}), /period.*duration/],
       ['no engine', async () => createLocks(JSON.parse('{}')), /takes an engine/],
     ];
     test.each(cases)('%s is refused with what to do', async (_, call, words) => {

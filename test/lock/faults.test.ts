@@ -588,7 +588,7 @@ describe('connections', () => {
     const engine = engineOn(database.url);
     await using lock = await locksOn(engine).acquire(fresh());
     await expect(lock.guard(client)).rejects.toMatchObject({ code: 'invalid_input', field: 'tx' });
-    await expect(lock.guard(undefined)).rejects.toMatchObject({ code: 'invalid_input' });
+    await expect(lock.guard(undefined as never)).rejects.toMatchObject({ code: 'invalid_input' });
     await client.query('begin');
     await lock.guard(client);
     await client.query('rollback');

@@ -169,7 +169,7 @@ class Cast {
       this.units.push(unit);
       if (fate === 'retry' && key !== null) this.behind.set(unit, this.#unit(key, claim, 1, 'release'));
       if (!isGuarded) continue;
-      void unit.guard({});
+      void unit.guard({} as never);
       for (const job of unit.jobs) this.guarded.add(job.number);
     }
   }

@@ -2,6 +2,7 @@
 // effect in test_effect: inside unit.tx where there is one. What a job does is told by its payload.
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import type { Duration } from '../../src/base/time/duration.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { createQueue, type Unit } from '../../src/queue/index.ts';
 import { FAULTS, type Orders, WEARY } from './faults.ts';
@@ -48,7 +49,7 @@ const worker = queue.work(
   },
   {
     hold,
-    lease: LEASE,
+    lease: LEASE as Duration,
     poll: '200ms',
     concurrency: Number(CONCURRENCY),
     ...(PREFETCH !== undefined ? { prefetch: Number(PREFETCH) } : {}),

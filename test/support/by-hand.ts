@@ -48,7 +48,7 @@ async function rows(engine: Parameters<Exercise>[0]): Promise<void> {
       where: { who: { not: 'y' } },
       orderBy: { column: 'who', desc: true },
       retries: 'tries',
-      ...('token' in kept ? kept : { lease: '1m' }),
+      ...('token' in kept ? kept : { lease: '1m' as const }),
     } as const;
     const taken = await captureRows(engine, 'task', options);
     assert.deepEqual(taken.map(({ row }) => String(row['id'])).toSorted(), ['a', 'c']);

@@ -3,7 +3,7 @@ import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } 
 import { toJson } from '../../base/storable.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import { type Duration, formatDuration } from '../../base/time/duration.ts';
-import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
+import { type OpenTransaction, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import { requireSemaphore, unknownName } from '../kind.ts';
 import type { Machine } from '../machine.ts';
 import { requireMessageName } from '../option-checks.ts';
@@ -62,7 +62,7 @@ export interface WaitOptions {
 
 export interface TxOptions {
   /** Your own transaction, of any of the known libraries. Default: one of its own. */
-  readonly tx?: unknown;
+  readonly tx?: OpenTransaction | undefined;
 }
 
 export interface IncrOptions extends TxOptions {

@@ -4,7 +4,7 @@ import { Conflict, LeaseLost } from '../../base/errors.ts';
 import { checkOptions, func, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { type Duration, parseDuration } from '../../base/time/duration.ts';
-import type { Transaction } from '../../engine/postgres/index.ts';
+import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
 import { type ActorKind, requireSemaphore, unknownName } from '../kind.ts';
 import type { MachineState } from '../machine.ts';
 import { readKey, requireMessageName } from '../option-checks.ts';
@@ -226,7 +226,7 @@ export class Turn<F, S extends string, To extends string> {
    * end the transaction soon: the turn cannot be committed before.
    * @throws LeaseLost  somebody else has the actor @throws TimedOut, Stopped  the turn was told to end: it will not be committed
    */
-  async guard(tx: unknown): Promise<void> {
+  async guard(tx: OpenTransaction): Promise<void> {
     this.#check();
     this.throwIfAborted();
     await this.#unlessLost(this.#owner.guard(this.turnToken, tx));

@@ -1,7 +1,7 @@
 import { type OptionPath, refusal } from '../options/refusal.ts';
 
 /** A length of time: milliseconds, or a number with a unit: `'250ms'`, `'1.5s'`, `'3m'`, `'24h'`, `'90d'`. */
-export type Duration = number | string;
+export type Duration = number | `${number}${'' | ' '}${'ms' | 's' | 'm' | 'h' | 'd'}` | 'Infinity';
 
 /** What a duration may be. Bounds are in milliseconds and count as allowed. */
 export interface DurationBounds extends OptionPath {

@@ -5,7 +5,7 @@ import type { Check } from '../../base/options/shape.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { suggest } from '../../base/options/suggest.ts';
 import { isStorable } from '../../base/storable.ts';
-import { callInTransaction, id, PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import { callInTransaction, id, type OpenTransaction, PostgresEngine, statement } from '../../engine/postgres/index.ts';
 
 /**
  * A table of your own: `'task'`, which the search path finds, or `'billing.task'`. Names are as they stand in the catalog:
@@ -23,7 +23,7 @@ export interface TableParts {
 export type ColumnValue = string | number | bigint | boolean | Date | Uint8Array | null;
 
 /** An engine, where each call is a transaction of its own, or an open transaction of any known library. */
-export type Handle = unknown;
+export type Handle = PostgresEngine | OpenTransaction;
 
 /** The check of a table's name. */
 export function parseTable(what: string, table: unknown): TableParts {

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { type InspectOptions, inspect } from 'node:util';
 import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../base/errors.ts';
 import { toJson } from '../../base/storable.ts';
-import type { Transaction } from '../../engine/postgres/index.ts';
+import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
 
 /** A batch claimed in one statement; its id is the fencing token. */
 export interface Claim {
@@ -228,7 +228,7 @@ export class Unit<P = unknown> {
    * @throws LeaseLost the unit is over, or no longer this worker's: roll back
    * @throws NotSupported under `hold: 'transaction'`, for any other transaction: that could be committed without the claim
    */
-  async guard(tx: unknown): Promise<void> {
+  async guard(tx: OpenTransaction): Promise<void> {
     this.#requireOpen();
     await this.#owner.guard(this as Unit, tx);
   }

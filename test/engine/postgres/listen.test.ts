@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import { ConnectionFailed, DatabaseError, InvalidInput, Stopped } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { Listener } from '../../../src/engine/postgres/listen/listener.ts';
-import type { ListenerTiming } from '../../../src/engine/postgres/listen/subscription.ts';
+import type { ListenerTiming } from '../../../src/engine/postgres/listen/settings.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { type RecordedLog, recordLog } from '../../support/log.ts';

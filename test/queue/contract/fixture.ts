@@ -1,6 +1,7 @@
 import { onTestFinished } from 'vitest';
 import type { StandardSchemaV1 } from '../../../src/base/options/schema.ts';
 import { currentTask } from '../../../src/base/work/current-task.ts';
+import type { OpenTransaction } from '../../../src/engine/postgres/index.ts';
 import type { Handlers, Kinds, Queue, QueueOptions, Worker, WorkOptions } from '../../../src/queue/index.ts';
 
 /** A job as the contract looks at it. */
@@ -20,7 +21,7 @@ export interface Fixture {
   queue<const K extends Kinds>(options: QueueOptions<K>, name?: string): Queue<K>;
   job(id: string): Promise<JobView>;
   /** A transaction of the engine's own. */
-  transaction<T>(fn: (tx: unknown) => Promise<T>): Promise<T>;
+  transaction<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T>;
 }
 
 /** Retries at once, so that no test waits for one. */

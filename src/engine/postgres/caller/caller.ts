@@ -1,6 +1,23 @@
 import { InvalidInput } from '../../../base/errors.ts';
 import { failure } from '../failure.ts';
+import type { Transaction } from '../session/transaction.ts';
 import { LIBRARIES } from './library.ts';
+
+type AnyFunction = (...given: never[]) => unknown;
+
+/**
+ * An open transaction of your own, as `tx`: what the callback of `engine.transaction`, of node-postgres (the client), postgres.js,
+ * kysely, drizzle, knex, prisma, typeorm or mikro-orm is given. Described by shape, so that none of them has to be installed. That it
+ * is open is looked at when it is used.
+ */
+export type OpenTransaction =
+  | Transaction
+  | { readonly query: AnyFunction }
+  | { readonly unsafe: AnyFunction }
+  | { readonly executeQuery: AnyFunction }
+  | { readonly execute: AnyFunction }
+  | { readonly raw: AnyFunction }
+  | { readonly $queryRawUnsafe: AnyFunction };
 
 /** One row as the caller's library gives it. */
 export type Row = Record<string, unknown>;

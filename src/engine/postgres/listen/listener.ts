@@ -3,13 +3,8 @@ import { InvalidInput, Stopped } from '../../../base/errors.ts';
 import { within } from '../../../base/time/clock.ts';
 import { failure, isTransient } from '../failure.ts';
 import { type ListenConnection, type ListenConnectionEvents, openListenConnection } from './listen-connection.ts';
-import {
-  deferred,
-  type ListenerSettings,
-  type ListenerTiming,
-  type SubscribeOptions,
-  type Subscription,
-} from './subscription.ts';
+import { deferred, type ListenerSettings, type ListenerTiming } from './settings.ts';
+import type { SubscribeOptions, Subscription } from './subscription.ts';
 
 // A half-open socket says nothing for hours; asking every 30 s costs one round trip.
 const TIMING: ListenerTiming = {

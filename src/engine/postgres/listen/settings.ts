@@ -1,0 +1,39 @@
+import type pg from 'pg';
+import type { Logger } from '../../../base/logger.ts';
+
+/** What a listener needs from its engine. */
+export interface ListenerSettings {
+  settings: pg.ClientConfig;
+  /** False: every subscription is a silent one. */
+  enabled: boolean;
+  logger: Logger;
+  /** Sends an empty notification the way everybody else does: through the pool. */
+  notify: (channel: string) => Promise<void>;
+  timing?: Partial<ListenerTiming>;
+}
+
+/** All in milliseconds. */
+export interface ListenerTiming {
+  /** First and longest wait before a new connection is tried. */
+  backoff: [number, number];
+  /** How often the connection is asked whether it still lives, and how long it may take to answer. */
+  checkEvery: number;
+  checkTimeout: number;
+  /** How long the probe may travel, once it was sent. */
+  probeTimeout: number;
+}
+
+/** A promise and the function that settles it. */
+export interface Deferred<T> {
+  promise: Promise<T>;
+  resolve: (value: T) => void;
+}
+
+/** Makes a promise that is settled from outside; settling it twice does nothing. */
+export function deferred<T>(): Deferred<T> {
+  let resolve: (value: T) => void = () => {};
+  const promise = new Promise<T>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
