@@ -1,5 +1,5 @@
 // Types of Node that the declarations in dist/ name, such as Buffer and AsyncDisposable, are found without a "types" in the tsconfig of
-// whoever compiles against them: TypeScript 6 and later loads none by itself.
+// a program that compiles against them: TypeScript 6 and later loads none by itself.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
 const dist = new URL('../dist/', import.meta.url);
