@@ -1,68 +1,72 @@
 -- Looking ahead for the lanes of the transaction hold: one look reads the next ready jobs, payloads included, for all lanes of a
 -- process.
 
--- What a worker's lanes may take without looking any further: jobs without a key that stand in a row, one a row, from after
--- (p_priority, p_after) on, about p_rows of them. It claims nothing; it brings back what is due and takes runs apart, and so
--- has to be a transaction of its own. Answers {n, until: [priority, id], jobs: [id, kind, enqueued at ms, payload, …], tids: where the
--- row of each job stands}; n is 0 where nothing is ready, a job with a key comes first, or the queue is paused. Without jobs: a payload
--- is too large to be read before somebody has it.
+-- The next ready jobs without a key, for a worker's lanes to take one by one with queue_take_row. It claims nothing. It brings back
+-- what is due and takes runs apart, so it has to be a transaction of its own. It stops before the first job with a key. Answers
+-- [[priority, id, kind, enqueued at ms, where the row stands, payload], …] in their order, at most p_rows of them; without a payload
+-- where that is large; null where there is none, or the queue is paused.
+--
+-- Several workers share the rows out among themselves without a word: each job belongs to one of them, by a hash of its id. A worker
+-- reads its own jobs, and those of others that stand up to (p_front_priority, p_front): there it was itself a while ago, so their
+-- worker is slow, busy or dead. This is a preference and no claim: the first one that takes a row has it.
+--
+-- A row with an xmax has a transaction that takes it, or one that tried to and was rolled back. A lock that is not waited for tells
+-- which; the other rows are not locked.
 create or replace function pawl.queue_peek_ready(
-  p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint
+  p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_front_priority smallint, p_front bigint
 ) returns text
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
-  v_seen record;
-  v_tid tid;
-  v_n int := 0;
-  v_priority smallint := p_priority;
-  v_id bigint := p_after;
+  v_workers int;
+  v_nth int;
+  v_suspects bigint[];
+  v_first record;
+  v_skipped bigint[] := '{}';
+  v_to_priority smallint;
+  v_to bigint;
   v_jobs text;
-  v_tids text;
 begin
   if pawl.queue_prepare(p_queue, p_shard, p_worker) = 'paused' then
-    return '{"n":0}';
+    return null;
   end if;
-  select array_agg(r.priority) as priorities, array_agg(r.id) as ids, array_agg(r.kind) as kinds, array_agg(r.attempt) as attempts, array_agg(r.n) as ns into v_seen
-  from (
-    select r.priority, r.id, r.kind, r.attempt, case when r.key is null and r.id <> all (d.suspects) then r.n else 0 end as n
-    from pawl.queue_definition d cross join pawl.queue_ready r
-    where d.id = p_queue and r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
-    order by r.priority, r.id limit p_rows) r;
-  for v_at in 1..coalesce(cardinality(v_seen.ids), 0) loop
-    exit when v_seen.ns[v_at] = 0 or v_n >= p_rows;
-    if v_seen.ns[v_at] > 1 then
-      -- Whoever else takes it apart is not waited for: it is his, and what comes behind it is nobody's yet.
-      select r.ctid into v_tid from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and r.priority = v_seen.priorities[v_at] and r.id = v_seen.ids[v_at]
-        and r.n = v_seen.ns[v_at] and r.key is null
-      for update skip locked;
-      exit when not found;
-      delete from pawl.queue_ready r where r.ctid = v_tid;
+  select greatest(count(*), 1), count(*) filter (where w.id < p_worker) into v_workers, v_nth from pawl.queue_worker w
+  where w.queue = p_queue and w.hold = 'transaction' and w.expires_at > clock_timestamp();
+  -- Jobs that dead workers ran are left to the rescue, which charges them: see queue_note_suspects.
+  select d.suspects into v_suspects from pawl.queue_definition d where d.id = p_queue;
+  loop
+    select r.* into v_first from (
+      select r.ctid as tid, r.priority, r.id, r.kind, r.attempt, r.n, r.key from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
+    where (r.key is not null or r.n > 1) and r.id <> all (v_skipped) limit 1;
+    exit when not found or v_first.key is not null;
+    perform from pawl.queue_ready r where r.ctid = v_first.tid and r.id = v_first.id and r.n = v_first.n for update skip locked;
+    if found then
+      delete from pawl.queue_ready r where r.ctid = v_first.tid;
       insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
-      select v_seen.ids[v_at] + i, p_shard, p_queue, v_seen.priorities[v_at], v_seen.kinds[v_at], v_seen.attempts[v_at]
-      from generate_series(0, v_seen.ns[v_at] - 1) i;
+      select v_first.id + i, p_shard, p_queue, v_first.priority, v_first.kind, v_first.attempt from generate_series(0, v_first.n - 1) i;
+    else
+      v_skipped := v_skipped || v_first.id;  -- another worker takes it apart, or some of it
     end if;
-    v_n := v_n + v_seen.ns[v_at];
-    v_priority := v_seen.priorities[v_at];
-    v_id := v_seen.ids[v_at] + v_seen.ns[v_at] - 1;
   end loop;
-  if v_n = 0 then
-    return '{"n":0}';
-  end if;
+  v_to_priority := coalesce(v_first.priority, 32767);
+  v_to := coalesce(v_first.id, 9223372036854775807);
   -- Large payloads, compressed or not, are told from the others without reading them.
-  select case when bool_and(j.is_small) then string_agg(concat(
-    j.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000)::bigint, ',', case when j.is_small then j.payload end), ',') end,
-    string_agg(concat('"', r.tid, '"'), ',')
-  into v_jobs, v_tids
-  from (  -- "limit": before Postgres 18 the upper bound alone ends no scan, but for rows of another priority
-    select r.ctid as tid, r.priority, r.id, r.key, r.n from pawl.queue_ready r
-    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
-    order by r.priority, r.id limit v_n
+  select string_agg(concat(
+    '[', r.priority, ',', r.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000)::bigint, ',"', r.tid, '"',
+    case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',' || j.payload end, ']'), ',')
+  into v_jobs
+  from (
+    select r.* from (
+      select r.ctid as tid, r.xmax as taker, r.priority, r.id, r.n, r.key from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
+    where r.key is null and r.n = 1 and r.id <> all (v_suspects) and (r.priority, r.id) < (v_to_priority, v_to)
+      and (v_workers = 1 or abs(hashint8(r.id) % v_workers) = v_nth or (r.priority, r.id) <= (p_front_priority, p_front))
+      and (r.taker = '0'::xid or exists (
+        select from pawl.queue_ready f where f.ctid = r.tid and f.id = r.id for update skip locked))
+    limit p_rows
   ) r cross join lateral (
-    select j.id, j.kind, j.created_at, j.payload, pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null as is_small
-    from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j
-  where (r.priority, r.id) <= (v_priority, v_id) and r.key is null and r.n = 1;
-  return concat('{"n":', v_n, ',"until":[', v_priority, ',', v_id, ']', ',"jobs":[' || v_jobs || '],"tids":[' || v_tids || ']', '}');
+    select j.kind, j.created_at, j.payload from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j;
+  return '[' || v_jobs || ']';
 end $$;
 
 -- What a look of a lane left undone, in a transaction that ends in the same message: brings back what is due, takes the first run

@@ -1,5 +1,5 @@
 -- Claiming for a transaction that stays open (hold: 'transaction'): how a lane looks for its next unit, what it must not do in the
--- transaction that its handler runs in, and what it takes of what a look has read.
+-- transaction that its handler runs in, and how it takes what the look-ahead has read.
 
 -- One unit, for a claim whose transaction stays open while its handler runs (hold: 'transaction'). The same answer as
 -- queue_claim. Nothing is locked in the end but the unit that is claimed, and its key: nobody waits for a client that stands
@@ -8,8 +8,7 @@
 -- there may be something to claim where this look began once that is done. p_tidied: it has been done just now; what is due
 -- still is more than is brought back at once, or somebody else has it, and keys of which something is due are left alone.
 -- A job without a key gets no row in queue_running, which nobody else could see: "claimedAt" says so, and whoever settles it
--- writes the receipt, or first that row; "until": [priority, id, n] is how far jobs like it go, one a row, as far as p_rows
--- shows: the stretch for queue_take.
+-- writes the receipt, or first that row.
 create or replace function pawl.queue_claim_one(
   p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_tidied boolean default false
 ) returns text
@@ -26,7 +25,6 @@ declare
   v_priority smallint := p_priority;
   v_after bigint := p_after;
   v_answer text;
-  v_until text;
   v_n int;
   v_suspects bigint[];
   v_keys text[];
@@ -43,7 +41,7 @@ begin
       where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
       order by r.priority, r.id limit 1
     ), mine as materialized (
-      select r.*, d.suspects from pawl.queue_definition d cross join first f cross join lateral (
+      select r.* from pawl.queue_definition d cross join first f cross join lateral (
         select r.ctid as tid, r.id, r.priority, r.n, r.attempt from pawl.queue_ready r
         where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.id <> all (d.suspects)
         order by r.priority, r.id limit 1 for update skip locked) r
@@ -55,8 +53,8 @@ begin
     )
     select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
       ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-      j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), '}'), m.priority, m.id, m.n, m.suspects
-    into v_answer, v_priority, v_after, v_n, v_suspects
+      j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), '}'), m.n
+    into v_answer, v_n
     from mine m cross join lateral (
       select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
     cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c;
@@ -67,21 +65,8 @@ begin
     return v_run;
   end;
   if v_answer is not null then
-    -- All in one pass over the index: a sort and a join of what was seen cost four times as much.
-    select array_agg(n.priority) as priorities, array_agg(n.id) as ids,
-      coalesce(array_position(array_agg(n.plain), false) - 1, count(*)) as n into v_last
-    from (
-      select r.priority, r.id, r.key is null and r.n = 1 and r.id <> all (v_suspects) as plain from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (v_priority, v_after)
-      order by r.priority, r.id limit p_rows) n;
-    if v_last.n > 0 then
-      v_until := concat(v_last.priorities[v_last.n], ',', v_last.ids[v_last.n], ',', v_last.n);
-    end if;
-    return concat(left(v_answer, -1), ',"until":[', v_until, ']}');
+    return v_answer;
   end if;
-  v_priority := p_priority;
-  v_after := p_after;
-
   v_state := pawl.queue_prepare(p_queue, p_shard, p_worker, false);
   if v_state = 'paused' then
     return '{"paused":true,"rows":[],"keys":[],"seen":0}';
@@ -159,81 +144,14 @@ begin
       where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
 end $$;
 
--- The next job of a stretch: rows that a claim saw a moment ago, each one job without a key, from after (p_priority, p_after)
--- up to (p_to_priority, p_to). A fraction of what queue_claim_one costs, which has to look at what is due, who has registered and
--- which sort of row comes first. Whoever pauses the queue still counts from now on. Answers [claim, id, kind, attempt, enqueued at
--- ms, priority, claimed at, process id, payload], or null: nothing is left there, it is held by others, or the queue is paused.
--- A stretch is of one priority, and the search ends where it ends: before Postgres 18 a search over several priorities went on to the
--- last row of a priority when nothing was left.
-create or replace function pawl.queue_take(
-  p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
-) returns text
-language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
-declare
-  v_answer text;
-begin
-  if p_priority = p_to_priority then
-    delete from pawl.queue_ready r where r.ctid = (
-      select r.ctid from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and r.priority = p_to_priority and r.id > p_after and r.id <= p_to
-        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
-      order by r.id limit 1 for update skip locked)
-    returning (
-      select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
-        ',', j.priority, ',', to_json(clock_timestamp()), ',"', gen_random_uuid(), '",', j.payload::text, ']')
-      from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
-    into v_answer;
-  else
-    delete from pawl.queue_ready r where r.ctid = (
-      select r.ctid from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
-        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
-      order by r.priority, r.id limit 1 for update skip locked)
-    returning (
-      select concat('[', nextval('pawl.queue_claim_id'), ',', j.id, ',', j.kind, ',', r.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
-        ',', j.priority, ',', to_json(clock_timestamp()), ',"', gen_random_uuid(), '",', j.payload::text, ']')
-      from pawl.queue_job j where j.shard = r.shard and j.id = r.id)
-    into v_answer;
-  end if;
-  return v_answer;
-end $$;
-
--- The same for whoever knows the job from a look: a quarter less, since the job is not read again. Answers
--- claim, id, attempt, priority, claimed at; or null.
-create or replace function pawl.queue_take_seen(
-  p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_to_priority smallint, p_to bigint
-) returns text
-language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
-declare
-  v_answer text;
-begin
-  if p_priority = p_to_priority then
-    delete from pawl.queue_ready r where r.ctid = (
-      select r.ctid from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and r.priority = p_to_priority and r.id > p_after and r.id <= p_to
-        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
-      order by r.id limit 1 for update skip locked)
-    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
-    into v_answer;
-  else
-    delete from pawl.queue_ready r where r.ctid = (
-      select r.ctid from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (r.priority, r.id) <= (p_to_priority, p_to)
-        and r.key is null and r.n = 1 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
-      order by r.priority, r.id limit 1 for update skip locked)
-    returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
-    into v_answer;
-  end if;
-  return v_answer;
-end $$;
-
--- Takes one job that a look has read, from where its row stood: a quarter less than to search for the first row that is free.
--- Answers as queue_take_seen does; null where the row is gone, has moved, or is held by somebody else, and while the queue is
--- paused. Vacuum gives a place to others: hence the id.
+-- Takes one job without a key that queue_peek_ready has read, from where its row stood: a fraction of what queue_claim_one costs,
+-- which has to look at what is due, who has registered and which sort of row comes first. Answers [claim, attempt, claimed at], and
+-- with p_reads the payload, which the peek has left out; null where the row is gone, has moved, is held by somebody else, or is a suspect, and
+-- while the queue is paused. Vacuum gives a place to other rows: hence the id.
 --
 -- The same statement without a function, prepared by the worker, would take an eighth less. But its plan would be made without
 -- these settings, while the table may be empty, and then scan all of what it is full of until the next analyze.
-create or replace function pawl.queue_take_at(p_queue smallint, p_shard smallint, p_id bigint, p_tid tid) returns text
+create or replace function pawl.queue_take_row(p_queue smallint, p_shard smallint, p_id bigint, p_tid tid, p_reads boolean) returns text
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_answer text;
@@ -241,9 +159,10 @@ begin
   delete from pawl.queue_ready r where r.ctid = (
     select r.ctid from pawl.queue_ready r
     where r.ctid = p_tid and r.id = p_id and r.shard = p_shard and r.queue = p_queue and r.key is null and r.n = 1
-      and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      and (select d.paused_at is null and p_id <> all (d.suspects) from pawl.queue_definition d where d.id = p_queue)
     for update skip locked)
-  returning concat_ws(',', nextval('pawl.queue_claim_id'), r.id, r.attempt + 1, r.priority, to_json(clock_timestamp()))
+  returning concat('[', nextval('pawl.queue_claim_id'), ',', r.attempt + 1, ',', to_json(clock_timestamp()), case when p_reads then (
+    select ',' || j.payload::text from pawl.queue_job j where j.shard = p_shard and j.id = p_id) end, ']')
   into v_answer;
   return v_answer;
 end $$;

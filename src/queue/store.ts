@@ -95,12 +95,10 @@ export interface ClaimAnswer {
   readonly again?: boolean;
   /** hold 'transaction', a job without a key: when it was claimed. There is no row in queue_running. */
   readonly claimedAt?: string;
-  /** hold 'transaction', a job without a key: up to here there are only jobs like it, and how many. Empty when there are none. */
-  readonly until?: readonly [priority: number, id: number, n: number] | readonly [];
 }
 
-/** Where a look of the transaction hold begins, how many ready rows it reads, and what is to be done before. */
-export interface LookRequest extends Omit<ClaimRequest, 'limit' | 'slots' | 'chain'> {
+/** hold 'transaction': where the search for one unit begins, how many ready rows it reads, and what is to be done before. */
+export interface ClaimOneRequest extends Omit<ClaimRequest, 'limit' | 'slots' | 'chain'> {
   readonly untidy?: Untidy | undefined;
 }
 
@@ -112,15 +110,25 @@ export interface Untidy {
   readonly cursor: Cursor;
 }
 
-/** What a look has found for the lanes: so many jobs without a key stand in a row. */
-export interface Looked {
-  readonly n: number;
-  /** They go up to here. */
-  readonly until?: readonly [priority: number, id: number];
-  /** Flat, four fields a job: id, kind, enqueued at (ms), payload. Undefined where a payload is too large to be told in advance. */
-  readonly jobs?: readonly unknown[];
-  /** Where the row of each of `jobs` stood. */
-  readonly tids?: readonly string[];
+/** Which ready jobs without a key a worker is to read ahead. */
+export interface PeekRequest {
+  readonly queue: number;
+  readonly shard: number;
+  readonly worker: number;
+  readonly rows: number;
+  /** Where this worker was a while ago: jobs up to there that are still ready are anybody's. */
+  readonly front: Cursor;
+}
+
+/** A ready job without a key that was read ahead. Jobs are never changed. */
+export interface Candidate extends Cursor {
+  readonly kind: number;
+  /** Enqueued at (ms). */
+  readonly at: number;
+  /** Where its row stands. */
+  readonly tid: string;
+  /** Undefined where it is large: the take reads it. */
+  readonly payload?: { readonly value: unknown } | undefined;
 }
 
 /** One job that did not complete. `retry` spends the attempt, `release` does not. */
@@ -260,7 +268,7 @@ export interface QueueStore {
   /** Leaves an offer when there is nothing to claim. */
   claim(request: ClaimRequest, offer?: Offer): Promise<ClaimAnswer>;
   /** hold 'transaction': what the lanes may take. @throws LeaseLost when the worker is no longer registered */
-  look(request: LookRequest): Promise<Looked>;
+  peek(request: PeekRequest): Promise<Candidate[]>;
   /** Leaves an offer in the same commit, if there is one. Waits for no guard. */
   settle(settlement: Settlement, offer?: Offer): Promise<SettleAnswer>;
   offer(queue: number, offer: Offer): Promise<void>;

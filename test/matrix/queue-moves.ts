@@ -176,14 +176,15 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   },
   {
     name: 'take a read-ahead job in a held transaction',
-    functions: ['queue_take', 'queue_take_seen', 'queue_take_at'],
+    functions: ['queue_take_row'],
     open: 'transaction',
     isHalf: true,
     run: ({ one }, { queue }) =>
-      one('select pawl.queue_take($1::smallint, 0::smallint, $2::smallint, 0, 32767::smallint, 9223372036854775807)', [
-        queue,
-        START,
-      ]),
+      one(
+        `select pawl.queue_take_row($1::smallint, 0::smallint, r.id, r.ctid, true)
+        from pawl.queue_ready r where r.queue = $1 and r.key is null and r.n = 1 order by r.priority, r.id limit 1`,
+        [queue],
+      ),
   },
   {
     name: 'tidy before a held transaction',

@@ -145,11 +145,18 @@ test('hold: transaction: a process that stands still after a look at due jobs ke
     ...(n % 2 === 0 ? { key: `k${n}` } : {}),
   }));
   await scene.queue.enqueueMany(jobs);
+  // Its first claim finds nothing, and the second one, when it is woken, that jobs are due.
+  await scene.child('transaction', {
+    PAWL_FAULT: 'queue.after_claim:stop#2',
+    CONCURRENCY: '1',
+    LEASE: '60s',
+    POLL: '60s',
+  });
+  const lanes = `select count(*)::int from pg_stat_activity where datname = current_database() and query`;
+  await until('its lane is idle', async () => (await scene.one<number>(`${lanes} = 'commit;'`)) > 0);
   await scene.eye.client.query(TIME_PASSES);
-  // It stops before it could say that it is ready.
-  const paused = scene.child('transaction', { PAWL_FAULT: 'queue.after_claim:stop', CONCURRENCY: '1', LEASE: '60s' });
-  paused.catch(() => {});
-  const open = `select count(*)::int from pg_stat_activity where datname = current_database() and state = 'idle in transaction' and query like '%queue_claim_one%'`;
+  await scene.queue.enqueue('job', {});
+  const open = `${lanes} like '%queue_claim_one%' and state = 'idle in transaction'`;
   await until('its transaction is open', async () => (await scene.one<number>(open)) > 0);
   await scene.worker('lease', { lease: '20s' });
   await scene.drained();

@@ -2,12 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue, type WorkOptions } from '../../src/queue/index.ts';
-import type { ClaimAnswer, Looked } from '../../src/queue/store.ts';
-import { START } from '../../src/queue/work/scan.ts';
-import type { Lane } from '../../src/queue/work/transaction/lane.ts';
+import type { Candidate } from '../../src/queue/store.ts';
 import { Lookahead } from '../../src/queue/work/transaction/lookahead.ts';
-import { take } from '../../src/queue/work/transaction/pipeline.ts';
-import { claimed } from '../../src/queue/work/transaction/statements.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
@@ -110,219 +106,281 @@ interface PgClient {
   query(config: { text: string }): Promise<unknown>;
 }
 
-test('nothing is taken of a paused queue, of a run, of a key, or past the end of the lookahead', async () => {
+/** A queue of its own, its workers, and what the server answers about it. */
+async function lookInto(
+  name: string,
+  workers = 1,
+): Promise<{
+  session: SqlSession;
+  queue: number;
+  add: (jobs: { key?: string; runAt?: Date }[]) => Promise<number[]>;
+  peek: (options?: { worker?: number; rows?: number; front?: number }) => Promise<CandidateRow[]>;
+  take: (candidate: CandidateRow | undefined, by?: SqlSession, reads?: boolean) => Promise<unknown[] | null>;
+  pause: (at: 'now()' | 'null') => Promise<unknown>;
+}> {
   const session = await SqlSession.open(database.url);
   onTestFinished(() => session.end());
-  const { queue, kinds } = await session.register('takes', [{ name: 'job' }]);
-  const kind = kinds['job'] ?? -1;
-  const worker = await session.addWorker(queue);
-  const one = async (): Promise<number> => (await session.add(queue, [{ kind }]))[0] ?? -1;
-  const take = async (to: number): Promise<unknown> => {
-    const text = await session.one<string | null>(
-      `select pawl.queue_take(${queue}::smallint, 0::smallint, (-32768)::smallint, 0, 0::smallint, ${to})`,
-    );
-    return text === null ? null : (JSON.parse(text) as unknown[])[1];
-  };
-  const look = async (): Promise<{ rows: unknown[]; until: unknown[] }> =>
-    JSON.parse(
-      await session.one<string>(
-        `select pawl.queue_claim_one(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`,
-      ),
-    ) as { rows: unknown[]; until: unknown[] };
-  const [, second, third] = [await one(), await one(), await one()];
-  const [key] = await session.add(queue, [{ kind, key: 'k' }]);
-  const [run] = await session.add(queue, [{ kind }, { kind }]);
-  const seen = await look();
-  expect([seen.rows.length, seen.until]).toEqual([1, [0, third, 2]]);
-  await session.client.query(`update pawl.queue_definition set paused_at = now() where id = ${queue}`);
-  expect(await take(third)).toBe(null);
-  await session.client.query(`update pawl.queue_definition set paused_at = null where id = ${queue}`);
-  expect(await take(second - 1)).toBe(null);
-  expect(await take(second)).toBe(second);
-  expect(await take((run ?? 0) + 1)).toBe(third);
-  expect(await take((run ?? 0) + 1)).toBe(null);
-  const left = await session.client.query<{ id: string; n: number }>(
-    `select id, n from pawl.queue_ready where queue = ${queue} order by id`,
-  );
-  expect(left.rows.map(({ id, n }) => [Number(id), n])).toEqual([
-    [key, 1],
-    [run, 2],
-  ]);
-});
-
-test('a job is taken from where a look saw its row, and no other: not of a paused queue, not what somebody holds', async () => {
-  const session = await SqlSession.open(database.url);
-  onTestFinished(() => session.end());
-  const { queue, kinds } = await session.register('takes at', [{ name: 'job' }]);
-  const worker = await session.addWorker(queue);
+  const { queue, kinds } = await session.register(name, [{ name: 'job' }]);
   const kind = kinds['job'] ?? -1;
   const ids: number[] = [];
-  for (let n = 0; n < 3; n += 1) ids.push(...(await session.add(queue, [{ kind }])));
-  const looked = JSON.parse(
-    await session.one<string>(
-      `select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0)`,
-    ),
-  ) as Looked;
-  const tids = looked.tids ?? [];
-  expect([looked.n, tids.length]).toEqual([3, 3]);
-  const [first, second, third] = ids;
-  const take = async (id: number | undefined, tid: string | undefined, by = session): Promise<number | undefined> => {
-    const text = await by.one<string | null>(
-      `select pawl.queue_take_at(${queue}::smallint, 0::smallint, ${id}, '${tid}')`,
-    );
-    return text === null ? undefined : Number(text.split(',')[1]);
+  for (let n = 0; n < workers; n += 1) ids.push(await session.addWorker(queue));
+  await session.client.query(`update pawl.queue_worker set hold = 'transaction' where queue = ${queue}`);
+  return {
+    session,
+    queue,
+    add: (jobs) =>
+      session.add(
+        queue,
+        jobs.map((job) => ({ kind, ...job })),
+      ),
+    peek: async ({ worker = 0, rows = 64, front = 0 } = {}) => {
+      const text = await session.one<string | null>(
+        `select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, ${ids[worker]}, ${rows}, 0::smallint, ${front})`,
+      );
+      return text === null ? [] : (JSON.parse(text) as CandidateRow[]);
+    },
+    take: async (candidate, by = session, reads = false) => {
+      const text = await by.one<string | null>(
+        `select pawl.queue_take_row(${queue}::smallint, 0::smallint, ${candidate?.[1]}, '${candidate?.[4]}', ${reads})`,
+      );
+      return text === null ? null : (JSON.parse(text) as unknown[]);
+    },
+    pause: (at) => session.client.query(`update pawl.queue_definition set paused_at = ${at} where id = ${queue}`),
   };
-  await session.client.query(`update pawl.queue_definition set paused_at = now() where id = ${queue}`);
-  expect(await take(first, tids[0])).toBe(undefined);
-  await session.client.query(`update pawl.queue_definition set paused_at = null where id = ${queue}`);
-  expect(await take(first, tids[1])).toBe(undefined);
+}
+
+type CandidateRow = [priority: number, id: number, kind: number, at: number, tid: string, payload?: unknown];
+
+function idsOf(rows: readonly CandidateRow[]): number[] {
+  return rows.map(([, id]) => id);
+}
+
+/** One after another: jobs that are enqueued together share a row. */
+async function addEach(n: number, add: (jobs: object[]) => Promise<number[]>): Promise<number[]> {
+  const ids: number[] = [];
+  for (let at = 0; at < n; at += 1) ids.push(...(await add([{}])));
+  return ids;
+}
+
+test('a job is taken from where its row was read, and no other: not of a paused queue, not one that is held', async () => {
+  const { session, add, peek, take, pause } = await lookInto('takes');
+  const [first, second, third] = await addEach(3, add);
+  const [one, two, three] = await peek();
+  expect(idsOf(await peek())).toEqual([first, second, third]);
+  await pause('now()');
+  expect(await take(one)).toBe(null);
+  await pause('null');
+  expect(await take(one && [0, one[1], 1, 0, two?.[4] ?? ''])).toBe(null);
   const other = await SqlSession.open(database.url);
   onTestFinished(() => other.end());
   await other.client.query('begin');
-  expect(await take(first, tids[0], other)).toBe(first);
-  expect(await take(first, tids[0])).toBe(undefined);
+  expect(await take(one, other)).toEqual([expect.any(Number), 1, expect.any(String)]);
+  expect(await take(one)).toBe(null);
   await other.client.query('rollback');
-  expect(await take(first, tids[0])).toBe(first);
-  expect(await take(first, tids[0])).toBe(undefined);
+  expect(await take(one, session, true)).toEqual([expect.any(Number), 1, expect.any(String), one?.[5]]);
+  expect(await take(one)).toBe(null);
   await session.client.query(`update pawl.queue_ready set attempt = 1 where id = ${second}`);
-  expect(await take(second, tids[1])).toBe(undefined);
+  expect(await take(two)).toBe(null);
   await session.client.query(`update pawl.queue_ready set n = 2 where id = ${third}`);
   const moved = await session.one<string>(`select ctid from pawl.queue_ready where id = ${third}`);
-  expect(await take(third, moved)).toBe(undefined);
+  expect(await take(three && [0, three[1], 1, 0, moved])).toBe(null);
   const left = await session.client.query<{ id: string }>(
-    `select id from pawl.queue_ready where queue = ${queue} order by id`,
+    `select id from pawl.queue_ready where queue = (select queue from pawl.queue_job where id = ${first}) order by id`,
   );
   expect(left.rows.map(({ id }) => Number(id))).toEqual([second, third]);
 });
 
-/** What a look shows of jobs 1 to n, all ready. */
-function looked(n: number): Looked {
-  const ids = Array.from({ length: n }, (_, at) => at + 1);
-  return {
-    n,
-    until: [0, n],
-    jobs: ids.flatMap((id) => [id, 1, 17, `payload ${id}`]),
-    tids: ids.map((id) => `(0,${id})`),
-  };
-}
-
-function tookOf(id: number): ClaimAnswer {
-  return claimed(
-    { claim: 100 + id, id, attempt: 1, priority: 0, claimedAt: '', processId: '' },
-    { kind: 1, at: 17, payload: 0 },
-  );
-}
-
-/** A lookahead that two lanes take from, after a look that showed `n` jobs. */
-function lookaheadOf(n: number): Lookahead {
-  const lookahead = new Lookahead(2);
-  lookahead.beginRead().end(looked(n));
-  return lookahead;
-}
-
-test('each lane picks a job of its own, in their order, and a look does not show again what they hold', async () => {
-  const lookahead = lookaheadOf(6);
-  const takings = [lookahead.take(), lookahead.take()];
-  expect(takings.map(({ pick }) => [pick?.id, pick?.seen.tid, pick?.seen.payload])).toEqual([
-    [1, '(0,1)', 'payload 1'],
-    [2, '(0,2)', 'payload 2'],
-  ]);
-  const letGo = takings.map((taking, at) => {
-    lookahead.took(taking, tookOf(at + 1));
-    return lookahead.hold(tookOf(at + 1));
-  });
-  const isOld = (): boolean => lookahead.isPassDue;
-  await until('the next look is one from the start', isOld);
-  const look = lookahead.beginRead();
-  // Committed while the look is under way: its snapshot may be older than that.
-  letGo[0]?.();
-  look.end(looked(6));
-  expect(lookahead.take().pick?.id).toBe(3);
-  // The next one begins after the commit: job 1 is ready again, 2 and 3 are still held.
-  await until('the next look is one from the start', isOld);
-  lookahead.beginRead().end(looked(6));
-  expect([lookahead.take().pick?.id, lookahead.take().pick?.id]).toEqual([1, 4]);
+test('a read shows no job that a transaction has taken, and one that was rolled back at once', async () => {
+  const { add, peek, take } = await lookInto('held');
+  const [first, second] = await addEach(2, add);
+  const [one] = await peek();
+  const other = await SqlSession.open(database.url);
+  onTestFinished(() => other.end());
+  await other.client.query('begin');
+  await take(one, other);
+  expect(idsOf(await peek())).toEqual([second]);
+  await other.client.query('rollback');
+  expect(idsOf(await peek())).toEqual([first, second]);
+  expect(await take(one)).not.toBe(null);
 });
 
-test('what a search that is under way will find is not picked', () => {
-  const lookahead = new Lookahead(2);
-  lookahead.look();
-  lookahead.see({ ...tookOf(1), until: [0, 9, 9] });
-  const search = lookahead.take();
-  expect(search.pick).toBe(undefined);
-  lookahead.beginRead().end(looked(9));
-  const pick = lookahead.take();
-  expect(pick.pick?.id).toBe(2);
-  lookahead.took(search, tookOf(1));
-  expect(lookahead.take().pick?.id).toBe(3);
+test('workers read jobs of their own, each job is one of theirs, and those that stay behind are read by all', async () => {
+  const { add, peek, session, queue } = await lookInto('shared', 3);
+  const ids = await addEach(60, add);
+  const reads = [await peek({ worker: 0 }), await peek({ worker: 1 }), await peek({ worker: 2 })].map(idsOf);
+  expect(reads.flat().toSorted((a, b) => a - b)).toEqual(ids);
+  for (const read of reads) expect([read.length > 0, read]).toEqual([true, read.toSorted((a, b) => a - b)]);
+  const [own = []] = reads;
+  const front = ids[29] ?? -1;
+  expect(idsOf(await peek({ front }))).toEqual(ids.filter((id) => id <= front || own.includes(id)));
+  await session.client.query(`update pawl.queue_worker set expires_at = now() where queue = ${queue} and id <> (
+    select min(id) from pawl.queue_worker where queue = ${queue})`);
+  expect(idsOf(await peek())).toEqual(ids);
 });
 
-test('where others took what was picked, twice in a row, lanes search for what is free', () => {
-  const lookahead = lookaheadOf(9);
-  const [one, other] = [lookahead.take(), lookahead.take()];
-  lookahead.took(one, undefined);
-  expect(lookahead.hasCandidates).toBe(true);
-  expect(lookahead.take().pick?.id).toBe(3);
-  lookahead.took(other, undefined);
-  const search = lookahead.take();
-  expect([search.pick, search.jobs?.has(4)]).toEqual([undefined, true]);
-});
-
-test('a look beside the lanes takes runs apart, brings back what is due, and stops at a key and at a pause', async () => {
-  const session = await SqlSession.open(database.url);
-  onTestFinished(() => session.end());
-  const { queue, kinds } = await session.register('looks', [{ name: 'job' }]);
-  const kind = kinds['job'] ?? -1;
-  const worker = await session.addWorker(queue);
-  const look = async (rows: number, after = 0): Promise<Looked> =>
-    JSON.parse(
-      await session.one<string>(
-        `select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, ${worker}, ${rows}, (-32768)::smallint, ${after})`,
-      ),
-    ) as Looked;
-  const idsOf = ({ jobs }: Looked): unknown[] => jobs?.filter((_, at) => at % 4 === 0) ?? [];
-  expect(await look(10)).toEqual({ n: 0 });
-  const [due] = await session.add(queue, [{ kind, runAt: new Date(Date.now() - 1000) }]);
-  const run = await session.add(queue, [{ kind }, { kind }, { kind }]);
-  const [last] = await session.add(queue, [{ kind }]);
-  await session.add(queue, [{ kind, key: 'k' }]);
-  await session.add(queue, [{ kind }]);
-  const few = await look(2);
-  expect([few.n, few.until, idsOf(few)]).toEqual([4, [0, run[2]], [due, ...run]]);
-  const all = await look(64);
-  expect([all.n, all.until, idsOf(all)]).toEqual([5, [0, last], [due, ...run, last]]);
-  expect(all.jobs?.slice(1, 4)).toEqual([kind, expect.any(Number), 0]);
+test('a read takes runs apart, brings back what is due, and stops at a key and at a pause', async () => {
+  const { session, queue, add, peek, take, pause } = await lookInto('looks');
+  expect(await peek({ rows: 10 })).toEqual([]);
+  const [due] = await add([{ runAt: new Date(Date.now() - 1000) }]);
+  const run = await add([{}, {}, {}]);
+  const [last] = await add([{}]);
+  await add([{ key: 'k' }]);
+  await add([{}]);
+  expect(idsOf(await peek({ rows: 2 }))).toEqual([due, run[0]]);
+  const all = await peek();
+  expect(idsOf(all)).toEqual([due, ...run, last]);
+  expect(all[0]?.slice(2)).toEqual([expect.any(Number), expect.any(Number), expect.any(String), 0]);
   await session.client.query(`update pawl.queue_job set payload = to_json(repeat('long ', 1000)) where id = ${last}`);
-  expect(await look(64)).toEqual({ n: 5, until: [0, last] });
-  await session.client.query(`update pawl.queue_definition set paused_at = now() where id = ${queue}`);
-  expect(await look(64)).toEqual({ n: 0 });
-  await session.client.query(`update pawl.queue_definition set paused_at = null where id = ${queue}`);
+  const large = (await peek()).at(-1);
+  expect(large).toHaveLength(5);
+  expect((await take(large, session, true))?.[3]).toBe('long '.repeat(1000));
+  await pause('now()');
+  expect(await peek()).toEqual([]);
+  await pause('null');
   await expect(
     session.client.query(`select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, -1, 64, 0::smallint, 0)`),
   ).rejects.toMatchObject({ code: 'PW004' });
 });
 
-test('a job that came after the look, and stands before its end, is read when it is taken', async () => {
-  const engine = connect();
-  const queue = createQueue(engine, 'came later', { kinds: { job: {} } });
-  const ids = [(await queue.enqueue('job', 'seen')).id, (await queue.enqueue('job', { n: 'later' })).id].map(Number);
-  const [row] = await engine.query<{ queue: number }>(
-    statement('came.queue', `select id as queue from pawl.queue_definition where name = 'came later'`),
+test('a run that another worker takes apart just now is passed over', async () => {
+  const { session, add, peek } = await lookInto('apart');
+  const first = await add([{}, {}]);
+  const second = await add([{}, {}]);
+  const other = await SqlSession.open(database.url);
+  onTestFinished(() => other.end());
+  await other.client.query('begin');
+  await other.client.query(`select from pawl.queue_ready where id = ${first[0]} for update`);
+  expect(idsOf(await peek())).toEqual(second);
+  await other.client.query('rollback');
+  expect(idsOf(await peek())).toEqual([...first, ...second]);
+  expect(await session.one(`select count(*)::int from pawl.queue_ready where id = ${first[0]} and n = 2`)).toBe(0);
+});
+
+/** A look-ahead for two lanes over reads that the test answers. */
+function lookaheadOf(): { lookahead: Lookahead; reads: Read[] } {
+  const reads: Read[] = [];
+  const read = (request: Read['request']): Promise<Candidate[]> =>
+    new Promise((resolve) => {
+      const answer = async (ids: readonly number[]): Promise<void> => {
+        resolve(ids.map((id) => ({ priority: 0, id, kind: 1, at: 17, tid: `(0,${id})`, payload: { value: id } })));
+        await lookahead.settled();
+      };
+      reads.push({ request, answer });
+    });
+  const lookahead = new Lookahead({ lanes: 2, read, onError: (error) => expect.fail(String(error)) });
+  return { lookahead, reads };
+}
+
+interface Read {
+  readonly request: { readonly rows: number; readonly front: { readonly id: number } };
+  readonly answer: (ids: readonly number[]) => Promise<void>;
+}
+
+/** A pass is due every 100 ms. */
+async function untilNextRead(lookahead: Lookahead, reads: readonly Read[]): Promise<(Candidate | undefined)[]> {
+  const before = reads.length;
+  const taken: (Candidate | undefined)[] = [];
+  await until('another read begins', () => {
+    const candidate = lookahead.next();
+    if (candidate !== undefined) taken.push(candidate);
+    return reads.length > before;
+  });
+  return taken;
+}
+
+test('the first lane has jobs read ahead, the others wait for it, and each takes a job of its own in their order', async () => {
+  const { lookahead, reads } = lookaheadOf();
+  expect([lookahead.next(), reads.length, lookahead.reading]).toEqual([undefined, 1, expect.any(Promise)]);
+  await reads[0]?.answer([1, 2, 3]);
+  expect([lookahead.next()?.id, lookahead.next()?.id, lookahead.next()?.id]).toEqual([1, 2, 3]);
+  expect([lookahead.next(), lookahead.reading]).toEqual([undefined, undefined]);
+});
+
+test('a read does not show again what a lane takes behind its snapshot, and shows what was rolled back', async () => {
+  const { lookahead, reads } = lookaheadOf();
+  lookahead.next();
+  await reads[0]?.answer(Array.from({ length: 40 }, (_, at) => at + 1));
+  const first = lookahead.next();
+  const taken = await untilNextRead(lookahead, reads);
+  const late = lookahead.next();
+  // The answers to all these takes come while the read is under way.
+  for (const candidate of [first, ...taken, late]) if (candidate !== undefined) lookahead.ended(candidate, true);
+  const gone = new Set([first, ...taken, late].map((candidate) => candidate?.id));
+  await reads[1]?.answer([1, 2, 3, ...Array.from({ length: 60 }, (_, at) => at + 4)]);
+  expect(gone.has(lookahead.next()?.id)).toBe(false);
+  await untilNextRead(lookahead, reads);
+  // Its transaction was rolled back meanwhile.
+  await reads[2]?.answer([1, 2, 3]);
+  expect(lookahead.next()?.id).toBe(1);
+});
+
+test('where others have taken most of what was read, it is read again at once', async () => {
+  const { lookahead, reads } = lookaheadOf();
+  lookahead.next();
+  await reads[0]?.answer(Array.from({ length: 60 }, (_, at) => at + 1));
+  const [one, other] = [lookahead.next(), lookahead.next()];
+  if (one === undefined || other === undefined) throw new Error('there are sixty');
+  lookahead.ended(one, false);
+  lookahead.ended(other, false);
+  lookahead.next();
+  expect(reads).toHaveLength(2);
+});
+
+test('jobs are left to their worker for as long as a pass takes', async () => {
+  const { lookahead, reads } = lookaheadOf();
+  lookahead.next();
+  await reads[0]?.answer(Array.from({ length: 60 }, (_, at) => at + 1));
+  lookahead.next();
+  await untilNextRead(lookahead, reads);
+  await reads[1]?.answer(Array.from({ length: 60 }, (_, at) => at + 101));
+  await untilNextRead(lookahead, reads);
+  const fronts = reads.map(({ request }) => request.front.id);
+  expect(fronts.slice(0, 2)).toEqual([0, 0]);
+  expect(fronts[2]).toBeGreaterThan(0);
+  expect(fronts[2]).toBeLessThan(100);
+});
+
+test('where fewer jobs than lanes are ready, each lane claims by itself and none waits for a read', async () => {
+  const { lookahead, reads } = lookaheadOf();
+  lookahead.next();
+  await reads[0]?.answer([1]);
+  expect(lookahead.next()?.id).toBe(1);
+  expect([lookahead.next(), lookahead.reading, reads.length]).toEqual([undefined, undefined, 1]);
+});
+
+test('the jobs of a worker whose handlers stand still are run by another', async () => {
+  const [one, other] = [connect(), connect()];
+  const queue = createQueue(one, 'still', { kinds: { job: {} } });
+  let end = (): void => {};
+  const ended = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  let held = 0;
+  const still = queue.work(
+    {
+      job: async () => {
+        held += 1;
+        await ended;
+      },
+    },
+    { ...LANE, concurrency: 3 },
   );
-  const session = await engine.connect();
-  onTestFinished(() => session.release(true));
-  const lane: Lane = { session, answer: {}, takesBatches: true, isPooled: false };
-  const jobs = new Map([[ids[0] ?? -1, { kind: 1, at: 17, payload: 'as it was seen' }]]);
-  const taking = { from: START, to: { priority: 0, id: ids[1] ?? -1 }, jobs };
-  const where = { queue: row?.queue ?? -1, shard: 0 };
-  const [first, second, none] = [
-    await take(lane, undefined, where, taking),
-    await take(lane, '', where, taking),
-    await take(lane, '', where, taking),
-  ];
-  expect(first?.rows[0]?.slice(1)).toEqual([ids[0], 1, 1, 1, 17, ['as it was seen']]);
-  expect(second?.rows[0]?.slice(1)).toEqual([ids[1], 1, expect.any(Number), 1, expect.any(Number), [{ n: 'later' }]]);
-  expect(none).toBe(undefined);
+  onTestFinished(() => {
+    end();
+    return still.stop();
+  });
+  await queue.enqueueMany(Array.from({ length: 3 }, (_, n) => ({ kind: 'job' as const, payload: n })));
+  await until('each of its lanes holds a job', () => held === 3);
+  const seen: unknown[] = [];
+  const worker = createQueue(other, 'still', { kinds: { job: {} } }).work(
+    { job: ({ payload }) => void seen.push(payload) },
+    { ...LANE, concurrency: 3 },
+  );
+  await worker.started;
+  await queue.enqueueMany(Array.from({ length: 300 }, (_, n) => ({ kind: 'job' as const, payload: n + 3 })));
+  await until('the other has run all', () => seen.length === 300, 30_000);
+  await worker.stop();
+  expect(new Set(seen).size).toBe(300);
 });
 
 test.each([
@@ -403,12 +461,10 @@ test('that is noticed of a take that does not delete what it takes', async () =>
   const fresh = await freshDatabase();
   onTestFinished(() => fresh.drop());
   const session = await SqlSession.open(fresh.url);
-  for (const name of ['queue_take', 'queue_take_seen', 'queue_take_at']) {
-    const right = await session.one<string>(`select pg_get_functiondef('pawl.${name}'::regproc)`);
-    const wrong = right.replace('delete from pawl.queue_ready r', 'update pawl.queue_ready r set attempt = 0');
-    expect(wrong).not.toBe(right);
-    await session.client.query(wrong);
-  }
+  const right = await session.one<string>(`select pg_get_functiondef('pawl.queue_take_row'::regproc)`);
+  const wrong = right.replace('delete from pawl.queue_ready r', 'update pawl.queue_ready r set attempt = 0');
+  expect(wrong).not.toBe(right);
+  await session.client.query(wrong);
   await session.end();
   expect(await compete(fresh.url)).not.toEqual([]);
 });

@@ -14,17 +14,18 @@ import type { Definition } from '../definition.ts';
 import type { JobStatus } from '../job.ts';
 import type {
   Batch,
+  Candidate,
   Charge,
   Charged,
   ClaimAnswer,
+  ClaimOneRequest,
   ClaimRequest,
   Cursor,
   Heartbeat,
   HeartbeatAnswer,
   HeldJob,
   JobHandoff,
-  Looked,
-  LookRequest,
+  PeekRequest,
   QueueIds,
   QueueStore,
   RescueAnswer,
@@ -110,9 +111,9 @@ const CLAIM_OR_OFFER = statement(
   'queue.claim_or_offer',
   `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint, $10::bigint, $11::text) as answer`,
 );
-const LOOK = statement(
-  'queue.look',
-  'select pawl.queue_peek_ready($1::smallint, $2::smallint, $3::bigint, $4::int, $5::smallint, $6::bigint) as answer',
+const PEEK = statement(
+  'queue.peek',
+  'select pawl.queue_peek_ready($1::smallint, $2::smallint, $3::bigint, $4::int, $5::smallint, $6::bigint) as candidates',
 );
 const SETTLE_CALL =
   'pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json, $12::bigint[])';
@@ -312,10 +313,18 @@ export class PostgresQueueStore implements QueueStore {
     return JSON.parse(only(row).answer) as ClaimAnswer;
   }
 
-  async look({ queue, shard, worker, rows, cursor }: LookRequest): Promise<Looked> {
-    const values = [queue, shard, worker, rows, cursor.priority, cursor.id];
-    const [row] = await this.#keys.query<{ answer: string }>(LOOK, values);
-    return JSON.parse(only(row).answer) as Looked;
+  async peek({ queue, shard, worker, rows, front }: PeekRequest): Promise<Candidate[]> {
+    const values = [queue, shard, worker, rows, front.priority, front.id];
+    const [row] = await this.#keys.query<{ candidates: string | null }>(PEEK, values);
+    const read = JSON.parse(only(row).candidates ?? '[]') as CandidateRow[];
+    return read.map(([priority, id, kind, at, tid, ...payload]) => ({
+      priority,
+      id,
+      kind,
+      at,
+      tid,
+      payload: payload.length === 0 ? undefined : { value: payload[0] },
+    }));
   }
 
   async settle(settlement: Settlement, offer?: Offer): Promise<SettleAnswer> {
@@ -423,15 +432,25 @@ export class PostgresQueueStore implements QueueStore {
   }
 }
 
+/** See pawl.queue_peek_ready. */
+type CandidateRow = readonly [
+  priority: number,
+  id: number,
+  kind: number,
+  at: number,
+  tid: string,
+  ...payload: readonly unknown[],
+];
+
 /** The claim of one unit as text for the simple protocol, where several statements go in one message. Numbers only. */
-export function claimOneText({ queue, shard, worker, rows, cursor, untidy }: LookRequest): string {
+export function claimOneText({ queue, shard, worker, rows, cursor, untidy }: ClaimOneRequest): string {
   const [q, sh, w] = [queue, shard, worker].map(Number);
   const tidied = untidy === undefined ? '' : ', true';
   return `select pawl.queue_claim_one(${q}::smallint, ${sh}::smallint, ${w}, ${from(rows, cursor)}${tidied})`;
 }
 
 /** What a look has left undone, likewise. */
-export function tidyText({ queue, shard }: LookRequest, { what, rows, cursor }: Untidy): string {
+export function tidyText({ queue, shard }: ClaimOneRequest, { what, rows, cursor }: Untidy): string {
   return `select pawl.queue_tidy(${Number(queue)}::smallint, ${Number(shard)}::smallint, ${quoted(what)}, ${from(rows, cursor)})`;
 }
 

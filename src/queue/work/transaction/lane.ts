@@ -19,12 +19,21 @@ export interface Lane {
   hasAnswered?: boolean;
   /** The unit that it has. */
   unconfirmed?: UnconfirmedUnit | undefined;
-  /** To be called once its transaction is over: see {@link Lookahead.hold}. */
-  release?: (() => void) | undefined;
 }
 
-/** What the open transaction is yet to be told before its COMMIT: SQL, or a job without a key that completed. */
-export type PendingCommit = string | OpenClaim;
+/** What the next message of a lane has to commit before it begins another transaction. */
+export type PendingCommit =
+  /** No transaction is open. */
+  | { readonly kind: 'closed' }
+  /** One is open, and has nothing more to say. */
+  | { readonly kind: 'open' }
+  /** Its job has completed, and has no key and no result: a receipt is all there is to write. */
+  | { readonly kind: 'complete'; readonly claim: OpenClaim }
+  /** Any other outcome of its unit. */
+  | { readonly kind: 'outcome'; readonly sql: string };
+
+export const CLOSED: PendingCommit = { kind: 'closed' };
+export const OPEN: PendingCommit = { kind: 'open' };
 
 /** A unit that a lane holds in its open transaction. */
 export interface HeldUnit {

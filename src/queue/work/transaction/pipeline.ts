@@ -1,22 +1,9 @@
-import { Conflict, ConnectionFailed } from '../../../base/errors.ts';
+import { ConnectionFailed } from '../../../base/errors.ts';
 import { type Step, statement } from '../../../engine/postgres/index.ts';
 import { claimOneText, quoted, tidyText } from '../../postgres/store.ts';
-import type { ClaimAnswer, LookRequest } from '../../store.ts';
-import { readSeen, type Seen } from './candidates.ts';
+import type { Candidate, ClaimAnswer, ClaimOneRequest } from '../../store.ts';
 import type { Lane, PendingCommit } from './lane.ts';
-import type { Taking } from './lookahead.ts';
-import {
-  claimed,
-  enrolText,
-  enrolTransactionText,
-  JOB,
-  readTaken,
-  readTakenSeen,
-  receiptStep,
-  takeAtStep,
-  takeSeenStep,
-  takeStep,
-} from './statements.ts';
+import { enrolText, enrolTransactionText, readTaken, receiptStep, takeStep } from './statements.ts';
 
 const BEGIN = 'begin isolation level read committed;';
 const COMMIT = 'commit;';
@@ -41,76 +28,67 @@ function openingOf({ isPooled, worker }: Lane): string {
   return isPooled && worker !== undefined ? enrolTransactionText(worker) : '';
 }
 
-export async function commit({ session, answer }: Lane, told: PendingCommit): Promise<void> {
-  await session.run(textOf(told) + COMMIT, answer);
+export async function commit({ session, answer }: Lane, pending: PendingCommit): Promise<void> {
+  await session.run(textOf(pending) + COMMIT, answer);
 }
 
-/** What a look brought. */
-export interface LookAnswer {
+/** What a lane's own search has brought. */
+export interface ClaimOneAnswer {
   readonly claimed: ClaimAnswer;
   /** How many jobs were moved before it; undefined where nothing was to be done. */
   readonly tidied: number | undefined;
 }
 
 /**
- * What the last look left undone is done and committed in the same message: others wait for it, and must not wait for this
- * process, which may stand still before it sends the next one.
- * @param told  undefined when no transaction is open
+ * Searches for a unit and claims it. What the last search left undone is done and committed in the same message: others wait for
+ * it, and must not wait for this process, which may stand still before it sends the next one.
  */
-export async function look(lane: Lane, told: PendingCommit | undefined, request: LookRequest): Promise<LookAnswer> {
+export async function claimOne(lane: Lane, pending: PendingCommit, request: ClaimOneRequest): Promise<ClaimOneAnswer> {
   const { untidy } = request;
   const opening = openingOf(lane);
   const tidy = untidy === undefined ? '' : `${tidyText(request, untidy)};${COMMIT_AND_BEGIN}${opening}`;
-  const answers = await ask(lane, told, tidy + claimOneText(request));
+  const answers = await askByText(lane, pending, tidy + claimOneText(request));
   return {
     claimed: JSON.parse(answered(answers.at(-1)) ?? '') as ClaimAnswer,
     tidied: untidy === undefined ? undefined : Number(answers.at(opening === '' ? -3 : -4)),
   };
 }
 
-/** @returns undefined when nothing is left there, or what was picked is somebody else's */
+/** @returns undefined where another worker has taken it, or holds it, and while the queue is paused */
 export async function take(
   lane: Lane,
-  told: PendingCommit | undefined,
+  pending: PendingCommit,
   where: { queue: number; shard: number },
-  { from, to, jobs, pick }: Taking,
+  candidate: Candidate,
 ): Promise<ClaimAnswer | undefined> {
-  if (pick !== undefined) {
-    const text = await askByStep(lane, told, takeAtStep(where, pick));
-    return text === null ? undefined : claimed(readTakenSeen(text), pick.seen);
-  }
-  const request = { ...where, from, to };
-  if (jobs === undefined) {
-    const text = await askByStep(lane, told, takeStep(request));
-    return text === null ? undefined : readTaken(text);
-  }
-  const text = await askByStep(lane, told, takeSeenStep(request));
-  if (text === null) return undefined;
-  const taken = readTakenSeen(text);
-  return claimed(taken, jobs.get(taken.id) ?? (await readJob(lane, where.shard, taken.id)));
+  const step = takeStep(where, candidate);
+  const opening = lane.takesBatches ? openingSteps(pending) : undefined;
+  const text =
+    opening === undefined
+      ? (await askByText(lane, pending, inText(step))).at(-1)
+      : (await lane.session.batch([...opening, step, SAVEPOINT_STEP], lane.answer)).at(-2)?.[0]?.[0];
+  const taken = answered(text);
+  return taken === null ? undefined : readTaken(taken, candidate);
 }
 
-/** A job that came after the look, and stands before its end. */
-async function readJob({ session, answer }: Lane, shard: number, id: number): Promise<Seen> {
-  const [row] = await session.query<{ job: string }>(JOB, [shard, id], answer);
-  const seen = readSeen(JSON.parse(row?.job ?? '[]') as unknown[]).get(id);
-  if (seen === undefined) throw new Conflict(`job ${id} is ready to run, but is not there`);
-  return seen;
-}
-
-async function askByStep(lane: Lane, told: PendingCommit | undefined, step: Step): Promise<string | null> {
-  const { session, answer, takesBatches } = lane;
-  const isShort = typeof told !== 'string' || told === '';
-  if (!takesBatches || !isShort) return answered((await ask(lane, told, inText(step))).at(-1));
-  const opening = told === undefined ? [BEGIN_STEP] : told === '' ? [CHAIN_STEP] : [receiptStep(told), CHAIN_STEP];
-  const answers = await session.batch([...opening, step, SAVEPOINT_STEP], answer);
-  return answered(answers.at(-2)?.[0]?.[0]);
+/** Undefined for an outcome that only a text can tell. */
+function openingSteps(pending: PendingCommit): Step[] | undefined {
+  switch (pending.kind) {
+    case 'closed':
+      return [BEGIN_STEP];
+    case 'open':
+      return [CHAIN_STEP];
+    case 'complete':
+      return [receiptStep(pending.claim), CHAIN_STEP];
+    case 'outcome':
+      return undefined;
+  }
 }
 
 /** @returns what each statement answered, the last one of the call at the end */
-async function ask(lane: Lane, told: PendingCommit | undefined, call: string): Promise<(string | null | undefined)[]> {
+async function askByText(lane: Lane, pending: PendingCommit, call: string): Promise<(string | null | undefined)[]> {
   const { session, answer } = lane;
-  const opening = (told === undefined ? BEGIN : textOf(told) + COMMIT_AND_BEGIN) + openingOf(lane);
+  const opening = (pending.kind === 'closed' ? BEGIN : textOf(pending) + COMMIT_AND_BEGIN) + openingOf(lane);
   const results = await session.run<Record<string, string | null>>(`${opening}${call};${SAVEPOINT}`, answer);
   return results.slice(0, -1).map(({ rows }) => Object.values(rows[0] ?? {})[0]);
 }
@@ -120,8 +98,16 @@ function answered(value: string | null | undefined): string | null {
   return value;
 }
 
-function textOf(told: PendingCommit): string {
-  return typeof told === 'string' ? told : `${inText(receiptStep(told))};`;
+function textOf(pending: PendingCommit): string {
+  switch (pending.kind) {
+    case 'closed':
+    case 'open':
+      return '';
+    case 'complete':
+      return `${inText(receiptStep(pending.claim))};`;
+    case 'outcome':
+      return pending.sql;
+  }
 }
 
 /** A step where nothing can be prepared. Every value is in quotes: a minus sign before a number would be an operator. */

@@ -5,19 +5,19 @@ import { jobsByClaim } from '../settlement.ts';
 import type { HeldUnit, PendingCommit } from './lane.ts';
 import { UNDO } from './pipeline.ts';
 
-/** What the open transaction is to be told of the unit's outcome, before its COMMIT. */
+/** What the open transaction has to write of the unit's outcome. */
 export function pendingCommitOf(held: HeldUnit, outcome: Outcome): PendingCommit {
   const { unit, answer, queue, shard, worker } = held;
   const settlement = settlementOf(held, outcome);
   // Where some jobs of a unit are complete, what the handler wrote for them stays.
   const undo = outcome.complete.length === 0 ? UNDO : '';
-  if (answer.claimedAt === undefined) return `${undo}${settleText(settlement)};`;
+  if (answer.claimedAt === undefined) return { kind: 'outcome', sql: `${undo}${settleText(settlement)};` };
   const { claim, number, attempt } = unit.job;
   const { id: claimId, processId } = claim;
   const { claimedAt } = answer;
   const open: OpenClaim = { queue, shard, worker, claim: claimId, claimedAt, processId, attempt, id: number };
-  if (outcome.failed.length === 0 && outcome.result === undefined) return open;
-  return `${undo}${runningText(open)};${settleText(settlement)};`;
+  if (outcome.failed.length === 0 && outcome.result === undefined) return { kind: 'complete', claim: open };
+  return { kind: 'outcome', sql: `${undo}${runningText(open)};${settleText(settlement)};` };
 }
 
 function settlementOf({ unit, queue, shard, worker }: HeldUnit, outcome: Outcome): Settlement {

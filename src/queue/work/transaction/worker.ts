@@ -16,7 +16,7 @@ import {
   statement,
   Transaction,
 } from '../../../engine/postgres/index.ts';
-import type { Charged, ClaimAnswer, EndedJob, Heartbeat } from '../../store.ts';
+import type { Candidate, Charged, ClaimAnswer, EndedJob, Heartbeat } from '../../store.ts';
 import { logAbandoned } from '../abandoned.ts';
 import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { hasJobs, readClaim } from '../claim-reader.ts';
@@ -25,11 +25,11 @@ import { Keeper, type LeaseHolder } from '../keeper.ts';
 import type { WorkerEvents, WorkerParts } from '../lease-worker.ts';
 import { Scan } from '../scan.ts';
 import { type Job, type Unit, type UnitOwner, unitOf } from '../unit.ts';
-import type { HeldUnit, Lane, PendingCommit, UnconfirmedUnit } from './lane.ts';
+import { CLOSED, type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
 import { LaneWatch } from './lane-watch.ts';
-import { LOOK_MS, Lookahead } from './lookahead.ts';
+import { Lookahead, READ_MS } from './lookahead.ts';
 import { LostTransactions, MOMENT_MS } from './lost-transactions.ts';
-import { commit, enrol, look, take } from './pipeline.ts';
+import { claimOne, commit, enrol, take } from './pipeline.ts';
 import { pendingCommitOf } from './settlement.ts';
 import { RAISE_TOKENS } from './statements.ts';
 
@@ -71,8 +71,6 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     () => this.#running.keys(),
     () => this.#openLanes <= this.#running.size,
   );
-  /** Under way beside the lanes. */
-  readonly #looks = new Set<Promise<void>>();
   #watch: LaneWatch | undefined;
   readonly #lostTransactions: LostTransactions;
   #subscription: Subscription | undefined;
@@ -98,7 +96,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
       onCharged: (unit, charged, error) => this.#reportCharged(unit, charged, error),
       onError: (error) => this.onError(error),
     });
-    this.#lookaheads = Array.from({ length: parts.definition.shards }, () => new Lookahead(parts.settings.concurrency));
+    this.#lookaheads = Array.from({ length: parts.definition.shards }, (_, shard) => this.#lookaheadOf(shard));
   }
 
   get queueName(): string {
@@ -222,7 +220,6 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
         if (error instanceof LeaseLost) await this.#keeper.beatNow().catch((late: unknown) => this.onError(late));
         // A handler had everything deallocated, and might do so again.
         if (error instanceof DatabaseError && error.sqlState === '26000') this.#mayPrepare = false;
-        lane?.release?.();
         if (lane !== undefined) await this.#giveUp(lane, error);
         lane = undefined;
         await this.#pause(Math.min(100 * 2 ** failures, 5000));
@@ -236,45 +233,43 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     this.#ends.recordEnd();
   }
 
-  /**
-   * Claims and runs until nothing is left, then waits to be woken. `done` is what the open transaction is yet to be told;
-   * undefined when none is open.
-   */
+  /** Claims and runs until nothing is left, then waits to be woken. */
   async #work(lane: Lane, scans: readonly Scan[]): Promise<void> {
-    let done: PendingCommit | undefined;
+    let pending: PendingCommit = CLOSED;
     let backoff = 0;
     let at = 0;
-    while (!this.#isStopping || done !== undefined) {
-      if (this.#isStopping) {
-        await this.#commit(lane, done ?? '');
-        return;
-      }
+    while (!this.#isStopping) {
       const wakes = this.#wakes;
       const scan = scans[at % scans.length];
       const lookahead = this.#lookaheads[at % scans.length];
       if (scan === undefined || lookahead === undefined) return;
-      const { looking } = lookahead;
-      if (looking !== undefined) {
-        if (done !== undefined) await this.#commit(lane, done);
-        done = undefined;
-        await within(LOOK_MS, looking);
+      const worker = this.#id ?? (await this.#register());
+      const candidate = lookahead.next();
+      const { reading } = lookahead;
+      if (candidate === undefined && reading !== undefined) {
+        await this.#commit(lane, pending);
+        pending = CLOSED;
+        await within(READ_MS, reading);
         at += 1;
         continue;
       }
-      const worker = this.#id ?? (await this.#register());
-      if (lookahead.wantsLook) this.#readAhead(lookahead, scan.shard, worker);
-      const answer = await this.#claim(lane, done, worker, scan, lookahead);
-      done = '';
+      if (lane.worker !== worker) await enrol(lane, worker);
+      const answer: ClaimAnswer | undefined =
+        candidate === undefined
+          ? await this.#claimOne(lane, pending, worker, scan, lookahead)
+          : await this.#take(lane, pending, scan.shard, lookahead, candidate);
+      pending = OPEN;
       if (answer?.again === true) continue;
       at += 1;
+      // Another worker has taken the candidate.
       if (answer === undefined) continue;
       const verdict = scan.read(answer, 1);
       if (hasJobs(answer)) {
         backoff = 0;
-        done = await this.#run(lane, answer, scan.shard, worker);
+        pending = await this.#run(lane, answer, scan.shard, worker);
       } else if (verdict !== 'again' && scans.every(({ quiet }) => quiet !== undefined)) {
-        await this.#commit(lane, done);
-        done = undefined;
+        await this.#commit(lane, pending);
+        pending = CLOSED;
         for (const other of scans) other.quiet = undefined;
         const due = Math.min(...scans.map((one) => one.due));
         const rest = verdict === 'busy' ? Math.min(2 ** backoff++, 100) : Math.min(this.#parts.settings.pollMs, due);
@@ -282,95 +277,77 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
         if (wakes === this.#wakes) await this.#pause(rest);
       }
     }
+    await this.#commit(lane, pending);
   }
 
-  async #commit(lane: Lane, told: PendingCommit): Promise<void> {
+  async #commit(lane: Lane, pending: PendingCommit): Promise<void> {
+    if (pending.kind === 'closed') return;
     if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
-    await commit(lane, told);
+    await commit(lane, pending);
     lane.unconfirmed = undefined;
-    lane.release?.();
-    lane.release = undefined;
-    if (faults.armed && told !== '') await faults.reach('queue.after_settle');
+    if (faults.armed && pending.kind !== 'open') await faults.reach('queue.after_settle');
   }
 
-  /** @returns undefined when there was nothing left to take where a look had shown something */
-  async #claim(
+  async #claimOne(
     lane: Lane,
-    told: PendingCommit | undefined,
-    worker: number,
-    scan: Scan,
-    lookahead: Lookahead,
-  ): Promise<ClaimAnswer | undefined> {
-    if (lane.worker !== worker) await enrol(lane, worker);
-    if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
-    const answer = await (lookahead.hasCandidates
-      ? this.#take(lane, told, scan.shard, lookahead)
-      : this.#look(lane, told, worker, scan, lookahead));
-    // The outcome of the unit before was committed by the same message.
-    lane.hasAnswered = true;
-    lane.unconfirmed = undefined;
-    lane.release?.();
-    lane.release = answer && lookahead.hold(answer);
-    if (faults.armed && told !== undefined && told !== '') await faults.reach('queue.after_settle');
-    if (faults.armed) await faults.reach('queue.after_claim');
-    return answer;
-  }
-
-  async #look(
-    lane: Lane,
-    told: PendingCommit | undefined,
+    pending: PendingCommit,
     worker: number,
     scan: Scan,
     lookahead: Lookahead,
   ): Promise<ClaimAnswer> {
-    const { isPassDue: isOld } = lookahead;
-    const rows = lookahead.look();
-    // One pass from the start is enough for all lanes.
-    if (rows > 0 && isOld) scan.restart();
-    const { shard, cursor, untidy } = scan;
-    const request = { queue: this.queue, shard, worker, rows: Math.max(rows, scan.rows), cursor };
-    let answer: ClaimAnswer | undefined;
-    try {
-      const { claimed, tidied = 0 } = await look(lane, told, { ...request, untidy });
-      answer = claimed;
-      scan.untidy = claimed.untidy && { what: claimed.untidy, rows: request.rows, cursor };
-      // Others may have gone to rest since there was nothing for them.
-      if (tidied > 0) this.wake();
-      return answer;
-    } finally {
-      if (rows > 0) lookahead.see(answer);
+    const { shard, cursor, rows, untidy } = scan;
+    const request = { queue: this.queue, shard, worker, rows, cursor };
+    const { claimed, tidied = 0 } = await this.#send(lane, pending, () =>
+      claimOne(lane, pending, { ...request, untidy }),
+    );
+    scan.untidy = claimed.untidy && { what: claimed.untidy, rows, cursor };
+    // Other lanes may have gone to sleep since there was nothing for them.
+    if (tidied > 0) this.wake();
+    const [priority, id] = claimed.last ?? [];
+    if (!hasJobs(claimed)) lookahead.foundNone();
+    else if (claimed.claimedAt !== undefined && priority !== undefined && id !== undefined) {
+      lookahead.found({ priority, id });
     }
+    return claimed;
   }
 
+  /** @returns undefined when the candidate is another worker's */
   async #take(
     lane: Lane,
-    told: PendingCommit | undefined,
+    pending: PendingCommit,
     shard: number,
     lookahead: Lookahead,
+    candidate: Candidate,
   ): Promise<ClaimAnswer | undefined> {
     let answer: ClaimAnswer | undefined;
-    const taking = lookahead.take();
     try {
-      answer = await take(lane, told, { queue: this.queue, shard }, taking);
+      answer = await this.#send(lane, pending, () => take(lane, pending, { queue: this.queue, shard }, candidate));
       return answer;
     } finally {
-      lookahead.took(taking, answer);
+      lookahead.ended(candidate, answer !== undefined);
     }
   }
 
-  /** On a connection of the pool, beside the lanes: no lane stands still for it, or plans it for the first time. */
-  #readAhead(lookahead: Lookahead, shard: number, worker: number): void {
-    const ahead = lookahead.beginRead();
-    const { rows, cursor } = ahead;
-    const looking = this.#parts.store.look({ queue: this.queue, shard, worker, rows, cursor }).then(
-      (looked) => ahead.end(looked),
-      (error: unknown) => {
-        ahead.end(undefined);
-        this.onError(error);
-      },
-    );
-    this.#looks.add(looking);
-    void looking.finally(() => this.#looks.delete(looking));
+  /** Claims by a message that commits what is pending. */
+  async #send<T>(lane: Lane, pending: PendingCommit, claim: () => Promise<T>): Promise<T> {
+    if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
+    const answer = await claim();
+    lane.hasAnswered = true;
+    lane.unconfirmed = undefined;
+    if (faults.armed && pending.kind !== 'closed' && pending.kind !== 'open') await faults.reach('queue.after_settle');
+    if (faults.armed) await faults.reach('queue.after_claim');
+    return answer;
+  }
+
+  #lookaheadOf(shard: number): Lookahead {
+    const { store, settings } = this.#parts;
+    return new Lookahead({
+      lanes: settings.concurrency,
+      // On a connection of the pool: no lane stands still for it, or plans it for the first time.
+      read: async (request) =>
+        store.peek({ queue: this.queue, shard, worker: this.#id ?? (await this.#register()), ...request }),
+      onError: (error) => this.onError(error),
+    });
   }
 
   /** Runs the unit. @returns what to send to settle it, before its COMMIT */
@@ -380,7 +357,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     const tx = new Transaction(session);
     const batch = readClaim(answer, { shard, definition, registered, owner: this, tx });
     const unit = batch.units[0];
-    if (unit === undefined) return '';
+    if (unit === undefined) return OPEN;
     this.events.emit('claimed', { jobs: unit.jobs.length });
     const held: HeldUnit = { unit, answer, queue: this.queue, shard, worker };
     const owed: UnconfirmedUnit = {
@@ -564,7 +541,10 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
   }
 
   async #tidyUp(): Promise<void> {
-    await within(STOP_MS, Promise.all([this.#watch?.stop(), ...this.#looks]));
+    await within(
+      STOP_MS,
+      Promise.all([this.#watch?.stop(), ...this.#lookaheads.map((lookahead) => lookahead.settled())]),
+    );
     await this.#subscription?.stop();
     await this.#keeper.remove(this);
     const id = this.#id;
