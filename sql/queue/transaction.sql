@@ -161,8 +161,12 @@ begin
     where r.ctid = p_tid and r.id = p_id and r.shard = p_shard and r.queue = p_queue and r.key is null and r.n = 1
       and (select d.paused_at is null and p_id <> all (d.suspects) from pawl.queue_definition d where d.id = p_queue)
     for update skip locked)
-  returning concat('[', nextval('pawl.queue_claim_id'), ',', r.attempt + 1, ',', to_json(clock_timestamp()), case when p_reads then (
-    select ',' || j.payload::text from pawl.queue_job j where j.shard = p_shard and j.id = p_id) end, ']')
+  returning concat('[', nextval('pawl.queue_claim_id'), ',', r.attempt + 1, ',', to_json(clock_timestamp()), ']')
   into v_answer;
+  -- A statement of its own: within the other one, it would be prepared to run each time.
+  if p_reads and v_answer is not null then
+    select concat(left(v_answer, -1), ',', j.payload::text, ']') into strict v_answer
+    from pawl.queue_job j where j.shard = p_shard and j.id = p_id;
+  end if;
   return v_answer;
 end $$;
