@@ -45,7 +45,9 @@ begin
       insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
       select v_first.id + i, p_shard, p_queue, v_first.priority, v_first.kind, v_first.attempt from generate_series(0, v_first.n - 1) i;
     else
-      v_skipped := v_skipped || v_first.id;  -- another worker takes it apart, or some of it
+      -- Another transaction takes it apart, or some of it. A worker alone keeps the order; several have none between them.
+      exit when v_workers = 1;
+      v_skipped := v_skipped || v_first.id;
     end if;
   end loop;
   v_to_priority := coalesce(v_first.priority, 32767);

@@ -242,19 +242,24 @@ test('a read takes runs apart, brings back what is due, and stops at a key and a
   ).rejects.toMatchObject({ code: 'PW004' });
 });
 
-test('a run that another worker takes apart just now is passed over', async () => {
-  const { session, add, peek } = await lookInto('apart');
-  const first = await add([{}, {}]);
-  const second = await add([{}, {}]);
-  const other = await SqlSession.open(database.url);
-  onTestFinished(() => other.end());
-  await other.client.query('begin');
-  await other.client.query(`select from pawl.queue_ready where id = ${first[0]} for update`);
-  expect(idsOf(await peek())).toEqual(second);
-  await other.client.query('rollback');
-  expect(idsOf(await peek())).toEqual([...first, ...second]);
-  expect(await session.one(`select count(*)::int from pawl.queue_ready where id = ${first[0]} and n = 2`)).toBe(0);
-});
+test.each([1, 2])(
+  'a run that is taken apart just now is passed over by one of several workers only: %i',
+  async (workers) => {
+    const { session, add, peek, queue } = await lookInto(`apart ${workers}`, workers);
+    const all = async (): Promise<number[]> =>
+      idsOf([...(await peek()), ...(workers === 1 ? [] : await peek({ worker: 1 }))]).toSorted((a, b) => a - b);
+    const first = await add([{}, {}]);
+    const second = await add([{}, {}]);
+    const other = await SqlSession.open(database.url);
+    onTestFinished(() => other.end());
+    await other.client.query('begin');
+    await other.client.query(`select from pawl.queue_ready where id = ${first[0]} for update`);
+    expect(await all()).toEqual(workers === 1 ? [] : second);
+    await other.client.query('rollback');
+    expect(await all()).toEqual([...first, ...second]);
+    expect(await session.one(`select count(*)::int from pawl.queue_ready where queue = ${queue} and n = 2`)).toBe(0);
+  },
+);
 
 /** A look-ahead for two lanes over reads that the test answers. */
 function lookaheadOf(): { lookahead: Lookahead; reads: Read[] } {

@@ -7,7 +7,16 @@ import { postgres } from '../../src/engine/postgres/index.ts';
 import { createQueue, type Unit } from '../../src/queue/index.ts';
 import { FAULTS, type Orders, WEARY } from './faults.ts';
 
-const { URL: url = '', HOLD, LEASE = '1s', CONCURRENCY = '4', FRAGILE = '2', POLL = '200ms', PREFETCH, QUIET } = process.env;
+const {
+  URL: url = '',
+  HOLD,
+  LEASE = '1s',
+  CONCURRENCY = '4',
+  FRAGILE = '2',
+  POLL = '200ms',
+  PREFETCH,
+  QUIET,
+} = process.env;
 const hold = HOLD === 'transaction' ? 'transaction' : 'lease';
 const engine = postgres(url, { max: Number(CONCURRENCY) + 4 });
 const notes = new pg.Pool({ connectionString: url, max: 4 });
