@@ -44,34 +44,34 @@ begin
   else
     -- First how many of which type are among the first that are due, without a lock; then so many of each.
     loop
-      select array_agg(x.type) as types, array_agg(x.n) as counts, bool_or(x.lent) as lent into v_part
+      select array_agg(x.type) as types, array_agg(x.n) as counts, bool_or(x.tx_worker) as tx_worker into v_part
       from (
-        select d.type, count(*) as n, bool_or(d.lent) as lent from (
-          select t.type, d.lent from unnest(v_types) t (type) cross join lateral (
-            select a.wake_at, a.lent is not null as lent from pawl.actor_instance a
+        select d.type, count(*) as n, bool_or(d.tx_worker) as tx_worker from (
+          select t.type, d.tx_worker from unnest(v_types) t (type) cross join lateral (
+            select a.wake_at, a.tx_worker is not null as tx_worker from pawl.actor_instance a
             where a.type = t.type and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
-              and (v_free is null or a.lent is null or a.ctid = any (v_free))
+              and (v_free is null or a.tx_worker is null or a.ctid = any (v_free))
             order by a.wake_at limit p_limit) d
           order by d.wake_at limit p_limit) d
         group by d.type) x;
-      exit when v_free is not null or v_part.lent is not true;
+      exit when v_free is not null or v_part.tx_worker is not true;
       -- Each of them has a connection of its own: there are not many. Whose holder died became due early, and is not far behind.
       v_free := array(
         select a.ctid from pawl.actor_instance a
         where a.ctid = any (array(
             select d.tid from unnest(v_types) t (type) cross join lateral (
-              select a.ctid as tid, a.lent from pawl.actor_instance a
+              select a.ctid as tid, a.tx_worker from pawl.actor_instance a
               where a.type = t.type and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
               order by a.wake_at limit 1000 + p_limit) d
-            where d.lent is not null))
-          and a.lent is not null and a.worker is null and a.wake_at <= v_now
+            where d.tx_worker is not null))
+          and a.tx_worker is not null and a.worker is null and a.wake_at <= v_now
         order by a.wake_at limit p_limit for no key update skip locked);
     end loop;
     for v_at in 1..coalesce(cardinality(v_part.types), 0) loop
       v_tids := v_tids || array(
         select a.ctid from pawl.actor_instance a
         where a.type = v_part.types[v_at] and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
-          and (v_free is null or a.lent is null or a.ctid = any (v_free))
+          and (v_free is null or a.tx_worker is null or a.ctid = any (v_free))
         order by a.wake_at limit v_part.counts[v_at] for no key update skip locked);
     end loop;
   end if;
@@ -139,10 +139,10 @@ begin
   update pawl.actor_instance a set
     semaphores = case when w.names is null or a.finished_at is not null then a.semaphores else pawl.actor_add(a.semaphores, w.names, w.counts) end,
     children = a.children + w.children,
-    signal_at = case when coalesce(a.worker, a.lent) is not null then least(w.wake_at, a.signal_at) else a.signal_at end,
+    signal_at = case when coalesce(a.worker, a.tx_worker) is not null then least(w.wake_at, a.signal_at) else a.signal_at end,
     -- A failing actor that is nudged again and again must not run in a loop; but to be destroyed need not wait.
     wake_at = case
-      when coalesce(a.worker, a.lent) is not null or w.wake_at is null then a.wake_at
+      when coalesce(a.worker, a.tx_worker) is not null or w.wake_at is null then a.wake_at
       when w.at_once then least(a.wake_at, w.wake_at)
       else least(a.wake_at, greatest(w.wake_at, a.floor_at))
     end
@@ -210,27 +210,27 @@ begin
 end $$;
 
 -- Makes actors the worker's, whose rows are locked. Gives them in the order in which they became due, and not in that of their rows on
--- disk: those that wait for a free slot begin in that order. Of those that were lent, whoever had the row is gone, and wrote nothing:
+-- disk: those that wait for a free slot begin in that order. Of those with a tx_worker, the transaction is gone, and wrote nothing:
 -- that turn is lost. What was lost before as well is not taken, but left to be claimed alone.
 create or replace function pawl.actor_take(p_worker bigint, p_tids tid[], p_now timestamptz) returns text
 language sql
 set enable_seqscan = off set enable_mergejoin = off set jit = off as $$
   with taken as (
     update pawl.actor_instance a set
-      worker = case when a.lent is null or a.lost = 0 then p_worker end,
-      held = case when a.lent is null or a.lost = 0 then a.held else pawl.actor_alone(a.lost + 1) end,
-      lost = case when a.lent is null then a.lost else a.lost + 1 end,
-      epoch = a.epoch + 1, lent = null, claimed_at = p_now, attempt = a.attempt + 1, signal_at = null,
+      worker = case when a.tx_worker is null or a.lost = 0 then p_worker end,
+      held = case when a.tx_worker is null or a.lost = 0 then a.held else pawl.actor_isolation_reason(a.lost + 1) end,
+      lost = case when a.tx_worker is null then a.lost else a.lost + 1 end,
+      epoch = a.epoch + 1, tx_worker = null, claimed_at = p_now, attempt = a.attempt + 1, signal_at = null,
       retry_at = p_now + pawl.actor_backoff(t.backoff, a.attempt + 1) * interval '1 millisecond'
     from pawl.actor_type t
     where a.ctid = any (p_tids) and t.id = a.type
-    returning pawl.actor_claimed(a) as row, a.wake_at, a.worker
+    returning pawl.actor_claim_json(a) as row, a.wake_at, a.worker
   )
   select string_agg(t.row, ',' order by t.wake_at) from taken t where t.worker is not null
 $$;
 
 -- A claimed actor, as its worker reads it.
-create or replace function pawl.actor_claimed(a pawl.actor_instance) returns text
+create or replace function pawl.actor_claim_json(a pawl.actor_instance) returns text
 language sql stable as $$
   select concat('[', a.id, ',', a.type, ',', to_json(a.state), ',', a.visit, ',', a.epoch, ',', a.attempt, ',', a.version, ',', a.children, ',',
     (extract(epoch from a.entered_at) * 1000)::bigint, ',', coalesce(a.parent, 0), ',', a.semaphores, ',', a.fields, ']')

@@ -28,7 +28,7 @@ declare
   v_final bigint[];
 begin
   if 'done' = any (p_kinds) then
-    v_orphans := pawl.actor_orphans(p_worker, p_ids, p_epochs, p_kinds);
+    v_orphans := pawl.actor_with_open_children(p_worker, p_ids, p_epochs, p_kinds);
   end if;
   with given as (
     select * from unnest(p_ids, p_epochs, p_kinds, p_waits, p_froms, p_states, p_reasons, p_fields, p_versions, p_deltas, p_deadlines, p_errors, p_results, p_children)
@@ -41,7 +41,7 @@ begin
     from given g where g.id = any (v_orphans)
   ), written as (
     update pawl.actor_instance a set
-      worker = null, lent = null, signal_at = null,
+      worker = null, tx_worker = null, signal_at = null,
       state = coalesce(t.to_state, a.state),
       visit = case when t.kind = 'to' then a.visit + 1 else a.visit end,
       entered_at = case when t.kind = 'to' then v_now else a.entered_at end,
@@ -64,11 +64,11 @@ begin
       children = a.children + coalesce(t.children, 0),
       fields = coalesce(t.fields, a.fields), version = coalesce(t.version, a.version),
       finished_at = case when t.kind = 'done' then v_now end, result = coalesce(t.result, a.result),
-      held = case t.kind when 'held' then t.reason when 'released' then pawl.actor_alone(a.lost) end,
+      held = case t.kind when 'held' then t.reason when 'released' then pawl.actor_isolation_reason(a.lost) end,
       lost = case when t.kind = 'released' then a.lost else 0 end,
       error = case when t.kind in ('failed', 'held') then t.error when t.kind = 'released' then a.error end
     from turn t
-    where a.id = t.id and a.epoch = t.epoch and (a.worker = p_worker or a.lent = p_worker)
+    where a.id = t.id and a.epoch = t.epoch and (a.worker = p_worker or a.tx_worker = p_worker)
     returning a.id, a.epoch, a.type, a.parent, a.attempt, a.wake_at, t.kind, t.from_state, a.state, t.reason, t.error
   ), moved as (
     insert into pawl.actor_transition (at, actor, epoch, worker, attempt, type, from_state, to_state, reason, error)
@@ -100,7 +100,7 @@ end $$;
 -- Which of these turns, by position, may not be done: those whose actors have children that are not final, or are just being
 -- created. The rows of the others are locked. A turn that is no longer the worker's is left out: it writes nothing anyway.
 -- Only for actor_commit(), with whose settings it is planned.
-create or replace function pawl.actor_orphans(p_worker bigint, p_ids bigint[], p_epochs bigint[], p_kinds text[]) returns bigint[]
+create or replace function pawl.actor_with_open_children(p_worker bigint, p_ids bigint[], p_epochs bigint[], p_kinds text[]) returns bigint[]
 language plpgsql as $$
 declare
   v_ids bigint[];
@@ -109,7 +109,7 @@ begin
   -- What every other turn takes: it waits for whoever absorbs, but not for a key share lock.
   v_ids := array(
     select a.id from unnest(p_ids, p_epochs, p_kinds) u (id, epoch, kind)
-    join pawl.actor_instance a on a.id = u.id and a.epoch = u.epoch and p_worker in (a.worker, a.lent)
+    join pawl.actor_instance a on a.id = u.id and a.epoch = u.epoch and p_worker in (a.worker, a.tx_worker)
     where u.kind = 'done' order by a.id for no key update of a);
   -- Stronger: it keeps out whoever creates a child, who holds a key share lock, and is the only one who can be in the way now.
   v_locked := array(select a.id from pawl.actor_instance a where a.id = any (v_ids) for update skip locked);
@@ -123,11 +123,11 @@ end $$;
 -- {actor, epoch, worker}: from now on the turn is run under the lock of its row, which is to be taken at once. When that is
 -- gone, and with it the process that had it, anybody may claim the actor: no lease has to end. The attempt stays spent, and
 -- the back-off counts from the claim, a second from here at least: that much time there is to take the lock.
-create or replace function pawl.actor_lend(p_turn json) returns void
+create or replace function pawl.actor_run_in_transaction(p_turn json) returns void
 language plpgsql as $$
 begin
   update pawl.actor_instance a set
-    worker = null, lent = a.worker, wake_at = greatest(a.retry_at, clock_timestamp() + interval '1 second')
+    worker = null, tx_worker = a.worker, wake_at = greatest(a.retry_at, clock_timestamp() + interval '1 second')
   where a.id = (p_turn ->> 'actor')::bigint and a.epoch = (p_turn ->> 'epoch')::bigint and a.worker = (p_turn ->> 'worker')::bigint;
   if not found then
     perform pawl.actor_guard(p_turn);
@@ -146,18 +146,18 @@ begin
   if (p_turn ->> 'nowait')::boolean then
     for v_try in 1..20 loop
       perform 1 from pawl.actor_instance a
-      where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.lent) for no key update skip locked;
+      where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker) for no key update skip locked;
       if found then
         return;
       end if;
-      exit when not exists (select 1 from pawl.actor_instance a where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.lent));
+      exit when not exists (select 1 from pawl.actor_instance a where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker));
       perform pg_sleep(0.005);
     end loop;
     perform 1 from pawl.actor_instance a
-    where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.lent) for no key update nowait;
+    where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker) for no key update nowait;
   else
     perform 1 from pawl.actor_instance a
-    where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.lent) for no key update;
+    where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker) for no key update;
   end if;
   if not found then
     raise exception 'turn % of actor % is no longer current: its lease ran out and somebody else took over', v_epoch, v_actor
@@ -171,7 +171,7 @@ create or replace function pawl.actor_remember(p_effect json) returns void
 language plpgsql
 set lock_timeout = '5s' as $$
 declare
-  v_part json[] := pawl.actor_parts(p_effect);
+  v_part json[] := pawl.actor_elements(p_effect);
   v_head json := v_part[1];
 begin
   perform pawl.actor_guard(v_head);

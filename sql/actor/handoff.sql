@@ -21,7 +21,7 @@ end $$;
 create or replace function pawl.actor_send_alone(p_message json) returns text
 language plpgsql as $$
 declare
-  v_part json[] := pawl.actor_parts(p_message);
+  v_part json[] := pawl.actor_elements(p_message);
   v_actor bigint := (v_part[1] ->> 'actor')::bigint;
   v_handed record;
   v_counts boolean := true;
@@ -62,7 +62,7 @@ begin
   end if;
   select a.type, a.state, a.version, t.backoff into v_actor
   from pawl.actor_instance a join pawl.actor_type t on t.id = a.type
-  where a.id = p_actor and a.worker is null and a.lent is null and a.finished_at is null and a.paused_at is null and a.held is null
+  where a.id = p_actor and a.worker is null and a.tx_worker is null and a.finished_at is null and a.paused_at is null and a.held is null
     and t.paused_at is null and (p_name is null or p_name = any (t.semaphores)) and p_n > 0
     and (a.floor_at is null or a.floor_at <= v_now or p_name = any (t.always))
     and octet_length(a.fields::text) + octet_length(a.semaphores::text) <= 6000
@@ -91,7 +91,7 @@ begin
           retry_at = v_now + pawl.actor_backoff(v_actor.backoff, a.attempt + 1) * interval '1 millisecond',
           semaphores = case when p_name is null then a.semaphores else pawl.actor_add(a.semaphores, array[p_name], array[p_n::bigint]) end
         where a.id = p_actor
-        returning pawl.actor_claimed(a) into v_row;
+        returning pawl.actor_claim_json(a) into v_row;
         perform pg_notify(v_offer.channel, concat('{"worker":', v_offer.worker, ',"offer":', v_offer.number, ',"row":', v_row, '}'));
       end if;
     end if;
@@ -150,7 +150,7 @@ begin
       and not exists (select 1 from unnest(p_actors, p_epochs) k (actor, epoch) where k.actor = a.id and k.epoch = a.epoch)
     for no key update skip locked);
   update pawl.actor_instance a set
-    worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_alone(a.lost)
+    worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_isolation_reason(a.lost)
   where a.ctid = any (v_tids);
   get diagnostics v_actors = row_count;
   return json_build_object('actors', v_actors, 'offers', (

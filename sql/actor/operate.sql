@@ -16,11 +16,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         union all select i.name, i.n from pawl.actor_inbox i where i.actor = a.id and i.name !~ '^[$]') x group by x.name) s), '{}'),
     'messages', (select count(*) from (select 1 from pawl.actor_message m where m.actor = a.id limit 1000) m),
     'worker', (select json_build_object('id', w.id::text, 'process', w.host || ':' || w.pid, 'claimedAt', a.claimed_at, 'expiresAt', w.expires_at,
-      'lost', w.expires_at < clock_timestamp()) from pawl.actor_worker w where w.id = coalesce(a.worker, a.lent)),
+      'lost', w.expires_at < clock_timestamp()) from pawl.actor_worker w where w.id = coalesce(a.worker, a.tx_worker)),
     'workers', (select count(*) from pawl.actor_worker w where a.type = any (w.types) and w.expires_at > clock_timestamp()),
     'ahead', case when a.wake_at <= clock_timestamp() then (
       select count(*) from (
-        select 1 from pawl.actor_instance o where o.type = a.type and o.wake_at < a.wake_at and o.worker is null and o.lent is null and o.paused_at is null and o.held is null
+        select 1 from pawl.actor_instance o where o.type = a.type and o.wake_at < a.wake_at and o.worker is null and o.tx_worker is null and o.paused_at is null and o.held is null
           and o.wake_at is not null order by o.wake_at limit 10000) o) end,
     'machine', t.machine
   )
@@ -45,7 +45,7 @@ set enable_seqscan = off as $$
 $$;
 
 -- Lets go an actor that is held because its processes died: somebody has looked after it.
-create or replace function pawl.actor_acquit(p_actor bigint) returns boolean
+create or replace function pawl.actor_release_isolated(p_actor bigint) returns boolean
 language plpgsql as $$
 begin
   update pawl.actor_instance a set held = null, lost = 0, wake_at = clock_timestamp()
@@ -72,7 +72,7 @@ begin
     end if;
     update pawl.actor_instance a set paused_at = case when v_resume then null else clock_timestamp() end
     where a.id = v_actor and (a.paused_at is null) <> v_resume;
-    if not found and not (v_resume and pawl.actor_acquit(v_actor)) then
+    if not found and not (v_resume and pawl.actor_release_isolated(v_actor)) then
       return false;
     end if;
     if v_resume then
@@ -103,7 +103,7 @@ end $$;
 -- are behind it wait for nobody.
 --
 -- Older workers may keep running: they call what this calls.
-create or replace function pawl.actor_ask(p_what text, p_json json) returns json
+create or replace function pawl.actor_apply_effect(p_what text, p_json json) returns json
 language plpgsql
 set lock_timeout = '2s' as $$
 begin

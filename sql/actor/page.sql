@@ -20,7 +20,7 @@ begin
     on conflict (tag) where resolved_at is null do nothing
     returning * into v_page;
     if found then
-      perform pawl.page_tell_unless_known(v_page);
+      perform pawl.page_notify_unless_known(v_page);
       return json_build_object('id', v_page.id::text, 'news', 'opened');
     end if;
     select p.severity into v_old from pawl.actor_page p where p.tag = v_tag and p.resolved_at is null for update;
@@ -34,10 +34,10 @@ begin
   if v_severity <= v_old then
     return json_build_object('id', v_page.id::text, 'news', 'none');
   end if;
-  if v_page.told_at is not null then
-    perform pawl.page_tell(v_page.id, 'escalated');
+  if v_page.notified_at is not null then
+    perform pawl.page_notify(v_page.id, 'escalated');
   else
-    perform pawl.page_tell_unless_known(v_page);
+    perform pawl.page_notify_unless_known(v_page);
   end if;
   return json_build_object('id', v_page.id::text, 'news', 'escalated');
 end $$;
@@ -54,22 +54,22 @@ language sql stable as $$
     or exists (
       select 1 from pawl.actor_page s
       where s.root = p_page.root and s.resolved_at is null and (s.severity, -s.id) > (p_page.severity, -p_page.id)
-        and s.told_at > clock_timestamp() - interval '15 minutes'))
+        and s.notified_at > clock_timestamp() - interval '15 minutes'))
 $$;
 
-create or replace function pawl.page_tell(p_id bigint, p_kind text) returns void
+create or replace function pawl.page_notify(p_id bigint, p_kind text) returns void
 language sql as $$
   insert into pawl.actor_notice (page, severity, kind) select p.id, p.severity, p_kind from pawl.actor_page p where p.id = p_id;
   select pg_notify('pawl_actor', 'page');
 $$;
 
 -- Nobody was told of the page so far.
-create or replace function pawl.page_tell_unless_known(p_page pawl.actor_page) returns void
+create or replace function pawl.page_notify_unless_known(p_page pawl.actor_page) returns void
 language plpgsql as $$
 begin
   if not pawl.page_is_known(p_page) then
-    update pawl.actor_page p set told_at = clock_timestamp() where p.id = p_page.id;
-    perform pawl.page_tell(p_page.id, 'opened');
+    update pawl.actor_page p set notified_at = clock_timestamp() where p.id = p_page.id;
+    perform pawl.page_notify(p_page.id, 'opened');
   end if;
 end $$;
 
@@ -86,15 +86,15 @@ begin
   if not found then
     return false;
   end if;
-  if v_page.told_at is not null then
-    perform pawl.page_tell(v_page.id, 'resolved');
+  if v_page.notified_at is not null then
+    perform pawl.page_notify(v_page.id, 'resolved');
   end if;
   for v_hidden in
     select p.* from pawl.actor_page p
-    where p.root in (p_tag, v_page.root) and p.resolved_at is null and p.told_at is null
+    where p.root in (p_tag, v_page.root) and p.resolved_at is null and p.notified_at is null
     order by p.severity desc, p.id for update skip locked
   loop
-    perform pawl.page_tell_unless_known(v_hidden);
+    perform pawl.page_notify_unless_known(v_hidden);
   end loop;
   return true;
 end $$;
@@ -126,13 +126,13 @@ begin
     limit 100) d;
   for v_page in
     select p.* from pawl.actor_page p
-    where p.resolved_at is null and p.told_at is null and p.root is not null
+    where p.resolved_at is null and p.notified_at is null and p.root is not null
       and not exists (
         select 1 from pawl.actor_page r
-        where r.resolved_at is null and r.told_at is not null and p.root in (r.tag, r.root) and r.severity >= p.severity)
+        where r.resolved_at is null and r.notified_at is not null and p.root in (r.tag, r.root) and r.severity >= p.severity)
     order by p.severity desc, p.id limit 100 for update of p skip locked
   loop
-    perform pawl.page_tell_unless_known(v_page);
+    perform pawl.page_notify_unless_known(v_page);
   end loop;
 end $$;
 
@@ -156,7 +156,7 @@ begin
     where n.id = any (v_ids) and n.kind = 'opened' and n.attempt = 0 and p.id = n.page and pawl.page_is_known(p)
     returning n.page
   )
-  update pawl.actor_page p set told_at = null from known k where p.id = k.page;
+  update pawl.actor_page p set notified_at = null from known k where p.id = k.page;
   with mine as (
     update pawl.actor_notice n set next_at = clock_timestamp() + interval '30 seconds', attempt = n.attempt + 1
     where n.id = any (v_ids) and n.done_at is null
@@ -167,7 +167,7 @@ begin
     'details', p.details, 'actor', p.actor::text, 'openedAt', p.opened_at, 'count', p.count,
     'suppresses', (
       select count(*) from pawl.actor_page s
-      where s.root in (p.tag, p.root) and s.resolved_at is null and s.told_at is null and p.resolved_at is null)) order by m.id), '[]')
+      where s.root in (p.tag, p.root) and s.resolved_at is null and s.notified_at is null and p.resolved_at is null)) order by m.id), '[]')
   into v_notices
   from mine m join pawl.actor_page p on p.id = m.page;
   return v_notices;

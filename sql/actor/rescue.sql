@@ -30,7 +30,7 @@ begin
         error = 'the worker was lost during the turn',
         attempt = case when v_suspected and a.lost = 0 then greatest(a.attempt - 1, 0) else a.attempt end,
         lost = case when v_suspected and a.lost = 0 then 0 else a.lost + 1 end,
-        held = case when a.lost > 0 then pawl.actor_alone(a.lost + 1) end,
+        held = case when a.lost > 0 then pawl.actor_isolation_reason(a.lost + 1) end,
         wake_at = case
           when v_suspected and a.lost = 0 then a.wake_at
           when a.signal_at is null then a.retry_at
@@ -45,9 +45,9 @@ begin
     v_actors := v_actors + v_freed;
     -- A row that somebody holds locked just now keeps the worker's row here, for the next look.
     delete from pawl.actor_worker w where w.id = v_worker and cardinality(pawl.actor_running(v_worker)) = 0;
-    perform pawl.actor_end_holders(v_worker);
+    perform pawl.actor_end_transactions(v_worker);
   end loop;
-  perform pawl.actor_give_up();
+  perform pawl.actor_hold_poison();
   return v_actors;
 end $$;
 
@@ -79,7 +79,7 @@ $$;
 -- Bodies with hold: 'transaction' of a worker that is gone, whose transactions are still open: its process stands still, or its
 -- network is silent. They wait for it to go on, and nobody else can run their actors: the database ends them. What somebody has
 -- locked for a statement is not idle.
-create or replace function pawl.actor_end_holders(p_worker bigint) returns void
+create or replace function pawl.actor_end_transactions(p_worker bigint) returns void
 language plpgsql
 set enable_seqscan = off as $$
 begin
@@ -87,19 +87,19 @@ begin
   from pawl.actor_instance a
   join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = a.xmax
   join pg_stat_activity s on s.pid = l.pid and s.datname = current_database() and s.state like 'idle in transaction%'
-  where a.lent = p_worker;
+  where a.tx_worker = p_worker;
 exception when insufficient_privilege then
   -- Of another role: it ends when its body's time is up.
   null;
 end $$;
 
 -- A claim's answer was lost: gives back, uncharged, what the worker holds beside p_known.
-create or replace function pawl.actor_disown(p_worker bigint, p_known bigint[]) returns integer
+create or replace function pawl.actor_give_back_except(p_worker bigint, p_known bigint[]) returns integer
 language sql
 set enable_seqscan = off as $$
   with freed as (
     update pawl.actor_instance a set
-      worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_alone(a.lost)
+      worker = null, epoch = a.epoch + 1, attempt = greatest(a.attempt - 1, 0), signal_at = null, held = pawl.actor_isolation_reason(a.lost)
     where a.ctid = any (pawl.actor_running(p_worker)) and a.worker = p_worker and a.id <> all (p_known) returning a.id
   )
   select count(*)::int from freed
@@ -113,7 +113,7 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
     select t.id from pawl.actor_type t
     where t.paused_at is null and exists (
       select 1 from pawl.actor_instance a
-      where a.type = t.id and a.lost >= 2 and a.lost = 2 and a.wake_at <= clock_timestamp() and a.held = pawl.actor_alone(2)
+      where a.type = t.id and a.lost >= 2 and a.lost = 2 and a.wake_at <= clock_timestamp() and a.held = pawl.actor_isolation_reason(2)
         and a.worker is null and a.paused_at is null))
 $$;
 
@@ -131,26 +131,26 @@ begin
     select s.id from pawl.actor_type t
     cross join lateral (
       select a.id, a.wake_at from pawl.actor_instance a
-      where a.type = t.id and a.lost >= 2 and a.lost = 2 and a.wake_at <= v_until and a.held = pawl.actor_alone(2)
+      where a.type = t.id and a.lost >= 2 and a.lost = 2 and a.wake_at <= v_until and a.held = pawl.actor_isolation_reason(2)
         and a.worker is null and a.paused_at is null
         and not exists (select 1 from pawl.actor_paused_state p where p.type = a.type and p.state = a.state)) d
     join pawl.actor_instance s on s.id = d.id
     where t.id = any (p_types) and t.paused_at is null
     order by d.wake_at limit 1 for no key update of s skip locked);
-  update pawl.actor_instance a set held = null where a.id = v_actor and a.held = pawl.actor_alone(2) and a.worker is null;
+  update pawl.actor_instance a set held = null where a.id = v_actor and a.held = pawl.actor_isolation_reason(2) and a.worker is null;
   return concat('{"rows":[', pawl.actor_take(p_worker, array(
     select a.ctid from pawl.actor_instance a where a.id = v_actor and a.held is null and a.worker is null), clock_timestamp()), ']}');
 end $$;
 
 -- Why an actor that was lost so often is kept from those who claim what is due. What is held so is claimed alone.
-create or replace function pawl.actor_alone(p_lost int) returns text
+create or replace function pawl.actor_isolation_reason(p_lost int) returns text
 language sql immutable as $$
   select case when p_lost >= 2 then 'it is run alone' end
 $$;
 
 -- What was lost three times in a row, the last time alone, is what its processes die of: it is held, and a person is told.
 -- A page that somebody has locked in a transaction of his own is not waited for: that actor is looked at again.
-create or replace function pawl.actor_give_up() returns void
+create or replace function pawl.actor_hold_poison() returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set lock_timeout = '20ms' as $$
 declare
@@ -161,11 +161,11 @@ begin
     select p.id from pawl.actor_type t
     cross join lateral (
       select a.id from pawl.actor_instance a
-      where a.type = t.id and a.lost >= 2 and a.lost >= 3 and a.held = pawl.actor_alone(3) and a.worker is null limit 100) p
+      where a.type = t.id and a.lost >= 2 and a.lost >= 3 and a.held = pawl.actor_isolation_reason(3) and a.worker is null limit 100) p
     order by random()
   loop begin
     update pawl.actor_instance a set held = 'its process died or stood still three times in a row'
-    where a.id = v_id and a.lost >= 3 and a.held = pawl.actor_alone(3)
+    where a.id = v_id and a.lost >= 3 and a.held = pawl.actor_isolation_reason(3)
     returning a.id, a.epoch, a.type, a.attempt, a.state, a.held into v_poison;
     continue when not found;
     insert into pawl.actor_transition (at, actor, epoch, attempt, type, from_state, to_state, reason, error)

@@ -24,7 +24,7 @@ end $$;
 create or replace function pawl.actor_create_json(p_new json) returns json
 language plpgsql as $$
 declare
-  v_part json[] := pawl.actor_parts(p_new);
+  v_part json[] := pawl.actor_elements(p_new);
   v_head json := v_part[1];
   v_type pawl.actor_type;
   v_key text := v_head ->> 'key';
@@ -114,7 +114,7 @@ end $$;
 create or replace function pawl.actor_send_json(p_message json) returns boolean
 language plpgsql as $$
 declare
-  v_part json[] := pawl.actor_parts(p_message);
+  v_part json[] := pawl.actor_elements(p_message);
   v_actor bigint := (v_part[1] ->> 'actor')::bigint;
   v_type smallint;
   v_finished timestamptz;
@@ -163,7 +163,7 @@ begin
 end $$;
 
 -- The elements of an array, to the letter: -> refuses U+0000 wherever it stands.
-create or replace function pawl.actor_parts(p_list json) returns json[]
+create or replace function pawl.actor_elements(p_list json) returns json[]
 language sql immutable as $$
   select array_agg(e.value order by e.ord) from json_array_elements(p_list) with ordinality e (value, ord)
 $$;

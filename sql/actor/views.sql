@@ -4,9 +4,9 @@ create or replace view pawl.actor as
 select a.id, t.name as type, a.state, a.key, a.parent, a.fields, a.result, a.attempt, a.error, a.children as open_children,
   case
     when a.finished_at is not null then 'final'
-    when coalesce(a.worker, a.lent) is not null then 'running'
+    when coalesce(a.worker, a.tx_worker) is not null then 'running'
     when a.paused_at is not null or t.paused_at is not null or a.held = 'the state is paused' then 'paused'
-    when a.held is not null and a.held <> pawl.actor_alone(2) then 'held'
+    when a.held is not null and a.held <> pawl.actor_isolation_reason(2) then 'held'
     when a.wake_at is null then 'hibernating'
     when a.wake_at <= clock_timestamp() then 'due'
     when a.attempt > 0 then 'backing off'
@@ -33,5 +33,5 @@ from pawl.actor_transition h join pawl.actor_type t on t.id = h.type;
 create or replace view pawl.page as
 select p.id, p.tag, (array['info', 'warning', 'error', 'critical'])[p.severity] as severity,
   case when p.resolved_at is not null then 'resolved' when p.acked_at is not null then 'acked' else 'open' end as status,
-  p.summary, p.details, p.actor as actor_id, p.root, p.told_at is null as suppressed, p.count, p.opened_at, p.seen_at, p.acked_at, p.acked_by, p.resolved_at
+  p.summary, p.details, p.actor as actor_id, p.root, p.notified_at is null as suppressed, p.count, p.opened_at, p.seen_at, p.acked_at, p.acked_by, p.resolved_at
 from pawl.actor_page p;

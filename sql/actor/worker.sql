@@ -32,7 +32,7 @@ end $$;
 -- Lets go what is held because no program knew its state or its fields. {type id: {state: 1, $version}}, as the worker is listed by
 -- now: each worker calls it once it is listed, so nothing stays held between a start and the listing, or while a worker was taken for
 -- dead. Answers how many actors that let go.
-create or replace function pawl.actor_let_go(p_knows jsonb) returns integer
+create or replace function pawl.actor_release_held(p_knows jsonb) returns integer
 language plpgsql as $$
 declare
   v_known record;
@@ -44,13 +44,13 @@ begin
     from jsonb_each(p_knows) e order by 1
   loop
     perform pawl.actor_lock_known(v_known.type, true);
-    v_actors := v_actors + pawl.actor_let_go_type(v_known.type, v_known.states, v_known.version);
+    v_actors := v_actors + pawl.actor_release_held_type(v_known.type, v_known.states, v_known.version);
   end loop;
   return v_actors;
 end $$;
 
 -- Of one type: the actors in these states whose fields are of p_version or older.
-create or replace function pawl.actor_let_go_type(p_type smallint, p_states text[], p_version smallint) returns integer
+create or replace function pawl.actor_release_held_type(p_type smallint, p_states text[], p_version smallint) returns integer
 language plpgsql as $$
 declare
   v_actors integer;
@@ -82,7 +82,7 @@ end $$;
 -- An actor that this worker's program cannot run: {actor, epoch, worker, type, state, version, reason}. While another worker lives
 -- that knows the state, it is left to that one for a second; else it is held, and a page tells of it. A page that
 -- somebody has locked is not waited for for long: the actor is given back, and met again.
-create or replace function pawl.actor_unknown(p_turn json) returns boolean
+create or replace function pawl.actor_report_unknown(p_turn json) returns boolean
 language plpgsql
 set lock_timeout = '2s' as $$
 declare
@@ -96,7 +96,7 @@ begin
       and (w.knows -> (p_turn ->> 'type') ->> '$version')::int >= (p_turn ->> 'version')::int);
   update pawl.actor_instance a set
     worker = null, signal_at = null, attempt = greatest(a.attempt - 1, 0), lost = case when v_held then 0 else a.lost end,
-    held = case when v_held then p_turn ->> 'reason' else pawl.actor_alone(a.lost) end, error = case when v_held then p_turn ->> 'reason' end,
+    held = case when v_held then p_turn ->> 'reason' else pawl.actor_isolation_reason(a.lost) end, error = case when v_held then p_turn ->> 'reason' end,
     wake_at = clock_timestamp() + case when v_held then interval '0' else interval '1 second' end
   where a.id = (p_turn ->> 'actor')::bigint and a.epoch = (p_turn ->> 'epoch')::bigint and a.worker = (p_turn ->> 'worker')::bigint;
   if not found then

@@ -10,7 +10,7 @@
 -- Looking after a line begins an epoch of its copy, after which no delivery of an earlier one is taken, however late it comes.
 
 -- Here: the version of a delivery. Those of an epoch are above those of all before it, wherever the sequence stands after a crash.
-create or replace function pawl.capture_copy_draw(p_line smallint, out copy uuid, out epoch bigint, out version bigint, out is_known boolean)
+create or replace function pawl.capture_copy_next_version(p_line smallint, out copy uuid, out epoch bigint, out version bigint, out is_known boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -21,7 +21,7 @@ begin
 end $$;
 
 -- Here: the line is the caller's until the end of the transaction. "is_done": somebody else has looked after it since p_epoch.
-create or replace function pawl.capture_copy_look(
+create or replace function pawl.capture_copy_inspect(
   p_line smallint, p_epoch bigint, out is_done boolean, out copy uuid, out epoch bigint, out reached pg_lsn, out database text, out timeline int
 )
 language plpgsql
@@ -74,7 +74,7 @@ begin
 end $$;
 
 -- Here: the line was looked after. p_keys: what of the copy may never have been; null for whatever there is.
-create or replace function pawl.capture_copy_looked(p_line smallint, p_epoch bigint, p_keys text[]) returns void
+create or replace function pawl.capture_copy_inspected(p_line smallint, p_epoch bigint, p_keys text[]) returns void
 language sql
 set search_path = pg_catalog, pg_temp as $$
   insert into pawl.capture_dirty (line, source, key) select p_line, 0::smallint, k from unnest(p_keys) k order by k;
@@ -85,7 +85,7 @@ set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Here: the log certainly reaches to where it is now, once this is committed. Nobody waits for anybody to say so.
-create or replace function pawl.capture_copy_reach(p_line smallint) returns void
+create or replace function pawl.capture_copy_note_position(p_line smallint) returns void
 language sql
 set search_path = pg_catalog, pg_temp as $$
   update pawl.capture_line l set reached = pg_current_wal_insert_lsn()
@@ -153,7 +153,7 @@ set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- There: a copy is given to another database, or to one that went back behind a promotion.
-create or replace function pawl.capture_copy_give(p_copy uuid, p_database text, p_timeline int) returns void
+create or replace function pawl.capture_copy_transfer(p_copy uuid, p_database text, p_timeline int) returns void
 language sql
 set search_path = pg_catalog, pg_temp as $$
   update pawl.capture_copy_epoch e set database = p_database, timeline = p_timeline where e.copy = p_copy

@@ -120,7 +120,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- What the collector has to do, now and later.
-create or replace function pawl.file_due(p_space text) returns jsonb
+create or replace function pawl.file_backlog(p_space text) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object(
     'pending', count(*) filter (where o.state = 'pending'), 'retired', count(*) filter (where o.state = 'retired'),
@@ -131,7 +131,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Of these names of objects, those that have a row.
-create or replace function pawl.file_known(p_space text, p_objects uuid[]) returns setof uuid
+create or replace function pawl.file_existing(p_space text, p_objects uuid[]) returns setof uuid
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select o.object from pawl.file_object o where o.object = any (p_objects) and o.space = p_space
 $$;

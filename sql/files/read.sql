@@ -28,7 +28,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Versions of a document, newest first, with what became of them.
-create or replace function pawl.file_past(p_space text, p_id text, p_before bigint, p_limit int) returns setof jsonb
+create or replace function pawl.file_history(p_space text, p_id text, p_before bigint, p_limit int) returns setof jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o)
   from pawl.file_object o
@@ -48,7 +48,7 @@ begin
 end $$;
 
 -- Who stands at the gate of a document: holders and waiters, in the order in which they came.
-create or replace function pawl.file_standing(p_space text, p_id text) returns setof jsonb
+create or replace function pawl.file_gate_queue(p_space text, p_id text) returns setof jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object(
     'pid', l.pid, 'mode', case l.mode when 'ShareLock' then 'share' else 'exclusive' end, 'holds', l.granted,

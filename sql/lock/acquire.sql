@@ -5,7 +5,7 @@
 -- token, or what else lock_acquire says, as JSON. Cost, uncontended: one latch, two probes, one row written in place; waiting:
 -- one row, whatever the length of the queue. One value instead of columns and few parameters: they were a fifth of the time.
 -- Each setting of a function costs 6 us a call; generic plans come by themselves where there is nothing to choose.
-create or replace function pawl.lock_take(
+create or replace function pawl.lock_acquire_one(
   p_space text, p_name text, p_nonce uuid, p_lease_ms bigint, p_process text, p_host text, p_pid int, p_waiter_ms int,
   p_job bigint default null
 ) returns text
@@ -246,6 +246,6 @@ begin
   end if;
 
   foreach v_name in array coalesce(v_evicted, '{}') loop
-    perform pawl.lock_call(p_space, v_name, '');
+    perform pawl.lock_grant_next(p_space, v_name, '');
   end loop;
 end $$;

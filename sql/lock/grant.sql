@@ -50,7 +50,7 @@ $$;
 -- Grants to the waiters that fit now: to the first in line and, with it, to everybody who can hold beside it; or tells them
 -- that it is their turn. Those of the calling process are given back instead of notified, as `nonce token` or `nonce`.
 -- Under the name's latch.
-create or replace function pawl.lock_call(p_space text, p_name text, p_process text) returns text[]
+create or replace function pawl.lock_grant_next(p_space text, p_name text, p_process text) returns text[]
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare

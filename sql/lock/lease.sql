@@ -25,7 +25,7 @@ $$;
 -- A lock without a lease is granted with one, and then kept for good by whoever heard of it: what is granted after its
 -- request was given up, as late as the network may bring it, ends by itself. False when not all of the names are held with
 -- p_token any more; nothing is changed then.
-create or replace function pawl.lock_keep(p_space text, p_names text[], p_token bigint) returns boolean
+create or replace function pawl.lock_drop_lease(p_space text, p_names text[], p_token bigint) returns boolean
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
@@ -73,7 +73,7 @@ end $$;
 -- The processes whose open transactions guard a name. A row's share lock stands in its xmax, as one transaction or as the
 -- number of a group of them, and SQL cannot see which of the two. What is no running transaction is looked up as a group:
 -- the number of a transaction that has ended is refused, or names a group of long ago, whose members have ended, too.
-create or replace function pawl.lock_guards(p_space text, p_name text) returns setof int
+create or replace function pawl.lock_guarding_pids(p_space text, p_name text) returns setof int
 language plpgsql as $$
 declare
   v_xmax xid;
@@ -109,7 +109,7 @@ begin
   loop
     continue when not pg_try_advisory_xact_lock(hashtextextended(v_name.name, hashtextextended(v_name.space, 1885435756)));
     perform pawl.lock_evict(v_name.space, v_name.name);
-    perform pawl.lock_call(v_name.space, v_name.name, '');
+    perform pawl.lock_grant_next(v_name.space, v_name.name, '');
     v_count := v_count + 1;
   end loop;
   -- Whoever acquires one of these meanwhile waits a moment, and makes it anew.

@@ -10,7 +10,7 @@
 -- The short way to give up one name held alone; else all that lock_release does. Null when it was not held; else the waiters
 -- of this process that were called, with a comma between them. Cost: one latch, one row written in place, one row of
 -- history, one look for waiters.
-create or replace function pawl.lock_free(p_space text, p_name text, p_token bigint, p_process text) returns text
+create or replace function pawl.lock_release_one(p_space text, p_name text, p_token bigint, p_process text) returns text
 language plpgsql
 set enable_seqscan = off as $$
 declare
@@ -44,7 +44,7 @@ begin
       if current_setting('synchronous_commit') = 'off' then
         perform pawl.lock_flush();
       end if;
-      -- To the first in line, if it will hold alone; as lock_call does.
+      -- To the first in line, if it will hold alone; as lock_grant_next does.
       delete from pawl.lock_waiter w
       where w.space = p_space and w.name = p_name
         and w.ticket = (
@@ -53,7 +53,7 @@ begin
         and w.capacity = 1 and w.expires_at > v_now and w.expires_at <= v_now + w.lease_ms * interval '1 ms'
       returning w.* into v_next;
       if not found then
-        return array_to_string(pawl.lock_call(p_space, p_name, p_process), ',');
+        return array_to_string(pawl.lock_grant_next(p_space, p_name, p_process), ',');
       end if;
       update pawl.lock_grant g
       set token = nextval('pawl.lock_token'), nonce = v_next.nonce, pid = v_next.pid, lease_ms = v_next.lease_ms, granted_at = v_now,
@@ -120,7 +120,7 @@ begin
   foreach v_name in array p_names loop
     if exists (select from pawl.lock_waiter w where w.space = p_space and w.name = v_name) then
       v_is_awaited := true;
-      called := called || pawl.lock_call(p_space, v_name, p_process);
+      called := called || pawl.lock_grant_next(p_space, v_name, p_process);
     end if;
   end loop;
   if v_marked = 0 and not v_is_awaited and p_finish is null then
@@ -158,5 +158,5 @@ begin
   )
   select b.token, b.host, b.pid, b.granted_at from broken b join told t using (token);
   perform pawl.lock_evict(p_space, p_name);
-  perform pawl.lock_call(p_space, p_name, '');
+  perform pawl.lock_grant_next(p_space, p_name, '');
 end $$;

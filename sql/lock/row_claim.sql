@@ -13,9 +13,9 @@
 -- sub-select again for each row, and lock n more each time.)
 --
 -- The update looks at the whole condition once more, with a snapshot of its own. What a row says about itself has been
--- looked at again after it was locked; what other rows say about it (a lease in lock_capture, a sub-select of the caller's)
+-- looked at again after it was locked; what other rows say about it (a lease in lock_row_claim, a sub-select of the caller's)
 -- was seen by the older snapshot, in which a lease may have run out that somebody has just taken.
-create or replace function pawl.lock_capture_rows(
+create or replace function pawl.lock_claim_rows(
   p_table anyelement, p jsonb, p_path text default current_setting('search_path'), out refused text, out key text, out token text, out captured anyelement
 ) returns setof record
 language plpgsql as $$
@@ -54,7 +54,7 @@ begin
   v_expired := case
     when p -> 'lease' is null then null
     when v_lease is not null then format('%s.%s < %L::timestamptz', v_t, v_lease, clock_timestamp())
-    else format('exists (select from pawl.lock_capture "pawl$c" where "pawl$c".relation = %L and "pawl$c".key = %s::text
+    else format('exists (select from pawl.lock_row_claim "pawl$c" where "pawl$c".relation = %L and "pawl$c".key = %s::text
       and "pawl$c".expires_at < clock_timestamp())', v_name, v_key) end;
   v_where := '(' || pawl.lock_condition(p #> '{status,from}', v_t, v_types, v_schemas)
     || coalesce(' or (' || format('%s.%I %s %s', v_t, v_status, v_is, v_to) || ' and ' || v_expired || ')', '') || ')'
@@ -81,10 +81,10 @@ begin
     v_from, v_set, pawl.lock_key_rows(v_columns, v_types), pawl.lock_key_match(v_t, v_columns, v_schemas, '"pawl$keys"'), v_where,
     coalesce(v_t || '.' || v_token, 'null'), v_t, v_name,
     case when v_token is null then format(', "pawl$tokens" as (
-      insert into pawl.lock_capture (relation, key, token, expires_at)
-      select %L, c.key, pg_catalog.nextval(''pawl.lock_capture_token''), %s from "pawl$changed" c
-      on conflict on constraint lock_capture_pkey
-        do update set token = excluded.token, expires_at = excluded.expires_at, captured_at = excluded.captured_at
+      insert into pawl.lock_row_claim (relation, key, token, expires_at)
+      select %L, c.key, pg_catalog.nextval(''pawl.lock_row_claim_token''), %s from "pawl$changed" c
+      on conflict on constraint lock_row_claim_pkey
+        do update set token = excluded.token, expires_at = excluded.expires_at, claimed_at = excluded.claimed_at
       returning key, token
     )', v_name, v_until) end,
     case when v_token is null then 'k.token' else 'c.token' end,
@@ -138,7 +138,7 @@ begin
 
   v_match := v_match || format(' and t.%I %s %L::%s', v_status, pawl.lock_operator('=', v_status, v_schemas), p #>> '{status,is}', v_types ->> v_status)
     || case when v_token is null
-      then format(' and exists (select from pawl.lock_capture c where c.relation = %L and c.key = (k."pawl$key" - -1)::text
+      then format(' and exists (select from pawl.lock_row_claim c where c.relation = %L and c.key = (k."pawl$key" - -1)::text
         and c.token = (k."pawl$key" ->> -1)::bigint)', v_name)
       else format(' and t.%I %s (k."pawl$key" ->> -1)::%s', v_token, pawl.lock_operator('=', v_token, v_schemas), v_types ->> v_token) end;
   -- A renewal whose lease is kept elsewhere still writes the row: that is what shows a capture under way that it is too late.
@@ -149,9 +149,9 @@ begin
   v_write := format('with changed as (update %s t set %s from %s k where %s returning k."pawl$ord" as ord, (k."pawl$key" - -1)::text as key)%s
     select coalesce(pg_catalog.array_agg(ord), ''{}'') from changed', v_name, v_set, v_from, v_match,
     case when v_token is null and v_to is not null
-      then format(', gone as (delete from pawl.lock_capture c using changed where c.relation = %L and c.key = changed.key)', v_name)
+      then format(', gone as (delete from pawl.lock_row_claim c using changed where c.relation = %L and c.key = changed.key)', v_name)
       when v_token is null
-      then format(', renewed as (update pawl.lock_capture c set expires_at = %s from changed where c.relation = %L and c.key = changed.key)', v_until, v_name)
+      then format(', renewed as (update pawl.lock_row_claim c set expires_at = %s from changed where c.relation = %L and c.key = changed.key)', v_until, v_name)
     end);
 
   perform set_config('search_path', p_path, true);
@@ -192,7 +192,7 @@ begin
 end
 $$;
 
--- The key of a row as it is shown to the caller and kept in lock_capture: the same in every session, so moments are in
+-- The key of a row as it is shown to the caller and kept in lock_row_claim: the same in every session, so moments are in
 -- UTC, which jsonb would write in the time zone of the session.
 create or replace function pawl.lock_key_value(p_table text, p_columns text[], p_types jsonb) returns text
 language sql immutable as $$
@@ -234,7 +234,7 @@ language sql stable as $$
   order by v.n limit 1
 $$;
 
--- The table by its catalog name, schema always shown: what lock_capture knows it by.
+-- The table by its catalog name, schema always shown: what lock_row_claim knows it by.
 create or replace function pawl.lock_relation_name(p_relation oid) returns text
 language sql stable as $$
   select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = p_relation

@@ -93,7 +93,7 @@ begin
     open v_rows for execute v_lock using v_arranged.keys;
     loop
       if v_deadline is not null then
-        perform pawl.lock_patience(v_deadline);
+        perform pawl.lock_set_timeout(v_deadline);
       end if;
       fetch next from v_rows into v_ord;
       exit when not found;
@@ -128,7 +128,7 @@ begin
   end if;
   begin
     if v_deadline is not null then
-      perform pawl.lock_patience(v_deadline);
+      perform pawl.lock_set_timeout(v_deadline);
     end if;
     if v_shared then
       perform pg_advisory_xact_lock_shared(v_key);
@@ -160,7 +160,7 @@ end
 $$;
 
 -- Sets how long the next lock may be waited for: what is left until the deadline, and 1 ms when nothing is.
-create or replace function pawl.lock_patience(p_deadline timestamptz) returns void
+create or replace function pawl.lock_set_timeout(p_deadline timestamptz) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select set_config('lock_timeout', case when p_deadline = 'infinity' then '0' else
     greatest(1, ceil(extract(epoch from p_deadline - clock_timestamp()) * 1000))::bigint::text end, true)

@@ -3,7 +3,7 @@
 -- Keeps places of one name each, and says which of them still have two living ones before them; the others have to look. Takes no
 -- latch, and no row that somebody decides about just now: it waits for nobody. Whoever decides about one of them waits for the
 -- end of this statement. A place need not last: nobody waits for the disk.
-create or replace function pawl.lock_keep_places(p_nonces uuid[], p_waiter_ms int[]) returns setof uuid
+create or replace function pawl.lock_renew_places(p_nonces uuid[], p_waiter_ms int[]) returns setof uuid
 language sql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
   select set_config('synchronous_commit', 'off', true);
@@ -29,7 +29,7 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
 $$;
 
 -- Gives up waiting, and whatever the nonce was granted in the last moment. Says who is in the way.
-create or replace function pawl.lock_leave(p_space text, p_names text[], p_nonce uuid, p_process text, out holder text, out called text[])
+create or replace function pawl.lock_stop_waiting(p_space text, p_names text[], p_nonce uuid, p_process text, out holder text, out called text[])
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
@@ -45,7 +45,7 @@ begin
   order by g.token limit 1;
   foreach v_name in array p_names loop
     perform pawl.lock_evict(p_space, v_name);
-    called := called || pawl.lock_call(p_space, v_name, p_process);
+    called := called || pawl.lock_grant_next(p_space, v_name, p_process);
   end loop;
 end $$;
 

@@ -26,14 +26,14 @@ begin
     return 'in-progress';
   end if;
 
-  v_key := pawl.queue_seize(v_job.queue, v_shard, v_key_name);
+  v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
   for v_try in 1..5 loop  -- between two statements an unkeyed job may move
     v_at := pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key);
     case v_at.place
       when 'ready' then
-        select u.* into v_out from pawl.queue_unready(v_job.queue, v_shard, v_job.priority, p_id) u;
+        select u.* into v_out from pawl.queue_remove_ready(v_job.queue, v_shard, v_job.priority, p_id) u;
       when 'delayed' then
-        select u.* into v_out from pawl.queue_undelay(v_shard, p_id) u;
+        select u.* into v_out from pawl.queue_remove_delayed(v_shard, p_id) u;
       when 'parked' then
         with gone as (
           delete from pawl.queue_parked p
@@ -56,7 +56,7 @@ begin
       values (clock_timestamp(), p_id, v_shard, v_job.queue, v_out.attempt, 'new', 'cancelled', 'cancel', p_reason);
       delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
       if v_key_name is not null then
-        perform pawl.queue_move_up(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);
+        perform pawl.queue_replace_head(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);
       end if;
       if v_key_name is not null then
         perform pawl.queue_wake(v_job.queue);

@@ -55,7 +55,7 @@ begin
       and r.lost = 0
     order by r.priority, r.id limit 1 for update skip locked;
     if found and (v_one.attempt = 0 or not pawl.queue_is_last(v_one.kind, v_one.attempt))
-      and (v_one.n = 1 or pawl.queue_fitting(p_shard, array[v_one.id], array[v_one.n]) >= v_one.n) then
+      and (v_one.n = 1 or pawl.queue_count_fitting(p_shard, array[v_one.id], array[v_one.n]) >= v_one.n) then
       perform pawl.queue_require_worker(p_worker);
       delete from pawl.queue_ready r where r.ctid = v_one.tid;
       v_claim := nextval('pawl.queue_claim_id');
@@ -121,7 +121,7 @@ begin
   into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_losts, v_alones, v_kkeys, v_kepochs
   from marked c;
   if v_taken > 1 then
-    v_fit := pawl.queue_fitting(p_shard, v_lo, v_take);
+    v_fit := pawl.queue_count_fitting(p_shard, v_lo, v_take);
     if v_fit < v_taken then  -- nothing is written yet
       return pawl.queue_claim(p_queue, p_shard, p_worker, v_fit::int, p_slots, p_rows, p_chain, p_priority, p_after);
     end if;
@@ -192,7 +192,7 @@ end $$;
 
 -- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at the least. p_n: how many stand in
 -- a row behind each, null for one. Where no payload was ever stored out of line, nothing is asked: none has more than 2 kB then.
-create or replace function pawl.queue_fitting(p_shard smallint, p_first bigint[], p_n int[]) returns bigint
+create or replace function pawl.queue_count_fitting(p_shard smallint, p_first bigint[], p_n int[]) returns bigint
 language plpgsql /* planner: loop */ as $$
 begin
   if (select pg_relation_size(c.reltoastrelid) from pg_class c where c.oid = 'pawl.queue_job'::regclass) = 0 then

@@ -46,7 +46,7 @@ begin
     return;
   end if;
   if taken > 1 then
-    v_fit := pawl.queue_fitting(p_shard, v_ids, null);
+    v_fit := pawl.queue_count_fitting(p_shard, v_ids, null);
     if v_fit < taken then  -- nothing is written yet
       select c.lines, c.rows, c.processes, c.taken, true into lines, rows, processes, taken, cut
       from pawl.queue_claim_chains(p_queue, p_shard, p_worker, greatest(v_fit, 1)::int, p_chain, p_now, p_epoch, p_keys, p_waiting) c;
@@ -135,13 +135,13 @@ declare
   v_keys text[];
 begin
   raise warning 'jobs of queue % that were to be claimed are not in queue_job: something other than Pawl has deleted rows; what was left of them is removed', p_queue;
-  perform pawl.queue_lost(p_worker, array(
+  perform pawl.queue_give_back(p_worker, array(
     select r.id from pawl.queue_running r where r.worker = p_worker and not (r.id > p_epoch and r.claimed_at = p_now)), false);
   -- Of these nothing was left to be given back.
   v_keys := array(
     select k.key from pawl.queue_key k
     where k.shard = p_shard and k.queue = p_queue and k.key = any (p_keys) and k.held and k.epoch = p_epoch);
   if v_keys <> '{}' then
-    perform pawl.queue_give_up(p_queue, p_shard, v_keys, array_fill(p_epoch, array[cardinality(v_keys)]));
+    perform pawl.queue_release_keys(p_queue, p_shard, v_keys, array_fill(p_epoch, array[cardinality(v_keys)]));
   end if;
 end $$;

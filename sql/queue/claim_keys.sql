@@ -23,7 +23,7 @@ declare
   v_kept text[];
   v_epoch bigint;
   v_related boolean;
-  v_got pawl.queue_gathered[];
+  v_got pawl.queue_unit_job[];
   v_large text[];
   v_lasts bigint[];
 begin
@@ -77,7 +77,7 @@ begin
     from pawl.queue_claim_chains(p_queue, p_shard, p_worker, p_limit, p_chain, p_now, v_epoch, v_free, v_waiting) c;
     return;
   end if;
-  v_got := array(select row(g.*)::pawl.queue_gathered from pawl.queue_gather(p_queue, p_shard, v_free) g);
+  v_got := array(select row(g.*)::pawl.queue_unit_job from pawl.queue_next_units(p_queue, p_shard, v_free) g);
   if p_tidies then
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
     from unnest(v_free) u (key) where u.key not in (select g.key from unnest(v_got) g);

@@ -5,7 +5,7 @@
 -- that job, or all jobs of the kind if it coalesces. One unit a key, so that a crash charges nothing that had not begun.
 -- Without sorts, a key's rows are found by the index of keys: while the last ANALYZE saw few, the planner else takes all of a shard
 -- to be one, and reads them for each key: 40,000 updates of live producers took 25 s.
-create or replace function pawl.queue_gather(p_queue smallint, p_shard smallint, p_keys text[]) returns setof pawl.queue_gathered
+create or replace function pawl.queue_next_units(p_queue smallint, p_shard smallint, p_keys text[]) returns setof pawl.queue_unit_job
 language sql /* planner: batch */ set enable_sort = off set plan_cache_mode = force_generic_plan as $$
   with kinds as materialized (
     select k.id, k.coalesce <> 'none' as whole, k.after, k.after_error from pawl.queue_kind k where k.queue = p_queue
@@ -28,7 +28,7 @@ language sql /* planner: batch */ set enable_sort = off set plan_cache_mode = fo
     order by o.key, o.first
   )
   select n.key, x.id, n.id, x.attempt, x.priority, x.tid, x.parked,
-    case when n.after_error = 'error' and cardinality(n.after) > 0 then pawl.queue_broken_by(p_queue, p_shard, n.key, n.after) end,
+    case when n.after_error = 'error' and cardinality(n.after) > 0 then pawl.queue_failed_predecessor(p_queue, p_shard, n.key, n.after) end,
     n.whole, x.lost
   from next n cross join lateral (
     (select r.id, r.attempt, r.lost, r.priority, r.ctid as tid, false as parked from pawl.queue_ready r
@@ -46,7 +46,7 @@ $$;
 -- The predecessor that makes a job with afterError 'error' fail: that of the key which was settled last, if it ended in error.
 -- None is unsettled. As a rule none is in error, and the first probe is all; after a unique one no other can come. Of those
 -- before the one in error, one that was retried by hand and completed after it does not count.
-create or replace function pawl.queue_broken_by(p_queue smallint, p_shard smallint, p_key text, p_after smallint[]) returns bigint
+create or replace function pawl.queue_failed_predecessor(p_queue smallint, p_shard smallint, p_key text, p_after smallint[]) returns bigint
 language sql stable /* planner: loop */ as $$
   select d.id from (
     select d.id, d.at, d.status from pawl.queue_dead d

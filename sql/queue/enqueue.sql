@@ -165,7 +165,7 @@ begin
       perform pawl.queue_add_runs(p_queue, p_shard, v_ids, array_fill(p_kinds[1], array[p_n]), array_fill(p_priorities[1], array[p_n]));
     end if;
   else
-    perform pawl.queue_place(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at);
+    perform pawl.queue_add_mixed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at);
   end if;
   perform pawl.queue_wake(p_queue);
   return v_ids;
@@ -177,7 +177,7 @@ end $$;
 create or replace function pawl.queue_add_json(p_batch json) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   select pawl.queue_add(
-    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_elsewhere() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt")
+    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_refuse_schema() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt")
   from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_batch) with ordinality e (value, ord)) b
   cross join lateral json_to_record(b.part[1]) h (
     queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[])
@@ -200,7 +200,7 @@ $$;
 -- Writes jobs of all sorts, each with a row where it waits. Of the jobs of one key the first 32, as many as one claim takes,
 -- are ready; the others are parked behind them at once, where a claimer would put them: he would look at each on his way to
 -- the jobs of other keys (100,000 jobs of one key kept those waiting for 2 s).
-create or replace function pawl.queue_place(
+create or replace function pawl.queue_add_mixed(
   p_queue smallint, p_shard smallint, p_ids bigint[], p_now timestamptz, p_kinds smallint[], p_priorities smallint[],
   p_payloads json, p_keys text[], p_run_at timestamptz[]
 ) returns void

@@ -22,7 +22,7 @@ begin
   v_at := pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key);
   select w.host, w.pid, w.id, w.is_live into v_worker from pawl.worker w where w.id = v_at.worker;
   select c.at, c.reason into v_wish from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
-  select t.at, t.reason, t.error into v_error from pawl.queue_moves(v_shard, p_id) t
+  select t.at, t.reason, t.error into v_error from pawl.queue_transitions(v_shard, p_id) t
   where t.from_status = 'in-progress' order by t.at desc limit 1;
   if v_at.status = 'new' then
     if v_key_name is not null then

@@ -3,7 +3,7 @@
 -- Gives keys up: the next job of each becomes its head in queue_ready, or the key's row goes when nothing waits.
 -- p_epochs: only where the key is still held under that epoch. p_delayed: a job may be delayed under the key's epoch; it is
 -- the key's head then. Answers whether anything of them waits: if not, there is nothing to look for after this.
-create or replace function pawl.queue_give_up(
+create or replace function pawl.queue_release_keys(
   p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[], p_delayed boolean default true
 ) returns boolean
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$

@@ -41,7 +41,7 @@ begin
   end if;
   v_sleeps := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.wants_notify);
   if v_sleeps and p_priority = 0 and current_setting('synchronous_commit') <> 'off' and current_setting('transaction_isolation') = 'read committed'
-    and (p_key is null or pawl.queue_is_free(p_queue, p_shard, p_key)) then
+    and (p_key is null or pawl.queue_is_key_free(p_queue, p_shard, p_key)) then
     delete from pawl.queue_offer o where o.ctid = (
       select o.ctid from pawl.queue_offer o
       where o.queue = p_queue
@@ -94,7 +94,7 @@ begin
 end $$;
 
 -- Whether a job of this key could run at once: nobody holds the key, and nothing of it waits. Takes the key's lock, without waiting.
-create or replace function pawl.queue_is_free(p_queue smallint, p_shard smallint, p_key text) returns boolean
+create or replace function pawl.queue_is_key_free(p_queue smallint, p_shard smallint, p_key text) returns boolean
 language plpgsql as $$
 begin
   if not (select d.keyed from pawl.queue_definition d where d.id = p_queue)
@@ -138,7 +138,7 @@ declare
   v_jobs integer := 0;
 begin
   if exists (select 1 from pawl.queue_running r where r.worker = p_worker and r.id <> all (p_known)) then
-    v_jobs := (pawl.queue_lost(p_worker, p_known, false)).jobs;
+    v_jobs := (pawl.queue_give_back(p_worker, p_known, false)).jobs;
   end if;
   return json_build_object('jobs', v_jobs, 'offers', (
     select coalesce(json_agg(o.number), '[]') from pawl.queue_offer o where o.queue = p_queue and o.worker = p_worker));
@@ -150,7 +150,7 @@ create or replace function pawl.queue_leave(p_queue smallint, p_worker bigint, p
 language plpgsql /* planner: probe */ as $$
 begin
   delete from pawl.queue_offer o where o.queue = p_queue and o.worker = p_worker;
-  if (pawl.queue_lost(p_worker, p_known, false)).jobs > 0 then
+  if (pawl.queue_give_back(p_worker, p_known, false)).jobs > 0 then
     perform pawl.queue_wake(p_queue);
   end if;
 end $$;

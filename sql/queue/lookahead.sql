@@ -139,7 +139,7 @@ begin
   end if;
   if v_related and v_free is not null then
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
-    from unnest(v_free) u (key) where u.key not in (select g.key from pawl.queue_gather(p_queue, p_shard, v_free) g);
+    from unnest(v_free) u (key) where u.key not in (select g.key from pawl.queue_next_units(p_queue, p_shard, v_free) g);
   end if;
   return v_moved;
 end $$;

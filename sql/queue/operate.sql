@@ -35,7 +35,7 @@ begin
   select j.queue, j.kind, j.priority, j.key, j.run_at, q.keyed into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
-  v_key := pawl.queue_seize(v_job.queue, v_shard, v_key_name);
+  v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
   delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id returning d.status into v_from;
   if not found then
     perform pawl.queue_find(p_queue, p_id);  -- its history may just be over
@@ -62,7 +62,7 @@ begin
       insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
       select h.id, h.shard, h.queue, h.priority, h.kind, h.attempt, h.lost, h.key from head h;
       if found then
-        perform pawl.queue_raise(v_job.queue, v_shard, v_key_name, v_key.epoch);
+        perform pawl.queue_promote_head(v_job.queue, v_shard, v_key_name, v_key.epoch);
       end if;
     end if;
   end if;
@@ -76,7 +76,7 @@ exception when lock_not_available then
 end $$;
 
 -- Takes a key for a change by hand. Answers whether somebody works on it, and the epoch; both null when the key is free.
-create or replace function pawl.queue_seize(p_queue smallint, p_shard smallint, p_key text, out held boolean, out epoch bigint)
+create or replace function pawl.queue_lock_key(p_queue smallint, p_shard smallint, p_key text, out held boolean, out epoch bigint)
 language plpgsql as $$
 begin
   if p_key is null then
@@ -88,16 +88,16 @@ begin
 end $$;
 
 -- The head of a waiting key was taken away: raises the next one, or frees the key. The caller has seized the key.
-create or replace function pawl.queue_raise(p_queue smallint, p_shard smallint, p_key text, p_epoch bigint) returns void
+create or replace function pawl.queue_promote_head(p_queue smallint, p_shard smallint, p_key text, p_epoch bigint) returns void
 language plpgsql as $$
 begin
   update pawl.queue_key k set held = true where k.shard = p_shard and k.queue = p_queue and k.key = p_key and k.epoch = p_epoch;
-  perform pawl.queue_give_up(p_queue, p_shard, array[p_key], array[p_epoch]);
+  perform pawl.queue_release_keys(p_queue, p_shard, array[p_key], array[p_epoch]);
 end $$;
 
 -- A job of a key went away: the next one takes its place if it was the head of a waiting key, or if it was the last ready
 -- one of a free key (an enqueue of many jobs of one key parks most of them). The caller has seized the key.
-create or replace function pawl.queue_move_up(p_queue smallint, p_shard smallint, p_key text, p_held boolean, p_epoch bigint, p_was bigint) returns void
+create or replace function pawl.queue_replace_head(p_queue smallint, p_shard smallint, p_key text, p_held boolean, p_epoch bigint, p_was bigint) returns void
 language plpgsql /* planner: probe */ as $$
 declare
   v_epoch bigint := p_epoch;
@@ -112,11 +112,11 @@ begin
     v_epoch := nextval('pawl.queue_claim_id');
     insert into pawl.queue_key (shard, queue, key, epoch, held) values (p_shard, p_queue, p_key, v_epoch, false);
   end if;
-  perform pawl.queue_raise(p_queue, p_shard, p_key, v_epoch);
+  perform pawl.queue_promote_head(p_queue, p_shard, p_key, v_epoch);
 end $$;
 
 -- Takes one job out of the ready run it is part of.
-create or replace function pawl.queue_unready(p_queue smallint, p_shard smallint, p_priority smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
+create or replace function pawl.queue_remove_ready(p_queue smallint, p_shard smallint, p_priority smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
 language plpgsql /* planner: probe */ as $$
 declare
   v_run pawl.queue_ready;
@@ -145,7 +145,7 @@ begin
 end $$;
 
 -- Takes one job out of the delayed run it is part of.
-create or replace function pawl.queue_undelay(p_shard smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
+create or replace function pawl.queue_remove_delayed(p_shard smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
 language plpgsql /* planner: probe */ as $$
 declare
   v_run pawl.queue_delayed;

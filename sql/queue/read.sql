@@ -40,7 +40,7 @@ begin
   from pawl.queue_dead d where d.shard = p_shard and d.id = p_id;
   if found then
     select pawl.queue_process(t.process_id, p_id, k.coalesce <> 'none'), t.worker into process_id, worker
-    from pawl.queue_moves(p_shard, p_id) t, pawl.queue_kind k
+    from pawl.queue_transitions(p_shard, p_id) t, pawl.queue_kind k
     where k.id = p_kind order by t.at desc limit 1;
     return;
   end if;
@@ -78,7 +78,7 @@ begin
       from pawl.queue_receipt r where r.ids @> p_id limit 1;
     end if;
   elsif attempt > (place = 'running')::int then
-    select t.error into error from pawl.queue_moves(p_shard, p_id) t
+    select t.error into error from pawl.queue_transitions(p_shard, p_id) t
     where t.error is not null order by t.at desc limit 1;
   end if;
 end $$;
@@ -136,7 +136,7 @@ set enable_seqscan = off set jit = off as $$
     ) m
     where r.id = p_id
     union all
-    select m.* from pawl.queue_moves(p_shard, p_id) t
+    select m.* from pawl.queue_transitions(p_shard, p_id) t
     cross join lateral (select j.kind from pawl.queue_job j where j.shard = p_shard and j.id = p_id) j
     join pawl.queue_kind k on k.id = j.kind
     cross join lateral pawl.queue_process(t.process_id, p_id, k.coalesce <> 'none') process
@@ -157,7 +157,7 @@ $$;
 
 -- What code is told of jobs that have just ended in error without it: {jobs: [{id, kind, key, attempt, error, at, process, payload}],
 -- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at the most, and one at the least; more: how many there are beyond.
-create or replace function pawl.queue_ended(p_queue smallint, p_ids bigint[]) returns json
+create or replace function pawl.queue_describe_ended(p_queue smallint, p_ids bigint[]) returns json
 language sql /* planner: batch */ as $$
   with ended as materialized (
     select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, (date_part('epoch', j.created_at) * 1000)::bigint as at, j.payload,
@@ -186,7 +186,7 @@ language sql stable as $$
 $$;
 
 -- The moves of one job, each with its error: rows of its own, and rows of runs.
-create or replace function pawl.queue_moves(p_shard smallint, p_id bigint)
+create or replace function pawl.queue_transitions(p_shard smallint, p_id bigint)
 returns table (
   at timestamptz, claimed_at timestamptz, worker bigint, process_id uuid, attempt smallint, from_status text, to_status text, reason text, error text)
 language sql stable rows 4 as $$

@@ -1,7 +1,7 @@
 -- Taking back the jobs of workers that are gone, and of claims whose answer was lost.
 
 -- Gives back what workers held whose lease ran out, and what is held by workers that are no more. The attempt is spent;
--- a job that has none left ends in error, which nobody else would tell of: see queue_ended. Safe to run by any number of processes at
+-- a job that has none left ends in error, which nobody else would tell of: see queue_describe_ended. Safe to run by any number of processes at
 -- once.
 create or replace function pawl.queue_rescue(p_queue smallint, out jobs integer, out ended json)
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
@@ -16,7 +16,7 @@ begin
   for v_worker, v_fresh in
     select w.id, w.hold = 'transaction' and w.lost_at is null from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() order by w.id for update skip locked
   loop
-    select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_lost(v_worker, null, true) l;
+    select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_give_back(v_worker, null, true) l;
     select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, false) s;
     if pawl.queue_end_lanes(v_worker) then
       begin
@@ -43,14 +43,14 @@ begin
     select distinct r.worker from pawl.queue_running r where r.queue = p_queue
       and not exists (select 1 from pawl.queue_worker w where w.id = r.worker) order by 1
   loop
-    select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_lost(v_worker, null, true) l;
+    select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_give_back(v_worker, null, true) l;
   end loop;
   if v_jobs > 0 then
     perform pg_notify('pawl_queue', p_queue::text);
   end if;
   jobs := v_jobs;
   if v_ended <> '{}' then
-    ended := pawl.queue_ended(p_queue, v_ended);
+    ended := pawl.queue_describe_ended(p_queue, v_ended);
   end if;
 end $$;
 
@@ -70,7 +70,7 @@ $$;
 -- Takes what a lost worker holds out of its claims. Answers the claims with the jobs taken. What somebody is settling just now is
 -- left alone, and so is a job that is guarded by an open transaction, with what else the worker has of its key: whoever looks for
 -- lost workers next comes by again. Nobody waits here.
-create or replace function pawl.queue_take_back(p_worker bigint) returns setof pawl.queue_running
+create or replace function pawl.queue_revoke_claims(p_worker bigint) returns setof pawl.queue_running
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_free bigint[];
@@ -133,7 +133,7 @@ exception when insufficient_privilege then
 end $$;
 
 -- What queue_rescue could not end: processes of the server with transactions of lost workers. Ending takes them a moment.
-create or replace function pawl.queue_unended(p_queue smallint) returns integer[]
+create or replace function pawl.queue_open_lanes(p_queue smallint) returns integer[]
 language sql set search_path = pg_catalog, pg_temp as $$
   select coalesce(array_agg(l.pid), '{}') from pawl.queue_worker w cross join lateral pawl.queue_lanes(w.id) l (pid)
   where w.queue = p_queue and w.lost_at < clock_timestamp() - interval '1 second' and w.expires_at < clock_timestamp()

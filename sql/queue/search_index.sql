@@ -29,7 +29,7 @@ begin
   elsif v_state.wait_to is not null and pg_snapshot_xmin(pg_current_snapshot()) > v_state.wait_xid then
     v_from := v_state.sealed_to;
     while v_from < v_state.wait_to and v_chunks < p_chunks loop
-      v_from := pawl.queue_seal(v_from);
+      v_from := pawl.queue_write_chunk(v_from);
       v_chunks := v_chunks + 1;
     end loop;
     update pawl.queue_search_state s set sealed_to = v_from, wait_to = nullif(v_state.wait_to, v_from);
@@ -44,7 +44,7 @@ begin
 end $$;
 
 -- Writes the chunk that begins at p_from, if there are jobs in it. Answers where the next one begins.
-create or replace function pawl.queue_seal(p_from bigint) returns bigint
+create or replace function pawl.queue_write_chunk(p_from bigint) returns bigint
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin

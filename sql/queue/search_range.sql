@@ -98,7 +98,7 @@ begin
     ), fit as materialized (
       select s.* from said s
       where (s.said like all (p_query.likes) and s.said ~ all (p_query.regexes)) or exists (
-        select 1 from pawl.queue_moves(s.shard, s.id) e cross join lateral (select s.said || e' \n' || lower(e.error) as said offset 0) x
+        select 1 from pawl.queue_transitions(s.shard, s.id) e cross join lateral (select s.said || e' \n' || lower(e.error) as said offset 0) x
         where e.error is not null and x.said like all (p_query.likes) and x.said ~ all (p_query.regexes))
     )
     select f.id from fit f

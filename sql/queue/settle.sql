@@ -69,7 +69,7 @@ begin
     ), arrays as (
       select array_agg(a.claim order by a.claim) as claims, array_agg(a.ids order by a.claim) as ids from asked a
     ), mine as materialized (
-      select m.* from arrays a cross join lateral pawl.queue_release(p_shard, p_worker, a.claims, a.ids) m
+      select m.* from arrays a cross join lateral pawl.queue_remove_running(p_shard, p_worker, a.claims, a.ids) m
     ), receipt as (
       insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
       select claim, worker, claimed_at, v_now, process_id, p_shard, p_queue, attempt, unit, ids from mine
@@ -78,7 +78,7 @@ begin
     v_done := v_done || v_more;
   end if;
   if p_keys is not null then
-    v_has_next := pawl.queue_give_up(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
+    v_has_next := pawl.queue_release_keys(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
   end if;
   if p_part is not null or p_fail is not null or cardinality(v_done) < cardinality(p_whole) then
     v_stale := array(
@@ -133,7 +133,7 @@ $$;
 
 -- Takes jobs out of running claims. Returns per claim what of p_ids was really still there. A claim of which something is left
 -- is not waited for, whoever guards another job of it: "no key update" and the guard's "key share" go together.
-create or replace function pawl.queue_release(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
+create or replace function pawl.queue_remove_running(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
 returns table (
   claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, lost smallint, unit boolean, ids int8multirange
 )
@@ -175,7 +175,7 @@ begin
     select array_agg(c.claim order by c.claim) as claims, array_agg(c.ids order by c.claim) as ids
     from (select a.claim, range_agg(u.span) as ids from asked a cross join lateral unnest(a.ids) u (span) group by a.claim) c
   ), mine as materialized (
-    select m.* from arrays a cross join lateral pawl.queue_release(p_shard, p_worker, a.claims, a.ids) m
+    select m.* from arrays a cross join lateral pawl.queue_remove_running(p_shard, p_worker, a.claims, a.ids) m
   ), move as materialized (
     select a.part, a.ids * m.ids as ids, a."to", coalesce(a.wait, 0) as wait, a.reason, a.error, m.claim, m.claimed_at, m.process_id,
       -- Its last attempt was lost before: this one did not begin.

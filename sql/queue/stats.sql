@@ -83,7 +83,7 @@ begin
 end $$;
 
 -- Whether anything of a queue is left to do: the four places in one look.
-create or replace function pawl.queue_left(p_name text, out ready boolean, out parked boolean, out running boolean, out delayed boolean)
+create or replace function pawl.queue_has_work(p_name text, out ready boolean, out parked boolean, out running boolean, out delayed boolean)
 language plpgsql stable /* planner: probe */ as $$
 declare
   v_queue smallint := pawl.queue_id(p_name);

@@ -5,7 +5,7 @@
 -- Of what a lost worker held those are charged that were lost most often in a row before: had it none that was lost, all, since nobody
 -- knows what had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
 -- alone: should one of them be to blame, too, it is charged the next time. Answers how many jobs these were, and which of them ended.
-create or replace function pawl.queue_lost(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
+create or replace function pawl.queue_give_back(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -16,7 +16,7 @@ begin
   ), gone as materialized (
     select d.* from disowned d
     union all
-    select r.* from pawl.queue_take_back(p_worker) r where p_known is null
+    select r.* from pawl.queue_revoke_claims(p_worker) r where p_known is null
   ), held as materialized (
     select g.shard, g.queue, g.claimed_at, g.process_id, g.attempt, g.lost, max(g.lost) over () as most, i.id, j.kind, j.priority, j.key as own_key, k.key, k.epoch,
       -- Of a key only the first job can have begun, or the one unit that was claimed.
@@ -59,13 +59,13 @@ begin
     from (select distinct h.shard, h.queue, h.key, h.epoch from held h where h.key is not null) d group by d.shard, d.queue
   ) k;
   -- The keys of the jobs just given back, and no others: this worker may hold more of them.
-  perform pawl.queue_give_up(k.queue, k.shard, k.keys, k.epochs)
+  perform pawl.queue_release_keys(k.queue, k.shard, k.keys, k.epochs)
   from json_to_recordset(v_keys) k (shard smallint, queue smallint, keys text[], epochs bigint[]);
 end $$;
 
 -- Jobs that a lost worker was running inside its own open transaction: the crash rolled everything back, the attempt
 -- included. A job that somebody is at just now stays noted, to be looked at again: a job that kills every worker is claimed
--- anew long before the lease of the last one is over. p_waits: their transactions are just being ended. Answers as queue_lost does.
+-- anew long before the lease of the last one is over. p_waits: their transactions are just being ended. Answers as queue_give_back does.
 create or replace function pawl.queue_suspect(p_worker bigint, p_waits boolean, out jobs integer, out ended bigint[])
 language plpgsql as $$
 begin
@@ -136,7 +136,7 @@ begin
     cross join lateral (select j.* from pawl.queue_job j where j.shard = v_charge.shard and j.id = u.id limit 1) j
     join pawl.queue_definition q on q.id = j.queue join pawl.queue_kind k on k.id = j.kind order by j.id
   loop
-    v_key := pawl.queue_seize(v_charge.queue, v_charge.shard, v_job.key_name);
+    v_key := pawl.queue_lock_key(v_charge.queue, v_charge.shard, v_job.key_name);
     select r.ctid as tid, r.attempt, r.epoch, false as parked into v_at from pawl.queue_ready r
     where r.shard = v_charge.shard and r.queue = v_charge.queue and r.priority = v_job.priority and r.id = v_job.id and r.n = 1
       and (v_job.attempt is null or r.attempt + 1 = v_job.attempt)
@@ -162,7 +162,7 @@ begin
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
       values (v_job.id, clock_timestamp(), v_charge.shard, v_charge.queue, v_job.kind, v_at.attempt + 1, 'error', v_job.key, v_charge.error);
       if v_job.key_name is not null then
-        perform pawl.queue_move_up(v_charge.queue, v_charge.shard, v_job.key_name, v_key.held, v_key.epoch, v_at.epoch);
+        perform pawl.queue_replace_head(v_charge.queue, v_charge.shard, v_job.key_name, v_key.held, v_key.epoch, v_at.epoch);
       end if;
     end if;
     insert into pawl.queue_transition (at, id, worker, shard, queue, attempt, from_status, to_status, reason, error)

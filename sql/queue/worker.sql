@@ -96,13 +96,13 @@ begin
     where w.id = any (v_alive) and w.hold = 'transaction' and d.lost_at > clock_timestamp() - interval '10 minutes'));
 end $$;
 
-create or replace function pawl.queue_wants(p_worker bigint, p_wants boolean) returns void
+create or replace function pawl.queue_set_wants_notify(p_worker bigint, p_wants boolean) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.queue_worker set wants_notify = p_wants where id = p_worker and wants_notify <> p_wants
 $$;
 
 -- What takes the place of a queue's id that was learned in another schema of this name.
-create or replace function pawl.queue_elsewhere() returns smallint
+create or replace function pawl.queue_refuse_schema() returns smallint
 language plpgsql as $$
 begin
   raise exception 'the schema pawl was dropped and made again since this process registered its queue; start the process anew'

@@ -49,7 +49,7 @@ const RESCUE = statement('world.rescue', 'select pawl.actor_rescue()');
 // Those of dead processes: nobody has their locks.
 const FREE = statement(
   'world.free',
-  'update pawl.actor_instance a set wake_at = clock_timestamp() where a.lent is not null',
+  'update pawl.actor_instance a set wake_at = clock_timestamp() where a.tx_worker is not null',
 );
 const WORKERS = statement('world.workers', 'select count(*)::int as n from pawl.actor_worker');
 const ACTORS = statement(

@@ -131,7 +131,8 @@ test("bodies with hold: 'transaction' leave the other slots to actors of every t
   for (let n = 0; n < 3; n += 1) await scene.actors.create(Holding, {});
   await scene.run({ concurrency: 4, poll: '100ms', lease: '20s' });
   // While they run they become due, for others to find once their lock is gone.
-  const due = 'select count(*)::int from pawl.actor_instance where lent is not null and wake_at < clock_timestamp()';
+  const due =
+    'select count(*)::int from pawl.actor_instance where tx_worker is not null and wake_at < clock_timestamp()';
   await until('all three hold their rows, and are due', async () => (await scene.one(due)) === 3);
   const { id } = await scene.actors.create(Plain, {});
   const isFinal = async (of: string): Promise<boolean> => (await scene.actors.get(of)).status === 'final';
@@ -146,7 +147,7 @@ test('a claim passes over actors whose rows are held, and takes the one among th
   const [first, second, gone] = [await create(Holding), await create(Holding), await create(Holding)];
   const plain = await create(Plain);
   await scene.query(
-    "update pawl.actor_instance set lent = 0 where type = (select id from pawl.actor_type where name = 'holding')",
+    "update pawl.actor_instance set tx_worker = 0 where type = (select id from pawl.actor_type where name = 'holding')",
   );
   const worker = await scene.one<string>(`
     insert into pawl.actor_worker (host, pid, concurrency, lease, expires_at, types, knows, wants_notify)

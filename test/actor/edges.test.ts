@@ -177,7 +177,10 @@ describe('in a body', () => {
       await scene.engine.transaction((tx) => a.guard(tx));
       await expect(a.guard('no transaction' as never)).rejects.toThrow(InvalidInput);
       if (a.fields['lost'])
-        await scene.query('select pawl.actor_disown(worker, $1) from pawl.actor_instance where id = $2', [[], a.id]);
+        await scene.query('select pawl.actor_give_back_except(worker, $1) from pawl.actor_instance where id = $2', [
+          [],
+          a.id,
+        ]);
       await scene.engine.transaction((tx) => a.guard(tx)).catch((error: unknown) => seen.push(error));
       return a.done();
     });

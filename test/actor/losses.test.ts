@@ -40,7 +40,9 @@ function gate(): { readonly passed: () => Promise<void>; readonly open: () => vo
 
 /** Whatever is running is nobody's from now on: due again. */
 async function disown(scene: ActorScene): Promise<void> {
-  await scene.query(`select pawl.actor_disown(a.worker, '{}') from pawl.actor_instance a where a.worker is not null`);
+  await scene.query(
+    `select pawl.actor_give_back_except(a.worker, '{}') from pawl.actor_instance a where a.worker is not null`,
+  );
 }
 
 function told(dispatcher: Dispatcher): { readonly stale: string[]; readonly turns: string[]; lost: number } {

@@ -340,7 +340,7 @@ export class Model {
     const lost = this.#turns.filter((turn) => !before.has(turn));
     const id = this.#workers[worker % WORKERS] ?? 0;
     const kept = this.#turns.filter((turn) => turn.worker === id && before.has(turn)).map(({ actor }) => actor);
-    expect(await this.#session.one('select pawl.actor_disown($1, $2)', [id, kept])).toBe(lost.length);
+    expect(await this.#session.one('select pawl.actor_give_back_except($1, $2)', [id, kept])).toBe(lost.length);
     this.#forget(lost);
   }
 

@@ -109,7 +109,7 @@ describe('a program that does not know', () => {
   /** As a worker of the program before does: finds that nobody knows the state of the actor. */
   const HOLD = `
     with claimed as (update pawl.actor_instance a set worker = -1, wake_at = clock_timestamp() where a.id = $1 returning a.*)
-    select pawl.actor_unknown(json_build_object('actor', c.id, 'epoch', c.epoch, 'worker', -1, 'type', c.type, 'state', c.state,
+    select pawl.actor_report_unknown(json_build_object('actor', c.id, 'epoch', c.epoch, 'worker', -1, 'type', c.type, 'state', c.state,
       'version', c.version, 'reason', 'no running program knows it')) from claimed c`;
 
   // Invariant A16.
@@ -566,7 +566,7 @@ describe('pages', () => {
       ]),
     );
     // A quarter of an hour later it is news again.
-    await scene.query(`update pawl.actor_page set told_at = told_at - interval '15 minutes'`);
+    await scene.query(`update pawl.actor_page set notified_at = notified_at - interval '15 minutes'`);
     await page('vm:5');
     await until('the late one is told', () => lines.length === 6);
     expect(news()[5]).toMatch(/^opened, error: down \[vm:5\]/);

@@ -106,11 +106,11 @@ describe('an actor that is lost with its process', () => {
     if (claimed === undefined) throw new Error('nothing was claimed');
     await rows.commit(worker, claimed, 'released');
     expect([...(await rows.claim(worker)).keys()]).toEqual([]);
-    await scene.one(`select pawl.actor_disown($1, '{}')`, [worker]);
+    await scene.one(`select pawl.actor_give_back_except($1, '{}')`, [worker]);
     await scene.query(`update pawl.actor_instance set wake_at = wake_at - interval '1 minute'`);
     const [late] = await rows.claim(worker, 'alone, if long');
     if (late === undefined) throw new Error('nothing was claimed');
-    await scene.one(`select pawl.actor_disown($1, '{}')`, [worker]);
+    await scene.one(`select pawl.actor_give_back_except($1, '{}')`, [worker]);
     expect([...(await rows.claim(worker)).keys()]).toEqual([]);
     const [again] = await rows.claim(worker, 'alone');
     if (again === undefined) throw new Error('nothing was claimed');
@@ -161,14 +161,16 @@ describe('an actor that is lost with its process', () => {
     const { rows, ids, scene } = await open();
     const worker = await rows.worker();
     const lend = async (actor: string, epoch: number): Promise<void> => {
-      await scene.one('select pawl.actor_lend($1)', [JSON.stringify({ actor: Number(actor), epoch, worker })]);
+      await scene.one('select pawl.actor_run_in_transaction($1)', [
+        JSON.stringify({ actor: Number(actor), epoch, worker }),
+      ]);
       await scene.query(`update pawl.actor_instance set wake_at = clock_timestamp() where id = $1`, [actor]);
     };
     for (const lost of [1, 2]) {
       for (const [actor, epoch] of await rows.claim(worker)) await lend(actor, epoch);
       expect((await rows.claim(worker)).size).toBe(lost === 1 ? 3 : 0);
       expect(Object.values(await rows.losses()).map(([n]) => n)).toEqual([lost, lost, lost]);
-      if (lost === 1) await scene.one(`select pawl.actor_disown($1, '{}')`, [worker]);
+      if (lost === 1) await scene.one(`select pawl.actor_give_back_except($1, '{}')`, [worker]);
     }
     const [alone] = await rows.claim(worker, 'alone');
     if (alone === undefined) throw new Error('nothing was claimed');

@@ -98,7 +98,7 @@ describe('the checks would notice', () => {
     [
       'a commit of whoever has no right to it',
       'actor_commit',
-      /a\.epoch = t\.epoch and \(a\.worker = p_worker or a\.lent = p_worker\)/,
+      /a\.epoch = t\.epoch and \(a\.worker = p_worker or a\.tx_worker = p_worker\)/,
       'true',
     ],
     [

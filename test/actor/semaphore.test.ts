@@ -219,7 +219,8 @@ describe('a semaphore', () => {
     const kept: Parameters<Hook>[0][] = [];
     const Worker = worker(async (a) => {
       kept.push(a);
-      if (kept.length > 1) await scene.query('select pawl.actor_disown(worker, $1) from pawl.actor_instance', [[]]);
+      if (kept.length > 1)
+        await scene.query('select pawl.actor_give_back_except(worker, $1) from pawl.actor_instance', [[]]);
     });
     const scene = await openScene([Worker]);
     const one = await scene.actors.create(Worker, {});

@@ -70,7 +70,7 @@ export async function allFinal(walk: Walk, ms = 30_000): Promise<number> {
 /** Which actors have not come to their end, who works, and who has a transaction open or waits for one. */
 async function whatIsLeft({ query }: Walk): Promise<string> {
   const actors = await query(`
-    select a.id, a.type, a.state, a.worker, a.lent, a.epoch, a.attempt, a.children, a.wake_at - now() as wakes, a.error,
+    select a.id, a.type, a.state, a.worker, a.tx_worker, a.epoch, a.attempt, a.children, a.wake_at - now() as wakes, a.error,
       (select count(*)::int from pawl.actor_inbox i where i.actor = a.id) as inbox
     from pawl.actor_instance a where a.finished_at is null order by a.id limit 10`);
   const workers = await query(

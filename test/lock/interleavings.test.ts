@@ -45,7 +45,7 @@ async function latched(): Promise<number> {
 test('a place that is not committed yet is not overtaken: tickets come in the order of commits', async () => {
   const [a, b] = [ours(), ours()];
   const held = await a.acquire('order');
-  await open(`select pawl.lock_take('', 'order', $1, 30000, 'p', 'h', 1, 20000)`, [`${NONCE}1`]);
+  await open(`select pawl.lock_acquire_one('', 'order', $1, 30000, 'p', 'h', 1, 20000)`, [`${NONCE}1`]);
   const waiting = b.acquire('order', { wait: '30s' });
   await until('it waits for the latch', async () => (await latched()) === 1);
   await client.query('commit');
@@ -63,7 +63,7 @@ test('a place that is not committed yet is not overtaken: tickets come in the or
 
 test('a grant that is not committed yet is seen by whoever comes next', async () => {
   const locks = ours();
-  await open(`select pawl.lock_take('', 'grant', $1, 30000, 'p', 'h', 1, null)`, [`${NONCE}2`]);
+  await open(`select pawl.lock_acquire_one('', 'grant', $1, 30000, 'p', 'h', 1, null)`, [`${NONCE}2`]);
   const trying = locks.tryAcquire('grant');
   await until('it waits for the latch', async () => (await latched()) === 1);
   await client.query('commit');
@@ -75,7 +75,7 @@ test('a release that is rolled back hands nothing over', async () => {
   const held = await a.acquire('undone');
   const waiting = b.acquire('undone', { wait: '30s' });
   await until('it waits', async () => (await a.query()).waiting.some(({ name }) => name === 'undone'));
-  await open(`select pawl.lock_free('', 'undone', $1, 'p')`, [String(held.token)]);
+  await open(`select pawl.lock_release_one('', 'undone', $1, 'p')`, [String(held.token)]);
   await client.query('rollback');
   // Somebody else's open transaction: only then is the row's old xmax looked at.
   await open('select pg_current_xact_id()', []);
@@ -110,9 +110,10 @@ test('explain shows which sessions of the database wait for which, rows included
 
 test('a lock is not evicted while a heartbeat that came in time is under way', async () => {
   const locks = ours();
-  const { rows } = await client.query(`select pawl.lock_take('', 'beaten', $1, 1000, 'p', 'h', 1, null) as token`, [
-    `${NONCE}3`,
-  ]);
+  const { rows } = await client.query(
+    `select pawl.lock_acquire_one('', 'beaten', $1, 1000, 'p', 'h', 1, null) as token`,
+    [`${NONCE}3`],
+  );
   await open(`select * from pawl.lock_beat(array[''], array['beaten'], array[$1]::bigint[])`, [rows[0].token]);
   // By what is committed, the lease runs out meanwhile.
   await new Promise((resolve) => setTimeout(resolve, 1100));
@@ -125,7 +126,7 @@ test('a lock is not evicted while a heartbeat that came in time is under way', a
 });
 
 test('a heartbeat that comes after the lease renews nothing', async () => {
-  const { rows } = await client.query(`select pawl.lock_take('', 'late', $1, 100, 'p', 'h', 1, null) as token`, [
+  const { rows } = await client.query(`select pawl.lock_acquire_one('', 'late', $1, 100, 'p', 'h', 1, null) as token`, [
     `${NONCE}4`,
   ]);
   await new Promise((resolve) => setTimeout(resolve, 150));

@@ -89,7 +89,9 @@ function setsIn(holds: readonly Hold[]): number {
 
 test('a planted bug is found: who holds is not looked at', async () => {
   const arena = await openArena();
-  await plant(arena.client, 'pawl.lock_take', (source) => source.replace('and g.token is null and g.xmax = 0', ''));
+  await plant(arena.client, 'pawl.lock_acquire_one', (source) =>
+    source.replace('and g.token is null and g.xmax = 0', ''),
+  );
   expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits 1/);
 });
 
@@ -115,10 +117,10 @@ rarely('a planted bug is found: an eviction does not ask whether the lease ran o
 
 rarely('a planted bug is found: whoever releases hands the lock to all that wait', async () => {
   const arena = await openArena();
-  await plant(arena.client, 'pawl.lock_free', (source) => source.replace('and w.capacity = 1', 'and false'));
-  await plant(arena.client, 'pawl.lock_call', (source) => source.replace('exit when v_count > v_least;', ''));
+  await plant(arena.client, 'pawl.lock_release_one', (source) => source.replace('and w.capacity = 1', 'and false'));
+  await plant(arena.client, 'pawl.lock_grant_next', (source) => source.replace('exit when v_count > v_least;', ''));
   // Each in a slot of its own, or the table itself would refuse.
-  await plant(arena.client, 'pawl.lock_call', (source) =>
+  await plant(arena.client, 'pawl.lock_grant_next', (source) =>
     source.replace('case when v_waiter.capacity = 1 then 0 else v_token end', 'v_token'),
   );
   expect((await runUntilFound(arena, 60)).join()).toMatch(/hold "s\d+-[ab]", which admits|was written with token/);

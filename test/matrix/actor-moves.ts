@@ -124,19 +124,19 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
   },
   {
     name: 'commit a turn that creates with a key',
-    functions: ['actor_ask'],
+    functions: ['actor_apply_effect'],
     open: 'transaction',
     run: ({ one }, { typeName, page }) =>
-      one(`select pawl.actor_ask('create', $1)`, [
+      one(`select pawl.actor_apply_effect('create', $1)`, [
         JSON.stringify([{ type: typeName, state: 'on', version: 1, key: page }, {}]),
       ]),
   },
   {
     name: 'commit a turn that opens a page',
-    functions: ['actor_ask'],
+    functions: ['actor_apply_effect'],
     open: 'transaction',
     run: ({ one }, { page }) =>
-      one(`select pawl.actor_ask('page', $1)`, [JSON.stringify({ tag: page, summary: 'again' })]),
+      one(`select pawl.actor_apply_effect('page', $1)`, [JSON.stringify({ tag: page, summary: 'again' })]),
   },
   {
     name: 'guard a turn',
@@ -146,9 +146,9 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
   },
   {
     name: 'lend a turn to its transaction',
-    functions: ['actor_lend'],
+    functions: ['actor_run_in_transaction'],
     open: 'statement',
-    run: ({ one }, { running }) => one('select pawl.actor_lend($1)', [JSON.stringify(running)]),
+    run: ({ one }, { running }) => one('select pawl.actor_run_in_transaction($1)', [JSON.stringify(running)]),
   },
   {
     name: 'remember an effect',
@@ -159,10 +159,10 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
   },
   {
     name: 'give back an unknown state',
-    functions: ['actor_unknown'],
+    functions: ['actor_report_unknown'],
     open: 'statement',
     run: ({ one }, { running, type }) =>
-      one('select pawl.actor_unknown($1)', [
+      one('select pawl.actor_report_unknown($1)', [
         JSON.stringify({ ...running, type, state: 'on', version: 1, reason: 'why' }),
       ]),
   },
@@ -241,10 +241,10 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
   },
   {
     name: 'let go held actors',
-    functions: ['actor_let_go'],
+    functions: ['actor_release_held'],
     open: 'statement',
     run: ({ one }, { type }) =>
-      one('select pawl.actor_let_go($1)', [JSON.stringify({ [type]: { $version: 1, on: true } })]),
+      one('select pawl.actor_release_held($1)', [JSON.stringify({ [type]: { $version: 1, on: true } })]),
   },
   {
     name: 'pause an actor',

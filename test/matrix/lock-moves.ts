@@ -21,7 +21,7 @@ function release({ one }: Caller, { space, process }: LockSide, { name, token }:
 }
 
 function free({ one }: Caller, { space, process }: LockSide, { name, token }: Grant): Promise<unknown> {
-  return one('select pawl.lock_free($1, $2, $3, $4)', [space, name, token, process]);
+  return one('select pawl.lock_release_one($1, $2, $3, $4)', [space, name, token, process]);
 }
 
 const TABLE = { name: 'task' };
@@ -30,19 +30,19 @@ const TABLE = { name: 'task' };
 export const LOCK_MOVES: readonly Move<LockSide>[] = [
   {
     name: 'take a free lock',
-    functions: ['lock_take'],
+    functions: ['lock_acquire_one'],
     open: 'statement',
     run: (caller, side) => take(caller, side, side.free),
   },
   {
     name: 'take a lock that is held: a place in the queue',
-    functions: ['lock_take'],
+    functions: ['lock_acquire_one'],
     open: 'statement',
     run: (caller, side) => take(caller, side, side.held.name),
   },
   {
     name: 'take an expired lock',
-    functions: ['lock_take'],
+    functions: ['lock_acquire_one'],
     open: 'statement',
     run: (caller, side) => take(caller, side, side.expired),
   },
@@ -54,9 +54,9 @@ export const LOCK_MOVES: readonly Move<LockSide>[] = [
   },
   {
     name: 'keep without a lease',
-    functions: ['lock_keep'],
+    functions: ['lock_drop_lease'],
     open: 'statement',
-    run: ({ one }, { space, held }) => one('select pawl.lock_keep($1, $2, $3)', [space, [held.name], held.token]),
+    run: ({ one }, { space, held }) => one('select pawl.lock_drop_lease($1, $2, $3)', [space, [held.name], held.token]),
   },
   {
     name: 'renew',
@@ -71,9 +71,10 @@ export const LOCK_MOVES: readonly Move<LockSide>[] = [
   },
   {
     name: 'keep a place in the queue',
-    functions: ['lock_keep_places'],
+    functions: ['lock_renew_places'],
     open: 'statement',
-    run: ({ one }, { wanted }) => one('select count(*) from pawl.lock_keep_places($1, $2)', [[wanted.nonce], [10_000]]),
+    run: ({ one }, { wanted }) =>
+      one('select count(*) from pawl.lock_renew_places($1, $2)', [[wanted.nonce], [10_000]]),
   },
   {
     name: 'guard a lock',
@@ -84,13 +85,13 @@ export const LOCK_MOVES: readonly Move<LockSide>[] = [
   },
   {
     name: 'release',
-    functions: ['lock_free'],
+    functions: ['lock_release_one'],
     open: 'statement',
     run: (caller, side) => free(caller, side, side.held),
   },
   {
     name: 'release to one who waits',
-    functions: ['lock_free'],
+    functions: ['lock_release_one'],
     open: 'statement',
     run: (caller, side) => free(caller, side, side.wanted),
   },
@@ -102,10 +103,10 @@ export const LOCK_MOVES: readonly Move<LockSide>[] = [
   },
   {
     name: 'leave the queue',
-    functions: ['lock_leave'],
+    functions: ['lock_stop_waiting'],
     open: 'statement',
     run: ({ one }, { space, process, wanted }) =>
-      one('select called from pawl.lock_leave($1, $2, $3, $4)', [space, [wanted.name], wanted.nonce, process]),
+      one('select called from pawl.lock_stop_waiting($1, $2, $3, $4)', [space, [wanted.name], wanted.nonce, process]),
   },
   {
     name: 'break',
@@ -139,7 +140,7 @@ export const LOCK_MOVES: readonly Move<LockSide>[] = [
   },
   {
     name: 'capture rows',
-    functions: ['lock_capture_rows'],
+    functions: ['lock_claim_rows'],
     open: 'transaction',
     run: ({ client }, { owner }) => captureRows<Row>(client, 'task', capture(owner)),
   },

@@ -54,7 +54,7 @@ export async function setLockStage(url: string): Promise<LockStage> {
   }
 }
 
-/** As `lock_take` is called for one name held alone. */
+/** As `lock_acquire_one` is called for one name held alone. */
 export function takeValues(
   space: string,
   name: string,
@@ -65,7 +65,7 @@ export function takeValues(
   return [space, name, nonce, leaseMs, process, 'host', 1, 10_000, null];
 }
 
-export const TAKE = 'select pawl.lock_take($1, $2, $3, $4, $5, $6, $7, $8, $9)';
+export const TAKE = 'select pawl.lock_acquire_one($1, $2, $3, $4, $5, $6, $7, $8, $9)';
 
 async function side(client: pg.Client, space: string, which: string): Promise<LockSide> {
   const process = `process_${which}`;
@@ -85,7 +85,7 @@ async function side(client: pg.Client, space: string, which: string): Promise<Lo
     `update pawl.lock_grant set expires_at = clock_timestamp() - interval '1 s' where space = $1 and name = $2`,
     [space, gone.name],
   );
-  await one(client, 'select pawl.lock_free($1, $2, $3, $4)', [space, free.name, free.token, process]);
+  await one(client, 'select pawl.lock_release_one($1, $2, $3, $4)', [space, free.name, free.token, process]);
   const row = await newRow(client, `${which} to be locked`);
   await newRow(client, `${space} ${which}`);
   await client.query('begin');

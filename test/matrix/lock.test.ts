@@ -23,7 +23,7 @@ const GROUND: Ground<LockSide> = {
 };
 
 test('each function of the locks that writes stands in the matrix', () =>
-  expectEachWriterToMove('^lock_', LOCK_MOVES, ['lock_guards']));
+  expectEachWriterToMove('^lock_', LOCK_MOVES, ['lock_guarding_pids']));
 
 test('who waits for whom among locks is as the documents say', async () => {
   const [found, documented] = await whoWaits(GROUND);

@@ -136,9 +136,9 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   },
   {
     name: 'want to be notified',
-    functions: ['queue_wants'],
+    functions: ['queue_set_wants_notify'],
     open: 'statement',
-    run: ({ one }, { worker }) => one('select pawl.queue_wants($1, false)', [worker]),
+    run: ({ one }, { worker }) => one('select pawl.queue_set_wants_notify($1, false)', [worker]),
   },
   {
     name: 'offer',

@@ -175,7 +175,7 @@ export class Scene {
     const { rows } = await this.eye.client.query(
       `select array(select attempt from test_run where id = $1 order by at) as attempts,
         (select count(*)::int from test_effect where id = $1) as effects,
-        array(select reason from pawl.queue_moves(0::smallint, $1) order by at) as reasons`,
+        array(select reason from pawl.queue_transitions(0::smallint, $1) order by at) as reasons`,
       [id],
     );
     return rows[0];

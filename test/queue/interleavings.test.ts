@@ -351,13 +351,13 @@ describe('the checks would notice', () => {
 
   test('an owner that does not bring the next job back', async () => {
     await planted(
-      'queue_give_up',
+      'queue_release_keys',
       /k\.tid from key k where not k\.delayed and k\.tid is not null/,
       'k.tid from key k where false',
     );
   });
 
   test('an owner that gives its key up without waiting for those who park', async () => {
-    await planted('queue_give_up', /and k\.held order by k\.key for update/, 'and k.held order by k.key');
+    await planted('queue_release_keys', /and k\.held order by k\.key for update/, 'and k.held order by k.key');
   });
 });

@@ -77,7 +77,10 @@ async function open(settings: readonly string[] = []): Promise<Stage> {
   };
 }
 
-const REASONS = statement('test.reasons', 'select reason from pawl.queue_moves(0::smallint, $1::bigint) order by at');
+const REASONS = statement(
+  'test.reasons',
+  'select reason from pawl.queue_transitions(0::smallint, $1::bigint) order by at',
+);
 
 /** Ends the process of the server that serves the unit's transaction, from inside the handler. */
 async function cut({ eye }: Stage, unit: Unit): Promise<void> {
@@ -261,7 +264,7 @@ test('transactions of a lost worker that a role may not end are told of, and end
   await eye.client.query(
     `grant usage on schema pawl to ${role}; grant all on all tables in schema pawl to ${role}; set role ${role}`,
   );
-  const rescue = `select json_build_array(r.jobs, pawl.queue_unended(${queue}::smallint)) from pawl.queue_rescue(${queue}::smallint) r`;
+  const rescue = `select json_build_array(r.jobs, pawl.queue_open_lanes(${queue}::smallint)) from pawl.queue_rescue(${queue}::smallint) r`;
   await until('it is told of', async () => (await eye.one<[number, number[]]>(rescue))[1].length > 0);
   expect(await eye.one(rescue)).toEqual([0, [lane.pid]]);
   await eye.client.query('reset role');

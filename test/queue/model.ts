@@ -263,7 +263,7 @@ export class Model {
     const known = worker.holdings.flatMap((holding) => holding.units.flat().map(({ claim }) => claim));
     const { jobs } = await this.#session.claim(this.#row.queue, worker.id, { limit });
     for (const { key, epoch } of jobs) if (key !== null) this.#epochs.set(key, epoch ?? 0);
-    const given = await this.#session.one<number>('select jobs from pawl.queue_lost($1, $2, false)', [
+    const given = await this.#session.one<number>('select jobs from pawl.queue_give_back($1, $2, false)', [
       worker.id,
       [...new Set(known)],
     ]);

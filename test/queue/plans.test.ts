@@ -161,7 +161,7 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
     };
     const giveUp = async (row: QueueRow): Promise<number> =>
       pages(
-        `select pawl.queue_give_up(${row.queue}::smallint, 0::smallint, array['hot'], array[${(await held(row))[1]}]::bigint[])`,
+        `select pawl.queue_release_keys(${row.queue}::smallint, 0::smallint, array['hot'], array[${(await held(row))[1]}]::bigint[])`,
       );
     expect(await giveUp(large)).toBeLessThan((await giveUp(small)) * HIGHER);
   }, 300_000);

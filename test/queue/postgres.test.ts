@@ -10,8 +10,8 @@ import { queueContract } from './contract.ts';
 const JOB = statement(
   'test.job',
   `select pawl.queue_status(j.shard, j.id) as status, coalesce(o.result, s.result) as result, o.progress,
-    coalesce(d.error, (select t.error from pawl.queue_moves(j.shard, j.id) t order by t.at desc limit 1)) as error,
-    array(select t.reason from pawl.queue_moves(j.shard, j.id) t order by t.at) as reasons
+    coalesce(d.error, (select t.error from pawl.queue_transitions(j.shard, j.id) t order by t.at desc limit 1)) as error,
+    array(select t.reason from pawl.queue_transitions(j.shard, j.id) t order by t.at) as reasons
   from pawl.queue_job j
   left join pawl.queue_output o on o.shard = j.shard and o.id = j.id
   left join pawl.queue_output s on s.shard = o.shard and s.id = o.result_of

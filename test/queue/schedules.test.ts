@@ -109,21 +109,21 @@ describe('the checks would notice', () => {
 
   test('an owner that gives its key up and forgets who waits', async () => {
     await planted(
-      'queue_give_up',
+      'queue_release_keys',
       /k\.tid from key k where not k\.delayed and k\.tid is not null/,
       'k.tid from key k where false',
     );
   });
 
   test('a rescue that forgets to count the attempt', async () => {
-    await planted('queue_lost', /case when h\.charged then h\.attempt else h\.attempt - 1 end/, 'h.attempt - 1');
+    await planted('queue_give_back', /case when h\.charged then h\.attempt else h\.attempt - 1 end/, 'h.attempt - 1');
   });
 
   test('a rescue that leaves the keys held', async () => {
     await planted(
-      'queue_lost',
-      /perform pawl\.queue_give_up\(k\.queue/,
-      'perform pawl.queue_give_up((k.queue + 1)::smallint',
+      'queue_give_back',
+      /perform pawl\.queue_release_keys\(k\.queue/,
+      'perform pawl.queue_release_keys((k.queue + 1)::smallint',
     );
   });
 });

@@ -9,7 +9,7 @@
 --   actor_page       what a person has to look at: one open page a tag; actor_notice is the outbox of its notifications
 --
 -- The fencing token of a turn is (worker, epoch): the epoch rises with each claim, and every write of a turn names both. A turn
--- that holds its row's lock is marked by lent instead of worker: whoever can lock the row may claim it.
+-- that holds its row's lock is marked by tx_worker instead of worker: whoever can lock the row may claim it.
 
 create sequence pawl.actor_id;
 
@@ -39,7 +39,7 @@ create table pawl.actor_instance (
   epoch        bigint not null default 0,
   visit        bigint not null default 1,    -- rises with each transition
   worker       bigint,                       -- who runs a turn of it now; in no index, so that a claim is a HOT update
-  lent         bigint,                       -- who runs it under the lock of this row: it is his while he has that, and no longer
+  tx_worker    bigint,                       -- who runs it inside a transaction that locks this row: for as long as that lock lasts
   parent       bigint,
   wake_at      timestamptz,
   retry_at     timestamptz,                  -- written by the claim: when it is due again if nobody commits
@@ -74,7 +74,7 @@ create index actor_instance_deadline on pawl.actor_instance (deadline_at) where 
 create index actor_instance_still on pawl.actor_instance (type, state) where paused_at is not null or held is not null;
 
 -- There are as many of these as bodies with hold: 'transaction' run.
-create index actor_instance_lent on pawl.actor_instance (lent) where lent is not null;
+create index actor_instance_tx_worker on pawl.actor_instance (tx_worker) where tx_worker is not null;
 
 -- Those that may have been what their processes died of.
 create index actor_instance_suspect on pawl.actor_instance (type, wake_at) where lost >= 2;
@@ -151,7 +151,7 @@ create table pawl.actor_page (
   resolved_at  timestamptz,
   count        integer not null default 1,
   severity     smallint not null check (severity between 1 and 4),  -- info, warning, error, critical
-  told_at      timestamptz,                                         -- null: it is suppressed, since somebody was told of its root
+  notified_at      timestamptz,                                         -- null: it is suppressed, since somebody was told of its root
   tag          text not null check (octet_length(tag) between 1 and 1000),
   root         text,
   acked_by     text,

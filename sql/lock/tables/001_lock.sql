@@ -111,14 +111,14 @@ create index lock_past_job on pawl.lock_past (job) where job is not null;
 
 -- Tokens and leases of captured rows whose table has no column for them. One row per captured row, until it is settled.
 -- Written only by who has locked the captured row, so never waited for. Tables by name: an oid would not survive a restore.
-create table pawl.lock_capture (
+create table pawl.lock_row_claim (
   relation    text not null,
   key         text not null,         -- the primary key's values as a jsonb array
   token       bigint not null,
   expires_at  timestamptz,           -- null: until it is settled
-  captured_at timestamptz not null default clock_timestamp(),
+  claimed_at timestamptz not null default clock_timestamp(),
   primary key (relation, key)
 ) with (fillfactor = 70);
 
 -- Rises for each row, because it is drawn only after the row is locked.
-create sequence pawl.lock_capture_token;
+create sequence pawl.lock_row_claim_token;

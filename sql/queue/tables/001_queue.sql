@@ -244,7 +244,7 @@ create table pawl.queue_schedule (
 );
 
 -- A job that comes next of its key: see coalesce.sql.
-create type pawl.queue_gathered as (
+create type pawl.queue_unit_job as (
   key text, id bigint, kind smallint, attempt smallint, priority smallint, tid tid, parked boolean, broken_by bigint, whole boolean, lost smallint
 );
 

@@ -1,6 +1,6 @@
 import type { ActorClaim, ActorHandoff, ClaimAnswer } from '../store.ts';
 
-/** A claimed actor, as pawl.actor_claimed() writes it. */
+/** A claimed actor, as pawl.actor_claim_json() writes it. */
 type ClaimedRow = readonly [
   id: number,
   type: number,

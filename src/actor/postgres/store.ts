@@ -35,7 +35,7 @@ const REGISTER = statement(
   'actor.register',
   "select pawl.actor_register($1::json) as ids, current_setting('transaction_isolation') as isolation",
 );
-const LET_GO = statement('actor.let_go', 'select pawl.actor_let_go($1::jsonb) as actors');
+const LET_GO = statement('actor.let_go', 'select pawl.actor_release_held($1::jsonb) as actors');
 const CREATE = statement('actor.create', 'select pawl.actor_create_json($1::json)::text as answer');
 const INCR = statement('actor.incr', 'select pawl.actor_incr($1::jsonb)::text as answer');
 const INCR_ALONE = statement('actor.incr_alone', 'select pawl.actor_incr_alone($1::jsonb) as answer');
@@ -72,8 +72,8 @@ const COMMIT_AND_OFFER = statement(
   `select ${COMMIT_CALL} as answer, pawl.actor_offer_add($1::bigint, $16::bigint, $17::text)`,
 );
 const IDLE = statement('actor.idle', "select set_config('idle_in_transaction_session_timeout', $1, true)");
-const UNKNOWN = statement('actor.unknown', 'select pawl.actor_unknown($1::json) as held');
-const LEND = statement('actor.lend', 'select pawl.actor_lend($1::json)');
+const UNKNOWN = statement('actor.unknown', 'select pawl.actor_report_unknown($1::json) as held');
+const LEND = statement('actor.lend', 'select pawl.actor_run_in_transaction($1::json)');
 const SAVEPOINT = statement('actor.savepoint', 'savepoint pawl_body', { prepare: false });
 const UNDO = statement('actor.undo', 'rollback to savepoint pawl_body', { prepare: false });
 const GUARD = statement('actor.guard', 'select pawl.actor_guard($1::json)');
@@ -143,7 +143,7 @@ const DEADLINES = statement('actor.deadlines', 'select pg_catalog.to_json(pawl.a
 const PRUNE = statement('actor.prune', 'select pawl.actor_prune($1::int) as rows');
 const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json)::text as answer');
 const RESOLVE_PAGE = statement('actor.resolve_page', 'select pawl.page_resolve($1::text)::text as answer');
-const ASK = statement('actor.ask', 'select pawl.actor_ask($1, $2::json)::text as answer');
+const ASK = statement('actor.ask', 'select pawl.actor_apply_effect($1, $2::json)::text as answer');
 
 const PRUNE_AT_ONCE = 1000;
 const MESSAGES_AT_ONCE = 1000;

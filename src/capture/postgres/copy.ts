@@ -20,7 +20,7 @@ const DRAW = statement(
   'capture.copy_draw',
   `
 select d.copy::text as copy, d.epoch::text as epoch, d.version::text as version, d.is_known as "isKnown", ${PLAINLY}
-from pawl.capture_copy_draw($1::smallint) d`,
+from pawl.capture_copy_next_version($1::smallint) d`,
 );
 
 const PLAIN_TEXTS = statement('capture.plain_texts', `select ${PLAINLY}`);

@@ -5,7 +5,7 @@ const LOOK = statement(
   'capture.copy_look',
   `
 select l.is_done as "isDone", l.copy::text as copy, l.epoch::text as epoch, l.reached::text as reached, l.database, l.timeline
-from pawl.capture_copy_look($1::smallint, $2::bigint) l`,
+from pawl.capture_copy_inspect($1::smallint, $2::bigint) l`,
 );
 
 const BEGIN = statement(
@@ -17,14 +17,14 @@ from pawl.capture_copy_begin($1::uuid, $2::bigint, $3::pg_lsn, $4::text, $5::int
 
 const LOOKED = statement(
   'capture.copy_looked',
-  'select pawl.capture_copy_looked($1::smallint, $2::bigint, $3::text[])',
+  'select pawl.capture_copy_inspected($1::smallint, $2::bigint, $3::text[])',
 );
 
-const REACH = statement('capture.copy_reach', 'select pawl.capture_copy_reach($1::smallint)');
+const REACH = statement('capture.copy_reach', 'select pawl.capture_copy_note_position($1::smallint)');
 
 const FORGET = statement('capture.copy_forget', 'select pawl.capture_copy_forget($1::smallint)');
 
-const GIVE = statement('capture.copy_give', 'select pawl.capture_copy_give($1::uuid, $2::text, $3::int)');
+const GIVE = statement('capture.copy_give', 'select pawl.capture_copy_transfer($1::uuid, $2::text, $3::int)');
 
 /** A line as it is looked after: by nobody else until the end of the transaction. */
 interface Looked {

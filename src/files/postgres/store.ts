@@ -26,9 +26,9 @@ const ABANDON = statement('files.abandon', 'select pawl.file_abandon($1::uuid)')
 const PUBLISH = statement('files.publish', 'select pawl.file_publish($1::jsonb) as answer');
 const CURRENT = statement('files.current', 'select pawl.file_current($1::text, $2::text, $3::bigint) as answer');
 const LIST = statement('files.list', 'select pawl.file_list($1::text, $2::text, $3::text, $4::int) as answer');
-const PAST = statement('files.past', 'select pawl.file_past($1::text, $2::text, $3::bigint, $4::int) as answer');
+const PAST = statement('files.past', 'select pawl.file_history($1::text, $2::text, $3::bigint, $4::int) as answer');
 const OUTCOME = statement('files.outcome', 'select pawl.file_outcome($1::uuid) as answer');
-const STANDING = statement('files.standing', 'select pawl.file_standing($1::text, $2::text) as answer');
+const STANDING = statement('files.standing', 'select pawl.file_gate_queue($1::text, $2::text) as answer');
 const ATTACH = statement('files.attach', 'select pawl.file_attach($1::text, $2::uuid, $3::text) as answer');
 const NOTE_PROBE = statement('files.note_probe', 'update pawl.file_store set probe = $2::jsonb where space = $1::text');
 const BEGIN_PASS = statement(
@@ -48,8 +48,8 @@ const IS_DUE = statement(
     select from pawl.file_object o where o.space = $1::text and o.collect_at <= clock_timestamp()
   ) as answer`,
 );
-const DUE = statement('files.due', 'select pawl.file_due($1::text) as answer');
-const KNOWN = statement('files.known', 'select pawl.file_known($1::text, $2::uuid[]) as object');
+const DUE = statement('files.due', 'select pawl.file_backlog($1::text) as answer');
+const KNOWN = statement('files.known', 'select pawl.file_existing($1::text, $2::uuid[]) as object');
 const TAKE_RELOAD = statement(
   'files.take_reload',
   'select pg_catalog.to_json(pawl.file_reload_take($1::text, $2::text, $3::text, $4::uuid, $5::bigint, $6::text, $7::int)::numeric) as answer',

@@ -5,7 +5,7 @@ import { instant, type Statement, statement } from '../../engine/postgres/index.
 /** One name, held alone. One latch, one look, one row: the uncontended acquire, in one round trip and one commit. */
 export const TAKE: Statement = statement(
   'lock.take',
-  'select pawl.lock_take($1::text, $2::text, $3::uuid, $4::bigint, $5::text, $6::text, $7::int, $8::int, $9::bigint) as answer',
+  'select pawl.lock_acquire_one($1::text, $2::text, $3::uuid, $4::bigint, $5::text, $6::text, $7::int, $8::int, $9::bigint) as answer',
 );
 
 export const ACQUIRE: Statement = statement(
@@ -21,13 +21,13 @@ from pawl.lock_acquire(
 /** What was granted becomes a lock without a lease. */
 export const KEEP: Statement = statement(
   'lock.keep',
-  'select pawl.lock_keep($1::text, $2::text[], $3::bigint) as kept',
+  'select pawl.lock_drop_lease($1::text, $2::text[], $3::bigint) as kept',
 );
 
 /** What TAKE took. One latch, one row freed, one row of history, one look for waiters; flushed if there is one. */
 export const FREE: Statement = statement(
   'lock.free',
-  'select pawl.lock_free($1::text, $2::text, $3::bigint, $4::text) as called',
+  'select pawl.lock_release_one($1::text, $2::text, $3::bigint, $4::text) as called',
 );
 
 export const RELEASE: Statement = statement(
@@ -41,7 +41,7 @@ export const LEAVE: Statement = statement(
   'lock.leave',
   `
 select holder, pg_catalog.array_to_string(called, ',') as called
-from pawl.lock_leave($1::text, $2::text[], $3::uuid, $4::text)`,
+from pawl.lock_stop_waiting($1::text, $2::text[], $3::uuid, $4::text)`,
 );
 
 /** One statement for everything a process holds: an index probe and a HOT update per row. */
@@ -55,7 +55,7 @@ from pawl.lock_beat($1::text[], $2::text[], $3::bigint[]) place`,
 /** One statement for the waiters of a process that stand far behind: for each an index probe, a HOT update, two rows of the front. */
 export const KEEP_PLACES: Statement = statement(
   'lock.keep_places',
-  'select nonce::text from pawl.lock_keep_places($1::uuid[], $2::int[]) nonce',
+  'select nonce::text from pawl.lock_renew_places($1::uuid[], $2::int[]) nonce',
 );
 
 /** The row is still there while a guard's transaction is open. */
@@ -168,7 +168,7 @@ limit 200`,
 
 export const GUARDS: Statement = statement(
   'lock.guards',
-  `select distinct pid from pawl.lock_guards($1::text, $2::text) as pid`,
+  `select distinct pid from pawl.lock_guarding_pids($1::text, $2::text) as pid`,
 );
 
 /** What a claim holds, by its nonce: one index probe, since the name is known. */

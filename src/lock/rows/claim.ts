@@ -96,7 +96,7 @@ export async function captureRows<Row extends object = Record<string, unknown>>(
 /** The names are such as no library that renames columns would change: lower case, without underscores. */
 function captureText(parts: TableParts): string {
   return `select refused as pawlrefused, key as pawlkey, token as pawltoken, (captured).*
-from pawl.lock_capture_rows(null::${quoteTable(parts)}, $1::jsonb)`;
+from pawl.lock_claim_rows(null::${quoteTable(parts)}, $1::jsonb)`;
 }
 
 function readCaptured<Row extends object>(

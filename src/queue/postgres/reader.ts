@@ -22,7 +22,7 @@ select ${instant('at')} as at, from_status as "from", to_status as "to", attempt
 from pawl.queue_history(pawl.queue_find($1::text, $2::bigint), $2::bigint)`,
 );
 const STATS = statement('queue.stats', 'select pawl.queue_stats($1::text, $2::int) as answer');
-const LEFT = statement('queue.left', 'select ready, parked, running, delayed from pawl.queue_left($1::text)');
+const LEFT = statement('queue.left', 'select ready, parked, running, delayed from pawl.queue_has_work($1::text)');
 const LIST = statement(
   'queue.list',
   `

@@ -50,7 +50,7 @@ const REGISTER = statement(
  * The queue of `$1`, whose higher digits say in which schema it has that id. In one that was dropped and made again the ids are
  * those of other queues. Costs nothing: the schema's own id is a constant of the prepared statement.
  */
-const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536::bigint)::smallint else pawl.queue_elsewhere() end`;
+const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536::bigint)::smallint else pawl.queue_refuse_schema() end`;
 /** As text, which no library that a caller's transaction comes from reads in a way of its own. */
 const ENQUEUE = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
 /** Where array_nulls is off, a null in an array is the word: so what no job has stands for it. */
@@ -134,7 +134,7 @@ values (${HERE}, $2, $3, $4, $5::double precision * interval '1 millisecond', cl
 returning id::text`,
 );
 const BEAT = statement('queue.beat', 'select pawl.queue_beat($1::json) as answer');
-const WANTS = statement('queue.wants', 'select pawl.queue_wants($1::bigint, $2::boolean)');
+const WANTS = statement('queue.wants', 'select pawl.queue_set_wants_notify($1::bigint, $2::boolean)');
 const RECALL = statement('queue.recall', 'select pawl.queue_recall($1::smallint, $2::bigint, $3::bigint[]) as answer');
 const PROGRESS = statement('queue.progress', 'select pawl.queue_progress($1::json)');
 const GUARD = 'select pawl.queue_guard($1::json)';
@@ -142,7 +142,7 @@ const LEAVE = statement('queue.leave', 'select pawl.queue_leave($1::smallint, $2
 const REMOVE_WORKER = statement('queue.remove_worker', 'delete from pawl.queue_worker where id = $1::bigint');
 const RESCUE = statement(
   'queue.rescue',
-  'select r.jobs, r.ended, pawl.queue_unended($1::smallint) as unended from pawl.queue_rescue($1::smallint) r',
+  'select r.jobs, r.ended, pawl.queue_open_lanes($1::smallint) as unended from pawl.queue_rescue($1::smallint) r',
 );
 const CHARGE = statement('queue.charge', 'select pawl.queue_charge($1::json) as charged');
 const PRUNE = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2::int) as jobs');

@@ -23,7 +23,7 @@ export type PlantName = (typeof PLANTS)[number];
 const ALL: Readonly<Record<PlantName, Change>> = {
   'a commit is believed, whoever sends it': [
     'actor_commit',
-    'a.epoch = t.epoch and (a.worker = p_worker or a.lent = p_worker)',
+    'a.epoch = t.epoch and (a.worker = p_worker or a.tx_worker = p_worker)',
     'true',
   ],
   'a commit leads elsewhere': [

@@ -91,7 +91,7 @@ async function drain(eye: pg.Pool, counters: readonly string[], patienceMs: numb
     );
     const { rows } = await eye.query<{ told: string }>(
       `select format('%s %s is %s in %s, turn %s, attempt %s, lost %s, worker %s, claimed %s ago: %s', v.id, v.type, v.status, v.state, a.epoch, a.attempt,
-         a.lost, coalesce(a.worker, a.lent), clock_timestamp() - a.claimed_at, left(v.error, 200)) as told
+         a.lost, coalesce(a.worker, a.tx_worker), clock_timestamp() - a.claimed_at, left(v.error, 200)) as told
        from pawl.actor v join pawl.actor_instance a on a.id = v.id where v.status <> 'final' order by v.id limit 20`,
     );
     left = rows.map(({ told }) => told);

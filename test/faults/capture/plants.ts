@@ -54,7 +54,7 @@ export const PLANTS: Readonly<Record<string, Plant>> = {
     isThere: true,
   },
   'a copy does not notice what its source has lost': {
-    name: 'capture_copy_draw',
+    name: 'capture_copy_next_version',
     from: /exists \(select from pawl\.capture_known[^)]*\)\)/,
     to: 'true',
     turn: 'failover',

@@ -66,15 +66,15 @@ const POSTGRES: Readonly<Record<string, Plant>> = {
   'readers read beside a writer': { sql: [['lock_acquire', FITS, 'v_count > 0 and v_count >= p_capacity']] },
   'who came last is served first': {
     sql: [
-      ['lock_free', /order by f\.ticket limit 1/, 'order by f.ticket desc limit 1'],
-      ['lock_call', /order by w\.ticket/, 'order by w.ticket desc'],
+      ['lock_release_one', /order by f\.ticket limit 1/, 'order by f.ticket desc limit 1'],
+      ['lock_grant_next', /order by w\.ticket/, 'order by w.ticket desc'],
     ],
   },
   'a token stands still': {
     sql: [
-      ['lock_take', TOKEN, '7'],
-      ['lock_free', TOKEN, '7'],
-      ['lock_call', TOKEN, '7'],
+      ['lock_acquire_one', TOKEN, '7'],
+      ['lock_release_one', TOKEN, '7'],
+      ['lock_grant_next', TOKEN, '7'],
       ['lock_acquire', TOKEN, '7'],
     ],
   },
@@ -95,9 +95,9 @@ const POSTGRES: Readonly<Record<string, Plant>> = {
   },
   'a release releases nothing': {
     sql: [
-      ['lock_free', /v_now timestamptz;/, 'v_now timestamptz := case when p_token % 3 = 0 then now() end;'],
+      ['lock_release_one', /v_now timestamptz;/, 'v_now timestamptz := case when p_token % 3 = 0 then now() end;'],
       [
-        'lock_free',
+        'lock_release_one',
         /if current_setting\('transaction_isolation'\) = 'read committed' then/,
         "if v_now is not null then return ''; end if; if current_setting('transaction_isolation') = 'read committed' then",
       ],

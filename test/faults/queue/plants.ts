@@ -48,10 +48,10 @@ export type PlantName = (typeof PLANTS)[number];
 const ALL: Readonly<Record<PlantName, Plant>> = {
   'the guard does nothing': { sql: [['queue_guard', /if not found then/, 'if false then']] },
   'a rescue charges nobody': {
-    sql: [['queue_lost', /case when h\.charged then h\.attempt else h\.attempt - 1 end/, 'h.attempt - 1']],
+    sql: [['queue_give_back', /case when h\.charged then h\.attempt else h\.attempt - 1 end/, 'h.attempt - 1']],
   },
   'the order is reversed': {
-    sql: [['queue_gather', /order by (r\.|p\.|)id(\s+)limit case/g, 'order by $1id desc$2limit case']],
+    sql: [['queue_next_units', /order by (r\.|p\.|)id(\s+)limit case/g, 'order by $1id desc$2limit case']],
   },
   'a key is claimed twice': {
     sql: [['queue_claim_keys', /filter \(where h\.epoch is null or \(not h\.held and h\.epoch = t\.head\)\)/, '']],
@@ -65,7 +65,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   'a release charges': {
     sql: [['queue_fail', /case when a\."to" = 'release' then m\.attempt - 1 else m\.attempt end/, 'm.attempt']],
   },
-  'what was not run is complete': { sql: [['queue_release', /u\.ids \* r\.ids as out/, 'r.ids as out']] },
+  'what was not run is complete': { sql: [['queue_remove_running', /u\.ids \* r\.ids as out/, 'r.ids as out']] },
   'a unique job is there twice': { sql: [['enqueue', /v_unique := coalesce\(.*?\);/, 'v_unique := false;']] },
   'a predecessor is not waited for': { script: FORGETS },
   'an acknowledged job is lost': {

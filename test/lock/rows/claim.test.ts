@@ -181,7 +181,7 @@ test.each(['token', 'uuid', undefined] as const)('tokens in %s: a stale settle c
     { id: 3, note: 'late', data: null },
   ]);
   expect((await settle(engine, table, quick, 'failed')).settled).toEqual([]);
-  expect(await run('select from pawl.lock_capture where relation = $1', [`public.${table}`])).toEqual([]);
+  expect(await run('select from pawl.lock_row_claim where relation = $1', [`public.${table}`])).toEqual([]);
 });
 
 test('a lease that was extended is not taken over', async () => {
