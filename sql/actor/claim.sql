@@ -1,7 +1,7 @@
 -- A turn is claimed in one short transaction and committed in another; neither connection nor lock is held in between.
 
 -- Claims up to p_limit actors of these types that are due, the longest due first. Each is charged an attempt, and its next
--- try is written as if the turn had failed: whoever dies with it has nothing to undo.
+-- try is written as if the turn had failed: a worker that dies with it has nothing to undo.
 --
 -- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, and "due":
 -- ms until the next one is due, or "again": true when there is more to do at once. p_offer: the number of the offer to leave when there
@@ -10,7 +10,7 @@
 -- A claim of several types first counts how many of which type are among the first that are due. Actors whose bodies run with hold:
 -- 'transaction' are among them, since only the lock of their row shows that they run; with as many of them as a worker has free
 -- slots, it would find nothing of its other types for as long as those bodies run. They are left out of the count, except for
--- those whose lock can be had: whoever had it is gone.
+-- those whose row is not locked: the transaction that ran them is gone.
 create or replace function pawl.actor_claim(
   p_worker bigint, p_types smallint[], p_limit int, p_offer bigint default null, p_channel text default null
 ) returns text
@@ -96,8 +96,8 @@ begin
         order by a.wake_at limit 1) d), '}');
 end $$;
 
--- Takes what is in the inboxes over into the rows of the actors, and wakes them. Skips actors whose row somebody has locked:
--- they are found by the next look. Answers what is left: none, locked (only those), or more.
+-- Moves the contents of the inboxes into the rows of the actors, and wakes them. Skips actors whose row is locked: the next call
+-- finds them. Answers what is left: none, locked (only those), or more.
 --
 -- What comes while a turn runs is marked (signal_at), under the lock of the row, which the commit of that turn takes as
 -- well: either the commit sees the mark and makes the actor due at once, or this finds the row as the commit left it, and
@@ -131,7 +131,7 @@ begin
       case
         when a.finished_at is not null then null
         when c.at is not null then c.at
-        -- The last child is final, or was before its birth was told of.
+        -- The last child is final, or was so before the row of its birth was absorbed.
         when a.children + c.children = 0 and (c.final or a.children < 0) then v_now
       end as wake_at
     from change c join pawl.actor_instance a on a.id = c.actor join pawl.actor_type t on t.id = a.type
@@ -236,7 +236,7 @@ language sql stable as $$
     (extract(epoch from a.entered_at) * 1000)::bigint, ',', coalesce(a.parent, 0), ',', a.semaphores, ',', a.fields, ']')
 $$;
 
--- A worker that was taken for dead must not claim any more: nobody would look for what it has. The lock keeps its row, for a
+-- A worker that was taken for dead must not claim any more: no rescue would find its actors. The lock keeps its row, for a
 -- rescue to find, until the claim is committed; heartbeats do not wait for it.
 create or replace function pawl.actor_require_worker(p_worker bigint) returns void
 language plpgsql as $$

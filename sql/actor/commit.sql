@@ -106,12 +106,12 @@ declare
   v_ids bigint[];
   v_locked bigint[];
 begin
-  -- What every other turn takes: it waits for whoever absorbs, but not for a key share lock.
+  -- The lock that every turn takes: it waits for a worker that absorbs, but not for a key share lock.
   v_ids := array(
     select a.id from unnest(p_ids, p_epochs, p_kinds) u (id, epoch, kind)
     join pawl.actor_instance a on a.id = u.id and a.epoch = u.epoch and p_worker in (a.worker, a.tx_worker)
     where u.kind = 'done' order by a.id for no key update of a);
-  -- Stronger: it keeps out whoever creates a child, who holds a key share lock, and is the only one who can be in the way now.
+  -- Stronger: it keeps out a transaction that creates a child. That holds a key share lock, and nothing else can be in the way now.
   v_locked := array(select a.id from pawl.actor_instance a where a.id = any (v_ids) for update skip locked);
   -- A new statement, which sees all children that are there.
   return array(
@@ -135,7 +135,7 @@ begin
 end $$;
 
 -- {actor, epoch, worker}: in the caller's transaction: fails unless the turn is still this worker's, and keeps it so until
--- that ends; or, with "nowait", unless the row can be had soon: whoever absorbs has it locked for a moment.
+-- that ends; or, with "nowait", unless the row is free soon: a worker that absorbs locks it for a moment.
 create or replace function pawl.actor_guard(p_turn json) returns void
 language plpgsql as $$
 declare

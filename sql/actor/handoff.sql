@@ -2,8 +2,8 @@
 -- sends the actor with the notification. It saves the worker a round trip and a commit, the inbox a row, and it is the only
 -- time that a worker gets an actor it has not asked for.
 --
--- A worker that listens, has a free slot and found nothing to do leaves an offer: one actor may be handed to it. Whoever uses
--- the offer deletes it in the transaction that writes the claim: what is rolled back was not handed over, and one offer is good
+-- A worker that listens, has a free slot and found nothing to do leaves an offer: one actor may be handed to it. The process that uses
+-- the offer deletes it in the transaction that writes the claim: with a rollback nothing was handed over, and one offer is good
 -- for one actor. From then on the claim is like any other: it is committed, fenced and rescued as they are.
 
 -- actor_incr() in a transaction of its own. Answers {"counts": as actor_incr() does, "isSlow": as actor_hand_over() says}, as JSON, which
@@ -36,16 +36,16 @@ begin
 end $$;
 
 -- For a transaction of its own, which nothing keeps open: a lock that is taken here is gone in a moment, and none is waited
--- for. Hands the actor over, its semaphore p_name raised by p_n, if somebody is there for it; p_name is null for a message.
+-- for. Hands the actor over, its semaphore p_name raised by p_n, if a worker has an offer; p_name is null for a message.
 -- What keeps an actor from that:
 --   it runs, is final, paused or held, or has just failed and is not to be woken yet
 --   another one of its type is due, or has something in its inbox: that comes first
 --   no sleeping worker knows its state, and its fields in this version
 --   it does not fit into a notification
---   the commit is not flushed: a crash of the server could undo a claim that was heard of
---   the isolation is above read committed: an offer that somebody else has just used would be an error
+--   the commit is not flushed: a crash of the server could undo a claim of which a worker was notified
+--   the isolation is above read committed: an offer that another process has just used would be an error
 -- is_slow: the search took longer than it should, because old snapshots keep deleted rows. It should not be tried again for a while.
--- Where nobody offers anything it costs one probe.
+-- Where there are no offers it costs one probe.
 create or replace function pawl.actor_hand_over(p_actor bigint, p_name text, p_n int, out is_handed_over boolean, out is_slow boolean)
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -69,7 +69,7 @@ begin
     and not exists (select 1 from pawl.actor_paused_state p where p.type = a.type and p.state = a.state)
   for no key update of a skip locked;
   if found then
-    -- The key share lock is what a claim takes: whoever rescues the worker passes it by, or has made it unknown.
+    -- The key share lock is the one that a claim takes: a rescue of the worker skips it, or has removed its row.
     select o.worker, o.number, o.channel into v_offer
     from pawl.actor_offer o join pawl.actor_worker w on w.id = o.worker
     where w.types @> array[v_actor.type] and w.wants_notify and w.expires_at > v_now
@@ -82,7 +82,7 @@ begin
     limit 1 for update of o skip locked for key share of w skip locked;
     if found then
       delete from pawl.actor_offer o where o.worker = v_offer.worker and o.number = v_offer.number;
-      -- Nobody has the listener's lock: the connection that would be notified is gone, though its worker may live.
+      -- The listener's lock is free: the connection that would be notified is gone, though its worker may live.
       if not pg_try_advisory_xact_lock(hashtextextended(v_offer.channel, 0)) then
         update pawl.actor_instance a set
           epoch = a.epoch + 1, worker = v_offer.worker, claimed_at = v_now, attempt = a.attempt + 1, signal_at = null,
@@ -107,7 +107,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
   select w.id, p_number, p_channel from pawl.actor_worker w where w.id = p_worker for key share
 $$;
 
--- Takes a worker's offers back, but for those that somebody is just using. Answers their numbers.
+-- Takes a worker's offers back, except those that another process is using at the moment. Answers their numbers.
 create or replace function pawl.actor_withdraw(p_worker bigint) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   with open as materialized (
@@ -119,12 +119,12 @@ language sql set search_path = pg_catalog, pg_temp as $$
   select coalesce(array_agg(g.number), '{}') from gone g
 $$;
 
--- What a worker holds and does not know of is given back, uncharged: what it was handed and has not heard of, and claims whose
--- answers were lost. p_actors and p_epochs, by position, are what it knows of. Looks where its types are due, which costs as much
--- as turns of them run; what was paused meanwhile is found there when that ends. With p_all also among the paused ones, which may
--- be many: for whoever asks only once. Answers how many actors it gave back, and which of the worker's offers are open. In this
--- order: of an offer that is used in between the actor is found the next time; the other way round it would be believed when it
--- is heard of later.
+-- Gives back, uncharged, the actors that a worker holds without knowing it: those of notifications that it did not receive, and of
+-- claims whose answers were lost. p_actors and p_epochs, by position, are the ones that it knows. Searches where its types are due, which
+-- costs as much as turns of them run; an actor that was paused meanwhile is found there when the pause ends. With p_all also among the
+-- paused ones, which may be many: for a caller that asks only once. Answers how many actors it gave back, and which of the worker's offers
+-- are open. In this order: of an offer that is used in between, the actor is found the next time. In the other order the worker would
+-- accept it when the notification comes later.
 create or replace function pawl.actor_recall(p_worker bigint, p_actors bigint[], p_epochs bigint[], p_all boolean) returns json
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -157,8 +157,8 @@ begin
     select coalesce(json_agg(o.number), '[]') from pawl.actor_offer o where o.worker = p_worker));
 end $$;
 
--- A worker stops: nobody uses its offers from here on, and what it was handed without hearing of it is given back. Waits for
--- whoever is just using one, so that the actor is found.
+-- A worker stops: its offers cannot be used from here on, and an actor that it was handed without receiving the notification is given
+-- back. Waits for a process that is using one, so that the actor is found.
 create or replace function pawl.actor_leave(p_worker bigint, p_actors bigint[], p_epochs bigint[]) returns void
 language plpgsql as $$
 begin

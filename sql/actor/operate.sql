@@ -86,7 +86,7 @@ begin
     where t.id = v_type and (t.paused_at is null) <> v_resume;
   elsif v_resume then
     delete from pawl.actor_paused_state s where s.type = v_type and s.state = p_what ->> 'state';
-    -- A new statement: whoever held an actor under a share lock on that row has committed.
+    -- A new statement: every transaction that held an actor under a share lock on that row has committed.
     update pawl.actor_instance a set held = null
     where a.type = v_type and a.state = p_what ->> 'state' and a.held = 'the state is paused';
   else
@@ -98,9 +98,9 @@ begin
   return true;
 end $$;
 
--- What a turn asks for beside its own row, in the transaction that commits it: {create, page, resolve or enqueue}. A key or a tag that
--- an open transaction of somebody else has is not waited for for long: the turn has failed, and is tried again. Those that
--- are behind it wait for nobody.
+-- What a turn asks for in addition to its own row, in the transaction that commits it: {create, page, resolve or enqueue}. A key or a
+-- tag that another open transaction has is not waited for for long: the turn has failed, and is tried again. Those that
+-- are behind it do not wait.
 --
 -- Older workers may keep running: they call what this calls.
 create or replace function pawl.actor_apply_effect(p_what text, p_json json) returns json

@@ -42,9 +42,9 @@ begin
   return json_build_object('id', v_page.id::text, 'news', 'escalated');
 end $$;
 
--- Whether somebody knows already what is behind a page: the page whose tag is its root is open; or another one with the same
--- root, which was told of within 15 minutes and is still open. Neither counts if it is less severe. Of two that are equal the
--- first counts, so that of pages that are opened at the same moment one is told of.
+-- Whether people know already of the cause of a page: the page whose tag is its root is open; or another one with the same
+-- root, for which a notification was written within 15 minutes, is still open. Neither counts if it is less severe. Of two that are equal
+-- the first counts, so that of pages that are opened at the same moment one is notified.
 create or replace function pawl.page_is_known(p_page pawl.actor_page) returns boolean
 language sql stable as $$
   select p_page.root is not null and p_page.root <> p_page.tag and (
@@ -63,7 +63,7 @@ language sql as $$
   select pg_notify('pawl_actor', 'page');
 $$;
 
--- Nobody was told of the page so far.
+-- For a page without a notification so far.
 create or replace function pawl.page_notify_unless_known(p_page pawl.actor_page) returns void
 language plpgsql as $$
 begin
@@ -73,8 +73,8 @@ begin
   end if;
 end $$;
 
--- Answers whether a page was open. Doing it again does nothing. What nobody was told of because of it, and is still open, is
--- told of now: the worst first, which then stands for the others of its root. What somebody has locked is left to a sweep.
+-- Answers whether a page was open. A second call does nothing. Open pages that it suppressed are notified now: the worst first, which
+-- then stands for the others of its root. A page that is locked is left to a sweep.
 create or replace function pawl.page_resolve(p_tag text) returns boolean
 language plpgsql as $$
 declare
@@ -108,8 +108,8 @@ begin
   return found and pawl.page_resolve(p_tag);
 end $$;
 
--- What was left because somebody had it locked: pages of actors that are final, of states that were left, of losses that are over;
--- and pages of which nobody was told, though what was behind them is resolved.
+-- Resolves pages that were locked when that was due: of actors that are final, of states that were left, of losses that are over.
+-- Notifies suppressed pages whose root is resolved.
 create or replace function pawl.page_sweep() returns void
 language plpgsql
 set enable_seqscan = off as $$
@@ -148,7 +148,7 @@ begin
   v_ids := array(
     select d.id from pawl.actor_notice d where d.done_at is null and d.next_at <= clock_timestamp() order by d.next_at limit p_limit for update skip locked);
   with page as materialized (
-    -- What somebody has locked is told of: that keeps nobody waiting.
+    -- A locked page is notified: that makes no transaction wait.
     select p.* from pawl.actor_notice n join pawl.actor_page p on p.id = n.page
     where n.id = any (v_ids) and n.kind = 'opened' and n.attempt = 0 and p.resolved_at is null for update of p skip locked
   ), known as (

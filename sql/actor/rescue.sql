@@ -43,7 +43,7 @@ begin
     )
     select count(*) into v_freed from freed;
     v_actors := v_actors + v_freed;
-    -- A row that somebody holds locked just now keeps the worker's row here, for the next look.
+    -- A row that is locked at the moment keeps the worker's row here, for the next rescue.
     delete from pawl.actor_worker w where w.id = v_worker and cardinality(pawl.actor_running(v_worker)) = 0;
     perform pawl.actor_end_transactions(v_worker);
   end loop;
@@ -77,7 +77,7 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
 $$;
 
 -- Bodies with hold: 'transaction' of a worker that is gone, whose transactions are still open: its process stands still, or its
--- network is silent. They wait for it to go on, and nobody else can run their actors: the database ends them. What somebody has
+-- network is silent. They wait for it to go on, and no other worker can run their actors: the database ends them. A row that is
 -- locked for a statement is not idle.
 create or replace function pawl.actor_end_transactions(p_worker bigint) returns void
 language plpgsql
@@ -93,7 +93,7 @@ exception when insufficient_privilege then
   null;
 end $$;
 
--- A claim's answer was lost: gives back, uncharged, what the worker holds beside p_known.
+-- A claim's answer was lost: gives back, uncharged, the worker's actors except p_known.
 create or replace function pawl.actor_give_back_except(p_worker bigint, p_known bigint[]) returns integer
 language sql
 set enable_seqscan = off as $$
@@ -142,14 +142,14 @@ begin
     select a.ctid from pawl.actor_instance a where a.id = v_actor and a.held is null and a.worker is null), clock_timestamp()), ']}');
 end $$;
 
--- Why an actor that was lost so often is kept from those who claim what is due. What is held so is claimed alone.
+-- Why an actor that was lost so often is kept from claims of due actors. An actor that is held for this reason is claimed alone.
 create or replace function pawl.actor_isolation_reason(p_lost int) returns text
 language sql immutable as $$
   select case when p_lost >= 2 then 'it is run alone' end
 $$;
 
--- What was lost three times in a row, the last time alone, is what its processes die of: it is held, and a person is told.
--- A page that somebody has locked in a transaction of his own is not waited for: that actor is looked at again.
+-- An actor that was lost three times in a row, the last time alone, is what its processes die of: it is held, and a page is opened.
+-- A page that another transaction has locked is not waited for: the next rescue tries that actor again.
 create or replace function pawl.actor_hold_poison() returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set lock_timeout = '20ms' as $$

@@ -1,6 +1,6 @@
 -- What others want of an actor: create it, raise a semaphore, send a message. These functions run in the caller's transaction,
--- insert, and wait for nobody. Those that take jsonb are for users' own SQL; they refuse a field that is misspelt, as
--- pawl.enqueue() does, and fields of an actor that are no object, which else only its turns would have found.
+-- insert, and do not wait. Those that take jsonb are for users' own SQL; they refuse a field that is misspelt, as
+-- pawl.enqueue() does, and fields of an actor that are no object, which otherwise only its turns would find.
 
 -- From SQL, in any transaction: select pawl.actor_create('{"type":"server","fields":{"size":2}}'); key and parent if you like.
 -- The fields are checked by the type's schema before its first turn.
@@ -38,7 +38,7 @@ begin
   select t.* into v_type from pawl.actor_type t where t.id = pawl.actor_type_id(v_head ->> 'type');
   v_state := v_type.machine ->> 'initial';
   if v_parent is not null then
-    -- As a foreign key would: keeps the parent from becoming final meanwhile, and nobody else out.
+    -- As a foreign key would: keeps the parent from becoming final meanwhile, and keeps out nothing else.
     select a.type, a.finished_at into v_parent_type, v_finished from pawl.actor_instance a where a.id = v_parent for key share;
     if v_parent_type is null then
       raise exception 'there is no actor %, which was to be the parent', v_parent using errcode = 'PW002';

@@ -29,9 +29,9 @@ begin
     where t.name in (select x ->> 'name' from json_array_elements(p_types) x));
 end $$;
 
--- Lets go what is held because no program knew its state or its fields. {type id: {state: 1, $version}}, as the worker is listed by
--- now: each worker calls it once it is listed, so nothing stays held between a start and the listing, or while a worker was taken for
--- dead. Answers how many actors that let go.
+-- Releases actors that are held because no program knew their state or fields. {type id: {state: 1, $version}}, as the worker is listed
+-- by now: each worker calls it once it is listed, so no actor stays held between a start and the listing, or while a worker was taken
+-- for dead. Answers how many actors it released.
 create or replace function pawl.actor_release_held(p_knows jsonb) returns integer
 language plpgsql as $$
 declare
@@ -67,8 +67,8 @@ begin
   return v_actors;
 end $$;
 
--- Of a type: one of these waits for the other, so that either the one who would hold an actor sees the worker that knows its
--- state, or that worker sees what is held.
+-- Of a type: one of these waits for the other. So either the caller that would hold an actor sees the worker that knows its
+-- state, or that worker sees the held actor.
 create or replace function pawl.actor_lock_known(p_type smallint, p_lists boolean) returns void
 language plpgsql as $$
 begin
@@ -80,8 +80,8 @@ begin
 end $$;
 
 -- An actor that this worker's program cannot run: {actor, epoch, worker, type, state, version, reason}. While another worker lives
--- that knows the state, it is left to that one for a second; else it is held, and a page tells of it. A page that
--- somebody has locked is not waited for for long: the actor is given back, and met again.
+-- that knows the state, the actor is left to that one for a second; else it is held, and a page is opened. A locked page is not waited
+-- for for long: the actor is given back, and comes again.
 create or replace function pawl.actor_report_unknown(p_turn json) returns boolean
 language plpgsql
 set lock_timeout = '2s' as $$

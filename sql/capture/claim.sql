@@ -1,14 +1,14 @@
--- Taking dirty keys. Whoever deals with a key holds its advisory lock to the end of the transaction; that is all there is of
--- a claim. A crash of the worker or of its connection gives everything back, and what it had written is rolled back with it.
+-- Taking dirty keys. The worker that deals with a key holds its advisory lock to the end of the transaction; a claim is nothing more.
+-- A crash of the worker or of its connection gives everything back, and what it had written is rolled back with it.
 --
 -- Each statement says which source it means, though those of keys are all 0: the primary key of capture_dirty has the source before
 -- the id. Links are above and below the keys of entities there, so they are looked for as "below 0" and "above 0": "not 0" would
 -- read everything between.
 
--- Up to p_limit keys, and all their rows among the p_rows oldest after p_after. p_only: none but these keys.
--- "last": everything up to there is dealt with or in somebody's hands; the next claim of the pass goes on behind it, so that
--- deleted rows that a long snapshot keeps alive are stepped over once a pass. Whoever finds nothing begins a new pass from
--- 0, and so finds what was committed late with a lower id.
+-- Up to p_limit keys, and all their rows among the p_rows oldest after p_after. p_only: these keys alone.
+-- "last": all rows up to there are dealt with, or another worker has them. The next claim of the pass goes on behind it, so that
+-- deleted rows that a long snapshot keeps alive are stepped over once a pass. A worker that finds nothing begins a new pass from
+-- 0, and so finds rows that were committed late with a lower id.
 create or replace function pawl.capture_claim(
   p_line smallint, p_after bigint, p_rows int, p_limit int, p_ms int, p_only text[],
   out seen int, out cut boolean, out last bigint, out ids bigint[], out keys text[], out oldest timestamptz

@@ -1,13 +1,14 @@
 -- Consumers that write to another database, one that is not captured. It has the same migrations, and its tables say how far its
 -- copies have come, in the transactions that write them. "Here" is the captured database, "there" the other one.
 --
--- Either database may go back in time: a crash that loses what was not flushed, a standby that is promoted without the last commits, a
--- restore. Two things tell it, and neither is a number that can catch up:
--- - An unlogged table is empty after a crash and on a promoted standby, and beside what it holds stands when the server was
---   started. While it says that a line is known here, nothing has been lost since the line was looked after.
--- - A position in the log of the captured database that is kept there, capture_line.reached, is there because everything before it
---   is. What was read behind it may never have been, so beside each row of a copy stands the position at which it was read.
--- Looking after a line begins an epoch of its copy, after which no delivery of an earlier one is taken, however late it comes.
+-- Either database may go back in time: after a crash that loses what was not flushed, after the promotion of a standby that lacks the
+-- last commits, after a restore. Two things show it, and neither is a number that can catch up:
+-- - An unlogged table is empty after a crash and on a promoted standby. Each of its rows also names the time at which the server was
+--   started. While it says that a line is known here, nothing has been lost since the line was last inspected.
+-- - capture_line.reached is a position in the log of the captured database, stored in that database: where it is present, so is
+--   everything before it. What was read behind that position may never have been. So each row of a copy names the position at which
+--   it was read.
+-- Inspecting a line begins an epoch of its copy. No delivery of an earlier epoch is taken after that, however late it comes.
 
 -- Here: the version of a delivery. Those of an epoch are above those of all before it, wherever the sequence stands after a crash.
 create or replace function pawl.capture_copy_next_version(p_line smallint, out copy uuid, out epoch bigint, out version bigint, out is_known boolean)
@@ -84,7 +85,7 @@ set search_path = pg_catalog, pg_temp as $$
   on conflict (line) do update set server = excluded.server;
 $$;
 
--- Here: the log certainly reaches to where it is now, once this is committed. Nobody waits for anybody to say so.
+-- Here: the log certainly reaches to where it is now, once this is committed. It skips a line that another transaction has locked.
 create or replace function pawl.capture_copy_note_position(p_line smallint) returns void
 language sql
 set search_path = pg_catalog, pg_temp as $$
@@ -92,9 +93,9 @@ set search_path = pg_catalog, pg_temp as $$
   where l.id = (select k.id from pawl.capture_line k where k.id = p_line for update skip locked)
 $$;
 
--- There: which of the keys may be written with this version; they are the caller's until the end of the transaction. Whoever comes with
--- an older version is late: a worker that stood still, and whose keys others have been given meanwhile.
--- "is_current": no other epoch has begun, and nothing was lost here. Else nothing is taken.
+-- There: which of the keys may be written with this version; they are the caller's until the end of the transaction. A caller with an
+-- older version is late: a worker that stood still, and whose keys were given to others meanwhile.
+-- "is_current": no other epoch has begun, and nothing was lost here. Otherwise nothing is taken.
 create or replace function pawl.capture_copy_take(
   p_copy uuid, p_epoch bigint, p_version bigint, p_position pg_lsn, p_keys text[], p_ms int, out is_current boolean, out keys text[]
 )

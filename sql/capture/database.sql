@@ -20,7 +20,7 @@ set search_path = pg_catalog, pg_temp as $$
     or (p_one like '?%' or p_other like '?%') and split_part(p_one, ':', 2) = split_part(p_other, ':', 2)
 $$;
 
--- Whether the numbers of a line are another database's: then nobody can tell by them what was delivered. Numbers that are not behind
+-- Whether the numbers of a line are another database's: then they do not show what was delivered. Numbers that are not behind
 -- the present ones prove nothing, since those catch up.
 create or replace function pawl.capture_is_foreign(p_line pawl.capture_line) returns boolean
 language sql stable as $$

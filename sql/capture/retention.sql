@@ -1,9 +1,9 @@
 -- How long changes are kept is said by each capture ("keepMs" in its definition; without it they are kept for ever), and workers see to
 -- it: no schedule has to be made. A month holds the changes of all captures, so it is dropped when all of them agree.
 
--- One step of looking after the months: makes one of this month and the two to come, or drops one that nobody keeps; both null
+-- One step of the care for months: makes one of this month and the two to come, or drops one that no capture keeps; both null
 -- when there is nothing to do. A month for which rows are in the rest already is left out.
--- Fails with lock_not_available where the log is in use, and is then to be tried again.
+-- Fails with lock_not_available where the log is in use; it can be tried again.
 create or replace function pawl.capture_keep(p_capture smallint, p_keep interval, p_drops boolean, out made text, out dropped text)
 language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -38,7 +38,7 @@ begin
   loop
     continue when v_month.ends_at > clock_timestamp() or pawl.capture_is_kept(v_month.name, v_month.ends_at, p_capture, p_keep);
     perform pawl.capture_lock_log(v_month.name);
-    -- Whoever was still writing has committed by now.
+    -- A transaction that was still writing has committed by now.
     continue when pawl.capture_is_kept(v_month.name, v_month.ends_at, p_capture, p_keep);
     execute format('drop table pawl.%I', v_month.name);
     dropped := v_month.name;
@@ -71,7 +71,7 @@ begin
   return v_is_kept;
 end $$;
 
--- Writers of the log wait while this waits for it, so it gives up after 20 ms; nobody waits for what is locked behind it.
+-- Writers of the log wait while this waits for it, so it gives up after 20 ms; the locks after that one are taken without waiting.
 create or replace function pawl.capture_lock_log(p_month text) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp as $$

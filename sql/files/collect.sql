@@ -1,6 +1,6 @@
--- Collecting what nobody needs any more.
+-- Collecting objects that are no longer needed.
 
--- Ties a namespace to the store whose marker says p_store. The first one counts; whoever comes with another is told. Null only looks.
+-- Ties a namespace to the store whose marker says p_store. The first one counts; a caller with another one learns which. Null only reads.
 create or replace function pawl.file_attach(p_space text, p_store uuid, p_kind text) returns jsonb
 language plpgsql as $$
 begin
@@ -50,8 +50,8 @@ begin
   return jsonb_build_object('pass', v_store.pass + 1, 'database', pawl.file_database());
 end $$;
 
--- Claims what is due. What was retired is only condemned by that, and due again when its readers have had their time;
--- everything else is to be deleted in the store now, and due again should whoever claimed it never settle.
+-- Claims what is due. A retired object is only condemned by that, and due again when its readers have had their time. Any other
+-- object is to be deleted in the store now, and due again if the claim is never settled.
 create or replace function pawl.file_claim(p_space text, p_grace_ms bigint, p_lease_ms bigint, p_limit int)
 returns table (object uuid, was text, upload text, unfinished boolean, deletions smallint, claim bigint)
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
@@ -75,9 +75,9 @@ begin
   returning o.object, due.state, o.upload, o.version is null, o.deletions, (extract(epoch from o.collect_at) * 1000000)::bigint;
 end $$;
 
--- What was claimed is deleted in the store. Settled only by whoever still has the claim: one that stood still for longer than its
--- lease, and whose objects another one has deleted meanwhile, would count that deletion twice, and so leave out the second one, a
--- `tombstone` later.
+-- The claimed objects are deleted in the store. Only a caller whose claim is still the last one settles: one that stood still for
+-- longer than its lease, and whose objects another one has deleted meanwhile, would count that deletion twice, and so leave out the
+-- second one, a `tombstone` later.
 create or replace function pawl.file_settle(p_objects uuid[], p_tombstone_ms bigint, p_history_ms bigint, p_claims bigint[]) returns void
 language plpgsql
 set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$

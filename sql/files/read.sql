@@ -1,6 +1,6 @@
 -- Reading: which object has the bytes of a document, and what became of its versions.
 
--- The version with its checks, to be read; null when there is none. One that is condemned is told of without them.
+-- The version with its checks, to be read; null when there is none. A condemned version comes without them.
 create or replace function pawl.file_current(p_space text, p_id text, p_version bigint) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o) || jsonb_build_object('checks',
@@ -47,7 +47,7 @@ begin
   return pawl.file_json(v_object);
 end $$;
 
--- Who stands at the gate of a document: holders and waiters, in the order in which they came.
+-- The processes at the gate of a document: holders and waiters, in the order in which they came.
 create or replace function pawl.file_gate_queue(p_space text, p_id text) returns setof jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object(

@@ -1,6 +1,6 @@
 -- Writing: what is committed before the bytes are sent, and what is done in the caller's transaction once they are there.
 
--- An object is about to be written. Committed on its own before the first byte: from here on the collector knows of it.
+-- An object is about to be written. Committed on its own before the first byte: from here on the collector finds it.
 create or replace function pawl.file_intend(
   p_space text, p_id text, p_object uuid, p_pending_ms bigint, p_host text, p_pid int
 ) returns void
@@ -84,8 +84,8 @@ begin
   return jsonb_build_object('version', v_document.version + 1);
 end $$;
 
--- The key of the advisory lock that stands before a document: readers who want the version to stay share it, whoever
--- changes the document has it alone, and they are served in the order in which they came. Of row locks that is not so:
+-- The key of the advisory lock that stands before a document. Readers who want the version to stay share it, a writer that
+-- changes the document holds it alone, and they are served in the order in which they came. Row locks have no such order:
 -- a stream of FOR SHARE keeps a FOR UPDATE waiting for ever.
 create or replace function pawl.file_gate(p_space text, p_id text) returns bigint
 language sql immutable strict parallel safe as $$

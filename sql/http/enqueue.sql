@@ -28,7 +28,7 @@ begin
   return pawl.http_once_end(p_who, p_key, v_answer);
 end $$;
 
--- The answer of the first time under this key; null when it is the first time, and then nobody else gets past here until the
+-- The answer of the first time under this key. Null when it is the first time: then every other caller waits here until the
 -- transaction ends. p_key null: no key was given.
 create or replace function pawl.http_once_begin(p_who text, p_key text, p_digest text) returns jsonb
 language plpgsql as $$
@@ -40,7 +40,7 @@ begin
     return null;
   end if;
   loop
-    -- Waits for whoever asks under the same key just now.
+    -- Waits for a caller that asks under the same key at the same time.
     insert into pawl.http_once (who, key, digest) values (p_who, p_key, p_digest) on conflict do nothing;
     if found then
       delete from pawl.http_once o where o.ctid = any (array(

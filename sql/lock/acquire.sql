@@ -1,9 +1,9 @@
 -- Acquiring: one function for the first attempt, for the repetition after a lost answer, and for a waiter's turn. It looks
 -- at what its nonce has by now, so that calling it again is always right.
 
--- The short way to hold one name alone: in place, when it is free and nobody waits; else all that lock_acquire does. Gives the
+-- The short way to hold one name alone: in place, when it is free and has no waiter; else all that lock_acquire does. Gives the
 -- token, or what else lock_acquire says, as JSON. Cost, uncontended: one latch, two probes, one row written in place; waiting:
--- one row, whatever the length of the queue. One value instead of columns and few parameters: they were a fifth of the time.
+-- one row, whatever the length of the queue. One value instead of columns, and few parameters: they were a fifth of the time.
 -- Each setting of a function costs 6 us a call; generic plans come by themselves where there is nothing to choose.
 create or replace function pawl.lock_acquire_one(
   p_space text, p_name text, p_nonce uuid, p_lease_ms bigint, p_process text, p_host text, p_pid int, p_waiter_ms int,
@@ -24,7 +24,7 @@ begin
     if current_setting('synchronous_commit') = 'off' then
       perform pawl.lock_flush();
     end if;
-    -- Free since it was held last, and nobody came before. Only a row that nobody has locked since: a guard's transaction may
+    -- Free since its last holder, and without a waiter. Only a row that no transaction has locked since: that of a guard may
     -- still be open.
     update pawl.lock_grant g
     set token = nextval('pawl.lock_token'), nonce = p_nonce, pid = p_pid, lease_ms = p_lease_ms, granted_at = clock_timestamp(),
@@ -41,7 +41,7 @@ begin
     select g.expires_at into v_end from pawl.lock_grant g
     where g.space = p_space and g.name = p_name and g.token is not null limit 1;
     if v_end > v_now and p_waiter_ms is not null then
-      -- Somebody holds it for certain, and nothing fits beside us: a place at the end, as in lock_acquire.
+      -- It is certainly held, and nothing fits together with this request: a place at the end, as in lock_acquire.
       insert into pawl.lock_waiter (space, name, ticket, nonce, capacity, pid, lease_ms, enqueued_at, expires_at, process, host, holds, job)
       values (
         p_space, p_name,
@@ -211,7 +211,7 @@ begin
         v_now, v_place, p_process, p_host, p_holds, p_job
       from unnest(p_names) n;
       if p_holds <> '{}' then
-        -- Two who close one circle at once must see each other. Taken after the latches, by nobody else.
+        -- Two waiters that close one circle at the same time must see each other. Taken after the latches, and only here.
         perform pg_advisory_xact_lock(hashtextextended('cycle', 1885435756));
         cycle := pawl.lock_cycle(p_nonce, p_holds);
         if cycle is not null then
@@ -221,8 +221,8 @@ begin
       end if;
     end if;
     if cycle is null then
-      -- Nothing but a place was written: nobody waits for the disk, and the latch is free sooner. Whoever reads it may rely on
-      -- it all the same, since what they write after it is on disk only together with it.
+      -- Only a place was written: the commit does not wait for the disk, and the latch is free sooner. Others that read the place
+      -- may rely on it all the same, since what they write after it is on disk only together with it.
       if v_evicted is null then
         perform set_config('synchronous_commit', 'off', true);
       end if;

@@ -47,8 +47,8 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
   ));
 $$;
 
--- Grants to the waiters that fit now: to the first in line and, with it, to everybody who can hold beside it; or tells them
--- that it is their turn. Those of the calling process are given back instead of notified, as `nonce token` or `nonce`.
+-- Grants to the waiters that fit now: to the first in line, and to all that can hold together with it; or notifies them
+-- that it is their turn. Those of the calling process are returned instead of notified, as `nonce token` or `nonce`.
 -- Under the name's latch.
 create or replace function pawl.lock_grant_next(p_space text, p_name text, p_process text) returns text[]
 language plpgsql
@@ -78,7 +78,7 @@ begin
   loop
     v_least := least(v_least, v_waiter.capacity);
     v_count := v_count + 1;
-    -- Whoever comes later fits even less: it is counted on top.
+    -- Every later waiter fits even less: it is counted on top.
     exit when v_count > v_least;
     v_word := v_waiter.nonce;
     if not v_is_late and v_waiter.expires_at <= v_now + v_waiter.lease_ms * interval '1 ms' then
@@ -104,7 +104,7 @@ begin
   return v_called;
 end $$;
 
--- What is decided is on disk before anybody hears of it, and no token is drawn twice after a crash, also where commits are
+-- A decision is on disk before any process learns of it, and no token is drawn twice after a crash, also where commits are
 -- asynchronous by default.
 create or replace function pawl.lock_flush() returns void
 language plpgsql as $$

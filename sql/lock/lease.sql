@@ -1,4 +1,4 @@
--- Keeping and checking what is held. Every statement of a holder names its token, and changes nothing when the token is not the
+-- Keeping and checking held locks. Every statement of a holder names its token, and changes nothing when the token is not the
 -- current one.
 
 -- Renews what is still held, and says which of the rows (by their place) are. The rows are locked in the order of their
@@ -22,9 +22,9 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
   select place::int from kept
 $$;
 
--- A lock without a lease is granted with one, and then kept for good by whoever heard of it: what is granted after its
--- request was given up, as late as the network may bring it, ends by itself. False when not all of the names are held with
--- p_token any more; nothing is changed then.
+-- A lock without a lease is granted with one, and kept for good by this call of the process that received the grant. A grant that
+-- comes after its request was given up, as late as the network may bring it, ends by itself. False when not all of the names are held
+-- with p_token any more; nothing is changed then.
 create or replace function pawl.lock_drop_lease(p_space text, p_names text[], p_token bigint) returns boolean
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -32,7 +32,7 @@ declare
   v_kept int;
 begin
   perform pawl.lock_latch(p_space, p_names);
-  -- Under the latch nobody takes it away between the two.
+  -- Under the latch no other process takes it away between the two.
   perform from pawl.lock_grant g
   where g.space = p_space and g.name = any (p_names) and g.slot in (0, p_token) and g.token = p_token
     and g.expires_at > clock_timestamp()
@@ -48,8 +48,8 @@ begin
 end $$;
 
 -- In the caller's own transaction, any isolation: fails unless {space, names, token} is held, and keeps it so until that
--- transaction ends, as nobody can remove the row, and so nobody be granted the lock, before. The lease may have run out
--- meanwhile. A snapshot older than the grant does not see it: what was read before the lock was had proves nothing.
+-- transaction ends. Until then the row cannot be removed, so no other process can be granted the lock. The lease may run out
+-- meanwhile. A snapshot older than the grant does not see it: what was read before the lock was granted proves nothing.
 create or replace function pawl.lock_guard(p jsonb) returns boolean
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -92,7 +92,7 @@ begin
   end loop;
 end $$;
 
--- Removes what nobody asks for any more: holders and waiters that died long ago, slots free for an hour, history before p_keep, and
+-- Removes rows that are no longer needed: holders and waiters that died long ago, slots free for an hour, history before p_keep, and
 -- what oncePer remembers of a name: for as long as the longest of its periods, and as the history after that. Bounded.
 -- Passes over a name whose latch is taken: it comes to several, in no order, so it must not wait for any.
 create or replace function pawl.lock_sweep(p_keep interval) returns int
@@ -112,7 +112,7 @@ begin
     perform pawl.lock_grant_next(v_name.space, v_name.name, '');
     v_count := v_count + 1;
   end loop;
-  -- Whoever acquires one of these meanwhile waits a moment, and makes it anew.
+  -- A request for one of these names waits a moment meanwhile, and makes the row anew.
   delete from pawl.lock_grant d
   where d.ctid = any (array(
     select g.ctid from pawl.lock_grant g

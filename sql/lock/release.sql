@@ -1,15 +1,15 @@
 -- Giving up and taking away. Every statement of a holder names its token, and changes nothing when the token is not the current one.
 --
--- A release is heard of before it is on disk. What it costs: a crash of the server within three times wal_writer_delay (0.6 s) may
+-- A release counts before it is on disk. What it costs: a crash of the server within three times wal_writer_delay (0.6 s) may
 -- lose such a release. The lock then stays held for what is left of its lease, as if its process had died just before; its history
--- says `expired`. What it cannot cost: whoever is granted the name next hears of it only when that grant is on disk, and then so is
--- everything committed before it, this release included. So nobody holds it twice, and no token goes back.
--- What is flushed nevertheless: a release that grants the lock to a waiter, that counts a run of oncePer, that a guard's open
+-- says `expired`. What it cannot cost: the next holder of the name learns of its grant only when that grant is on disk, and then so is
+-- everything committed before it, this release included. So a name never has two holders, and no token goes back.
+-- Flushed nevertheless is a release that grants the lock to a waiter, that counts a run of oncePer, that a guard's open
 -- transaction holds up, or whose loss would keep the lock for more than a minute, or for ever.
 
 -- The short way to give up one name held alone; else all that lock_release does. Null when it was not held; else the waiters
 -- of this process that were called, with a comma between them. Cost: one latch, one row written in place, one row of
--- history, one look for waiters.
+-- history, one probe for waiters.
 create or replace function pawl.lock_release_one(p_space text, p_name text, p_token bigint, p_process text) returns text
 language plpgsql
 set enable_seqscan = off as $$
@@ -27,7 +27,7 @@ declare
 begin
   if current_setting('transaction_isolation') = 'read committed' then
     if pg_advisory_xact_lock(hashtextextended(p_name, hashtextextended(p_space, 1885435756))) is null then end if;
-    -- A row that nobody has locked since its last renewal is free without a look at who may have.
+    -- A row that was not locked since its last renewal is free; only a locked one needs a search for the guard.
     update pawl.lock_grant g set token = null, expires_at = 'infinity'
     where g.space = p_space and g.name = p_name and g.slot = 0 and g.token = p_token and g.outcome is null and g.xmax = 0
     returning g.pid, g.lease_ms, g.granted_at, g.process, g.host, g.job
@@ -72,9 +72,9 @@ begin
   return v_called;
 end $$;
 
--- Gives up those of the names that are held with p_token, and grants them to who waits. False when not all of them are.
+-- Gives up those of the names that are held with p_token, and grants them to waiters. False when not all of them are held.
 -- p_finish counts the run for oncePer: true as a success, false as a failure that is kept. Does not wait for a guard's open
--- transaction: the row is marked, and goes when the next one looks.
+-- transaction: the row is marked, and goes with the next decision about the name.
 create or replace function pawl.lock_release(
   p_space text, p_names text[], p_token bigint, p_process text, p_finish boolean default null, p_period_ms bigint default null,
   out released boolean, out called text[]

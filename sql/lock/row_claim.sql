@@ -6,7 +6,7 @@
 
 -- p: {status: {column, from: condition, to}, limit, where: [condition], order: [{column, desc}], retries?, token?, lease?: {column?, ms},
 -- columns: [{field, column, as}], values: [{field, column, value}]}; p_table: null of the table's row type, which makes the rows
--- come back with their own types. Answers rows, or one row that has nothing but `refused`.
+-- come back with their own types. Answers rows, or one row that has only `refused`.
 --
 -- Never more than p.limit rows, whatever the plan: the rows are chosen and locked by one statement, whose LIMIT stands above
 -- the locking, and updated by the next, which knows them by their keys. (An UPDATE with a limited sub-select may run the

@@ -100,7 +100,7 @@ end
 $$;
 
 -- A list of keys as rows: "pawl$ord", "pawl$key" (as it came) and "pawl$1"… of the types of the key columns. The result is
--- a FROM item that reads the list from $1. Names no user would give: conditions of theirs may stand beside it.
+-- a FROM item that reads the list from $1. A user's own conditions may follow it, so its names are such as no user gives.
 create or replace function pawl.lock_key_rows(p_columns text[], p_types jsonb) returns text
 language sql immutable as $$
   select format(

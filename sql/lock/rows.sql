@@ -1,18 +1,18 @@
 -- Locks on rows of the users' own tables, and on names, inside the user's own transaction. Nothing is stored.
 --
 -- Each is one function of one jsonb parameter, so that any driver can call it in one round trip, and every wait runs in
--- a subtransaction: when it ends in vain, the locks it had got are gone and the user's transaction goes on. That also
--- settles the race of lock_timeout, where 55P03 is reported although the lock was granted: what was granted is given back.
+-- a subtransaction: when it ends without success, the locks it had got are gone and the user's transaction goes on. That also
+-- settles the race of lock_timeout, where 55P03 is reported although the lock was granted: the granted lock is given back.
 --
 -- What the caller got wrong is answered, not raised: {"refused": {field, problem, word, candidates}}. An error would
 -- have ended the transaction it was called in.
 --
 -- SQLSTATE PW900 never leaves these functions: it undoes a subtransaction.
 --
--- What is found without a schema, and by whose rights it then runs, is the caller's business only where he said it: the name of his
--- table, and conditions of his own. And what belongs to his table (triggers, policies, checks of domains) must run under his search
--- path, as it does for his other statements. So each takes that path with it, by the default of a parameter, which is evaluated where
--- the call stands; makes its statements under Pawl's own (see pin.ts); and takes his only to run them, all of its own names qualified.
+-- The caller's search path decides only about names that the caller wrote: the name of the table, and conditions. Triggers, policies
+-- and checks of domains belong to that table, and must run under the caller's search path as they do for its other statements. So each
+-- function takes that path with it, by the default of a parameter, which is evaluated where the call stands. It makes its statements
+-- under Pawl's own path (see pin.ts), and sets the caller's only to run them, with all of Pawl's names qualified.
 
 -- {table, keys, mode, ifLocked, timeout} → {locked, held, existing, outcome}: numbers of keys, from 1.
 --
@@ -145,7 +145,7 @@ begin
 end
 $$;
 
--- Runs a locking statement that skips what is held, tells what it got, and gives it back.
+-- Runs a locking statement that skips locked rows, answers what it locked, and gives it back.
 create or replace function pawl.lock_free_rows(p_statement text, p_keys jsonb, p_path text) returns bigint[]
 language plpgsql as $$
 declare

@@ -1,6 +1,6 @@
 -- What people read. The views are the contract; the tables below them are not.
 
--- What is held and waited for now. A holder whose lease has run out is no holder any more, though its row may linger.
+-- Present holders and waiters. A holder whose lease has run out is no holder any more, though its row may linger.
 create or replace view pawl.lock as
 select
   g.space as namespace, g.name, 'held' as state, pawl.lock_mode(g.capacity) as mode,
@@ -18,7 +18,7 @@ select
 from pawl.lock_waiter w
 where w.expires_at > clock_timestamp();
 
--- What was held. outcome: released by its owner, broken by an operator, expired without a heartbeat.
+-- Past holders. outcome: released by its owner, broken by an operator, expired without a heartbeat.
 create or replace view pawl.lock_history as
 select
   p.space as namespace, p.name, p.token, pawl.lock_mode(p.capacity) as mode,

@@ -18,7 +18,7 @@ begin
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
 
-  -- A unit whose claim stays open cannot be seen here; its worker tells of it once it has been running for a moment.
+  -- A unit whose claim stays open cannot be seen here; its worker reports it once it has been running for a moment.
   select w.id into v_worker from pawl.queue_worker w
   where w.queue = v_job.queue and w.hold = 'transaction' and p_id = any (w.holding) and w.expires_at > clock_timestamp();
   if found then
@@ -78,8 +78,8 @@ begin
   perform pg_notify('pawl_queue', 'cancel ' || p_queue);
 end $$;
 
--- Wishes to cancel whose job is no longer under the worker that was told: one that came back is cancelled now, or its
--- next worker is told; one that is settled leaves nothing behind. Costs one look at an empty table as a rule.
+-- Requests to cancel a job that is no longer under the worker that was notified: a job that came back is cancelled now, or its
+-- next worker is notified; one that is settled leaves nothing behind. As a rule this costs a probe of an empty table.
 create or replace function pawl.queue_sweep_cancels(p_queue smallint) returns integer
 language plpgsql
 set enable_seqscan = off set jit = off as $$

@@ -106,8 +106,8 @@ begin
     select w.*, greatest(0, least(w.want, p_limit - (sum(w.want) over (order by w.priority, w.id rows unbounded preceding) - w.want)))::int as take
     from wanted w
   ), marked as (
-    -- past: something was left here, so this pass has to come by again. A row somebody else has locked is his. What is left of a
-    -- run comes behind its first job, where this pass goes on.
+    -- past: something was left here, so this pass has to come by again. A row that another claim has locked belongs to that claim. The
+    -- rest of a run comes behind its first job, where this pass goes on.
     select c.*, bool_or((c.mine and c.take = 0) or c.waits or (c.key is null and not c.mine and c.locks >= p_limit and c.nth >= c.locks))
       over w or coalesce(bool_or(c.take > 0 and c.take < c.n) over (w rows between unbounded preceding and 1 preceding), false) as past
     from chosen c window w as (order by c.priority, c.id)

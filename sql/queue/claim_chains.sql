@@ -4,7 +4,7 @@
 -- Takes free keys of a queue without coalescing and predecessors: up to p_chain jobs of each, oldest first, p_limit in all.
 -- p_waiting: those of the keys that have a row in queue_key.
 -- The first attempts are one claim (lines). A job that has failed or was lost before comes alone, under a claim of its own (rows), so
--- that a crash charges nobody else. Arrays from step to step and columns in the answer cost half of what rows cost.
+-- that a crash charges no other job. Arrays from step to step and columns in the answer cost half of what rows cost.
 create or replace function pawl.queue_claim_chains(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz, p_epoch bigint, p_keys text[],
   p_waiting text[], out lines text, out rows text, out processes text, out taken int, out cut boolean
@@ -79,7 +79,7 @@ begin
       select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
   end if;
 
-  -- Not "on conflict": that costs half as much again, and whoever adds a row of a key has the key's lock, as we have.
+  -- Not "on conflict": that costs half as much again, and only the owner of a key's lock adds a row for it. We have that lock.
   if p_waiting is not null then
     update pawl.queue_key k set epoch = p_epoch, held = true
     where k.shard = p_shard and k.queue = p_queue and k.key = any (p_waiting) and k.key = any (array(select p_keys[u.nth] from unnest(v_nths) u (nth)));
@@ -124,9 +124,9 @@ begin
   end if;
 end $$;
 
--- Some of the jobs that were just claimed under p_epoch are not in queue_job: something other than Pawl has deleted rows. What was
--- left of them goes with their claims, the others are given back as they were, and the keys go on: nobody claims them twice in
--- vain. A warning in the server's log says so.
+-- Some of the jobs that were just claimed under p_epoch are not in queue_job: something other than Pawl has deleted rows. Their other
+-- rows go with their claims, the remaining jobs are given back as they were, and the keys go on: no claim meets the missing ones again.
+-- A warning in the server's log says so.
 create or replace function pawl.queue_drop_orphans(
   p_queue smallint, p_shard smallint, p_worker bigint, p_epoch bigint, p_now timestamptz, p_keys text[]
 ) returns void

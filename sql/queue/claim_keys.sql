@@ -1,9 +1,9 @@
--- Keys. Producers only insert. Whoever looks at a key first takes a transaction-scoped advisory lock on it, without
--- waiting: it makes him the only one who may move the key's jobs (other claimers, and cancel and retry by hand, take the
--- same lock), so the jobs themselves are never locked. What lasts is the row in queue_key. A job met in queue_ready whose
--- key is held or waits is moved to queue_parked, so it is looked at twice at most, however many wait; the owner brings the
--- next one back when it gives the key up. The move holds a share lock on the key's row, which the giving up takes for
--- update: either the parker sees the key gone and leaves the job, or the owner sees the job.
+-- Keys. Producers only insert. A claim that finds a key first takes a transaction-scoped advisory lock on it, without
+-- waiting. With the lock it is the only one that may move the key's jobs (other claims, and cancel and retry by hand, take the
+-- same lock), so the jobs themselves are never locked. What lasts is the row in queue_key. A job in queue_ready whose
+-- key is held or waits is moved to queue_parked, so it is read twice at most, however many wait; the owner brings the
+-- next one back when it gives the key up. The move holds a share lock on the key's row, which giving up takes for
+-- update: either the claim that parks sees the key gone and leaves the job, or the owner sees the job.
 
 -- The keyed part of a claim: p_keys and p_epochs of the rows that were looked at, in order. p_tidies: moves jobs of keys that it
 -- cannot take out of the way; where it may not, "tried" says that it holds locks of keys whether it took something or not.
@@ -50,7 +50,7 @@ begin
     return;
   end if;
   tried := true;
-  -- A new statement, which sees what was committed before the locks were had. A waiting key may be taken by whoever found
+  -- A new statement, which sees what was committed before the locks were granted. A waiting key may be taken by the claim that found
   -- its head; any other key with a row is busy.
   select
     array_agg(t.key order by t.ord) filter (where h.epoch is null or (not h.held and h.epoch = t.head)),
@@ -142,7 +142,7 @@ begin
   ), running as (
     insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
     select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.lost, c.whole, c.ids from claim c
-  ), listed as materialized (  -- by place: a join compares each job with each unit, since the planner knows of neither's number
+  ), listed as materialized (  -- by place: a join compares each job with each unit, since the planner does not know how many there are
     select (select array_agg(c.claim order by c.part) from claim c) as claims,
       (select array_agg(u.number order by u.key, u.kind) from unit u) as numbers, (select array_agg(u.newest order by u.key, u.kind) from unit u) as newest
   ), told as materialized (
@@ -188,7 +188,7 @@ language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 $$;
 
 -- A key none of whose jobs may run because the predecessor is delayed: the predecessor becomes the key's head and the
--- jobs are parked behind it. When somebody is at the predecessor just now, everything stays as it is until the next look.
+-- jobs are parked behind it. When the predecessor is locked at the moment, everything stays as it is until the next claim.
 create or replace function pawl.queue_await_predecessor(p_queue smallint, p_shard smallint, p_key text) returns void
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare

@@ -1,4 +1,4 @@
--- Enqueue: a job row, and one row that says where it waits. Runs in the caller's transaction, waits for nobody (except
+-- Enqueue: a job row, and one row that says where it waits. Runs in the caller's transaction and does not wait (except for
 -- two enqueues of the same unique key: the second must learn whether the first commits), and notifies only when a
 -- worker has said that it sleeps.
 
@@ -198,7 +198,7 @@ language sql as $$
 $$;
 
 -- Writes jobs of all sorts, each with a row where it waits. Of the jobs of one key the first 32, as many as one claim takes,
--- are ready; the others are parked behind them at once, where a claimer would put them: he would look at each on his way to
+-- are ready; the others are parked behind them at once, where a claim would put them: it would read each on its way to
 -- the jobs of other keys (100,000 jobs of one key kept those waiting for 2 s).
 create or replace function pawl.queue_add_mixed(
   p_queue smallint, p_shard smallint, p_ids bigint[], p_now timestamptz, p_kinds smallint[], p_priorities smallint[],

@@ -24,7 +24,7 @@ begin
   if v_keys is null then
     return false;
   end if;
-  -- From here on nobody parks under these keys: a new statement sees all that was parked. Mostly it is nothing.
+  -- From here on no claim parks under these keys: a new statement sees every parked job. Mostly there is none.
   if not p_delayed then
     with gone as (
       delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_keys)

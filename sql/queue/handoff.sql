@@ -1,27 +1,27 @@
 -- Direct hand-off: an enqueue that meets a sleeping worker makes the claim for it, and sends the job with the notification. It
 -- saves the worker a round trip and a commit, and it is the only time that a worker gets a job it has not asked for.
 --
--- A worker that listens, has a free slot and found nothing to do leaves an offer: one job may be handed to it. Whoever uses
--- the offer deletes it in the transaction that writes the job and the claim: what is rolled back was not handed over, and one
+-- A worker that listens, has a free slot and found nothing to do leaves an offer: one job may be handed to it. An enqueue that uses
+-- the offer deletes it in the transaction that writes the job and the claim: with a rollback nothing was handed over, and one
 -- offer is good for one job. From then on the claim is like any other: it is settled, cancelled and rescued as they are.
 
 -- One job in a transaction of its own, which nothing keeps open: a lock that is taken here is gone in a moment. Hands the job
--- over if somebody is there for it. What keeps a job from that:
+-- over if a worker has an offer. What keeps a job from that:
 --   something is ready that it would overtake, it has to wait for its turn in its key, or the queue is paused
---   it has a key, and a kind of the queue coalesces or waits for another: what of the key comes next is more than one look
+--   it has a key, and a kind of the queue coalesces or waits for another: one probe does not find what comes next of the key
 --   it has a single attempt, which would be lost if the worker has just died
 --   it does not fit into a notification
---   the commit is not flushed: a crash of the server could undo an enqueue that was heard of
---   the isolation is above read committed: an offer that somebody else has just used would be an error
+--   the commit is not flushed: a crash of the server could undo an enqueue of which a worker was notified
+--   the isolation is above read committed: an offer that another enqueue has just used would be an error
 -- Answers {"id": the job's, "isSlow": the search for an offer took longer than it should, because old snapshots keep deleted rows, and
 -- should not be tried again for a while}, as JSON, which costs 4 us less than columns. Where no worker sleeps it costs what
--- queue_add_one() does: one look at the workers, for both the offers and the notification. A worker that falls asleep after that look
+-- queue_add_one() does: one read of the workers, for both the offers and the notification. A worker that falls asleep after that
 -- finds the job by its poll, as with queue_wake().
 --
--- It looks for an offer and takes it in one statement: each statement reads its tables' definitions, and those of indexes, into caches
+-- It finds an offer and takes it in one statement: each statement reads its tables' definitions, and those of indexes, into caches
 -- that a producer with time between two jobs finds cold. From the enqueue to the handler 1.85 ms instead of 1.92 with three statements,
--- and 1.74 both times in another series (medians of 900 each, in turns); in a loop where nobody sleeps 54 us instead of 61. Without the
--- look at the workers before it 1.48 instead of 1.57, but 34 us more where nobody sleeps.
+-- and 1.74 both times in another series (medians of 900 each, in turns); in a loop where no worker sleeps 54 us instead of 61. Without
+-- the read of the workers before it 1.48 instead of 1.57, but 34 us more where no worker sleeps.
 create or replace function pawl.queue_add_alone(
   p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz
 ) returns text
@@ -55,7 +55,7 @@ begin
       limit 1 for update of o skip locked)
     returning o.worker, o.number, o.channel into v_offer;
     v_is_slow := clock_timestamp() > v_now + interval '20 ms';
-    -- Nobody has the listener's lock: the connection that would be notified is gone, though its worker may live.
+    -- The listener's lock is free: the connection that would be notified is gone, though its worker may live.
     if v_offer.worker is not null and not pg_try_advisory_xact_lock(hashtextextended(v_offer.channel, 0)) then
       perform pg_current_xact_id();  -- before the id: see search_index.sql
       v_id := nextval('pawl.queue_job_id');
@@ -93,7 +93,7 @@ begin
   return '{"id":' || v_id || ',"isSlow":' || v_is_slow || '}';
 end $$;
 
--- Whether a job of this key could run at once: nobody holds the key, and nothing of it waits. Takes the key's lock, without waiting.
+-- Whether a job of this key could run at once: the key is not held, and no job of it waits. Takes the key's lock, without waiting.
 create or replace function pawl.queue_is_key_free(p_queue smallint, p_shard smallint, p_key text) returns boolean
 language plpgsql as $$
 begin
@@ -102,7 +102,7 @@ begin
     or not pawl.queue_try_key(p_queue, p_shard, p_key) then
     return false;
   end if;
-  -- A new statement, which sees what was committed before the lock was had.
+  -- A new statement, which sees what was committed before the lock was granted.
   return not exists (select 1 from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = p_key);
 end $$;
 
@@ -110,14 +110,14 @@ end $$;
 create or replace function pawl.queue_offer_add(p_queue smallint, p_worker bigint, p_number bigint, p_channel text) returns void
 language plpgsql as $$
 begin
-  -- A crash has emptied both tables: whoever is handed a job has offered since.
+  -- A crash has emptied both tables: a worker that is handed a job has offered since.
   if not exists (select 1 from pawl.queue_uncrashed) then
     perform pawl.queue_raise_tokens();
   end if;
   insert into pawl.queue_offer (queue, worker, number, channel) values (p_queue, p_worker, p_number, p_channel);
 end $$;
 
--- Takes a worker's offers back, but for those that somebody is just using. Answers their numbers.
+-- Takes a worker's offers back, except those that an enqueue is using at the moment. Answers their numbers.
 create or replace function pawl.queue_withdraw(p_queue smallint, p_worker bigint) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   with open as materialized (
@@ -129,9 +129,9 @@ language sql set search_path = pg_catalog, pg_temp as $$
   select coalesce(array_agg(g.number), '{}') from gone g
 $$;
 
--- What a worker holds and does not know of is given back, uncharged: what it was handed and has not heard of, and claims whose
--- answers were lost. Answers how many jobs that were, and which of its offers are still open. In this order: of an offer that
--- is used in between the job is found the next time; the other way round it would be believed when it is heard of later.
+-- Gives back, uncharged, the claims that a worker holds without knowing them: those of notifications that it did not receive, and
+-- those whose answers were lost. Answers how many jobs that were, and which of its offers are still open. In this order: of an offer
+-- that is used in between, the job is found the next time. In the other order the worker would accept it when the notification comes later.
 create or replace function pawl.queue_recall(p_queue smallint, p_worker bigint, p_known bigint[]) returns json
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -144,8 +144,8 @@ begin
     select coalesce(json_agg(o.number), '[]') from pawl.queue_offer o where o.queue = p_queue and o.worker = p_worker));
 end $$;
 
--- A worker stops: nobody uses its offers from here on, and what it was handed without hearing of it is given back. Waits for an
--- enqueue that is just using one, so that the job is found.
+-- A worker stops: its offers cannot be used from here on, and a job that it was handed without receiving the notification is given back.
+-- Waits for an enqueue that is using an offer, so that the job is found.
 create or replace function pawl.queue_leave(p_queue smallint, p_worker bigint, p_known bigint[]) returns void
 language plpgsql /* planner: probe */ as $$
 begin

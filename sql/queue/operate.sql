@@ -1,7 +1,7 @@
 -- Operating by hand: pause and resume a queue, run a job again. Cancelling is in cancel.sql.
 --
--- What changes a job of a key first takes the key's advisory lock, which claimers only try, and then the key's row, which
--- an owner that gives the key up takes too: nobody claims, parks or raises a job of the key meanwhile. Every wait is
+-- A change of a job with a key first takes the key's advisory lock, which claims only try, and then the key's row, which
+-- an owner that gives the key up takes too: meanwhile no job of the key is claimed, parked or made its head. Every wait is
 -- bounded; "busy" asks the caller to come back, because a claim that stays open (hold: 'transaction') may take long.
 
 create or replace function pawl.queue_pause(p_name text) returns void

@@ -26,9 +26,9 @@ begin
   return null;
 end $$;
 
--- Moves what is due to queue_ready. Bounded, so that a million jobs due at once do not stall one claim. The caller has
+-- Moves due jobs to queue_ready. Bounded, so that a million jobs due at once do not stall one claim. The caller has
 -- the lock of the empty key, which no job has: of two at once, the one with the later jobs of a key might commit first.
--- It is the first lock of a transaction that ends in the same message, so nobody waits for it long. Answers how many.
+-- It is the first lock of a transaction that ends in the same message, so others wait for it only a moment. Answers how many.
 create or replace function pawl.queue_promote(p_queue smallint, p_shard smallint, p_limit int) returns bigint
 language sql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
   with due as materialized (

@@ -18,7 +18,7 @@ begin
   return v_shard;
 end $$;
 
--- In which shard a job is kept: one probe in a queue of one shard, 256 for an id that nobody has.
+-- In which shard a job is kept: one probe in a queue of one shard, 256 for an id that no job has.
 create or replace function pawl.queue_shard_of(p_id bigint) returns smallint
 language sql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -83,7 +83,7 @@ begin
   end if;
 end $$;
 
--- One job. Cost: a few index probes, and a look into the running batches (bounded by what the workers hold).
+-- One job. Cost: a few index probes, and a search of the running batches (bounded by what the workers hold).
 create or replace function pawl.queue_status(p_shard smallint, p_id bigint) returns text
 language sql stable as $$
   select case
@@ -155,7 +155,7 @@ language sql immutable as $$
   select case when p_unit then p_batch else (left(p_batch::text, 24) || lpad(to_hex(p_id % 281474976710656), 12, '0'))::uuid end
 $$;
 
--- What code is told of jobs that have just ended in error without it: {jobs: [{id, kind, key, attempt, error, at, process, payload}],
+-- Describes jobs that have just ended in error without their worker: {jobs: [{id, kind, key, attempt, error, at, process, payload}],
 -- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at the most, and one at the least; more: how many there are beyond.
 create or replace function pawl.queue_describe_ended(p_queue smallint, p_ids bigint[]) returns json
 language sql /* planner: batch */ as $$

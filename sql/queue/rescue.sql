@@ -1,8 +1,8 @@
 -- Taking back the jobs of workers that are gone, and of claims whose answer was lost.
 
--- Gives back what workers held whose lease ran out, and what is held by workers that are no more. The attempt is spent;
--- a job that has none left ends in error, which nobody else would tell of: see queue_describe_ended. Safe to run by any number of processes at
--- once.
+-- Gives back the jobs of workers whose lease ran out, and of workers that no longer exist. The attempt is spent;
+-- a job that has none left ends in error, which its worker cannot report: see queue_describe_ended. Any number of processes may call
+-- this at once.
 create or replace function pawl.queue_rescue(p_queue smallint, out jobs integer, out ended json)
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -20,7 +20,7 @@ begin
     select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, false) s;
     if pawl.queue_end_lanes(v_worker) then
       begin
-        -- Whoever waits for these jobs has them before whoever looks for work.
+        -- Callers that wait for these jobs get them before workers that poll.
         perform set_config('lock_timeout', '500ms', true);
         select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, true) s;
         perform set_config('lock_timeout', v_patience, true);
@@ -54,7 +54,7 @@ begin
   end if;
 end $$;
 
--- Notes which jobs dead workers of the transaction hold ran that nobody could charge, because other workers have them in open
+-- Notes which jobs dead workers of the transaction hold ran and which could not be charged, because other workers have them in open
 -- transactions. Lanes pass over these jobs. Otherwise a job that kills its workers late is with the next worker each time a rescue comes,
 -- so no attempt is ever spent, and it kills workers for ever. The next rescue finds it free, or done.
 create or replace function pawl.queue_note_suspects(p_queue smallint) returns void
@@ -67,9 +67,9 @@ language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.queue_definition d set suspects = s.ids from suspect s where d.id = p_queue and d.suspects <> s.ids
 $$;
 
--- Takes what a lost worker holds out of its claims. Answers the claims with the jobs taken. What somebody is settling just now is
--- left alone, and so is a job that is guarded by an open transaction, with what else the worker has of its key: whoever looks for
--- lost workers next comes by again. Nobody waits here.
+-- Takes a lost worker's jobs out of its claims. Answers the claims with the jobs taken. A claim that is being settled is
+-- left alone, and so is a job that is guarded by an open transaction, with what else the worker has of its key: the next rescue
+-- finds them. Nothing is waited for here.
 create or replace function pawl.queue_revoke_claims(p_worker bigint) returns setof pawl.queue_running
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -83,7 +83,7 @@ begin
     return query delete from pawl.queue_running r where r.worker = p_worker and r.id = any (v_free) returning r.*;
     return;
   end if;
-  -- Some are guarded: job by job. A lock for each, which nobody pays whose transactions are short.
+  -- Some are guarded: job by job. A lock for each, a price that short transactions do not cause.
   v_claims := array(select r.id from pawl.queue_running r where r.worker = p_worker order by r.id for no key update skip locked);
   v_jobs := array(
     select j.id from pawl.queue_running r cross join lateral unnest(r.ids) u (span)
@@ -120,9 +120,9 @@ language sql stable as $$
     and l.database = (select d.oid from pg_database d where d.datname = current_database())
 $$;
 
--- Ends the transactions that a lost worker has left open: its process may stand still, or a proxy acknowledge what nobody reads, and
--- then no setting of the server tells that from a handler at work. Answers whether there were any, which end now: another role's
--- processes are ended only by those who have pg_signal_backend.
+-- Ends the transactions that a lost worker has left open: its process may stand still, or a proxy may acknowledge data that no process
+-- reads. No setting of the server tells that from a handler at work. Answers whether there were any, which end now. Another role's
+-- processes are ended only by a role that has pg_signal_backend.
 create or replace function pawl.queue_end_lanes(p_worker bigint) returns boolean
 language plpgsql as $$
 begin

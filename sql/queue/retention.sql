@@ -32,7 +32,7 @@ begin
     select o.shard, o.id from one o
     union all
     select d.shard, d.id from (
-      -- Locked: one that somebody makes new again just now is his. Those that are never removed do not count: they would fill
+      -- Locked: a job that is put back at the moment is not removed. Jobs that are never removed do not count: they would fill
       -- the limit for ever.
       select d.shard, d.id from unnest(array['error', 'cancelled']) s (status) cross join lateral (
         select d.shard, d.id from pawl.queue_dead d

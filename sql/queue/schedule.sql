@@ -1,6 +1,6 @@
--- Schedules: jobs that are enqueued at the ticks of a cron pattern. Which tick comes next is reckoned by the processes (the
--- database knows no cron patterns); when it has come is for the database's clock to say. Whoever looks first moves next_at
--- and enqueues in one transaction; next_at as it was seen is the condition, so a tick is enqueued once, whoever else looks.
+-- Schedules: jobs that are enqueued at the ticks of a cron pattern. The processes compute which tick comes next (the
+-- database knows no cron patterns); whether it has come is decided by the database's clock. The first process that finds it moves
+-- next_at and enqueues in one transaction. The next_at that it read is the condition, so a tick is enqueued once.
 
 -- Writes a schedule: {queue, name, cron, timezone, kind, key, priority, payload, missed, next: ms}. One that has the same
 -- pattern and zone already keeps its next tick: every process may declare it at its start.

@@ -64,8 +64,8 @@ begin
     'behind', coalesce(v_behind, 0));
 end $$;
 
--- By nothing but words, kind and time: the newest ids one by one, then the chunks that may fit. What nobody has settled is passed over
--- where only what is complete is wanted: a million jobs that wait would be walked through a thousand at a time, each step longer than
+-- By words, kind and time alone: the newest ids one by one, then the chunks that may fit. Jobs that are not settled are skipped
+-- where only complete ones are wanted: a million jobs that wait would be walked through a thousand at a time, each step longer than
 -- the budget of a page.
 create or replace function pawl.queue_search_all(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
 language plpgsql stable

@@ -82,8 +82,8 @@ begin
   return regexp_replace(p_json, e'\\\\(u[0-9a-fA-F]{4}|.)', ' ', 'g');
 end $$;
 
--- 2^21 numbers for words: a chunk of 5,000 distinct words has a four-hundredth of them, so that of 4,000 chunks ten are read
--- in vain for a word that nobody wrote, and the index stays small where every payload has ids of its own.
+-- 2^21 numbers for words: a chunk of 5,000 distinct words has a four-hundredth of them. So for a word that is in no job, ten of 4,000
+-- chunks are read without success, and the index stays small where every payload has ids of its own.
 create or replace function pawl.queue_bucket(p_word text) returns integer
 language sql immutable strict parallel safe as $$
   select ('x' || substr(md5(p_word), 1, 6))::bit(24)::int >> 3

@@ -2,7 +2,7 @@
 -- ran out changes nothing and is told so. Rows are locked in the order running, key; both ascending.
 
 -- Settles what a worker has finished, one shard a call.
---   p_whole   claims of which all jobs are complete but those of p_fail: one row out, one row in, however many jobs
+--   p_whole   claims of which all jobs are complete except those of p_fail: one row out, one row in, however many jobs
 --   p_part    [{claim, ids: [job, …]}]: complete
 --   p_fail    [{claim, id, or ids: a multirange, to: retry | release | error | cancelled, wait: ms, reason, error, like, behind}]: retry
 --             spends the attempt, release does not; like: its error is p_errors[like]; behind: parked, since a later statement brings the head of its key
@@ -13,8 +13,8 @@
 --   p_guarded jobs among these that a handler has called guard() for
 -- Answers JSON, which costs 4 us less than columns:
 --   stale: claims that were no longer the worker's: nothing was written for them
---   guarded: jobs that are guarded by a transaction that is still open: then nothing was written at all, for any job. Nobody waits for
---     that transaction here
+--   guarded: jobs that are guarded by a transaction that is still open: then nothing was written at all, for any job. The end of that
+--     transaction is not waited for here
 --   hasNext: something waits for a key that was given up: only then there may be more to claim
 create or replace function pawl.queue_settle(
   p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_part json, p_fail json, p_result json,
@@ -131,8 +131,8 @@ language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
   on conflict (shard, id) do update set result = excluded.result, result_of = excluded.result_of
 $$;
 
--- Takes jobs out of running claims. Returns per claim what of p_ids was really still there. A claim of which something is left
--- is not waited for, whoever guards another job of it: "no key update" and the guard's "key share" go together.
+-- Takes jobs out of running claims. Returns per claim which of p_ids were really still there. A claim of which something is left
+-- is not waited for when another job of it is guarded: "no key update" and the guard's "key share" go together.
 create or replace function pawl.queue_remove_running(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
 returns table (
   claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, lost smallint, unit boolean, ids int8multirange

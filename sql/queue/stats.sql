@@ -82,7 +82,7 @@ begin
     cross join lateral (select j.created_at, j.run_at from pawl.queue_job j where j.shard = h.shard and j.id = h.id) j) oldest;
 end $$;
 
--- Whether anything of a queue is left to do: the four places in one look.
+-- Whether a queue has any work: the four places in one statement.
 create or replace function pawl.queue_has_work(p_name text, out ready boolean, out parked boolean, out running boolean, out delayed boolean)
 language plpgsql stable /* planner: probe */ as $$
 declare

@@ -1,9 +1,9 @@
 -- Jobs whose worker was lost while they ran: which are charged an attempt, and which become suspects, to be tried alone.
 
--- Gives back what a worker holds, except the claims it knows of: a worker whose claim was committed but whose answer was
--- lost disowns it (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows of none.
--- Of what a lost worker held those are charged that were lost most often in a row before: had it none that was lost, all, since nobody
--- knows what had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
+-- Gives back what a worker holds, except the claims that it knows. A worker whose claim was committed but whose answer was
+-- lost gives the claim up (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows none.
+-- Of a lost worker's jobs those are charged that were lost most often in a row before. If none was lost before, all are charged, since
+-- it is unknown which had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
 -- alone: should one of them be to blame, too, it is charged the next time. Answers how many jobs these were, and which of them ended.
 create or replace function pawl.queue_give_back(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
@@ -86,7 +86,7 @@ begin
     join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
     join pawl.queue_definition q on q.id = r.queue join pawl.queue_kind kd on kd.id = r.kind
   ), free as materialized (
-    -- Nobody moves the jobs of a key without its lock.
+    -- The jobs of a key are never moved without its lock.
     select t.* from there t where t.key is null or pawl.queue_try_key(t.queue, t.shard, t.key)
   ), mine as materialized (
     select f.* from free f join pawl.queue_ready r on r.ctid = f.tid for update of r skip locked
@@ -111,9 +111,9 @@ end $$;
 
 -- Spends an attempt of jobs whose transaction was lost, or refused, under a worker that lives: {queue, shard, worker, ids, attempts,
 -- ends, reason, error}. ends: they end in error, whatever is left to them; attempts: only while they are still in these, where
--- nobody knows whether the last COMMIT took place. Of a job that is claimed again the end of that transaction is waited
+-- it is unknown whether the last COMMIT took place. Of a job that is claimed again, the end of that transaction is waited
 -- for, up to the lock timeout: otherwise it would always be too late. Answers [{id, to}] of those charged; nothing for a worker
--- that was found dead meanwhile: then the same is done by whoever found it. Locks are taken in the order worker, key, job.
+-- that was found dead meanwhile: then the rescue that found it does the same. Locks are taken in the order worker, key, job.
 create or replace function pawl.queue_charge(p_charge json) returns json
 language plpgsql /* planner: probe */ set lock_timeout = '1s' as $$
 declare
@@ -169,7 +169,7 @@ begin
     values (clock_timestamp(), v_job.id, v_charge.worker, v_charge.shard, v_charge.queue, v_at.attempt + 1, 'in-progress', v_to, v_charge.reason, v_charge.error);
     v_done := array_append(v_done, json_build_object('id', v_job.id, 'to', v_to));
   end loop;
-  -- Should the worker be found dead now, nobody is to charge them once more.
+  -- Should the worker be found dead now, no rescue is to charge them once more.
   update pawl.queue_worker w set holding = array(select i.id from unnest(w.holding) i (id) where i.id <> all (v_charge.ids))
   where w.id = v_charge.worker and w.holding && v_charge.ids;
   perform pawl.queue_wake(v_charge.queue);

@@ -20,7 +20,7 @@ begin
   end if;
   if (v_queue.shards, v_queue.keyed) is distinct from ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean) then
     perform pawl.queue_require_drained(v_queue);
-    -- The lock keeps enqueues out until the answer stands. Enqueues of every queue wait behind whoever waits for it, so that is
+    -- The lock keeps enqueues out until the answer stands. Enqueues of every queue wait behind a process that waits for it, so that is
     -- for a moment only: an open transaction that has enqueued something may stay open for long.
     v_timeout := current_setting('lock_timeout');
     begin
@@ -125,12 +125,12 @@ begin
   end if;
 end $$;
 
--- [{shard, claim, id}, …]: what a unit is held by, one job of each of its claims, which leaves it with the others of its unit. Holds
--- until the caller's transaction ends. Whoever takes a guarded job out of its claim locks the job first, without waiting, and so
+-- [{shard, claim, id}, …]: the claims of a unit, with one job of each, which leaves its claim together with the others of its unit. Holds
+-- until the caller's transaction ends. A statement that takes a guarded job out of its claim locks the job first, without waiting, and so
 -- does this: one of the two sees the other. The claim's row is locked only against its removal, so that what else is in the batch
 -- is settled and rescued meanwhile; above read committed a claim that has changed since is an error, never a pass.
--- idleMs: where nothing more is said for so long, the server ends the transaction. A connection that is dead without a word has
--- nobody else to end it, and the unit would stay guarded for ever.
+-- idleMs: after so long without a statement the server ends the transaction. Where a connection is dead without a word, only this
+-- ends it; otherwise the unit would stay guarded for ever.
 create or replace function pawl.queue_guard(p_held json) returns void
 language plpgsql /* planner: probe */ as $$
 declare

@@ -9,7 +9,7 @@
 --   actor_page       what a person has to look at: one open page a tag; actor_notice is the outbox of its notifications
 --
 -- The fencing token of a turn is (worker, epoch): the epoch rises with each claim, and every write of a turn names both. A turn
--- that holds its row's lock is marked by tx_worker instead of worker: whoever can lock the row may claim it.
+-- that holds its row's lock is marked by tx_worker instead of worker: a worker that can lock the row may claim it.
 
 create sequence pawl.actor_id;
 
@@ -42,7 +42,7 @@ create table pawl.actor_instance (
   tx_worker    bigint,                       -- who runs it inside a transaction that locks this row: for as long as that lock lasts
   parent       bigint,
   wake_at      timestamptz,
-  retry_at     timestamptz,                  -- written by the claim: when it is due again if nobody commits
+  retry_at     timestamptz,                  -- written by the claim: when it is due again if no commit comes
   floor_at     timestamptz,                  -- after a failure: how early a semaphore may wake it
   signal_at    timestamptz,                  -- something came for it while a turn was running
   claimed_at   timestamptz,
@@ -57,7 +57,7 @@ create table pawl.actor_instance (
   type         smallint not null,
   version      smallint not null,
   state        text not null,
-  held         text,                         -- why no turn may begin, though nobody paused it
+  held         text,                         -- why no turn may begin, though it is not paused
   key          text check (octet_length(key) between 1 and 1000),
   error        text,                         -- of the last turn, if that failed
   semaphores   jsonb not null default '{}',
@@ -151,7 +151,7 @@ create table pawl.actor_page (
   resolved_at  timestamptz,
   count        integer not null default 1,
   severity     smallint not null check (severity between 1 and 4),  -- info, warning, error, critical
-  notified_at      timestamptz,                                         -- null: it is suppressed, since somebody was told of its root
+  notified_at  timestamptz,                                         -- null: it is suppressed, since its root was notified
   tag          text not null check (octet_length(tag) between 1 and 1000),
   root         text,
   acked_by     text,
@@ -179,7 +179,7 @@ create index actor_notice_due on pawl.actor_notice (next_at) where done_at is nu
 create index actor_notice_page on pawl.actor_notice (page);
 
 -- What a sleeping worker may be handed: one actor for each row. See handoff.sql.
--- Unlogged, since no offer outlives a crash of the server: nobody listens then.
+-- Unlogged, since no offer outlives a crash of the server: no connection listens then.
 create unlogged table pawl.actor_offer (
   worker   bigint not null references pawl.actor_worker (id) on delete cascade,
   number   bigint not null,  -- rises with each offer of a worker; the notification names it

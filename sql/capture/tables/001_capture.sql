@@ -93,7 +93,7 @@ create index capture_change_key on pawl.capture_change (capture, key, id);
 create index capture_change_old_key on pawl.capture_change (capture, old_key, id) where old_key is not null;
 create index capture_change_xid on pawl.capture_change (capture, xid, id);
 
--- What no month has been made for: a writer must never fail because nobody looked after the months.
+-- Rows of months that have no partition: a writer must never fail because no worker made one.
 create table pawl.capture_change_rest partition of pawl.capture_change default;
 
 -- Copies in another database; "here" is the captured one, "there" the other. See copy.sql.
@@ -125,7 +125,7 @@ create table pawl.capture_copy_epoch (
   timeline  int not null
 );
 
--- There: the copies that have lost nothing since the epoch "since": after a crash, or in a database that was restored, nobody can tell.
+-- There: the copies that have lost nothing since the epoch "since". After a crash, or in a database that was restored, this is unknown.
 create unlogged table pawl.capture_copy_known (
   copy      uuid primary key,
   since     bigint not null,

@@ -56,7 +56,7 @@ create table pawl.http_bulk_item (
   primary key (bulk, n)
 ) with (fillfactor = 85);
 
--- What somebody enqueued under a key of his own; kept for a day.
+-- A request that a user enqueued under an idempotency key; kept for a day.
 create table pawl.http_once (
   who     text not null,
   key     text not null,

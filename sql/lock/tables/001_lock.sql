@@ -1,12 +1,12 @@
 -- Locks: who holds, who waits, and what became of earlier holders.
 --
--- Only what is held or waited for has a row, or was within the hour, so names may be made up freely.
---   lock_grant    one row per name and holder, and the fence that guards share-lock. Who holds alone has slot 0, which stays
---                 when it is free and is written again by the next one: no index changes then (HOT), and nothing dead piles
---                 up before the eyes of whoever looks. Others have a slot of their own, named after the token.
+-- Only a name that is held or waited for has a row, or that was so within the hour. So names may be made up freely.
+--   lock_grant    one row per name and holder, and the fence that guards share-lock. An exclusive holder has slot 0, which stays
+--                 when it is free and is written again by the next one: no index changes then (HOT), and no dead rows pile up
+--                 for readers to step over. Other holders have a slot of their own, named after the token.
 --   lock_waiter   one row per name and waiter, in the order of its ticket
 --   lock_period   when a name last had its run of oncePer
---   lock_past     what was held, until when, and why it ended
+--   lock_past     past holders: until when each held, and why that ended
 --
 -- The latch. Whatever decides about a name first takes a transaction-scoped advisory lock on its hash and keeps it until
 -- the commit: so each decision sees all earlier ones, tickets rise in commit order, and so do the tokens of one name.
@@ -15,17 +15,17 @@
 -- the latch was waited for would not be seen. The functions refuse anything else (PW005).
 --
 -- Who fits. Every holder and waiter has a capacity: 1 is exclusive, 2147483647 is shared, n is a permit of a semaphore.
--- A request fits when, counting itself, there are no more of them than the smallest capacity among them. Whoever came
--- before and still waits is counted as if it held: that is what makes the queue fair, and keeps readers behind a writer.
+-- A request fits when, counting itself, there are no more of them than the smallest capacity among them. An earlier request
+-- that still waits is counted as if it held: that makes the queue fair, and keeps readers behind a writer.
 --
--- Who grants. Whoever releases grants to those who fit now, in the same statement, and notifies them with their token. Such a
+-- Who grants. A process that releases grants to those who fit now, in the same statement, and notifies them with their token. Such a
 -- grant lasts as long as the place in the queue would have, which its owner renewed itself: it knows until when it holds
 -- without another statement, and a dead waiter stops the queue no longer than its place would have. From the first
 -- heartbeat on it has its whole lease. Where that does not do (a set, whose other names are not latched; no lease, or one
--- shorter than the place; somebody whose end is not written yet) it is only told that it is its turn, and takes the lock
--- itself; and so does whoever is not told, when it looks.
+-- shorter than the place; a holder whose end is not written yet) the waiter only learns that it is its turn, and takes the lock
+-- itself. A waiter that receives no notification does so, too, when it polls.
 --
--- What must last. A grant and a release are on disk before anybody hears of them. A place in the queue need not be: after a
+-- What must last. A grant and a release are on disk before any process learns of them. A place in the queue need not be: after a
 -- crash of the server its owner finds it gone, and takes one anew.
 --
 -- No check constraints here: each statement would read their text anew, which took a sixth of its time (Postgres 18).
@@ -41,14 +41,14 @@ create table pawl.lock_grant (
   space       text collate "C" not null,
   name        text collate "C" not null,
   slot        bigint not null,       -- 0, or the token
-  token       bigint,                -- null: nobody holds it
+  token       bigint,                -- null: it has no holder
   nonce       uuid not null,         -- made by the client for one acquisition: a repeated statement knows its own grant
   capacity    integer not null,
   pid         integer not null,
   lease_ms    bigint,                -- null: held until released or broken
   granted_at  timestamptz not null,
   expires_at  timestamptz not null,  -- -infinity once released or broken, while a guard's transaction keeps the row;
-                                     -- infinity while nobody holds it
+                                     -- infinity while it has no holder
   process     text not null,         -- names the channel of the client process
   host        text not null,
   outcome     text,                  -- released, broken
@@ -106,7 +106,7 @@ create table pawl.lock_past (
 );
 create index lock_past_name on pawl.lock_past (space, name, token);
 create index lock_past_ended on pawl.lock_past using brin (ended_at);
--- What is held now has no such index, or no row would be written in place any more.
+-- Rows of present holders have no such index, or none of them would be written in place any more.
 create index lock_past_job on pawl.lock_past (job) where job is not null;
 
 -- Tokens and leases of captured rows whose table has no column for them. One row per captured row, until it is settled.

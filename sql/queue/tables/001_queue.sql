@@ -276,7 +276,7 @@ create type pawl.queue_query as (
 );
 
 -- What a sleeping worker may be handed: one job for each row. See handoff.sql.
--- Unlogged, since no offer outlives a crash of the server: nobody listens then.
+-- Unlogged, since no offer outlives a crash of the server: no connection listens then.
 create unlogged table pawl.queue_offer (
   worker   bigint not null,
   number   bigint not null,  -- rises with each offer of a worker; the notification names it
@@ -285,8 +285,8 @@ create unlogged table pawl.queue_offer (
   primary key (queue, worker, number)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- Which trace a job was enqueued in, so that the span of its run can point there. A table beside the jobs, written only where
--- somebody traces: a job without a trace costs nothing here, and nothing else reads it on its way.
+-- Which trace a job was enqueued in, so that the span of its run can point there. A table next to the jobs, written only where
+-- tracing is on: a job without a trace costs nothing here, and nothing else reads it on its way.
 create table pawl.queue_trace (
   id      bigint primary key,
   at      timestamptz not null default clock_timestamp(),
