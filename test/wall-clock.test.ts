@@ -22,6 +22,7 @@ const TWO_HOURS_MS = 7_200_000;
 /** After which a function of the queue says that somebody is at the job, and a little. */
 const LOCK_TIMEOUT_MS = 700;
 
+// Invariant P6.
 test('a queue is waited for as long as may be, and what a worker has in hand stays its own', async () => {
   const { url } = await freshDatabase();
   const engine = postgres(url, { max: 8 });

@@ -112,6 +112,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await expect(files.read(id, { range: { start: 4 * MIB } })).rejects.toThrow(InvalidInput);
     });
 
+    // Invariant F2.
     test('a version is published with the rest of the caller’s transaction, or not at all', async () => {
       const id = fresh();
       await files.write(undefined, id, 'one');
@@ -137,6 +138,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await expect(upload.publish()).rejects.toThrow(UploadExpired);
     });
 
+    // Invariant F16.
     test('while bytes move, no connection and no lock is held', async () => {
       const id = fresh();
       const own = connect(database.url, 1);
@@ -197,6 +199,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect((await readAll((await files.read(id)).stream)).toString()).toBe('first');
     });
 
+    // Invariant F14.
     test('an object is never written over, whoever tries it', async () => {
       const { object } = await files.write(undefined, fresh(), 'first');
       const call = {
@@ -218,6 +221,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
   });
 
   describe(`${title}: two writers`, () => {
+    // Invariant F7.
     test('with ifVersion one wins, and the other is told both versions', async () => {
       const id = fresh();
       await files.write(undefined, id, 'one');
@@ -231,6 +235,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await expect(files.write(undefined, fresh(), 'c', { ifVersion: 7 })).rejects.toMatchObject({ actual: 0 });
     });
 
+    // Invariant F7.
     test('without it they are serialised, and no version is lost', async () => {
       const id = fresh();
       const texts = Array.from({ length: 12 }, (_, index) => `text ${index}`);
@@ -280,6 +285,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
   });
 
   describe(`${title}: readers`, () => {
+    // Invariant F8.
     test('a reader sees one whole version, whatever is written meanwhile', async () => {
       const id = fresh();
       const bytes = randomFile(4 * MIB);
@@ -293,6 +299,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
     });
 
+    // Invariant F9.
     test('with a share lock the version stays until the transaction ends, and a writer is not starved by readers', async () => {
       const id = fresh();
       await files.write(undefined, id, 'one');
@@ -381,6 +388,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await expect(readAll(bad.stream)).rejects.toThrow(CorruptObject);
     });
 
+    // Invariant F8.
     test('a version that was collected between its row and its bytes is read anew, once', async () => {
       const id = fresh();
       const { object } = await files.write(undefined, id, 'one');
@@ -415,6 +423,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     /** Lets every deadline be over. */
     const hasten = async (space: string): Promise<void> => void (await engine.query(HASTEN, [space]));
 
+    // Invariant F6.
     test('what was replaced goes when it was kept long enough and its readers have had their time; its history stays', async () => {
       const { files: own, store, space } = await alone({ ...quick, history: '1d', tombstone: '1d' });
       const id = fresh();
@@ -444,6 +453,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await own.collector()).toMatchObject({ pending: 0, retired: 2, due: 0, haltedBecause: undefined });
     });
 
+    // Invariant F2.
     test('an upload nobody publishes is collected, and publishing it then fails loudly', async () => {
       const { files: own, store, space } = await alone(quick);
       const id = fresh();
@@ -459,6 +469,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       });
     });
 
+    // Invariant F4.
     test('publishing and collecting want the same row: exactly one of them has it', async () => {
       const { files: own } = await alone();
       const lives = await Promise.all(
@@ -491,6 +502,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect((await readAll((await own.read(id)).stream)).toString()).toBe('open');
     });
 
+    // Invariant F5.
     test('what comes through after it was deleted is deleted once more', async () => {
       const { files: own, store, space } = await alone({ ...quick, tombstone: '1d' });
       const upload = await own.upload(fresh(), 'late');
@@ -503,6 +515,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await store.names()).toEqual([]);
     });
 
+    // Invariant F17.
     test('a sweeper that dies in the middle is followed by another one', async () => {
       const { files: own, store } = await alone({
         ...quick,
@@ -521,6 +534,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await store.names()).toEqual([]);
     });
 
+    // Invariant F17.
     test('a sweeper that stands still while another one has its claims counts no deletion', async () => {
       const { files: own, store } = await alone({ ...quick, tombstone: '1d' });
       const upload = await own.upload(fresh(), 'left');
@@ -570,6 +584,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await loop.stop();
     });
 
+    // Invariant F18.
     test('after the database went back in time it stops itself, and deletes nothing until it is armed again', async () => {
       const { files: own, store, space } = await alone(quick);
       const upload = await own.upload(fresh(), 'then');
@@ -588,6 +603,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await own.sweep()).toMatchObject({ deleted: 1 });
     });
 
+    // Invariant F18.
     test('another database that finds this store does not collect in it', async () => {
       const { files: own, store, space } = await alone(quick);
       await own.sweep();
@@ -602,6 +618,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
   });
 
   describe(`${title}: reconciling`, () => {
+    // Invariant F19.
     test('finds strangers and missing bytes; takes strangers to quarantine when told to, and nothing that is known', async () => {
       const { files: own, store } = await alone();
       const kept = await own.write(undefined, 'kept', 'kept');

@@ -64,6 +64,7 @@ const HASTEN = statement(
 describe('a writer that is killed', () => {
   const POINTS = ['after_intent', 'mid_upload', 'after_upload', 'before_commit', 'after_commit'] as const;
 
+  // Invariant F1.
   test.each([
     ['disk', diskStore, 3 * MIB],
     ['s3', bucketStore, 3 * MIB],
@@ -120,6 +121,7 @@ describe('a COMMIT whose answer is lost', () => {
     return { proxy, far };
   };
 
+  // Invariant F3.
   test('is answered by the row, and the version is there', async () => {
     const { proxy, far } = await through();
     const { files, store } = on(await diskStore(), {}, far);
@@ -188,6 +190,7 @@ describe('a store that fails', () => {
     expect(await problemsOf(files, store)).toEqual([]);
   });
 
+  // Invariant F13.
   test('an upload whose beginning nobody was told of is given up, of an object and of a probe', async () => {
     const { files, store } = await onBucket();
     // By the probe of another process, which was killed.
@@ -202,6 +205,7 @@ describe('a store that fails', () => {
     expect(await problemsOf(files, store)).toEqual([]);
   });
 
+  // Invariant F13.
   test('for good leaves no parts and no version', async () => {
     const { files, store, space } = await onBucket();
     await files.write(undefined, 'doc', 'one');
@@ -214,6 +218,7 @@ describe('a store that fails', () => {
     expect(await problemsOf(files, store)).toEqual([]);
   });
 
+  // Invariant F12.
   test.each(['short', 'short_body', 'flip', 'gzip'] as const)('bytes that come %s are an error', async (fault) => {
     const { files, store } = await onBucket();
     await files.write(undefined, 'doc', randomFile(MIB + 10));
@@ -279,6 +284,7 @@ describe('a store that fails', () => {
     },
   );
 
+  // Invariant F5.
   test('a put that comes through after its deletion is deleted once more', async () => {
     const limits = { firstByte: 500, idle: 500, total: 1000 };
     const { files, store, space } = await onBucket({ limits, pending: 1001, tombstone: '1s' });
@@ -295,6 +301,7 @@ describe('a store that fails', () => {
     });
   });
 
+  // Invariant F19.
   test('objects of a prefix that begins with the same letters are not looked at', async () => {
     const { files, store } = await onBucket();
     const { object } = await files.write(undefined, 'doc', 'mine');
@@ -388,6 +395,7 @@ describe('an editor that is paused for longer than its lock lasts', () => {
 });
 
 describe('clocks', () => {
+  // Invariant F15.
   test.each([3_600_000, -3_600_000])('a clock that is wrong by %d ms changes nothing', async (skewMs) => {
     const { files, store, space } = on(await diskStore(), { pending: '30m', limits: { total: '1m' }, retain: '30m' });
     const real = Date.now.bind(Date);

@@ -70,6 +70,7 @@ test('a copy is fetched once, and read as long as it is the live version', async
   await expect(hot.open('')).rejects.toThrow(InvalidInput);
 });
 
+// Invariant F10.
 test('a copy that is truncated, or another file than it was, is fetched anew; one with a flipped bit is never passed on', async () => {
   const { hot, dir } = await hotFiles();
   const id = fresh();
@@ -85,6 +86,7 @@ test('a copy that is truncated, or another file than it was, is fetched anew; on
   expect((await readAll((await hot.open(id)).stream)).equals(bytes)).toBe(true);
 });
 
+// Invariant F10.
 test('what is written into a copy while it is read is never passed on, whether its blocks are being checked or not', async () => {
   const { hot, dir } = await hotFiles();
   const id = fresh();
@@ -123,6 +125,7 @@ async function flipBit(path: string, at: number): Promise<void> {
   await utimes(path, mtime, mtime);
 }
 
+// Invariant F11.
 test('many readers of a cold copy cost the store one request', async () => {
   const { hot } = await hotFiles();
   const id = fresh();
@@ -196,6 +199,7 @@ test('a folder that can never be made is an error, and nothing goes on behind it
   expect((user + system) / 1000).toBeLessThan(200);
 });
 
+// Invariant F11.
 test('a reloader that is killed is followed by a waiter, and explain shows it meanwhile; the swap is whole or not at all', async () => {
   const own = await diskStore();
   const dir = await folder();

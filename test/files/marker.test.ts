@@ -65,6 +65,7 @@ describe('the marker of a store', () => {
     ['has another format', (text) => text.replace('"format":1', '"format":3')],
   ];
 
+  // Invariant F20.
   test.each(DAMAGE)('that %s stops nobody, and is mended by the next pass', async (_, damage) => {
     const { store, open } = await used(await diskStore());
     for (const name of [MARKER, COPY]) {

@@ -44,6 +44,7 @@ async function putStrangers(store: TestStore, n: number): Promise<string[]> {
   return names.sort();
 }
 
+// Invariant F16.
 test.each(['hang', 'trickle'] as const)(
   'a list that the store begins and does not go on with (%s) is an error within its limits',
   async (fault) => {

@@ -44,6 +44,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
   };
 
   describe(`${title}: holding`, () => {
+    // Invariant L1.
     test('at most one holds an exclusive lock, and what it protects loses no update', async () => {
       const name = fresh();
       const parties = [ours(), ours(), ours({}, world().engine({ listen: false }))];
@@ -63,6 +64,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await expectNothingLeft(parties[0] ?? ours(), name);
     });
 
+    // Invariant L3.
     test('tokens of one name rise, across release, expiry, clean-up and another process', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
@@ -157,6 +159,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await lock[Symbol.asyncDispose]();
     });
 
+    // Invariant L8.
     test('releasing late changes nothing for the next holder, and says that it was lost', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
@@ -168,6 +171,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       next.assertHeld();
     });
 
+    // Invariant L22.
     test('the error of a body is never hidden by one of releasing', async () => {
       const name = fresh();
       const locks = ours();
@@ -244,6 +248,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(next.isHeld).toBe(true);
     });
 
+    // Invariant L25.
     test('a lost notification only delays', async () => {
       const name = fresh();
       const deaf = ours({}, world().engine({ listen: false }));
@@ -254,6 +259,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(await within(waiting)).toBeLessThan(3000);
     });
 
+    // Invariant L15.
     test('waiters are served in the order in which they came, and nobody passes them', async () => {
       const name = fresh();
       const parties = [ours(), ours(), ours({}, world().engine({ listen: false }))];
@@ -278,6 +284,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(order.slice(0, 9)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
     });
 
+    // Invariant L20.
     test('wait: 0 never waits, and a wait ends in time; neither leaves anything behind', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
@@ -294,6 +301,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await expectNothingLeft(a, name);
     });
 
+    // Invariant L12.
     test('a wall clock that is set by an hour, forwards or back, ends no wait early and costs no lock', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
@@ -326,6 +334,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(() => lock.assertHeld()).toThrow(LeaseLost);
     });
 
+    // Invariant L21.
     test('a waiter that is aborted, at any moment, leaves neither lock nor place', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
@@ -390,6 +399,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
   });
 
   describe(`${title}: sharing`, () => {
+    // Invariant L16.
     test('readers hold together, a writer alone', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
@@ -420,6 +430,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(most).toBe(6);
     });
 
+    // Invariant L16.
     test('a stream of readers does not starve a writer', async () => {
       const name = fresh();
       const [a, b, c] = [ours(), ours(), ours()];
@@ -435,6 +446,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(ms).toBeLessThan(10_000);
     });
 
+    // Invariant L17.
     test('a semaphore is never above its permits, and never stuck below', async () => {
       const name = fresh();
       const parties = [ours(), ours(), ours()].map((locks) => locks.semaphore(name, { permits: 3 }));
@@ -456,6 +468,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
   });
 
   describe(`${title}: several at once`, () => {
+    // Invariant L18.
     test('a set is taken as a whole or not at all', async ({ skip }) => {
       skip(world().hasSets === false, 'no transactions here');
       const [x, y, z] = [fresh(), fresh(), fresh()];
@@ -502,6 +515,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(await b.tryAcquire(y)).toBeUndefined();
     });
 
+    // Invariant L18.
     test('sets in any order neither lock each other out nor lose an update', async ({ skip }) => {
       skip(world().hasSets === false, 'no transactions here');
       const all = [fresh(), fresh(), fresh(), fresh()];
@@ -521,6 +535,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect([...counts.values()]).toEqual([9, 9, 9, 9]);
     });
 
+    // Invariant L19.
     test('a nested request that would wait in a circle is refused, with the circle', async () => {
       const [x, y] = [fresh('x'), fresh('y')];
       const [a, b] = [ours(), ours()];
@@ -542,6 +557,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await expectNothingLeft(a, x, y);
     });
 
+    // Invariant L19.
     test('of two nested requests that close a circle in the same moment one gives way', async () => {
       const [x, y] = [fresh('x'), fresh('y')];
       const [a, b] = [ours(), ours()];
@@ -576,6 +592,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
   });
 
   describe(`${title}: once per period`, () => {
+    // Invariant L23.
     test('of many callers one succeeds in each period', async () => {
       const name = fresh();
       const parties = [ours(), ours(), ours()];

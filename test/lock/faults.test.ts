@@ -53,6 +53,7 @@ async function rowsOf(table: string, name: string): Promise<number> {
 }
 
 describe('processes that die or stand still', () => {
+  // Invariant L13.
   together('the lock of a killed holder is had within its lease, by a waiter and by one that only tries', async () => {
     const [name, other] = [fresh(), fresh()];
     const locks = ours();
@@ -70,6 +71,7 @@ describe('processes that die or stand still', () => {
     expect(await locks.history({ name })).toMatchObject([{ outcome: 'expired', pid: party.child.pid }]);
   });
 
+  // Invariant L14.
   together('a killed waiter at the front stops the queue no longer than its own lease', async () => {
     const name = fresh();
     const locks = ours();
@@ -158,6 +160,7 @@ describe('processes that die or stand still', () => {
     await got.release();
   });
 
+  // Invariants L4, L6.
   together('a paused holder learns its loss, revives nothing, and what it writes late is refused', async () => {
     const name = fresh();
     const locks = ours();
@@ -183,6 +186,7 @@ describe('processes that die or stand still', () => {
     expect(await rowsOf('lock_grant', name)).toBe(0);
   });
 
+  // Invariant L11.
   together('a blocked event loop is told as the reason', async () => {
     const name = fresh();
     const party = await startParty(database.url);
@@ -206,6 +210,7 @@ describe('processes that die or stand still', () => {
     await until('its place is given up', async () => (await locks.tryAcquire([x, y])) !== undefined);
   });
 
+  // Invariant L17.
   together('the permits of killed holders come back', async () => {
     const name = fresh();
     const semaphore = ours().semaphore(name, { permits: 2 });
@@ -225,6 +230,7 @@ describe('clocks', () => {
     'ten minutes behind': { skewMs: -600_000 },
     'a tenth too fast': { rate: 1.1 },
   };
+  // Invariant L12.
   for (const [how, settings] of Object.entries(wrong))
     together(`a client clock that is ${how} changes nothing`, async () => {
       const name = fresh();
@@ -251,6 +257,7 @@ describe('clocks', () => {
       expect(counts.filter((each) => each['ran' as keyof typeof each])).toHaveLength(1);
     });
 
+  // Invariant L12.
   together('a wall clock that is set by an hour mid-hold, forwards or back, costs no lock', async () => {
     const name = fresh();
     const locks = ours();
@@ -283,6 +290,7 @@ describe('clocks', () => {
 });
 
 describe('connections', () => {
+  // Invariant L9.
   together('an acquire whose answer is lost is recognised as one’s own', async () => {
     const name = fresh();
     const proxy = await proxied();
@@ -349,6 +357,7 @@ describe('connections', () => {
     await until('nothing is left', async () => (await rowsOf('lock_grant', name)) === 0);
   });
 
+  // Invariant L10.
   together('a heartbeat whose answer is lost does not lose the lock', async () => {
     const name = fresh();
     const proxy = await proxied();
@@ -422,6 +431,7 @@ describe('connections', () => {
     expect(proxy.sent - sent).toBe(2);
   });
 
+  // Invariant L11.
   test('a holder that is cut off is told in time, and why', async () => {
     const name = fresh();
     const proxy = await proxied();
@@ -458,6 +468,7 @@ describe('connections', () => {
     },
   );
 
+  // Invariant L24.
   together('killed database connections neither lose a lock nor leave one behind', async () => {
     const [name, other] = [fresh(), fresh()];
     const engine = engineOn(database.url, { applicationName: name });
@@ -491,6 +502,7 @@ describe('connections', () => {
     });
   });
 
+  // Invariant L25.
   together('a listening connection that is killed again and again only delays', async () => {
     const name = fresh();
     const [a, b] = [ours(), ours({ applicationName: name })];

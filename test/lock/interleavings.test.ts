@@ -42,6 +42,7 @@ async function latched(): Promise<number> {
   return rows[0].n;
 }
 
+// Invariant L2.
 test('a place that is not committed yet is not overtaken: tickets come in the order of commits', async () => {
   const [a, b] = [ours(), ours()];
   const held = await a.acquire('order');
@@ -108,6 +109,7 @@ test('explain shows which sessions of the database wait for which, rows included
   await b.query('rollback');
 });
 
+// Invariant L7.
 test('a lock is not evicted while a heartbeat that came in time is under way', async () => {
   const locks = ours();
   const { rows } = await client.query(
@@ -125,6 +127,7 @@ test('a lock is not evicted while a heartbeat that came in time is under way', a
   await locks.acquire('beaten', { wait: '30s' });
 });
 
+// Invariant L6.
 test('a heartbeat that comes after the lease renews nothing', async () => {
   const { rows } = await client.query(`select pawl.lock_acquire_one('', 'late', $1, 100, 'p', 'h', 1, null) as token`, [
     `${NONCE}4`,

@@ -127,6 +127,7 @@ describe('waiting', () => {
     for (const wait of waits) wait.abort();
   });
 
+  // Invariant L14.
   test('those far behind take over when all before them have died', async () => {
     const name = fresh();
     const { locks: holder, engine } = open();

@@ -39,6 +39,7 @@ const LARGE: [string, OursOptions][] = [
   ['three clients, all of it at once', ALL],
 ];
 
+// Invariant L1.
 test.each(LONG ? [...SMALL, ...LARGE] : SMALL)(
   'ours never has two holders, reuses no token, and never stands still: %s',
   (_, options) => {

@@ -87,6 +87,7 @@ async function takeAndRelease(locks: Locks, name: string, lease: string | number
   return lock;
 }
 
+// Invariant L3.
 test('a crash of the server forgets no grant, repeats no token, and only delays who waits', async () => {
   const server = await startCrashable();
   await makeLazy(server.url);
@@ -174,6 +175,7 @@ async function workThroughCrashes(
   return holds;
 }
 
+// Invariant L3.
 test('through crashes right after releases no token goes back, none holds beside another, and locks are had again', async () => {
   const server = await startCrashable();
   await makeLazy(server.url);

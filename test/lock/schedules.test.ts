@@ -62,6 +62,7 @@ async function runUntilFound(arena: Arena, seeds: number): Promise<string[]> {
   return [];
 }
 
+// Invariant L1.
 test(`${SCHEDULES} random schedules with pauses, breaks and broken connections give right histories`, async () => {
   const arena = await openArena();
   const holds: Hold[] = [];
@@ -140,12 +141,14 @@ async function writeLate({ client, parties, writes }: Arena): Promise<{ late: un
   return { late: await writing, found: violations([], await writes()) };
 }
 
+// Invariant L4.
 test('a late write is refused by the database, though its writer does not look at the clock', async () => {
   const { late, found } = await writeLate(await openArena());
   expect(late).toMatchObject({ name: 'LeaseLost' });
   expect(found).toEqual([]);
 });
 
+// Invariant L5.
 test('a planted bug is found: the guard lets everybody write', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_guard', (source) => source.replace(/raise exception[^;]*;/, 'return true;'));

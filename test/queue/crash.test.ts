@@ -25,6 +25,7 @@ const STEPS: Readonly<Record<Hold, readonly string[]>> = {
 };
 
 describe.each(['lease', 'transaction'] as const)('hold: %s, a worker is killed', (hold) => {
+  // Invariant P2.
   test.for(hold === 'lease' ? STEPS[hold] : most(STEPS[hold], 'queue.before_settle'))(
     'at %s: its jobs run elsewhere, in order, and none is lost',
     async (point) => {
@@ -128,6 +129,7 @@ test('a job with one attempt is not lost because the job before it killed their 
 });
 
 describe('a worker is paused for longer than its lease', () => {
+  // Invariant P4.
   test('hold: lease: its late outcome changes nothing, it is told, and its guard fails', async () => {
     const scene = await open();
     const { id } = await scene.queue.enqueue('job', { ms: 300, guards: true }, { key: 'k' });
@@ -154,6 +156,7 @@ describe('a worker is paused for longer than its lease', () => {
     expect(await scene.breaches()).toEqual([]);
   });
 
+  // Invariant P4.
   test('hold: transaction: its transaction is ended, its job runs elsewhere, and it is told when it wakes', async () => {
     const scene = await open();
     const { id } = await scene.queue.enqueue('job', { ms: 300 }, { key: 'k' });

@@ -68,6 +68,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     for (const worker of workers) expect(await Promise.race([worker.exited, Promise.resolve('alive')])).toBe('alive');
   });
 
+  // Invariant P5.
   test('the listening connection dies: work is found by the poll, and by notification again later', async () => {
     const scene = await openScene();
     await scene.worker(hold, { poll: '300ms' });
@@ -80,6 +81,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     expect(performance.now() - since).toBeLessThan(300 * 1.25 + 2000);
   });
 
+  // Invariant P5.
   test('without LISTEN work is found within the poll', async () => {
     const scene = await openScene();
     await scene.worker(hold, { poll: '300ms' }, { listen: false });

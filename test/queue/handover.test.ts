@@ -54,6 +54,7 @@ describe('a worker that sleeps', () => {
     expect(await scene.one(OFFERS)).toBe(0);
   });
 
+  // Invariant P1.
   test('is handed nothing that is rolled back', async () => {
     const scene = await openScene();
     await scene.worker('lease', { poll: NEVER });

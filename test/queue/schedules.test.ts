@@ -78,6 +78,7 @@ afterAll(async () => {
 });
 
 describe('any schedule of enqueue, claim, settle, crash and lost answers', () => {
+  // Invariant P3.
   test('keeps every job in one place, the order of a key, and drains', async () => {
     const runs = LONG ? { numRuns: 3000 } : { numRuns: 24, seed: SEED };
     const report = await fc.check(holdsOn(session), runs);

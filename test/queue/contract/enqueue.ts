@@ -4,6 +4,7 @@ import { eventually, until } from '../../support/eventually.ts';
 import { AT_ONCE, DOUBLING, type Fixture, start } from './fixture.ts';
 
 export function enqueuePromises(open: () => Promise<Fixture>): void {
+  // Invariant P1.
   test('what is committed runs, what is rolled back never does', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });

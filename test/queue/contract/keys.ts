@@ -3,6 +3,7 @@ import { eventually } from '../../support/eventually.ts';
 import { AT_ONCE, type Fixture, gate, start } from './fixture.ts';
 
 export function keyPromises(open: () => Promise<Fixture>): void {
+  // Invariant P3.
   test('the jobs of a key run one at a time and in order, on two workers', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { a: {}, b: {} } });
