@@ -1,4 +1,4 @@
-import { execFile, spawnSync } from 'node:child_process';
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -102,6 +102,18 @@ describe('links', () => {
       .map(([, target = '']) => target)
       .filter((target) => !/^[a-z]+:/.test(target) && !leads(document, target));
     expect(broken).toEqual([]);
+  });
+
+  test('and files that pages for contributors name exist', () => {
+    const tracked = execFileSync('git', ['ls-files'], { cwd: root, encoding: 'utf8' }).split('\n');
+    const pages = documents.filter((document) => !/^(?:docs\/[\w-]+|README|CHANGELOG)\.md$/.test(document));
+    const missing = pages.flatMap((document) =>
+      [...readFileSync(join(root, document), 'utf8').matchAll(/`((?:[\w-]+\/)*[\w-][\w.-]*\.(?:ts|mjs|sql|md))`/g)]
+        .map(([, name = '']) => name)
+        .filter((name) => !tracked.some((file) => file === name || file.endsWith(`/${name}`)))
+        .map((name) => `${document}: ${name}`),
+    );
+    expect(missing).toEqual([]);
   });
 });
 
