@@ -25,12 +25,10 @@ const LATER = [
   'test/capture/',
   'test/cli/',
   'test/engine/',
-  'test/examples/',
   'test/faults/',
   'test/files/',
   'test/http/',
   'test/lock/',
-  'test/matrix/',
   'test/mistakes/',
   'test/queue/',
 ];

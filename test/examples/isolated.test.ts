@@ -77,7 +77,7 @@ async function run(
 }
 
 test.each(['start', 'feed', 'finish', 'stop'] as const)(
-  'an example that throws in %s is told of and not ok, and the others go on to their end',
+  'an example that throws in %s is reported and not ok, and the others go on to their end',
   async (when) => {
     const [main, bad, other] = [
       new Example('main'),
@@ -119,7 +119,7 @@ const STRAY = `
   const log = () => { if (++told === 2) stop.abort(); };
   console.log(JSON.stringify(await runExamples([stray], { signal: stop.signal, log })));`;
 
-test('what an example throws where nobody waits for it does not end the program, and is told of', async () => {
+test('an error that an example throws outside of any awaited call does not end the program, and is reported', async () => {
   // In a process of its own: the runner of the tests listens for such things, too.
   const { stdout } = await execFile(process.execPath, ['--input-type=module', '-e', STRAY]);
   const summary: unknown = JSON.parse(stdout);
@@ -147,7 +147,7 @@ test('examples that broke off do not end a run that was to go on', async () => {
   await engine.stop();
 });
 
-test('an instance that ended by itself just now is not killed again, nor is whoever has its number', async () => {
+test('an instance that ended by itself just now is not killed again, nor is another process with its number', async () => {
   const provider = new Provider();
   try {
     const { pid } = await provider.create('token', new AbortController().signal);

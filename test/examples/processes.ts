@@ -21,19 +21,19 @@ export const readWorkbook: typeof Workbook.readWorkbook = workbook.readWorkbook;
 export const SECRET = 'a secret of the tests, long enough to be one';
 
 /** Starts a process of the example, and waits until it is ready. It is killed at the end of the test or the file. */
-export async function start(script: string, env: Readonly<Record<string, string>>): Promise<Started> {
+export async function start(script: string, env: Readonly<Record<string, string>>): Promise<RunningProgram> {
   const child = new Child(new URL(script, DIST), { env: { SPREADSHEETS_SECRET: SECRET, PORT: '0', ...env } });
   const ready = await child.ready;
   return { child, url: 'url' in ready ? String(ready.url) : '' };
 }
 
-export interface Started {
+export interface RunningProgram {
   readonly child: ChildClass;
   readonly url: string;
 }
 
 /** The same, for one test. */
-export async function startHere(script: string, env: Readonly<Record<string, string>>): Promise<Started> {
+export async function startHere(script: string, env: Readonly<Record<string, string>>): Promise<RunningProgram> {
   const started = await start(script, env);
   onTestFinished(() => started.child.kill());
   return started;

@@ -10,7 +10,7 @@ import type * as StaffModule from '../../examples/spreadsheets/staff.ts';
 import type { Exit } from '../../examples/spreadsheets/staff.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
-import { compiled, readWorkbook, SECRET, type Started, signToken, start, startHere } from './processes.ts';
+import { compiled, type RunningProgram, readWorkbook, SECRET, signToken, start, startHere } from './processes.ts';
 
 const { Staff } = await compiled<typeof StaffModule>('spreadsheets/staff.js');
 const { Random } = await compiled<typeof RandomModule>('random.js');
@@ -20,7 +20,7 @@ const MAX_BODY = 100_000;
 let database: FreshDatabase;
 let folder: string;
 let env: Record<string, string>;
-let frontEnd: Started;
+let frontEnd: RunningProgram;
 let token: string;
 let sql: pg.Pool;
 

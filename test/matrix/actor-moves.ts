@@ -24,7 +24,7 @@ function commit({ one }: Caller, { actor, epoch, worker }: Turn, kind: string, t
 
 /** Every call of the actors that writes. Where a move names an actor, it is one of its side. */
 export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
-  // Whoever has something for an actor.
+  // Clients that have something for an actor.
   {
     name: 'create',
     functions: ['actor_create', 'actor_create_json'],

@@ -31,7 +31,7 @@ export interface ActorStage {
   readonly b: ActorSide;
 }
 
-/** What a type is, but for its name. */
+/** The properties of a type, except its name. */
 export const TYPE = {
   semaphores: ['go'],
   always: [],

@@ -4,7 +4,7 @@ import { type ActorSide, setActorStage } from './actor-stage.ts';
 import { type Ground, playOut, whoWaits } from './matrix.ts';
 import { expectEachWriterToMove } from './writers.ts';
 
-/** Whoever runs an actor is there to be rescued, a turn is in the history once, and a page of a tag is open once. */
+/** The worker that runs an actor has a row and can be rescued, a turn is in the history once, and a page of a tag is open once. */
 const BREACHES = `
 select format('actor %s is run by worker %s, of whom nobody knows', a.id, a.worker) as breach
 from pawl.actor_instance a where a.worker is not null and not exists (select 1 from pawl.actor_worker w where w.id = a.worker)

@@ -13,7 +13,7 @@ export interface Grant {
 export interface LockSide {
   readonly space: string;
   readonly process: string;
-  /** Held alone; nobody waits. */
+  /** Held alone, without waiters. */
   readonly held: Grant;
   /** Held alone; somebody waits, whose place has this nonce. */
   readonly wanted: Grant & { readonly nonce: string };

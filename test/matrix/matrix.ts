@@ -15,7 +15,7 @@ export interface Ground<Side> {
   readonly breaches: (pair: Pair) => Promise<string[]>;
 }
 
-/** Meets each move that was left open with every other one. @returns who waited, beside what the documents say */
+/** Meets each move that was left open with every other one. @returns the pairs that waited, and those that the documents name */
 export async function whoWaits<Side>({
   part,
   moves,
@@ -23,7 +23,7 @@ export async function whoWaits<Side>({
 }: Ground<Side>): Promise<[found: string[], documented: string[]]> {
   const documented = WaitingTable.read(part);
   const found = new WaitingTable();
-  /** How long a move waits by itself depends on nothing but itself: it is seen to end once. */
+  /** How long a move waits by itself depends on the move alone: one run shows that it ends. */
   const brief = new Set<string>();
   await withPair(async (pair, url) => {
     const { a, b } = await set(url);

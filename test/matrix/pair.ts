@@ -3,7 +3,7 @@ import { until } from '../support/eventually.ts';
 import { type Caller, type Move, one } from './move.ts';
 
 /** What came of a move that was made while the transaction of another one was open. */
-export type Waited =
+export type WaitOutcome =
   | 'no'
   /** Until the other transaction ended. */
   | 'yes'
@@ -50,7 +50,7 @@ export class Pair {
   }
 
   /** Makes the second move meanwhile, and undoes it. @returns whether it waited; one that is to end by itself is seen to do so */
-  async meet<Side>(move: Move<Side>, side: Side, endsItself: boolean): Promise<Exclude<Waited, 'for a moment'>> {
+  async meet<Side>(move: Move<Side>, side: Side, endsItself: boolean): Promise<Exclude<WaitOutcome, 'for a moment'>> {
     await this.#second.client.query('begin');
     const running = new Running(move.run(callerOf(this.#second), side));
     try {

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import type { Caller, Move } from './move.ts';
 import { KINDS, type QueueSide, SCHEDULE } from './queue-stage.ts';
 
-/** Before all priorities: a look from the start. */
+/** Before all priorities: a scan from the start. */
 const START = -32_768;
 
 interface Outcomes {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type ClaimedJob, SqlSession } from '../queue/sql-session.ts';
 
 /** A job that a worker has claimed. */
-export interface Held {
+export interface HeldClaim {
   readonly id: number;
   readonly claim: number;
 }
@@ -14,11 +14,11 @@ export interface QueueSide {
   readonly kind: number;
   readonly worker: number;
   /** A worker that died: its lease is over, and it holds a job. */
-  readonly lost: { readonly worker: number; readonly job: Held };
+  readonly lost: { readonly worker: number; readonly job: HeldClaim };
   /** Of no key, running. Two, so that one can end and the other go on: they are of one claim. */
-  readonly running: readonly [Held, Held];
+  readonly running: readonly [HeldClaim, HeldClaim];
   /** Of a key that is held, running; another one waits behind it. */
-  readonly keyed: Held & { readonly key: string; readonly epoch: number; readonly behind: number };
+  readonly keyed: HeldClaim & { readonly key: string; readonly epoch: number; readonly behind: number };
   /** A key of its own, of which a job is ready. */
   readonly key: string;
   readonly ready: number;
@@ -64,7 +64,7 @@ async function addReady(
   return ready;
 }
 
-/** As they are declared, too, by whoever registers. */
+/** A process that registers declares the same. */
 export const KINDS = [{ name: 'job' }, { name: 'once', unique: true }] as const;
 
 function later(kind: number): { kind: number; runAt: Date } {

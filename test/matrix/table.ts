@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Waited } from './pair.ts';
+import type { WaitOutcome } from './pair.ts';
 
 const PAGE = new URL('../../docs/waiting.md', import.meta.url);
 const BRIEFLY = ' (for a moment)';
@@ -10,7 +10,7 @@ export type Whose = (typeof WHOSE)[number];
 
 /** Who waits for whom, as a part of docs/waiting.md says: what is not in its table does not wait. */
 export class WaitingTable {
-  readonly #waits = new Map<string, Waited>();
+  readonly #waits = new Map<string, WaitOutcome>();
 
   static read(part: string): WaitingTable {
     const page = readFileSync(PAGE, 'utf8');
@@ -21,11 +21,11 @@ export class WaitingTable {
     return table;
   }
 
-  expect(first: string, second: string, whose: Whose): Waited {
+  expect(first: string, second: string, whose: Whose): WaitOutcome {
     return this.#waits.get(keyOf(first, second, whose)) ?? 'no';
   }
 
-  note(first: string, second: string, whose: Whose, waited: Waited): void {
+  note(first: string, second: string, whose: Whose, waited: WaitOutcome): void {
     if (waited !== 'no') this.#waits.set(keyOf(first, second, whose), waited);
   }
 
