@@ -38,7 +38,7 @@ function gate(): { readonly passed: () => Promise<void>; readonly open: () => vo
   return { passed, open: () => open(), waiting: () => isWaiting };
 }
 
-/** Whatever is running is nobody's from now on: due again. */
+/** What is running belongs to no worker from now on: due again. */
 async function disown(scene: ActorScene): Promise<void> {
   await scene.query(
     `select pawl.actor_give_back_except(a.worker, '{}') from pawl.actor_instance a where a.worker is not null`,
@@ -59,7 +59,7 @@ describe('a turn that is somebody else’s by now', () => {
   // Invariant A2.
   test.each([
     ['alone', false],
-    ['with what it asked for beside it', true],
+    ['with effects', true],
   ])('changes nothing when it is committed %s, and is told as stale', async (_how, hasEffects) => {
     const { passed, open, waiting } = gate();
     const Lost = make(async (a) => {
@@ -159,7 +159,7 @@ describe('a turn that is somebody else’s by now', () => {
 
 test.each([
   ['alone', false],
-  ['with what it asked for beside it', true],
+  ['with effects', true],
 ])('a commit %s that fails when its worker is no more is not tried again', async (_how, hasEffects) => {
   const { passed, open, waiting } = gate();
   let commits = 0;
@@ -348,10 +348,21 @@ test('a keeper removes history that is over, until there is none', async () => {
 test('a machine that was suspended between two turns begins none that it had claimed before, though no timer could run yet', async () => {
   const clock = wallClock();
   const events: string[] = [];
-  const Asleep = make((a) => {
-    events.push('begun');
-    if (events.filter((event) => event === 'begun').length === 1) clock.suspend(60_000);
-    return a.to('after');
+  const Asleep = actor('asleep', {
+    initial: 'only',
+    // What is not given back by then is found by a rescue.
+    backoff: { min: 10, max: 20 },
+    states: (state) => ({
+      only: state({
+        to: ['after'],
+        run: (a) => {
+          events.push('begun');
+          if (events.filter((event) => event === 'begun').length === 1) clock.suspend(60_000);
+          return a.to('after');
+        },
+      }),
+      after: state({ run: (a) => a.hibernate() }),
+    }),
   });
   const scene = await openScene([Asleep]);
   const all = [await scene.actors.create(Asleep, {}), await scene.actors.create(Asleep, {})];
