@@ -20,7 +20,6 @@ const LATER = [
   'src/lock/',
   'src/queue/',
   'src/testing/',
-  'test/actor/',
   'test/browser/',
   'test/capture/',
   'test/cli/',

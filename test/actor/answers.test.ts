@@ -96,10 +96,10 @@ describe('a statement that does not come through', () => {
     const dispatcher = await scene.run({ concurrency: 1, poll: '50ms' });
     const errors = errorsOf(dispatcher);
     proxy.loseRequest('pawl:actor.wants');
-    await until('it said in vain that it is busy', () => errors.length > 0);
+    await until('it has failed to say that it is busy', () => errors.length > 0);
     isBusy = false;
     const before = errors.length;
-    await until('it said in vain that it is not', () => errors.length > before);
+    await until('it has failed to say that it is not', () => errors.length > before);
     proxy.loseRequest(NOTHING);
     const one = await direct.actors.create(Thing, {});
     await direct.actors.incr(one, 'end');
@@ -112,7 +112,7 @@ describe('a statement that does not come through', () => {
     await direct.query('update pawl.actor_instance set version = 2');
     proxy.loseRequest('pawl:actor.unknown');
     const errors = errorsOf(await scene.run());
-    await until('it was told in vain', () => errors.length > 0);
+    await until('the message was lost', () => errors.length > 0);
     proxy.loseRequest(NOTHING);
     await until('it is held', async () => (await direct.actors.get(one)).status === 'held');
   });
@@ -126,7 +126,7 @@ describe('a statement that does not come through', () => {
       channels: [{ name: 'test', deliver: async ({ tag }) => void took.push(tag) }],
     });
     const errors = errorsOf(dispatcher);
-    await until('it was asked in vain', () => errors.length > 0);
+    await until('the question was lost', () => errors.length > 0);
     proxy.loseRequest(NOTHING);
     await until('it was delivered', () => took.length === 1);
   });

@@ -15,7 +15,7 @@ import { walker } from './walker.ts';
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
 // Invariant A25.
-test('the database is killed under load and started again: every step is taken once, and nobody has to be restarted', async () => {
+test('the database is killed under load and started again: every step is taken once, and no process has to be restarted', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'pawl-actor-restart-'));
   // The server may run under another account than the test.
   await chmod(folder, 0o755);

@@ -7,7 +7,7 @@ import { openScene } from './scene.ts';
 
 const fields = v.object({ size: v.number(), instance: v.optional(v.string()) });
 
-/** Bodies that do nothing but be checked by the compiler, which the lint step runs over this file. */
+/** Bodies that only the compiler checks, which the lint step runs over this file. */
 const checked = actor('checked', {
   fields,
   semaphores: ['grow', 'destroy'],

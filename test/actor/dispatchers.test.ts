@@ -5,7 +5,7 @@ import { gate, seeBehindAwaits } from '../queue/contract/fixture.ts';
 import { until } from '../support/eventually.ts';
 import { openScene } from './scene.ts';
 
-/** Lease 1 s, a look for lost workers every 0.6 s at most, a back-off of 20 ms, a poll of 0.1 s; the rest is for a busy machine. */
+/** Lease 1 s, a rescue every 0.6 s at most, a back-off of 20 ms, a poll of 0.1 s; the rest is for a busy machine. */
 const BOUND_MS = 1000 + 625 + 20 + 100 + 8000;
 const TYPES = 8;
 const EACH = 12;

@@ -339,7 +339,7 @@ describe('a channel that hangs', () => {
     await scene.actors.page({ tag: 'first', summary: 'x' });
     await until('the other channel has it', () => told.length === 1);
     await scene.actors.page({ tag: 'second', summary: 'x' });
-    await until('the next page is told of', () => told.length === 2);
+    await until('the next page is delivered', () => told.length === 2);
     await dispatcher.stop();
     const notices = await scene.query(
       `select delivered, done_at is null as open, error from pawl.actor_notice order by id`,

@@ -9,7 +9,7 @@ import { openScene } from './scene.ts';
 import { allFinal, check, open } from './walk.ts';
 import { walker } from './walker.ts';
 
-/** Lease 1 s, a look for lost workers every 0.6 s at most, a poll of 0.2 s; the rest is for a busy machine. */
+/** Lease 1 s, a rescue every 0.6 s at most, a poll of 0.2 s; the rest is for a busy machine. */
 const BOUND_MS = 1000 + 625 + 200 + 8000;
 
 const STEPS = [
@@ -89,7 +89,7 @@ test('a process that stands still past its lease changes nothing when it comes b
   await check(scene);
 });
 
-test("a process stands still in a body with hold: 'transaction': whoever finds its lease over ends that, and runs the actor", async () => {
+test("a process stands still in a body with hold: 'transaction': a worker that finds its lease over ends that, and runs the actor", async () => {
   const scene = await open(2);
   const sleeper = await scene.child({ WAITS: 'held', HELD: '1h' });
   const held = `select count(*)::int from test_turn t join pawl.actor a on a.id = t.actor where a.state = 'held' and t.visit = 4`;
@@ -240,7 +240,7 @@ async function losesOne(proxy: Proxy, statement: string, isOver: () => boolean):
 test('of many processes some are killed and some stand still at random moments: every step is taken once', async () => {
   const scene = await open(40);
   const children: Child[] = [];
-  // Who stands still in a body with hold: 'transaction' keeps its row for that body's time, 3 min if not declared, and 5 s.
+  // A process that stands still in a body with hold: 'transaction' keeps its row for that body's time, 3 min if not declared, and 5 s.
   const env = { SLOW: '10', CONCURRENCY: '6', HELD: '5s' };
   for (let n = 0; n < 4; n += 1) children.push(await scene.child(env));
   let seed = 7;

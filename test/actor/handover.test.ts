@@ -113,7 +113,7 @@ describe('a worker that sleeps', () => {
     expect(await scene.one(OFFERS)).toBe(0);
   });
 
-  test('and then has so much to do that nobody need wake it, takes its offer back, and makes another in the end', async () => {
+  test('and then has so much to do that it need not be woken, takes its offer back, and makes another in the end', async () => {
     let isBusy = true;
     const Busy = actor('busy', {
       initial: 'only',
@@ -258,7 +258,7 @@ describe('a notification that is not heard', () => {
     expect(scene.turns.slice(1)).toEqual(Array.from({ length: 3 }, () => [1, [], 1]));
   });
 
-  test('because nobody listens: it is not handed over', async () => {
+  test('because the channel has no listener: it is not handed over', async () => {
     const scene = await idle();
     const worker = await scene.one<string>(
       `insert into pawl.actor_worker (pid, concurrency, lease, expires_at, wants_notify, host, types, knows)
@@ -325,7 +325,7 @@ describe('a worker that was handed an actor', () => {
     });
     const raiser = await session(scene);
     using handed = probe.watch('actor.handed');
-    // What is heard of while the worker happens to look is given back by that look, and proves nothing.
+    // A hand-off that arrives while the worker happens to poll is given back by that poll, and proves nothing.
     for (let n = 1; handed.hits.length === 0; n += 1) {
       await scene.offered();
       await raiseOpen(raiser, scene.id);
@@ -372,7 +372,7 @@ describe('a worker that was handed an actor', () => {
     await raiseOpen(raiser, scene.id);
     const stopping = dispatcher.stop();
     const blocked = `select exists (select 1 from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0 and datname = current_database())`;
-    await until('the stop waits for whoever uses the offer', () => scene.one<boolean>(blocked));
+    await until('the stop waits for the transaction that uses the offer', () => scene.one<boolean>(blocked));
     await raiser.commit();
     await stopping;
     expect(await scene.one(RUNNING)).toBe(0);
@@ -383,7 +383,7 @@ describe('a worker that was handed an actor', () => {
   });
 });
 
-/** What happens beside two raises that could both use the one offer there is. */
+/** What happens at the same time as two raises that could both use the one offer there is. */
 type Third = 'withdraw' | 'recall' | 'leave' | 'rescue' | 'pause' | 'late commit' | 'claim';
 const THIRDS: readonly Third[] = ['withdraw', 'recall', 'leave', 'rescue', 'pause', 'late commit', 'claim'];
 /** After these nothing may be handed over; a claim and a recall leave the offer as it is. */
@@ -488,7 +488,7 @@ async function openStage(): Promise<Stage & AsyncDisposable> {
   const database: FreshDatabase = await freshDatabase();
   const stage = await Stage.open(database.url);
   await stage.at(0).one('select pg_advisory_lock_shared(hashtextextended($1, 0))', [CHANNEL]);
-  // Whoever raises waits for nobody.
+  // A raise waits for no other transaction.
   for (const raiser of [3, 4]) await stage.at(raiser).client.query(`set lock_timeout = '1ms'`);
   return Object.assign(stage, {
     [Symbol.asyncDispose]: async () => {
@@ -498,7 +498,7 @@ async function openStage(): Promise<Stage & AsyncDisposable> {
   });
 }
 
-describe('two raises and one offer: it is used once at most, nothing is lost, nobody waits and nothing is overtaken', () => {
+describe('two raises and one offer: it is used once at most, nothing is lost, no raise waits and nothing is overtaken', () => {
   let stage: Stage & AsyncDisposable;
   beforeAll(async () => {
     stage = await openStage();
@@ -554,7 +554,7 @@ describe('the checks would notice', () => {
     ],
     ['a raise that does not see a pause', 'pause', early, 'actor_hand_over', 't.paused_at is null', 'true'],
     [
-      'a worker that leaves without waiting for whoever uses its offer',
+      'a worker that leaves without waiting for the transaction that uses its offer',
       'leave',
       late,
       'actor_leave',

@@ -43,7 +43,7 @@ test('actors that hibernate cost no look: an idle dispatcher looks once a poll, 
 });
 
 // Invariant A24.
-test('a claim reads as few pages beside many that hibernate or nap as beside few, without statistics', async () => {
+test('a claim reads as few pages with many that hibernate or nap as with few, without statistics', async () => {
   const scene = await openScene([Thing]);
   await scene.actors.register();
   const client = new pg.Client({ connectionString: scene.url });

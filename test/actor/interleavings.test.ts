@@ -114,7 +114,7 @@ const SCENES: readonly Scene[] = (['hibernate', 'to', 'ignore', 'failed'] as con
 describe('in every order of raising, claiming and committing', () => {
   // Invariants A5, A7, A9, A10.
   test.each(SCENES)(
-    'the actor runs at least once after the last commit, nobody waits, nothing is left ($ending, before: $raisedBefore, hibernates: $hibernates, rolls back: $rollsBack)',
+    'the actor runs at least once after the last commit, no transaction waits, nothing is left ($ending, before: $raisedBefore, hibernates: $hibernates, rolls back: $rollsBack)',
     async (scene) => playAll(stage, scene, LONG ? 1 : 53),
     120_000,
   );

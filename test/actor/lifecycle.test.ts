@@ -221,7 +221,7 @@ describe('a dispatcher', () => {
     expect((await scene.actors.waitFor(one)).result).toBe(1);
   });
 
-  test('whose claim was not answered gives back what it does not know of', async () => {
+  test('whose claim was not answered gives back what it does not know', async () => {
     const { Gate, open } = gated();
     open();
     const scene = await openScene([Gate]);
@@ -239,7 +239,7 @@ describe('a dispatcher', () => {
   });
 });
 
-test('a worker that was taken for dead can claim nothing: nobody would look for it', async () => {
+test('a worker that was taken for dead can claim nothing: no rescue would find it', async () => {
   const { Gate } = gated();
   const scene = await openScene([Gate]);
   const one = await scene.actors.create(Gate, {});
@@ -263,7 +263,7 @@ describe('a turn by hand', () => {
     await scene.actors.waitFor(one);
   });
 
-  test('whose process is not heard of is explained, and freed', async () => {
+  test('whose process gives no sign of life is explained, and freed', async () => {
     const { Gate, open } = gated();
     const scene = await openScene([Gate]);
     const one = await scene.actors.create(Gate, {});

@@ -26,7 +26,7 @@ interface Turn {
 }
 
 /** What is true of an actor, as far as anybody was told. */
-interface Known {
+interface KnownActor {
   raised: number;
   taken: number;
   /** Of transactions that are open. */
@@ -47,12 +47,12 @@ interface Known {
 const PRODUCERS = 2;
 const WORKERS = 3;
 
-/** Actors on a real database, beside a plain account of what has to be true of them. */
+/** Actors on a real database, next to a plain account of what has to be true of them. */
 export class Model {
   readonly #session: SqlSession;
   readonly #producers: readonly SqlSession[];
   readonly #workers: number[] = [];
-  readonly #actors = new Map<number, Known>();
+  readonly #actors = new Map<number, KnownActor>();
   readonly #isOpen: boolean[] = Array.from({ length: PRODUCERS }, () => false);
   #turns: Turn[] = [];
   #late: Turn[] = [];
@@ -134,7 +134,7 @@ export class Model {
   /** Ends what is open, lets everything run that is due without anybody's help, and looks whether anything was forgotten. */
   async drain(): Promise<void> {
     for (let producer = 0; producer < PRODUCERS; producer += 1) await this.#end(producer, true);
-    // The second time for what was held beside.
+    // The second time for actors that were held meanwhile.
     for (const id of [...this.#actors.keys(), ...this.#actors.keys()]) await this.#pause(id, true);
     await this.#pause(undefined, true);
     for (const turn of this.#turns.splice(0)) await this.#commit(turn, 'hibernate', true);
@@ -149,7 +149,7 @@ export class Model {
     expect(await this.#session.one('select count(*)::int from pawl.actor_inbox')).toBe(0);
   }
 
-  async #check(id: number, known: Known): Promise<void> {
+  async #check(id: number, known: KnownActor): Promise<void> {
     const shown = await this.#session.one<{ status: string; openChildren: number; semaphores: Record<string, number> }>(
       'select pawl.actor_show($1)',
       [id],
@@ -333,7 +333,7 @@ export class Model {
     this.#workers[index] = await this.#addWorker();
   }
 
-  /** A claim was not answered: the worker gives back what it does not know of. */
+  /** A claim was not answered: the worker gives back what it does not know. */
   async #lose(worker: number): Promise<void> {
     const before = new Set(this.#turns);
     await this.#claim(worker, 2);
@@ -358,7 +358,7 @@ export class Model {
     if (id === undefined) this.#isTypePaused = !resume;
     else {
       const known = this.#known(id);
-      // Whoever resumes what was lost so often has looked after it.
+      // An operator that resumes what was lost so often has looked after it.
       const runs = this.#turns.some(({ actor }) => actor === id);
       if (resume && !known.isPaused && !runs && known.lost >= 2) {
         known.lost = 0;
@@ -386,9 +386,9 @@ export class Model {
     return ids[number % ids.length] ?? 0;
   }
 
-  #known(id: number): Known {
+  #known(id: number): KnownActor {
     const known = this.#actors.get(id);
-    if (known === undefined) throw new Error(`nobody knows actor ${id}`);
+    if (known === undefined) throw new Error(`the account has no actor ${id}`);
     return known;
   }
 

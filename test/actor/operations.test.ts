@@ -106,14 +106,14 @@ describe('a program that does not know', () => {
     expect(await actors.pages()).toEqual([]);
   });
 
-  /** As a worker of the program before does: finds that nobody knows the state of the actor. */
+  /** As a worker of the program before does: finds that no worker knows the state of the actor. */
   const HOLD = `
     with claimed as (update pawl.actor_instance a set worker = -1, wake_at = clock_timestamp() where a.id = $1 returning a.*)
     select pawl.actor_report_unknown(json_build_object('actor', c.id, 'epoch', c.epoch, 'worker', -1, 'type', c.type, 'state', c.state,
       'version', c.version, 'reason', 'no running program knows it')) from claimed c`;
 
   // Invariant A16.
-  test('lets go what is held while its worker was taken for dead, as soon as that is listed anew', async () => {
+  test('lets go actors that were held while its worker was taken for dead, as soon as that is listed anew', async () => {
     const scene = await openScene([New]);
     const { actors } = scene;
     const one = await actors.create(New, { width: 3 });
@@ -322,7 +322,7 @@ describe('a body', () => {
     expect(await scene.one('select count(*)::int from booking')).toBe(0);
   });
 
-  test('that ends its actor while it has children is told as failed, with what it asked for beside it', async () => {
+  test('that ends its actor while it has children is told as failed, with its effects', async () => {
     const Hasty = actor('hasty', {
       initial: 'only',
       states: (state) => ({
@@ -347,7 +347,7 @@ describe('a body', () => {
     for (const parent of all) expect(await actors.work(parent)).toMatchObject({ kind: 'failed' });
   });
 
-  test('whose row is locked wakes nobody again and again while something waits in its inbox', async () => {
+  test('whose row is locked wakes no worker again and again while something waits in its inbox', async () => {
     const scene = await openScene([Sleeper]);
     const { actors } = scene;
     const one = await actors.create(Sleeper, {});
@@ -462,7 +462,7 @@ describe('pages', () => {
     await expect(actors.getPage('seven')).rejects.toThrow(InvalidInput);
   });
 
-  test('of an actor are resolved when it is final, but for what its last turn opens', async () => {
+  test('of an actor are resolved when it is final, except those that its last turn opens', async () => {
     const Ends = actor('ends', {
       initial: 'one',
       states: (state) => ({
@@ -527,7 +527,7 @@ describe('pages', () => {
     expect(told[0]).toMatchObject({ kind: 'opened', tag: 'host:1', severity: 'critical' });
     expect(await actors.pages()).toMatchObject([{ tag: 'vm:1', suppressed: true }, { tag: 'host:1' }]);
     await actors.resolvePage({ tag: 'host:1' });
-    await until('the other one is told of now', () => told.some(({ tag }) => tag === 'vm:1'));
+    await until('the other one is delivered now', () => told.some(({ tag }) => tag === 'vm:1'));
     expect(told.map(({ tag, kind }) => `${tag} ${kind}`)).toContain('host:1 resolved');
     expect(lines.filter((line) => line.includes('opened, critical: down'))).toHaveLength(1);
     expect(() => webhook('mailto:ann')).toThrow(InvalidInput);

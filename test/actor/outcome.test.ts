@@ -15,7 +15,7 @@ function thief(name: string, kept: { outcome?: unknown }): ActorDefinition {
   });
 }
 
-test('an outcome that another turn made is refused, whoever made it, and the actor stays where it is', async () => {
+test('an outcome that another turn made is refused, whichever it was, and the actor stays where it is', async () => {
   const kept: { outcome?: unknown } = {};
   const Owner = actor('owner', {
     initial: 'only',

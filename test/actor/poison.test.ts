@@ -14,7 +14,7 @@ const Thing = actor('thing', {
   states: (state) => ({ only: state({ to: ['only'], run: (a) => a.done() }) }),
 });
 
-/** Workers that are nothing but their rows: the test claims, loses and commits for them. */
+/** Workers that exist only as rows: the test claims, loses and commits for them. */
 class Rows {
   readonly #scene: ActorScene;
 

@@ -96,7 +96,7 @@ describe('any schedule of raising, sending, claiming, committing, crashing, paus
 describe('the checks would notice', () => {
   test.each([
     [
-      'a commit of whoever has no right to it',
+      'a commit of a worker that has no right to it',
       'actor_commit',
       /a\.epoch = t\.epoch and \(a\.worker = p_worker or a\.tx_worker = p_worker\)/,
       'true',
@@ -121,7 +121,7 @@ describe('the checks would notice', () => {
     ],
     ['a claim of what is paused', 'actor_claim', /and t\.paused_at is null/, 'and true'],
     [
-      'a rescue that lets what was lost twice run beside others',
+      'a rescue that lets what was lost twice run at the same time as others',
       'actor_rescue',
       /held = case when a\.lost > 0/,
       'held = case when false',

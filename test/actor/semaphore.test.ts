@@ -83,7 +83,7 @@ describe('a semaphore', () => {
   });
 
   // Invariant A9.
-  test('that is rolled back neither counts nor wakes, and an open transaction blocks nobody', async () => {
+  test('that is rolled back neither counts nor wakes, and an open transaction blocks no other', async () => {
     let turns = 0;
     const Worker = worker(() => {
       turns += 1;
@@ -108,7 +108,7 @@ describe('a semaphore', () => {
   });
 
   // Invariant A11.
-  test('that nobody takes does not make the actor run again and again', async () => {
+  test('that no turn takes does not make the actor run again and again', async () => {
     let turns = 0;
     const Worker = worker(() => {
       turns += 1;

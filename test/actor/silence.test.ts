@@ -8,7 +8,7 @@ import { openScene } from './scene.ts';
 
 test.each([
   ['alone', false],
-  ['with what it asked for beside its row', true],
+  ['with effects', true],
 ])(
   'a commit on a connection that says nothing any more is made again on another, %s, and its dispatcher stops when it is told to',
   async (_how, isRich) => {

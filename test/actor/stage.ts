@@ -41,7 +41,7 @@ export class Stage {
          values (${worker}, 1, 1, '1 h', clock_timestamp() + interval '1 h', true, 'test', '{1}', '{"1": {"only": 1, "$version": 1}}')`,
       );
     }
-    // Whoever is blocked by a semaphore, or blocks one, fails.
+    // A step that is blocked by a semaphore, or blocks one, fails.
     for (const producer of [3, 4]) await stage.at(producer).client.query(`set lock_timeout = '2s'`);
     return stage;
   }

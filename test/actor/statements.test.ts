@@ -95,7 +95,7 @@ test('a process is killed at single statements of a walk, before they are sent a
     const walk = await open(1);
     const where = `killed at statement ${nth}, ${answered ? 'answered' : 'not sent'}`;
     await walkAndDie(walk, nth, answered);
-    // Nobody waits for the lease: the process is known to be dead.
+    // The lease is not waited for: the process is known to be dead.
     await walk.query(`update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`);
     const dispatcher = await walk.run({ poll: '20ms', lease: '1s' });
     await allFinal(walk).catch((cause: unknown) => {

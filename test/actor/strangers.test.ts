@@ -27,7 +27,7 @@ function make(bodies: Readonly<Record<string, (a: AnyTurn) => unknown>>) {
   });
 }
 
-/** A transaction of a user that he leaves open once its work is done. @returns ends it */
+/** A transaction that a user leaves open once its work is done. @returns ends it */
 async function leaveOpen(scene: ActorScene, work: (tx: Transaction) => Promise<unknown>): Promise<() => Promise<void>> {
   let end = (): void => {};
   const ended = new Promise<void>((resolve) => {
@@ -50,7 +50,7 @@ async function leaveOpen(scene: ActorScene, work: (tx: Transaction) => Promise<u
   };
 }
 
-/** Twenty that end at once, and do not know of anything. */
+/** Twenty that end at once, and need nothing else. */
 async function othersEnd({ actors }: ActorScene, Stranger: ReturnType<typeof make>): Promise<void> {
   const others = [];
   for (let n = 0; n < 20; n += 1) others.push(await actors.create(Stranger, { does: 'nothing' }));
@@ -153,7 +153,7 @@ describe('a transaction that a user leaves open', () => {
     expect(await scene.actors.getPage(hidden.id)).toMatchObject({ suppressed: false });
   });
 
-  test('that creates, raises, sends and bears children keeps nobody; a turn that wants its key fails, and others of its kind go on', async () => {
+  test('that creates, raises, sends and bears children keeps no other waiting; a turn that wants its key fails, and others of its kind go on', async () => {
     const Stranger = make({
       bears: async (a) => void (await a.create(Stranger, { does: 'nothing' }, { key: 'taken' })),
       pages: (a) => a.page({ tag: `of ${a.id}`, summary: 'seen' }),
