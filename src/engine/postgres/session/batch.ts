@@ -1,6 +1,5 @@
 import type { ClientLike, QueryConfig } from '../driver.ts';
 import type { Statement } from '../sql.ts';
-import { Messages } from './messages.ts';
 
 /** One statement of a batch. */
 export interface Step {
@@ -11,23 +10,24 @@ export interface Step {
 /** The rows that one statement answered, each a list of fields as Postgres writes them. */
 export type Rows = readonly (readonly (string | null)[])[];
 
-/** The part of node-postgres's own connection that takes bytes. */
+/** The part of node-postgres's own connection that sends messages, as its own queries and cursors use it. */
 interface Connection {
-  readonly stream: { readonly writable: boolean; write(bytes: Uint8Array): unknown };
+  readonly stream: { cork(): void; uncork(): void };
+  parse(message: { name: string; text: string; types: readonly number[] }): void;
+  bind(message: { statement: string; values: readonly (string | null)[] }): void;
+  execute(message: object): void;
+  sync(): void;
 }
-
-const messages = new Messages();
 
 /** What is prepared on each connection, and under which name. */
 const prepared = new WeakMap<ClientLike, Map<Statement, string>>();
 let names = 0;
 
-/** Whether a connection lets others write to the server, and tells them what it answers: node-postgres's own, but in its pipeline mode. */
+/** Whether a client has such a connection, and tells a batch what the server answers: node-postgres has, except in its pipeline mode. */
 export function takesBatches(client: ClientLike): boolean {
   const connection: unknown = Reflect.get(client, 'connection');
   if (typeof connection !== 'object' || connection === null || Reflect.get(client, 'pipeline') === true) return false;
-  const stream: unknown = Reflect.get(connection, 'stream');
-  return typeof stream === 'object' && stream !== null && typeof Reflect.get(stream, 'write') === 'function';
+  return ['parse', 'bind', 'execute', 'sync'].every((name) => typeof Reflect.get(connection, name) === 'function');
 }
 
 /**
@@ -58,24 +58,24 @@ export class Batch implements QueryConfig {
   }
 
   /** The driver calls this when it is the batch's turn, and the others with what the server answers. */
-  submit({ stream }: Connection): void {
+  submit(connection: Connection): void {
     const known = prepared.get(this.#client) ?? new Map<Statement, string>();
     prepared.set(this.#client, known);
+    // In one write: a write for each message costs twice as much.
+    connection.stream.cork();
     for (const { statement, values } of this.#steps) {
       let name = known.get(statement);
       if (name === undefined) {
         names += 1;
         name = `pawl_batch_${names}`;
-        messages.parse(name, statement.text);
+        connection.parse({ name, text: statement.text, types: [] });
         known.set(statement, name);
       }
-      messages.bind(name, values);
-      messages.execute();
+      connection.bind({ statement: name, values: values.map((value) => (value === null ? null : String(value))) });
+      connection.execute({});
     }
-    messages.sync();
-    const bytes = messages.take();
-    // One that was closed tells the batch by itself.
-    if (stream.writable) stream.write(bytes);
+    connection.sync();
+    connection.stream.uncork();
   }
 
   handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {
