@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { BULK } from './harness/bulk.ts';
 import { type Bench, type Context, inDatabase, interleave, type Measure } from './harness/context.ts';
 import { atLeast, atMost, type Bar, fastest, percentile, ratio } from './harness/figures.ts';
@@ -5,14 +6,20 @@ import { takePickups } from './harness/pickups.ts';
 import { vacuum } from './harness/server.ts';
 import type { Side } from './harness/side.ts';
 
-const FULL = { warmUp: 20_000, drain: 100_000, transaction: 10_000, pickups: 300 };
-const QUICK = { warmUp: 2000, drain: 20_000, transaction: 3000, pickups: 50 };
+const FULL = { warmUp: 20_000, drain: 100_000, transaction: 10_000, processes: 20_000, pickups: 300 };
+const QUICK = { warmUp: 2000, drain: 20_000, transaction: 3000, processes: 6000, pickups: 50 };
 /** Jobs sent before pick-ups count, so that plans are prepared and code is compiled. */
 const WARM_UP = 20;
 /** Wide enough that the worker is idle again, uneven enough to meet its polls at any moment. */
 const GAP_MS = [8, 24] as const;
 
-/** Unkeyed work against graphile-worker and pg-boss: enqueue, drain, drain in transactions, pick-up by an idle worker. */
+/** Worker processes that drain one queue in transactions. */
+const PROCESSES = 4;
+
+/**
+ * Unkeyed work against graphile-worker and pg-boss: enqueue, drain, drain in transactions by one process and by several, pick-up by an
+ * idle worker.
+ */
 export const queue: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
   const { rounds, peersOnly } = context;
@@ -43,6 +50,13 @@ export const queue: Bench = async (context) => {
     ...(pawl && { pawl: transactionDrain(pawl, 'transaction') }),
     'graphile-default': transactionDrain(graphile, 'default'),
   });
+  const processes = await interleave(context, rounds, 'transaction drain by processes', {
+    ...(pawl && {
+      'pawl-one': drainByProcesses(context, [pawl], 'transaction', size.processes),
+      'pawl-four': drainByProcesses(context, processesOf(context, pawl), 'transaction', size.processes),
+    }),
+    'graphile-four': drainByProcesses(context, processesOf(context, graphile), 'default', size.processes),
+  });
   const pickups = await interleave(context, rounds, 'pick-up', {
     ...(pawl && { pawl: pickup(context, pawl, 'lease', size.pickups) }),
     'graphile-default': pickup(context, graphile, 'default', size.pickups),
@@ -60,6 +74,14 @@ export const queue: Bench = async (context) => {
       1.5,
       ratio(transaction.of('pawl', 'transaction_drain'), transaction.of('graphile-default', 'transaction_drain')),
     ),
+    transaction_processes: atLeast(
+      0.95,
+      ratio(processes.of('pawl-four', 'transaction_drain'), processes.of('pawl-one', 'transaction_drain')),
+    ),
+    transaction_processes_peer: atLeast(
+      1.5,
+      ratio(processes.of('pawl-four', 'transaction_drain'), processes.of('graphile-four', 'transaction_drain')),
+    ),
     enqueue: atLeast(1.5, ratio(bulk.of('pawl', 'enqueue'), peer('enqueue'))),
     pickup: atMost(0.6, ratio(pickups.of('pawl', 'pickup_p50'), pickups.of('graphile-default', 'pickup_p50'))),
   };
@@ -67,6 +89,7 @@ export const queue: Bench = async (context) => {
     figures: {
       ...bulk.figures({ drain: 'jobs/s', enqueue: 'jobs/s' }),
       ...transaction.figures({ transaction_drain: 'jobs/s' }),
+      ...processes.figures({ transaction_drain: 'jobs/s' }),
       ...pickups.figures({ pickup_p50: 'ms', pickup_p95: 'ms' }),
     },
     bars: peersOnly ? {} : bars,
@@ -87,6 +110,40 @@ async function drain(
     const drained = await side.call('drain', { count });
     return { enqueue: (count / enqueued.ms) * 1000, drain: (count / drained.ms) * 1000 };
   });
+}
+
+/** The same library in several processes. */
+function processesOf(context: Context, first: Side): Side[] {
+  return [first, ...Array.from({ length: PROCESSES - 1 }, () => context.side(first.name))];
+}
+
+/** Jobs per second of all workers together, from when each is at work and all is enqueued, to the last job. */
+function drainByProcesses(context: Context, sides: readonly Side[], profile: string, count: number): Measure {
+  const [first, ...others] = sides;
+  if (first === undefined) throw new Error('a drain needs a process');
+  const handled = async (): Promise<number> => {
+    const tallies = await Promise.all(sides.map((side) => side.call('handled')));
+    return tallies.reduce((sum, { jobs }) => sum + jobs, 0);
+  };
+  const untilHandled = async (jobs: number): Promise<void> => {
+    while ((await handled()) < jobs) await sleep(5);
+  };
+  return () =>
+    inDatabase(context, first, profile, async (url) => {
+      await Promise.all(others.map((side) => side.call('open', { url, profile })));
+      try {
+        await Promise.all(sides.map((side) => side.call('work')));
+        const warmUp = count / 4;
+        await first.call('enqueue', { count: warmUp, ...BULK });
+        await untilHandled(warmUp);
+        await first.call('enqueue', { count, ...BULK });
+        const [before, begin] = [await handled(), performance.now()];
+        await untilHandled(warmUp + count);
+        return { transaction_drain: ((warmUp + count - before) / (performance.now() - begin)) * 1000 };
+      } finally {
+        await Promise.all(others.map((side) => side.call('close')));
+      }
+    });
 }
 
 /** Milliseconds from just before the enqueue call in one process to the handler's start in another, idle one. */

@@ -138,6 +138,11 @@ serve({
     await start();
   },
 
+  async handled() {
+    const { jobs, units } = current().tally;
+    return { jobs, units };
+  },
+
   async send(args) {
     const { utils } = current();
     await sendAll(args, (payload) => utils.addJob('noop', payload));
