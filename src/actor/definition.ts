@@ -17,8 +17,9 @@ import { refusal } from '../base/options/refusal.ts';
 import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/options/schema.ts';
 import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { type ActorKind, type LooseFields, unknownName } from './kind.ts';
+import type { ActorKind, LooseFields } from './kind.ts';
 import type { Machine } from './machine.ts';
+import { unknownName } from './option-checks.ts';
 import type { Outcome } from './work/outcome.ts';
 import type { Turn } from './work/turn.ts';
 

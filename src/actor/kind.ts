@@ -1,8 +1,3 @@
-import { InvalidInput } from '../base/errors.ts';
-import { suggest } from '../base/options/options.ts';
-import { show } from '../base/options/refusal.ts';
-import { isObject } from '../base/options/shape.ts';
-
 /** Fields without a declaration: the body is trusted to know them, as it is in JavaScript. */
 // oxlint-disable-next-line typescript/no-explicit-any -- with unknown, no body without a schema could use its own fields
 export type LooseFields = Readonly<Record<string, any>>;
@@ -13,37 +8,4 @@ export interface ActorKind<F = LooseFields, S extends string = string, In = F> {
   readonly semaphores: readonly string[];
   /** Carries the types; never there. */
   readonly types?: ((input: In, semaphore: S) => F) | undefined;
-}
-
-/** The error for a name that was not declared, with the nearest that was. */
-export function unknownName(what: string, name: unknown, known: readonly string[], field: string): InvalidInput {
-  const isText = typeof name === 'string';
-  const near = isText ? suggest(name, known) : undefined;
-  const all = known.length === 0 ? `there is no ${what} at all` : `there are ${known.join(', ')}`;
-  const advice = near === undefined ? all : `did you mean "${near}"?`;
-  return new InvalidInput(`there is no ${what} ${isText ? `"${name}"` : show(name)}; ${advice}`, { field });
-}
-
-/** @throws InvalidInput  a schema made something else of them */
-export function asFields(value: unknown): LooseFields {
-  if (!isObject(value))
-    throw new InvalidInput(`the fields of an actor are an object, but were ${show(value)}`, { field: 'fields' });
-  return value;
-}
-
-/**
- * What a schema silently leaves out would be lost.
- * @param valid  what the schema made of the fields
- * @throws InvalidInput  with the nearest that it knows
- */
-export function requireFields(type: string, given: object, valid: object): void {
-  for (const [name, value] of Object.entries(given)) {
-    if (value !== undefined && !(name in valid)) throw unknownName(`field of ${type}`, name, Object.keys(valid), name);
-  }
-}
-
-/** @throws InvalidInput  with the nearest that was declared */
-export function requireSemaphore(type: string, name: unknown, known: readonly string[]): void {
-  if (typeof name !== 'string' || !known.includes(name))
-    throw unknownName(`semaphore of ${type}`, name, known, 'semaphore');
 }
