@@ -1,8 +1,9 @@
 // Either database goes back in time, or is another one than it was. What is followed here are rows of one table, all of it.
-import { expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Capture, createCapture, type Follower, type Projection, sql } from '../../src/capture/index.ts';
 import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
 import { type PostgresEngine, postgres, statement, type Transaction } from '../../src/engine/postgres/index.ts';
+import { type Backup, backUp, copyFolder } from '../support/backup.ts';
 import { holdBackWal } from '../support/crash.ts';
 import { freshDatabase } from '../support/database.ts';
 import { startTestServer } from '../support/embedded.ts';
@@ -105,6 +106,73 @@ test.each(['query', 'function'] as const)(
     expect((await second.copy.reconcile()).drifted).toBe(0);
   },
 );
+
+describe.each([
+  ['restored to a point in time', backUp],
+  ['that is a copy of the data folder', copyFolder],
+])('a server %s', (_, make) => {
+  test('takes back from a copy what it never had', async () => {
+    const { before, backup, restored } = await backedUp(make);
+    const to = await elsewhere();
+    const first = copied(before, to);
+    await first.capture.apply();
+    await first.copy.backfill({ batch: 50 });
+    await run(before, "update ord set s = 'both' where id <= 5");
+    await first.deliver();
+    await backup.mark();
+    for (const id of [100, 101, 102]) {
+      await run(before, `update ord set s = 'lost' where id = ${id}`);
+      await first.deliver();
+    }
+    await run(before, "insert into ord values (500, 'never'); delete from ord where id = 120");
+    await first.deliver();
+    expect((await rowsOf(to, 'ord_copy')).filter((row) => /lost|never/.test(row)).length).toBe(4);
+    const after = await restored();
+    expect((await rowsOf(after, 'ord')).filter((row) => /lost|never/.test(row))).toEqual([]);
+    // Its numbers are past those that the copy knows before anything is delivered.
+    await burn(after, 500);
+    await run(after, "update ord set s = 'after' where id between 1 and 90");
+    const second = copied(after, to);
+    await second.deliver();
+    expect(await rowsOf(to, 'ord_copy')).toEqual(await rowsOf(after, 'ord'));
+    expect((await second.copy.reconcile()).drifted).toBe(0);
+  });
+
+  test('gives a follower in its own database every change that it has, once', async () => {
+    const { before, backup, restored } = await backedUp(make);
+    const first = await followed(before);
+    await run(before, "update ord set s = 'given' where id = 1");
+    await first.all();
+    await run(before, "update ord set s = 'waits' where id = 2");
+    await backup.mark();
+    await run(before, "update ord set s = 'lost' where id = 3");
+    await first.all();
+    expect(first.seen).toEqual(['given', 'waits', 'lost']);
+    const after = await restored();
+    const second = await followed(after);
+    await run(after, "update ord set s = 'after' where id = 4");
+    await second.all();
+    expect(second.seen).toEqual(['waits', 'after']);
+  });
+});
+
+async function backedUp(
+  make: typeof backUp,
+): Promise<{ before: PostgresEngine; backup: Backup; restored: () => Promise<PostgresEngine> }> {
+  const source = await startServer();
+  const before = await migrated(source.url);
+  await run(before, ROOT);
+  const backup = await make(source, QUICK);
+  onTestFinished(() => backup[Symbol.asyncDispose]());
+  const restored = async (): Promise<PostgresEngine> => {
+    await before.stop();
+    const server = await backup.restore();
+    onTestFinished(() => server.stop());
+    await source.stop();
+    return open(server.url);
+  };
+  return { before, backup, restored };
+}
 
 test('a server that crashes with commits unflushed takes them back from its copy', async () => {
   const source = await startServer({ synchronous_commit: 'off' });

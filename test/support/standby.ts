@@ -65,7 +65,7 @@ function standby(primary: Embedded, server: Embedded): Standby {
 }
 
 /** As pg_basebackup does it, which is not there on every machine. */
-async function copyRunning(primary: Embedded, made: string): Promise<void> {
+export async function copyRunning(primary: Embedded, made: string): Promise<void> {
   await using client = await connect(primary);
   const { rows } = await client.query<{ n: number }>("select current_setting('server_version_num')::int as n");
   const [start, stop] =
@@ -91,7 +91,7 @@ async function connect(server: Embedded): Promise<Client> {
 }
 
 /** @returns the column "n" of the first row */
-async function ask(server: Embedded, text: string): Promise<unknown> {
+export async function ask(server: Embedded, text: string): Promise<unknown> {
   await using client = await connect(server);
   const { rows } = await client.query<{ n: unknown }>(text);
   return rows[0]?.n;
