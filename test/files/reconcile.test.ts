@@ -210,3 +210,15 @@ test('a failed upload writes nothing to the program’s standard error', async (
   ).rejects.toThrow(StoreUnavailable);
   expect(said).toEqual([]);
 });
+
+test('in a bucket, too, quarantine keeps what it has of the same name', async () => {
+  const { files, store } = await on(bucketStore());
+  await files.write(undefined, 'doc', 'x');
+  const name = randomUUID();
+  for (const text of ['one', 'two', 'three']) {
+    await store.put(name, Buffer.from(text));
+    expect(await files.reconcile({ dryRun: false })).toMatchObject({ quarantined: [name], failed: [] });
+  }
+  const kept = [...store.server.objects].filter(([key]) => key.startsWith(`test/quarantine/${name}`));
+  expect(kept.map(([, { body }]) => Buffer.from(body).toString()).sort()).toEqual(['one', 'three', 'two']);
+});

@@ -39,11 +39,8 @@ export class S3Content implements Content {
     return body;
   }
 
-  async size(name: string, { signal }: ContentCall): Promise<number | undefined> {
-    const head = await again(signal, () => this.#api.send('HeadObject', this.#at(this.#key(name)), { signal })).catch(
-      undefinedIfMissing,
-    );
-    return head && numberOf(head, 'ContentLength');
+  size(name: string, { signal }: ContentCall): Promise<number | undefined> {
+    return this.#size(this.#key(name), signal);
   }
 
   async copy(from: string, to: string, size: number, { signal }: ContentCall): Promise<boolean> {
@@ -79,10 +76,11 @@ export class S3Content implements Content {
 
   async quarantine(name: string, { signal }: ContentCall): Promise<boolean> {
     const key = this.#key(name);
-    const there = await this.#copy(key, `${this.#api.prefix}quarantine/${name}`, signal).then(
-      () => true,
-      undefinedIfMissing,
-    );
+    const wanted = `${this.#api.prefix}quarantine/${name}`;
+    // An object of the same name that was moved earlier stays.
+    const isTaken = (await this.#size(wanted, signal)) !== undefined;
+    const to = isTaken ? `${wanted}.${randomUUID()}` : wanted;
+    const there = await this.#copy(key, to, signal).then(() => true, undefinedIfMissing);
     if (there === true) await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal }));
     return there === true;
   }
@@ -156,6 +154,13 @@ export class S3Content implements Content {
 
   #at(key: string): { Bucket: string; Key: string } {
     return { Bucket: this.#api.bucket, Key: key };
+  }
+
+  async #size(key: string, signal: AbortSignal): Promise<number | undefined> {
+    const head = await again(signal, () => this.#api.send('HeadObject', this.#at(key), { signal })).catch(
+      undefinedIfMissing,
+    );
+    return head && numberOf(head, 'ContentLength');
   }
 
   async #copy(from: string, to: string, signal: AbortSignal): Promise<void> {
