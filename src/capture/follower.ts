@@ -9,13 +9,13 @@ import { FailureLog } from '../base/work/failure-log.ts';
 import { startWithRetries } from '../base/work/start-up.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
+import { answerMs, STOP_MS } from './deadlines.ts';
+import { otherDatabase } from './declare/options.ts';
 import type { Definition } from './declare/source.ts';
 import type { Installer } from './operate/installer.ts';
-import { otherDatabase } from './other-database.ts';
-import { answerMs } from './patience.ts';
 import { ChangeStore, type Delivery } from './postgres/change.ts';
 import { advancePlace, agreeOnPlace, openPlace } from './postgres/copy.ts';
-import { STOP_MS, startKeeper } from './work/log-partitions.ts';
+import { startKeeper } from './work/log-partitions.ts';
 
 /**
  * What is done with changes. What is written through `tx` is committed together with their acknowledgement; what is done

@@ -1,8 +1,7 @@
 import { type Duration, parseDuration } from '../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { Change } from './change.ts';
-import type { CaptureOptions } from './declare/definition.ts';
-import type { Difference } from './declare/difference.ts';
+import type { CaptureOptions, Difference } from './declare/definition.ts';
 import type { ProjectOptions, RunOptions } from './declare/options.ts';
 import { Follower, type FollowOptions } from './follower.ts';
 import { type HistoryOptions, searchHistory } from './history.ts';
@@ -13,8 +12,15 @@ import { CaptureWorker } from './worker.ts';
 
 export type { Duration } from '../base/time/duration.ts';
 export type { Change } from './change.ts';
-export type { CaptureOptions, ColumnVia, HistoryOption, LinkVia, QueryVia, Via } from './declare/definition.ts';
-export type { Difference } from './declare/difference.ts';
+export type {
+  CaptureOptions,
+  ColumnVia,
+  Difference,
+  HistoryOption,
+  LinkVia,
+  QueryVia,
+  Via,
+} from './declare/definition.ts';
 export type { Build, ProjectedRow, ProjectOptions, RunOptions } from './declare/options.ts';
 export { Sql, sql } from './declare/sql-text.ts';
 export {
@@ -30,7 +36,7 @@ export { CaptureAdmin, type CaptureRecord, createCaptureAdmin } from './operate/
 export type { CapturePlan } from './operate/installer.ts';
 export type { Drift } from './operate/reconcile.ts';
 export type { Culprit, LineStatus } from './postgres/admin.ts';
-export type { Progress } from './progress.ts';
+export type { Progress } from './postgres/sweep.ts';
 export { type BackfillOptions, Projection, type ReconcileOptions } from './projection.ts';
 export type { Found, FoundPage, SearchOptions } from './search.ts';
 export { ProjectionWorker } from './work/projection-worker.ts';

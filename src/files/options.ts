@@ -13,8 +13,7 @@ import {
 } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
-import type { Duration } from '../base/time/duration.ts';
-import { formatDuration } from '../base/time/duration.ts';
+import { type Duration, formatDuration } from '../base/time/duration.ts';
 import type { Budget, Content } from './content.ts';
 
 /** Of {@link createFiles}. */

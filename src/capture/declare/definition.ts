@@ -5,6 +5,17 @@ import { isObject, readShape, within } from '../../base/options/shape.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { Sql } from './sql-text.ts';
 
+/** One thing that is not as it should be, and the statements that mend it. */
+export interface Difference {
+  /** `trigger`, `function`, `line`… */
+  readonly kind: string;
+  /** What it is about: a table, a function, a role. */
+  readonly object: string;
+  readonly problem: string;
+  /** Empty where only a person can help. */
+  readonly sql: readonly string[];
+}
+
 /** What is captured: every change of the rows that make up one entity. */
 export interface CaptureOptions {
   /** What the entity is called: lower-case letters, digits and `_`, at most 30. The same name is the same capture everywhere. */

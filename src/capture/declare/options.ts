@@ -1,5 +1,6 @@
 import { InvalidInput } from '../../base/errors.ts';
 import {
+  type Check,
   checkOptions,
   custom,
   duration,
@@ -11,10 +12,10 @@ import {
   text,
 } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
+import { isObject } from '../../base/options/shape.ts';
 import { type Backoff, type BackoffOption, backoffShape } from '../../base/time/backoff.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts';
-import { otherDatabase } from '../other-database.ts';
 import type { TargetOptions } from '../postgres/target.ts';
 import { Sql } from './sql-text.ts';
 
@@ -96,6 +97,16 @@ export interface Projected extends TargetOptions {
 }
 
 const BUILD = 'sql`…`, which builds in the database, or a function';
+
+/** An option that is an engine, told by its shape: the program may have loaded another copy of this package. */
+export const otherDatabase: Check<PostgresEngine> = custom('an engine, made by postgres()', (value, place) => {
+  if (!isEngine(value)) throw refusal(place, value, 'an engine, made by postgres()');
+  return value;
+});
+
+function isEngine(value: unknown): value is PostgresEngine {
+  return isObject(value) && value['kind'] === 'postgres' && 'transaction' in value;
+}
 
 const name = text({ min: 1, max: 200 });
 const names = list(name, { default: [] });

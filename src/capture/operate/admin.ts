@@ -3,7 +3,7 @@ import { suggest } from '../../base/options/options.ts';
 import { sleep } from '../../base/time/clock.ts';
 import { id, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import { type Change, toChange } from '../change.ts';
-import type { Difference } from '../declare/difference.ts';
+import type { Difference } from '../declare/definition.ts';
 import { type Definition, rootOf, showTable } from '../declare/source.ts';
 import { type HistoryOptions, searchHistory } from '../history.ts';
 import {

@@ -1,7 +1,6 @@
 import { Conflict, InvalidInput, NotFound, NotSupported } from '../../base/errors.ts';
 import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts';
-import { type CaptureOptions, type Declaration, declare } from '../declare/definition.ts';
-import type { Difference } from '../declare/difference.ts';
+import { type CaptureOptions, type Declaration, type Difference, declare } from '../declare/definition.ts';
 import type { Definition } from '../declare/source.ts';
 import type { Reader } from '../postgres/catalog.ts';
 import { requireCopies } from '../postgres/copy.ts';

@@ -1,7 +1,6 @@
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { CaptureStore } from '../postgres/store.ts';
-import type { Page, SweepStore } from '../postgres/sweep.ts';
-import type { Progress } from '../progress.ts';
+import type { Page, Progress, SweepStore } from '../postgres/sweep.ts';
 import type { Destination } from '../work/destination.ts';
 
 /** What comparing found. */

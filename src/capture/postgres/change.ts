@@ -1,5 +1,5 @@
 import { only, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
-import { answerMs } from '../patience.ts';
+import { answerMs } from '../deadlines.ts';
 import type { Reader } from './catalog.ts';
 
 /** A change as the database gives it. */

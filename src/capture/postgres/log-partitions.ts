@@ -1,7 +1,7 @@
 import { LockNotAvailable } from '../../base/errors.ts';
 import { sleep } from '../../base/time/clock.ts';
 import { only, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
-import { KEEP_MS } from '../patience.ts';
+import { KEEP_MS } from '../deadlines.ts';
 
 const KEEP = statement(
   'capture.keep',

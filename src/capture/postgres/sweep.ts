@@ -1,8 +1,15 @@
 import { id, type PostgresEngine, type Statement, statement, type Transaction } from '../../engine/postgres/index.ts';
 import type { Source } from '../declare/source.ts';
-import type { Progress } from '../progress.ts';
 import type { Destination } from '../work/destination.ts';
 import { operator } from './operators.ts';
+
+/** How far going through all entities has come. */
+export interface Progress {
+  readonly phase: 'root' | 'target' | 'done';
+  readonly done: number;
+  /** An estimate. */
+  readonly total: number;
+}
 
 /** Where a sweep is. */
 export interface Place {

@@ -1,6 +1,6 @@
 import { InvalidInput } from '../../base/errors.ts';
 import { id, type Statement, statement, type Transaction } from '../../engine/postgres/index.ts';
-import type { Difference } from '../declare/difference.ts';
+import type { Difference } from '../declare/definition.ts';
 import { type Definition, rootOf, type Source } from '../declare/source.ts';
 import { literal } from '../declare/sql-text.ts';
 import { type Column, findTable, type Reader, requireColumn, type Table } from './catalog.ts';

@@ -1,5 +1,5 @@
 import { statement } from '../../engine/postgres/index.ts';
-import type { Difference } from '../declare/difference.ts';
+import type { Difference } from '../declare/definition.ts';
 import type { Source } from '../declare/source.ts';
 import type { Reader, Table } from './catalog.ts';
 

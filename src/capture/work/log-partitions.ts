@@ -3,9 +3,6 @@ import type { Backoff } from '../../base/time/backoff.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { keepMonths } from '../postgres/log-partitions.ts';
 
-/** A stop waits no longer than this for the batches that are under way: a database that went silent rolls them back. */
-export const STOP_MS = 5_000;
-
 const HOUR_MS = 60 * 60 * 1000;
 /** A table that is in use may be free in a minute; a privilege that is missing is missing for long. */
 const BACKOFF: Backoff = { kind: 'exponential', min: 60_000, max: HOUR_MS, factor: 2, jitter: 0.5 };

@@ -4,9 +4,9 @@ import { within } from '../../base/time/clock.ts';
 import { FailureLog } from '../../base/work/failure-log.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { answerMs, STOP_MS } from '../deadlines.ts';
 import type { RunSettings } from '../declare/options.ts';
-import { answerMs } from '../patience.ts';
-import { STOP_MS, startKeeper } from './log-partitions.ts';
+import { startKeeper } from './log-partitions.ts';
 import type { Opened, ProjectionEvents } from './runtime.ts';
 
 /** After work, the next look comes at once; then each rest is twice the last one, up to the poll. */

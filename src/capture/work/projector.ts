@@ -1,7 +1,7 @@
 import { faults } from '../../base/fault.ts';
 import { type Backoff, delay } from '../../base/time/backoff.ts';
 import { isTransient, type Transaction } from '../../engine/postgres/index.ts';
-import { answerMs } from '../patience.ts';
+import { answerMs } from '../deadlines.ts';
 import type { CaptureStore, Claim } from '../postgres/store.ts';
 import { type Destination, WentBack } from './destination.ts';
 

@@ -1,7 +1,6 @@
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { CaptureStore } from '../postgres/store.ts';
-import type { SweepStore } from '../postgres/sweep.ts';
-import type { Progress } from '../progress.ts';
+import type { Progress, SweepStore } from '../postgres/sweep.ts';
 import { isNobodysFault, type Projector } from './projector.ts';
 
 /**

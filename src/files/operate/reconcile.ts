@@ -2,10 +2,9 @@ import { InvalidInput, StoreRefused, StoreUnavailable } from '../../base/errors.
 import { show } from '../../base/options/refusal.ts';
 import { isObjectName, type ListPage } from '../content.ts';
 import type { Depot } from '../guarded-content.ts';
-import { inLanes } from '../lanes.ts';
 import type { FileStore } from '../store.ts';
 import type { PastVersion } from '../version.ts';
-import type { Collector } from './sweep.ts';
+import { type Collector, inLanes } from './sweep.ts';
 
 /** What a comparison of the store with the database found. */
 export interface ReconcileReport {

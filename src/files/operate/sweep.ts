@@ -2,7 +2,6 @@ import { CollectorHalted, StoreRefused } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import { now } from '../../base/time/clock.ts';
 import type { Depot } from '../guarded-content.ts';
-import { inLanes } from '../lanes.ts';
 import type { Marker } from '../marker.ts';
 import type { ParsedOptions } from '../options.ts';
 import type { Claimed, FileStore } from '../store.ts';
@@ -204,4 +203,14 @@ function sum(one: SweepReport, other: SweepReport): SweepReport {
     deletedAgain: one.deletedAgain + other.deletedAgain,
     failed: one.failed + other.failed,
   };
+}
+
+/** Works on all of them, so many at a time, in any order. What `work` throws ends it, once those under way are done. */
+export async function inLanes<T>(all: readonly T[], lanes: number, work: (one: T) => Promise<void>): Promise<void> {
+  const rest = [...all];
+  const lane = async (): Promise<void> => {
+    for (let one = rest.pop(); one !== undefined; one = rest.pop()) await work(one);
+  };
+  const ended = await Promise.allSettled(Array.from({ length: Math.min(lanes, all.length) }, lane));
+  for (const each of ended) if (each.status === 'rejected') throw each.reason;
 }

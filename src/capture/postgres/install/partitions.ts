@@ -1,5 +1,5 @@
 import { id } from '../../../engine/postgres/index.ts';
-import type { Difference } from '../../declare/difference.ts';
+import type { Difference } from '../../declare/definition.ts';
 import type { Definition } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
 import type { State, Tables } from './state.ts';

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { id } from '../../../engine/postgres/index.ts';
-import type { Difference } from '../../declare/difference.ts';
+import type { Difference } from '../../declare/definition.ts';
 import { type Definition, type Source, showTable } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
 import { comparePartitions, relationsText } from './partitions.ts';

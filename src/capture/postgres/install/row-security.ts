@@ -1,5 +1,5 @@
 import { id, statement } from '../../../engine/postgres/index.ts';
-import type { Difference } from '../../declare/difference.ts';
+import type { Difference } from '../../declare/definition.ts';
 import type { Definition } from '../../declare/source.ts';
 import type { Reader } from '../catalog.ts';
 

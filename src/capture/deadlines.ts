@@ -11,3 +11,6 @@ export function answerMs(timeoutMs: number): number {
 
 /** For looking after the log, where a partition may be large. */
 export const KEEP_MS = 60_000;
+
+/** A stop waits no longer than this for the batches that are under way: a database that went silent rolls them back. */
+export const STOP_MS = 5_000;
