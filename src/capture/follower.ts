@@ -9,13 +9,13 @@ import { FailureLog } from '../base/work/failure-log.ts';
 import { startWithRetries } from '../base/work/start-up.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
-import { answerMs, STOP_MS } from './deadlines.ts';
+import { answerDeadlineMs, STOP_MS } from './deadlines.ts';
 import { otherDatabase } from './declare/options.ts';
 import type { Definition } from './declare/source.ts';
 import type { Installer } from './operate/installer.ts';
 import { ChangeStore, type Delivery } from './postgres/change.ts';
 import { advancePlace, agreeOnPlace, openPlace } from './postgres/copy.ts';
-import { startKeeper } from './work/log-partitions.ts';
+import { startLogPartitions } from './work/log-partitions.ts';
 
 /**
  * What is done with changes. What is written through `tx` is committed together with their acknowledgement; what is done
@@ -84,7 +84,7 @@ export class FollowerWorker implements AsyncDisposable {
   }
 }
 
-interface Opened {
+interface FollowerRuntime {
   readonly store: ChangeStore;
   readonly capture: number;
   readonly line: number;
@@ -99,7 +99,7 @@ export class Follower {
   readonly #installer: Installer;
   readonly #handler: ChangeHandler;
   readonly #to: PostgresEngine | undefined;
-  #opened: Promise<Opened> | undefined;
+  #opened: Promise<FollowerRuntime> | undefined;
 
   /** @internal */
   constructor(engine: PostgresEngine, installer: Installer, options: FollowOptions) {
@@ -138,7 +138,7 @@ export class Follower {
     });
     return new FollowerWorker(
       loop,
-      startKeeper(this.#engine, () => this.#open()),
+      startLogPartitions(this.#engine, () => this.#open()),
       () => this.#open(),
     );
   }
@@ -182,12 +182,12 @@ export class Follower {
         if (missing.length > 0) await this.#handler(missing, tx);
         await advancePlace(tx, delivery, missing.at(-1)?.id ?? after.toString());
       },
-      { isolation: 'read committed', retries: 0, deadlineMs: answerMs(timeoutMs) },
+      { isolation: 'read committed', retries: 0, deadlineMs: answerDeadlineMs(timeoutMs) },
     );
     if (faults.armed) await faults.reach('capture.after_copy');
   }
 
-  #open(): Promise<Opened> {
+  #open(): Promise<FollowerRuntime> {
     this.#opened ??= this.#find().catch((error: unknown) => {
       this.#opened = undefined;
       throw error;
@@ -195,7 +195,7 @@ export class Follower {
     return this.#opened;
   }
 
-  async #find(): Promise<Opened> {
+  async #find(): Promise<FollowerRuntime> {
     const found = (await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name));
     return { ...found, store: new ChangeStore(this.#engine, found.line) };
   }

@@ -6,7 +6,7 @@ import type { ProjectOptions, RunOptions } from './declare/options.ts';
 import { Follower, type FollowOptions } from './follower.ts';
 import { type HistoryOptions, searchHistory } from './history.ts';
 import { type CapturePlan, Installer } from './operate/installer.ts';
-import { keepMonths } from './postgres/log-partitions.ts';
+import { maintainLogPartitions } from './postgres/log-partitions.ts';
 import { Projection } from './projection.ts';
 import { CaptureWorker } from './worker.ts';
 
@@ -38,7 +38,7 @@ export type { Drift } from './operate/reconcile.ts';
 export type { Culprit, LineStatus } from './postgres/admin.ts';
 export type { Progress } from './postgres/sweep.ts';
 export { type BackfillOptions, Projection, type ReconcileOptions } from './projection.ts';
-export type { Found, FoundPage, SearchOptions } from './search.ts';
+export type { SearchMatch, SearchOptions, SearchPage } from './search.ts';
 export { ProjectionWorker } from './work/projection-worker.ts';
 export type { Failed } from './work/projector.ts';
 export type { ProjectionEvents } from './work/runtime.ts';
@@ -131,7 +131,7 @@ export class Capture {
   async prune({ keep }: { readonly keep?: Duration } = {}): Promise<readonly string[]> {
     const { capture, definition } = await this.#installer.requireCapture();
     const keepMs = keep === undefined ? definition.keepMs : parseDuration(keep, { field: 'keep' });
-    return keepMonths(this.#engine, { capture, keepMs });
+    return maintainLogPartitions(this.#engine, { capture, keepMs });
   }
 
   /**

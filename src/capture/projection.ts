@@ -4,7 +4,7 @@ import { bool, checkOptions, func, integer, signal as signalOption } from '../ba
 import { sleep } from '../base/time/clock.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import {
-  type Projected,
+  type ProjectionSettings,
   type ProjectOptions,
   type RunOptions,
   readProjectOptions,
@@ -18,12 +18,12 @@ import { takeOver } from './postgres/epoch.ts';
 import { CaptureStore } from './postgres/store.ts';
 import { type Progress, SweepStore } from './postgres/sweep.ts';
 import { compareTarget, openTarget, type Target, TargetStatements } from './postgres/target.ts';
-import { type FoundPage, Searcher, type SearchOptions } from './search.ts';
+import { Searcher, type SearchOptions, type SearchPage } from './search.ts';
 import { CopyTable } from './work/copy.ts';
 import { type Destination, OwnTable } from './work/destination.ts';
 import { ProjectionWorker } from './work/projection-worker.ts';
 import { type Failed, Projector } from './work/projector.ts';
-import type { Opened, ProjectionEvents } from './work/runtime.ts';
+import type { ProjectionEvents, ProjectionRuntime } from './work/runtime.ts';
 import { Sweep } from './work/sweep.ts';
 
 export interface BackfillOptions {
@@ -50,8 +50,8 @@ export class Projection {
   readonly events: Events<ProjectionEvents> = new Events();
   readonly #engine: PostgresEngine;
   readonly #installer: Installer;
-  readonly #options: Projected;
-  #opened: Promise<Opened> | undefined;
+  readonly #options: ProjectionSettings;
+  #opened: Promise<ProjectionRuntime> | undefined;
   #searcher: Searcher | undefined;
 
   /** @internal */
@@ -96,7 +96,7 @@ export class Projection {
     for (;;) {
       signal?.throwIfAborted();
       const page = await sweep.page(batch);
-      const progress = page ?? (await sweeps.look());
+      const progress = page ?? (await sweeps.progress());
       if (progress === undefined) throw new Conflict('the back-fill is gone: the capture was detached meanwhile');
       onProgress(progress);
       if (progress.phase === 'done') return progress;
@@ -118,7 +118,7 @@ export class Projection {
    * first; where very many match, the best of the first 500 in the projection's order.
    * @throws InvalidInput  no word to look for, an unknown column, a tenant that is missing
    */
-  async search(query: string, options: SearchOptions = {}): Promise<FoundPage> {
+  async search(query: string, options: SearchOptions = {}): Promise<SearchPage> {
     const { target } = await this.open();
     this.#searcher ??= new Searcher(this.#options.to ?? this.#engine, target, this.#options);
     return this.#searcher.search(query, options);
@@ -156,7 +156,7 @@ export class Projection {
   }
 
   /** @internal */
-  open(): Promise<Opened> {
+  open(): Promise<ProjectionRuntime> {
     this.#opened ??= this.#open().catch((error: unknown) => {
       this.#opened = undefined;
       throw error;
@@ -168,7 +168,7 @@ export class Projection {
     return (await this.#installer.find(this.name)) ?? this.#installer.install(this.name);
   }
 
-  async #open(): Promise<Opened> {
+  async #open(): Promise<ProjectionRuntime> {
     const found = await this.#find();
     const root = rootOf(found.definition);
     const target = await openTarget(this.#options.to ?? this.#engine, this.#options);

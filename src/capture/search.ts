@@ -4,7 +4,7 @@ import { refusal, type OptionPath as Subject, show } from '../base/options/refus
 import { isObject } from '../base/options/shape.ts';
 import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
-import { type Condition, type Place, SETTINGS, SearchStatements, toHtml } from './postgres/search.ts';
+import { type Condition, SETTINGS, type SearchPosition, SearchStatements, toHtml } from './postgres/search.ts';
 import type { Target, TargetOptions } from './postgres/target.ts';
 import { parseSearch } from './search-query.ts';
 
@@ -21,16 +21,16 @@ export interface SearchOptions {
   readonly timeout?: Duration | undefined;
 }
 
-export interface Found {
+export interface SearchMatch {
   readonly row: Readonly<Record<string, unknown>>;
   readonly rank: number;
   /** Where the words are, as HTML: they are marked, and everything else is escaped. */
   readonly snippet: string;
 }
 
-export interface FoundPage {
+export interface SearchPage {
   /** Best first. */
-  readonly rows: readonly Found[];
+  readonly rows: readonly SearchMatch[];
   /**
    * More rows match than were ranked: these are the best of the first 500 in the order of the projection, its highest values
    * first. The pages that follow go on behind them.
@@ -63,7 +63,7 @@ export class Searcher {
     this.#statements = new SearchStatements(target, options);
   }
 
-  async search(query: string, options: SearchOptions): Promise<FoundPage> {
+  async search(query: string, options: SearchOptions): Promise<SearchPage> {
     if (this.#options.text.length === 0) {
       throw new InvalidInput('this projection has no text to search; declare the columns in text', { field: 'text' });
     }
@@ -123,9 +123,9 @@ export class Searcher {
   async #page(
     tx: Transaction,
     condition: Condition,
-    place: Place,
+    place: SearchPosition,
     { limit, isWide }: { limit: number; isWide: boolean },
-  ): Promise<Omit<FoundPage, 'matches'>> {
+  ): Promise<Omit<SearchPage, 'matches'>> {
     let answer = isWide ? await this.#ranked(tx, condition, place, { limit, isWide }) : undefined;
     // Matches are far apart in this order, so the walk met too few of them.
     if (answer === undefined || answer.window.n < limit)
@@ -151,7 +151,7 @@ export class Searcher {
   async #ranked(
     tx: Transaction,
     condition: Condition,
-    place: Place,
+    place: SearchPosition,
     { limit, isWide }: { limit: number; isWide: boolean },
   ): Promise<Answer> {
     const candidates = isWide
@@ -201,11 +201,11 @@ function plain(value: unknown, place: Subject): string | null {
   throw refusal(place, value, 'a string, a number, true, false or null');
 }
 
-function toCursor(place: Place): string {
+function toCursor(place: SearchPosition): string {
   return Buffer.from(JSON.stringify(place)).toString('base64url');
 }
 
-function fromCursor(value: unknown): Place {
+function fromCursor(value: unknown): SearchPosition {
   if (value === '') return {};
   try {
     const place: unknown = JSON.parse(Buffer.from(String(value), 'base64url').toString());

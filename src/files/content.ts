@@ -58,7 +58,7 @@ export interface StoreProbe {
 }
 
 /** One name in the store, as its list has it. */
-export interface Listed {
+export interface ListEntry {
   /** An object's UUID, or whatever else lies there: then with its path, if it has one. */
   readonly name: string;
   readonly size: number;
@@ -66,7 +66,7 @@ export interface Listed {
 
 /** A part of the list. Objects are in the order of their names, over all pages. */
 export interface ListPage {
-  readonly entries: readonly Listed[];
+  readonly entries: readonly ListEntry[];
   /** What to ask for next; undefined when this was the last one. Good for as long as the store is. */
   readonly next: string | undefined;
 }

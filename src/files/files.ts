@@ -5,7 +5,7 @@ import { bool, checkOptions, duration, integer, optional, signal, text } from '.
 import type { Duration } from '../base/time/duration.ts';
 import { type OpenTransaction, PostgresEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
-import { Depot } from './guarded-content.ts';
+import { GuardedContent } from './guarded-content.ts';
 import { HotFiles, type HotOptions } from './hot/index.ts';
 import { explainFile, type FileExplanation, withoutChecks } from './operate/explain.ts';
 import { type ReconcileReport, reconcile } from './operate/reconcile.ts';
@@ -28,7 +28,7 @@ import type { FileVersion, PastVersion } from './version.ts';
 import { conflict, type Upload, type Written } from './write/publish.ts';
 import { checkSource, type FileSource } from './write/source.ts';
 import { beginCopy, beginUpload } from './write/upload.ts';
-import type { Writing } from './write/write-context.ts';
+import type { WriteContext } from './write/write-context.ts';
 
 /** What is told about the files of this process. */
 export interface FilesEvents {
@@ -57,7 +57,7 @@ export class Files implements AsyncDisposable {
   readonly #engine: PostgresEngine;
   readonly #options: ParsedOptions;
   readonly #store: PostgresFileStore;
-  readonly #depot: Depot;
+  readonly #guarded: GuardedContent;
   readonly #reader: Reader;
   readonly #collector: Collector;
   readonly #events = new Events<FilesEvents>();
@@ -68,9 +68,15 @@ export class Files implements AsyncDisposable {
     this.#engine = engine;
     this.#options = options;
     this.#store = new PostgresFileStore(engine, options.namespace);
-    this.#depot = new Depot(options.content, options.budget, this.#store, options.namespace, engine.options.logger);
-    this.#reader = new Reader(this.#store, this.#depot);
-    this.#collector = new Collector(this.#store, this.#depot, options);
+    this.#guarded = new GuardedContent(
+      options.content,
+      options.budget,
+      this.#store,
+      options.namespace,
+      engine.options.logger,
+    );
+    this.#reader = new Reader(this.#store, this.#guarded);
+    this.#collector = new Collector(this.#store, this.#guarded, options);
   }
 
   /**
@@ -215,9 +221,9 @@ export class Files implements AsyncDisposable {
 
   /** What there is to collect, and whether the collector has stopped itself. */
   async collector(): Promise<CollectorState> {
-    const isDamaged = (await this.#depot.findMarker()) === 'damaged';
-    if (!isDamaged) await this.#depot.attach();
-    const because = isDamaged ? this.#depot.damage : (await this.#store.row())?.haltedBecause;
+    const isDamaged = (await this.#guarded.findMarker()) === 'damaged';
+    if (!isDamaged) await this.#guarded.attach();
+    const because = isDamaged ? this.#guarded.damage : (await this.#store.row())?.haltedBecause;
     return { ...(await this.#store.due()), haltedBecause: because ?? undefined };
   }
 
@@ -231,7 +237,7 @@ export class Files implements AsyncDisposable {
   async reconcile(options?: { dryRun?: boolean; from?: string; signal?: AbortSignal }): Promise<ReconcileReport> {
     const from = optional(text({ min: 1, max: 2000 }));
     const parsed = checkOptions('reconcile', options, { dryRun: bool({ default: true }), from, signal });
-    return reconcile(this.#store, this.#depot, this.#collector, parsed);
+    return reconcile(this.#store, this.#guarded, this.#collector, parsed);
   }
 
   /**
@@ -254,7 +260,7 @@ export class Files implements AsyncDisposable {
 
   /** What the content store was found to honour when it was first used. @throws Conflict, StoreUnavailable, StoreRefused */
   probe(): Promise<StoreProbe> {
-    return this.#depot.attach();
+    return this.#guarded.attach();
   }
 
   /** As given to {@link createFiles}; `''` outside of namespaces. */
@@ -282,8 +288,8 @@ export class Files implements AsyncDisposable {
     return this.stop();
   }
 
-  get #writing(): Writing {
-    return { engine: this.#engine, store: this.#store, depot: this.#depot, options: this.#options };
+  get #writing(): WriteContext {
+    return { engine: this.#engine, store: this.#store, guarded: this.#guarded, options: this.#options };
   }
 
   async #upload(what: string, id: string, source: FileSource, options: WriteOptions): Promise<Upload> {
@@ -306,8 +312,8 @@ export class Files implements AsyncDisposable {
       this.#writing,
       to,
       found,
-      async (row, watch) => {
-        const { stream, check } = await this.#reader.fromStore(row, all, watch);
+      async (row, transfer) => {
+        const { stream, check } = await this.#reader.fromStore(row, all, transfer);
         return verified(stream, row, all, check);
       },
       change,

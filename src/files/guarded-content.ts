@@ -4,11 +4,11 @@ import type { Logger } from '../base/logger.ts';
 import { Breaker } from './breaker.ts';
 import type { Budget, Content, ContentCall, StoreProbe } from './content.ts';
 import { type Marker, readMarkerText, toMarkerText } from './marker.ts';
-import type { FileStore, Pass, StoreRow } from './store.ts';
-import { Watch } from './transfer-timeout.ts';
+import type { CollectorPass, FileStore, StoreRow } from './store.ts';
+import { TransferTimeout } from './transfer-timeout.ts';
 
 /** The content store as the rest of this folder speaks to it: within its budget, and left alone while it fails. */
-export class Depot {
+export class GuardedContent {
   readonly content: Content;
   readonly budget: Budget;
   readonly breaker: Breaker;
@@ -33,9 +33,9 @@ export class Depot {
   call<T>(what: string, run: (call: ContentCall) => Promise<T>, signal?: AbortSignal): Promise<T> {
     return this.breaker.run(async () => {
       const { firstByteMs, idleMs } = this.budget;
-      using watch = new Watch({ what, totalMs: firstByteMs + idleMs, signal });
-      watch.expect('store', Infinity);
-      return await watch.wait(run({ signal: watch.signal }));
+      using transfer = new TransferTimeout({ what, totalMs: firstByteMs + idleMs, signal });
+      transfer.expect('store', Infinity);
+      return await transfer.wait(run({ signal: transfer.signal }));
     });
   }
 
@@ -81,7 +81,7 @@ export class Depot {
   }
 
   /** How far the collector has come. Whose store it is comes from the database, never from what was read. */
-  async writeMarker({ pass, database }: Pass): Promise<void> {
+  async writeMarker({ pass, database }: CollectorPass): Promise<void> {
     if (this.#is === undefined) throw new Error('the marker of a store is written before it is known which one it is');
     await this.#write({ store: this.#is, namespace: this.#namespace, pass, database }, false);
   }
@@ -91,7 +91,7 @@ export class Depot {
    * @returns what it says, or else the pass 0
    * @throws Conflict  the marker is whole, and another one's @throws StoreRefused  nothing in it is known to the database
    */
-  async identify(): Promise<Pass> {
+  async identify(): Promise<CollectorPass> {
     const marker = await this.findMarker();
     if (marker !== undefined && marker !== 'damaged') {
       await this.#match(marker);

@@ -14,7 +14,7 @@ export type {
   Content,
   ContentCall,
   DeleteCall,
-  Listed,
+  ListEntry,
   ListPage,
   Part,
   PutCall,
@@ -32,7 +32,7 @@ export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions 
 export type { FileStoreRecord, ReloadRecord } from './postgres/admin.ts';
 export type { FileReading, ReadOptions } from './reader.ts';
 export { type S3Options, s3 } from './s3/index.ts';
-export type { Reload, Standing, UploadFate } from './store.ts';
+export type { DocumentLock, Reload, UploadFate } from './store.ts';
 export type { FileState, FileVersion, PastVersion } from './version.ts';
 export type { PublishOptions, Upload, Written } from './write/publish.ts';
 export type { FileSource } from './write/source.ts';

@@ -3,10 +3,10 @@ import { CorruptObject, InvalidInput, NotFound, PawlError, StoreUnavailable } fr
 import { faults } from '../base/fault.ts';
 import { checkOptions, integer, object, oneOf, optional, signal } from '../base/options/options.ts';
 import type { Range } from './content.ts';
-import type { Depot } from './guarded-content.ts';
+import type { GuardedContent } from './guarded-content.ts';
 import { parseId, parseVersion } from './options.ts';
 import type { FileStore } from './store.ts';
-import { Watch } from './transfer-timeout.ts';
+import { TransferTimeout } from './transfer-timeout.ts';
 import { blocksAround, type Check, cut, verified } from './verify.ts';
 import type { FileVersion, Readable } from './version.ts';
 
@@ -45,7 +45,7 @@ export interface Body {
 }
 
 /** Where bytes are had from: the store, or a copy of it. */
-export type Open = (version: Readable, blocks: Range, watch: Watch) => Promise<Body>;
+export type Open = (version: Readable, blocks: Range, transfer: TransferTimeout) => Promise<Body>;
 
 interface ParsedRead {
   readonly version: number | undefined;
@@ -58,11 +58,11 @@ interface ParsedRead {
 /** Reads versions. */
 export class Reader {
   readonly #store: FileStore;
-  readonly #depot: Depot;
+  readonly #guarded: GuardedContent;
 
-  constructor(store: FileStore, depot: Depot) {
+  constructor(store: FileStore, guarded: GuardedContent) {
     this.#store = store;
-    this.#depot = depot;
+    this.#guarded = guarded;
   }
 
   /** @throws NotFound, InvalidInput, CorruptObject, StoreUnavailable, StoreRefused */
@@ -101,39 +101,39 @@ export class Reader {
     const wanted = within(version, range);
     const blocks = blocksAround(wanted, version.size);
     const what = `reading "${version.id}" version ${version.version}`;
-    const watch = new Watch({ what, totalMs: this.#depot.budget.totalMs, signal: outer });
+    const transfer = new TransferTimeout({ what, totalMs: this.#guarded.budget.totalMs, signal: outer });
     try {
-      const body = blocks.start === blocks.end ? undefined : await from(version, blocks, watch);
-      const chunks = timed(body?.stream, watch, this.#depot.budget.idleMs);
+      const body = blocks.start === blocks.end ? undefined : await from(version, blocks, transfer);
+      const chunks = timed(body?.stream, transfer, this.#guarded.budget.idleMs);
       const parts = verified(chunks, version, blocks, body?.check ?? 'hash');
-      const stream = new CheckedStream(cut(parts, blocks, wanted), body?.stream, watch, (error) => {
-        if (error instanceof StoreUnavailable) this.#depot.breaker.failed();
+      const stream = new CheckedStream(cut(parts, blocks, wanted), body?.stream, transfer, (error) => {
+        if (error instanceof StoreUnavailable) this.#guarded.breaker.failed();
         return this.#name(error, version);
       });
       return { version, range: wanted, stream };
     } catch (error) {
-      watch.stop();
+      transfer.stop();
       throw this.#name(error, version);
     }
   }
 
   /** From the content store, within the time for a first byte. */
-  readonly fromStore: Open = (version, blocks, watch) =>
-    this.#depot.breaker.run(async () => {
-      watch.expect('store', this.#depot.budget.firstByteMs);
+  readonly fromStore: Open = (version, blocks, transfer) =>
+    this.#guarded.breaker.run(async () => {
+      transfer.expect('store', this.#guarded.budget.firstByteMs);
       const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
-      const opening = this.#depot.content.get(version.object, part, { signal: watch.signal });
+      const opening = this.#guarded.content.get(version.object, part, { signal: transfer.signal });
       // One that comes too late is of no use to anybody.
-      opening.then((body) => watch.signal.aborted && body.destroy()).catch(() => {});
-      const stream = await watch.wait(opening);
-      watch.expect('nobody', Infinity);
+      opening.then((body) => transfer.signal.aborted && body.destroy()).catch(() => {});
+      const stream = await transfer.wait(opening);
+      transfer.expect('neither', Infinity);
       return { stream, check: 'hash' };
     });
 
   /** An error that says which version it is about. */
   #name(error: unknown, { id, version, object: name }: Readable): unknown {
     if (!(error instanceof CorruptObject)) return error;
-    const where = `${this.#depot.content.kind} ${this.#depot.content.where}`;
+    const where = `${this.#guarded.content.kind} ${this.#guarded.content.where}`;
     return new CorruptObject(`version ${version} of "${id}" (object ${name} in ${where}): ${error.message}`, {
       cause: error,
       damage: error.damage,
@@ -177,13 +177,17 @@ function within(version: Readable, range: ParsedRead['range']): Range {
 }
 
 /** The chunks of a body, each within the time for a pause. */
-async function* timed(body: Stream | undefined, watch: Watch, idleMs: number): AsyncGenerator<Buffer, void> {
+async function* timed(
+  body: Stream | undefined,
+  transfer: TransferTimeout,
+  idleMs: number,
+): AsyncGenerator<Buffer, void> {
   if (body === undefined) return;
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
-    watch.expect('store', idleMs);
-    const { value, done } = await watch.wait(chunks.next()).catch(asTransferError);
-    watch.expect('nobody', Infinity);
+    transfer.expect('store', idleMs);
+    const { value, done } = await transfer.wait(chunks.next()).catch(asTransferError);
+    transfer.expect('neither', Infinity);
     if (done === true) return;
     yield value;
   }
@@ -203,24 +207,26 @@ function isMissing(error: unknown): boolean {
 class CheckedStream extends Stream {
   readonly #parts: AsyncGenerator<Buffer, void>;
   readonly #body: Stream | undefined;
-  readonly #watch: Watch;
+  readonly #transfer: TransferTimeout;
   readonly #name: (error: unknown) => unknown;
 
   constructor(
     parts: AsyncGenerator<Buffer, void>,
     body: Stream | undefined,
-    watch: Watch,
+    transfer: TransferTimeout,
     name: (error: unknown) => unknown,
   ) {
     // One piece at a time: several that wait would be copied together.
     super({ highWaterMark: 1 });
     this.#parts = parts;
     this.#body = body;
-    this.#watch = watch;
+    this.#transfer = transfer;
     this.#name = name;
     // The body's own failures come through the parts; nobody else may be listening by then.
     body?.on('error', () => {});
-    watch.signal.addEventListener('abort', () => this.destroy(asError(name(watch.signal.reason))), { once: true });
+    transfer.signal.addEventListener('abort', () => this.destroy(asError(name(transfer.signal.reason))), {
+      once: true,
+    });
   }
 
   override _read(): void {
@@ -234,7 +240,7 @@ class CheckedStream extends Stream {
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    this.#watch.stop();
+    this.#transfer.stop();
     this.#body?.destroy();
     callback(error);
   }

@@ -15,12 +15,12 @@ export interface PublishCall extends Fingerprint {
 }
 
 /** What came of a publication; a refusal has changed nothing. `lost`: its object is in that state, or unknown (null). */
-export type Published =
+export type PublishOutcome =
   | { readonly version: number; readonly previous: number | null; readonly writtenMs: number }
   | { readonly conflict: number }
   | { readonly lost: string | null };
 
-export type Removed = { readonly version: number } | { readonly conflict: number } | { readonly absent: true };
+export type RemoveOutcome = { readonly version: number } | { readonly conflict: number } | { readonly absent: true };
 
 /** What became of an upload, once nothing can change it any more. */
 export type UploadFate =
@@ -29,7 +29,7 @@ export type UploadFate =
   | { readonly kind: 'collected' };
 
 /** Who stands at the gate of a document. */
-export interface Standing {
+export interface DocumentLock {
   readonly pid: number;
   readonly mode: 'share' | 'exclusive';
   /** False: it waits. */
@@ -61,14 +61,14 @@ export interface StoreRow {
 }
 
 /** A pass of the collector. */
-export interface Pass {
+export interface CollectorPass {
   readonly pass: number;
   /** Of which database. */
   readonly database: string;
 }
 
 /** An object the collector has claimed. */
-export interface Claimed {
+export interface CollectorClaim {
   readonly object: string;
   /** `retired`: it is condemned now, and deleted later. */
   readonly was: 'pending' | 'retired' | 'deleting' | 'deleted';
@@ -90,8 +90,8 @@ export interface FileStore {
   noteUpload(object: string, upload: string): Promise<void>;
   /** Lets the collector have it at once, unless it was published or is just being. */
   abandon(object: string): Promise<void>;
-  publish(tx: unknown, call: PublishCall): Promise<Published>;
-  remove(tx: unknown, id: string, ifVersion: number | undefined, retainMs: number): Promise<Removed>;
+  publish(tx: unknown, call: PublishCall): Promise<PublishOutcome>;
+  remove(tx: unknown, id: string, ifVersion: number | undefined, retainMs: number): Promise<RemoveOutcome>;
   /** The version now, which stays so until the transaction ends. */
   share(tx: unknown, id: string): Promise<Readable | undefined>;
   /** @param version  undefined: the live one */
@@ -100,16 +100,16 @@ export interface FileStore {
   past(id: string, before: number | undefined, limit: number): Promise<PastVersion[]>;
   /** Waits for a transaction that is still at it, no longer than so. */
   outcome(object: string, deadlineMs: number): Promise<UploadFate>;
-  standing(id: string): Promise<Standing[]>;
+  standing(id: string): Promise<DocumentLock[]>;
   attach(store: string, kind: string): Promise<StoreRow>;
   /** The store that the namespace is tied to; undefined: to none. */
   row(): Promise<StoreRow | undefined>;
   noteProbe(probe: StoreProbe): Promise<void>;
-  beginPass(markerPass: number, markerDatabase: string): Promise<Pass | { readonly halted: string }>;
-  rearm(markerPass: number): Promise<Pass>;
-  claim(graceMs: number, leaseMs: number, limit: number): Promise<Claimed[]>;
+  beginPass(markerPass: number, markerDatabase: string): Promise<CollectorPass | { readonly halted: string }>;
+  rearm(markerPass: number): Promise<CollectorPass>;
+  claim(graceMs: number, leaseMs: number, limit: number): Promise<CollectorClaim[]>;
   /** Passes over what was claimed anew meanwhile. */
-  settle(claimed: readonly Claimed[], tombstoneMs: number, historyMs: number): Promise<void>;
+  settle(claimed: readonly CollectorClaim[], tombstoneMs: number, historyMs: number): Promise<void>;
   /** Whether there is anything to claim. */
   isDue(): Promise<boolean>;
   due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>>;

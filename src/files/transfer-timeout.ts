@@ -4,9 +4,9 @@ import { after } from '../base/time/clock.ts';
 import { formatDuration } from '../base/time/duration.ts';
 
 /** Who is to give the next sign of life. */
-export type Awaited = 'store' | 'source' | 'nobody';
+export type ExpectedParty = 'store' | 'source' | 'neither';
 
-export interface WatchOptions {
+export interface TransferTimeoutOptions {
   /** Says in messages what is watched: `writing "doc-1"`. */
   readonly what: string;
   readonly totalMs: number;
@@ -17,7 +17,7 @@ export interface WatchOptions {
  * Watches over one transfer: its signal is aborted when the caller's is, when its time is over, and when whoever is
  * waited for gives no sign of life for so long. Whatever hangs, `wait` does not.
  */
-export class Watch {
+export class TransferTimeout {
   readonly #abort = new AbortController();
   readonly #what: string;
   readonly #outer: AbortSignal | undefined;
@@ -25,9 +25,9 @@ export class Watch {
   readonly #cancelTotal: () => void;
   #idle: NodeJS.Timeout | undefined;
   #idleMs = 0;
-  #awaited: Awaited = 'nobody';
+  #awaited: ExpectedParty = 'neither';
 
-  constructor({ what, totalMs, signal }: WatchOptions) {
+  constructor({ what, totalMs, signal }: TransferTimeoutOptions) {
     this.#what = what;
     this.#outer = signal;
     setMaxListeners(0, this.#abort.signal);
@@ -42,7 +42,7 @@ export class Watch {
   }
 
   /** From now on, somebody has to give a sign of life within `ms`. */
-  expect(awaited: Awaited, ms: number): void {
+  expect(awaited: ExpectedParty, ms: number): void {
     this.#awaited = awaited;
     if (this.#idleMs === ms && this.#idle !== undefined) {
       this.#idle.refresh();
@@ -53,7 +53,7 @@ export class Watch {
     this.#idle = ms === Infinity ? undefined : setTimeout(() => this.#onIdle(), ms);
   }
 
-  /** Waits for work, until the watch is aborted; what comes of the work then is nobody's concern. */
+  /** Waits for work until the transfer is aborted; what comes of the work then is nobody's concern. */
   wait<T>(work: Promise<T>): Promise<T> {
     if (this.signal.aborted) {
       work.catch(() => {});
@@ -65,7 +65,7 @@ export class Watch {
     });
   }
 
-  /** Ends the watch; nothing is left of it. */
+  /** Stops the clocks of the transfer. */
   stop(): void {
     this.#outer?.removeEventListener('abort', this.#onOuter);
     this.#cancelTotal();
@@ -80,7 +80,7 @@ export class Watch {
   readonly #onOuter = (): void => this.#abort.abort(this.#outer?.reason);
 
   #onIdle(): void {
-    if (this.#awaited === 'nobody') return;
+    if (this.#awaited === 'neither') return;
     this.#late(
       `${this.#awaited === 'source' ? 'its source' : 'the store'} gave nothing for ${formatDuration(this.#idleMs)}`,
     );

@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { Conflict, InvalidInput } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type Capture, type Change, createCapture, sql } from '../../src/capture/index.ts';
-import { keepMonths } from '../../src/capture/postgres/log-partitions.ts';
+import { maintainLogPartitions } from '../../src/capture/postgres/log-partitions.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
 import { openScene, type Scene, VIA } from './scene.ts';
@@ -180,7 +180,7 @@ test('a month is dropped without a writer waiting longer than it takes to give u
   await waiting;
   await reader.query('commit');
   expect(await pruning).toEqual(['capture_change_202001']);
-  expect(await keepMonths(engine)).toEqual([]);
+  expect(await maintainLogPartitions(engine)).toEqual([]);
 });
 
 interface Followed {

@@ -88,7 +88,7 @@ export interface RunSettings {
   readonly signal: AbortSignal | undefined;
 }
 
-export interface Projected extends TargetOptions {
+export interface ProjectionSettings extends TargetOptions {
   readonly name: string;
   /** One of these two. */
   readonly build: Build | undefined;
@@ -112,7 +112,7 @@ const name = text({ min: 1, max: 200 });
 const names = list(name, { default: [] });
 
 /** @throws InvalidInput */
-export function readProjectOptions(options: ProjectOptions): Projected {
+export function readProjectOptions(options: ProjectOptions): ProjectionSettings {
   const given = checkOptions('project', options, {
     into: name,
     build: custom(BUILD, (value, place): Build | Sql => {

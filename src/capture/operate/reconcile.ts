@@ -27,7 +27,7 @@ interface Settings {
 }
 
 /** Of the drifted keys, so many are told. */
-const TOLD = 100;
+const MOST_KEYS = 100;
 
 export async function reconcile(engine: PostgresEngine, parts: Parts, settings: Settings): Promise<Drift> {
   let [checked, drifted] = [0, 0];
@@ -45,7 +45,7 @@ export async function reconcile(engine: PostgresEngine, parts: Parts, settings: 
       if (settings.repair && drift.length > 0) await engine.transaction((tx) => parts.store.mark(tx, drift));
       checked += page.keys.length;
       drifted += drift.length;
-      keys.push(...drift.slice(0, TOLD - keys.length));
+      keys.push(...drift.slice(0, MOST_KEYS - keys.length));
       settings.onProgress({ phase, done: checked, total: 0 });
       after = page.last;
     } while (after !== null);
@@ -53,17 +53,17 @@ export async function reconcile(engine: PostgresEngine, parts: Parts, settings: 
   return { checked, drifted, keys };
 }
 
-interface Place {
+interface PagePosition {
   readonly phase: 'root' | 'target';
   readonly after: string | null;
 }
 
-interface Compared {
+interface PageComparison {
   readonly page: Page;
   readonly drift: readonly string[];
 }
 
-function comparePage(engine: PostgresEngine, parts: Parts, place: Place, size: number): Promise<Compared> {
+function comparePage(engine: PostgresEngine, parts: Parts, place: PagePosition, size: number): Promise<PageComparison> {
   return parts.destination.isInReach ? compareAtOnce(engine, parts, place, size) : compareLocked(parts, place, size);
 }
 
@@ -74,9 +74,9 @@ function comparePage(engine: PostgresEngine, parts: Parts, place: Place, size: n
 function compareAtOnce(
   engine: PostgresEngine,
   { store, sweeps, destination }: Parts,
-  place: Place,
+  place: PagePosition,
   size: number,
-): Promise<Compared> {
+): Promise<PageComparison> {
   return engine.transaction(
     async (tx) => {
       const page = await sweeps.page(tx, place, size);
@@ -93,7 +93,11 @@ function compareAtOnce(
  * No snapshot shows two databases. While the keys are locked nobody delivers them, so whatever has changed before the entities are
  * read is still dirty when that is asked, afterwards. Keys that others have in hand are being written, and no drift.
  */
-function compareLocked({ store, sweeps, destination }: Parts, place: Place, size: number): Promise<Compared> {
+function compareLocked(
+  { store, sweeps, destination }: Parts,
+  place: PagePosition,
+  size: number,
+): Promise<PageComparison> {
   return store.transaction(async (tx) => {
     const page = await sweeps.page(tx, place, size);
     const mine = page.keys.length === 0 ? [] : await store.lock(tx, page.keys);

@@ -41,7 +41,7 @@ export async function resolve(db: Reader, declared: Declaration): Promise<Defini
   return { entity: declared.entity, sources, keepMs: declared.keepMs };
 }
 
-interface All {
+interface DeclarationContext {
   readonly declared: Declaration;
   readonly tables: readonly Table[];
 }
@@ -51,7 +51,7 @@ async function resolveSource(
   index: number,
   source: DeclaredSource,
   table: Table,
-  all: All,
+  all: DeclarationContext,
 ): Promise<Source> {
   const field = fieldOf(index, source);
   const column = requireKey(table, source.column ?? onlyKey(table, index === 0 ? 'key' : `${field}.column`), field);
@@ -79,7 +79,7 @@ async function resolveSource(
 }
 
 /** From `orders.customer_id`, the query for keys: those of the root, or of a table that holds the key in a column. */
-function followColumn(to: string, from: Column, field: string, { declared, tables }: All): string {
+function followColumn(to: string, from: Column, field: string, { declared, tables }: DeclarationContext): string {
   const dot = to.lastIndexOf('.');
   const [name, column] = [to.slice(0, dot), to.slice(dot + 1)];
   const index = declared.sources.findIndex(({ table }) => table === name);
@@ -123,7 +123,7 @@ function onlyKey(table: Table, field: string): string {
   );
 }
 
-interface Tried {
+interface LinkTrial {
   readonly column: string;
   readonly type: string;
   readonly query: string;
@@ -132,7 +132,7 @@ interface Tried {
 }
 
 /** Runs the query for a few rows: a mistake in it is told now, and by name. */
-async function tryQuery(db: Reader, { column, type, query, field, table }: Tried): Promise<void> {
+async function tryQuery(db: Reader, { column, type, query, field, table }: LinkTrial): Promise<void> {
   const givesNull = await tryLink(db, table, { column, type, query }).catch((cause: unknown) => {
     if (!isMistake(cause)) throw cause;
     const why = cause instanceof Error ? cause.message : String(cause);

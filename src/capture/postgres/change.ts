@@ -1,5 +1,5 @@
 import { only, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
-import { answerMs } from '../deadlines.ts';
+import { answerDeadlineMs } from '../deadlines.ts';
 import type { Reader } from './catalog.ts';
 
 /** A change as the database gives it. */
@@ -67,7 +67,7 @@ export class ChangeStore {
     timeoutMs: number,
     fn: (rows: readonly ChangeRow[], tx: Transaction) => Promise<void>,
   ): Promise<number | undefined> {
-    const deadlineMs = answerMs(timeoutMs);
+    const deadlineMs = answerDeadlineMs(timeoutMs);
     await this.#engine.query(OPEN_BATCH, [this.#line], { deadlineMs });
     return this.#engine.transaction(
       async (tx) => {

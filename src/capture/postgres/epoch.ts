@@ -27,7 +27,7 @@ const FORGET = statement('capture.copy_forget', 'select pawl.capture_copy_forget
 const GIVE = statement('capture.copy_give', 'select pawl.capture_copy_transfer($1::uuid, $2::text, $3::int)');
 
 /** A line as it is looked after: by nobody else until the end of the transaction. */
-interface Looked {
+interface EpochRow {
   readonly isDone: boolean;
   readonly copy: string;
   readonly epoch: string;
@@ -50,7 +50,7 @@ export async function beginEpoch(
   to: PostgresEngine,
   { line, epoch, timeoutMs }: { line: number; epoch: Draw['epoch']; timeoutMs: number },
 ): Promise<void> {
-  const here = only(await tx.query<Looked>(LOOK, [line, epoch]));
+  const here = only(await tx.query<EpochRow>(LOOK, [line, epoch]));
   if (here.isDone) return;
   const { copy, reached, database, timeline } = here;
   const values = [copy, here.epoch, reached, database, timeline, MOST_MARKED + 1, timeoutMs];
@@ -70,7 +70,7 @@ export async function reach(tx: Transaction, line: number): Promise<void> {
 /** Gives a copy to this database, whoever had it. */
 export async function takeOver(engine: PostgresEngine, to: PostgresEngine, line: number): Promise<void> {
   await engine.transaction(async (tx) => {
-    const { copy, database, timeline } = only(await tx.query<Looked>(LOOK, [line, '-1']));
+    const { copy, database, timeline } = only(await tx.query<EpochRow>(LOOK, [line, '-1']));
     await to.query(GIVE, [copy, database, timeline]);
     await tx.query(FORGET, [line]);
   });

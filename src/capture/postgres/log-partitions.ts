@@ -1,7 +1,7 @@
 import { LockNotAvailable } from '../../base/errors.ts';
 import { sleep } from '../../base/time/clock.ts';
 import { only, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
-import { KEEP_MS } from '../deadlines.ts';
+import { PARTITIONS_MS } from '../deadlines.ts';
 
 const KEEP = statement(
   'capture.keep',
@@ -13,7 +13,7 @@ const TRIES = 10;
 const PAUSE_MS = { least: 100, most: 1000 };
 
 /** Whose changes are to be kept for how long, in place of what that capture declares. */
-interface Asked {
+interface PruneRequest {
   readonly capture: number;
   readonly keepMs: number | undefined;
 }
@@ -22,7 +22,7 @@ interface Asked {
  * Makes the months to come, and drops what nobody keeps, one after another, each in a transaction of its own. @returns what was dropped
  * @throws LockNotAvailable  transactions that read or write the log leave no 20 ms between them
  */
-export async function keepMonths(engine: PostgresEngine, asked?: Asked): Promise<readonly string[]> {
+export async function maintainLogPartitions(engine: PostgresEngine, asked?: PruneRequest): Promise<readonly string[]> {
   const dropped: string[] = [];
   for (;;) {
     const step = await keep(engine, [asked?.capture ?? null, asked?.keepMs ?? null, true]);
@@ -48,7 +48,7 @@ interface Step {
 async function keep(engine: PostgresEngine, values: unknown[]): Promise<Step> {
   for (let tries = 1; ; tries += 1) {
     try {
-      return only(await engine.query<Step>(KEEP, values, { deadlineMs: KEEP_MS }));
+      return only(await engine.query<Step>(KEEP, values, { deadlineMs: PARTITIONS_MS }));
     } catch (error) {
       if (!(error instanceof LockNotAvailable) || tries >= TRIES) throw error;
       await sleep(PAUSE_MS.least + Math.random() * (PAUSE_MS.most - PAUSE_MS.least));

@@ -5,7 +5,7 @@ import { operator } from './operators.ts';
 import { type Target, type TargetColumn, type TargetOptions, WORDS } from './target.ts';
 
 /** Where a page goes on: the window of candidates it is from, and the last row it gave. */
-export interface Place {
+export interface SearchPosition {
   /** The last candidate of the window before: [order, key] as text. Undefined in the first window. */
   readonly window?: readonly [string, string];
   /** [rank, order, key] as text. Undefined at the beginning of a window. */
@@ -79,12 +79,12 @@ select numnode(${query}) as words, (select count(*)::int from (select 1 from ${t
   }
 
   /** All matches, in their order, up to the cap. */
-  narrow(condition: Condition, place: Place, cap: number): { text: string; values: unknown[] } {
+  narrow(condition: Condition, place: SearchPosition, cap: number): { text: string; values: unknown[] } {
     return this.#candidates(condition, place, `${this.#on} t`, cap);
   }
 
   /** The first matches on a walk through so many rows in their order. */
-  wide(condition: Condition, place: Place, cap: number, rows: number): { text: string; values: unknown[] } {
+  wide(condition: Condition, place: SearchPosition, cap: number, rows: number): { text: string; values: unknown[] } {
     const values = [...condition.values];
     const own = condition.tenant === undefined ? '' : ` and ${condition.tenant}`;
     const after = this.#after(place, values);
@@ -93,7 +93,12 @@ select numnode(${query}) as words, (select count(*)::int from (select 1 from ${t
     return this.#candidates({ ...condition, values }, {}, walk, cap);
   }
 
-  #candidates(condition: Condition, place: Place, from: string, cap: number): { text: string; values: unknown[] } {
+  #candidates(
+    condition: Condition,
+    place: SearchPosition,
+    from: string,
+    cap: number,
+  ): { text: string; values: unknown[] } {
     const values = [...condition.values];
     const after = this.#after(place, values);
     const text = `
@@ -103,7 +108,7 @@ order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
     return { text, values };
   }
 
-  #after({ window }: Place, values: unknown[]): string {
+  #after({ window }: SearchPosition, values: unknown[]): string {
     if (window === undefined) return '';
     const [order, key] = window.map((value) => `$${values.push(value)}::text`);
     const { type, operators } = this.#orderColumn;
@@ -121,7 +126,7 @@ order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
   page(
     candidates: { text: string; values: unknown[] },
     query: string,
-    place: Place,
+    place: SearchPosition,
     limit: number,
   ): { statement: Statement; values: unknown[] } {
     const values = [...candidates.values];

@@ -12,7 +12,7 @@ export interface Progress {
 }
 
 /** Where a sweep is. */
-export interface Place {
+export interface SweepPosition {
   readonly phase: 'root' | 'target';
   readonly after: string | null;
   readonly done: string;
@@ -99,18 +99,18 @@ where $1::text is null or ${key} ${operator('>', root.operators)} $1::text::${ro
     return startSweep(tx, this.#line, this.#root, again);
   }
 
-  async look(): Promise<Progress | undefined> {
+  async progress(): Promise<Progress | undefined> {
     const [row] = await this.#engine.query<Progress>(LOOK, [this.#line]);
     return row;
   }
 
   /** @param deadlineMs  after which the server gives the place to others, whatever has become of this process */
-  async take(tx: Transaction, deadlineMs: number = PAGE_MS): Promise<Place | undefined> {
-    const [place] = await tx.query<Place>(TAKE, [this.#line, deadlineMs]);
+  async take(tx: Transaction, deadlineMs: number = PAGE_MS): Promise<SweepPosition | undefined> {
+    const [place] = await tx.query<SweepPosition>(TAKE, [this.#line, deadlineMs]);
     return place;
   }
 
-  async page(tx: Transaction, { phase, after }: Pick<Place, 'phase' | 'after'>, size: number): Promise<Page> {
+  async page(tx: Transaction, { phase, after }: Pick<SweepPosition, 'phase' | 'after'>, size: number): Promise<Page> {
     if (phase === 'root') {
       const rows = await tx.query<{ key: string }>(this.#rootPage, [after, size]);
       return { keys: rows.map(({ key }) => key), last: rows.at(-1)?.key ?? null };
@@ -119,7 +119,7 @@ where $1::text is null or ${key} ${operator('>', root.operators)} $1::text::${ro
     return { keys: rows.filter(({ stray }) => stray).map(({ key }) => key), last: rows.at(-1)?.key ?? null };
   }
 
-  async move(tx: Transaction, { phase }: Place, { keys, last }: Page): Promise<Progress | undefined> {
+  async move(tx: Transaction, { phase }: SweepPosition, { keys, last }: Page): Promise<Progress | undefined> {
     const next = last === null ? (phase === 'root' ? 'target' : 'done') : phase;
     const counted = phase === 'root' ? keys.length : 0;
     const [row] = await tx.query<Progress>(MOVE, [this.#line, next, last, counted]);

@@ -3,7 +3,7 @@ import type { Difference } from '../declare/definition.ts';
 import type { Source } from '../declare/source.ts';
 import type { Reader, Table } from './catalog.ts';
 
-interface Declared {
+interface TargetDeclaration {
   readonly into: string;
   readonly columns: Readonly<Record<string, string>>;
 }
@@ -22,7 +22,7 @@ export async function compareTypes(
   db: Reader,
   table: Table,
   root: Source,
-  { into, columns }: Declared,
+  { into, columns }: TargetDeclaration,
 ): Promise<Difference[]> {
   const found: Difference[] = [];
   const differ = (problem: string): void => void found.push({ kind: 'target', object: into, problem, sql: [] });

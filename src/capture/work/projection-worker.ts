@@ -4,10 +4,10 @@ import { within } from '../../base/time/clock.ts';
 import { FailureLog } from '../../base/work/failure-log.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
-import { answerMs, STOP_MS } from '../deadlines.ts';
+import { answerDeadlineMs, STOP_MS } from '../deadlines.ts';
 import type { RunSettings } from '../declare/options.ts';
-import { startKeeper } from './log-partitions.ts';
-import type { Opened, ProjectionEvents } from './runtime.ts';
+import { startLogPartitions } from './log-partitions.ts';
+import type { ProjectionEvents, ProjectionRuntime } from './runtime.ts';
 
 /** After work, the next look comes at once; then each rest is twice the last one, up to the poll. */
 const FIRST_REST_MS = 5;
@@ -23,7 +23,7 @@ export class ProjectionWorker implements AsyncDisposable {
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
   readonly #keeper: Loop;
-  readonly #open: () => Promise<Opened>;
+  readonly #open: () => Promise<ProjectionRuntime>;
   readonly #events: Events<ProjectionEvents>;
   readonly #settings: RunSettings;
   readonly #stop = new AbortController();
@@ -31,7 +31,7 @@ export class ProjectionWorker implements AsyncDisposable {
   /** @internal */
   constructor(
     engine: PostgresEngine,
-    open: () => Promise<Opened>,
+    open: () => Promise<ProjectionRuntime>,
     events: Events<ProjectionEvents>,
     settings: RunSettings,
   ) {
@@ -54,7 +54,7 @@ export class ProjectionWorker implements AsyncDisposable {
         },
       });
     });
-    this.#keeper = startKeeper(engine, open);
+    this.#keeper = startLogPartitions(engine, open);
     settings.signal?.addEventListener('abort', () => void this.stop(), { once: true });
     if (settings.signal?.aborted === true) void this.stop();
   }
@@ -78,7 +78,7 @@ export class ProjectionWorker implements AsyncDisposable {
   async #turn(pass: Pass, signal: AbortSignal, index: number): Promise<number> {
     const { store, sweeps, sweep, projector } = await this.#open();
     if (signal.aborted) return 0;
-    const deadlineMs = answerMs(this.#settings.timeoutMs);
+    const deadlineMs = answerDeadlineMs(this.#settings.timeoutMs);
     const there = await store.look(deadlineMs);
     let isBusy = there.links && (await store.follow((tx) => sweeps.start(tx, true), deadlineMs));
     if (there.keys || isBusy) isBusy = (await this.#batch(pass, projector)) || isBusy;
@@ -90,7 +90,7 @@ export class ProjectionWorker implements AsyncDisposable {
   }
 
   /** @returns whether to go on at once. A whole pass that found only what others have in hand is a reason to rest. */
-  async #batch(pass: Pass, projector: Opened['projector']): Promise<boolean> {
+  async #batch(pass: Pass, projector: ProjectionRuntime['projector']): Promise<boolean> {
     if (pass.after === '0') pass.since = performance.now();
     const batch = await projector.batch(pass.after, this.#settings);
     if (batch.done > 0) this.#events.emit('projected', { keys: batch.done, lagMs: batch.lagMs });

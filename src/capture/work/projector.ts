@@ -1,7 +1,7 @@
 import { faults } from '../../base/fault.ts';
 import { type Backoff, delay } from '../../base/time/backoff.ts';
 import { isTransient, type Transaction } from '../../engine/postgres/index.ts';
-import { answerMs } from '../deadlines.ts';
+import { answerDeadlineMs } from '../deadlines.ts';
 import type { CaptureStore, Claim } from '../postgres/store.ts';
 import { type Destination, WentBack } from './destination.ts';
 
@@ -66,7 +66,7 @@ export class Projector {
         if (faults.armed) await faults.reach('capture.after_upsert');
         await store.settle(tx, claim.ids, claim.keys);
         if (faults.armed) await faults.reach('capture.before_commit');
-      }, answerMs(settings.timeoutMs));
+      }, answerDeadlineMs(settings.timeoutMs));
       if (faults.armed) await faults.reach('capture.after_commit');
     } catch (error) {
       if (claim.keys.length === 0 || isNobodysFault(error)) throw error;
@@ -97,7 +97,7 @@ export class Projector {
     const attempt = await store.transaction(async (tx) => {
       const { ids, keys } = await store.claim(tx, { after, limit: 1, timeoutMs, only: [key] });
       return keys.length === 0 ? undefined : store.fail(tx, key, ids, delay(backoff, 1, Math.random()), wordsOf(error));
-    }, answerMs(timeoutMs));
+    }, answerDeadlineMs(timeoutMs));
     if (attempt !== undefined) onFailed({ key, attempt, error });
   }
 
@@ -111,7 +111,7 @@ export class Projector {
         if (claimed === undefined) return;
         await this.write(tx, [claimed.key]);
         await store.settle(tx, [], [claimed.key]);
-      }, answerMs(timeoutMs));
+      }, answerDeadlineMs(timeoutMs));
       return claimed !== undefined;
     } catch (error) {
       const failed = claimed;
@@ -120,7 +120,7 @@ export class Projector {
         const mine = await store.lock(tx, [failed.key]);
         const wait = delay(backoff, failed.attempt + 1, Math.random());
         return mine.length === 0 ? undefined : store.fail(tx, failed.key, [], wait, wordsOf(error));
-      }, answerMs(timeoutMs));
+      }, answerDeadlineMs(timeoutMs));
       if (attempt !== undefined) onFailed({ key: failed.key, attempt, error });
       return true;
     }

@@ -15,7 +15,7 @@ export interface ProjectionEvents {
 }
 
 /** What is needed once the capture is installed. @internal */
-export interface Opened {
+export interface ProjectionRuntime {
   readonly line: number;
   readonly capture: number;
   readonly target: Target;

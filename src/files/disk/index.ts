@@ -8,7 +8,7 @@ import {
   type Content,
   type ContentCall,
   isObjectName,
-  type Listed,
+  type ListEntry,
   type ListPage,
   type Part,
   type PutCall,
@@ -98,7 +98,7 @@ class DiskContent implements Content {
     await this.#make();
     const all = await told(fs.readdir(this.#objects, { withFileTypes: true }));
     const left = all.filter(({ name }) => from === undefined || name > from).sort((a, b) => (a.name < b.name ? -1 : 1));
-    const entries: Listed[] = [];
+    const entries: ListEntry[] = [];
     for (let entry = left.shift(); entry !== undefined; entry = left.shift()) {
       signal.throwIfAborted();
       entries.push(...(await this.#listFolder(entry)));
@@ -107,7 +107,7 @@ class DiskContent implements Content {
     return { entries, next: undefined };
   }
 
-  async #listFolder(entry: Dirent): Promise<Listed[]> {
+  async #listFolder(entry: Dirent): Promise<ListEntry[]> {
     const folder = entry.name;
     const names = entry.isFile() ? undefined : await namesIn(join(this.#objects, folder));
     // A file, or a link that leads nowhere, where folders should be.
@@ -115,7 +115,7 @@ class DiskContent implements Content {
     return Promise.all(names.sort().map((name) => this.#listed(name.startsWith(folder) ? name : `${folder}/${name}`)));
   }
 
-  async #listed(name: string): Promise<Listed> {
+  async #listed(name: string): Promise<ListEntry> {
     const stat = await told(fs.lstat(this.#place(name))).catch(undefinedIfMissing);
     return { name, size: stat?.size ?? 0 };
   }

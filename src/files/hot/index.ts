@@ -10,7 +10,7 @@ import { type Duration, formatDuration } from '../../base/time/duration.ts';
 import { parseId } from '../options.ts';
 import type { FileReading, Reader } from '../reader.ts';
 import type { FileStore } from '../store.ts';
-import { Watch } from '../transfer-timeout.ts';
+import { TransferTimeout } from '../transfer-timeout.ts';
 import { verified } from '../verify.ts';
 import type { Readable } from '../version.ts';
 import { HotCache } from './cache.ts';
@@ -48,13 +48,13 @@ export interface HotReading extends FileReading {
   readonly staleMs: number;
 }
 
-interface Known {
+interface VersionCheck {
   readonly version: Readable;
   readonly at: Moment;
 }
 
 /** What is read: for how long it was not known to be the newest, if it was not asked for just now. */
-interface Found {
+interface HotRead {
   readonly version: Readable;
   readonly copy: HotCopy;
   readonly staleSince: Moment | undefined;
@@ -78,7 +78,7 @@ export class HotFiles {
     readonly maxStaleMs: number;
     readonly totalMs: number;
   };
-  readonly #known = new Map<string, Known>();
+  readonly #known = new Map<string, VersionCheck>();
   readonly #loading = new Map<string, Promise<void>>();
 
   /** @internal */
@@ -123,7 +123,7 @@ export class HotFiles {
   }
 
   /** The copy of the live version; or, where that was asked for and cannot be had now, of one that was live not long ago. */
-  async #find(id: string, signal: AbortSignal | undefined): Promise<Found> {
+  async #find(id: string, signal: AbortSignal | undefined): Promise<HotRead> {
     const asked = moment();
     const row = await this.#reader
       .row(id, undefined, undefined)
@@ -143,13 +143,13 @@ export class HotFiles {
     return { version: row, copy, staleSince: undefined };
   }
 
-  async #findStale(id: string): Promise<Found | undefined> {
+  async #findStale(id: string): Promise<HotRead | undefined> {
     const known = this.#stale(id);
     const copy = known && (await this.#cache.open(known.version.sha256, known.version.size));
     return known && copy && { version: known.version, copy, staleSince: known.at };
   }
 
-  #stale(id: string): Known | undefined {
+  #stale(id: string): VersionCheck | undefined {
     const known = this.#known.get(id);
     return known !== undefined && ownedFor(known.at) <= this.#options.maxStaleMs ? known : undefined;
   }
@@ -164,12 +164,12 @@ export class HotFiles {
     const underWay = this.#loading.get(row.sha256);
     const loading = underWay ?? this.#reload(row).finally(() => this.#loading.delete(row.sha256));
     if (underWay === undefined) this.#loading.set(row.sha256, loading);
-    using watch = new Watch({
+    using transfer = new TransferTimeout({
       what: `fetching "${row.id}"`,
       totalMs: this.#options.totalMs + this.#options.waitMs,
       signal: given,
     });
-    await watch.wait(loading);
+    await transfer.wait(loading);
   }
 
   /** One at a time on this host, or on all. */
@@ -202,17 +202,21 @@ export class HotFiles {
       unref: true,
       beat: async () => ((await this.#store.takeReload(scope, row.sha256, owner, LEASE_MS)) === 0 ? 'kept' : 'lost'),
     });
-    using watch = new Watch({ what: `fetching "${row.id}" version ${row.version}`, totalMs, signal: renewal.signal });
+    using transfer = new TransferTimeout({
+      what: `fetching "${row.id}" version ${row.version}`,
+      totalMs,
+      signal: renewal.signal,
+    });
     try {
       if (faults.armed) await faults.reach('files.reloading');
       const all = { start: 0, end: row.size };
-      const { stream, check } = await this.#reader.fromStore(row, all, watch);
-      watch.signal.addEventListener('abort', () => stream.destroy(), { once: true });
-      await watch.wait(this.#cache.add(row.sha256, row.size, verified(stream, row, all, check)));
+      const { stream, check } = await this.#reader.fromStore(row, all, transfer);
+      transfer.signal.addEventListener('abort', () => stream.destroy(), { once: true });
+      await transfer.wait(this.#cache.add(row.sha256, row.size, verified(stream, row, all, check)));
     } catch (error) {
       if (error instanceof InvalidInput || error instanceof CorruptObject || error instanceof StoreUnavailable)
         throw error;
-      throw watch.signal.aborted ? watch.signal.reason : error;
+      throw transfer.signal.aborted ? transfer.signal.reason : error;
     } finally {
       await renewal.stop();
       await this.#store.endReload(scope, row.sha256, owner).catch(() => {});

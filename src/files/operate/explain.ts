@@ -1,4 +1,4 @@
-import type { FileStore, Reload, Standing } from '../store.ts';
+import type { DocumentLock, FileStore, Reload } from '../store.ts';
 import type { PastVersion, Readable } from '../version.ts';
 
 /** What stands between a document and its next version. */
@@ -7,9 +7,9 @@ export interface FileExplanation {
   /** Undefined when there is no such document. */
   readonly version: PastVersion | undefined;
   /** Transactions that hold the document: readers that share it, or one that changes it. */
-  readonly holders: readonly Standing[];
+  readonly holders: readonly DocumentLock[];
   /** In the order in which they will have it. */
-  readonly waiters: readonly Standing[];
+  readonly waiters: readonly DocumentLock[];
   /** Who fetches the live version for hot copies now. They hold nothing that others wait for. */
   readonly reloads: readonly Reload[];
 }

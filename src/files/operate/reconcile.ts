@@ -1,10 +1,10 @@
 import { InvalidInput, StoreRefused, StoreUnavailable } from '../../base/errors.ts';
 import { show } from '../../base/options/refusal.ts';
 import { isObjectName, type ListPage } from '../content.ts';
-import type { Depot } from '../guarded-content.ts';
+import type { GuardedContent } from '../guarded-content.ts';
 import type { FileStore } from '../store.ts';
 import type { PastVersion } from '../version.ts';
-import { type Collector, inLanes } from './sweep.ts';
+import { type Collector, inParallel } from './sweep.ts';
 
 /** What a comparison of the store with the database found. */
 export interface ReconcileReport {
@@ -57,14 +57,14 @@ const LANES = 16;
  */
 export async function reconcile(
   store: FileStore,
-  depot: Depot,
+  guarded: GuardedContent,
   collector: Collector,
   { dryRun, from, signal }: Options,
 ): Promise<ReconcileReport> {
-  await depot.attach();
+  await guarded.attach();
   // A database that does not know whether it is right must not move what it does not know.
   if (!dryRun) await collector.begin();
-  const comparison = new Comparison(store, depot, dryRun, signal);
+  const comparison = new Comparison(store, guarded, dryRun, signal);
   let place: Place | undefined = from === undefined ? BEGINNING : readPlace(from);
   while (place !== undefined && comparison.named < MOST_NAMED) {
     const page = await comparison.list(place.cursor);
@@ -94,7 +94,7 @@ function readPlace(from: string): Place {
 /** What has been compared so far. */
 class Comparison {
   readonly #store: FileStore;
-  readonly #depot: Depot;
+  readonly #guarded: GuardedContent;
   readonly #dryRun: boolean;
   readonly #signal: AbortSignal | undefined;
   #seen = 0;
@@ -103,9 +103,9 @@ class Comparison {
   readonly #damaged: DamagedVersion[] = [];
   readonly #failed: ReconcileFailure[] = [];
 
-  constructor(store: FileStore, depot: Depot, dryRun: boolean, signal: AbortSignal | undefined) {
+  constructor(store: FileStore, guarded: GuardedContent, dryRun: boolean, signal: AbortSignal | undefined) {
     this.#store = store;
-    this.#depot = depot;
+    this.#guarded = guarded;
     this.#dryRun = dryRun;
     this.#signal = signal;
   }
@@ -126,9 +126,9 @@ class Comparison {
 
   /** @returns undefined when the store gives no more of its list now */
   async list(cursor: string | undefined): Promise<ListPage | undefined> {
-    const { content } = this.#depot;
+    const { content } = this.#guarded;
     return this.#try('', () =>
-      this.#depot.call('listing the store', (call) => content.list(cursor, call), this.#signal),
+      this.#guarded.call('listing the store', (call) => content.list(cursor, call), this.#signal),
     );
   }
 
@@ -138,7 +138,7 @@ class Comparison {
     this.#seen += entries.length;
     const ours = entries.filter(({ name }) => isObjectName(name));
     const known = await this.#store.known(ours.map(({ name }) => name));
-    await inLanes(
+    await inParallel(
       entries.filter(({ name }) => !known.has(name)),
       LANES,
       ({ name }) => this.#takeAway(name),
@@ -146,16 +146,16 @@ class Comparison {
     const upto = next === undefined ? undefined : (ours.at(-1)?.name ?? after);
     const sizes = new Map(ours.map(({ name, size }) => [name, size]));
     const doubtful = (await this.#store.readable(after, upto)).filter(({ object, size }) => sizes.get(object) !== size);
-    await inLanes(doubtful, LANES, (row) => this.#look(row));
+    await inParallel(doubtful, LANES, (row) => this.#look(row));
     return next === undefined ? undefined : { after: upto ?? after, cursor: next };
   }
 
   async #takeAway(name: string): Promise<void> {
     if (this.#dryRun) return void this.#strangers.push(name);
-    const { content } = this.#depot;
+    const { content } = this.#guarded;
     const what = `taking ${name} to quarantine`;
     const isTaken = await this.#try(name, () =>
-      this.#depot.call(what, (call) => content.quarantine(name, call), this.#signal),
+      this.#guarded.call(what, (call) => content.quarantine(name, call), this.#signal),
     );
     // One that is gone by now is nobody's business any more.
     if (isTaken !== false) this.#strangers.push(name);
@@ -165,9 +165,9 @@ class Comparison {
   /** It is not in the page as it should be: it may be younger, or have been collected meanwhile. */
   async #look(row: PastVersion): Promise<void> {
     const { id, version, object, size } = row;
-    const { content } = this.#depot;
+    const { content } = this.#guarded;
     const found = await this.#try(object, async () => ({
-      size: await this.#depot.call(`looking for ${object}`, (call) => content.size(object, call), this.#signal),
+      size: await this.#guarded.call(`looking for ${object}`, (call) => content.size(object, call), this.#signal),
     }));
     if (found === undefined || found.size === size) return;
     const damage = found.size === undefined ? 'missing' : 'size';

@@ -1,10 +1,10 @@
 import { CollectorHalted, StoreRefused } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import { now } from '../../base/time/clock.ts';
-import type { Depot } from '../guarded-content.ts';
+import type { GuardedContent } from '../guarded-content.ts';
 import type { Marker } from '../marker.ts';
 import type { ParsedOptions } from '../options.ts';
-import type { Claimed, FileStore } from '../store.ts';
+import type { CollectorClaim, FileStore } from '../store.ts';
 
 /** What a sweep did, or in a dry run would have to do. */
 export interface SweepReport {
@@ -44,7 +44,7 @@ interface Pass {
 }
 
 interface Batch {
-  readonly claimed: readonly Claimed[];
+  readonly claimed: readonly CollectorClaim[];
   /** As many as were wanted: there may be more. */
   readonly isFull: boolean;
 }
@@ -60,19 +60,19 @@ const COUNTED_MS = 60 * 60_000;
 /** Deletes in the store what the database says nobody needs. Any number may run at a time. */
 export class Collector {
   readonly #store: FileStore;
-  readonly #depot: Depot;
+  readonly #guarded: GuardedContent;
   readonly #options: ParsedOptions;
   #countedAt = -Infinity;
 
-  constructor(store: FileStore, depot: Depot, options: ParsedOptions) {
+  constructor(store: FileStore, guarded: GuardedContent, options: ParsedOptions) {
     this.#store = store;
-    this.#depot = depot;
+    this.#guarded = guarded;
     this.#options = options;
   }
 
   /** @throws CollectorHalted */
   async sweep({ limit, signal }: Sweeping): Promise<SweepReport> {
-    await this.#depot.attach();
+    await this.#guarded.attach();
     const pass: Pass = {
       left: limit,
       hasFailed: false,
@@ -96,7 +96,7 @@ export class Collector {
     await this.begin();
     const wanted = Math.min(BATCH, pass.left);
     pass.left -= wanted;
-    const { totalMs } = this.#depot.budget;
+    const { totalMs } = this.#guarded.budget;
     const claimed = await this.#store.claim(totalMs, Math.min(LEASE_MS, 2 * totalMs), wanted);
     pass.left += wanted - claimed.length;
     return claimed.length === 0 ? undefined : { claimed, isFull: claimed.length === wanted };
@@ -128,7 +128,7 @@ export class Collector {
         `the collector has stopped itself: ${pass.halted}; look which of the two is right, then call rearm()`,
       );
     }
-    await this.#depot.writeMarker(pass);
+    await this.#guarded.writeMarker(pass);
     this.#countedAt = now();
   }
 
@@ -139,28 +139,28 @@ export class Collector {
   async #isIdle(): Promise<boolean> {
     if (now() - this.#countedAt > COUNTED_MS || (await this.#store.isDue())) return false;
     const marker = await this.#marker();
-    const row = await this.#store.attach(marker.store, this.#depot.content.kind);
+    const row = await this.#store.attach(marker.store, this.#guarded.content.kind);
     return row.haltedBecause === null && marker.pass <= row.pass && marker.database === row.database;
   }
 
   async #marker(): Promise<Marker> {
-    const marker = await this.#depot.readMarker();
+    const marker = await this.#guarded.readMarker();
     if (marker !== undefined) return marker;
-    throw new StoreRefused(`the marker of the store ${this.#depot.content.where} is gone`);
+    throw new StoreRefused(`the marker of the store ${this.#guarded.content.where} is gone`);
   }
 
   /** Nobody has collected in this store yet. */
   async #database(store: string): Promise<string> {
-    return (await this.#store.attach(store, this.#depot.content.kind)).database;
+    return (await this.#store.attach(store, this.#guarded.content.kind)).database;
   }
 
   /** An operator has looked, and this database is the one that collects. A marker that is damaged is written anew. */
   async rearm(): Promise<void> {
-    const { pass } = await this.#depot.identify();
-    await this.#depot.writeMarker(await this.#store.rearm(pass));
+    const { pass } = await this.#guarded.identify();
+    await this.#guarded.writeMarker(await this.#store.rearm(pass));
   }
 
-  async #collect(claimed: readonly Claimed[], signal: AbortSignal | undefined): Promise<SweepReport> {
+  async #collect(claimed: readonly CollectorClaim[], signal: AbortSignal | undefined): Promise<SweepReport> {
     // A row that was deleted twice is all that is left, and its time is over, too.
     const rowsOnly = claimed.filter((each) => each.was === 'deleted' && each.deletions >= 2);
     const doomed = claimed.filter((each) => each.was !== 'retired' && !rowsOnly.includes(each));
@@ -178,15 +178,15 @@ export class Collector {
   }
 
   /** @returns those that are gone; the others are left to another sweep */
-  async #delete(doomed: readonly Claimed[], signal: AbortSignal | undefined): Promise<Claimed[]> {
-    const { content } = this.#depot;
-    const gone: Claimed[] = [];
-    await inLanes(doomed, LANES, async (each) => {
+  async #delete(doomed: readonly CollectorClaim[], signal: AbortSignal | undefined): Promise<CollectorClaim[]> {
+    const { content } = this.#guarded;
+    const gone: CollectorClaim[] = [];
+    await inParallel(doomed, LANES, async (each) => {
       if (signal?.aborted === true) return;
       const { object, upload, unfinished: isUnfinished } = each;
       const what = { upload: upload ?? undefined, isUnfinished };
       try {
-        await this.#depot.call(`deleting ${object}`, (call) => content.delete(object, { ...what, ...call }), signal);
+        await this.#guarded.call(`deleting ${object}`, (call) => content.delete(object, { ...what, ...call }), signal);
         gone.push(each);
       } catch {
         // It stays claimed until its lease is over; the report counts it.
@@ -206,7 +206,7 @@ function sum(one: SweepReport, other: SweepReport): SweepReport {
 }
 
 /** Works on all of them, so many at a time, in any order. What `work` throws ends it, once those under way are done. */
-export async function inLanes<T>(all: readonly T[], lanes: number, work: (one: T) => Promise<void>): Promise<void> {
+export async function inParallel<T>(all: readonly T[], lanes: number, work: (one: T) => Promise<void>): Promise<void> {
   const rest = [...all];
   const lane = async (): Promise<void> => {
     for (let one = rest.pop(); one !== undefined; one = rest.pop()) await work(one);

@@ -1,14 +1,14 @@
 import { hostname } from 'node:os';
 import { callInTransaction, type PostgresEngine, type Statement, statement } from '../../engine/postgres/index.ts';
 import type {
-  Claimed,
+  CollectorClaim,
+  CollectorPass,
+  DocumentLock,
   FileStore,
-  Pass,
   PublishCall,
-  Published,
+  PublishOutcome,
   Reload,
-  Removed,
-  Standing,
+  RemoveOutcome,
   StoreRow,
   UploadFate,
 } from '../store.ts';
@@ -85,14 +85,14 @@ export class PostgresFileStore implements FileStore {
     await this.#engine.query(ABANDON, [object]);
   }
 
-  publish(tx: unknown, call: PublishCall): Promise<Published> {
+  publish(tx: unknown, call: PublishCall): Promise<PublishOutcome> {
     const { checks, ...rest } = call;
     const payload = { ...rest, checks: checks.toString('base64') };
     if (tx !== undefined) return this.#inTransaction(tx, 'file_publish', payload);
     return this.#ask(PUBLISH, [JSON.stringify({ space: this.#space, ...payload })]);
   }
 
-  remove(tx: unknown, id: string, ifVersion: number | undefined, retainMs: number): Promise<Removed> {
+  remove(tx: unknown, id: string, ifVersion: number | undefined, retainMs: number): Promise<RemoveOutcome> {
     return this.#inTransaction(tx, 'file_remove', { id, ifVersion, retainMs });
   }
 
@@ -121,8 +121,8 @@ export class PostgresFileStore implements FileStore {
     return answer?.state === 'pending' ? { kind: 'unpublished' } : { kind: 'collected' };
   }
 
-  async standing(id: string): Promise<Standing[]> {
-    const rows = await this.#engine.query<{ answer: Standing & { sinceMs: number | null } }>(STANDING, [
+  async standing(id: string): Promise<DocumentLock[]> {
+    const rows = await this.#engine.query<{ answer: DocumentLock & { sinceMs: number | null } }>(STANDING, [
       this.#space,
       id,
     ]);
@@ -144,19 +144,19 @@ export class PostgresFileStore implements FileStore {
     await this.#engine.query(NOTE_PROBE, [this.#space, JSON.stringify(probe)]);
   }
 
-  beginPass(markerPass: number, markerDatabase: string): Promise<Pass | { readonly halted: string }> {
+  beginPass(markerPass: number, markerDatabase: string): Promise<CollectorPass | { readonly halted: string }> {
     return this.#ask(BEGIN_PASS, [this.#space, markerPass, markerDatabase]);
   }
 
-  rearm(markerPass: number): Promise<Pass> {
+  rearm(markerPass: number): Promise<CollectorPass> {
     return this.#ask(REARM, [this.#space, markerPass]);
   }
 
-  claim(graceMs: number, leaseMs: number, limit: number): Promise<Claimed[]> {
-    return this.#engine.query<Claimed>(CLAIM, [this.#space, Math.round(graceMs), leaseMs, limit]);
+  claim(graceMs: number, leaseMs: number, limit: number): Promise<CollectorClaim[]> {
+    return this.#engine.query<CollectorClaim>(CLAIM, [this.#space, Math.round(graceMs), leaseMs, limit]);
   }
 
-  async settle(claimed: readonly Claimed[], tombstoneMs: number, historyMs: number): Promise<void> {
+  async settle(claimed: readonly CollectorClaim[], tombstoneMs: number, historyMs: number): Promise<void> {
     const history = historyMs === Infinity ? null : Math.round(historyMs);
     const objects = arrayOf(claimed.map(({ object }) => object));
     const claims = arrayOf(claimed.map(({ claim }) => claim));

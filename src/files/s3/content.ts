@@ -4,7 +4,7 @@ import { Conflict, CorruptObject, StoreRefused, StoreUnavailable } from '../../b
 import type { Content, ContentCall, DeleteCall, ListPage, Part, PutCall, StoreProbe } from '../content.ts';
 import { listOf, numberOf, type S3Api, textOf } from './api.ts';
 import { putObject } from './put.ts';
-import { again } from './retry.ts';
+import { withRetries } from './retry.ts';
 import { abortUpload, abortUploads } from './uploads.ts';
 
 /** More than that S3 does not copy in one request. */
@@ -29,7 +29,7 @@ export class S3Content implements Content {
   async get(name: string, { start, end, isWhole }: Part, { signal }: ContentCall): Promise<Readable> {
     const range = isWhole ? {} : { Range: `bytes=${start}-${end - 1}` };
     const input = { ...this.#at(this.#key(name)), ...range };
-    const output = await again(signal, () => this.#api.send('GetObject', input, { signal }));
+    const output = await withRetries(signal, () => this.#api.send('GetObject', input, { signal }));
     const body = output['Body'];
     if (!(body instanceof Readable)) throw new StoreRefused(`${this.where} answered without a body`);
     if (!isWhole && output['ContentRange'] === undefined) {
@@ -54,14 +54,16 @@ export class S3Content implements Content {
     if (upload !== undefined) await abortUpload(this.#api, key, upload, signal);
     // A process that died between beginning an upload and noting its id has left one that only the list knows.
     if (isUnfinished) await abortUploads(this.#api, key, (each) => each === key, signal);
-    await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal })).catch(undefinedIfMissing);
+    await withRetries(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal })).catch(
+      undefinedIfMissing,
+    );
   }
 
   /** `from` is the last name of the page before, which no service forgets. */
   async list(from: string | undefined, { signal }: ContentCall): Promise<ListPage> {
     const Prefix = this.#key('');
     const input = { Bucket: this.#api.bucket, Prefix, ...(from !== undefined && { StartAfter: this.#key(from) }) };
-    const page = await again(signal, () => this.#api.send('ListObjectsV2', input, { signal }));
+    const page = await withRetries(signal, () => this.#api.send('ListObjectsV2', input, { signal }));
     const all = listOf(page, 'Contents').map((each) => ({
       name: (textOf(each, 'Key') ?? '').slice(Prefix.length),
       size: numberOf(each, 'Size') ?? 0,
@@ -81,13 +83,13 @@ export class S3Content implements Content {
     const isTaken = (await this.#size(wanted, signal)) !== undefined;
     const to = isTaken ? `${wanted}.${randomUUID()}` : wanted;
     const there = await this.#copy(key, to, signal).then(() => true, undefinedIfMissing);
-    if (there === true) await again(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal }));
+    if (there === true) await withRetries(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal }));
     return there === true;
   }
 
   async readMarker(which: 'marker' | 'copy', { signal }: ContentCall): Promise<string | undefined> {
     const at = this.#at(this.#marker(which));
-    const body = await again(signal, async () => {
+    const body = await withRetries(signal, async () => {
       const output = await this.#api.send('GetObject', at, { signal });
       return bodyOf(output['Body'], signal);
     }).catch(undefinedIfMissing);
@@ -113,7 +115,7 @@ export class S3Content implements Content {
     const Body = Buffer.from(`pawl ${randomUUID()}`);
     const put = (how: object): Promise<unknown> => this.#api.send('PutObject', { ...at, Body, ...how }, { signal });
     try {
-      await again(signal, () => put({}));
+      await withRetries(signal, () => put({}));
       const kept = await this.#api.send('GetObject', at, { signal });
       if (!(await bodyOf(kept['Body'], signal)).equals(Body)) {
         throw new StoreRefused(`${this.where} keeps other bytes than it is given; it cannot be used`);
@@ -145,7 +147,7 @@ export class S3Content implements Content {
 
   async #putMarker(which: 'marker' | 'copy', text: string, condition: object, signal: AbortSignal): Promise<void> {
     const input = { ...this.#at(this.#marker(which)), Body: text, ContentType: 'application/json', ...condition };
-    await again(signal, () => this.#api.send('PutObject', input, { signal }));
+    await withRetries(signal, () => this.#api.send('PutObject', input, { signal }));
   }
 
   #key(name: string): string {
@@ -157,7 +159,7 @@ export class S3Content implements Content {
   }
 
   async #size(key: string, signal: AbortSignal): Promise<number | undefined> {
-    const head = await again(signal, () => this.#api.send('HeadObject', this.#at(key), { signal })).catch(
+    const head = await withRetries(signal, () => this.#api.send('HeadObject', this.#at(key), { signal })).catch(
       undefinedIfMissing,
     );
     return head && numberOf(head, 'ContentLength');
@@ -165,7 +167,7 @@ export class S3Content implements Content {
 
   async #copy(from: string, to: string, signal: AbortSignal): Promise<void> {
     const CopySource = `${this.#api.bucket}/${from.split('/').map(encodeURIComponent).join('/')}`;
-    await again(signal, () => this.#api.send('CopyObject', { ...this.#at(to), CopySource }, { signal }));
+    await withRetries(signal, () => this.#api.send('CopyObject', { ...this.#at(to), CopySource }, { signal }));
   }
 
   /** After an abort a part is refused. */

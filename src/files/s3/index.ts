@@ -59,7 +59,7 @@ function parse(options: S3Options) {
 }
 
 type Sdk = typeof AwsSdk;
-type Checked = ReturnType<typeof parse>;
+type S3Settings = ReturnType<typeof parse>;
 
 /** What the SDK's commands are used for here; it has a type of its own for each. */
 interface Command {
@@ -72,11 +72,11 @@ type Middleware = (next: Handler) => Handler;
 class SdkApi implements S3Api {
   readonly bucket: string;
   readonly prefix: string;
-  readonly #options: Checked;
+  readonly #options: S3Settings;
   #budget: Budget | undefined;
   #opening: Promise<{ readonly sdk: Sdk; readonly client: InstanceType<Sdk['S3Client']> }> | undefined;
 
-  constructor(options: Checked) {
+  constructor(options: S3Settings) {
     this.#options = options;
     this.bucket = options.bucket;
     this.prefix = options.prefix === '' ? '' : `${options.prefix}/`;
@@ -144,7 +144,7 @@ function withoutMarks(options: S3Options): unknown {
   return { ...options, credentials: Object.fromEntries(own) };
 }
 
-function keysOf({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<Checked['credentials']>): {
+function keysOf({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Settings['credentials']>): {
   accessKeyId: string;
   secretAccessKey: string;
   sessionToken?: string;

@@ -4,7 +4,7 @@ import { Conflict, NotFound } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import type { PutCall } from '../content.ts';
 import { numberOf, type S3Api, textOf } from './api.ts';
-import { again } from './retry.ts';
+import { withRetries } from './retry.ts';
 import { abortUpload, abortUploads } from './uploads.ts';
 
 /** S3 wants 5 MiB at least, and 10,000 parts at most: 78 GiB. */
@@ -39,7 +39,7 @@ async function putWhole(api: S3Api, key: string, parts: readonly Part[], call: P
   const ChecksumSHA256 = Buffer.from(payload, 'hex').toString('base64');
   const input = { Bucket: api.bucket, Key: key, ContentLength: size, IfNoneMatch: '*', ChecksumSHA256 };
   if (faults.armed) await faults.reach('files.mid_upload');
-  await again(call.signal, async (attempt) => {
+  await withRetries(call.signal, async (attempt) => {
     call.onProgress(size);
     const request = { ...input, Body: toBody(chunks) };
     await api.send('PutObject', request, { signal: call.signal, payload }).catch(async (error: unknown) => {
@@ -87,7 +87,7 @@ class Multipart {
 
   async run(first: readonly Part[], rest: Parts): Promise<void> {
     const { signal, onUpload, onProgress } = this.#call;
-    await again(signal, async (attempt) => {
+    await withRetries(signal, async (attempt) => {
       onProgress(0);
       this.#beginnings = attempt;
       const input = { ...this.#where, ChecksumAlgorithm: 'CRC32' };
@@ -132,7 +132,7 @@ class Multipart {
     checksum.writeUInt32BE(chunks.reduce((crc, chunk) => crc32(chunk, crc), 0));
     const ChecksumCRC32 = checksum.toString('base64');
     const part = { ...this.#where, UploadId: this.#upload, PartNumber, ContentLength: size, ChecksumCRC32 };
-    await again(signal, async () => {
+    await withRetries(signal, async () => {
       onProgress(size * LANES);
       const input = { ...part, Body: toBody(chunks) };
       // The CRC says whether it is right; a signature over it would cost another SHA-256.
@@ -146,7 +146,7 @@ class Multipart {
     const { signal, onProgress } = this.#call;
     const Parts = this.#sent.toSorted((a, b) => a.PartNumber - b.PartNumber);
     const input = { ...this.#where, UploadId: this.#upload, MultipartUpload: { Parts }, IfNoneMatch: '*' };
-    await again(signal, async (attempt) => {
+    await withRetries(signal, async (attempt) => {
       // The store may copy all of it before it answers.
       onProgress(this.#size / 16);
       await this.#api.send('CompleteMultipartUpload', input, { signal }).catch(async (error: unknown) => {

@@ -4,7 +4,7 @@ import { sleep } from '../../base/time/clock.ts';
 const TRIES = 4;
 
 /** Repeats what the store could not do now, with growing pauses. @throws what it throws in the end */
-export async function again<T>(signal: AbortSignal, run: (attempt: number) => Promise<T>): Promise<T> {
+export async function withRetries<T>(signal: AbortSignal, run: (attempt: number) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await run(attempt);

@@ -1,11 +1,11 @@
 import { CorruptObject, NotFound } from '../../base/errors.ts';
 import { listOf, type S3Api, textOf } from './api.ts';
-import { again } from './retry.ts';
+import { withRetries } from './retry.ts';
 
 /** Gives up an upload in parts. One that is not there is no error. */
 export async function abortUpload(api: S3Api, Key: string, UploadId: string, signal: AbortSignal): Promise<void> {
   const input = { Bucket: api.bucket, Key, UploadId };
-  await again(signal, () => api.send('AbortMultipartUpload', input, { signal })).catch((error: unknown) => {
+  await withRetries(signal, () => api.send('AbortMultipartUpload', input, { signal })).catch((error: unknown) => {
     if (!(error instanceof NotFound || error instanceof CorruptObject)) throw error;
   });
 }
@@ -18,7 +18,7 @@ export async function abortUploads(
   signal: AbortSignal,
 ): Promise<void> {
   const input = { Bucket: api.bucket, Prefix };
-  const output = await again(signal, () => api.send('ListMultipartUploads', input, { signal }));
+  const output = await withRetries(signal, () => api.send('ListMultipartUploads', input, { signal }));
   for (const each of listOf(output, 'Uploads')) {
     const key = textOf(each, 'Key') ?? '';
     if (isMeant(key)) await abortUpload(api, key, textOf(each, 'UploadId') ?? '', signal);

@@ -12,7 +12,7 @@ import type { Fingerprint } from '../digest.ts';
 import { type LockLike, type ParsedWrite, parseChange } from '../options.ts';
 import type { UploadFate } from '../store.ts';
 import type { FileVersion } from '../version.ts';
-import { abandon, type Writing } from './write-context.ts';
+import { abandon, type WriteContext } from './write-context.ts';
 
 /** A version that was just written. */
 export interface Written extends FileVersion {
@@ -37,13 +37,13 @@ export class Upload implements AsyncDisposable {
   readonly object: string;
   readonly size: number;
   readonly sha256: string;
-  readonly #w: Writing;
+  readonly #w: WriteContext;
   readonly #print: Fingerprint;
   readonly #given: ParsedWrite;
   #isLetGo = false;
 
   /** @internal */
-  constructor(w: Writing, id: string, object: string, print: Fingerprint, given: ParsedWrite) {
+  constructor(w: WriteContext, id: string, object: string, print: Fingerprint, given: ParsedWrite) {
     this.id = id;
     this.object = object;
     this.size = print.size;

@@ -1,12 +1,12 @@
 import { InvalidInput } from '../../base/errors.ts';
 import { refusal } from '../../base/options/refusal.ts';
-import type { Watch } from '../transfer-timeout.ts';
+import type { TransferTimeout } from '../transfer-timeout.ts';
 
 /** What a version can be written from. A string is written as UTF-8. */
 export type FileSource = string | Uint8Array | AsyncIterable<Uint8Array | string> | Iterable<Uint8Array>;
 
 /** What is known of the bytes before they come, and how long to wait for the next ones. */
-export interface Expected {
+export interface ExpectedBytes {
   /** How many there must be. */
   readonly size: number | undefined;
   readonly maxBytes: number;
@@ -31,10 +31,14 @@ export function checkSource(what: string, source: unknown): FileSource {
  * @throws InvalidInput  something else than bytes; more or fewer than were announced; more than are allowed
  * @throws TimedOut  nothing came for too long
  */
-export async function* readSource(source: FileSource, expected: Expected, watch: Watch): AsyncGenerator<Buffer, void> {
+export async function* readSource(
+  source: FileSource,
+  expected: ExpectedBytes,
+  transfer: TransferTimeout,
+): AsyncGenerator<Buffer, void> {
   let held: Buffer[] = [];
   let size = 0;
-  for await (const chunk of watched(source, expected, watch)) {
+  for await (const chunk of watched(source, expected, transfer)) {
     if (chunk.length < HANDY_BYTES) {
       held.push(chunk);
       size += chunk.length;
@@ -49,15 +53,19 @@ export async function* readSource(source: FileSource, expected: Expected, watch:
 }
 
 /** The chunks as they come. */
-async function* watched(source: FileSource, expected: Expected, watch: Watch): AsyncGenerator<Buffer, void> {
+async function* watched(
+  source: FileSource,
+  expected: ExpectedBytes,
+  transfer: TransferTimeout,
+): AsyncGenerator<Buffer, void> {
   const chunks = pieces(source);
   let size = 0;
   let isOver = false;
   try {
     for (;;) {
-      watch.expect('source', expected.idleMs);
-      const { value, done } = await watch.wait(chunks.next());
-      watch.expect('nobody', Infinity);
+      transfer.expect('source', expected.idleMs);
+      const { value, done } = await transfer.wait(chunks.next());
+      transfer.expect('neither', Infinity);
       isOver = done === true;
       if (value === undefined) break;
       size += value.length;
@@ -71,7 +79,7 @@ async function* watched(source: FileSource, expected: Expected, watch: Watch): A
   if (expected.size !== undefined && size < expected.size) throw lie(expected.size, String(size));
 }
 
-function refuseTooMuch(size: number, expected: Expected): void {
+function refuseTooMuch(size: number, expected: ExpectedBytes): void {
   if (expected.size !== undefined && size > expected.size) throw lie(expected.size, `${size} or more`);
   if (size <= expected.maxBytes) return;
   throw new InvalidInput(`the source has more than the ${expected.maxBytes} bytes that a file may have here`, {

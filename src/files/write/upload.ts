@@ -6,12 +6,12 @@ import { faults } from '../../base/fault.ts';
 import type { PutCall } from '../content.ts';
 import { Digest } from '../digest.ts';
 import type { ParsedChange, ParsedWrite } from '../options.ts';
-import { Watch } from '../transfer-timeout.ts';
+import { TransferTimeout } from '../transfer-timeout.ts';
 import type { Readable } from '../version.ts';
 import { Upload } from './publish.ts';
 import { readAhead } from './read-ahead.ts';
 import { type FileSource, readSource } from './source.ts';
-import { abandon, type Writing } from './write-context.ts';
+import { abandon, type WriteContext } from './write-context.ts';
 
 /**
  * Moves the bytes of a source into the content store, under a new name that the database knows of before the first byte. No
@@ -19,18 +19,23 @@ import { abandon, type Writing } from './write-context.ts';
  * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused. Nothing is left then but a row
  *   that the collector looks after.
  */
-export async function beginUpload(w: Writing, id: string, source: FileSource, given: ParsedWrite): Promise<Upload> {
+export async function beginUpload(
+  w: WriteContext,
+  id: string,
+  source: FileSource,
+  given: ParsedWrite,
+): Promise<Upload> {
   const digest = new Digest();
-  const object = await transfer(w, id, given, async (name, watch, intent) => {
-    const { budget } = w.depot;
+  const object = await writeObject(w, id, given, async (name, transfer, intent) => {
+    const { budget } = w.guarded;
     const expected = { size: given.size, maxBytes: w.options.maxBytes, idleMs: budget.idleMs };
-    const chunks = hashed(readSource(source, expected, watch), digest);
-    const call = putCall(w, name, watch, () => digest.sha256());
+    const chunks = hashed(readSource(source, expected, transfer), digest);
+    const call = putCall(w, name, transfer, () => digest.sha256());
     try {
       const bytes = readAhead(chunks, intent);
       await intent;
-      watch.signal.throwIfAborted();
-      await w.depot.content.put(name, bytes, call);
+      transfer.signal.throwIfAborted();
+      await w.guarded.content.put(name, bytes, call);
     } finally {
       // Also where the store has not read it to the end. A source that hangs is not waited for.
       void chunks.return().catch(() => {});
@@ -50,32 +55,37 @@ export async function beginUpload(w: Writing, id: string, source: FileSource, gi
 
 /** A second object of the bytes of a version: where the store can, they do not come through here. */
 export async function beginCopy(
-  w: Writing,
+  w: WriteContext,
   id: string,
   from: Readable,
-  open: (version: Readable, watch: Watch) => Promise<AsyncIterable<Buffer>>,
+  open: (version: Readable, transfer: TransferTimeout) => Promise<AsyncIterable<Buffer>>,
   given: ParsedChange,
 ): Promise<Upload> {
   const told = { ...given, contentType: from.contentType, meta: from.meta, size: from.size, sha256: from.sha256 };
-  const object = await transfer(w, id, told, async (name, watch, intent) => {
-    const { content } = w.depot;
+  const object = await writeObject(w, id, told, async (name, transfer, intent) => {
+    const { content } = w.guarded;
     await intent;
-    watch.expect('nobody', Infinity);
-    if (await content.copy(from.object, name, from.size, { signal: watch.signal })) return;
+    transfer.expect('neither', Infinity);
+    if (await content.copy(from.object, name, from.size, { signal: transfer.signal })) return;
     await content.put(
       name,
-      await open(from, watch),
-      putCall(w, name, watch, () => from.sha256),
+      await open(from, transfer),
+      putCall(w, name, transfer, () => from.sha256),
     );
   });
   return new Upload(w, id, object, from, told);
 }
 
-function putCall({ store, depot }: Writing, object: string, watch: Watch, sha256: () => string): PutCall {
+function putCall(
+  { store, guarded }: WriteContext,
+  object: string,
+  transfer: TransferTimeout,
+  sha256: () => string,
+): PutCall {
   return {
-    signal: watch.signal,
+    signal: transfer.signal,
     onUpload: (upload) => store.noteUpload(object, upload),
-    onProgress: (bytes) => watch.expect('store', depot.budget.idleMs + bytes / SLOWEST),
+    onProgress: (bytes) => transfer.expect('store', guarded.budget.idleMs + bytes / SLOWEST),
     sha256,
   };
 }
@@ -88,22 +98,22 @@ const SLOWEST = 64;
  * @param move  sends nothing to the store before the intent is committed
  * @returns the object's name
  */
-async function transfer(
-  w: Writing,
+async function writeObject(
+  w: WriteContext,
   id: string,
   { lock, signal }: ParsedChange,
-  move: (name: string, watch: Watch, intent: Promise<void>) => Promise<void>,
+  move: (name: string, transfer: TransferTimeout, intent: Promise<void>) => Promise<void>,
 ): Promise<string> {
   signal?.throwIfAborted();
-  await w.depot.attach();
+  await w.guarded.attach();
   const object = randomUUID();
   const outer = lock === undefined ? signal : AbortSignal.any([lock.signal, ...(signal ? [signal] : [])]);
-  using watch = new Watch({ what: `writing "${id}"`, totalMs: w.depot.budget.totalMs, signal: outer });
+  using transfer = new TransferTimeout({ what: `writing "${id}"`, totalMs: w.guarded.budget.totalMs, signal: outer });
   let intent: Promise<void> | undefined;
   try {
-    await w.depot.breaker.run(() => {
+    await w.guarded.breaker.run(() => {
       intent = intend(w, id, object);
-      return watch.wait(move(object, watch, intent));
+      return transfer.wait(move(object, transfer, intent));
     });
   } catch (error) {
     if (intent === undefined) throw error;
@@ -111,12 +121,12 @@ async function transfer(
     await intent;
     await abandon(w, object);
     // What a store throws because it was told to stop is not why it was told to.
-    throw watch.signal.aborted ? watch.signal.reason : asStoreError(error, id);
+    throw transfer.signal.aborted ? transfer.signal.reason : asStoreError(error, id);
   }
   return object;
 }
 
-async function intend({ store, options }: Writing, id: string, object: string): Promise<void> {
+async function intend({ store, options }: WriteContext, id: string, object: string): Promise<void> {
   await store.intend(id, object, options.pending, hostname(), process.pid);
   if (faults.armed) await faults.reach('files.after_intent');
 }

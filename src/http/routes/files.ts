@@ -1,5 +1,5 @@
 import { InvalidInput } from '../../base/errors.ts';
-import type { Files, PastVersion, Standing, Written } from '../../files/index.ts';
+import type { DocumentLock, Files, PastVersion, Written } from '../../files/index.ts';
 import { pageOf, readCursor, writeCursor } from '../protocol/cursor.ts';
 import { integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
@@ -249,7 +249,7 @@ function shown(space: string, row: PastVersion): object {
   };
 }
 
-function standing({ pid, mode, since, applicationName, blockedBy }: Standing): object {
+function standing({ pid, mode, since, applicationName, blockedBy }: DocumentLock): object {
   return { pid, mode, since: since ?? null, application: applicationName, blockedBy };
 }
 

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type pg from 'pg';
 import type { Content, Part } from '../../../src/files/content.ts';
-import { Depot } from '../../../src/files/guarded-content.ts';
+import { GuardedContent } from '../../../src/files/guarded-content.ts';
 import { Reader } from '../../../src/files/reader.ts';
 import { Upload, type Written } from '../../../src/files/write/publish.ts';
 import { plantSql } from '../plant.ts';
@@ -102,8 +102,8 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   'a hanging store is waited for': {
     member: () => {
       // Without a watch, and without a breaker.
-      const call: Depot['call'] = (_, run) => run({ signal: new AbortController().signal });
-      Object.defineProperty(Depot.prototype, 'call', { value: call });
+      const call: GuardedContent['call'] = (_, run) => run({ signal: new AbortController().signal });
+      Object.defineProperty(GuardedContent.prototype, 'call', { value: call });
     },
     deeds: ['write', 'read'],
     storeFaults: [{ at: 500, do: 'hang', ms: 16_000, times: 1, draw: 0 }],

@@ -28,14 +28,14 @@ export interface Line {
   readonly definition: unknown;
 }
 
-export interface Wanted {
+export interface DesiredState {
   readonly id: number;
   readonly definition: Definition;
   readonly lines: readonly Line[];
 }
 
 /** What differs, in the order in which it has to be mended. */
-export function compare(wanted: Wanted, state: State): Difference[] {
+export function compare(wanted: DesiredState, state: State): Difference[] {
   return [
     ...compareRole(state),
     ...compareRows(wanted, state),
@@ -44,7 +44,7 @@ export function compare(wanted: Wanted, state: State): Difference[] {
   ];
 }
 
-function compareTriggers(wanted: Wanted, state: State): Difference[] {
+function compareTriggers(wanted: DesiredState, state: State): Difference[] {
   return [
     ...comparePartitions(wanted.definition, state),
     ...wanted.definition.sources.flatMap((source) => compareSource(wanted, source, state)),
@@ -100,7 +100,7 @@ exception when duplicate_object or unique_violation then perform from pg_catalog
   return found;
 }
 
-function compareRows({ id: number, definition, lines }: Wanted, state: State): Difference[] {
+function compareRows({ id: number, definition, lines }: DesiredState, state: State): Difference[] {
   const found: Difference[] = [];
   const json = literal(JSON.stringify(definition));
   if (state.capture === undefined) {
@@ -138,7 +138,7 @@ function compareLine(capture: number, line: Line, there: readonly LineRow[]): Di
   return [{ kind: 'line', object: line.name, problem: 'it was installed with other options', sql: [sql] }];
 }
 
-function compareSource(wanted: Wanted, source: Source, state: State): Difference[] {
+function compareSource(wanted: DesiredState, source: Source, state: State): Difference[] {
   const relations = state.relations.filter((relation) => relation.source === source.number);
   const own = relations.find((relation) => !relation.is_leaf_of_source);
   if (own === undefined) return [missing(source, 'the table is gone, or was renamed')];
@@ -171,7 +171,7 @@ function missing(source: Source, problem: string): Difference {
   };
 }
 
-export function readersOf({ id: capture, lines }: Wanted, source: Source): Readers {
+export function readersOf({ id: capture, lines }: DesiredState, source: Source): Readers {
   const latest = lines.filter(({ guarantee }) => guarantee === 'latest').map((line) => line.id);
   return {
     latest,
@@ -252,7 +252,7 @@ function compareTrigger(
 }
 
 /** Functions, with their triggers, of tables that are not captured any more, or not in this way; and triggers where none should be. */
-function compareStrays(wanted: Wanted, state: State): Difference[] {
+function compareStrays(wanted: DesiredState, state: State): Difference[] {
   const { entity, sources } = wanted.definition;
   const names = new Set(
     sources.flatMap((source) =>
