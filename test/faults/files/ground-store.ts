@@ -94,6 +94,8 @@ export class GroundStore implements AsyncDisposable {
       case 'rot':
         return this.#rotObject(draw);
       case 'rot the marker':
+        // A process that is still at the first of the two has no copy: of that store an operator has to say whose it is.
+        if ((await this.markers()).length < 2) return false;
         return this.#rot(draw % 2 === 0 ? 'pawl-store.json' : 'pawl-store.copy.json', draw);
       case 'strangers':
         for (let n = 0; n < times; n += 1) await this.#putStranger();
