@@ -46,7 +46,7 @@ const EXPIRE = statement(
   `update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`,
 );
 const RESCUE = statement('world.rescue', 'select pawl.actor_rescue()');
-// Those of dead processes: nobody has their locks.
+// Those of dead processes: no session holds their locks.
 const FREE = statement(
   'world.free',
   'update pawl.actor_instance a set wake_at = clock_timestamp() where a.tx_worker is not null',
@@ -103,7 +103,7 @@ export class PostgresWorld {
     return row?.what ?? undefined;
   }
 
-  /** Whoever ran turns is dead, and its lease over. */
+  /** The processes that ran turns are dead, and their leases over. */
   async rescue(patienceMs: number): Promise<void> {
     const begun = moment();
     // What a dying connection still has locked is stepped over, and its worker's row stays until then; a heartbeat may be among it.

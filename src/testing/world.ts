@@ -27,7 +27,7 @@ export interface WorldOptions {
 
 /** What a scenario does with its world. */
 export interface Scene {
-  /** To create, raise, send and look. Turns are run by a dispatcher beside it. */
+  /** To create, raise, send and look. Turns are run by a dispatcher next to it. */
   readonly actors: Actors;
   /** Waits until no turn runs and none is due. @throws TimedOut  says which actor is not at rest */
   readonly settle: () => Promise<void>;

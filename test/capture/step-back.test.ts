@@ -1,7 +1,7 @@
 // Either database goes back in time, or is another one than it was. What is followed here are rows of one table, all of it.
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Capture, createCapture, type Follower, type Projection, sql } from '../../src/capture/index.ts';
-import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
+import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
 import { type PostgresEngine, postgres, statement, type Transaction } from '../../src/engine/postgres/index.ts';
 import { type Backup, backUp, copyFolder } from '../support/backup.ts';
 import { holdBackWal } from '../support/crash.ts';
@@ -20,7 +20,7 @@ function open(url: string): PostgresEngine {
   return engine;
 }
 
-async function startServer(settings: Record<string, string> = {}): Promise<Embedded> {
+async function startServer(settings: Record<string, string> = {}): Promise<EmbeddedPostgres> {
   const started = await startTestServer({ ...QUICK, ...settings });
   onTestFinished(() => started.stop());
   return started;

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
-import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
+import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { startTestServer } from '../support/embedded.ts';
 import { logInCheaply } from '../support/login.ts';
@@ -32,14 +32,14 @@ export class Ground implements AsyncDisposable {
   readonly children: string;
   readonly folder: string;
   readonly #cluster: string;
-  readonly #server: Embedded;
+  readonly #server: EmbeddedPostgres;
 
   static async open({ children, cluster }: GroundOptions): Promise<Ground> {
     const folder = await mkdtemp(join(memoryFolder(), 'pawl-faults-'));
     return new Ground(children, cluster, folder, await startServer(cluster));
   }
 
-  private constructor(children: string, cluster: string, folder: string, server: Embedded) {
+  private constructor(children: string, cluster: string, folder: string, server: EmbeddedPostgres) {
     this.children = children;
     this.folder = folder;
     this.#cluster = cluster;
@@ -59,7 +59,7 @@ export class Ground implements AsyncDisposable {
     return this.#databaseOn(await startServer(''));
   }
 
-  async #databaseOn(server: Embedded): Promise<OwnDatabase> {
+  async #databaseOn(server: EmbeddedPostgres): Promise<OwnDatabase> {
     const name = `faults_${randomBytes(4).toString('hex')}`;
     await asAdmin(server, (admin) => admin.query(`create database "${name}" template "${TEMPLATE}"`));
     const drop =
@@ -77,11 +77,11 @@ export class Ground implements AsyncDisposable {
 
 export interface OwnDatabase {
   readonly url: string;
-  readonly server: Embedded;
+  readonly server: EmbeddedPostgres;
   drop(): Promise<void>;
 }
 
-async function startServer(cluster: string): Promise<Embedded> {
+async function startServer(cluster: string): Promise<EmbeddedPostgres> {
   const server = await startTestServer(SETTINGS, cluster);
   await logInCheaply(server.url);
   await asAdmin(server, (admin) => admin.query(`create database "${TEMPLATE}"`));
@@ -90,13 +90,13 @@ async function startServer(cluster: string): Promise<Embedded> {
   return server;
 }
 
-function at(server: Embedded, database: string): string {
+function at(server: EmbeddedPostgres, database: string): string {
   const url = new URL(server.url);
   url.pathname = `/${database}`;
   return url.href;
 }
 
-async function asAdmin<T>(server: Embedded, work: (admin: pg.Client) => Promise<T>): Promise<T> {
+async function asAdmin<T>(server: EmbeddedPostgres, work: (admin: pg.Client) => Promise<T>): Promise<T> {
   const admin = new pg.Client({ connectionString: server.url });
   await admin.connect();
   try {

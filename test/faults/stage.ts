@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
+import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
 import { COMMIT } from '../support/proxy.ts';
 import type { Fault } from './fault.ts';
 import type { Ground, OwnDatabase } from './ground.ts';
@@ -42,7 +42,7 @@ export class Stage implements AsyncDisposable {
   }
 
   /** The server that the database is on. */
-  get server(): Embedded {
+  get server(): EmbeddedPostgres {
     return this.#database.server;
   }
 

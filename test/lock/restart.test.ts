@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Embedded, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
+import { type EmbeddedPostgres, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type Locks } from '../../src/lock/index.ts';
 import { copied } from '../support/embedded.ts';
@@ -27,7 +27,7 @@ async function startCrashable(): Promise<Crashable> {
   await chmod(folder, 0o755);
   const data = join(folder, 'data');
   const engines: PostgresEngine[] = [];
-  let server: Embedded = await startEmbedded({ data, ...copied() });
+  let server: EmbeddedPostgres = await startEmbedded({ data, ...copied() });
   let writer = 0;
   /** Nothing is written behind the backs of those who commit. */
   const stopWriter = async (): Promise<void> => {

@@ -1,7 +1,7 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { inject } from 'vitest';
-import { type Embedded, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
+import { type EmbeddedPostgres, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { memoryFolder } from './memory.ts';
 
 declare module 'vitest' {
@@ -35,7 +35,7 @@ export async function makeCluster(): Promise<MadeCluster> {
 export function startTestServer(
   settings: Record<string, string>,
   made: string | undefined = inject('cluster') || undefined,
-): Promise<Embedded> {
+): Promise<EmbeddedPostgres> {
   return startEmbedded({ temp: memoryFolder(), settings, ...binaries, ...(made ? { made } : {}) });
 }
 

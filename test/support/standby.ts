@@ -3,7 +3,7 @@ import { chmod, mkdtemp, rm, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
+import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
 import { startTestServer } from './embedded.ts';
 import { until } from './eventually.ts';
 import { memoryFolder } from './memory.ts';
@@ -12,7 +12,7 @@ const run = promisify(execFile);
 
 /** A server that follows another one, asynchronously. */
 export interface Standby {
-  readonly server: Embedded;
+  readonly server: EmbeddedPostgres;
   /** Waits until it has all that the primary has. */
   caughtUp(): Promise<void>;
   /** From now on it hears nothing of the primary. */
@@ -22,7 +22,7 @@ export interface Standby {
 }
 
 /** Copies a running server, and starts the copy as its standby. */
-export async function startStandby(primary: Embedded, settings: Record<string, string> = {}): Promise<Standby> {
+export async function startStandby(primary: EmbeddedPostgres, settings: Record<string, string> = {}): Promise<Standby> {
   const folder = await mkdtemp(join(memoryFolder(), 'pawl-standby-'));
   try {
     // The server may run under another account than the tests.
@@ -41,7 +41,7 @@ export async function startStandby(primary: Embedded, settings: Record<string, s
   }
 }
 
-function standby(primary: Embedded, server: Embedded): Standby {
+function standby(primary: EmbeddedPostgres, server: EmbeddedPostgres): Standby {
   const stays = async (): Promise<boolean> =>
     (await ask(server, 'select count(*)::int as n from pg_stat_wal_receiver')) === 0;
   return {
@@ -65,7 +65,7 @@ function standby(primary: Embedded, server: Embedded): Standby {
 }
 
 /** As pg_basebackup does it, which is not there on every machine. */
-export async function copyRunning(primary: Embedded, made: string): Promise<void> {
+export async function copyRunning(primary: EmbeddedPostgres, made: string): Promise<void> {
   await using client = await connect(primary);
   const { rows } = await client.query<{ n: number }>("select current_setting('server_version_num')::int as n");
   const [start, stop] =
@@ -83,7 +83,7 @@ interface Client extends AsyncDisposable {
   query<Row extends object>(text: string): Promise<{ rows: Row[] }>;
 }
 
-async function connect(server: Embedded): Promise<Client> {
+async function connect(server: EmbeddedPostgres): Promise<Client> {
   const client = new pg.Client({ connectionString: server.url });
   client.on('error', () => {});
   await client.connect();
@@ -91,7 +91,7 @@ async function connect(server: Embedded): Promise<Client> {
 }
 
 /** @returns the column "n" of the first row */
-export async function ask(server: Embedded, text: string): Promise<unknown> {
+export async function ask(server: EmbeddedPostgres, text: string): Promise<unknown> {
   await using client = await connect(server);
   const { rows } = await client.query<{ n: unknown }>(text);
   return rows[0]?.n;

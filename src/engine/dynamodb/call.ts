@@ -20,8 +20,8 @@ export type Operation =
   | 'UpdateTimeToLive';
 
 /** A request was refused by its condition. */
-export class Refused extends Error {
-  override readonly name = 'Refused';
+export class ConditionRefusal extends Error {
+  override readonly name = 'ConditionRefusal';
   /** What the item was then, if the service tells. */
   readonly item: unknown;
   /** An earlier try may have been carried out, and this be its consequence. */
@@ -39,7 +39,7 @@ const SHORTEST_TRY_MS = 250;
 const LONGEST_TRY_MS = 5000;
 const LONGEST_PAUSE_MS = 1000;
 
-/** Sends requests: each may be repeated, so whoever sends it must know its own when it meets it. */
+/** Sends requests: each may be repeated, so its sender must recognise what an earlier try has written. */
 export class Caller {
   readonly #client: DynamoClient;
   readonly #table: string;
@@ -54,7 +54,7 @@ export class Caller {
   /**
    * Sends a request until it is answered, with growing pauses, while there is time: throttled, after a fault of the service,
    * and when no answer comes.
-   * @throws Refused, Throttled, ConnectionFailed, DatabaseError, SchemaMismatch
+   * @throws ConditionRefusal, Throttled, ConnectionFailed, DatabaseError, SchemaMismatch
    */
   async send(operation: Operation, input: object, { timeoutMs, signal }: CallLimits): Promise<Reply> {
     const call = { operation, table: this.#table };
@@ -67,7 +67,7 @@ export class Caller {
         const output = await this.#try(call, input, tryMs, signal);
         return { output, isRepeated: isRepeated || attemptsOf(output) > 1 };
       } catch (error) {
-        if (isRefusal(error)) throw new Refused(itemOf(error), isRepeated || attemptsOf(error) > 1);
+        if (isRefusal(error)) throw new ConditionRefusal(itemOf(error), isRepeated || attemptsOf(error) > 1);
         const known = failure(error, call);
         const pauseMs = Math.min(25 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + 0.5 * Math.random());
         const isOver = waitedFor(start) + pauseMs + 10 >= timeoutMs || signal?.aborted === true;
@@ -78,7 +78,7 @@ export class Caller {
     }
   }
 
-  /** Whatever the SDK does with the signal, nobody waits longer. By hand: Promise.race and its listeners took twice as long. */
+  /** Whatever the SDK does with the signal, the caller waits no longer. By hand: Promise.race and its listeners took twice as long. */
   #try(
     { operation, table }: { readonly operation: Operation; readonly table: string },
     input: object,
@@ -138,7 +138,7 @@ type Commands = Readonly<Record<`${Operation}Command`, new (input: object) => Co
 
 let loaded: Commands | undefined;
 
-/** An optional peer: whoever has a DynamoDBClient has it. @throws NotSupported  when it is missing */
+/** An optional peer: a program with a DynamoDBClient has it. @throws NotSupported  when it is missing */
 async function loadCommands(): Promise<Commands> {
   const sdk: unknown = await import('@aws-sdk/client-dynamodb').catch((error: unknown) => {
     throw new NotSupported('pawl/dynamodb needs the package @aws-sdk/client-dynamodb, version 3', { cause: error });

@@ -9,7 +9,7 @@ export type Attribute =
 export type Item = Readonly<Record<string, Attribute>>;
 
 /**
- * A `DynamoDBClient` of `@aws-sdk/client-dynamodb` v3, by shape: so that whoever uses another engine need not have that
+ * A `DynamoDBClient` of `@aws-sdk/client-dynamodb` v3, by shape: so that a program with another engine need not have that
  * package for the types.
  */
 export interface DynamoClient {

@@ -12,7 +12,7 @@ export interface Written {
 const PLAIN = /^[a-z]\d?$/;
 
 /**
- * Puts the parts of a request together. Values only ever go in by placeholders, and so do names, but for the shortest, as
+ * Puts the parts of a request together. Values only ever go in by placeholders, and so do names, except the shortest, as
  * each has its price: an attribute may be called what it likes, and no value is read as text.
  */
 export class Expression {

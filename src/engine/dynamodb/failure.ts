@@ -90,7 +90,7 @@ function cancelledBy(error: Error, codes: ReadonlySet<string>): boolean {
   return reasons.some((reason) => isObject(reason) && codes.has(String(reason['Code'])));
 }
 
-/** A broken connection, a fault of the service, or a transaction in the way: nobody knows what became of it. */
+/** A broken connection, a fault of the service, or a transaction in the way: its outcome is unknown. */
 function isPassing(error: Error): boolean {
   const fault: unknown = Reflect.get(error, '$fault');
   const metadata: unknown = Reflect.get(error, '$metadata');

@@ -5,7 +5,7 @@ import type { Logger } from '../../base/logger.ts';
 import { checkOptions, duration, logger, optional, text } from '../../base/options/options.ts';
 import { isObject } from '../../base/options/shape.ts';
 import type { Duration } from '../../base/time/duration.ts';
-import { Caller, Refused } from './call.ts';
+import { Caller, ConditionRefusal } from './call.ts';
 import type { Attribute, CallLimits, DynamoClient, Item } from './client.ts';
 import type { Written } from './expression.ts';
 import { isTransient } from './failure.ts';
@@ -33,7 +33,7 @@ export interface DynamoOptions {
   /** The table's name. It belongs to Pawl: give it nothing else to hold. */
   readonly table: string;
   /**
-   * How far the clocks of your machines can be from that of DynamoDB, if you know. A dead holder's lock can then be had at
+   * How far the clocks of your machines can be from that of DynamoDB, if you know. A dead holder's lock can then be taken at
    * once, also by a process that has not watched it for a lease. Default: clocks are never compared.
    */
   readonly clockSkew?: Duration;
@@ -71,7 +71,7 @@ export interface PartialWrite {
 }
 
 /**
- * Gives an engine on your client. Nothing is sent before it is used, and the client stays yours: nobody here ends it.
+ * Gives an engine on your client. Nothing is sent before it is used, and the client stays yours: Pawl never ends it.
  * @throws InvalidInput
  */
 export function dynamodb(client: DynamoClient, options: DynamoOptions): DynamoEngine {
@@ -250,7 +250,7 @@ function keyOf({ pk, sk }: Key): { pk: { S: string }; sk: { S: string } } {
 }
 
 function refusedOr(error: unknown): Outcome {
-  if (!(error instanceof Refused)) throw error;
+  if (!(error instanceof ConditionRefusal)) throw error;
   return { isDone: false, item: isItem(error.item) ? error.item : undefined, isRepeated: error.isRepeated };
 }
 

@@ -32,7 +32,7 @@ export function tableOf(name: string): Readonly<Record<string, unknown>> {
   };
 }
 
-/** The same, to be kept beside the other templates of a team. */
+/** The same, to be kept next to the other templates of a team. */
 export function templateOf(name: string, kind: 'cloudformation' | 'terraform'): Readonly<Record<string, unknown>> {
   if (kind === 'terraform') return terraformOf(name);
   return {

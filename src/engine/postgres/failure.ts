@@ -168,7 +168,7 @@ function notGranted(error: Error): DatabaseError {
 const READ_ONLY = '25006';
 
 /**
- * Nobody's statement is at fault: the server is a standby, or was one when this connection was opened to it, and it may be another
+ * No statement is at fault: the server is a standby, or was one when this connection was opened to it, and it may be another
  * one that takes writes by now. So the connection counts as lost; else those of a pool would lead to the old server for ever.
  */
 function readOnly(error: Error): ConnectionFailed {
@@ -260,7 +260,7 @@ function byDriver(error: Error, code: string | undefined): unknown {
   }
   if (NEVER_SENT.test(error.message)) {
     return new ConnectionFailed(
-      `no connection could be had; check that the database can be reached and that its pool is large enough: ${error.message}`,
+      `no connection was free; check that the database can be reached and that its pool is large enough: ${error.message}`,
       {
         cause: error,
         outcome: 'nothing_written',

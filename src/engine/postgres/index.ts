@@ -181,7 +181,7 @@ export class PostgresEngine {
   }
 
   /**
-   * Takes one of two connections that are kept beside the pool for short statements of Pawl's own, such as renewing leases,
+   * Takes one of two connections that are kept next to the pool for short statements of Pawl's own, such as renewing leases,
    * which must come through while handlers hold every connection of the pool. Give it back at once.
    */
   connectReserved(): Promise<Session> {
@@ -312,7 +312,7 @@ export class PostgresEngine {
     for (const session of this.#sessions) {
       session.release(true);
     }
-    // A source that never opened has nothing to close, and its failure was told to whoever asked for it.
+    // A source that never opened has nothing to close, and its callers have seen its failure.
     const source = await this.#source?.catch(() => undefined);
     await source?.close();
   }

@@ -14,7 +14,7 @@ export interface ServerFacts {
   readonly roundTripMs: number;
   /** The server's clock minus this machine's; good to half a round trip. */
   readonly clockAheadMs: number;
-  /** Whoever answered the connection was not the server process itself: a pooler, or a proxy. */
+  /** Something else than the server process itself answered the connection: a pooler, or a proxy. */
   readonly hasPooler: boolean;
   /** A standby, or a database set to read-only transactions. */
   readonly isReadOnly: boolean;
@@ -40,7 +40,7 @@ export interface TableFacts {
 /** One schema of this session's search path. */
 export interface PathSchema {
   readonly name: string;
-  /** Who may create in it beside its owner, superusers and this role; `public` is everybody. */
+  /** The roles that may create in it in addition to its owner, superusers and this role; `public` is everybody. */
   readonly creators: readonly string[];
 }
 
@@ -145,7 +145,7 @@ export function inspectTables(engine: PostgresEngine): Promise<TableFacts[]> {
   return engine.query<TableFacts>(TABLES);
 }
 
-/** Where this session looks for what is named without a schema, in this order; `pg_catalog` is among it though nobody named it. */
+/** Where this session looks for what is named without a schema, in this order; `pg_catalog` is among it though it was not named. */
 export function inspectPath(engine: PostgresEngine): Promise<PathSchema[]> {
   return engine.query<PathSchema>(PATH);
 }

@@ -9,7 +9,7 @@ import { destroySocket } from './socket.ts';
 export interface Source {
   readonly pool: PoolLike;
   /**
-   * A few connections beside the pool for statements that are short and must not wait until busy handlers give theirs
+   * A few connections next to the pool for statements that are short and must not wait until busy handlers give theirs
    * back: renewals of leases, above all. The pool itself when it does not tell where it connects to.
    */
   readonly reserved: PoolLike;

@@ -18,7 +18,7 @@ export class SuspectConnections {
     this.#since = Math.max(this.#since, performance.now() - ms);
   }
 
-  /** True when nothing was heard of the connection since then. One that is new here has just been opened. */
+  /** True when the connection has not answered since then. One that is new here has just been opened. */
   isSuspect(client: ClientLike): boolean {
     return (this.#heardAt.get(client) ?? Infinity) < this.#since;
   }

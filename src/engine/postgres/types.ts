@@ -9,7 +9,7 @@ const asText = (text: string): string => text;
  * How the answers to Pawl's own statements are read, whatever parsers the program has set for its own by
  * `pg.types.setTypeParser`. 64-bit integers stay text, and so does what is not named here.
  *
- * Nor does it matter what the session writes in which way: with another DateStyle than ISO nobody can tell what time a timestamptz
+ * Nor does it matter what the session writes in which way: with another DateStyle than ISO no reader can tell what time a timestamptz
  * is, and `extra_float_digits` may leave one digit of a float8. A time is told as {@link instant}, and numeric is used for
  * nothing else; any other number with a fraction is made of numeric, too, and told as JSON.
  */

@@ -22,7 +22,7 @@ export interface FaultyStoreOptions {
  *
  * - `lose_answer`: it is carried out, and the connection cut before the answer
  * - `cut`: the connection is cut before it is carried out
- * - `delay`: it is carried out later, `ms` after it came, though nobody may be waiting for the answer by then
+ * - `delay`: it is carried out later, `ms` after it came, though the caller may not be waiting for the answer by then
  * - `hang`: it is never answered
  * - `unavailable`: 503 SlowDown
  * - `conflict`: 409, another request is under way
@@ -73,7 +73,7 @@ const FAULTS: readonly StoreFault[] = [
   'trickle',
 ];
 
-interface Armed {
+interface ActiveFault {
   readonly fault: StoreFault;
   readonly operation: string;
   readonly key: string;
@@ -120,7 +120,7 @@ export class FaultyStore implements AsyncDisposable {
   readonly log: { readonly operation: string; readonly key: string }[] = [];
   readonly #server: Server;
   readonly #service: S3Service;
-  readonly #faults = new Set<Armed>();
+  readonly #faults = new Set<ActiveFault>();
   readonly #timers = new Set<() => void>();
 
   /** @internal */
@@ -163,7 +163,7 @@ export class FaultyStore implements AsyncDisposable {
       times: integer({ min: 1, default: Number.MAX_SAFE_INTEGER }),
       ms: integer({ min: 0, default: 1000 }),
     });
-    const armed: Armed = {
+    const armed: ActiveFault = {
       fault: oneOf(FAULTS).given(fault, { field: 'fault', what: 'fault' }),
       ...which,
       left: times,
@@ -204,7 +204,7 @@ export class FaultyStore implements AsyncDisposable {
     }
   }
 
-  #meet({ operation, key }: S3Request): Armed | undefined {
+  #meet({ operation, key }: S3Request): ActiveFault | undefined {
     for (const armed of this.#faults) {
       const isMet = (armed.operation === '' || armed.operation === operation) && key.includes(armed.key);
       if (!isMet) continue;
@@ -215,7 +215,7 @@ export class FaultyStore implements AsyncDisposable {
     return undefined;
   }
 
-  #fail({ fault, ms }: Armed, request: S3Request, body: Buffer, response: ServerResponse): void {
+  #fail({ fault, ms }: ActiveFault, request: S3Request, body: Buffer, response: ServerResponse): void {
     const perform = (): S3Answer => this.#service.perform(request, body);
     switch (fault) {
       case 'hang':

@@ -52,7 +52,7 @@ export class S3Service {
     };
   }
 
-  /** The body is read here, so that whoever breaks off in the middle of it has asked for nothing. @throws S3Refusal */
+  /** The body is read here, so that a client that breaks off in the middle of it has asked for nothing. @throws S3Refusal */
   async body({ message }: S3Request): Promise<Buffer> {
     checkSignature(message, this.#options.keys);
     return readBody(message, !this.#options.ignoreChecksums);

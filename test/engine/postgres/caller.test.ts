@@ -54,7 +54,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** A pool calls itself ended while its connections still say goodbye: removing the database then breaks one, and nobody listens. */
+/** A pool calls itself ended while its connections still say goodbye: removing the database then breaks one, without a listener. */
 function newPool(): pg.Pool {
   return new pg.Pool({ connectionString: database.url }).on('error', () => {});
 }

@@ -74,7 +74,7 @@ test('a statement that the server is still at is cancelled there', async () => {
   await eventually(async () => expect(await eye.query(SLEEPERS)).toEqual([]));
 });
 
-test('a connection that is not to be had in time is not waited for, and goes back to the pool when it comes', async () => {
+test('a connection that is not free in time is not waited for, and goes back to the pool when it comes', async () => {
   const held = await Promise.all([1, 2, 3, 4].map(() => engine.connect()));
   const error = await caught(engine.query(ONE, [], { deadlineMs: 100 }));
   expect(error).toBeInstanceOf(ConnectionFailed);
@@ -83,7 +83,7 @@ test('a connection that is not to be had in time is not waited for, and goes bac
   await open(4);
 });
 
-test('a transaction with a deadline fails at BEGIN with nothing written, and at COMMIT with nobody knowing', async () => {
+test('a transaction with a deadline fails at BEGIN with nothing written, and at COMMIT with an unknown outcome', async () => {
   await open(4);
   proxy.stall();
   // Tried again on another connection, since nothing was sent.

@@ -8,7 +8,11 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { Conflict, ConnectionFailed, InvalidInput, NotSupported, Stopped } from '../../../src/base/errors.ts';
 import { copyTree } from '../../../src/engine/postgres/embedded/binary-copy.ts';
-import { type Embedded, type EmbeddedOptions, startEmbedded } from '../../../src/engine/postgres/embedded/index.ts';
+import {
+  type EmbeddedOptions,
+  type EmbeddedPostgres,
+  startEmbedded,
+} from '../../../src/engine/postgres/embedded/index.ts';
 import { copied } from '../../support/embedded.ts';
 import { until } from '../../support/eventually.ts';
 import { LONG, rarely } from '../../support/long.ts';
@@ -38,13 +42,13 @@ afterAll(async () => {
   await rm(temp, { recursive: true, force: true });
 });
 
-async function start(options?: EmbeddedOptions): Promise<Embedded> {
+async function start(options?: EmbeddedOptions): Promise<EmbeddedPostgres> {
   const server = await startEmbedded(options);
   onTestFinished(() => server.stop());
   return server;
 }
 
-async function connect(server: Embedded): Promise<pg.Client> {
+async function connect(server: EmbeddedPostgres): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: server.url });
   client.on('error', () => {});
   await client.connect();
@@ -52,7 +56,7 @@ async function connect(server: Embedded): Promise<pg.Client> {
   return client;
 }
 
-async function ask(server: Embedded, text: string): Promise<Record<string, string> | undefined> {
+async function ask(server: EmbeddedPostgres, text: string): Promise<Record<string, string> | undefined> {
   const client = new pg.Client({ connectionString: server.url });
   await client.connect();
   try {

@@ -111,7 +111,7 @@ describe('a failure of the database', () => {
     expect(await victim.query(once1('select 1 as n'))).toEqual([{ n: 1 }]);
   });
 
-  test('is a ConnectionFailed with nothing written when nobody listens on the port', async () => {
+  test('is a ConnectionFailed with nothing written when no server listens on the port', async () => {
     const gone = await startProxy(database.url);
     await gone.stop();
     await using unreachable = postgres(gone.url);

@@ -251,7 +251,7 @@ test('a lock is waited for while the database is read-only', async () => {
   await lock.release();
 });
 
-test('who enqueues in a transaction that he began READ ONLY is told of both causes, once', async () => {
+test('an enqueue in a READ ONLY transaction of the caller names both causes, once', async () => {
   const { url } = await freshDatabase();
   const engine = postgres(url, { max: 2 });
   onTestFinished(() => engine.stop());

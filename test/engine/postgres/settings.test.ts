@@ -34,7 +34,7 @@ const SETTINGS: readonly Settings[] = [
   { client_encoding: "'LATIN1'", lc_messages: "'C'" },
 ];
 
-/** As many as can be had at once, so that the usual run is short; each by itself in a long one. */
+/** As many as run at once, so that the usual run is short; each by itself in a long one. */
 const TOGETHER: readonly Settings[] = [
   Object.assign({}, ...SETTINGS.slice(3, 10), SETTINGS[0]),
   Object.assign({}, ...SETTINGS.slice(13, 17), ...SETTINGS.slice(19, 22), SETTINGS[1]),

@@ -116,7 +116,7 @@ async function understand(url: string, texts: readonly string[]): Promise<CallLo
   return heard;
 }
 
-interface Played {
+interface PlayOutcome {
   readonly strangers: Strangers;
   /** Which of them, and by which statement. */
   readonly called: readonly string[];
@@ -126,7 +126,7 @@ interface Played {
 async function playAmongStrangers(
   exercise: Exercise,
   { migrated, heard, before = '' }: { migrated: boolean; heard: CallLog; before?: string },
-): Promise<Played> {
+): Promise<PlayOutcome> {
   const called = new Set<string>();
   let strangers: Strangers = { count: 0, unmade: [] };
   const failure = await play(exercise, {

@@ -206,7 +206,7 @@ describe('a transaction whose connection breaks', () => {
     expect(runs).toBe(1);
   });
 
-  test('with COMMIT itself lost on the way is never repeated either: nobody can tell the two apart', async () => {
+  test('with COMMIT itself lost on the way is never repeated either: the two cannot be told apart', async () => {
     let runs = 0;
     proxy.loseRequest('commit\0');
     const error = await caught(

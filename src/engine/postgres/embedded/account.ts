@@ -42,7 +42,7 @@ export function identity(account: Account | undefined): { uid: number; gid: numb
   return account === undefined ? {} : { uid: account.uid, gid: account.gid };
 }
 
-/** True when the account can enter the folder, parents included. Asked of the kernel: mode bits do not tell of ACLs. */
+/** True when the account can enter the folder, parents included. Asked of the kernel: mode bits do not show ACLs. */
 export async function canEnter(folder: string, account: Account | undefined): Promise<boolean> {
   try {
     await run('/bin/sh', ['-c', 'test -d "$0" && test -x "$0"', folder], { cwd: '/', ...identity(account) });
@@ -62,7 +62,7 @@ function parsePasswd(text: string): Account[] {
     .filter((account) => account.uid > 0);
 }
 
-/** macOS writes nobody as -2. */
+/** macOS writes the account `nobody` as -2. */
 function unsigned(id: string | undefined): number {
   return Number(id) >>> 0;
 }

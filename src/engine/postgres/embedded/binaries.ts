@@ -72,7 +72,7 @@ async function fromTree(tree: string, account: Account | undefined): Promise<Bin
 
 /**
  * npm packages cannot hold symbolic links, so the package lists them and makes them after install; where install scripts
- * are off (npm 12's default) nobody did, and the programs would die for want of their libraries.
+ * are off (npm 12's default) they are missing, and the programs would die without their libraries.
  */
 async function linkLibraries(tree: string): Promise<void> {
   const manifest = await readFile(join(tree, 'pg-symlinks.json'), 'utf8').catch(() => '[]');

@@ -12,7 +12,7 @@ export function temporaryFolders(): string[] {
 
 /**
  * A copy of a Postgres tree below `folder` that every account can read and run. Made once per content and used again by
- * later starts (0.2 s for 61 MB otherwise); it appears by one rename, so nobody sees half of it.
+ * later starts (0.2 s for 61 MB otherwise); it appears by one rename, so no process sees half of it.
  * @param finish  called on the copy before others can see it
  * @throws Conflict  when somebody else put a folder at its place: their programs are not run
  */

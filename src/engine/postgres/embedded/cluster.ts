@@ -22,7 +22,7 @@ import type { Watchdog } from './watchdog.ts';
 
 const run = promisify(execFile);
 
-/** Beside Postgres' own files and readable by the server's account alone; last to be written, so it also says "complete". */
+/** Next to Postgres' own files and readable by the server's account alone; last to be written, so it also says "complete". */
 const PASSWORD_FILE = 'pawl.password';
 
 /** What the programs see of our environment: no PGPORT or PGDATA of the user's shell, messages in English, no time zone search. */

@@ -5,10 +5,10 @@ import { type Account, canEnter, serverAccount } from './account.ts';
 import { findBinaries } from './binaries.ts';
 import { temporaryFolders } from './binary-copy.ts';
 import { keptCluster, temporaryCluster } from './cluster.ts';
-import { type Embedded, EmbeddedServer } from './server.ts';
+import { type EmbeddedPostgres, EmbeddedServer } from './server.ts';
 import { startWatchdog } from './watchdog.ts';
 
-export type { Embedded } from './server.ts';
+export type { EmbeddedPostgres } from './server.ts';
 
 /** Settings that are not the caller's to change. */
 const OURS = ['listen_addresses', 'port', 'unix_socket_directories', 'data_directory', 'config_file', 'hba_file'];
@@ -42,7 +42,7 @@ export interface EmbeddedOptions {
  * @throws NotSupported      when no Postgres can run here
  * @throws ConnectionFailed  when the server does not start, with its last log lines
  */
-export async function startEmbedded(options: EmbeddedOptions = {}): Promise<Embedded> {
+export async function startEmbedded(options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
   check(options);
   const account = await serverAccount(options.data);
   const binaries = await findBinaries(account, options.tree);

@@ -37,7 +37,7 @@ export interface Postmaster {
 }
 
 /** Why this start failed, where the caller can do something about it. */
-export interface Hindered {
+export interface StartObstacle {
   /** The port is taken; a killed server's last sessions hold its memory; another server has the data folder. */
   readonly obstacle: 'port' | 'memory' | 'folder';
   readonly error: ConnectionFailed;
@@ -50,7 +50,7 @@ let isHooked = false;
  * Starts the server and waits until it answers a real connection.
  * @throws ConnectionFailed  when it does not start for any other reason than an obstacle
  */
-export async function launch(launching: Launch): Promise<Postmaster | Hindered> {
+export async function launch(launching: Launch): Promise<Postmaster | StartObstacle> {
   const { binaries, account, cluster, watchdog } = launching;
   const output = serverLog(launching);
   const settings = Object.entries(launching.settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
@@ -138,7 +138,7 @@ const OBSTACLES = [
   ['folder', /lock file "postmaster.pid" already exists/],
 ] as const;
 
-function startFailure(cause: unknown, lines: string[]): Hindered {
+function startFailure(cause: unknown, lines: string[]): StartObstacle {
   const text = lines.join('\n  ');
   const message = `Postgres did not start: ${cause instanceof Error ? cause.message : String(cause)}\n  ${text}`;
   const error = new ConnectionFailed(message, { cause });

@@ -10,7 +10,7 @@ const SETTINGS = { max_connections: '200', timezone: 'UTC', log_timezone: 'UTC' 
 const PATIENCE_MS = 10_000;
 
 /** A running Postgres of our own. */
-export interface Embedded extends AsyncDisposable {
+export interface EmbeddedPostgres extends AsyncDisposable {
   /** `postgres://…` of the superuser, with its password. The same for as long as this server lives, restarts included. */
   readonly url: string;
   readonly port: number;
@@ -35,7 +35,7 @@ interface ServerOptions {
 }
 
 /** The server over its restarts, each of which is a new process. */
-export class EmbeddedServer implements Embedded {
+export class EmbeddedServer implements EmbeddedPostgres {
   readonly url: string;
   readonly port: number;
   readonly dataDir: string;

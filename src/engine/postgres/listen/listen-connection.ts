@@ -29,8 +29,8 @@ export interface ListenConnection {
   readonly sentCount: number;
   readonly pendingCount: number;
   /**
-   * Notifications have arrived here: a channel that the server no longer knows of is a loss, as of the connection. Behind a pooler
-   * that lends another of the server's connections each time, it would be one with each look.
+   * Notifications have arrived here: a channel that the server has forgotten is a loss, as that of the connection. Behind a pooler
+   * that lends another of the server's connections each time, every check would see one.
    */
   hasReceived: boolean;
   /** Settles when the connection is gone, for whatever reason. */
@@ -165,7 +165,7 @@ class ListeningClient implements ListenConnection {
     if (this.#state === 'closed') {
       throw new ConnectionFailed('the listening connection is closed', { outcome: 'nothing_written' });
     }
-    // Half-open, it would be found out by the next check; whoever waits for this need not wait for that, too.
+    // Half-open, it would be found out by the next check; a caller that waits for this need not wait for that, too.
     const { checkTimeout } = this.#timing;
     const cancel = deadline(checkTimeout, () =>
       this.#lose(new ConnectionFailed(`the listening connection did not answer within ${checkTimeout} ms`)),

@@ -38,7 +38,7 @@ export class Listener {
   #retry: NodeJS.Timeout | undefined;
   #failures = 0;
   #stopped = false;
-  /** Aborted when nobody subscribes any more, and the connection is not wanted while it is still being opened. */
+  /** Aborted when the last subscriber has gone, and the connection is not wanted while it is still being opened. */
   #opening = new AbortController();
 
   constructor(given: ListenerSettings) {
@@ -118,7 +118,7 @@ export class Listener {
       const connection = await openListenConnection(this.#given.settings, this.#timing, events, this.#opening.signal);
       if (this.#stopped) {
         await connection.close();
-        throw new Stopped('listening was stopped while it began; nobody listens any more');
+        throw new Stopped('listening was stopped while it began');
       }
       this.#connection = connection;
       for (const channel of new Set([...this.#subscribers].map((subscriber) => subscriber.channel))) {

@@ -24,13 +24,13 @@ export interface ListenerTiming {
 }
 
 /** A promise and the function that settles it. */
-export interface Deferred<T> {
+export interface ManualPromise<T> {
   promise: Promise<T>;
   resolve: (value: T) => void;
 }
 
 /** Makes a promise that is settled from outside; settling it twice does nothing. */
-export function deferred<T>(): Deferred<T> {
+export function deferred<T>(): ManualPromise<T> {
   let resolve: (value: T) => void = () => {};
   const promise = new Promise<T>((settle) => {
     resolve = settle;

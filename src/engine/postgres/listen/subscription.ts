@@ -1,9 +1,9 @@
-/** What a subscriber wants beside the notifications. */
+/** What a subscriber asks for in addition to the notifications. */
 export interface SubscribeOptions {
   /** Called after the connection was renewed: whatever was sent meanwhile is gone, so look for work now. */
   onReconnect?: () => void;
   /**
-   * Lets whoever would notify see whether anybody hears it: as long as the listening connection lives, it holds the session's
+   * Shows to those that would notify whether any process listens: as long as the listening connection lives, it holds the session's
    * shared advisory lock on hashtextextended(channel, 0). Not for a connection through a pooler: there it would outlast it.
    */
   isSeen?: boolean;

@@ -1,7 +1,7 @@
 import { type Statement, statement } from '../sql.ts';
 import type { AnswerOptions, Session } from './session.ts';
 
-/** Who asks about connections on another one: the engine. */
+/** Asks about connections on another one: the engine. */
 export interface BackendQueries {
   query<Row>(sql: Statement, values: unknown[], options: AnswerOptions): Promise<Row[]>;
 }

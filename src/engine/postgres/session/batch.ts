@@ -92,7 +92,7 @@ export class Batch implements QueryConfig {
     this.callback?.();
   }
 
-  /** Nobody knows what was prepared before it: it is done again, under other names. */
+  /** What was prepared before it is unknown: it is done again, under other names. */
   handleError(error: unknown): void {
     prepared.delete(this.#client);
     this.#reject(error);

@@ -11,7 +11,7 @@ import type { Statement } from '../sql.ts';
 import { ownTypes } from '../types.ts';
 import { Batch, type Rows, type Step, takesBatches } from './batch.ts';
 import { cancelRunning } from './cancel.ts';
-import { type Sent, traceStatement } from './tracing.ts';
+import { type OutgoingStatement, traceStatement } from './tracing.ts';
 
 /** How long an answer may take. */
 export interface AnswerOptions {
@@ -33,7 +33,7 @@ export class Session {
   readonly #prepare: boolean;
   readonly #onRelease: (session: Session) => void;
   #state: 'open' | 'broken' | 'released' = 'open';
-  /** A text of several statements failed: the driver tells of it before it knows whether a transaction was left open. */
+  /** A text of several statements failed: the driver reports that before it knows whether a transaction was left open. */
   #isUnclear = false;
   /** A statement of ours ran into a limit that the session may have had since it was opened: the next one may have another. */
   #isLimited = false;
@@ -153,7 +153,7 @@ export class Session {
     }
   }
 
-  /** Takes the connection for dead, after so many milliseconds of waiting in vain: what is under way fails. */
+  /** Takes the connection for dead, after so many milliseconds of waiting for an answer: what is under way fails. */
   giveUp(ms: number): void {
     this.#silentMs = ms;
     this.#state = this.#state === 'open' ? 'broken' : this.#state;
@@ -184,7 +184,7 @@ export class Session {
     this.release();
   }
 
-  #send<T>(sent: Sent, ask: () => Promise<T>, options?: AnswerOptions): Promise<T> {
+  #send<T>(sent: OutgoingStatement, ask: () => Promise<T>, options?: AnswerOptions): Promise<T> {
     const { api } = telemetry;
     return api === undefined
       ? this.#exchange(sent.text, ask, options)
@@ -238,7 +238,7 @@ function unanswered(text: string, ms: number): string {
 
 /**
  * Takes a connection from the pool.
- * @param onDeadline  none was to be had in time
+ * @param onDeadline  none was free in time
  * @throws ConnectionFailed with outcome `nothing_written`
  */
 export async function checkOut(
@@ -261,7 +261,7 @@ function inTime(client: Promise<ClientLike>, ms: number, onDeadline: () => void)
     const cancel = deadline(ms, () => {
       isLate = true;
       const why = 'it does not answer, or the work of this process holds every connection of the pool';
-      reject(new ConnectionFailed(`no connection to the database could be had within ${formatDuration(ms)}: ${why}`));
+      reject(new ConnectionFailed(`no connection to the database was free within ${formatDuration(ms)}: ${why}`));
       onDeadline();
     });
     client.then((one) => (isLate ? one.release() : resolve(one)), reject).finally(cancel);

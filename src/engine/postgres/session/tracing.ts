@@ -1,7 +1,7 @@
 import { type Attributes, errorType, inSpan, SCOPE, SPAN_KIND, type TelemetryApi } from '../../../base/telemetry.ts';
 
-/** A statement as it is sent. Without values it may have some in its text, which are nobody's business. */
-export interface Sent {
+/** A statement as it is sent. Without values it may have some in its text, which are private. */
+export interface OutgoingStatement {
   readonly text: string;
   readonly values?: readonly unknown[];
 }
@@ -14,7 +14,7 @@ let durations: Histogram | undefined;
  * Runs a statement within a span by the conventions for databases, if the caller is in one: what workers ask by themselves, all
  * day, would be a trace each. Every one is measured.
  */
-export async function traceStatement<T>(api: TelemetryApi, sent: Sent, run: () => Promise<T>): Promise<T> {
+export async function traceStatement<T>(api: TelemetryApi, sent: OutgoingStatement, run: () => Promise<T>): Promise<T> {
   const summary = /^-- (\S+)/.exec(sent.text)?.[1] ?? /^\s*(\w+)/.exec(sent.text)?.[1]?.toLowerCase() ?? 'statement';
   const measured = async (): Promise<T> => {
     const begun = performance.now();

@@ -17,7 +17,7 @@ export interface TransactionOptions {
   signal?: AbortSignal;
   /** Runs first on the same connection, and is committed by itself, before the transaction begins. */
   before?: (session: Session) => Promise<unknown>;
-  /** How many milliseconds each statement of it may take to be answered, and the connection to be had. Default: no limit. */
+  /** How many milliseconds each statement of it may take to be answered, and the connection to be free. Default: no limit. */
   deadlineMs?: number | undefined;
   /** For how many milliseconds the server waits for this process between two statements before it rolls back. Default: as the database has it. */
   idleMs?: number | undefined;
@@ -78,7 +78,7 @@ export class Transaction {
  * Runs `fn` in a transaction and commits what it did. `fn` may run more than once: it is repeated when the database
  * reports a lost race (40001, 40P01), and when the connection breaks before COMMIT was sent.
  *
- * When COMMIT was sent and no answer came, nobody can tell whether it happened: that is never repeated, and reported as
+ * When COMMIT was sent and no answer came, it is unknown whether it happened: that is never repeated, and reported as
  * ConnectionFailed with outcome `unknown`.
  */
 export async function runTransaction<T>(
@@ -142,7 +142,7 @@ async function attemptOnce<T>(
   } finally {
     signal?.removeEventListener('abort', cancel);
     clearTimeout(patience);
-    // A cancel request may still be on its way, and must not hit whoever uses this connection next.
+    // A cancel request may still be on its way, and must not hit the next user of this connection.
     session.release(signal?.aborted ?? false);
   }
 }
