@@ -1,4 +1,4 @@
--- Looking ahead for the lanes of the transaction hold: one look reads the next ready jobs, payloads included, for all lanes of a
+-- Looking ahead for the lanes of the transaction hold: one statement reads the next ready jobs, payloads included, for all lanes of a
 -- process.
 
 -- The next ready jobs without a key, for a worker's lanes to take one by one with queue_take_row. It claims nothing. It brings back
@@ -71,9 +71,9 @@ begin
   return '[' || v_jobs || ']';
 end $$;
 
--- What a look of a lane left undone, in a transaction that ends in the same message: brings back what is due, takes the first run
--- apart, so that its other jobs are not locked with one of it, or moves jobs whose keys are busy, or that wait for a delayed
--- predecessor, out of the way; of what that look saw. Answers how many jobs it moved: 0 when others have done it, or are at it.
+-- What a lane's queue_claim_one left undone, in a transaction that ends in the same message: brings back due jobs, takes the first run
+-- apart, so that its other jobs are not locked with one of it, or moves away jobs whose keys are busy, or that wait for a delayed
+-- predecessor; all of it for the rows that the claim saw. Answers how many jobs it moved: 0 when another process has done it, or is at it.
 create or replace function pawl.queue_tidy(p_queue smallint, p_shard smallint, p_what text, p_rows int, p_priority smallint, p_after bigint) returns bigint
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -104,7 +104,7 @@ begin
   return pawl.queue_make_way(p_queue, p_shard, v_keys, v_heads);
 end $$;
 
--- Moves what cannot be claimed of these keys out of the way: see queue_claim_keys, which does so itself under a lease.
+-- Moves jobs of these keys away that cannot be claimed: see queue_claim_keys, which does so itself under a lease.
 create or replace function pawl.queue_make_way(p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[]) returns bigint
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -125,7 +125,7 @@ begin
   )
   select array_agg(n.key order by n.ord), array_agg(n.head order by n.ord) into v_tried, v_heads
   from near n where pawl.queue_try_key(p_queue, p_shard, n.key);
-  -- A new statement, which sees what was committed before the locks were had.
+  -- A new statement, which sees what was committed before the locks were granted.
   select
     array_agg(t.key order by t.ord) filter (where k.epoch is null or (not k.held and k.epoch = t.head)),
     array_agg(t.key order by t.ord) filter (where k.epoch is not null and (k.held or k.epoch is distinct from t.head))

@@ -1,13 +1,13 @@
--- Claiming for a transaction that stays open (hold: 'transaction'): how a lane looks for its next unit, what it must not do in the
+-- Claiming for a transaction that stays open (hold: 'transaction'): how a lane finds its next unit, what it must not do in the
 -- transaction that its handler runs in, and how it takes what the look-ahead has read.
 
 -- One unit, for a claim whose transaction stays open while its handler runs (hold: 'transaction'). The same answer as
--- queue_claim. Nothing is locked in the end but the unit that is claimed, and its key: nobody waits for a client that stands
--- still between two messages. What is to be done before there is something to claim, or to get jobs out of the way that
--- cannot be claimed, is left to queue_tidy ("untidy": 'due', 'run' or 'keys'), in a transaction of its own; "again" says that
--- there may be something to claim where this look began once that is done. p_tidied: it has been done just now; what is due
--- still is more than is brought back at once, or somebody else has it, and keys of which something is due are left alone.
--- A job without a key gets no row in queue_running, which nobody else could see: "claimedAt" says so, and whoever settles it
+-- queue_claim. At the end only the unit that is claimed is locked, and its key: a client that stands still between two messages
+-- makes nothing else wait. Before there is something to claim, due jobs may have to be brought back, or jobs that cannot be claimed may
+-- have to be moved away. That is left to queue_tidy ("untidy": 'due', 'run' or 'keys'), in a transaction of its own. "again" says that
+-- there may be something to claim, from where this search began, once that is done. p_tidied: it has been done just now. Jobs that are
+-- still due are then more than one call brings back, or another process has them; keys of which something is due are left alone.
+-- A job without a key gets no row in queue_running, since no other process could see it. "claimedAt" says so: a settlement of the job
 -- writes the receipt, or first that row.
 create or replace function pawl.queue_claim_one(
   p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_tidied boolean default false
@@ -76,7 +76,7 @@ begin
 
   -- Jobs that dead workers ran are left to the rescue, which charges them: see queue_note_suspects.
   select d.suspects into v_suspects from pawl.queue_definition d where d.id = p_queue;
-  -- Of the two sorts of rows, the one that comes first; the other only when there is nothing to be had of it.
+  -- Of the two sorts of rows, the one that comes first; the other only when none of the first can be claimed.
   select r.key is not null as keyed into v_first from pawl.queue_ready r
   where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.id <> all (v_suspects)
   order by r.priority, r.id limit 1;
@@ -145,8 +145,8 @@ begin
 end $$;
 
 -- Takes one job without a key that queue_peek_ready has read, from where its row stood: a fraction of what queue_claim_one costs,
--- which has to look at what is due, who has registered and which sort of row comes first. Answers [claim, attempt, claimed at], and
--- with p_reads the payload, which the peek has left out; null where the row is gone, has moved, is held by somebody else, or is a suspect, and
+-- which has to check what is due, which workers there are and which sort of row comes first. Answers [claim, attempt, claimed at], and
+-- with p_reads the payload, which the peek has left out; null where the row is gone, has moved, is locked, or is a suspect, and
 -- while the queue is paused. Vacuum gives a place to other rows: hence the id.
 --
 -- The same statement without a function, prepared by the worker, would take an eighth less. But its plan would be made without

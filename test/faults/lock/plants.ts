@@ -51,7 +51,7 @@ const FAILING = "raise exception 'a planted failure';";
 const FAILURES: Readonly<Record<string, Plant>> = {
   [FAILURE]: {
     sql: [
-      ['lock_take', /\nbegin\n/, `\nbegin\n${FAILING}\n`],
+      ['lock_acquire_one', /\nbegin\n/, `\nbegin\n${FAILING}\n`],
       ['lock_acquire', /\nbegin\n/, `\nbegin\n${FAILING}\n`],
     ],
   },
