@@ -91,9 +91,17 @@ async function apply(cli: Cli): Promise<number> {
 async function plan(cli: Cli): Promise<number> {
   const engine = await cli.engine();
   const { sql = '' } = await engine.migrate({ dryRun: true });
+  sayRetired(cli, await engine.status());
   if (sql === '') cli.talk.say('nothing to do: the schema is up to date');
   else cli.out.text(sql.trimEnd());
   return EXIT.done;
+}
+
+/** Functions that no migration has dropped yet. */
+function sayRetired(cli: Cli, { functions }: MigrationStatus): void {
+  for (const { retired } of functions) {
+    for (const name of retired) cli.talk.say(`${name} is kept for processes of an earlier version`);
+  }
 }
 
 async function showStatus(cli: Cli): Promise<number> {
@@ -101,10 +109,8 @@ async function showStatus(cli: Cli): Promise<number> {
   const status = await engine.status();
   if (cli.globals.output === 'json') cli.out.one(status, [], status.state);
   else print(cli, stepsOf(status));
-  const { state, problem, functions } = status;
-  for (const { retired } of functions) {
-    for (const name of retired) cli.talk.say(`${name} is kept for processes of an earlier version`);
-  }
+  const { state, problem } = status;
+  sayRetired(cli, status);
   if (state === 'current') {
     cli.talk.say('the schema is up to date');
     return EXIT.done;
