@@ -16,6 +16,7 @@ begin
     raise exception 'key must be 1 to 1000 bytes long, got % bytes', octet_length(p_new ->> 'key') using errcode = 'PW001';
   end if;
   perform pawl.refuse_huge_numbers('fields', p_new -> 'fields');
+  perform pawl.refuse_large('fields', p_new -> 'fields');
   return pawl.actor_create_json(json_build_array(p_new - 'fields', coalesce(p_new -> 'fields', '{}')));
 end $$;
 
@@ -107,6 +108,7 @@ begin
     raise exception 'pawl.actor_send needs a name of 1 to 200 characters' using errcode = 'PW001';
   end if;
   perform pawl.refuse_huge_numbers('payload', p_message -> 'payload');
+  perform pawl.refuse_large('payload', p_message -> 'payload');
   return pawl.actor_send_json(json_build_array(p_message - 'payload', coalesce(p_message -> 'payload', 'null')));
 end $$;
 

@@ -54,6 +54,7 @@ begin
     raise exception 'key must be 1 to 1000 bytes long, got % bytes', octet_length(v_key) using errcode = 'PW001', column = 'key';
   end if;
   perform pawl.refuse_huge_numbers('payload', request -> 'payload');
+  perform pawl.refuse_large('payload', request -> 'payload');
   if jsonb_typeof(request -> 'unique') not in ('boolean', 'null') then
     raise exception 'unique must be true or false, got %', left(request ->> 'unique', 100) using errcode = 'PW001';
   end if;
@@ -106,6 +107,17 @@ begin
   if p_value::text ~ '[0-9]{255}' and jsonb_path_exists(p_value,
     'strict $.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))') then
     raise exception '% has a number beyond 1.8e308, which no program could read; write it as a text', p_what using errcode = 'PW001';
+  end if;
+end $$;
+
+-- A value that no claim and no settlement could carry in time would keep all others from theirs. Measured as it is in memory, which
+-- costs nothing.
+create or replace function pawl.refuse_large(p_what text, p_value jsonb) returns void
+language plpgsql stable as $$
+begin
+  if pg_column_size(p_value) > 16777216 then
+    raise exception '% has % bytes, and 16777216 are the most; write what is large into a file, and its name into the value',
+      p_what, pg_column_size(p_value) using errcode = 'PW001';
   end if;
 end $$;
 

@@ -20,12 +20,22 @@ export function toStorable(text: string): string {
 }
 
 /**
+ * The largest value that is stored unless somebody says else, as JSON in UTF-8. What is larger than some megabytes makes each claim
+ * and each settlement that has it slow for all others; it belongs into a file, and its name into the value.
+ */
+export const MOST_BYTES: number = 4 * 1024 * 1024;
+
+/** More than this is refused from SQL, too: see pawl.refuse_large. */
+export const MOST_BYTES_EVER: number = 16 * 1024 * 1024;
+
+/**
  * A value as JSON that jsonb takes; undefined is null. One call of JSON.stringify, and one search in what it gives.
  * @param what  for the message, e.g. `payload`
  * @throws InvalidInput  for what JSON cannot hold (a bigint, a circle, a function, what is nested too deep) or would change into
- *   nothing (a Map, a Promise, NaN), and for what jsonb cannot: U+0000 and lone surrogates, in texts and in names
+ *   nothing (a Map, a Promise, NaN), and for what jsonb cannot: U+0000 and lone surrogates, in texts and in
+ *   names; for what is larger than `mostBytes`
  */
-export function toJson(value: unknown, what: string, field?: string): string {
+export function toJson(value: unknown, what: string, field?: string, mostBytes: number = MOST_BYTES): string {
   let json: string | undefined;
   try {
     json = JSON.stringify(value ?? null);
@@ -37,6 +47,7 @@ export function toJson(value: unknown, what: string, field?: string): string {
     const why = typeof value === 'object' ? 'its toJSON() gives undefined' : `it is a ${typeof value}`;
     throw refused(`${what} cannot be written as JSON: ${why}`, field);
   }
+  if (json.length * 3 > mostBytes) refuseLarge(json, what, field, mostBytes);
   // What JSON changes silently ends as one of these; only then is the value looked through.
   if (json.includes('null') || json.includes('{}')) {
     const why = findUnfaithful(value, what);
@@ -46,6 +57,15 @@ export function toJson(value: unknown, what: string, field?: string): string {
     throw refused(`${what} cannot hold U+0000 or a lone surrogate`, field);
   }
   return json;
+}
+
+function refuseLarge(json: string, what: string, field: string | undefined, mostBytes: number): void {
+  const bytes = Buffer.byteLength(json);
+  if (bytes <= mostBytes) return;
+  throw refused(
+    `${what} has ${bytes} bytes as JSON, and ${mostBytes} are the most; write what is large into a file, and its name into the value`,
+    field,
+  );
 }
 
 function refused(message: string, field: string | undefined, cause?: unknown): InvalidInput {

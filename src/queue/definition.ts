@@ -15,6 +15,7 @@ import {
 } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/options/schema.ts';
+import { MOST_BYTES, MOST_BYTES_EVER } from '../base/storable.ts';
 import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
 import type { Duration } from '../base/time/duration.ts';
 import { label } from './label.ts';
@@ -44,6 +45,8 @@ export interface KindOptions {
    * settled when that has ended, 5 s later at the most. Default: no limit.
    */
   readonly timeout?: Duration | undefined;
+  /** The largest payload and result of a job of this kind, as JSON in UTF-8. Default 4 MiB; at most 16 MiB. */
+  readonly maxBytes?: number | undefined;
 }
 
 /** A queue as its user declares it. */
@@ -95,6 +98,7 @@ export interface Kind {
   readonly afterError: 'run' | 'error';
   readonly attempts: number;
   readonly timeoutMs: number;
+  readonly maxBytes: number;
 }
 
 /** A queue's declaration, checked and complete. */
@@ -133,6 +137,7 @@ const kindShape = {
   afterError: oneOf(['run', 'error'], { default: 'run' }),
   attempts: optional(integer({ min: 1, max: 1000 })),
   timeout: duration({ min: 1, default: Infinity, infinite: true }),
+  maxBytes: integer({ min: 1000, max: MOST_BYTES_EVER, default: MOST_BYTES }),
 };
 
 const shape = {
@@ -165,6 +170,7 @@ export function define(name: string, options: QueueOptions): Definition {
       afterError: kind.afterError,
       attempts: kind.attempts ?? given.retry.attempts,
       timeoutMs: kind.timeout,
+      maxBytes: kind.maxBytes,
     });
   }
   const keyed = given.concurrency.perKey === 1;

@@ -84,7 +84,7 @@ export class Producer {
       key: name ?? null,
       priority,
       runAt: runAt ?? null,
-      payload: toJson(payload, 'payload', 'payload'),
+      payload: toJson(payload, 'payload', 'payload', kind.maxBytes),
     };
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
     const batch = toBatch(shard, rows, registered);
@@ -103,7 +103,7 @@ export class Producer {
 
   /** For the database function that looks whether there is one already, and waits for another enqueue of the same key to commit. */
   #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
-    const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
+    const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload', kind.maxBytes));
     const { name: queue } = this.#definition;
     // Said here, since another version of the program may have declared the kind without it.
     const request = { queue, kind: kind.name, payload: json, key: name, priority, unique: true };
@@ -166,7 +166,7 @@ export class Producer {
       key: name ?? null,
       priority,
       runAt: runAt ?? null,
-      payload: toJson(payload, `${field}.payload`, `${field}.payload`),
+      payload: toJson(payload, `${field}.payload`, `${field}.payload`, kind.maxBytes),
     });
     if (kind.schema === undefined) return row();
     const valid: unknown = validate(kind.schema, payload, `${field}.payload`);

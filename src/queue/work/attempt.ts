@@ -138,7 +138,7 @@ function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknow
   const { failed: given } = unit;
   let result: string | undefined;
   try {
-    result = value === undefined ? undefined : toJson(value, 'the result');
+    result = value === undefined ? undefined : toJson(value, 'the result', undefined, kind.maxBytes);
   } catch (error) {
     return failed(unit, definition, kind, error);
   }
