@@ -115,8 +115,8 @@ end $$;
 create or replace function pawl.refuse_large(p_what text, p_value jsonb) returns void
 language plpgsql stable as $$
 begin
-  if pg_column_size(p_value) > 16777216 then
-    raise exception '% has % bytes, and 16777216 are the most; write what is large into a file, and its name into the value',
+  if pg_column_size(p_value) > 33554432 then
+    raise exception '% has % bytes, and 33554432 are the most; write what is large into a file, and its name into the value',
       p_what, pg_column_size(p_value) using errcode = 'PW001';
   end if;
 end $$;

@@ -26,7 +26,7 @@ export function toStorable(text: string): string {
 export const MOST_BYTES: number = 4 * 1024 * 1024;
 
 /** More than this is refused from SQL, too: see pawl.refuse_large. */
-export const MOST_BYTES_EVER: number = 16 * 1024 * 1024;
+export const MOST_BYTES_EVER: number = 32 * 1024 * 1024;
 
 /**
  * A value as JSON that jsonb takes; undefined is null. One call of JSON.stringify, and one search in what it gives.

@@ -45,7 +45,7 @@ export interface KindOptions {
    * settled when that has ended, 5 s later at the most. Default: no limit.
    */
   readonly timeout?: Duration | undefined;
-  /** The largest payload and result of a job of this kind, as JSON in UTF-8. Default 4 MiB; at most 16 MiB. */
+  /** The largest payload and result of a job of this kind, as JSON in UTF-8. Default 4 MiB; at most 32 MiB. */
   readonly maxBytes?: number | undefined;
 }
 

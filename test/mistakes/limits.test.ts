@@ -4,7 +4,6 @@ import { InvalidInput } from '../../src/base/errors.ts';
 import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
-import { until } from '../support/eventually.ts';
 
 const MIB = 2 ** 20;
 const of = (bytes: number): string => 'x'.repeat(bytes);
@@ -30,7 +29,7 @@ test('a payload, result or progress beyond its limit is refused at once, and the
     'from_sql',
     `select pawl.enqueue(jsonb_build_object('queue', 'q', 'kind', 'job', 'payload', repeat('x', $1)))`,
   );
-  await expect(engine.query(sql, [17 * MIB])).rejects.toThrow(TOO_LARGE);
+  await expect(engine.query(sql, [33 * MIB])).rejects.toThrow(TOO_LARGE);
   await engine.query(sql, [MIB]);
   const progress: unknown[] = [];
   const worker = queue.work({
@@ -41,10 +40,8 @@ test('a payload, result or progress beyond its limit is refused at once, and the
     small: () => 'done',
   });
   onTestFinished(() => worker.stop());
-  await until('both have ended', async () => {
-    const { complete, error } = await queue.stats();
-    return complete === 1 && error === 1;
-  });
+  await queue.drain();
+  expect(await queue.stats()).toMatchObject({ error: 1, new: 0 });
   expect(String(progress[0])).toMatch(TOO_LARGE);
   const [failed] = (await queue.search('status:error')).jobs;
   expect(failed?.error).toMatch(/the result has 5242882 bytes/);

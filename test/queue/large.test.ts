@@ -30,7 +30,7 @@ const MB = 1_000_000;
 
 test("a unit with coalesce: 'all' has 16 MB of payloads at the most, and one job at the least; the rest are the next units", async () => {
   const { engine } = await open();
-  const queue = createQueue(engine, 'large', { kinds: { save: { coalesce: 'all', maxBytes: 16_000_000 } } });
+  const queue = createQueue(engine, 'large', { kinds: { save: { coalesce: 'all', maxBytes: 32_000_000 } } });
   const sizes = [6, 6, 6, 20, 1, 1].map((size) => size * MB);
   const ids: string[] = [];
   for (const size of sizes) ids.push((await queue.enqueue('save', text(size), { key: 'doc' })).id);
@@ -55,7 +55,7 @@ test.for<readonly [string, (n: number) => string | undefined, boolean]>([
   ['jobs of one key', () => 'k', true],
 ])('a claim brings 16 MB of payloads at the most, and one job at the least: %s', async ([, key, isOneRun]) => {
   const { engine } = await open();
-  const queue = createQueue(engine, 'plain', { kinds: { save: { maxBytes: 16_000_000 } } });
+  const queue = createQueue(engine, 'plain', { kinds: { save: { maxBytes: 32_000_000 } } });
   const jobs = Array.from({ length: 7 }, (_, n) => ({ kind: 'save', payload: text(5 * MB), key: key(n) }) as const);
   if (isOneRun) await queue.enqueueMany(jobs);
   else for (const { kind, payload } of jobs) await queue.enqueue(kind, payload);
@@ -71,7 +71,7 @@ test.for<readonly [string, (n: number) => string | undefined, boolean]>([
 
 test("of a unit with coalesce: 'latest' one payload is sent, however many jobs it has", async () => {
   const { engine, sql } = await open();
-  const queue = createQueue(engine, 'latest', { kinds: { save: { coalesce: 'latest', maxBytes: 16_000_000 } } });
+  const queue = createQueue(engine, 'latest', { kinds: { save: { coalesce: 'latest', maxBytes: 32_000_000 } } });
   for (let n = 0; n < 20; n += 1) await queue.enqueue('save', { n, text: text(MB) }, { key: 'doc' });
   const id = await sql.one<number>(`select pawl.queue_id('latest')`);
   const other = await sql.addWorker(id);
