@@ -58,7 +58,7 @@ async function addCommands(program: Command, words: readonly string[]): Promise<
 function makeProgram(): Command {
   const program = new Command('pawl')
     .description('locks, queues and state machines on the database you already run')
-    .version(packageVersion(), '--version', 'print the version of pawl')
+    .version(packageVersion(), '-V, --version', 'print the version of pawl')
     .exitOverride()
     .configureHelp({ showGlobalOptions: true })
     .showHelpAfterError('next:  add --help to see what there is')

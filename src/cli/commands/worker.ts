@@ -9,7 +9,7 @@ import { EXIT, Failure } from '../output/failure.ts';
 import { isActors } from '../setup/actor-config.ts';
 import { isCaptures } from '../setup/capture-config.ts';
 import { type Config, isEngine, isRecord, loadConfig } from '../setup/config.ts';
-import { durationArgument, wholeNumber } from '../setup/globals.ts';
+import { durationOption, wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { needTarget } from '../setup/target.ts';
@@ -32,7 +32,7 @@ export function addWorker(program: Command): void {
   const command = program
     .command('worker')
     .description('run the workers of a config file until SIGTERM or Ctrl-C; a second signal does not wait')
-    .option('--stop-timeout <duration>', 'how long running jobs may take to end', durationArgument, 30_000)
+    .addOption(durationOption('--stop-timeout <duration>', 'how long running jobs may take to end', '30s'))
     .option('--connections <n>', 'connections to the database', wholeNumber(2, 10_000), 20);
   examples(command, ['pawl worker --config workers.mjs', 'pawl worker --config workers.mjs --stop-timeout 2m -v']);
   command.action((flags: WorkerFlags, self: Command) =>

@@ -4,7 +4,7 @@ import { after } from '../../base/time/clock.ts';
 import { formatDuration, parseDuration } from '../../base/time/duration.ts';
 import type { Lock, Locks } from '../../lock/index.ts';
 import { EXIT, Failure, messageOf } from '../output/failure.ts';
-import { durationArgument } from '../setup/globals.ts';
+import { durationOption } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { addLockFlags, type LockFlags, lockCommand, openLocks } from '../setup/open-locks.ts';
 import { type Cli, run } from '../setup/run.ts';
@@ -24,14 +24,19 @@ interface Flags extends LockFlags {
 export function addLockRun(lock: Command): void {
   const command = addLockFlags(lock.command('run <name> <command...>'))
     .description('run a command under a lock; gives its exit code, or 5 when the lock is not had in time')
-    .option('--wait <duration>', 'how long to wait for the lock; 0 does not wait', waitArgument, Infinity)
-    .option('--lease <duration>', 'how long it stays held when this process dies', leaseArgument, 30_000)
+    .addOption(
+      durationOption('--wait <duration>', 'how long to wait for the lock; 0 does not wait', 'Infinity', waitArgument),
+    )
+    .addOption(
+      durationOption('--lease <duration>', 'how long it stays held when this process dies', '30s', leaseArgument),
+    )
     .option('--shared', 'hold it together with other shared holders', false)
-    .option(
-      '--kill-after <duration>',
-      'SIGKILL what goes on after SIGTERM: a command that lost the lock, what an ended one left behind',
-      durationArgument,
-      10_000,
+    .addOption(
+      durationOption(
+        '--kill-after <duration>',
+        'SIGKILL what goes on after SIGTERM: a command that lost the lock, what an ended one left behind',
+        '10s',
+      ),
     );
   examples(command, [
     'pawl lock run nightly --wait 5s -- ./nightly.sh --all',

@@ -84,7 +84,8 @@ async function apply(cli: Cli): Promise<number> {
   ];
   const { url } = await engine.describe();
   cli.talk.say(steps.length === 0 ? `${url} is up to date` : `applied ${steps.length} to ${url}`);
-  print(cli, steps);
+  if (cli.out.format === 'table') printByLine(cli, steps);
+  else print(cli, steps);
   return EXIT.done;
 }
 
@@ -135,6 +136,22 @@ function stepsOf({ applied, pending, functions }: MigrationStatus): Step[] {
       }),
     ),
   ];
+}
+
+/** A capability a row: a person wants to know what was done, and not the sixty files of it. */
+function printByLine({ out }: Cli, steps: readonly Step[]): void {
+  const lines = [...new Set(steps.map(({ line }) => line))];
+  if (lines.length === 0) return;
+  const of = (line: string): Step[] => steps.filter((step) => step.line === line);
+  out.rows(
+    lines,
+    [
+      { title: 'LINE', of: (line) => line },
+      { title: 'FILES', of: (line) => of(line).filter(({ number }) => number !== null).length, align: 'right' },
+      { title: 'FUNCTIONS', of: (line) => (of(line).some(({ number }) => number === null) ? 'replaced' : 'unchanged') },
+    ],
+    (line) => line,
+  );
 }
 
 function print({ out }: Cli, steps: readonly Step[]): void {

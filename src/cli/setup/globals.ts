@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { parseDuration } from '../../base/time/duration.ts';
+import { type Duration, parseDuration } from '../../base/time/duration.ts';
 import type { TimeStyle } from '../output/moment.ts';
 import { FORMATS, type Format } from '../output/output.ts';
 import type { Colour } from '../output/reporter.ts';
@@ -60,6 +60,12 @@ export function durationArgument(value: string): number {
   } catch (error) {
     throw new InvalidArgumentError(error instanceof Error ? error.message : String(error));
   }
+}
+
+/** An option that takes a duration. Its default is shown as a person would write it. */
+export function durationOption(flags: string, text: string, fallback: Duration, read = durationArgument): Option {
+  const ms = fallback === 'Infinity' ? Infinity : parseDuration(fallback, { field: 'default' });
+  return new Option(flags, text).argParser(read).default(ms, ms === Infinity ? 'without end' : String(fallback));
 }
 
 /** Makes a reader of whole numbers of the command line. */
