@@ -63,7 +63,12 @@ export function durationArgument(value: string): number {
 }
 
 /** An option that takes a duration. Its default is shown as a person would write it. */
-export function durationOption(flags: string, text: string, fallback: Duration, read = durationArgument): Option {
+export function durationOption(
+  flags: string,
+  text: string,
+  fallback: Duration,
+  read: (value: string) => number = durationArgument,
+): Option {
   const ms = fallback === 'Infinity' ? Infinity : parseDuration(fallback, { field: 'default' });
   return new Option(flags, text).argParser(read).default(ms, ms === Infinity ? 'without end' : String(fallback));
 }
