@@ -58,13 +58,13 @@ function compile() {
   run('npx', ['tsc', ...flags, 'all.ts'], folder);
 }
 
-/** The programs that begin with an engine without a URL: the others need a database. */
+/** Without DATABASE_URL they start a Postgres of their own. */
 function programs() {
   const text = readFileSync(join(root, 'README.md'), 'utf8');
   const found = [...text.matchAll(/```(?:ts|js) run (\w+)\n([\s\S]*?)```/g)].map(([, name, code]) => [name, code]);
   const whole = new Map();
   for (const [name, code] of found) whole.set(name, (whole.get(name) ?? '') + code);
-  return [...whole].filter(([, code]) => /postgres\(\)/.test(code));
+  return [...whole].filter(([, code]) => /postgres\(/.test(code));
 }
 
 function runProgram(file, text) {
