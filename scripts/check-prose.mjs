@@ -12,11 +12,9 @@ import { proseOf } from './prose/text.mjs';
 const LATER = [
   'dashboard/',
   'src/capture/',
-  'src/cli/',
   'src/engine/postgres/migrate',
   'src/engine/postgres/pin',
   'src/files/',
-  'src/http/',
   'src/lock/',
   'src/queue/',
   'test/browser/',

@@ -4,7 +4,7 @@ import { EXIT } from './output/failure.ts';
 
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    // Whoever read our output has seen enough, as `head` does.
+    // The reader of our output has seen enough, as `head` does.
     if (error.code === 'EPIPE') process.exit(EXIT.done);
     throw error;
   });

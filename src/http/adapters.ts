@@ -43,7 +43,7 @@ interface FastifyLike {
 export function fastifyPlugin(handler: HttpHandler): (app: FastifyLike) => Promise<void> {
   const listener = nodeListener(handler);
   return async (app) => {
-    // Bodies are read by the handler; a plugin has its own parsers, so nobody else's change.
+    // Bodies are read by the handler; a plugin has its own parsers, so those of others stay.
     app.removeAllContentTypeParsers();
     app.addContentTypeParser('*', (_request, _payload, done) => done(null));
     const answer = (request: { raw: IncomingMessage }, reply: { hijack(): void; raw: ServerResponse }): void => {
@@ -59,7 +59,7 @@ type Fetch = (request: Request) => Promise<Response>;
 
 export interface NextOptions {
   /**
-   * Where a request comes from, as only you know: what your proxy has written there, and nobody else can have. Without it all
+   * Where a request comes from, as only you know: a header that your proxy writes, and that a client cannot set. Without it all
    * strangers share one limit.
    */
   readonly addressOf?: ((request: Request) => string | undefined) | undefined;
@@ -83,10 +83,10 @@ export interface ServeOptions {
   readonly maxConnections?: number | undefined;
 }
 
-/** Whoever opens a connection and says nothing, or says it letter by letter, keeps it no longer. */
+/** A client that opens a connection and sends nothing, or sends it letter by letter, keeps it no longer. */
 const HEADERS_MS = 15_000;
 
-export interface Served {
+export interface HttpServer {
   readonly url: string;
   /** Ends open connections, streams included. Safe to call twice. */
   stop(): Promise<void>;
@@ -96,7 +96,7 @@ export interface Served {
 export async function serve(
   handler: HttpHandler,
   { port = 0, host = '127.0.0.1', maxConnections = 2000 }: ServeOptions = {},
-): Promise<Served> {
+): Promise<HttpServer> {
   const listener = nodeListener(handler);
   const server = createServer({ headersTimeout: HEADERS_MS, connectionsCheckingInterval: 5000 }, listener);
   server.maxConnections = maxConnections;

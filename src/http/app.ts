@@ -96,7 +96,7 @@ export class HttpApp {
     const advice = 'hand it on: pawl(request, { remoteAddress }), nextHandlers(pawl, { addressOf })';
     this.#services.engine.options.logger.warn(
       {},
-      `http: nobody says where requests come from, so all strangers share one limit; ${advice}`,
+      `http: requests come without an address, so all strangers share one limit; ${advice}`,
     );
   }
 
@@ -133,7 +133,7 @@ export class HttpApp {
     return app;
   }
 
-  /** The dashboard itself holds nothing that is secret; where nobody can get in, there is nothing to show it for. */
+  /** The dashboard itself holds nothing that is secret; where no caller can get in, there is no reason to show it. */
   async #page(request: Request, path: string, peer: Peer): Promise<Response> {
     const { settings, auth } = this.#services;
     const name = path.replace(/^\//, '');
@@ -156,7 +156,7 @@ export class HttpApp {
     }
   }
 
-  /** One request: who, how often, from where, whether he may, what exactly, and only then the work. */
+  /** One request: identity, rate, origin, permission, fields, and only then the work. */
   #run(route: AnyRoute, request: Request, env: Env['Bindings'], params: Record<string, string>): Promise<Response> {
     return this.#guarded(request, env, route.permission ?? 'view', route.path, async (who) => {
       const call = await this.#read(route, request, params, who, env.peer);
@@ -202,8 +202,8 @@ export class HttpApp {
   }
 
   /**
-   * Somebody known has a bucket of his own, wherever he asks from: behind a proxy all have one address. Whoever is not let in
-   * shares that of his address, and takes nothing from the others there.
+   * A known caller has a bucket of its own, from every address: behind a proxy all callers have one address. A stranger
+   * shares the bucket of its address, and takes nothing from the known callers there.
    */
   async #identify(request: Request, peer: Peer): Promise<Principal | Response> {
     const stranger = `network ${networkOf(peer)}`;

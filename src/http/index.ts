@@ -7,10 +7,10 @@ import { Services } from './services.ts';
 
 export {
   fastifyPlugin,
+  type HttpServer,
   type NextOptions,
   nextHandlers,
   nodeListener,
-  type Served,
   type ServeOptions,
   serve,
 } from './adapters.ts';
@@ -34,7 +34,7 @@ export type { ErrorBody, HttpCode } from './protocol/failure.ts';
 
 /**
  * Gives a handler for requests: an API over everything that is in the engine's database, and a dashboard that uses it. Nothing is
- * sent to the database before somebody asks. Without `auth` it lets nobody in: everything but `/healthz` and `/readyz` is answered
+ * sent to the database before a request comes. Without `auth` it lets no caller in: everything except `/healthz` and `/readyz` is answered
  * 401.
  *
  * ```ts

@@ -24,12 +24,12 @@ const url: Check<string> = custom('an address', (value: unknown, place: OptionPa
   if (strange !== undefined)
     throw refusal(place, value, `an address without ${strange}; known are {${NAMES.join('}, {')}}`);
   const example = value.replaceAll(/\{\w+\}/g, 'x');
-  // Whoever clicks it must not run what it says.
+  // A click must not run a script.
   if (URL.canParse(example) && /^https?:$/.test(new URL(example).protocol)) return value;
   throw refusal(place, value, 'an address that begins with https:// or http://');
 });
 
-/** @throws InvalidInput  an address that is none, or that asks for what is known of nothing */
+/** @throws InvalidInput  an address that is none, or that asks for a value that does not exist */
 export const links: Check<readonly LinkOptions[]> = list(
   object({ title: text({ min: 1, max: 40 }), of: oneOf(PLACES), url }),
   { default: [] },

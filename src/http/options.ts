@@ -75,8 +75,8 @@ export interface AuthOptions {
   readonly users?: readonly UserOptions[] | undefined;
   readonly jwt?: JwtOptions | undefined;
   /**
-   * Your own rule: who it is, `undefined` for nobody (401), or a Response of your own, such as a redirect. Whatever is neither is
-   * nobody, too. A stream asks it again every minute, so that it goes by the headers alone.
+   * Your own rule: the identity of the caller, `undefined` for a stranger (401), or a Response of your own, such as a redirect.
+   * Anything else is a stranger, too. A stream asks it again every minute, so that it goes by the headers alone.
    */
   readonly authorize?: Authorize | undefined;
   /** Signs the cookies of sessions. Default: a random one, so logins end with the process and hold for no other. */
@@ -86,7 +86,7 @@ export interface AuthOptions {
   /**
    * Everybody whose connection comes from the loopback interface is this, without a word. That is every user and every program of
    * this machine, and **everybody at all** behind a reverse proxy, `ssh -R` or `kubectl port-forward` on it: nginx with its defaults
-   * cannot be told from a browser here. Default: nobody.
+   * cannot be told from a browser here. Default: no right at all.
    */
   readonly dangerouslyTrustLoopback?: Role | undefined;
 }
@@ -104,7 +104,7 @@ export interface RedactOptions {
    */
   readonly error?: ((text: string, of: { readonly queue: string; readonly kind: string }) => string) | undefined;
   /**
-   * Whether words can be searched for in payloads and errors all the same. Whoever does finds out what is hidden, letter by letter.
+   * Whether words can be searched for in payloads and errors all the same. Such a search finds out what is hidden, letter by letter.
    * Default false.
    */
   readonly search?: boolean | undefined;
@@ -114,12 +114,12 @@ export interface HttpOptions {
   /** Where it is mounted, such as `/pawl`. Default: at the root. */
   readonly basePath?: string | undefined;
   readonly auth?: AuthOptions | undefined;
-  /** Refuses everything that changes something, whoever asks. Default false. */
+  /** Refuses everything that changes something, to every caller. Default false. */
   readonly readOnly?: boolean | undefined;
   readonly redact?: RedactOptions | undefined;
   /** Serve the dashboard. Default true. */
   readonly dashboard?: boolean | undefined;
-  /** Shown in the dashboard, so that nobody takes production for the test system. At most 40 characters. */
+  /** Shown in the dashboard, so that people do not take production for the test system. At most 40 characters. */
   readonly title?: string | undefined;
   /** Ways out of the dashboard's pages, such as to the logs of a job. */
   readonly links?: readonly LinkOptions[] | undefined;
@@ -221,7 +221,7 @@ const hash = custom('what hashPassword() gives', (value: unknown, place: OptionP
 
 const keysUrl = custom('a URL of https', (value: unknown, place: OptionPath) => {
   const given = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined;
-  // Whoever stands on the way of an http request can give keys of his own.
+  // Anything on the way of an http request can answer with keys of its own.
   const isSafe = given?.protocol === 'https:' || (given?.protocol === 'http:' && isThisMachine(given));
   if (typeof value !== 'string' || !isSafe) throw refusal(place, value, 'a URL of https, or of http on this machine');
   return value;

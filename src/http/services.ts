@@ -94,7 +94,7 @@ export class Services {
     return this.#records.list;
   }
 
-  /** Something was changed here: whoever looks next sees it. */
+  /** Something was changed here: the next request sees it. */
   expire(): void {
     this.#records = undefined;
     this.live.expire();
@@ -135,12 +135,12 @@ export class Services {
     throw new Conflict(`a turn of actor ${id} is running elsewhere`);
   }
 
-  /** Whether the bytes of a namespace can be had here. */
+  /** Whether this server reads the bytes of a namespace. */
   hasFiles(namespace: string): boolean {
     return this.program.files.some((one) => one.namespace === namespace);
   }
 
-  /** The files of a namespace, with their bytes. @throws HttpRefusal  not_supported: nobody gave its store to this server */
+  /** The files of a namespace, with their bytes. @throws HttpRefusal  not_supported: this server was not given its store */
   #openFiles(namespace: string): Files {
     const found = this.program.files.find((one) => one.namespace === namespace);
     if (found !== undefined) return found;

@@ -99,7 +99,7 @@ async function compare(at: string, entity: string, isDryRun: boolean): Promise<s
 async function replay(at: string, entity: string): Promise<string | undefined> {
   const answer = await confirm({
     title: `Replay ${entity}`,
-    text: 'Every entity is projected once more, beside the changes that go on. The workers of the projection do it; how far they are stands below “Back-fill”.',
+    text: 'Every entity is projected once more, while changes go on. The workers of the projection do it; how far they are stands below “Back-fill”.',
     verb: 'Replay',
     typed: entity,
   });

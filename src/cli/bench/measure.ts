@@ -11,7 +11,7 @@ export interface BenchSize {
   readonly pickups: number;
 }
 
-export interface Measured {
+export interface Measurement {
   readonly enqueuePerSecond: number;
   readonly drainPerSecond: number;
   /** Milliseconds of each pick-up, ascending. */
@@ -25,7 +25,7 @@ type BenchQueue = Queue<{ readonly noop: object }>;
  * Measures, and removes the jobs again.
  * @throws Conflict  another bench is at it on this database
  */
-export async function measure(cli: Cli, engine: PostgresEngine, url: string, size: BenchSize): Promise<Measured> {
+export async function measure(cli: Cli, engine: PostgresEngine, url: string, size: BenchSize): Promise<Measurement> {
   await refuseCompany(engine);
   const queue = benchQueue(engine);
   await queue.register();

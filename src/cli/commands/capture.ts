@@ -35,7 +35,7 @@ export function addCapture(program: Command): void {
     run(self, (cli) => showStatus(cli, entity)),
   );
   add('tail <entity>', 'changes as they are committed, in tables with a history', tail, { endsBySignal: true });
-  add('replay <entity>', 'project all entities once, beside the changes that go on', replay, { writes: true })
+  add('replay <entity>', 'project all entities once, while changes go on', replay, { writes: true })
     .option('--into <name>', 'only this projection')
     .option('--again', 'begin from the start, although one is under way');
   add('reconcile <entity>', 'compare every entity with its row and repair it; 1 when one was wrong', reconcile, {

@@ -111,7 +111,7 @@ async function filesOf(
   return { files };
 }
 
-/** What is printed here is for whoever sits here, and a token in an address that goes through a network is for all who listen. */
+/** The output is for the person at this terminal. A token in an address that goes through a network is for everybody who listens. */
 function refuseOpenDoor(host: string, options: HttpOptions): void {
   const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/.test(host);
   if (isLocal || hasWayIn(options)) return;

@@ -72,7 +72,7 @@ function addVersions(add: Add): void {
 }
 
 function addStore(add: Add): void {
-  add('sweep', 'delete in the store what nobody needs any more', [
+  add('sweep', 'delete objects from the store that no version needs any more', [
     'pawl file sweep',
     'pawl file sweep --dry-run',
   ]).action((flags: StoreFlags, self: Command) => run(self, (cli) => sweep(cli, flags), { writes: true }));

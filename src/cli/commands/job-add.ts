@@ -35,14 +35,14 @@ export function addJobAdd(job: Command): void {
   );
 }
 
-interface Added {
+interface AddRequest {
   readonly queue: string;
   readonly kind: string;
   readonly payload: string | undefined;
   readonly flags: AddFlags;
 }
 
-async function add(cli: Cli, { queue, kind, payload, flags }: Added): Promise<number> {
+async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promise<number> {
   const value = readPayload(payload, flags.file);
   const admin = await cli.admin();
   if (cli.globals.dryRun) {

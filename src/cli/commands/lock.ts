@@ -16,7 +16,7 @@ export function addLock(program: Command): void {
     const command = lock.command(usage).description(text);
     return examples(addLockFlags(command), shown);
   };
-  add('list', 'what is held and who waits for it', [
+  add('list', 'locks that are held, and their waiters', [
     'pawl lock list',
     'pawl lock list --namespace shop -q',
     'pawl lock list --dynamodb locks',
@@ -159,7 +159,7 @@ async function take(cli: Cli, locks: Locks, name: string, flags: LockFlags & { r
 }
 
 function notHeld(name: string, flags: LockFlags): Failure {
-  return new Failure(`nobody holds lock "${name}"`, { exit: EXIT.notFound, next: lockCommand('list', flags) });
+  return new Failure(`no process holds lock "${name}"`, { exit: EXIT.notFound, next: lockCommand('list', flags) });
 }
 
 const HISTORY: readonly Field<PastHolder>[] = [

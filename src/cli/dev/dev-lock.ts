@@ -59,7 +59,7 @@ export class LockAccident implements DevControl {
 
   #use(name: string, work: () => Promise<void>): void {
     const { signal } = this.#waiting;
-    // Broken off or stopped: there is nobody to tell.
+    // It was interrupted or stopped: no caller waits for the outcome.
     void this.#locks.request(name, { signal }, work).catch(() => {});
   }
 

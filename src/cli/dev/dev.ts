@@ -43,7 +43,7 @@ export interface DevContext {
   show(part: Partial<Program>): void;
 }
 
-/** What the examples did. Everything but `ok` is theirs to name; this is what `examples/spreadsheets` reports. */
+/** What the examples did. They name everything except `ok`; this is what `examples/spreadsheets` reports. */
 export interface DevSummary {
   /** Nothing was lost, nothing was done twice, every file is right. */
   readonly ok: boolean;
@@ -145,7 +145,7 @@ async function openDatabase(cli: Cli, { data }: DevFlags): Promise<Database | un
   return { url: server.url, embedded: { dataDir: server.dataDir, temporary: server.temporary } };
 }
 
-/** @returns its address, with the token that lets in whoever reads it here */
+/** @returns its address, with the token that lets its reader in */
 async function openDashboard(
   cli: Cli,
   engine: PostgresEngine,

@@ -132,14 +132,14 @@ function checkQueues({ lostWorkers, strandedKeys, unattended, paused }: QueueHea
   const start = 'start a worker of the queue: pawl worker --config FILE';
   return [
     holding.length > 0
-      ? fail('workers', `lost, and nobody takes over: ${lost}`, start)
+      ? fail('workers', `lost, and no process takes over: ${lost}`, start)
       : lostWorkers.length > 0
         ? warn('workers', `lost, with nothing in hand: ${lost}`, 'nothing: the next worker clears this away')
         : ok('workers', 'none is lost'),
     strandedKeys.length > 0
       ? fail(
           'keys',
-          `busy, but held by nobody: ${strandedKeys.map(({ queue, key }) => `${queue}/${key}`).join(', ')}`,
+          `busy, but held by no process: ${strandedKeys.map(({ queue, key }) => `${queue}/${key}`).join(', ')}`,
           'this is a fault in Pawl: please report it, with the output of pawl doctor -o json',
         )
       : ok('keys', 'every busy key has an owner'),

@@ -17,7 +17,7 @@ export function checkPath(path: readonly PathSchema[]): Finding {
     );
   }
   const open = path.filter(({ creators }) => creators.length > 0);
-  if (open.length === 0) return ok('search path', `${names.join(', ')}: nobody else may create there`);
+  if (open.length === 0) return ok('search path', `${names.join(', ')}: no other role may create there`);
   const who = open.map(({ name, creators }) => `in ${name}: ${creators.map(showRole).join(', ')}`).join('; ');
   const fix = open
     .map(({ name, creators }) => `revoke create on schema ${name} from ${creators.join(', ')};`)

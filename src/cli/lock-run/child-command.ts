@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:os';
-import { EXIT, Failure, Interrupted } from '../output/failure.ts';
+import { EXIT, Failure, Interruption } from '../output/failure.ts';
 import { ProcessGroup } from './process-group.ts';
 
 /** How long processes may take to disappear after SIGKILL: they do nothing more, whatever the kernel is waiting for. */
@@ -13,7 +13,7 @@ const DYING_MS = 1000;
  */
 export class Charge {
   /**
-   * Its exit code, or 128 plus the number of the signal that ended it; once nobody of its group is left.
+   * Its exit code, or 128 plus the number of the signal that ended it; once no process of its group is left.
    * @throws Failure when it cannot be started
    */
   readonly ended: Promise<number>;
@@ -52,7 +52,7 @@ export class Charge {
 
   /** A signal that we got. What it does about it is its own affair. */
   passOn(reason: unknown): void {
-    const isInterrupt = reason instanceof Interrupted && reason.exit === EXIT.interrupted;
+    const isInterrupt = reason instanceof Interruption && reason.exit === EXIT.interrupted;
     if (!isInterrupt) this.#ask();
     else if (this.#group !== undefined) this.#send('SIGINT');
   }

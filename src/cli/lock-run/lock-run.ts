@@ -72,7 +72,7 @@ async function obtain(cli: Cli, name: string, flags: Flags): Promise<Lock> {
   const cancel = after(SILENCE_MS, () => void tellWhy(cli, locks, name), { unref: true });
   try {
     const lock = await locks.acquire(name, { wait, lease, mode: shared ? 'shared' : 'exclusive', signal: cli.signal });
-    // Whoever breaks it wants the command to end now, not at the next renewal.
+    // A person who breaks the lock wants the command to end now, not at the next renewal.
     locks.startListening();
     return lock;
   } catch (error) {
@@ -92,7 +92,7 @@ function notHad(name: string, waitMs: number, holder: string | undefined): strin
   return `${what} was still held${by} after ${formatDuration(waitMs)}; give a longer --wait`;
 }
 
-/** What it waits for; whoever looks at it would else think that it hangs. */
+/** Says what the command waits for, since otherwise it seems to hang. */
 async function tellWhy({ talk }: Cli, locks: Locks, name: string): Promise<void> {
   const [holder] = (await locks.explain(name).catch(() => undefined))?.holders ?? [];
   if (holder !== undefined) talk.say(`waiting for lock "${name}", held by ${holder.host} (pid ${holder.pid})`);

@@ -12,19 +12,19 @@ export class ProcessGroup {
     this.#id = id;
   }
 
-  /** @returns false when nobody is left, or nobody whom we may send a signal to */
+  /** @returns false when no process is left that we may send a signal to */
   send(signal: NodeJS.Signals): boolean {
     return this.#kill(signal) === 'sent';
   }
 
-  /** Whether nobody works in it any more. */
+  /** Whether no process of the group works any more. */
   get isGone(): boolean {
     const outcome = this.#kill(0);
-    // Who has ended, but whom nobody has collected yet, is still sent signals; in a container without an init that is for ever.
+    // A process that has ended and that its parent has not collected still takes signals; in a container without an init that is for ever.
     return outcome === 'nobody' || (process.platform === 'linux' && !isAtWork(this.#id));
   }
 
-  /** Waits until nobody works in it any more, but no longer than that. @returns whether that is so */
+  /** Waits until no process of the group works any more, at most for that time. @returns whether none does */
   async gone(withinMs: number): Promise<boolean> {
     const until = now() + withinMs;
     for (let restMs: number = LOOK_MS.first; ; restMs = Math.min(restMs * LOOK_MS.growth, LOOK_MS.most)) {

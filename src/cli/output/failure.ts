@@ -45,10 +45,10 @@ export class Failure extends Error {
 }
 
 /** The user pressed Ctrl-C, or the system asked the process to end. */
-export class Interrupted extends Failure {
+export class Interruption extends Failure {
   constructor(signal: NodeJS.Signals) {
     super(`interrupted by ${signal}`, { exit: signal === 'SIGINT' ? EXIT.interrupted : EXIT.terminated });
-    this.name = 'Interrupted';
+    this.name = 'Interruption';
   }
 }
 

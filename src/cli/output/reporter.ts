@@ -42,11 +42,11 @@ export class Talk {
 
   /**
    * Asks before something that is hard to undo.
-   * @throws Failure (usage) where nobody can answer, naming the flag; or when the answer is no
+   * @throws Failure (usage) without a terminal, naming the flag; or when the answer is no
    */
   async confirm(question: string, signal: AbortSignal): Promise<void> {
     if (process.stdin.isTTY !== true || !this.isTerminal) {
-      throw new Failure(`${question} Nobody can answer here, since this is not a terminal`, {
+      throw new Failure(`${question} There is no answer, since this is not a terminal`, {
         exit: EXIT.usage,
         next: 'add --yes',
       });

@@ -8,14 +8,14 @@ import type { TokenOptions } from '../../http/index.ts';
 import type { Cli } from './run.ts';
 
 /**
- * The way in for whoever has started a server: a token that was made for this process, in the address that it prints. Where a
+ * The way in for the person who started a server: a token that was made for this process, in the address that it prints. Where a
  * request comes from says nothing: behind a proxy all come from this machine.
  */
 export class FrontDoor {
   readonly #secret = randomBytes(24).toString('base64url');
 
   get token(): TokenOptions {
-    return { name: 'whoever started it', token: this.#secret, role: 'admin', inUrl: true };
+    return { name: 'the person who started it', token: this.#secret, role: 'admin', inUrl: true };
   }
 
   /** @param served  the address without it */
@@ -24,7 +24,7 @@ export class FrontDoor {
   }
 }
 
-/** Shows an address in the browser of whoever sits before this terminal; elsewhere it does nothing. Never rejects. */
+/** Shows an address in a browser, where this terminal has a screen; elsewhere it does nothing. Never rejects. */
 export async function openBrowser(cli: Cli, url: string): Promise<void> {
   const opener =
     process.stdout.isTTY === true && cli.talk.isTerminal ? openerOf(process.platform, process.env) : undefined;
@@ -40,7 +40,7 @@ export async function openBrowser(cli: Cli, url: string): Promise<void> {
   }
 }
 
-/** How a browser is opened here; undefined: there is none, or nobody looks at it. */
+/** The command that opens a browser; undefined: there is no browser, or no screen. */
 export function openerOf(
   platform: NodeJS.Platform,
   env: Readonly<Record<string, string | undefined>>,

@@ -36,7 +36,7 @@ export async function openFiles(cli: Cli, { store, endpoint, namespace }: StoreF
   return files;
 }
 
-/** What helps whoever named a document, or a version, that is not there. */
+/** Advice for a caller that named a document or a version that does not exist. */
 export function orFileNotFound(error: unknown): never {
   if (!(error instanceof NotFound)) throw error;
   const next = 'pawl file list shows the documents, and pawl file history ID the versions of one';

@@ -5,7 +5,7 @@ import { sleep } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import type { PostgresEngine, PostgresOptions } from '../../engine/postgres/index.ts';
 import type { QueueAdmin } from '../../queue/index.ts';
-import { EXIT, exitCodeOf, Failure, Interrupted, messageOf } from '../output/failure.ts';
+import { EXIT, exitCodeOf, Failure, Interruption, messageOf } from '../output/failure.ts';
 import { Output } from '../output/output.ts';
 import { Talk } from '../output/reporter.ts';
 import { DEFAULTS, type Globals } from './globals.ts';
@@ -119,7 +119,7 @@ function watch({ timeout }: Globals, endsBySignal: boolean): Limit {
   const onSignal = (name: NodeJS.Signals): void => {
     // The first asks; the second does not wait any longer.
     if (signal.aborted) process.exit(name === 'SIGINT' ? EXIT.interrupted : EXIT.terminated);
-    controller.abort(new Interrupted(name));
+    controller.abort(new Interruption(name));
   };
   process.on('SIGINT', onSignal);
   process.on('SIGTERM', onSignal);

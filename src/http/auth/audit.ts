@@ -6,7 +6,7 @@ import { RateLimiter } from './rate.ts';
 /** Longer bodies are kept in part: the audit says what was done, and is no copy of every payload. */
 const MOST_DETAILS = 4000;
 const PRUNE_MS = 3_600_000;
-/** Of what is refused to one caller, and of what is refused to strangers: nobody fills the audit, or the disk, by being refused. */
+/** Refusals of one caller that are recorded, and refusals of all strangers: a caller cannot fill the audit, or the disk, by being refused. */
 const REFUSALS = { burst: 100, perSecond: 1 / 10 } as const;
 
 /** Where something comes from. */
@@ -36,7 +36,7 @@ export class Audit {
     this.#logger = logger;
   }
 
-  /** Somebody who was refused is written down, too, unless he is so all the time. */
+  /** Records a refusal, too, unless the caller is refused all the time. */
   async refused(action: Action, status: number, error: string): Promise<void> {
     if (!this.#refusals.tryTake(`caller ${action.who.name}`)) return;
     await this.#store.end(await this.#begin(entryOf(action)), status, error);

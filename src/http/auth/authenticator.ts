@@ -8,7 +8,7 @@ import { JwtVerifier } from './jwt.ts';
 import { KnownDevices } from './known-devices.ts';
 import { verifyPassword } from './password.ts';
 import { isLoopback, type Peer } from './peer.ts';
-import { type Grant, isRole, type Principal, principalOf, type Recognised } from './permission.ts';
+import { type Grant, type IdentitySource, isRole, type Principal, principalOf } from './permission.ts';
 import { Seal } from './seal.ts';
 import { type Credential, type Login, Sessions } from './sessions.ts';
 
@@ -28,7 +28,7 @@ export interface LoggedIn {
   readonly cookie: string;
 }
 
-/** Finds out who asks. What is not opened is closed: without any way in, nobody gets one, wherever he comes from. */
+/** Finds out the identity of a caller. Everything is closed until an option opens it: without any, no caller gets in from any address. */
 export class Authenticator {
   readonly devices: KnownDevices;
   readonly #auth: AuthSettings | undefined;
@@ -117,14 +117,14 @@ export class Authenticator {
   }
 
   /** @throws HttpRefusal  unauthorized: what should say who it is does not */
-  #admit(grant: unknown, by: Recognised, until?: number): Principal {
+  #admit(grant: unknown, by: IdentitySource, until?: number): Principal {
     const who = principalOf(grant, { by, isReadOnly: this.#isReadOnly, until });
     if (who !== undefined) return who;
     if (by === 'authorize') {
       const wanted = 'an object with a name of 1 to 100 characters, and either a role or permissions';
       this.#logger.warn(
         {},
-        `http: auth.authorize gave what says not who it is, so it is nobody; it must give ${wanted}`,
+        `http: auth.authorize returned no identity, so the caller is refused; it must return ${wanted}`,
       );
     }
     throw unauthorized('it was not said who this is');
@@ -163,11 +163,11 @@ export class Authenticator {
     if (password) return 'log in first';
     if (token) return 'show a token: Authorization: Bearer …';
     if (this.isOpen) return 'it was not said who this is';
-    return 'nobody is let in: give createHttp({ auth }) tokens, users, jwt or authorize';
+    return 'no caller is let in: give createHttp({ auth }) tokens, users, jwt or authorize';
   }
 }
 
-/** A hash of nobody's password. */
+/** A hash that no password has. */
 const NOBODY = `scrypt$17$8$1$${'A'.repeat(22)}$${'A'.repeat(43)}`;
 
 function unauthorized(message: string): HttpRefusal {

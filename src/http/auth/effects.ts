@@ -10,7 +10,7 @@ import type { JobStore } from '../store/jobs.ts';
 
 import type { Permission, Principal } from './permission.ts';
 
-/** Everything that a route changes something with. By itself it asks nobody who may. */
+/** Everything that a route changes something with. It checks no permission itself. */
 export interface Writers {
   readonly queues: QueueAdmin;
   readonly actors: ActorAdmin;
@@ -28,7 +28,7 @@ export interface Writers {
 const NEEDED = {
   queues: { retry: 'job:retry', cancel: 'job:cancel', pause: 'queue:pause', resume: 'queue:pause' },
   actors: {
-    // To destroy an actor is nothing but to raise this one.
+    // To destroy an actor is to raise this semaphore.
     incr: (_actor: unknown, semaphore: unknown): Permission =>
       semaphore === 'destroy' ? 'actor:destroy' : 'actor:signal',
     send: 'actor:signal',
@@ -63,7 +63,7 @@ const NEEDED = {
   projection: { reconcile: 'capture:repair' },
 } as const;
 
-type Needed = Readonly<
+type PermissionTable = Readonly<
   Record<string, Permission | readonly Permission[] | ((...args: never[]) => Permission | readonly Permission[])>
 >;
 
@@ -102,12 +102,12 @@ export class Effects {
     return guarded(this.#writers.remoteLocks(namespace), NEEDED.remoteLocks, this.#who);
   }
 
-  /** @throws HttpRefusal  not_supported: nobody gave its store to this server */
+  /** @throws HttpRefusal  not_supported: this server was not given its store */
   files(namespace: string): FileEffects {
     return guarded(this.#writers.files(namespace), NEEDED.files, this.#who);
   }
 
-  /** @throws HttpRefusal  not_supported: nobody gave its declaration to this server */
+  /** @throws HttpRefusal  not_supported: this server was not given its declaration */
   declared(entity: string): Pick<Capture, 'plan' | 'apply'> {
     return guarded(this.#writers.declared(entity), NEEDED.declared, this.#who);
   }
@@ -118,7 +118,7 @@ export class Effects {
 }
 
 /** The same object, but that each of its methods asks first, and those of which nothing is said refuse. */
-function guarded<T extends object>(target: T, needed: Needed, who: Principal): T {
+function guarded<T extends object>(target: T, needed: PermissionTable, who: Principal): T {
   return new Proxy(target, {
     get: (of, name) => {
       const [rule, method]: [unknown, unknown] = [Reflect.get(needed, name), Reflect.get(of, name)];

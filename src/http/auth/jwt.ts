@@ -23,7 +23,7 @@ export class JwtVerifier {
     this.#settings = settings;
   }
 
-  /** @throws HttpRefusal  unauthorized; identity_unavailable: its keys cannot be had now, so that nothing can be said of it */
+  /** @throws HttpRefusal  unauthorized; identity_unavailable: its keys cannot be fetched now, so that it cannot be checked */
   async check(token: string): Promise<Claims> {
     this.#verify ??= makeVerify(this.#settings);
     const verify = await this.#verify;
@@ -72,7 +72,7 @@ function refusalOf(error: unknown): HttpRefusal {
   if (error instanceof KeysTooYoung)
     return unavailable('its key is not known, and the provider was asked just now', 30);
   if (isAboutToken(error)) return invalid();
-  return unavailable('the keys of the identity provider cannot be had now', 5);
+  return unavailable('the keys of the identity provider cannot be fetched now', 5);
 }
 
 function unavailable(why: string, waitS: number): HttpRefusal {

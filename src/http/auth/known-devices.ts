@@ -5,8 +5,8 @@ const NAME = 'pawl_device';
 const DAYS = 180;
 
 /**
- * Browsers in which somebody has logged in before. They have limits of their own, so that whoever guesses at a name from elsewhere
- * keeps its owner from nothing. Such a cookie lets nobody in.
+ * Browsers in which a user has logged in before. They have limits of their own, so that guesses from elsewhere at a name do not keep
+ * its owner out. Such a cookie is no way in by itself.
  */
 export class KnownDevices {
   readonly #seal: Seal;

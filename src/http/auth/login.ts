@@ -76,7 +76,7 @@ export class LoginDesk {
 
   async #read(request: Request, peer: Peer): Promise<Shown> {
     const { password: byPassword, token: byToken } = this.#auth.ways;
-    if (!byPassword && !byToken) throw new HttpRefusal('not_found', 'nobody can log in here');
+    if (!byPassword && !byToken) throw new HttpRefusal('not_found', 'this server has no login');
     const { given } = await readBody(request, MOST_BYTES);
     const { name, password, token } = readFields('POST /login', given, FIELDS, false);
     if (token !== undefined && name === undefined && password === undefined) {

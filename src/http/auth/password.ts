@@ -9,7 +9,7 @@ const FORM = /^scrypt\$(\d{1,2})\$(\d{1,3})\$(\d{1,2})\$([\w-]{22,})\$([\w-]{43}
 
 /**
  * What to keep instead of a password: `auth: { users: [{ name: 'ada', password: 'scrypt$…' }] }`. It can be written into a
- * config file; the password cannot be had back from it.
+ * config file; the password cannot be computed from it.
  */
 export async function hashPassword(password: string): Promise<string> {
   if (typeof password !== 'string' || password.length < 8 || password.length > 1000) {
@@ -62,14 +62,14 @@ function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer> {
 
 type Step = () => Promise<void>;
 
-/** Whoever would wait behind so many is told at once to come again: what waits for longer than a few seconds has gone. */
+/** A login that would wait behind so many is refused at once, with when to come again: people do not wait for longer than a few seconds. */
 const MOST_WAITING = 4;
 const known: Step[] = [];
 const hashing: Step[] = [];
 const strangers: Step[] = [];
 let isRunning = false;
 
-/** One after another: each takes 128 MiB, and whoever guesses in parallel must not get all of the memory. */
+/** One after another: each takes 128 MiB, and guesses in parallel must not take all of the memory. */
 function inTurn<T>(queue: Step[], work: () => Promise<T>): Promise<T> {
   const done = new Promise<T>((resolve, reject) => {
     queue.push(() => work().then(resolve, reject));
@@ -78,7 +78,7 @@ function inTurn<T>(queue: Step[], work: () => Promise<T>): Promise<T> {
   return done;
 }
 
-/** Never rejects: whoever waits for a step hears of it. */
+/** Never rejects: the caller of a step gets its failure. */
 async function runAll(): Promise<void> {
   isRunning = true;
   for (let next = takeNext(); next !== undefined; next = takeNext()) await next();

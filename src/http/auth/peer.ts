@@ -28,7 +28,7 @@ export function isThisMachine({ hostname }: URL): boolean {
 }
 
 /**
- * Who shares a limit: the address, of which a network of IPv6 is one, since whoever has one address of it has 2^64. Undefined:
+ * Who shares a limit: the address, of which a network of IPv6 is one, since a client with one address of it has 2^64. Undefined:
  * the server in front does not say, so that all are one.
  */
 export function networkOf({ remoteAddress }: Peer): string {
@@ -75,7 +75,7 @@ function isSameHost(origin: string, request: Request): boolean {
   return host === new URL(request.url).host && (protocol === 'https:' || !isSecure(request));
 }
 
-/** Whether the browser sees this over TLS. What a proxy says of it decides nothing but flags of the browser's own cookie. */
+/** Whether the browser sees this over TLS. The proxy's word for it decides only flags of the browser's own cookie. */
 export function isSecure(request: Request): boolean {
   return request.url.startsWith('https:') || request.headers.get('x-forwarded-proto') === 'https';
 }

@@ -74,16 +74,16 @@ const OF_ROLE: Readonly<Record<Role, readonly Permission[]>> = {
 };
 
 /** How somebody was recognised: what comes with every request of a browser by itself needs more care than a header. */
-export type Recognised = 'loopback' | 'token' | 'session' | 'jwt' | 'authorize';
+export type IdentitySource = 'loopback' | 'token' | 'session' | 'jwt' | 'authorize';
 
-/** Who asks, and what he may do. Made by `principalOf()` alone. */
+/** A caller, and its permissions. Only `principalOf()` makes one. */
 export interface Principal {
   /** As the audit has it. */
   readonly name: string;
   readonly role: Role | undefined;
   readonly permissions: ReadonlySet<Permission>;
-  readonly by: Recognised;
-  /** When what he has shown ends, in Unix time; streams end then. Undefined: it does not. */
+  readonly by: IdentitySource;
+  /** When its credential ends, in Unix time; its streams end then. Undefined: it does not end. */
   readonly until: number | undefined;
 }
 
@@ -96,13 +96,13 @@ export interface Grant {
 }
 
 export interface Recognition {
-  readonly by: Recognised;
+  readonly by: IdentitySource;
   readonly isReadOnly: boolean;
   readonly until?: number | undefined;
 }
 
 /**
- * The one gate: whoever gets in comes through here, and what let him in is checked whole, since it may be what a program of
+ * The one gate: every caller comes through here, and its grant is checked whole, since it may be what a program of
  * the user's gave, or a token of somebody else's.
  * @returns undefined unless it is an object with a name and either a known role or known permissions
  */

@@ -51,7 +51,7 @@ export class RateLimiter {
     return left >= 0 ? 0 : -left;
   }
 
-  /** What somebody is told of his limit: how many requests it has, how many are left, and in how many seconds all are back. */
+  /** The limit of a caller as headers: how many requests it allows, how many are left, and in how many seconds all are back. */
   headers(who: string): Readonly<Record<string, string>> {
     const { burst, perSecond } = this.#rate;
     const left = this.#buckets.get(who)?.left ?? burst;

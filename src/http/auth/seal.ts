@@ -1,7 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { isSecure } from './peer.ts';
 
-/** Signs what is given to browsers to keep, so that nothing has to be kept here, and nobody can make it up. */
+/** Signs what browsers keep for us, so that nothing has to be kept here, and a browser cannot forge it. */
 export class Seal {
   readonly #secret: Buffer;
 
@@ -29,7 +29,7 @@ export class Seal {
   }
 }
 
-/** What is in it, whoever made it: worth nothing unless it is ours. */
+/** Its content, without a check of the signature: it proves nothing. */
 export function peek(sealed: string): Readonly<Record<string, unknown>> {
   try {
     return Object(JSON.parse(Buffer.from(sealed.split('.')[0] ?? '', 'base64url').toString()));

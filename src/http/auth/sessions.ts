@@ -49,7 +49,7 @@ export class Sessions {
 
   /**
    * @param credentialsOf  what such a session may stand on now
-   * @returns what is granted to whoever shows this cookie; undefined: it is not ours, or over
+   * @returns the grant of the caller that shows this cookie; undefined: it is not ours, or over
    */
   async read(
     request: Request,

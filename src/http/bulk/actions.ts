@@ -11,7 +11,7 @@ const LEASE_MS = 20_000;
 /** How often a process with nothing in hand looks for what another one left: seldom, and sooner when there is any. */
 const LOOK_MS = { idle: 15_000, open: 5000 } as const;
 const AT_ONCE = 3;
-/** Open in the whole database: whoever starts more has made a mistake. */
+/** Open in the whole database: a caller that starts more has made a mistake. */
 const OPEN = 20;
 const KEPT_MS = 30 * 24 * 3_600_000;
 
@@ -82,7 +82,7 @@ export class BulkActions {
     return this.#parts.store.list(before, limit);
   }
 
-  /** Somebody waits for it: one that nobody has in hand is taken up now. @throws NotFound */
+  /** A caller waits for it: an action that no process holds is taken up now. @throws NotFound */
   async get(id: string): Promise<BulkRecord> {
     const record = await this.#parts.store.get(id);
     if (record.status === 'waiting') this.#loop?.wake();

@@ -33,7 +33,7 @@ interface Lease {
 }
 
 /** Thrown to leave a run: another process has it, or this one is ending. */
-class Left extends Error {}
+class RunEnd extends Error {}
 
 /**
  * One bulk action in the hands of this process, from where it was left. First all jobs are collected, so that those which
@@ -73,7 +73,7 @@ export class BulkRun {
     const { store, logger } = this.#parts;
     const { id } = this.#bulk;
     const { holder } = this.#lease;
-    if (error instanceof Left) return store.release(id, holder, 0);
+    if (error instanceof RunEnd) return store.release(id, holder, 0);
     // The search cannot be done any more: its queue or kind is gone.
     if (error instanceof InvalidInput || error instanceof NotFound)
       return store.end(id, holder, 'failed', error.message);
@@ -98,7 +98,7 @@ export class BulkRun {
         { jobs: ids, cursor, isLast: collected },
         this.#lease.ms,
       );
-      if (kept === undefined) throw new Left();
+      if (kept === undefined) throw new RunEnd();
       if (faults.armed) await faults.reach('http.bulk_collected');
       if (kept.stopping) return 'stopped';
       found = kept.found;
@@ -118,7 +118,7 @@ export class BulkRun {
       };
       await Promise.all(Array.from({ length: LANES }, lane));
       const kept = await store.advance(this.#bulk.id, this.#lease.holder, until, this.#lease.ms);
-      if (kept === undefined) throw new Left();
+      if (kept === undefined) throw new RunEnd();
       if (kept.stopping) return until === found;
     }
     return true;
@@ -134,13 +134,13 @@ export class BulkRun {
       await sleep(BUSY_MS);
       outcome = await store.change(id, n, holder);
     }
-    if (outcome === 'lost') throw new Left();
+    if (outcome === 'lost') throw new RunEnd();
     if (outcome === 'busy')
       await store.refuse(id, n, holder, 'it, or a job of its key, is held by an open transaction');
     if (faults.armed) await faults.reach('http.bulk_changed');
   }
 
   #check(): void {
-    if (this.#lease.signal.aborted) throw new Left();
+    if (this.#lease.signal.aborted) throw new RunEnd();
   }
 }

@@ -19,7 +19,7 @@ export const JOB_FILTERS: { readonly [N in keyof JobFilters]: Field<JobFilters[N
   until: maybe(timeOrAgo('enqueued before then: a time, or how long ago')),
 };
 
-/** A search, and the filters that stand beside it, as one search. */
+/** A search and the filters next to it, as one search. */
 export function queryOf({ q = '', status, kind, key, since, until }: JobFilters & { q: string | undefined }): string {
   const filters = Object.entries({ status, kind, key, since, until } as const).flatMap(([name, value]) =>
     value === undefined ? [] : [searchFilter(name as keyof JobFilters, value)],

@@ -5,7 +5,7 @@ import type { LiveSnapshot } from '../store/live.ts';
 import { isUnattended } from './picture.ts';
 
 const OLD_TRANSACTION_MS = 10 * 60_000;
-/** Of one trouble so many are named; how many more have it is one line. Whoever has 400 of them looks at a list. */
+/** Of one trouble so many are named; how many more have it is one line. For 400 of them there is a list. */
 const NAMED = 10;
 
 export interface Item {
@@ -130,11 +130,15 @@ function ofHealth({ lostWorkers, strandedKeys }: Awaited<ReturnType<typeof readQ
       strandedKeys,
       ({ queue, key }): Item => ({
         level: 'error',
-        text: `key "${key}" of queue "${queue}" counts as busy, but nobody has it`,
+        text: `key "${key}" of queue "${queue}" counts as busy, but no process holds it`,
         advice: 'this is a fault in Pawl: please report it',
         look: `jobs?q=${encodeURIComponent(searchFilter('key', key))}`,
       }),
-      (more) => ({ level: 'error', text: `${more} more keys count as busy, but nobody has them`, look: 'queues' }),
+      (more) => ({
+        level: 'error',
+        text: `${more} more keys count as busy, but no process holds them`,
+        look: 'queues',
+      }),
     ),
   ];
 }

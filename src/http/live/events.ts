@@ -7,7 +7,7 @@ import { timeOf } from './feed.ts';
 import { isSettled, type JobWatch } from './job-watch.ts';
 import { lastIdOf, type Watch } from './stream.ts';
 
-/** What is in the history of everything, but for the audit, which is not everybody's. */
+/** The parts of the history of everything, except the audit, which needs a permission. */
 const PARTS = ['job', 'lock', 'actor', 'page'] as const;
 
 const FILTERS = {
@@ -42,7 +42,7 @@ function partsOf(given: string | undefined): readonly (typeof PARTS)[number][] {
   throw new InvalidInput(`part must be some of ${PARTS.join(', ')}, with commas between them`, { field: 'part' });
 }
 
-/** Tells of each step of a job, and ends when nothing more becomes of it. */
+/** Sends each step of a job, and ends when the job is settled. */
 export function watchJob(jobs: JobWatch, id: string): Watch {
   return (_lastId, send, end) => {
     let shown = '';

@@ -7,10 +7,10 @@ import type { HistoryEvent, HistoryStore } from '../store/history.ts';
 const LOOK_MS = 1000;
 /** What is committed so long after its time is still told: a transaction is dated while it runs. */
 const OVERLAP_MS = 15_000;
-/** Whoever was away for longer is told that he missed something, and goes on from here. */
+/** A stream that was away for longer is told that it missed events, and goes on from here. */
 const MOST_BEHIND_MS = 3_600_000;
 const PAGE = 500;
-/** Events of one look, or of one return: of more the oldest are left out, and a gap is told. */
+/** Events of one poll, or of one return: of more the oldest are left out, and a gap is reported. */
 const MOST = 5000;
 
 /** What is looked at by one statement. */
@@ -29,7 +29,7 @@ type Tell = (events: readonly HistoryEvent[]) => void;
 
 /**
  * What happens, as it happens: of each subject that somebody watches the history is read once a second, for all who do. Events are
- * told in the order in which they are found, each once while a stream lasts; who comes back with an id is told everything from shortly
+ * told in the order in which they are found, each once while a stream lasts; a stream that comes back with an id is sent everything from shortly
  * before it, so that nothing is left out, and some of it twice.
  */
 export class Feeds {
@@ -76,7 +76,7 @@ class Feed {
   readonly #subject: Subject;
   readonly #logger: Logger;
   readonly #readers = new Set<Tell>();
-  /** What was told of the last moments, by id, with its time. */
+  /** The events of the last moments that were sent, by id, with their time. */
   #seen = new Map<string, number>();
   #latest = 0;
   #cancel: (() => void) | undefined;

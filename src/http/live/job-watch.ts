@@ -18,7 +18,7 @@ export function isSettled({ status }: JobStanding): boolean {
 }
 
 /**
- * Looks at the jobs that somebody waits for, all of them in one statement, as long as there are any. The database tells nobody that a
+ * Looks at the jobs that somebody waits for, all of them in one statement, as long as there are any. The database does not notify when a
  * job is settled: that would cost every job, and few are waited for.
  */
 export class JobWatch {
@@ -52,7 +52,7 @@ export class JobWatch {
     };
   }
 
-  /** Until it is settled, or gone, or so long; or until nobody waits any more. @throws HttpRefusal  busy */
+  /** Until it is settled, or gone, or the time is over; or until no caller waits any more. @throws HttpRefusal  busy */
   settled(id: string, ms: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       let stop = (): void => {};
@@ -95,7 +95,7 @@ export class JobWatch {
       const standings = new Map((await this.#store.standing(ids)).map((one) => [one.id, one]));
       for (const id of ids) for (const tell of this.#watched.get(id) ?? []) tell(standings.get(id));
     } catch (error) {
-      // Whoever waits goes on waiting, until his own time is over.
+      // Callers go on waiting until their own time is over.
       this.#logger.warn({ err: error }, 'http: the jobs that are waited for could not be looked at');
     }
     this.#isLooking = false;

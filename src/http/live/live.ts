@@ -12,11 +12,11 @@ export interface LiveEvent {
 
 type Listener = (event: LiveEvent) => void;
 
-/** Whoever was away for a moment is told what he missed: a minute, at two seconds a picture. */
+/** A stream that was away for a moment is sent the pictures that it missed: those of a minute, at one in two seconds. */
 const KEPT = 30;
 
 /**
- * Asks the database for the live picture while anybody watches, once for all of them. Nothing is asked when nobody does, and
+ * Asks the database for the live picture while streams watch, once for all of them. Without streams nothing is asked, and
  * what has not changed is not sent again.
  */
 export class Live {
@@ -52,7 +52,7 @@ export class Live {
     return this.#pictureOf(await this.snapshot());
   }
 
-  /** How everything stands, of all queues and types, no older than one interval. Whoever asks at the same time shares one statement. */
+  /** How everything stands, of all queues and types, no older than one interval. Callers at the same time share one statement. */
   snapshot(): Promise<LiveSnapshot> {
     if (this.#last !== undefined && performance.now() - this.#askedAt < this.#everyMs)
       return Promise.resolve(this.#last);
@@ -68,7 +68,7 @@ export class Live {
   }
 
   /**
-   * Tells of everything after `lastId`, or of the whole picture when that is not known any more.
+   * Sends everything after `lastId`, or the whole picture when that id is not known any more.
    * @returns ends it
    */
   watch(lastId: string | undefined, listener: Listener): () => void {
@@ -98,7 +98,7 @@ export class Live {
     this.snapshot().then(
       (snapshot) => this.#show(snapshot),
       (error: unknown) => {
-        this.#logger.warn({ err: error }, 'http: the live picture could not be had');
+        this.#logger.warn({ err: error }, 'http: the live picture could not be read');
         this.#tell('trouble', JSON.stringify({ message: 'the database does not answer' }));
       },
     );

@@ -40,7 +40,7 @@ export function pictureOf(snapshot: LiveSnapshot): Picture {
 
 type Figures = LiveSnapshot['queues'][number]['stats'];
 
-/** Whether something waits that nobody will ever run. */
+/** Whether jobs wait that no worker will ever run. */
 export function isUnattended(stats: Figures): boolean {
   return (
     stats['pausedAt'] === null && stats['workers'] === 0 && Number(stats['ready']) + Number(stats['inProgress']) > 0

@@ -1,13 +1,13 @@
 const MOST = 200;
 
-interface Kept {
+interface SharedAnswer {
   readonly answer: Promise<unknown>;
   readonly until: number;
 }
 
-/** Answers of a moment ago, for whoever asks the same: a wall of dashboards asks as often as one. A change through this API makes all of them old. */
+/** Answers of a moment ago, for callers that ask the same: a wall of dashboards asks as often as one. A change through this API makes all of them old. */
 export class SharedAnswers {
-  readonly #kept = new Map<string, Kept>();
+  readonly #kept = new Map<string, SharedAnswer>();
 
   get(key: string, freshMs: number, ask: () => Promise<unknown>): Promise<unknown> {
     const old = this.#kept.get(key);
@@ -17,7 +17,7 @@ export class SharedAnswers {
     this.#kept.delete(key);
     this.#kept.set(key, kept);
     if (this.#kept.size > MOST) this.#kept.delete(this.#kept.keys().next().value ?? '');
-    // A failure is the next caller's to find out for himself.
+    // A failure is not shared: the next caller asks again.
     answer.catch(() => {
       if (this.#kept.get(key) === kept) this.#kept.delete(key);
     });

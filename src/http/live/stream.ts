@@ -2,7 +2,7 @@ import type { Streams, Watcher } from './streams.ts';
 
 /** Proxies close what is silent for long, and browsers do not notice. */
 const HEARTBEAT_MS = 15_000;
-/** Whoever reads so slowly is let go, and comes back with the id of what he saw last. */
+/** A client that reads so slowly is disconnected, and comes back with the id of the last event that it saw. */
 const MOST_WAITING = 64;
 
 /** One event of a stream. */
@@ -15,8 +15,8 @@ export interface StreamEvent {
 
 /**
  * Begins to look. It is called once for each stream.
- * @param lastId  what the caller saw last @param send  tells him @param end  nothing more will come
- * @returns stops looking; called once, when he is gone
+ * @param lastId  the last event that the caller saw @param send  sends one @param end  nothing more will come
+ * @returns stops; called once, when the caller is gone
  */
 export type Watch = (lastId: string | undefined, send: (event: StreamEvent) => void, end: () => void) => () => void;
 
@@ -27,7 +27,7 @@ const HEADERS = {
 } as const;
 
 /**
- * Server-sent events. For HEAD nothing is begun, since nobody would ever end it.
+ * Server-sent events. For HEAD nothing is begun, since nothing would ever end it.
  * @throws HttpRefusal  too many are open
  */
 export function eventStream(streams: Streams, watcher: Watcher, request: Request, watch: Watch): Response {

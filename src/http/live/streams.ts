@@ -11,7 +11,7 @@ export interface StreamLimits {
   readonly most: number;
 }
 
-/** Who looks at a stream, and what it takes to be let in again. */
+/** The caller of a stream, and the check that lets it in again. */
 export interface Watcher {
   readonly who: Principal;
   readonly permission: Permission;
@@ -43,7 +43,7 @@ export class Streams {
   /**
    * @param end  ends the stream
    * @returns to be called when it has ended
-   * @throws HttpRefusal  rate_limited: he has too many; busy: there are too many
+   * @throws HttpRefusal  rate_limited: this caller has too many; busy: there are too many
    */
   add(watcher: Watcher, end: () => void): () => void {
     const { perCaller, most } = this.#limits;
@@ -82,7 +82,7 @@ export class Streams {
 
 async function check({ who, permission, identify, end }: Open): Promise<void> {
   const now = await identify().catch((error: unknown) => {
-    // Whether he may cannot be found out just now, which is no reason to send him away: it is tried again.
+    // The identity provider does not answer just now, which is no reason to end the stream: it is asked again.
     return error instanceof HttpRefusal && error.status < 500 ? undefined : who;
   });
   const isSame = now !== undefined && !(now instanceof Response) && now.name === who.name;

@@ -2,7 +2,7 @@
 const NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /**
- * The policy of a page: nothing from anywhere else, nothing inline, in nobody's frame; and of scripts only those that it names by
+ * The policy of a page: nothing from anywhere else, nothing inline, in no frame; and of scripts only those that it names by
  * this nonce, and what they load. Not `'self'`, which everything is that anybody uploads here.
  */
 export function policyOfPage(nonce: string): string {
@@ -29,7 +29,7 @@ const ALWAYS: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
 };
 
-/** The same answer, with these headers beside its own. */
+/** The same answer, with these headers next to its own. */
 export function withThese(response: Response, headers: Readonly<Record<string, string>>): Response {
   const all = new Headers(response.headers);
   for (const [name, value] of Object.entries(headers)) all.set(name, value);

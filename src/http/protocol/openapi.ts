@@ -5,7 +5,7 @@ import { type Fields, type JsonSchema, schemaOf } from './field.ts';
 import { IDEMPOTENCY_KEY } from './idempotency.ts';
 import type { AnyRoute } from './route.ts';
 
-/** The document of OpenAPI 3.1 that tells of these routes. Made from what the server itself goes by. */
+/** The OpenAPI 3.1 document of these routes, made from the tables that the server itself uses. */
 export function describeApi(routes: readonly AnyRoute[], basePath: string): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const route of routes) {

@@ -11,7 +11,7 @@ const RANGES = {
   '24h': { stepMs: 30 * MINUTE_MS, steps: 48 },
   '7d': { stepMs: 180 * MINUTE_MS, steps: 56 },
 } as const;
-/** Queues of one picture: more lines than this nobody tells apart. */
+/** Queues of one picture: people cannot tell more lines apart. */
 const QUEUES = 10;
 const LINES = 50;
 /** Jobs in error that are read to be grouped: what takes some 50 ms. */
@@ -42,7 +42,7 @@ export const chartRoutes: readonly AnyRoute[] = [
     id: 'listErrors',
     tag: 'jobs',
     summary:
-      'Jobs that stand in error now, in groups: of one queue and kind, with errors that are alike but for numbers, ids and what is quoted. The largest first. Of more than 10,000 the newest are read, and isAll is false.',
+      'Jobs that stand in error now, in groups: of one queue and kind, with errors that are alike except for numbers, ids and quoted texts. The largest first. Of more than 10,000 the newest are read, and isAll is false.',
     permission: 'view',
     query: {
       queue: maybe(text({ max: 100 })),

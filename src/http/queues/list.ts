@@ -26,7 +26,7 @@ export interface QueueQuery {
   readonly after: string | undefined;
 }
 
-interface Listed {
+interface QueueRow {
   readonly name: string;
   /** What it is sorted by; by name alone: nothing. */
   readonly value: number;
@@ -46,7 +46,7 @@ export async function listQueues(services: Services, query: QueueQuery): Promise
   const wanted = q.toLowerCase();
   const fitting = queues
     .filter(({ name }) => name.toLowerCase().includes(wanted))
-    .map(({ name, stats }): Listed => ({ name, stats, value: sort === 'name' ? 0 : Number(stats[sort] ?? -1) }))
+    .map(({ name, stats }): QueueRow => ({ name, stats, value: sort === 'name' ? 0 : Number(stats[sort] ?? -1) }))
     .sort(compare);
   const last = placeOf(query.after);
   const left = last === undefined ? fitting : fitting.filter((one) => compare(one, last) > 0);
@@ -59,7 +59,7 @@ export async function listQueues(services: Services, query: QueueQuery): Promise
   };
 }
 
-type Place = Pick<Listed, 'name' | 'value'>;
+type Place = Pick<QueueRow, 'name' | 'value'>;
 
 function placeOf(after: string | undefined): Place | undefined {
   const [value, name] = readCursor(after, 2) ?? [];
@@ -75,7 +75,7 @@ function compareNames(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
-async function describe(services: Services, page: readonly Listed[]): Promise<object[]> {
+async function describe(services: Services, page: readonly QueueRow[]): Promise<object[]> {
   const records = await services.records(page.map(({ name }) => name));
   const recordOf = new Map<string, QueueRecord>(records.map((record) => [record.name, record]));
   return page.flatMap(({ name, stats }) => {

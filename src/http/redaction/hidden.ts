@@ -17,13 +17,13 @@ export const HIDDEN = '[hidden]';
 
 /**
  * A value that not everybody may see. Routes put it into their answers, which may be shared; it becomes JSON at the door alone, by
- * `Redaction.write()`, for whoever asks. Anywhere else JSON.stringify leaves it out.
+ * `Redaction.write()`, for the caller of the request. Anywhere else JSON.stringify leaves it out.
  */
 export class Hidden {
   static #show: ((hidden: Hidden, value: unknown) => unknown) | undefined;
   readonly kind: HiddenKind;
   readonly of: Origin;
-  /** For whoever may not see it; undefined: it is left out. */
+  /** Shown to callers that may not see it; undefined: it is left out. */
   readonly instead: unknown;
   readonly #value: unknown;
 

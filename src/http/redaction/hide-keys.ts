@@ -2,7 +2,7 @@ import { DEEPEST } from './depth.ts';
 import type { PropertyBudget } from './property-budget.ts';
 
 export const REDACTED = '[redacted]';
-/** A loop over plain items is so much faster than a look at the name of a property. */
+/** A loop over plain items is so much faster than a test of the name of a property. */
 const ITEMS_PER_PROPERTY = 16;
 
 /**

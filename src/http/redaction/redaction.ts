@@ -27,7 +27,7 @@ const NEEDS: Readonly<Record<HiddenKind, Permission>> = {
   words: 'payload:read',
 };
 
-/** The one door through which what users' programs wrote gets out: it knows who may see what, and what nobody may. */
+/** The one door for values that users' programs wrote: it knows which caller may see which, and which are hidden from all. */
 export class Redaction {
   readonly #keys: ReadonlySet<string>;
   readonly #inText: RegExp | undefined;
@@ -42,7 +42,7 @@ export class Redaction {
     this.#inText = inTextOf(options.keys);
   }
 
-  /** False: everything may be shown to the letter to whoever has the permission. */
+  /** False: every value is shown to the letter to callers with the permission. */
   get isNeeded(): boolean {
     return this.#keys.size > 0 || this.#options.payload !== undefined || this.#options.error !== undefined;
   }
@@ -56,13 +56,13 @@ export class Redaction {
     );
   }
 
-  /** One payload by itself, for whoever may see it. */
+  /** One payload by itself, for a caller that may see it. */
   payload(value: unknown, of: Origin): unknown {
     return this.#payload(value, of, this.#budget());
   }
 
   /**
-   * Whoever searches by words learns letter by letter what stands in payloads and errors, so he must be allowed to see all of them.
+   * A search by words finds out payloads and errors letter by letter, so its caller must be allowed to see all of them.
    * @throws HttpRefusal  forbidden
    */
   requireSearch(who: Principal): void {
@@ -70,7 +70,7 @@ export class Redaction {
     if (!this.maySearch(who))
       throw new HttpRefusal(
         'forbidden',
-        'this server hides values, so nobody searches for words in them; filters by name do, such as status:error key:ada',
+        'this server hides values, so they cannot be searched for words; filters by name do, such as status:error key:ada',
       );
   }
 

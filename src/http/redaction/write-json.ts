@@ -4,7 +4,7 @@ import { DEEPEST } from './depth.ts';
 const TOO_DEEP = '[nested too deep to be shown; GET …/payload has it to the letter]';
 
 /**
- * A value as JSON. A bigint is written as a text. What is nested deeper than the stack is cut, since whoever wrote it, by a library or
+ * A value as JSON. A bigint is written as a text. A value that is nested deeper than the stack is cut, since its writer, by a library or
  * by SQL, must not make it impossible to look at.
  */
 export function writeJson(value: unknown): string {

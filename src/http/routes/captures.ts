@@ -17,7 +17,7 @@ export const captureRoutes: readonly AnyRoute[] = [
     id: 'listCaptures',
     tag: 'captures',
     summary:
-      'The captures that are installed, how far each consumer is behind, and transactions that keep them behind; and those that the program declares and nobody has installed.',
+      'The captures that are installed, how far each consumer is behind, and transactions that keep them behind; and those that the program declares and that are not installed.',
     permission: 'view',
     answers: 'CaptureList',
     sharedMs: 2000,
@@ -138,7 +138,7 @@ export const captureRoutes: readonly AnyRoute[] = [
     id: 'replayCapture',
     tag: 'captures',
     summary:
-      'Begins to project all entities once, beside the changes that go on. The workers of the projection do it, and its consumer says how far it is.',
+      'Begins to project all entities once, while changes go on. The workers of the projection do it, and its consumer says how far it is.',
     permission: 'capture:repair',
     params: entity,
     body: { into: maybe(text({ max: 200, about: 'only this projection' })), again: flag('although one is under way') },

@@ -96,7 +96,7 @@ function lastPart(id: string): string {
   return id.split('/').findLast((part) => part !== '') ?? 'file';
 }
 
-/** The last part of an id for whoever does not read RFC 8187, such as curl: what is no plain part of a name, or hides it, becomes "_". */
+/** The last part of an id for clients that do not read RFC 8187, such as curl: what is no plain part of a name, or hides it, becomes "_". */
 function plain(id: string): string {
   return lastPart(id).replaceAll(/^\.|[^\x20-\x7e]|["\\%]/gu, '_');
 }
@@ -152,7 +152,7 @@ async function* limited({ body }: Request, most: number): AsyncGenerator<Uint8Ar
       yield chunk.value;
     }
   } finally {
-    // What is not wanted any more is not read; that it could not be told so is nobody's loss.
+    // What is not wanted any more is not read; a failure to say so loses nothing.
     void reader?.cancel().catch(() => {});
   }
 }

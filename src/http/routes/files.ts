@@ -169,7 +169,7 @@ export const fileRoutes: readonly AnyRoute[] = [
     path: '/files/sweep',
     id: 'sweepFiles',
     tag: 'files',
-    summary: 'Deletes in the content store what nobody needs any more, up to so many objects.',
+    summary: 'Deletes objects from the content store that no version needs any more, up to so many.',
     permission: 'file:sweep',
     body: { namespace, limit: integer({ min: 1, max: 5000, default: 500 }) },
     answers: 'Swept',

@@ -20,7 +20,7 @@ export const leaseRoutes: readonly AnyRoute[] = [
     id: 'acquireLock',
     tag: 'locks',
     summary:
-      'Takes a lock, or waits for it, in one queue with all who want it. Nobody renews it but you: it ends with its lease unless you do. The token fences: pass it to what you write to, and let that refuse a smaller one. The handle is for renewing and releasing; keep it to yourself. 409 lock_timeout: it was not had in time.',
+      'Takes a lock, or waits for it, in one queue with all who want it. You renew it yourself: it ends with its lease unless you do. The token fences: pass it to what you write to, and let that refuse a smaller one. The handle is for renewing and releasing; keep it to yourself. 409 lock_timeout: it was not granted in time.',
     permission: 'lock:hold',
     body: {
       ...which,
@@ -38,7 +38,7 @@ export const leaseRoutes: readonly AnyRoute[] = [
         .remoteLocks(namespace)
         .acquire(name, wanted)
         .catch((error: unknown) => {
-          // He left the queue by that; nobody reads this.
+          // The caller left the queue by that; no client reads this.
           if (request.signal.aborted) throw new HttpRefusal('body_incomplete', 'the caller hung up');
           throw error;
         });

@@ -18,7 +18,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     path: '/locks',
     id: 'listLocks',
     tag: 'locks',
-    summary: 'What is held or waited for now, by name.',
+    summary: 'Locks that are held or waited for now, by name.',
     permission: 'view',
     query: {
       namespace: anyNamespace,
@@ -109,14 +109,14 @@ export const lockRoutes: readonly AnyRoute[] = [
     id: 'breakLock',
     tag: 'locks',
     summary:
-      'Takes a lock away from its holders, whoever they are. They are told, but what they have begun goes on until they look.',
+      'Takes a lock away from all of its holders. They are notified, but what they have begun goes on until they check.',
     permission: 'lock:break',
     body: { namespace, name, reason: text({ max: 1000, about: 'kept in the history, and told to the holders' }) },
     answers: 'LockBroken',
     target: ({ body }) => `lock ${body.name}${body.namespace ? ` of ${body.namespace}` : ''}`,
     run: async ({ body: { namespace: space = '', name: of, reason }, effects }) => {
       const broken = await effects.locks(space).break(of, { reason });
-      if (broken.length === 0) throw new NotFound(`nobody holds lock "${of}"`);
+      if (broken.length === 0) throw new NotFound(`no process holds lock "${of}"`);
       return { broken };
     },
   }),

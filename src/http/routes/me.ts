@@ -4,7 +4,7 @@ import { text } from '../protocol/field.ts';
 import { type AnyRoute, route } from '../protocol/route.ts';
 import { packageVersion } from '../version.ts';
 
-/** Who asks, what he may do, and what `pawl dev` lets him do. Logging in and out has no permission, and is in app.ts. */
+/** The caller, its permissions, and the controls of `pawl dev`. Logging in and out needs no permission, and is in app.ts. */
 export const visitorRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',

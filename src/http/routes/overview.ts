@@ -15,7 +15,7 @@ export const overviewRoutes: readonly AnyRoute[] = [
     id: 'live',
     tag: 'live',
     summary:
-      'The live picture, no older than one interval: for whoever cannot use /events. Of queues and types the first 200 by name; totals are of all, and truncated says how many are left out.',
+      'The live picture, no older than one interval: for clients that cannot use /events. Of queues and types the first 200 by name; totals are of all, and truncated says how many are left out.',
     permission: 'view',
     answers: 'Live',
     run: ({ services: { live } }) => live.picture(),

@@ -1,6 +1,6 @@
 import { TimedOut } from '../../base/errors.ts';
 
-/** Comparing everything takes as long as there is much. Whoever asked over HTTP waits no longer; the command line does. */
+/** Comparing everything takes as long as there is much. A caller over HTTP waits no longer; the command line does. */
 export const COMPARE_MS = 60_000;
 
 /** Runs what takes long, and tells it to end when its time is over. @throws TimedOut  with these words */

@@ -12,7 +12,7 @@ import {
 /**
  * The same database, but every statement may take only so long: it is run in a transaction of its own with a
  * `statement_timeout`, which costs two short round trips and works behind any pooler. A statement that takes longer fails
- * as StatementTimeout; the server does not go on with it, and the connection lives. It finds nothing but what is Pawl's or Postgres' own.
+ * as StatementTimeout; the server does not go on with it, and the connection lives. Its search path has only Pawl's and Postgres' own names.
  */
 export class BoundedEngine extends PostgresEngine {
   readonly #inner: PostgresEngine;

@@ -46,7 +46,7 @@ order by i.n
 limit $4::int`,
 );
 
-/** One that nobody has in hand is ended at once; who has it sees the wish when it next writes down how far it is. */
+/** An action that no process holds is ended at once; a process that holds it sees the request when it next saves its progress. */
 const STOP = statement(
   'http.bulk_stop',
   `
@@ -58,7 +58,7 @@ where b.id = $1::bigint and b.ended_at is null
 returning ${RECORD}`,
 );
 
-/** The oldest that nobody has in hand, and how many are open. */
+/** The oldest that no process holds, and how many are open. */
 const TAKE = statement(
   'http.bulk_take',
   `
@@ -193,7 +193,7 @@ export interface TakenBulk {
   readonly takes: number;
 }
 
-export type Changed = 'done' | 'refused' | 'settled' | 'busy' | 'lost';
+export type ChangeOutcome = 'done' | 'refused' | 'settled' | 'busy' | 'lost';
 
 /** Bulk actions in the database. What answers undefined, or `lost`, found that another process has the action by now. */
 export class BulkStore {
@@ -261,8 +261,8 @@ export class BulkStore {
     return row;
   }
 
-  async change(id: string, n: number, holder: string): Promise<Changed> {
-    const [row] = await this.#writes.query<{ outcome: Changed }>(CHANGE, [id, n, holder]);
+  async change(id: string, n: number, holder: string): Promise<ChangeOutcome> {
+    const [row] = await this.#writes.query<{ outcome: ChangeOutcome }>(CHANGE, [id, n, holder]);
     return row?.outcome ?? 'lost';
   }
 

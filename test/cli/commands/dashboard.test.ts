@@ -49,7 +49,7 @@ test('the address that is printed becomes a cookie, in that browser alone, and w
   expect([entered.status, entered.headers.get('location')]).toEqual([303, '/']);
   const me = async (headers: Record<string, string>): Promise<unknown> =>
     (await fetch(`${base}api/v1/me`, { headers })).json();
-  expect(await me({ cookie })).toMatchObject({ name: 'whoever started it', role: 'admin', by: 'session' });
+  expect(await me({ cookie })).toMatchObject({ name: 'the person who started it', role: 'admin', by: 'session' });
   expect(await me({})).toMatchObject({ error: { code: 'unauthorized' } });
   // As nginx passes on what comes from anywhere: from here, by a name of here, and without a trace of itself.
   expect(await me({ host: new URL(base).host, 'sec-fetch-site': 'same-origin' })).toMatchObject({
