@@ -70,7 +70,7 @@ export default function Palette(): JSX.Element {
         />
         <div role="listbox" id="commands" aria-label="Commands">
           {found.map((command, index) => (
-            // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are heard by the field above
+            // biome-ignore lint/a11y/useKeyWithClickEvents: the field above handles the keys
             <div
               key={`${command.about} ${command.title}`}
               id={`command-${index}`}

@@ -38,7 +38,7 @@ export function go(to: string, { replace = false }: { replace?: boolean } = {}):
 
 let isArriving = false;
 
-/** Whether this is the first heading since somebody went to another page: it takes the focus, so that whoever does not see it hears it. */
+/** Whether this is the first heading since the user went to another page: it takes the focus, so that screen readers read it. */
 export function arrive(): boolean {
   const was = isArriving;
   isArriving = false;

@@ -9,7 +9,7 @@ import { QueuePage } from './queues/queue.tsx';
 import { QueuesPage } from './queues/queues.tsx';
 import { lockUrl, query, queueUrl } from './router.ts';
 
-interface Numbered {
+interface IdProps {
   readonly id: string;
 }
 
@@ -37,10 +37,10 @@ const ONES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionCom
   ['files', lazy(async () => (await import('./files/file.tsx')).FilePage)],
 ]);
 
-const NUMBERED: ReadonlyMap<string, FunctionComponent<Numbered>> = new Map<string, FunctionComponent<Numbered>>([
+const NUMBERED: ReadonlyMap<string, FunctionComponent<IdProps>> = new Map<string, FunctionComponent<IdProps>>([
   ['jobs', JobPage],
-  ['actors', lazy<Numbered>(async () => (await import('./actors/actor.tsx')).ActorPage)],
-  ['bulk', lazy<Numbered>(async () => (await import('./bulk/bulk.tsx')).BulkPage)],
+  ['actors', lazy<IdProps>(async () => (await import('./actors/actor.tsx')).ActorPage)],
+  ['bulk', lazy<IdProps>(async () => (await import('./bulk/bulk.tsx')).BulkPage)],
 ]);
 
 /** Addresses that are short enough for a line of a log, and written without a thought to slashes in names. */

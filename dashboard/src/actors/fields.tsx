@@ -6,7 +6,7 @@ import { Card, Empty } from '../parts/card.tsx';
 import { Json } from '../text/json.tsx';
 import { Time } from '../text/time.tsx';
 
-interface Seen {
+interface FieldHistory {
   readonly id: string;
   readonly epoch: number;
   readonly fields: unknown;
@@ -52,7 +52,7 @@ export function Fields({ of }: { readonly of: ActorDetail }): JSX.Element {
 }
 
 function useChanges({ id, epoch, fields }: ActorDetail): readonly Change[] {
-  const [seen, setSeen] = useState<Seen>({ id, epoch, fields, changes: [] });
+  const [seen, setSeen] = useState<FieldHistory>({ id, epoch, fields, changes: [] });
   useEffect(() => {
     setSeen((old) => {
       if (old.id !== id) return { id, epoch, fields, changes: [] };

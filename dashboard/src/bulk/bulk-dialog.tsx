@@ -14,7 +14,7 @@ export type BulkTarget = { readonly query: string; readonly queue?: string } | {
 
 const DONE = { retry: 'retried', cancel: 'cancelled' } as const;
 const VERBS = { retry: 'Retry', cancel: 'Cancel' } as const;
-/** From so many on nobody changes them by a slip of the hand. */
+/** From so many on the number has to be typed, against a slip of the hand. */
 const MANY = 100;
 
 interface BulkDialogProps {

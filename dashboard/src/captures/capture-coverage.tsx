@@ -56,7 +56,7 @@ export function Coverage({ of }: { readonly of: Capture }): JSX.Element {
   );
 }
 
-/** The SQL that would mend it: to be read, and run by whoever may. */
+/** The SQL that would mend it, to be read and run by a person with the rights. */
 function Mending({ entity }: { readonly entity: string }): JSX.Element {
   const [plan, setPlan] = useState<CapturePlan | undefined>();
   const ask = (): Promise<boolean> =>

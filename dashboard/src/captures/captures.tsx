@@ -23,7 +23,7 @@ export function CapturesPage(): JSX.Element {
     <>
       <Head
         title="Capture"
-        about="Changes of your tables, whoever makes them, and how far behind their consumers are."
+        about="Changes of your tables by any program, and how far behind their consumers are."
         actions={<CopyAs of={elsewhere(shown?.entity)} />}
       />
       <Card title="Consumers">

@@ -31,7 +31,7 @@ const STEPS = [1, 2, 5]
   .flatMap((n) => [1, 10, 100, 1000, 1e4, 1e5, 1e6, 1e7].map((ten) => n * ten))
   .sort((a, b) => a - b);
 
-/** Lines over time, with the same as a table for whoever does not see them. */
+/** Lines over time, with the same as a table for people who do not see them. */
 export function Chart({ title, times, lines, format, marks = [], onZoom }: ChartProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);

@@ -34,14 +34,14 @@ interface Point {
   readonly y: number;
 }
 
-interface Placed {
+interface Placement {
   readonly x: number;
   readonly y: number;
   readonly width: number;
   readonly height: number;
 }
 
-/** Boxes and arrows. What it shows stands beside it as a table as well, so it is one picture to whoever hears it. */
+/** Boxes and arrows. A table next to it shows the same, so screen readers get one picture. */
 export default function Graph({ title, nodes, edges, direction = 'TB' }: GraphProps): JSX.Element {
   const shape = JSON.stringify([
     nodes.map(({ id, title: text, under }) => [id, text, under]),
@@ -107,7 +107,7 @@ export default function Graph({ title, nodes, edges, direction = 'TB' }: GraphPr
   );
 }
 
-function Box({ node, at }: { readonly node: Node; readonly at: Placed }): JSX.Element {
+function Box({ node, at }: { readonly node: Node; readonly at: Placement }): JSX.Element {
   const { title, under, tone, isCurrent = false } = node;
   return (
     <g
@@ -132,7 +132,7 @@ function place(
   nodes: readonly Node[],
   edges: readonly Edge[],
   direction: string,
-): { places: Map<string, Placed>; routes: { d: string; x: number; y: number }[]; width: number; height: number } {
+): { places: Map<string, Placement>; routes: { d: string; x: number; y: number }[]; width: number; height: number } {
   const graph = new graphlib.Graph({ multigraph: true });
   graph.setGraph({ rankdir: direction, nodesep: 26, ranksep: 44, edgesep: 14, marginx: 14, marginy: 14 });
   graph.setDefaultEdgeLabel(() => ({}));
@@ -144,7 +144,7 @@ function place(
     graph.setEdge(from, to, { width: label.length * 6, height: label === '' ? 0 : 14, labelpos: 'c' }, String(index));
   });
   layout(graph);
-  const places = new Map<string, Placed>(nodes.map(({ id }) => [id, graph.node(id) as unknown as Placed]));
+  const places = new Map<string, Placement>(nodes.map(({ id }) => [id, graph.node(id) as unknown as Placement]));
   const routes = edges.map(({ from, to }, index) => {
     const {
       points = [],

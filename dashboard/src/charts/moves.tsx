@@ -7,7 +7,7 @@ import { Count, FirstLine, Maybe } from '../text/words.tsx';
 
 interface MovesProps {
   readonly of: readonly Move[];
-  /** The states have the names that a program gave them, and none of the looks of ours. */
+  /** The states have the names that a program gave them, and none of our colours. */
   readonly isPlain?: boolean;
 }
 

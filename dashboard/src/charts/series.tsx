@@ -12,7 +12,7 @@ import { clock } from '../text/zone.ts';
 import type { ChartProps } from './chart.tsx';
 import { type Mark, useStarts } from './starts.ts';
 
-/** What draws lines is a third of what the first page needs beside it. */
+/** The code that draws lines is a third of the rest of the first page. */
 const Chart = lazy<ChartProps>(async () => (await import('./chart.tsx')).Chart);
 
 const RANGES = [

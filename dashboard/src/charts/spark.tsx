@@ -8,7 +8,7 @@ interface SparkProps {
   readonly tone?: Tone;
 }
 
-/** A line of the last minutes; its last value stands beside it as a number, so it is decoration to whoever hears it. */
+/** A line of the last minutes; its last value stands next to it as a number, so screen readers skip it. */
 export function Spark({ values, tone = 'accent' }: SparkProps): JSX.Element | null {
   if (values.length < 2) return <svg class="spark" aria-hidden="true" />;
   const most = Math.max(1, ...values);

@@ -17,7 +17,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Who is looking; undefined until it is known, null when nobody has logged in. */
+/** The user; undefined until it is known, null when no user has logged in. */
 export const me = signal<Me | null | undefined>(undefined);
 
 export function can(permission: string): boolean {
@@ -75,7 +75,7 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
   throw new ApiError(response.status, code, message, field);
 }
 
-/** A name of nothing but dots leads a folder up in an address, however it is written, and so to something else. */
+/** A name that has only dots leads a folder up in an address, however it is written, and so to something else. */
 function addressOf(path: string): string {
   const raw = path.split('?', 1)[0] ?? '';
   const url = urlOf(`api/v1/${path}`);

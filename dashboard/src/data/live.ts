@@ -5,7 +5,7 @@ import type { Live } from './types.ts';
 
 /** The last picture. */
 export const live = signal<Live | undefined>(undefined);
-/** Rises with each picture; what is shown beside it is asked for again. */
+/** Rises with each picture; everything that is shown is asked for again. */
 export const tick = signal(0);
 export const isPaused = signal(false);
 export const connection = signal<'connecting' | 'live' | 'polling' | 'lost'>('connecting');

@@ -55,7 +55,7 @@ export function useResource<T>(path: string | undefined, everyMs = 2000): Resour
     const isDue = performance.now() - asked.current.at >= everyMs;
     if (asked.current.at > 0 && isDue && !isPaused.peek() && !document.hidden) latest.current();
   });
-  // What is known of another path is no answer to this one, not even for the moment until it is forgotten.
+  // Data of another path is no answer to this one, not even for the moment until it is dropped.
   const { data, error }: Answer<T> = state.path === path ? state : {};
   return { data, error, isLoading, reload: load };
 }

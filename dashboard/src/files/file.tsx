@@ -137,7 +137,7 @@ function Actions({ id, namespace, file }: ActionsProps): JSX.Element {
 async function remove(namespace: string, id: string, version: number): Promise<void> {
   const answer = await confirm({
     title: `Remove ${id}`,
-    text: 'Nobody finds it any more. Its versions can be restored as long as they are kept.',
+    text: 'No reader finds it any more. Its versions can be restored as long as they are kept.',
     verb: 'Remove it',
     isDanger: true,
     typed: id,

@@ -158,7 +158,7 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
   const sweep = async (): Promise<void> => {
     const answer = await confirm({
       title: `Sweep ${name}`,
-      text: 'Deletes bytes that nobody needs any more: of versions whose time is over, and of uploads that were given up. At most 500 objects.',
+      text: 'Deletes bytes that are not needed any more: of versions whose time is over, and of uploads that were given up. At most 500 objects.',
       verb: 'Sweep',
       isDanger: true,
       typed: 'sweep',

@@ -37,7 +37,7 @@ export function ErrorsPage(): JSX.Element {
     <>
       <Head
         title="Errors"
-        about="Jobs that stand in error now. Those that say the same, but for numbers and names in quotes, are one row."
+        about="Jobs that stand in error now. Those that say the same, except for numbers and names in quotes, are one row."
         actions={<CopyAs of={{ CLI: 'pawl job search status:error', curl: curlOf(asked) }} />}
       />
       <Card title="The most frequent first" actions={groups.data && <Counted of={groups.data} />}>

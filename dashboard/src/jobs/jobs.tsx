@@ -157,7 +157,7 @@ interface StillList {
   readonly more: () => Promise<void>;
 }
 
-/** A list that does not move under the reader: what he sees is kept up to date, and what is new waits to be asked for. */
+/** A list that does not move under the reader: the shown rows are kept up to date, and new ones wait until the reader asks for them. */
 function useStillList(asked: string, latest: List<Job> | undefined): StillList {
   const [shown, setShown] = useState<{ asked: string; jobs: readonly Job[]; after: string | null } | undefined>();
   useEffect(() => {

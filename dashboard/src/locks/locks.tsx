@@ -116,7 +116,7 @@ function Holders({ of }: { readonly of: LockGraph['waits'][number]['holders'] })
   );
 }
 
-/** Waiters point at what they want, and that at who holds it; who waits and holds something himself is one box. */
+/** Waiters point at the lock that they want, and the lock at its holders; a waiter that holds a lock is one box. */
 function draw({ waits, backends, cycles }: LockGraph): { nodes: Node[]; edges: Edge[] } {
   const nodes = new Map<string, Node>();
   const edges = new Map<string, Edge>();

@@ -157,7 +157,7 @@ function AuditLog(): JSX.Element {
       <Loaded of={audit}>
         {({ items }) =>
           items.length === 0 ? (
-            <Empty title="Nobody has changed anything here" />
+            <Empty title="No change was made here yet" />
           ) : (
             <Table
               caption="Audit, newest first"

@@ -16,7 +16,7 @@ export function WorkersPage(): JSX.Element {
     <>
       <Head
         title="Workers"
-        about="Who works, on what, and when they were last heard of."
+        about="Processes that work, their queues and types, and their last heartbeats."
         actions={
           <CopyAs
             of={{

@@ -8,7 +8,7 @@ interface Question {
   readonly text: ComponentChildren;
   readonly verb: string;
   readonly isDanger?: boolean;
-  /** Has to be typed, so that nobody does it by accident. */
+  /** Has to be typed, against accidents. */
   readonly typed?: string;
   /** A text that goes with it, such as a reason. */
   readonly ask?: { readonly label: string; readonly isRequired?: boolean };

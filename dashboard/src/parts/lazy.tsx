@@ -2,7 +2,7 @@ import type { FunctionComponent, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Skeleton, Trouble } from './card.tsx';
 
-/** A component whose code is fetched when it is first drawn: pages that nobody opens cost nobody anything. */
+/** A component whose code is fetched when it is first drawn: a page that is not opened costs nothing. */
 export function lazy<P extends object>(load: () => Promise<FunctionComponent<P>>): FunctionComponent<P> {
   let loaded: FunctionComponent<P> | undefined;
   return function Lazy(props: P): JSX.Element {

@@ -6,7 +6,7 @@ interface MenuProps {
   readonly title: string;
   readonly icon: IconName;
   readonly children: ComponentChildren;
-  /** What it is a menu of, to whoever does not see where it stands. */
+  /** The subject of the menu, for screen readers. */
   readonly label?: string;
   /** Stays open when something in it is chosen. */
   readonly isSticky?: boolean;

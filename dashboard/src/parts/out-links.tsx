@@ -4,7 +4,7 @@ import type { Link } from '../data/types.ts';
 
 interface OutLinksProps {
   readonly of: Link['of'];
-  /** What is known of it. */
+  /** The values that its address may use. */
   readonly known: Readonly<Record<string, string | null>>;
 }
 

@@ -9,7 +9,7 @@ export interface Column<T> {
   readonly isAction?: boolean;
   /** Rows are chosen in it. */
   readonly isPick?: boolean;
-  /** In the place of the title, which whoever hears the table is told all the same. */
+  /** In the place of the title, which screen readers still read. */
   readonly head?: ComponentChildren;
   /** By this the list can be ordered. */
   readonly sort?: string;
@@ -31,8 +31,8 @@ interface TableProps<T> {
 }
 
 /**
- * A list of things, also for whoever hears it: a caption, and headers that name the columns. On a narrow screen each row is a card,
- * with the header of each cell beside it; the roles stand here because a browser takes them from tables that are drawn otherwise.
+ * A list of things, also for screen readers: a caption, and headers that name the columns. On a narrow screen each row is a card,
+ * with the header of each cell next to it; the roles stand here because a browser takes them from tables that are drawn otherwise.
  */
 export function Table<T>({ caption, rows, columns, keyOf, order }: TableProps<T>): JSX.Element {
   return (

@@ -30,7 +30,7 @@ export function sqlText(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
 }
 
-/** What asks the API for the same, with the token of whoever runs it. */
+/** The command that asks the API for the same, with the token of the person who runs it. */
 export function curlOf(asked: string): string {
   const by = me.value?.by;
   // Whom the address lets in, or the program that this is part of, shows no token.

@@ -4,7 +4,7 @@ import { ago } from './format.ts';
 import { None } from './words.tsx';
 import { clock, exact, isAbsolute, millis } from './zone.ts';
 
-/** How long ago, or when, as somebody chose; to the millisecond for whoever points at it. */
+/** How long ago, or when, as the user chose; to the millisecond under the pointer. */
 export function Time({ at }: { readonly at: string | null | undefined }): JSX.Element {
   void tick.value;
   if (at === null || at === undefined) return <None />;

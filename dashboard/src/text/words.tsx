@@ -18,14 +18,14 @@ interface CountProps {
   readonly isExact?: boolean;
 }
 
-/** A count: none is not worth a look, and is drawn so. */
+/** A count: zero is drawn faintly. */
 export function Count({ of, href, isExact = false }: CountProps): JSX.Element {
   if (of === 0) return <span class="muted none">0</span>;
   const text = isExact ? count(of, Infinity) : count(of);
   return href === undefined ? <>{text}</> : <a href={href}>{text}</a>;
 }
 
-/** The first line of what may be a long error; all of it for whoever points at it. */
+/** The first line of a long error; all of it under the pointer. */
 export function FirstLine({ of }: { readonly of: string | null | undefined }): JSX.Element {
   if (of === null || of === undefined || of === '') return <None />;
   return (

@@ -44,7 +44,7 @@ export function precise(time: string | number): string {
   return `${day(time)} ${hour}:${minute}:${second}.${millis(time)}`;
 }
 
-/** With the zone, and the same in UTC: for whoever compares it with a log. */
+/** With the zone, and the same in UTC, to compare it with a log. */
 export function exact(time: string): string {
   const utc = new Date(time).toISOString();
   return zone.value === 'UTC' ? `${precise(time)} UTC` : `${precise(time)} ${zoneName(time)} (${utc})`;
