@@ -67,11 +67,11 @@ async function shows(page: Page, pattern: RegExp): Promise<void> {
 async function violations(page: Page): Promise<string[]> {
   await page.evaluate(axe);
   return page.evaluate(async () => {
-    interface Found {
+    interface Violation {
       readonly id: string;
       readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[];
     }
-    const run: (options: object) => Promise<{ violations: Found[] }> = Reflect.get(
+    const run: (options: object) => Promise<{ violations: Violation[] }> = Reflect.get(
       Reflect.get(globalThis, 'axe'),
       'run',
     );

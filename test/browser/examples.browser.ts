@@ -76,7 +76,7 @@ async function startDev(): Promise<Running> {
   onTestFinished(() => signalExamples(dev.pid, 'SIGKILL'));
   const begun = (): boolean => /cloud: the instance of server/.test(dev.stderr());
   await until('the examples have begun', begun, 2 * PATIENCE_MS).catch((cause: unknown) => {
-    throw new Error(`in vain; it said ${dev.stderr()}`, { cause });
+    throw new Error(`it did not come; it printed ${dev.stderr()}`, { cause });
   });
   return dev;
 }

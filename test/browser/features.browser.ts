@@ -71,7 +71,7 @@ describe('a list of jobs', () => {
   });
 });
 
-test('a search is had as a command, for curl and for a program', async () => {
+test('a search is copied as a command, for curl and for a program', async () => {
   const { page, context } = await on(`jobs?q=${encodeURIComponent('status:error "it\'s"')}&queue=mail`);
   await open(page, 'Copy as');
   const says = (text: string): Promise<void> => page.locator('code', { hasText: text }).waitFor();
@@ -93,7 +93,7 @@ test.each([
   ['files', 'pawl file list', 'createFiles(engine, store'],
   ['captures', 'pawl capture status', 'createCaptureAdmin(engine).status('],
   ['admin', 'pawl doctor', 'engine.status()'],
-])('%s is had elsewhere, too', async (path, ...texts) => {
+])('%s is copied for use elsewhere, too', async (path, ...texts) => {
   const { page, context } = await on(path);
   await open(page, 'Copy as');
   for (const text of texts) await page.locator('code', { hasText: text }).first().waitFor();
@@ -249,7 +249,7 @@ describe('files', () => {
     };
     await page.getByRole('button', { name: /^Compare/ }).click();
     await page.getByText('1 object belongs to nothing').waitFor();
-    // As long as nobody has said that this database is right.
+    // Until a person has said that this database is right.
     await take();
     await page.getByText(/^the collector has stopped itself/).waitFor();
     await page.getByRole('button', { name: 'Let it go on…' }).click();
@@ -265,7 +265,7 @@ describe('files', () => {
     await context.close();
   });
 
-  test('a document is removed only by who types its id, and by nobody who only looks', async () => {
+  test('a document is removed only by a user who types its id, and not by a viewer', async () => {
     const closed = await scene.open({ readOnly: true });
     const looking = await scene.visit(new URL(path, closed).href);
     await looking.page.getByRole('link', { name: 'Download version 1' }).waitFor();
@@ -292,7 +292,7 @@ describe('capture', () => {
     await open(page, 'Actions');
     await page.getByRole('button', { name: 'Verify now' }).click();
     await page.getByText('the triggers stand as they were installed').waitFor();
-    // Nobody follows it: there is nothing to replay.
+    // It has no consumers: there is nothing to replay.
     expect(await page.getByRole('button', { name: /^Replay/ }).count()).toBe(0);
     await open(page, 'Actions');
     await page.getByRole('button', { name: 'Detach' }).click();

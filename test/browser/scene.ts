@@ -107,7 +107,7 @@ export function launch(): Promise<Browser> {
 
 const HOUR_MS = 3_600_000;
 
-/** What the dashboards are given of the program, beside the ids. */
+/** The parts of the program that dashboards get, next to the ids. */
 type Furniture = Scene['ids'] & { readonly actors: Actors; readonly capture: Capture };
 
 async function furnish(engine: PostgresEngine, closers: (() => Promise<unknown>)[]): Promise<Furniture> {

@@ -9,7 +9,7 @@ export interface Stage {
   readonly engine: PostgresEngine;
   /** Of the database. */
   readonly url: string;
-  /** A dashboard with these options, for whoever has the token. @returns its address */
+  /** A dashboard with these options, for a user with the token. @returns its address */
   readonly open: (options?: HttpOptions) => Promise<string>;
   /** With the token, unless the options of the browser say otherwise. */
   readonly visit: (url: string, options?: BrowserContextOptions) => Promise<Visit>;

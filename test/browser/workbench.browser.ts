@@ -178,7 +178,7 @@ describe('without a mouse', () => {
     await context.close();
   });
 
-  test('pages, queues, ids and actions are had by their names', async () => {
+  test('pages, queues, ids and actions are found by their names', async () => {
     const { page, context } = await stage.visit(base);
     const command = async (typed: string, title: string): Promise<void> => {
       await page.keyboard.press('Control+k');
@@ -213,7 +213,7 @@ test('what each kind did, and how often it failed, is shown over a span that sta
   await context.close();
 });
 
-test('a job leads to where its logs are, and to nowhere where something is not known of it', async () => {
+test('a job leads to where its logs are, and has no link where a value for it is missing', async () => {
   const links = [
     { title: 'Logs', of: 'job' as const, url: 'https://logs.example.org/?q={queue}+{id}' },
     { title: 'Trace', of: 'job' as const, url: 'https://traces.example.org/{trace}' },

@@ -9,7 +9,7 @@ import { until } from '../support/eventually.ts';
 export const MAIN: string = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 
 /** How a command ended. */
-export interface Ended {
+export interface PawlExit {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
@@ -17,7 +17,7 @@ export interface Ended {
 
 export interface Running {
   readonly pid: number;
-  readonly ended: Promise<Ended>;
+  readonly ended: Promise<PawlExit>;
   stdout(): string;
   stderr(): string;
   signal(name: NodeJS.Signals): void;
@@ -36,7 +36,7 @@ export interface PawlOptions {
 }
 
 /** Runs a command to its end. */
-export function pawl(args: readonly string[], options: PawlOptions = {}): Promise<Ended> {
+export function pawl(args: readonly string[], options: PawlOptions = {}): Promise<PawlExit> {
   return startPawl(args, options).ended;
 }
 
@@ -55,7 +55,7 @@ export function startPawl(args: readonly string[], options: PawlOptions = {}): R
     stderr += text;
   });
   child.stdin.on('error', () => {}).end(input ?? '');
-  const ended = once(child, 'close').then(([code]): Ended => ({ code, stdout, stderr }));
+  const ended = once(child, 'close').then(([code]): PawlExit => ({ code, stdout, stderr }));
   onTestFinished(async () => {
     child.kill('SIGKILL');
     await ended;
@@ -68,7 +68,7 @@ export function startPawl(args: readonly string[], options: PawlOptions = {}): R
     signal: (name) => void child.kill(name),
     said: async (pattern) => {
       await until(`it said ${pattern}`, () => pattern.test(stderr)).catch((error: unknown) => {
-        throw new Error(`in vain; it said: ${stderr}`, { cause: error });
+        throw new Error(`it did not come; it printed: ${stderr}`, { cause: error });
       });
     },
   };

@@ -1,21 +1,21 @@
 // Runs one command line after another, each as if it were alone: with its environment, its folder and its output.
 import { pathToFileURL } from 'node:url';
 import type * as CommandLine from '../../src/cli/command-line.ts';
-import type { Ended } from './pawl.ts';
-import type { Told } from './warm-pawl.ts';
+import type { PawlExit } from './pawl.ts';
+import type { PawlOutput } from './warm-pawl.ts';
 
 const [, , path = ''] = process.argv;
 const { runCommandLine }: typeof CommandLine = await import(pathToFileURL(path).href);
 const home = process.cwd();
 
 let before: Promise<void> = Promise.resolve();
-process.on('message', (told: Told) => {
+process.on('message', (told: PawlOutput) => {
   before = before.then(async () => void process.send?.(await run(told)));
 });
 process.on('disconnect', () => process.exit());
 process.send?.('ready');
 
-async function run({ words, env, cwd = home }: Told): Promise<Ended> {
+async function run({ words, env, cwd = home }: PawlOutput): Promise<PawlExit> {
   process.env = env;
   process.exitCode = undefined;
   process.chdir(cwd);

@@ -4,16 +4,16 @@ import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { inject } from 'vitest';
-import { cleanEnvironment, type Ended, type PawlOptions, pawl } from './pawl.ts';
+import { cleanEnvironment, type PawlExit, type PawlOptions, pawl } from './pawl.ts';
 
 /** What the process is told to run. */
-export interface Told {
+export interface PawlOutput {
   readonly words: readonly string[];
   readonly env: NodeJS.ProcessEnv;
   readonly cwd?: string;
 }
 
-/** Beside the published command, and all of it but the last line. */
+/** Next to the published command, and all of it except the last line. */
 const COMMAND_LINE = fileURLToPath(new URL('../../dist/cli/command-line.js', import.meta.url));
 const seen = new Set<string>();
 
@@ -22,7 +22,7 @@ const seen = new Set<string>();
  * has Node and Pawl loaded, which is nine tenths of what a short command takes. For what reads no stdin, starts no program and
  * needs no signal.
  */
-export async function warmPawl(args: readonly string[], options: PawlOptions = {}): Promise<Ended> {
+export async function warmPawl(args: readonly string[], options: PawlOptions = {}): Promise<PawlExit> {
   const [name = ''] = args;
   if (!seen.has(name) || options.input !== undefined || options.main !== undefined) {
     seen.add(name);
@@ -41,12 +41,12 @@ interface Warm {
 }
 
 /** One after the other: a process has one environment, one folder and one output. */
-function tell(told: Told): Promise<Ended> {
+function tell(told: PawlOutput): Promise<PawlExit> {
   const answer = before.then(async () => {
     const { child, ended } = await (warm ??= start());
     const said = once(child, 'message');
     child.send(told);
-    const [outcome]: Ended[] = await Promise.race([said, ended]);
+    const [outcome]: PawlExit[] = await Promise.race([said, ended]);
     if (outcome === undefined) throw new Error(`${JSON.stringify(told.words)} had no outcome`);
     return outcome;
   });

@@ -250,7 +250,7 @@ test('a payload that no reader could have back is refused with its field, and wh
   }
 });
 
-test('a job that is nested deeper than any stack, by whoever wrote it, can be looked at', async () => {
+test('a job that is nested deeper than any stack, by any writer, can be shown', async () => {
   const { engine } = house;
   const [row] = await engine.query<{ id: string }>({
     name: 'test.deep',

@@ -14,7 +14,7 @@ import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { OPEN_DOOR } from '../support/open-door.ts';
 
-/** A database with something of everything in it, and ids to ask for. Who makes it stops it: `beforeAll` calls what it is given. */
+/** A database with something of everything in it, and ids to ask for. Its maker stops it: `beforeAll` calls the function that it gets. */
 export interface House {
   readonly engine: PostgresEngine;
   /** Of its database, for other processes. */
@@ -42,19 +42,19 @@ export interface Answer {
   };
 }
 
-export interface Asked {
+export interface RequestOptions {
   readonly method?: string;
   /** An object is sent as JSON, anything else as it is. */
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Where the connection comes from; null: nobody says. */
+  /** Where the connection comes from; null: it is unknown. */
   readonly from?: string | null;
 }
 
 /** A handler, and a way to ask it. */
 export interface Visitor {
   readonly handler: HttpHandler;
-  readonly ask: (path: string, asked?: Asked) => Promise<Answer>;
+  readonly ask: (path: string, asked?: RequestOptions) => Promise<Answer>;
 }
 
 const BIG = '{"order": 12345678901234567890123, "secret": "s3", "to": "ada"}';
@@ -149,7 +149,7 @@ async function furnish(
 async function ask(
   handler: HttpHandler,
   path: string,
-  { method = 'GET', body, headers = {}, from = '127.0.0.1' }: Asked = {},
+  { method = 'GET', body, headers = {}, from = '127.0.0.1' }: RequestOptions = {},
 ): Promise<Answer> {
   const request = new Request(new URL(path, 'http://localhost'), {
     method,

@@ -130,7 +130,7 @@ test('a worker runs the actors of the config file, with its options and channels
   expect((await worker.ended).code).toBe(0);
 });
 
-test('the doctor sees actors that nobody runs, and open pages', async () => {
+test('the doctor sees actors that no worker runs, and open pages', async () => {
   const { url, actors } = await scene();
   await actors.page({ tag: 'dark', summary: 'it is dark' });
   const { stdout } = await warmPawl(['doctor', '-o', 'json'], { url });

@@ -7,7 +7,7 @@ import { createLocks, type Locks } from '../../../src/lock/index.ts';
 import { createQueue, type Queue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
-import type { Ended, PawlOptions } from '../pawl.ts';
+import type { PawlExit, PawlOptions } from '../pawl.ts';
 import { warmPawl } from '../warm-pawl.ts';
 
 const KINDS = { send: {}, welcome: { unique: 'key' }, bad: { attempts: 1 } } as const;
@@ -15,7 +15,7 @@ const KINDS = { send: {}, welcome: { unique: 'key' }, bad: { attempts: 1 } } as 
 interface Fixture {
   readonly queue: Queue<typeof KINDS>;
   readonly locks: Locks;
-  readonly job: (args: readonly string[], options?: PawlOptions) => Promise<Ended>;
+  readonly job: (args: readonly string[], options?: PawlOptions) => Promise<PawlExit>;
 }
 
 async function fixture(): Promise<Fixture> {

@@ -26,7 +26,7 @@ function open(namespace: string): Locks {
   return locks;
 }
 
-test('list, show and history say what is held, who waits, and how it ended', async () => {
+test('list, show and history show the locks that are held, their waiters, and how each ended', async () => {
   const locks = open('seen');
   const here = ['--namespace', 'seen', ...at];
   const lock = await locks.acquire('invoice:42');
@@ -49,7 +49,7 @@ test('list, show and history say what is held, who waits, and how it ended', asy
   expect(JSON.parse(history.stdout)).toMatchObject([{ outcome: 'released', token: String(lock.token) }]);
 });
 
-test('break takes a lock away, and says what helps when nobody has it', async () => {
+test('break takes a lock away, and says what helps when no process has it', async () => {
   const locks = open('');
   const lock = await locks.acquire('nightly', { lease: '3s' });
   const args = ['lock', 'break', 'nightly', '--reason', 'the machine is gone', '--yes', '-q', ...at];

@@ -61,7 +61,7 @@ test('5 when the lock is not had in time, and the command is not run', async () 
   }
   expect(existsSync(file)).toBe(false);
   const waiting = startPawl(['lock', 'run', 'taken', '--wait', '30s', '--', 'touch', file], { url });
-  // Whoever looks at it is told why nothing happens.
+  // The user reads why nothing happens.
   await waiting.said(/^waiting for lock "taken", held by .* \(pid \d+\)\n$/);
   await lock.release();
   expect(await waiting.ended).toMatchObject({ code: 0 });
@@ -73,7 +73,7 @@ test('3 when the database cannot be reached, at once', async () => {
   expect(await pawl(['lock', 'run', 'a', '--', 'true'], { url })).toMatchObject({ code: 3, stdout: '' });
 });
 
-test('--shared runs beside others that share, and beside nobody else', async () => {
+test('--shared runs together with others that share, and with no other', async () => {
   const { url, locks } = open();
   await using lock = await locks.acquire('shared', { mode: 'shared' });
   expect(await pawl(['lock', 'run', 'shared', '--shared', '--wait', '0', '--', 'true'], { url })).toMatchObject({
@@ -201,7 +201,7 @@ test('a holder hears at once that its lock was broken, long before its next rene
 test.runIf(process.platform === 'linux' && existsSync('/bin/bash'))(
   'who has ended, but was not collected, works no more',
   async () => {
-    // With -m a job has a group of its own; whoever takes the place of the shell does not collect it.
+    // With -m a job has a group of its own; the process that takes the place of the shell does not collect it.
     const parent = spawn('/bin/bash', ['-c', 'set -m; sleep 600 & echo $!; exec sleep 600'], {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
@@ -249,7 +249,7 @@ function isGone(pid: number): boolean {
   } catch {
     return true;
   }
-  // A child of init's that nobody has collected yet counts as gone.
+  // A child of init's that is not collected yet counts as gone.
   const status = `/proc/${pid}/status`;
   return existsSync(status) && /^State:\s+Z/m.test(readFileSync(status, 'utf8'));
 }

@@ -16,7 +16,7 @@ async function open(namespace = ''): Promise<{ url: string; locks: Locks }> {
   return { url, locks };
 }
 
-test('list shows what is held and who waits, of one namespace', async () => {
+test('list shows the locks and waiters of one namespace', async () => {
   const { url, locks } = await open('shop');
   const lock = await locks.acquire('invoice:42');
   const ends = new AbortController();

@@ -51,7 +51,7 @@ test('a database that cannot be reached is a finding, and 3', async () => {
   expect(of('connection')).toMatchObject({ verdict: 'fail', fix: expect.stringContaining('start the database') });
 });
 
-test('a lost worker with jobs in hand, a key held by nobody and a paused queue are seen', async () => {
+test('a lost worker with jobs in hand, a key held by no process and a paused queue are seen', async () => {
   const { url } = await freshDatabase();
   const client = await connect(url);
   await client.query(`

@@ -24,7 +24,7 @@ test('status is 1 without the table and 0 after migrate, which is safe to repeat
   expect((await warmPawl(['migrate', 'status', ...at])).code).toBe(0);
 });
 
-test('plan and --dry-run print templates, and ask nobody', async () => {
+test('plan and --dry-run print templates, and ask no service', async () => {
   const planned = await warmPawl(['migrate', 'plan', '--dynamodb', '--template', 'terraform']);
   expect(JSON.parse(planned.stdout)).toMatchObject({
     resource: { aws_dynamodb_table: { pawl: { name: 'pawl', hash_key: 'pk', range_key: 'sk' } } },

@@ -29,7 +29,7 @@ function pathOf(path: string): string {
 }
 
 describe('permissions are the server’s to enforce', () => {
-  test('each route wants its own, whoever calls it, and refuses everybody else', async () => {
+  test('each route needs its own, and refuses every caller without it', async () => {
     for (const route of ROUTES) {
       const all: Permission[] = PERMISSIONS.filter((one) => one !== route.permission);
       const visitor = house.open({ auth: { tokens: [{ name: 'almost', token: TOKEN.admin, permissions: all }] } });
@@ -127,7 +127,7 @@ describe('payloads', () => {
     expect((await own.ask(`/api/v1/jobs/${house.ids.complete}`)).body).toMatchObject({ payload: 'of mail' });
   });
 
-  test('are shown to nobody who lacks the permission, and never in lists', async () => {
+  test('are not shown without the permission, and never in lists', async () => {
     const visitor = house.open({ auth: { tokens: [{ name: 'outside', token: TOKEN.viewer, permissions: ['view'] }] } });
     const asked = { headers: bearer(TOKEN.viewer) };
     const { body } = await visitor.ask(`/api/v1/jobs/${house.ids.complete}`, asked);
@@ -185,7 +185,7 @@ describe('other sites', () => {
 });
 
 describe('people', () => {
-  test('log in with a password that nobody keeps, and out again', async () => {
+  test('log in with a password that the server does not keep, and out again', async () => {
     const password = await hashPassword('correct horse battery');
     const visitor = house.open({ basePath: '/pawl', auth: { users: [{ name: 'ada', password, role: 'operator' }] } });
     const logIn = (name: string, given: string): Promise<Answer> =>
@@ -206,7 +206,7 @@ describe('people', () => {
       role: 'operator',
       by: 'session',
     });
-    // Sent by the browser by itself, so it is worth nothing when nobody says from where.
+    // Sent by the browser by itself, so it proves nothing when no header says from where.
     const bare = await visitor.ask('/pawl/api/v1/queues/mail/resume', {
       method: 'POST',
       body: {},
@@ -265,7 +265,7 @@ describe('people', () => {
     expect(await me(await first.sign('ada'))).toEqual([200, 'ada']);
     expect(await me(await first.sign('bob'))).toEqual([200, 'bob']);
     expect(provider.asked()).toBe(1);
-    // A key that another provider made under the same name, and one that nobody knows.
+    // A key that another provider made under the same name, and one that is unknown.
     expect(await me(await (await provider.strangeKey('first')).sign('eve'))).toEqual([401, 'unauthorized']);
     // That one may have been made since the keys were fetched, a moment ago; later it is clear that it was not.
     const other = await (await provider.strangeKey('other')).sign('eve');
@@ -279,7 +279,7 @@ describe('people', () => {
     provider.withdraw('first');
     vi.setSystemTime(Date.now() + 11 * 60_000);
     expect(await me(await first.sign('ada'))).toEqual([401, 'unauthorized']);
-    // Keys that are known do without the provider; whoever needs it is told that it is not his token.
+    // Keys that are known need no provider; a caller that needs it reads that the token is not at fault.
     provider.behave('fails');
     expect(await me(await second.sign('ada'))).toEqual([200, 'ada']);
     for (const how of ['fails', 'hangs', 'nonsense'] as const) {
@@ -319,7 +319,7 @@ describe('people', () => {
     expect(answers.map(({ status }) => status).sort((a, b) => a - b)).toEqual([200, 200, 200, 200, 200, 429, 429, 429]);
     expect(answers.at(-1)?.headers.get('retry-after')).toMatch(/^\d+$/);
     expect((await visitor.ask('/healthz')).status).toBe(200);
-    // Behind a proxy all have one address: nobody takes from another who is known, nor does a stranger.
+    // Behind a proxy all have one address: no known caller takes from another, nor does a stranger.
     const two = house.open({
       rate: { burst: 5, perSecond: 1 },
       auth: { tokens: ['a', 'b'].map((name) => ({ name, token: `${TOKEN.viewer}-${name}`, role: 'viewer' as const })) },

@@ -110,7 +110,7 @@ describe('an effect has one permission, whichever way it is brought about', () =
     expect(acting.map(({ id }) => id).sort()).toEqual(Object.keys(ways()).sort());
   });
 
-  test('whoever lacks any one of those it takes is refused, and nothing is changed', async () => {
+  test('a caller without any one of its permissions is refused, and nothing is changed', async () => {
     const before = await everything();
     for (const [id, all] of Object.entries(ways())) {
       for (const way of all) {

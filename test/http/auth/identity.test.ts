@@ -2,7 +2,7 @@ import { SignJWT } from 'jose';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { ROUTES } from '../../../src/http/app.ts';
 import { type AuthOptions, hashPassword } from '../../../src/http/index.ts';
-import { type Answer, type Asked, type House, makeHouse, type Visitor } from '../house.ts';
+import { type Answer, type House, makeHouse, type RequestOptions, type Visitor } from '../house.ts';
 
 let house: House;
 beforeAll(async () => {
@@ -20,7 +20,7 @@ function pathOf(path: string): string {
 }
 
 describe('without auth', () => {
-  test('nobody gets in, wherever he comes from; only whether it lives is told', async () => {
+  test('no caller gets in from any address; only the health is public', async () => {
     const visitor = house.open({ auth: undefined });
     const paths = ['/metrics', '/api/v1/openapi.json', '/api/v1/events', '/', '/queues', '/?token=x'];
     for (const path of [...paths, ...ROUTES.map(({ path: of }) => pathOf(of))]) {
@@ -36,7 +36,7 @@ describe('without auth', () => {
   });
 
   test.each([{}, { tokens: [] }, { users: [] }, { authorize: undefined }] satisfies AuthOptions[])(
-    'an auth that names nobody lets nobody in: %j',
+    'an auth without callers lets no caller in: %j',
     async (auth) => {
       expect((await house.open({ auth }).ask(ME)).status).toBe(401);
     },
@@ -46,13 +46,14 @@ describe('without auth', () => {
 describe('this machine', () => {
   test('is trusted only when it was said so, by its own name and without a proxy', async () => {
     const visitor = house.open({ auth: { dangerouslyTrustLoopback: 'operator' } });
-    const me = (asked: Asked, host = 'localhost'): Promise<Answer> => visitor.ask(`http://${host}${ME}`, asked);
+    const me = (asked: RequestOptions, host = 'localhost'): Promise<Answer> =>
+      visitor.ask(`http://${host}${ME}`, asked);
     expect((await me({})).body).toMatchObject({ name: 'this machine', role: 'operator', by: 'loopback' });
     expect((await me({ from: '::1' }, '[::1]')).status).toBe(200);
     expect((await me({ from: '::ffff:127.0.0.1' }, '127.0.0.1:8080')).status).toBe(200);
     const proxies = ['x-forwarded-for', 'x-forwarded-proto', 'forwarded', 'via', 'x-real-ip', 'cf-connecting-ip'];
     const more = ['true-client-ip', 'x-client-ip', 'fly-client-ip', 'x-envoy-external-address', 'cf-ray'];
-    const outside: Asked[] = [
+    const outside: RequestOptions[] = [
       { from: '10.0.0.7' },
       { from: null },
       ...[...proxies, ...more].map((name) => ({ headers: { [name]: '127.0.0.1' } })),
@@ -100,7 +101,7 @@ describe('what a rule of the user’s own gives', () => {
     [{ name: 'a\0b', role: 'viewer' }],
     [{ name: 'a\ud800', role: 'viewer' }],
     [{ name: 7, role: 'viewer' }],
-  ])('is nobody unless it says who it is and what he may: %j', async (answer) => {
+  ])('is refused without a name and permissions: %j', async (answer) => {
     const { status, body } = await asWhom(answer);
     expect([status, body.error?.code]).toEqual([401, 'unauthorized']);
   });
@@ -260,7 +261,7 @@ describe('a session', () => {
     const root = house.open({ auth: { tokens } });
     const { headers } = await root.ask(`http://localhost//evil.example/?token=${TOKEN}`);
     expect(headers.get('location')).toBe('/evil.example/');
-    // An address lets nobody do anything by itself.
+    // An address gives no right by itself.
     expect((await visitor.ask(`/pawl/api/v1/me?token=${TOKEN}`)).status).toBe(401);
   });
 });

@@ -64,7 +64,7 @@ describe('guessing at passwords', () => {
     expect((await logIn(other, { name: 'eve', from: '2001:db8:1:3::1' })).status).toBe(401);
   });
 
-  test('locks nobody out of a browser in which he has logged in before, even where no address is known', async () => {
+  test('locks no user out of a browser in which that user has logged in before, even where no address is known', async () => {
     const visitor = open();
     const first = await logIn(visitor, { given: RIGHT, from: null });
     const device = first.headers.getSetCookie().find((cookie) => cookie.startsWith('pawl_device=')) ?? '';
@@ -72,7 +72,7 @@ describe('guessing at passwords', () => {
     for (let n = 0; n < 25; n += 1) await logIn(visitor, { from: null });
     expect((await logIn(visitor, { given: RIGHT, from: null })).status).toBe(429);
     expect((await logIn(visitor, { given: RIGHT, from: null, headers })).status).toBe(204);
-    // It is of this name alone, lets nobody in, and has a limit, too.
+    // It is of this name alone, is no way in, and has a limit, too.
     expect((await logIn(visitor, { name: 'eve', from: null, headers })).status).toBe(429);
     expect((await visitor.ask('/api/v1/me', { headers })).status).toBe(401);
     const guesses: number[] = [];
@@ -104,7 +104,7 @@ test('who logged in, and that somebody could not, is in the audit, without what 
   expect(JSON.stringify(body)).not.toContain('wrong box');
 });
 
-test('whoever is refused all the time does not fill the audit', async () => {
+test('a caller that is refused all the time does not fill the audit', async () => {
   const token = 'a-token-0123456789';
   const visitor = house.open({ auth: { tokens: [{ name: 'refused', token, role: 'viewer' }] } });
   const headers = { authorization: `Bearer ${token}` };

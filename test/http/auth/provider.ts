@@ -13,7 +13,7 @@ export interface Signer {
 /** An identity provider on a port of its own, which can be told to behave badly. */
 export interface Provider {
   readonly issuer: string;
-  /** Publishes a key beside those before. */
+  /** Publishes a key next to the earlier ones. */
   newKey(kid: string): Promise<Signer>;
   withdraw(kid: string): void;
   /** A key that is not published. */

@@ -69,7 +69,7 @@ describe('strangers', () => {
 });
 
 describe('streams', () => {
-  test('are not begun for HEAD, which nobody would end', async () => {
+  test('are not begun for HEAD, which nothing would end', async () => {
     const visitor = house.open();
     for (let n = 0; n < 20; n += 1) {
       const { status, headers, text } = await visitor.ask('/api/v1/events', { method: 'HEAD' });
@@ -108,7 +108,7 @@ describe('streams', () => {
       });
       return { isOver: () => isOver };
     };
-    // It is over, but for the seconds by which clocks may differ.
+    // It is over, except for the seconds by which clocks may differ.
     const token = await new SignJWT({ role: 'viewer', exp: Math.floor(Date.now() / 1000) - 27 })
       .setProtectedHeader({ alg: 'HS256' })
       .setIssuer(jwt.issuer)
@@ -126,6 +126,6 @@ describe('streams', () => {
     await until('the session is over, and its stream', () => ofSession.isOver());
     expect(lasting.isOver()).toBe(false);
     await visitor.handler.stop();
-    await until('nobody is told any more', () => lasting.isOver());
+    await until('the stream ends', () => lasting.isOver());
   });
 });

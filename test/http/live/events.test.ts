@@ -12,20 +12,23 @@ beforeAll(async () => {
   return () => house.stop();
 });
 
-interface Told {
+interface StreamEvent {
   readonly id: string;
   readonly event: string;
   readonly data: { readonly part: string; readonly event: string; readonly subject: string; readonly id: string };
 }
 
-/** Opens a stream of what happens, and waits until it is heard. */
-async function listen(query: string, lastId?: string): Promise<{ told: Told[]; status: number; close: () => void }> {
+/** Opens a stream of events, and waits until it is open. */
+async function listen(
+  query: string,
+  lastId?: string,
+): Promise<{ told: StreamEvent[]; status: number; close: () => void }> {
   const ending = new AbortController();
   onTestFinished(() => ending.abort());
   const headers: Record<string, string> = lastId === undefined ? {} : { 'last-event-id': lastId };
   const request = new Request(`http://localhost/api/v1/events?${query}`, { headers, signal: ending.signal });
   const response = await visitor.handler(request, { remoteAddress: '127.0.0.1' });
-  const told: Told[] = [];
+  const told: StreamEvent[] = [];
   let isOpen = false;
   const read = async (): Promise<void> => {
     let rest = '';
@@ -36,7 +39,8 @@ async function listen(query: string, lastId?: string): Promise<{ told: Told[]; s
       for (const part of parts) {
         const fields = Object.fromEntries(part.split('\n').map((line) => line.split(/: (.*)/s).slice(0, 2)));
         if (fields['event'] === 'open') isOpen = true;
-        else if (fields['event'] !== undefined) told.push({ ...fields, data: JSON.parse(fields['data']) } as Told);
+        else if (fields['event'] !== undefined)
+          told.push({ ...fields, data: JSON.parse(fields['data']) } as StreamEvent);
       }
     }
   };
@@ -53,7 +57,7 @@ const retire = async (): Promise<string> => {
 };
 
 describe('a stream of what happens', () => {
-  test('tells of the parts, the subject and the event that were asked for, and of nothing else', async () => {
+  test('sends the parts, the subject and the event that were asked for, and nothing else', async () => {
     const jobs = await listen('part=job&of=mail');
     const both = await listen('part=lock,job');
     const pages = await listen('part=page');
@@ -62,14 +66,14 @@ describe('a stream of what happens', () => {
     await (await locks.acquire('watched')).release();
     const id = await retire();
     await visitor.ask(`/api/v1/pages/${house.ids.page}/resolve`, { method: 'POST', body: {} });
-    await until('the job is told of', () => jobs.told.some(({ data }) => data.id === id));
-    await until('the lock is told of', () => both.told.some(({ data }) => data.subject === 'watched'));
-    await until('the page is told of', () => pages.told.some(({ data }) => data.event === 'resolved'));
+    await until('the job is sent', () => jobs.told.some(({ data }) => data.id === id));
+    await until('the lock is sent', () => both.told.some(({ data }) => data.subject === 'watched'));
+    await until('the page is sent', () => pages.told.some(({ data }) => data.event === 'resolved'));
     expect(new Set(jobs.told.map(({ data }) => `${data.part} ${data.subject}`))).toEqual(new Set(['job mail']));
     expect(new Set(both.told.map(({ data }) => data.part))).toEqual(new Set(['job', 'lock']));
     expect(new Set(pages.told.map(({ data }) => data.part))).toEqual(new Set(['page']));
     expect(cancelled.told).toEqual([]);
-    // Words may quote values: whoever may see them asks for the history.
+    // Words may quote values: the history shows them to callers with the permission.
     const told = Object.keys(jobs.told[0]?.data ?? {});
     expect(told).toContain('event');
     for (const quoting of ['detail', 'error']) expect(told).not.toContain(quoting);
@@ -77,7 +81,7 @@ describe('a stream of what happens', () => {
     expect((await listen('of=')).status).toBe(400);
   });
 
-  test('tells who comes back with an id what he missed, and begins anew with one that it does not know', async () => {
+  test('sends a client that comes back with an id the events that it missed, and begins anew with an unknown id', async () => {
     const first = await listen('part=job');
     const seen = await retire();
     const last = await until('it is told', () => first.told.find(({ data }) => data.id === seen));
@@ -90,7 +94,7 @@ describe('a stream of what happens', () => {
     expect((await listen('part=job', 'nonsense')).status).toBe(400);
   });
 
-  test('tells of what is committed after what happened later', async () => {
+  test('sends an event that is committed after a later one', async () => {
     const stream = await listen('part=job');
     const late = String(
       (await visitor.ask('/api/v1/queues/mail/jobs', { method: 'POST', body: { kind: 'send' } })).body['id'],

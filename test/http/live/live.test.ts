@@ -15,20 +15,20 @@ beforeAll(async () => {
   return () => house.stop();
 });
 
-interface Told {
+interface StreamEvent {
   readonly id: string;
   readonly event: string;
   readonly data: string;
 }
 
 /** Reads a stream as a browser does. */
-async function watch(url: string, lastId?: string): Promise<{ events: Told[]; close: () => void }> {
+async function watch(url: string, lastId?: string): Promise<{ events: StreamEvent[]; close: () => void }> {
   const ending = new AbortController();
   onTestFinished(() => ending.abort());
   const headers = lastId === undefined ? {} : { 'last-event-id': lastId };
   const response = await fetch(new URL('api/v1/events', url), { headers, signal: ending.signal });
   expect(response.headers.get('content-type')).toContain('text/event-stream');
-  const events: Told[] = [];
+  const events: StreamEvent[] = [];
   const read = async (): Promise<void> => {
     let rest = '';
     const decoder = new TextDecoder();
@@ -38,7 +38,7 @@ async function watch(url: string, lastId?: string): Promise<{ events: Told[]; cl
       rest = parts.pop() ?? '';
       for (const part of parts) {
         const fields = Object.fromEntries(part.split('\n').map((line) => line.split(/: (.*)/s).slice(0, 2)));
-        if (fields['id'] !== undefined) events.push(fields as unknown as Told);
+        if (fields['id'] !== undefined) events.push(fields as unknown as StreamEvent);
       }
     }
   };
@@ -150,7 +150,7 @@ describe('it can be mounted', () => {
     await works(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   });
 
-  test('in Fastify, beside routes with parsers of their own', async () => {
+  test('in Fastify, next to routes with parsers of their own', async () => {
     const app = fastify();
     app.post('/own', async (request) => request.body);
     await app.register(fastifyPlugin(house.open({ basePath: '/pawl' }).handler) as never);

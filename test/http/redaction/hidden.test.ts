@@ -67,9 +67,9 @@ const CALLERS: Readonly<Record<string, Caller>> = {
   'who reads errors': { permissions: ['view', 'error:read'], sees: TEXTS },
   'who reads files': { permissions: ['view', 'file:read'], sees: [BYTES] },
   'who reads the audit': { permissions: ['view', 'audit:read', 'metrics:read'], sees: [] },
-  'who may all but read payloads': { permissions: allBut('payload:read', 'file:read'), sees: TEXTS },
-  'who may all but read errors': { permissions: allBut('error:read', 'file:read'), sees: PAYLOADS },
-  // What was searched for is no value under a key; nobody could have, here.
+  'who may do all except read payloads': { permissions: allBut('payload:read', 'file:read'), sees: TEXTS },
+  'who may do all except read errors': { permissions: allBut('error:read', 'file:read'), sees: PAYLOADS },
+  // The words of a search are no value under a key, and here no caller could search.
   'everybody, where keys are hidden': { permissions: PERMISSIONS, redact: HIDES, sees: ['sentquery', BYTES] },
   'everybody, where a rule hides all': {
     permissions: PERMISSIONS,
@@ -174,7 +174,7 @@ describe('what cannot be seen cannot be found', () => {
     expect(differences).toEqual([]);
   });
 
-  test('while filters by name, and ids, are for whoever may look', async () => {
+  test('while filters by name, and ids, need only the permission view', async () => {
     const visitor = open(CALLERS['who looks'] as Caller);
     const status = async (q: string): Promise<number> =>
       (await visitor.ask(`/api/v1/jobs?q=${encodeURIComponent(q)}`)).status;
@@ -194,7 +194,7 @@ describe('what cannot be seen cannot be found', () => {
   });
 });
 
-test('the audit keeps no value, whoever reads it', async () => {
+test('the audit keeps no value', async () => {
   const { ask } = house.open();
   const body = { kind: 'idle', payload: { secret: 'sentagain' }, key: 'ada' };
   await ask('/api/v1/queues/vault/jobs', { method: 'POST', body });
@@ -231,7 +231,7 @@ const door = (redact: object = {}): Redaction =>
   new Redaction({ ...none, ...redact }, stderrLogger({ level: 'silent' }));
 
 describe('the door', () => {
-  test('shows what is beside a value that is nested too deep to be shown', () => {
+  test('shows the fields next to a value that is nested too deep', () => {
     let deep: unknown = 'sentinel';
     for (let depth = 0; depth < 100_000; depth += 1) deep = [deep];
     const answer = { id: '1', payload: payloadOf(deep, of), result: payloadOf('fine', of) };

@@ -10,7 +10,7 @@ import type { House } from '../house.ts';
 /** Words that stand in values, each in one place, under the key "secret" or in a text that quotes such a value. */
 export const SENTINEL: RegExp = /sent\w+/g;
 
-/** What each is: whoever may read it may find it in an answer. */
+/** The kind of each: a caller that may read it may find it in an answer. */
 export const PAYLOADS = [
   'sentpayload',
   'sentresult',
@@ -24,7 +24,7 @@ export const PAYLOADS = [
   'sentquery',
 ] as const;
 export const TEXTS = ['senterror', 'sentretry', 'sentturn', 'sentstatement', 'sentconsumer'] as const;
-/** Nobody ever sees them here. */
+/** No caller ever sees them here. */
 export const UNSEEN = ['sentschedule', 'sentmessage', 'sentapimessage', 'sentrefused'] as const;
 export const BYTES = 'sentbytes';
 

@@ -218,7 +218,7 @@ test('errors have one shape, with a code and the field', async () => {
   expect([long.status, long.body.error?.code]).toEqual([413, 'body_too_large']);
 });
 
-test('a job shows the locks that its handler holds and held, though others run beside it; and they say for which job', async () => {
+test('a job shows the locks that its handler holds and held, though others run at the same time; and the locks name the job', async () => {
   const locks = createLocks(house.engine);
   const queue = createQueue(house.engine, 'locking', { kinds: { lock: { payload: v.number() } } });
   const seen = new Map<string, unknown>();
@@ -327,7 +327,7 @@ test('what is enqueued is checked by the schema of its kind, where the server wa
   expect(() => house.open({ queues: [{}] as never })).toThrow(/createQueue/);
 });
 
-test('a page is had as a file with its diagnostics, but not where values are hidden', async () => {
+test('a page is downloaded with its diagnostics, except where values are hidden', async () => {
   const { status, text, headers } = await api(`/pages/${house.ids.page}/html`);
   expect([status, headers.get('content-security-policy')]).toEqual([200, "default-src 'none'; sandbox"]);
   expect(text).toContain('the disk is full');

@@ -29,7 +29,7 @@ test('bytes go in and come out, to be kept and not to be run', async () => {
   const { text, headers } = await read(id);
   expect(text).toBe('<script>alert(1)</script>');
   expect(Object.fromEntries(headers)).toMatchObject({
-    // Nobody has shown a token, so that it may be a page of ours that asks, with a script tag.
+    // Without a token it may be a page of ours that asks, with a script tag.
     'content-type': 'application/octet-stream',
     'x-pawl-content-type': 'text/html',
     'content-length': '25',
@@ -98,7 +98,7 @@ test('versions are told, restored and removed, and a wrong guess changes nothing
   expect((await read('story', {}, '&version=3')).text).toBe('one');
 });
 
-test('whoever holds a document is shown', async () => {
+test('the holders of a document are shown', async () => {
   await house.engine.transaction(async (tx) => {
     await house.files.read('doc/1', { lock: 'share', tx });
     const { body } = await visitor.ask('/api/v1/files/one?id=doc/1');
@@ -153,7 +153,7 @@ async function collectable(): Promise<{ pending: number; due: number }> {
   return body.items?.[0] as { pending: number; due: number };
 }
 
-test('a store that is not as the database says is told of, and a sweep leaves it so', async () => {
+test('a store that differs from the database is reported, and a sweep leaves it so', async () => {
   const post = (path: string): Promise<Answer> => visitor.ask(`/api/v1/files/${path}`, { method: 'POST', body: {} });
   expect((await post('reconcile')).body).toMatchObject({
     strangers: [],

@@ -74,7 +74,7 @@ describe('a lock held over HTTP', () => {
     expect([renewed.status, renewed.body.error?.code]).toEqual([409, 'lease_lost']);
   });
 
-  test('is renewed and released by its handle alone, which nobody else is shown', async () => {
+  test('is renewed and released by its handle alone, which no other caller is shown', async () => {
     const { body } = await take('secret');
     const handle = String(body['handle']);
     const texts = await Promise.all(
@@ -91,7 +91,7 @@ describe('a lock held over HTTP', () => {
     expect((await post('/locks/renew', { name: 'secret', handle })).status).toBe(200);
   });
 
-  test('is given back when its caller hangs up while he waits', async () => {
+  test('is given back when its caller hangs up while it waits', async () => {
     const locks = createLocks(house.engine);
     const first = await locks.acquire('phone');
     const ending = new AbortController();

@@ -12,7 +12,7 @@ afterAll(() => engine.stop());
 const logs = { title: 'Logs', of: 'job', url: 'https://logs.example.org/?q={id}&from={from}' } as const;
 const auth = { tokens: [{ name: 'ada', token: 'a-token-that-is-long-enough', role: 'viewer' as const }] };
 
-test('ways out of the dashboard are told to whoever looks at it', async () => {
+test('links out of the dashboard are in the answer for its user', async () => {
   await using pawl = createHttp(engine, { auth, links: [logs] });
   const request = new Request('http://127.0.0.1/api/v1/me', {
     headers: { authorization: `Bearer ${auth.tokens[0]?.token}` },

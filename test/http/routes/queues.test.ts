@@ -50,7 +50,7 @@ describe('with more queues than are shown one by one', () => {
     });
   });
 
-  test('errors and queues that nobody works on are noticed wherever they are', async () => {
+  test('errors and queues without a worker are noticed in all queues', async () => {
     const texts = (await api('/attention')).body.items?.map(({ text }) => text);
     expect(texts).toContain('3 jobs of queue "zz-payments" ended in error');
     expect(texts).toContain('jobs of queue "zz-payments" wait, but no worker of it runs');
@@ -97,7 +97,7 @@ describe('with more queues than are shown one by one', () => {
   });
 });
 
-test('the figures of a queue at rest are had without reading its history', async () => {
+test('the figures of an idle queue are read without its history', async () => {
   const queue = queueOf(7);
   await queue.resume();
   const engine: PostgresEngine = house.engine;

@@ -68,7 +68,7 @@ describe('a job that is enqueued again because its answer was lost', () => {
     expect((await add({ kind: 'send' }, key)).status).toBe(201);
   });
 
-  test('is nobody else’s: a key is its caller’s own', async () => {
+  test('is not shared: a key is its caller’s own', async () => {
     const roles = house.open({
       auth: {
         tokens: [
@@ -100,7 +100,7 @@ describe('waiting for a job', () => {
     expect((await get('/jobs/987654321?wait=30s')).status).toBe(404);
   });
 
-  test('…/events tells of every step, and ends when it is settled', async () => {
+  test('…/events sends every step, and ends when the job is settled', async () => {
     const queue = createQueue(house.engine, 'steps', { kinds: { one: {} } });
     const { id } = await queue.enqueue('one', {});
     const { handler } = house.open();
