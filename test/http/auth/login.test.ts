@@ -75,9 +75,9 @@ describe('guessing at passwords', () => {
     // It is of this name alone, is no way in, and has a limit, too.
     expect((await logIn(visitor, { name: 'eve', from: null, headers })).status).toBe(429);
     expect((await visitor.ask('/api/v1/me', { headers })).status).toBe(401);
-    const guesses: number[] = [];
-    for (let n = 0; n < 12; n += 1) guesses.push((await logIn(visitor, { from: null, headers })).status);
-    expect(guesses.at(-1)).toBe(429);
+    // At once: each takes a second and more of a busy machine, in which the limit grows again.
+    const guesses = await Promise.all(Array.from({ length: 12 }, () => logIn(visitor, { from: null, headers })));
+    expect(guesses.map(({ status }) => status)).toContain(429);
   });
 
   test('is not what another site makes a browser do: its posts are refused before they count', async () => {
