@@ -9,7 +9,7 @@ import type { Ground } from './ground.ts';
 export type Order = { readonly stepClock: number } | { readonly block: number } | { readonly stop: true };
 
 /** An event of a member's log, as the part's scripts note it. */
-export type Noted<E> = E & { readonly at: number; readonly pid: number; readonly member: string };
+export type Note<E> = E & { readonly at: number; readonly pid: number; readonly member: string };
 
 export interface MemberOptions {
   /** A path from test/, such as `faults/queue/worker.child.ts`. */
@@ -43,7 +43,7 @@ export class Member {
   readonly #options: MemberOptions;
   readonly #home: Home;
   readonly #log: string;
-  readonly #events: Noted<object>[] = [];
+  readonly #events: Note<object>[] = [];
   #readBytes = 0;
   #reading: Promise<void> = Promise.resolve();
   #child: Child;
@@ -131,12 +131,12 @@ export class Member {
   }
 
   /** What it has noted so far, over all its lives. A line that it was writing as it was killed is left out. */
-  async events<E>(): Promise<Noted<E>[]> {
+  async events<E>(): Promise<Note<E>[]> {
     // Read anew each time, the notes of a schedule would be most of its processor time.
     this.#reading = this.#reading.then(() => this.#readOn());
     await this.#reading;
     // What a note says is what the member's script says that it notes.
-    return [...this.#events] as Noted<E>[];
+    return [...this.#events] as Note<E>[];
   }
 
   async #readOn(): Promise<void> {

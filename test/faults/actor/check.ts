@@ -7,7 +7,7 @@ const COMMITTED = new Set(['to', 'done']);
 
 /** What in the history cannot have come from actors that keep their promises. */
 export function checkActors(history: ActorHistory): Violation[] {
-  const seen = new Seen(history);
+  const seen = new Observation(history);
   return [
     ...history.complaints,
     ...history.instances.flatMap((one) => checkOne(seen, one)),
@@ -16,7 +16,7 @@ export function checkActors(history: ActorHistory): Violation[] {
   ];
 }
 
-class Seen {
+class Observation {
   readonly history: ActorHistory;
   readonly moves: ReadonlyMap<string, readonly Move[]>;
   readonly effects: ReadonlyMap<string, readonly Effect[]>;
@@ -47,7 +47,7 @@ class Seen {
   }
 }
 
-function checkOne(seen: Seen, one: Instance): Violation[] {
+function checkOne(seen: Observation, one: Instance): Violation[] {
   const rules = [
     ...checkMoves(seen, one),
     ...checkEffects(seen, one),
@@ -57,7 +57,7 @@ function checkOne(seen: Seen, one: Instance): Violation[] {
   return rules.map((rule) => ({ rule, about: `${one.type} ${one.id}`, story: seen.story(one.id) }));
 }
 
-function checkMoves({ moves, endings }: Seen, { id, type, state, epoch, isFinal }: Instance): string[] {
+function checkMoves({ moves, endings }: Observation, { id, type, state, epoch, isFinal }: Instance): string[] {
   const mine = moves.get(id) ?? [];
   const rules: string[] = [];
   let at: string | null = null;
@@ -83,7 +83,7 @@ function checkMoves({ moves, endings }: Seen, { id, type, state, epoch, isFinal 
 }
 
 /** With each commit that has one, its effect; and none without its commit. */
-function checkEffects({ moves, effects }: Seen, { id, type }: Instance): string[] {
+function checkEffects({ moves, effects }: Observation, { id, type }: Instance): string[] {
   const mine = moves.get(id) ?? [];
   const all = effects.get(id) ?? [];
   const rules: string[] = [];
@@ -111,7 +111,7 @@ function hasEffect(type: string, state: string | null): boolean {
   return (type === 'order' && (state === 'open' || state === 'held')) || (type === 'item' && state === 'second');
 }
 
-function checkFamily({ children }: Seen, { id, type, items, result, isFinal }: Instance): string[] {
+function checkFamily({ children }: Observation, { id, type, items, result, isFinal }: Instance): string[] {
   if (type !== 'order' || !isFinal) return [];
   const mine = children.get(id) ?? [];
   const rules: string[] = [];
@@ -124,7 +124,7 @@ function checkFamily({ children }: Seen, { id, type, items, result, isFinal }: I
 }
 
 /** Every raise counts once, every message is read once; of those that nobody was told of, each at most once. */
-function checkCounter({ history, effects }: Seen, { id, type, result, isFinal }: Instance): string[] {
+function checkCounter({ history, effects }: Observation, { id, type, result, isFinal }: Instance): string[] {
   if (type !== 'counter' || !isFinal) return [];
   const asked = history.asked.filter(({ actor }) => actor === id);
   const raised = asked.filter(({ what }) => what === 'raise');
@@ -140,7 +140,7 @@ function checkCounter({ history, effects }: Seen, { id, type, result, isFinal }:
   return rules;
 }
 
-function checkTurns(seen: Seen): Violation[] {
+function checkTurns(seen: Observation): Violation[] {
   const { history, begun } = seen;
   const rules: Violation[] = [];
   const told = (rule: string, actor: string): number =>

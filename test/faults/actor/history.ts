@@ -72,7 +72,7 @@ export interface Effect {
 }
 
 /** What was raised or sent: certainly, or perhaps. */
-export interface Asked {
+export interface ActorRequest {
   readonly actor: string;
   readonly what: 'raise' | 'send';
   /** Of a message. */
@@ -88,7 +88,7 @@ export interface ActorHistory {
   readonly instances: readonly Instance[];
   readonly moves: readonly Move[];
   readonly effects: readonly Effect[];
-  readonly asked: readonly Asked[];
+  readonly asked: readonly ActorRequest[];
   /** Orders that somebody was told of, or that left their row. */
   readonly orders: readonly string[];
   readonly complaints: readonly Complaint[];

@@ -4,12 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { createActors } from '../../../src/actor/index.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
-import type { Member, Noted } from '../member.ts';
+import type { Member, Note } from '../member.ts';
 import type { Complaint } from '../queue/history.ts';
 import { readLocks } from '../queue/read.ts';
 import type { Stage } from '../stage.ts';
 import { declare } from './declaration.ts';
-import type { ActorHistory, Asked, ProducerEvent, WorkerEvent } from './history.ts';
+import type { ActorHistory, ActorRequest, ProducerEvent, WorkerEvent } from './history.ts';
 import type { ActorPlan, Operation } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { readTables } from './read.ts';
@@ -115,7 +115,7 @@ async function stop(members: readonly Member[]): Promise<Complaint[]> {
   );
 }
 
-function readNotes(events: readonly Noted<WorkerEvent>[]): Pick<ActorHistory, 'begun' | 'endings' | 'onces'> {
+function readNotes(events: readonly Note<WorkerEvent>[]): Pick<ActorHistory, 'begun' | 'endings' | 'onces'> {
   const begun = events.flatMap((event) => (event.do === 'begin' ? [event] : []));
   const endings = events.flatMap((event) => (event.do === 'ending' ? [event] : []));
   const onces = events.flatMap((event) =>
@@ -130,10 +130,10 @@ function readNotes(events: readonly Noted<WorkerEvent>[]): Pick<ActorHistory, 'b
 function readAsked(
   { producers }: ActorPlan,
   counters: readonly string[],
-  events: readonly (readonly Noted<ProducerEvent>[])[],
+  events: readonly (readonly Note<ProducerEvent>[])[],
   rows: readonly { readonly producer: number; readonly operation: number; readonly id: string }[],
 ): Pick<ActorHistory, 'asked' | 'orders'> {
-  const asked: Asked[] = [];
+  const asked: ActorRequest[] = [];
   const orders: string[] = [];
   const one = (producer: number, at: number, operation: Operation): void => {
     const mine = events[producer] ?? [];

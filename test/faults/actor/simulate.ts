@@ -1,5 +1,5 @@
 import { Draw } from '../../support/random.ts';
-import type { ActorHistory, Asked, Begun, Effect, Ending, Instance, Move, Once } from './history.ts';
+import type { ActorHistory, ActorRequest, Begun, Effect, Ending, Instance, Move, Once } from './history.ts';
 
 /** What actors that are broken may do. */
 export const BUGS = [
@@ -58,7 +58,7 @@ class Simulation {
   readonly #instances: Writable<Instance>[] = [];
   readonly #moves: Move[] = [];
   readonly #effects: Effect[] = [];
-  readonly #asked: Asked[] = [];
+  readonly #asked: ActorRequest[] = [];
   readonly #orders: string[] = [];
   #ids = 0;
   #now = 0;

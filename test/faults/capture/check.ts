@@ -1,5 +1,5 @@
 import type { Violation } from '../plan.ts';
-import type { CaptureHistory, Difference, Logged, Noted } from './history.ts';
+import type { CaptureHistory, ChangeRow, Difference, LogRow } from './history.ts';
 
 /** What cannot be, if every committed change is noted once and every consumer sees it. */
 export function checkCapture(history: CaptureHistory): Violation[] {
@@ -59,8 +59,8 @@ function checkGiven({ log, journal }: CaptureHistory): Violation[] {
 }
 
 /** Rows of the root are known by their key, those of other tables are not. */
-function checkOrder(journal: readonly Logged[]): Violation[] {
-  const last = new Map<string, Logged>();
+function checkOrder(journal: readonly LogRow[]): Violation[] {
+  const last = new Map<string, LogRow>();
   const found: Violation[] = [];
   for (const one of journal) {
     if (one.source !== 'orders' || one.key === null) continue;
@@ -77,7 +77,7 @@ function checkOrder(journal: readonly Logged[]): Violation[] {
   return found;
 }
 
-function tell({ source, op, key }: Noted): string {
+function tell({ source, op, key }: ChangeRow): string {
   return `${op} of ${key ?? 'no key'} in ${source}`;
 }
 

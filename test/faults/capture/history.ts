@@ -9,14 +9,14 @@ export interface Difference {
 }
 
 /** A single change of a table, as it was noted. */
-export interface Noted {
+export interface ChangeRow {
   readonly source: string;
   readonly op: string;
   readonly key: string | null;
 }
 
 /** With its number in the log. */
-export interface Logged extends Noted {
+export interface LogRow extends ChangeRow {
   readonly change: number;
 }
 
@@ -24,11 +24,11 @@ export interface CaptureHistory {
   readonly rows: number;
   readonly differences: readonly Difference[];
   /** As a trigger saw them that has nothing to do with Pawl. */
-  readonly audit: readonly Noted[];
+  readonly audit: readonly ChangeRow[];
   /** As they stand in the log. */
-  readonly log: readonly Logged[];
+  readonly log: readonly LogRow[];
   /** As the follower was given them, in this order. */
-  readonly journal: readonly Logged[];
+  readonly journal: readonly LogRow[];
   /** What `verify()` says in the end. */
   readonly wrong: readonly string[];
   readonly complaints: readonly Complaint[];

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { COPIED, PROJECTED } from './declaration.ts';
-import type { CaptureHistory, Difference, Logged, Noted } from './history.ts';
+import type { CaptureHistory, ChangeRow, Difference, LogRow } from './history.ts';
 import { ROW } from './schema.ts';
 
 type Rows = ReadonlyMap<string, string>;
@@ -15,11 +15,11 @@ export async function readCapture(
     ...PROJECTED.map(async (table) => compare(table, wanted, await rowsOf(eye, `select * from ${table}`))),
     rowsOf(there, `select * from ${COPIED}`).then((rows) => compare(COPIED, wanted, rows)),
   ]);
-  const audit = await eye.query<Noted>('select source, op, key from faults_audit order by n');
-  const log = await eye.query<Logged>(`
+  const audit = await eye.query<ChangeRow>('select source, op, key from faults_audit order by n');
+  const log = await eye.query<LogRow>(`
     select c.id::int as change, case c.source when 0 then 'orders' else 'order_line' end as source, c.op, c.key
     from pawl.capture_change c join pawl.capture_definition d on d.id = c.capture where d.entity = 'shop' order by c.id`);
-  const journal = await eye.query<Logged>(
+  const journal = await eye.query<LogRow>(
     'select change::int as change, source, op, key from faults_journal order by n',
   );
   return { rows: wanted.size, differences: found.flat(), audit: audit.rows, log: log.rows, journal: journal.rows };

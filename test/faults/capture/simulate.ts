@@ -1,5 +1,5 @@
 import { Draw } from '../../support/random.ts';
-import type { CaptureHistory, Difference, Logged } from './history.ts';
+import type { CaptureHistory, Difference, LogRow } from './history.ts';
 
 /** What a careless capture might leave. */
 export const BUGS = [
@@ -34,8 +34,8 @@ export function simulate(seed: number, bug?: Bug): CaptureHistory {
   return bug === undefined ? history : spoil(history, bug, draw);
 }
 
-function drawLog(draw: Draw): Logged[] {
-  const log: Logged[] = [];
+function drawLog(draw: Draw): LogRow[] {
+  const log: LogRow[] = [];
   let change = 0;
   for (let left = draw.int(4, 30); left > 0; left -= 1) {
     change += draw.int(1, 3);
@@ -49,9 +49,9 @@ function drawLog(draw: Draw): Logged[] {
 }
 
 /** Late commits come late; changes of a row of the root keep their order. */
-function inOrderOfRows(draw: Draw, log: readonly Logged[]): Logged[] {
+function inOrderOfRows(draw: Draw, log: readonly LogRow[]): LogRow[] {
   const left = log.map((one) => ({ one, row: one.source === 'orders' && one.key !== null ? one.key : undefined }));
-  const given: Logged[] = [];
+  const given: LogRow[] = [];
   while (left.length > 0) {
     const at = draw.int(0, Math.min(3, left.length - 1));
     const row = left[at]?.row;

@@ -1,9 +1,9 @@
 import type { Violation } from '../plan.ts';
 import type { Wish } from './history.ts';
-import type { Seen } from './seen.ts';
+import type { Observation } from './observation.ts';
 
 /** Of reading: whole versions that were there, none older than one that was told of before, and no wrong byte. */
-export function checkReads(seen: Seen): Violation[] {
+export function checkReads(seen: Observation): Violation[] {
   return seen.ids.flatMap((id) => {
     const rules = seen
       .wishes(id)
@@ -16,7 +16,7 @@ function isReading({ deed }: Wish): boolean {
   return deed === 'read' || deed === 'read old' || deed === 'hot';
 }
 
-function checkGot(seen: Seen, { id, deed, askedAt, got }: Wish): string[] {
+function checkGot(seen: Observation, { id, deed, askedAt, got }: Wish): string[] {
   if (got === undefined) return [];
   const rules: string[] = [];
   const row = seen.versions(id).find(({ version }) => version === got.version);
@@ -27,11 +27,11 @@ function checkGot(seen: Seen, { id, deed, askedAt, got }: Wish): string[] {
 }
 
 /** The newest version that somebody was told of before. */
-function newestBefore(seen: Seen, id: string, at: number): number {
+function newestBefore(seen: Observation, id: string, at: number): number {
   return Math.max(0, ...seen.wishes(id).map(({ told }) => (told !== undefined && told.at < at ? told.version : 0)));
 }
 
-function checkFailed(seen: Seen, { id, deed, askedAt, failed }: Wish): string[] {
+function checkFailed(seen: Observation, { id, deed, askedAt, failed }: Wish): string[] {
   if (failed === undefined) return [];
   const { rotten, history } = seen;
   // A process that stood still for longer than readers have may find its version collected.

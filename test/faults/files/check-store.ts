@@ -1,8 +1,8 @@
 import type { Violation } from '../plan.ts';
-import type { Seen } from './seen.ts';
+import type { Observation } from './observation.ts';
 
 /** Of the bytes: what is kept is there, what is not kept is not, and what nobody knows is not touched. */
-export function checkStore(seen: Seen): Violation[] {
+export function checkStore(seen: Observation): Violation[] {
   const { rows, stored, strangers, quarantined, unfinished } = seen.history;
   const there = new Map(stored.map(({ name, sha256 }) => [name, sha256]));
   const told = (rule: string, about: string, story: readonly string[] = []): Violation => ({ rule, about, story });
@@ -37,7 +37,7 @@ export function checkStore(seen: Seen): Violation[] {
 
 /** By the database's clock alone. */
 function isTooEarly(
-  { history: { retainMs, graceMs, hastenedMs } }: Seen,
+  { history: { retainMs, graceMs, hastenedMs } }: Observation,
   { version, retiredMs, deletedMs }: { version: number | null; retiredMs: number | null; deletedMs: number | null },
 ): boolean {
   if (version === null || retiredMs === null || deletedMs === null) return false;

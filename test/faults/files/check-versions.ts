@@ -1,16 +1,16 @@
 import type { Violation } from '../plan.ts';
 import type { Wish } from './history.ts';
-import type { Seen } from './seen.ts';
+import type { Observation } from './observation.ts';
 
 /** Of the versions of documents: what was told is there, once, and nothing else. */
-export function checkVersions(seen: Seen): Violation[] {
+export function checkVersions(seen: Observation): Violation[] {
   return seen.ids.flatMap((id) => {
     const rules = [...checkNumbers(seen, id), ...checkOrigins(seen, id), ...checkOutcomes(seen, id)];
     return [...new Set(rules)].map((rule) => seen.violation(rule, id));
   });
 }
 
-function checkNumbers(seen: Seen, id: string): string[] {
+function checkNumbers(seen: Observation, id: string): string[] {
   const versions = seen.versions(id);
   const numbers = versions.map(({ version }) => version);
   const rules: string[] = [];
@@ -31,7 +31,7 @@ function checkNumbers(seen: Seen, id: string): string[] {
 }
 
 /** Own bytes are those of one operation. */
-function checkOrigins(seen: Seen, id: string): string[] {
+function checkOrigins(seen: Observation, id: string): string[] {
   const wishes = seen.wishes(id);
   const copies = wishes.filter(({ deed }) => deed === 'copy' || deed === 'restore').length;
   const published = new Set(seen.history.rows.flatMap(({ version, sha256 }) => (version === null ? [] : [sha256])));
@@ -50,7 +50,7 @@ function checkOrigins(seen: Seen, id: string): string[] {
   return rules;
 }
 
-function checkOutcomes(seen: Seen, id: string): string[] {
+function checkOutcomes(seen: Observation, id: string): string[] {
   const versions = seen.versions(id);
   const has = (sha256: string | null): boolean => versions.some((row) => row.sha256 === sha256);
   return seen.wishes(id).flatMap((wish): string[] => {

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Noted } from '../member.ts';
+import type { Note } from '../member.ts';
 import type { ClientEvent, DocumentRow, FilesHistory, ObjectRow, Wish } from './history.ts';
 
 const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;
@@ -24,7 +24,7 @@ export async function readTables(eye: pg.Pool): Promise<Pick<FilesHistory, 'rows
 }
 
 /** What one client noted, by operation. */
-export function toWishes(events: readonly Noted<ClientEvent>[]): Wish[] {
+export function toWishes(events: readonly Note<ClientEvent>[]): Wish[] {
   return events.flatMap((asked) => {
     if (asked.do !== 'ask') return [];
     const mine = events.filter((event) => 'op' in event && event.op === asked.op);

@@ -1,6 +1,6 @@
 import { type Hold, violations } from '../../support/history.ts';
 import type { Violation } from '../plan.ts';
-import type { Ended, LockHistory, Operation } from './history.ts';
+import type { HoldEnd, LockHistory, Operation } from './history.ts';
 import { violation } from './story.ts';
 
 /** A holder that was broken hears of it at its next renewal: within a third of the lease, and what a busy machine takes. */
@@ -58,7 +58,7 @@ function checkEnds(history: LockHistory): Violation[] {
 function brokenRule(
   { clockErrorMs, calm, wasRestarted }: LockHistory,
   { step, member, believedUntil = 0, lostAt, lostReason, end }: Operation,
-  { at, outcome }: Ended,
+  { at, outcome }: HoldEnd,
 ): string | undefined {
   const graceMs = clockErrorMs + (outcome === 'broken' ? step.leaseMs : 0);
   if (believedUntil > at + graceMs) return 'nobody believes longer than he holds';

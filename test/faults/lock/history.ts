@@ -1,4 +1,4 @@
-import type { Noted } from '../member.ts';
+import type { Note } from '../member.ts';
 import type { Violation } from '../plan.ts';
 import type { EngineName, Step } from './plan.ts';
 
@@ -61,7 +61,7 @@ export interface Decision {
 }
 
 /** How something that was held ended. Postgres only. */
-export interface Ended {
+export interface HoldEnd {
   readonly name: string;
   readonly token: string;
   readonly at: number;
@@ -83,7 +83,7 @@ export interface LockHistory {
   readonly operations: readonly Operation[];
   readonly written: readonly Written[];
   readonly decisions: readonly Decision[];
-  readonly ended: readonly Ended[];
+  readonly ended: readonly HoldEnd[];
   readonly sightings: readonly Sighting[];
   /** Members that no fault was aimed at but steps of their clock, and that did not stand still. */
   readonly calm: ReadonlySet<string>;
@@ -95,7 +95,7 @@ export interface LockHistory {
 }
 
 /** Puts the notes of all members together. */
-export function toOperations(events: readonly Noted<ClientEvent>[]): Operation[] {
+export function toOperations(events: readonly Note<ClientEvent>[]): Operation[] {
   const all = new Map<string, Operation>();
   for (const event of events.toSorted((a, b) => a.at - b.at)) {
     const { member, pid, at } = event;

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Decision, Ended, Written } from './history.ts';
+import type { Decision, HoldEnd, Written } from './history.ts';
 
 /** Milliseconds of the clock of the processes. */
 const time = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8 - $1`;
@@ -25,8 +25,8 @@ export async function readDecisions(eye: pg.Pool, offset: number): Promise<Decis
 }
 
 /** What has ended; what ran out, and nobody has looked at since, too. */
-export async function readEnded(eye: pg.Pool, offset: number): Promise<Ended[]> {
-  const { rows } = await eye.query<Ended>(
+export async function readEnded(eye: pg.Pool, offset: number): Promise<HoldEnd[]> {
+  const { rows } = await eye.query<HoldEnd>(
     `select name, token::text, ${time('ended_at')} as at, outcome from pawl.lock_past
      union all
      select name, token::text, ${time('expires_at')}, coalesce(outcome, 'expired') from pawl.lock_grant

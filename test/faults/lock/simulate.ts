@@ -1,5 +1,5 @@
 import { Draw } from '../../support/random.ts';
-import type { Decision, Ended, LockHistory, Operation, Written } from './history.ts';
+import type { Decision, HoldEnd, LockHistory, Operation, Written } from './history.ts';
 import { SHARED, type Step } from './plan.ts';
 
 /** Ways in which a simulated store or client breaks a promise. */
@@ -73,7 +73,7 @@ class Simulation {
   readonly #operations: Operation[] = [];
   readonly #written: Written[] = [];
   readonly #decisions: Decision[] = [];
-  readonly #ended: Ended[] = [];
+  readonly #ended: HoldEnd[] = [];
   #holders: Holder[] = [];
   #waiters: Waiter[] = [];
   #value = 0;
@@ -279,7 +279,7 @@ class Simulation {
     if (this.#bug !== 'a release is forgotten' || this.#draw.chance(0.5)) this.#end(holder, 'released', this.#now);
   }
 
-  #end(holder: Holder, outcome: Ended['outcome'], at: number): void {
+  #end(holder: Holder, outcome: HoldEnd['outcome'], at: number): void {
     this.#holders = this.#holders.filter((each) => each !== holder);
     this.#ended.push({ name: NAME, token: holder.token, at, outcome });
   }

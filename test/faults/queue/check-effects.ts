@@ -1,16 +1,16 @@
 import type { Violation } from '../plan.ts';
 import type { Effect, Job } from './history.ts';
-import type { Seen } from './seen.ts';
+import type { Observation } from './observation.ts';
 
 /** What a handler writes under its guard takes effect while the unit is its worker's, and at no other time. */
-export function checkEffects(seen: Seen): Violation[] {
+export function checkEffects(seen: Observation): Violation[] {
   return [
     ...seen.history.effects.flatMap((effect) => checkEffect(effect, seen)),
     ...seen.history.jobs.flatMap((job) => checkJob(job, seen)),
   ];
 }
 
-function checkEffect(effect: Effect, seen: Seen): Violation[] {
+function checkEffect(effect: Effect, seen: Observation): Violation[] {
   const { job, process, attempt } = effect;
   const about = `job ${job}, attempt ${attempt}`;
   const [run] = seen.runsOf(process);
@@ -30,7 +30,7 @@ function checkEffect(effect: Effect, seen: Seen): Violation[] {
 }
 
 /** A job that is complete was run to its end, by the attempt that completed it. */
-function checkJob({ id, kind }: Job, seen: Seen): Violation[] {
+function checkJob({ id, kind }: Job, seen: Observation): Violation[] {
   return seen.moves(id).flatMap((move) => {
     if (move.to !== 'complete' || move.process === null) return [];
     const about = `job ${id}, attempt ${move.attempt}`;

@@ -1,12 +1,12 @@
 import type { Violation } from '../plan.ts';
 import { timeoutOf } from './declaration.ts';
 import type { Job, Move, Run } from './history.ts';
-import { groupBy, type Seen } from './seen.ts';
+import { groupBy, type Observation } from './observation.ts';
 
 const COALESCED = ['sync', 'last'];
 
 /** Of a key one unit runs at a time, in order, with tokens that rise, and after what it comes after. */
-export function checkKeys(seen: Seen): Violation[] {
+export function checkKeys(seen: Observation): Violation[] {
   const byKey = groupBy(seen.history.runs, ({ key, ids }) => [key === null ? `job ${ids[0]}` : `key ${key}`]);
   return [...byKey].flatMap(([name, unsorted]) => {
     const runs = unsorted.toSorted((a, b) => a.begunAt - b.begunAt);
@@ -16,17 +16,17 @@ export function checkKeys(seen: Seen): Violation[] {
 }
 
 /** When a run's claim was over, as the database knows; undefined where it does not, since it was rolled back. */
-function overAt(run: Run, seen: Seen): number | undefined {
+function overAt(run: Run, seen: Observation): number | undefined {
   const moves = movesOf(run, seen);
   return moves.length === 0 ? undefined : Math.min(...moves.map(({ committedAt }) => committedAt));
 }
 
-function movesOf(run: Run, seen: Seen): readonly Move[] {
+function movesOf(run: Run, seen: Observation): readonly Move[] {
   return seen.movesOf(run.process).filter(({ job }) => run.ids.includes(job));
 }
 
 /** While a unit runs whose claim is not over, no other of its key begins. */
-function checkAlone(name: string, runs: readonly Run[], seen: Seen): Violation[] {
+function checkAlone(name: string, runs: readonly Run[], seen: Observation): Violation[] {
   const { clockErrorMs } = seen.history;
   return runs.flatMap((run, index) => {
     const over = overAt(run, seen);
@@ -40,12 +40,12 @@ function checkAlone(name: string, runs: readonly Run[], seen: Seen): Violation[]
 }
 
 /** A run of a transaction that was lost before it began: its process cannot know. */
-function isLate(run: Run, seen: Seen): boolean {
+function isLate(run: Run, seen: Observation): boolean {
   const over = overAt(run, seen);
   return over === undefined || over < run.begunAt;
 }
 
-function checkTokens(name: string, runs: readonly Run[], seen: Seen): Violation[] {
+function checkTokens(name: string, runs: readonly Run[], seen: Observation): Violation[] {
   // Of two runs of which the later one was valid, the earlier one was claimed before it.
   return runs.flatMap((run, index) => {
     const before = runs[index - 1];
@@ -56,7 +56,7 @@ function checkTokens(name: string, runs: readonly Run[], seen: Seen): Violation[
   });
 }
 
-function checkBegins(name: string, runs: readonly Run[], jobs: readonly Job[], seen: Seen): Violation[] {
+function checkBegins(name: string, runs: readonly Run[], jobs: readonly Job[], seen: Observation): Violation[] {
   const { clockErrorMs } = seen.history;
   return runs.flatMap((run) => {
     const over = overAt(run, seen);
@@ -69,7 +69,7 @@ function checkBegins(name: string, runs: readonly Run[], jobs: readonly Job[], s
 }
 
 /** What was committed before a job of the same kind was asked for has been settled, or is in the same unit, when that begins. */
-function checkOrder(name: string, run: Run, jobs: readonly Job[], seen: Seen): Violation[] {
+function checkOrder(name: string, run: Run, jobs: readonly Job[], seen: Observation): Violation[] {
   const first = seen.job(run.ids[0] ?? '');
   if (first === undefined || first.isDelayed) return [];
   const asked = askedAt(first, seen);
@@ -86,7 +86,7 @@ function checkOrder(name: string, run: Run, jobs: readonly Job[], seen: Seen): V
 }
 
 /** What is to come after another kind begins when no such job, committed before it was claimed, is open. */
-function checkAfter(name: string, run: Run, jobs: readonly Job[], seen: Seen): Violation[] {
+function checkAfter(name: string, run: Run, jobs: readonly Job[], seen: Observation): Violation[] {
   if (run.kind !== 'update') return [];
   const claimed = movesOf(run, seen)[0]?.claimedAt;
   if (claimed === undefined || claimed === null) return [];
@@ -99,19 +99,19 @@ function checkAfter(name: string, run: Run, jobs: readonly Job[], seen: Seen): V
 }
 
 /** When whoever enqueued it began to: what was committed before then comes first. */
-function askedAt(job: Job, seen: Seen): number {
+function askedAt(job: Job, seen: Observation): number {
   const request = seen.history.requests.find(({ numbers }) => numbers.includes(job.n));
   return request?.askedAt ?? -Infinity;
 }
 
 /** Coalesced with it: one that is given up by itself is tried again after the others of its unit. */
-function isTogether(job: Job, run: Run, seen: Seen): boolean {
+function isTogether(job: Job, run: Run, seen: Observation): boolean {
   if (!COALESCED.includes(run.kind)) return false;
   return run.ids.includes(job.id) || seen.movesOf(run.process).some((move) => move.job === job.id);
 }
 
 /** Settled when the run begins, or ended by the process that goes on with the key and has yet to say so. */
-function isDone(job: Job, run: Run, seen: Seen): boolean {
+function isDone(job: Job, run: Run, seen: Observation): boolean {
   const moves = seen.moves(job.id);
   const at = run.begunAt + seen.history.clockErrorMs;
   const last = moves.findLast(({ committedAt }) => committedAt <= at);

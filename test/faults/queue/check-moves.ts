@@ -1,7 +1,7 @@
 import type { Violation } from '../plan.ts';
 import { ATTEMPTS } from './declaration.ts';
 import type { Job, Move } from './history.ts';
-import { groupBy, type Seen } from './seen.ts';
+import { groupBy, type Observation } from './observation.ts';
 
 /** Whether a move spends the attempt that it ends; `perhaps` where only the next attempt's number tells. */
 type Charge = 'yes' | 'no' | 'perhaps';
@@ -33,11 +33,11 @@ const MOVES: Readonly<Record<string, Charge>> = {
 const FINAL = ['complete', 'error', 'cancelled'];
 
 /** Each job goes one way, by moves that are declared, and each attempt is counted once. */
-export function checkMoves(seen: Seen): Violation[] {
+export function checkMoves(seen: Observation): Violation[] {
   return [...seen.history.jobs.flatMap((job) => checkJob(job, seen)), ...checkLosses(seen)];
 }
 
-function checkJob(job: Job, seen: Seen): Violation[] {
+function checkJob(job: Job, seen: Observation): Violation[] {
   const moves = seen.moves(job.id);
   const found = new Set<string>();
   let status = 'new';
@@ -79,7 +79,7 @@ function chargeAtRest({ from, to, reason }: Move): Charge | undefined {
 }
 
 /** Whoever runs a job and is lost has spent the attempt: of the jobs of a key that were claimed together, one has. */
-function checkLosses(seen: Seen): Violation[] {
+function checkLosses(seen: Observation): Violation[] {
   const lost = seen.history.moves.filter(({ reason, process }) => reason === 'worker lost' && process !== null);
   const together = groupBy(lost, (move) => [`${move.xid} ${seen.job(move.job)?.key ?? `job ${move.job}`}`]);
   return [...together.values()].flatMap((moves) => {
@@ -90,7 +90,7 @@ function checkLosses(seen: Seen): Violation[] {
   });
 }
 
-function isCharged(move: Move, seen: Seen): boolean {
+function isCharged(move: Move, seen: Observation): boolean {
   if (move.to !== 'new') return true;
   const moves = seen.moves(move.job);
   const next = moves.slice(moves.indexOf(move) + 1).find(({ from }) => from === 'in-progress');

@@ -1,9 +1,9 @@
 import type { Violation } from '../plan.ts';
 import type { Request } from './history.ts';
-import { groupBy, type Seen } from './seen.ts';
+import { groupBy, type Observation } from './observation.ts';
 
 /** What was acknowledged is there, what was rolled back is not, and a unique job is there once. */
-export function checkRequests(seen: Seen): Violation[] {
+export function checkRequests(seen: Observation): Violation[] {
   const byNumber = groupBy(seen.history.jobs, ({ n }) => [String(n)]);
   const found: Violation[] = [];
   for (const request of seen.history.requests) {
@@ -32,7 +32,7 @@ function misfit(
   { outcome, how, ids, isDuplicate }: Request,
   at: number,
   jobs: readonly string[],
-  seen: Seen,
+  seen: Observation,
 ): string | undefined {
   if (jobs.length > 1) return 'a request is one job';
   if (how === 'rolled back' || outcome === 'refused') {
@@ -44,7 +44,7 @@ function misfit(
   return jobs[0] === id ? undefined : 'what was acknowledged is there';
 }
 
-function checkUnique(seen: Seen): Violation[] {
+function checkUnique(seen: Observation): Violation[] {
   const created = groupBy(
     seen.history.jobs.filter(({ kind }) => kind === 'create'),
     ({ key }) => [key ?? ''],

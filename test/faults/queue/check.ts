@@ -4,11 +4,11 @@ import { checkKeys } from './check-keys.ts';
 import { checkMoves } from './check-moves.ts';
 import { checkRequests } from './check-requests.ts';
 import type { QueueHistory } from './history.ts';
-import { Seen } from './seen.ts';
+import { Observation } from './observation.ts';
 
 /** What in the history cannot have come from a queue that keeps its promises. */
 export function checkQueue(history: QueueHistory): Violation[] {
-  const seen = new Seen(history);
+  const seen = new Observation(history);
   return [
     ...history.complaints,
     ...checkRequests(seen),

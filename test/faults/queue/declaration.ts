@@ -30,13 +30,13 @@ const NEWER: Kinds = { newer: { timeout: timeoutOf('newer') } };
 const OLDER: Kinds = { create: { timeout: timeoutOf('create') } };
 
 /** How the queue is declared, in all processes but for the version. */
-export interface Declared {
+export interface DeclarationParts {
   readonly version: number;
   readonly shards: number;
   readonly isRelated: boolean;
 }
 
-export function declaration({ version, shards, isRelated }: Declared): QueueOptions<Kinds> {
+export function declaration({ version, shards, isRelated }: DeclarationParts): QueueOptions<Kinds> {
   const kinds = { ...KINDS, ...(isRelated ? RELATED : {}), ...(version === 1 ? OLDER : NEWER) };
   return { kinds, shards, retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } } };
 }

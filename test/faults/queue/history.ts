@@ -1,4 +1,4 @@
-import type { Noted } from '../member.ts';
+import type { Note } from '../member.ts';
 import type { KindName } from './declaration.ts';
 import type { Hold } from './plan.ts';
 
@@ -118,7 +118,7 @@ export interface Complaint {
 }
 
 /** What the producers noted, as requests. */
-export function toRequests(events: readonly Noted<ProducerEvent>[]): Request[] {
+export function toRequests(events: readonly Note<ProducerEvent>[]): Request[] {
   const asked = events.filter((event) => event.do === 'ask');
   return asked.map(({ member, operation, numbers, at, how }) => {
     const mine = events.filter((event) => event.member === member);
@@ -137,7 +137,7 @@ export function toRequests(events: readonly Noted<ProducerEvent>[]): Request[] {
 }
 
 /** What the workers noted, as runs. */
-export function toRuns(events: readonly Noted<WorkerEvent>[]): Run[] {
+export function toRuns(events: readonly Note<WorkerEvent>[]): Run[] {
   const open = new Map<string, { at: number; how: string }>();
   for (const event of events) {
     if (event.do === 'end') open.set(`${event.pid} ${event.process}`, { at: event.at, how: event.how });

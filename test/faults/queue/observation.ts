@@ -2,7 +2,7 @@ import type { Violation } from '../plan.ts';
 import type { Effect, Job, Move, QueueHistory, Run } from './history.ts';
 
 /** A history by what its rules ask for. */
-export class Seen {
+export class Observation {
   readonly history: QueueHistory;
   readonly #jobs: ReadonlyMap<string, Job>;
   readonly #moves: ReadonlyMap<string, readonly Move[]>;

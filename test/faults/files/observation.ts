@@ -2,7 +2,7 @@ import type { Violation } from '../plan.ts';
 import type { FilesHistory, ObjectRow, Wish } from './history.ts';
 
 /** The history by document. */
-export class Seen {
+export class Observation {
   readonly history: FilesHistory;
   readonly rotten: ReadonlySet<string>;
   readonly ids: readonly string[];
