@@ -20,7 +20,6 @@ const LATER = [
   'src/testing/',
   'test/capture/',
   'test/engine/',
-  'test/faults/',
   'test/files/',
   'test/lock/',
   'test/mistakes/',

@@ -42,7 +42,7 @@ export const FAULT_NAMES = [
 
 export type FaultName = (typeof FAULT_NAMES)[number];
 
-/** How often each fault is drawn, beside the others; none where it is left out. */
+/** How often each fault is drawn, compared with the others; none where it is left out. */
 export type Weights = Readonly<Partial<Record<FaultName, number>>>;
 
 /** How often what works by leases on Postgres meets each: a step of the clock and a reset are cheap, a restart of the server costs a second. */

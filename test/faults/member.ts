@@ -38,7 +38,7 @@ const STOP_MS = 30_000;
 export class Member {
   readonly name: string;
   readonly proxy: Proxy;
-  /** Ends that nobody brought about, in words. */
+  /** Ends without a cause among the faults, in words. */
   readonly crashes: string[] = [];
   readonly #options: MemberOptions;
   readonly #home: Home;
@@ -173,7 +173,7 @@ export class Member {
       const child = this.#child;
       const exit = await child.exited;
       if (!this.#isSupervised) return;
-      // Nothing but a fault, or a handler that was told to, sends SIGKILL.
+      // Only a fault, or a handler that was told to, sends SIGKILL.
       const isMeant = exit.signal === 'SIGKILL' || (exit.code === 0 && child === this.#told);
       if (!isMeant) this.crashes.push(`${this.name} ended with ${tell(exit, child)}`);
       await sleep(this.#restartMs);

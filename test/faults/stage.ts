@@ -71,7 +71,7 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  /** Processes that ended though nobody had ended them. */
+  /** Processes that ended without having been ended. */
   get crashes(): Violation[] {
     const all = this.#members.flatMap(({ name, crashes }) => crashes.map((story) => ({ name, story })));
     return all.map(({ name, story }) => ({ rule: 'a process ended by itself', about: name, story: [story] }));
@@ -105,7 +105,7 @@ export class Stage implements AsyncDisposable {
 
   async #inflictOne({ do: name, whom, ms }: Fault): Promise<void> {
     const member = this.#members[whom % this.#members.length];
-    if (member === undefined) throw new Error(`the plan's fault "${name}" hits nobody: no process was started`);
+    if (member === undefined) throw new Error(`the plan's fault "${name}" hits nothing: no process was started`);
     this.inflicted[name] = (this.inflicted[name] ?? 0) + 1;
     const { proxy } = member;
     switch (name) {

@@ -64,7 +64,7 @@ function checkMoves({ moves, endings }: Observation, { id, type, state, epoch, i
   let last = -1;
   for (const move of mine) {
     if (move.from !== at) rules.push('each move begins where the last one ended');
-    // What is held after a loss is that in the same rescue.
+    // An actor that is held after a loss is held by the same rescue.
     if (move.reason === 'held' ? move.epoch < last : move.epoch <= last) rules.push('epochs rise');
     last = move.epoch;
     if (move.from !== null && move.from !== move.to && !(MACHINES[type]?.[move.from] ?? []).includes(move.to)) {
@@ -123,7 +123,7 @@ function checkFamily({ children }: Observation, { id, type, items, result, isFin
   return rules;
 }
 
-/** Every raise counts once, every message is read once; of those that nobody was told of, each at most once. */
+/** Every raise counts once, every message is read once; of those without an answer, each at most once. */
 function checkCounter({ history, effects }: Observation, { id, type, result, isFinal }: Instance): string[] {
   if (type !== 'counter' || !isFinal) return [];
   const asked = history.asked.filter(({ actor }) => actor === id);
@@ -136,7 +136,7 @@ function checkCounter({ history, effects }: Observation, { id, type, result, isF
   const sent = asked.filter(({ what }) => what === 'send');
   if (new Set(read).size !== read.length) rules.push('no message is read twice');
   if (sent.some(({ n, isCertain }) => isCertain && !read.includes(n))) rules.push('no message is lost');
-  if (read.some((n) => !sent.some((one) => one.n === n))) rules.push('no message is read that nobody sent');
+  if (read.some((n) => !sent.some((one) => one.n === n))) rules.push('no message is read that was not sent');
   return rules;
 }
 
@@ -168,7 +168,7 @@ function checkOnce({ onces }: ActorHistory): Violation[] {
   return onces.flatMap(({ actor, visit, epoch, how }): Violation[] => {
     if (how === 'kept' || epoch <= (kept.get(`${actor} ${visit}`) ?? Infinity)) return [];
     return [
-      { rule: 'what was kept is not run again', about: `actor ${actor}, visit ${visit}, turn ${epoch}`, story: [] },
+      { rule: 'a kept effect is not run again', about: `actor ${actor}, visit ${visit}, turn ${epoch}`, story: [] },
     ];
   });
 }

@@ -18,7 +18,7 @@ export type Manner = (typeof MANNERS)[number];
 
 /** What an actor's fields tell its bodies to do. */
 export interface Orders {
-  /** Its number, by which it is known even where nobody was told its id. */
+  /** Its number, by which it is known even where its id was never answered. */
   readonly n: number;
   readonly how: Manner;
   /** In so many attempts of each visit it does what `how` says, and afterwards what it should. */
@@ -30,7 +30,7 @@ export interface Orders {
 
 export type AnyTurn = Turn<LooseFields, 'go' | 'finish', string>;
 
-/** What the bodies do beside moving on; the program that only declares gives none of it. */
+/** What the bodies do in addition to moving on; the program that only declares gives none of it. */
 export interface Deeds {
   /** Begins a turn: notes it, and does what its orders say. */
   readonly begin: (a: AnyTurn) => Promise<void>;

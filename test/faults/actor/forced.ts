@@ -32,7 +32,7 @@ function several(count: number, given: Partial<Operation>, orders: Partial<Order
 /** Schedules in which the bug of a plant shows. */
 const SCENES: Readonly<Record<PlantName, Scene>> = {
   // It is sent before the lease is over, and comes after others have had the actor.
-  'a commit is believed, whoever sends it': {
+  'a commit is believed, whatever worker sends it': {
     operations: several(60, { restMs: 60 }, { how: 'throw late', ms: 500 }),
     faults: [{ at: 2000, do: 'freeze', whom: 0, ms: AGES_MS }],
   },

@@ -89,7 +89,7 @@ export interface ActorHistory {
   readonly moves: readonly Move[];
   readonly effects: readonly Effect[];
   readonly asked: readonly ActorRequest[];
-  /** Orders that somebody was told of, or that left their row. */
+  /** Orders whose answer arrived, or that left their row. */
   readonly orders: readonly string[];
   readonly complaints: readonly Complaint[];
 }

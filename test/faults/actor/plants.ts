@@ -6,7 +6,7 @@ type Change = readonly [name: string, from: RegExp | string, to: string];
 
 /** Bugs, by what actors then do. */
 export const PLANTS = [
-  'a commit is believed, whoever sends it',
+  'a commit is believed, whatever worker sends it',
   'a commit leads elsewhere',
   'a raise that comes with others is lost',
   'a child is counted twice',
@@ -21,7 +21,7 @@ export const PLANTS = [
 export type PlantName = (typeof PLANTS)[number];
 
 const ALL: Readonly<Record<PlantName, Change>> = {
-  'a commit is believed, whoever sends it': [
+  'a commit is believed, whatever worker sends it': [
     'actor_commit',
     'a.epoch = t.epoch and (a.worker = p_worker or a.tx_worker = p_worker)',
     'true',

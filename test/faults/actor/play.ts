@@ -79,7 +79,7 @@ async function untilDone(producers: readonly Member[]): Promise<void> {
   throw new Error(`the producers have not done their work within ${PATIENCE_MS} ms after the faults`);
 }
 
-/** Lets the counters finish, and whoever was held because its processes died go on, as an operator would; until all are final. */
+/** Lets the counters finish, and lets actors that are held because their processes died go on, as an operator would; until all are final. */
 async function drain(eye: pg.Pool, counters: readonly string[], patienceMs: number): Promise<Complaint[]> {
   for (const actor of counters) {
     await eye.query('select pawl.actor_incr($1)', [JSON.stringify({ actor, semaphore: 'finish' })]);

@@ -53,7 +53,7 @@ async function operate(at: number, operation: Operation): Promise<void> {
     const id = await carryOut(at, operation);
     note<ProducerEvent>({ do: 'told', operation: at, id });
   } catch {
-    // What came of it is in the database, or nobody can know.
+    // Its outcome is in the database, or unknown.
   } finally {
     clearTimeout(silent);
   }

@@ -16,7 +16,7 @@ export const BUGS = [
   'a message is read twice',
   'a child is born twice',
   'a parent does not wait',
-  'what was kept is run again',
+  'a kept effect is run again',
   'what was created is gone',
 ] as const;
 
@@ -231,7 +231,7 @@ class Simulation {
 
   #once({ id }: Instance, epoch: number): void {
     const isKept = this.#onces.some(({ actor, how }) => actor === id && how === 'kept');
-    if (!isKept || this.#has('what was kept is run again'))
+    if (!isKept || this.#has('a kept effect is run again'))
       this.#onces.push({ actor: id, visit: 1, epoch, how: 'ran' });
     if (isKept || this.#draw.chance(0.7)) this.#onces.push({ actor: id, visit: 1, epoch, how: 'kept' });
   }

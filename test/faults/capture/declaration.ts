@@ -3,7 +3,7 @@ import { type PostgresEngine, statement } from '../../../src/engine/postgres/ind
 import { COLUMNS, ROW, VIA } from './schema.ts';
 
 export interface Shop {
-  /** With two projections beside the tables, and one in another database. */
+  /** With two projections next to the tables, and one in another database. */
   readonly orders: Capture;
   readonly copy: Projection;
   readonly projections: readonly Projection[];

@@ -41,7 +41,7 @@ function compare(table: string, wanted: Rows, found: Rows): Difference[] {
   });
 }
 
-/** What is still to be done by whoever consumes, in words; empty when nothing is. */
+/** What consumers still have to do, in words; empty when nothing is. */
 export async function readLeft(eye: pg.Pool): Promise<string[]> {
   const { rows } = await eye.query<{ told: string }>(`
     select format('%s changes of %s, such as %s of source %s', count(*), l.name, min(d.key), min(d.source)) as told

@@ -10,7 +10,7 @@ export const BUGS = [
   'a change is noted that was rolled back',
   'a change is not given',
   'a change is given twice',
-  'a change is given that nobody made',
+  'a change is given that was not made',
   'two changes of a row are given the wrong way round',
 ] as const;
 export type Bug = (typeof BUGS)[number];
@@ -93,7 +93,7 @@ function spoil(history: CaptureHistory, bug: Bug, draw: Draw): CaptureHistory {
       return { ...history, journal: journal.toSpliced(at, 1) };
     case 'a change is given twice':
       return { ...history, journal: journal.flatMap((one, index) => (index === at ? [one, one] : [one])) };
-    case 'a change is given that nobody made':
+    case 'a change is given that was not made':
       return { ...history, journal: [...journal, { change: 1_000_000, source: 'order_line', op: 'insert', key: '1' }] };
     case 'two changes of a row are given the wrong way round': {
       const [first, second] = journal.filter(({ key }) => key === 'x');

@@ -17,7 +17,7 @@ export interface Turning extends AsyncDisposable {
   begin(): Promise<void>;
   /** When all processes are dead. @returns where the database is from now on */
   end(): Promise<string>;
-  /** What an operator has to do there before processes start, and beside them. */
+  /** What an operator has to do there before processes start, and while they run. */
   open(shop: Shop): Promise<void>;
   settle(shop: Shop): Promise<void>;
 }

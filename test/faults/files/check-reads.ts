@@ -2,7 +2,7 @@ import type { Violation } from '../plan.ts';
 import type { Wish } from './history.ts';
 import type { Observation } from './observation.ts';
 
-/** Of reading: whole versions that were there, none older than one that was told of before, and no wrong byte. */
+/** Of reading: whole versions that were there, none older than one that was answered before, and no wrong byte. */
 export function checkReads(seen: Observation): Violation[] {
   return seen.ids.flatMap((id) => {
     const rules = seen
@@ -26,7 +26,7 @@ function checkGot(seen: Observation, { id, deed, askedAt, got }: Wish): string[]
   return rules;
 }
 
-/** The newest version that somebody was told of before. */
+/** The newest version that was answered before. */
 function newestBefore(seen: Observation, id: string, at: number): number {
   return Math.max(0, ...seen.wishes(id).map(({ told }) => (told !== undefined && told.at < at ? told.version : 0)));
 }
@@ -38,7 +38,7 @@ function checkFailed(seen: Observation, { id, deed, askedAt, failed }: Wish): st
   const isTimely = failed.at - askedAt < history.graceMs;
   const isRotten = seen.versions(id).some(({ sha256 }) => rotten.has(sha256 ?? ''));
   if (failed.code === 'corrupt_object' && isTimely && !isRotten && !history.isWayDamaged) {
-    return ['what is kept can be read'];
+    return ['a kept version can be read'];
   }
   const wasThere = newestBefore(seen, id, askedAt) > 0;
   const isEverRemoved = seen.wishes(id).some((wish) => wish.deed === 'remove');

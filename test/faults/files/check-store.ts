@@ -1,7 +1,7 @@
 import type { Violation } from '../plan.ts';
 import type { Observation } from './observation.ts';
 
-/** Of the bytes: what is kept is there, what is not kept is not, and what nobody knows is not touched. */
+/** Of the bytes: kept objects are there, others are not, and unknown names are not touched. */
 export function checkStore(seen: Observation): Violation[] {
   const { rows, stored, strangers, quarantined, unfinished } = seen.history;
   const there = new Map(stored.map(({ name, sha256 }) => [name, sha256]));
@@ -15,7 +15,9 @@ export function checkStore(seen: Observation): Violation[] {
         violations.push(seen.violation('the bytes of a version that is kept are in the store', row.id));
       }
     } else if (row.state !== 'deleted') {
-      violations.push(told('what nobody needs is collected in the end', `${row.object} of ${row.id} is ${row.state}`));
+      violations.push(
+        told('an object without use is collected in the end', `${row.object} of ${row.id} is ${row.state}`),
+      );
     }
     if (isTooEarly(seen, row)) violations.push(seen.violation('what was replaced is kept as long as is said', row.id));
   }
@@ -29,7 +31,7 @@ export function checkStore(seen: Observation): Violation[] {
   }
   const away = new Set(quarantined);
   for (const name of strangers) {
-    if (!there.has(name) && !away.has(name)) violations.push(told('what nobody knows is not deleted', name));
+    if (!there.has(name) && !away.has(name)) violations.push(told('an unknown name is not deleted', name));
   }
   if (unfinished.length > 0) violations.push(told('no parts of uploads stay', unfinished.join(', ')));
   return violations;

@@ -2,7 +2,7 @@ import type { Violation } from '../plan.ts';
 import type { Wish } from './history.ts';
 import type { Observation } from './observation.ts';
 
-/** Of the versions of documents: what was told is there, once, and nothing else. */
+/** Of the versions of documents: those that were answered are there, once, and nothing else. */
 export function checkVersions(seen: Observation): Violation[] {
   return seen.ids.flatMap((id) => {
     const rules = [...checkNumbers(seen, id), ...checkOrigins(seen, id), ...checkOutcomes(seen, id)];
@@ -42,7 +42,8 @@ function checkOrigins(seen: Observation, id: string): string[] {
     const hash = sha256 ?? '';
     counts.set(hash, (counts.get(hash) ?? 0) + 1);
     const wish = own.get(hash);
-    if (wish === undefined && !(copies > 0 && published.has(hash))) rules.push('no version is there that nobody wrote');
+    if (wish === undefined && !(copies > 0 && published.has(hash)))
+      rules.push('no version is there that was not written');
     if (wish?.deed === 'undo' || wish?.deed === 'abandon') rules.push('what was rolled back or given up is no version');
   }
   const most = Math.max(0, ...counts.values());
@@ -58,7 +59,7 @@ function checkOutcomes(seen: Observation, id: string): string[] {
     const { told, deed, op, sha256 } = wish;
     if (told !== undefined && deed !== 'remove' && deed !== 'abandon') {
       const row = versions.find(({ version }) => version === told.version);
-      if (row === undefined || row.sha256 !== told.sha256) rules.push('a version that was told of is there');
+      if (row === undefined || row.sha256 !== told.sha256) rules.push('a version that was answered is there');
     }
     if (deed === 'tx' || deed === 'late') {
       const isCommitted = seen.history.committed.includes(op);

@@ -71,7 +71,7 @@ export class GroundStore implements AsyncDisposable {
     return this.#server?.unfinished ?? [];
   }
 
-  /** Names beside objects: the marker and its copy, and drafts of it. */
+  /** Names next to objects: the marker and its copy, and drafts of it. */
   async markers(): Promise<string[]> {
     const all = this.#server === undefined ? await readdir(this.#dir) : await this.#names('');
     return all.filter((name) => name.startsWith('pawl-store'));

@@ -78,7 +78,7 @@ export interface FilesHistory {
   /** What lies where objects are. */
   readonly stored: readonly { readonly name: string; readonly sha256: string }[];
   readonly quarantined: readonly string[];
-  /** What was put into the store by nobody that a row knows. */
+  /** Names that were put into the store without a row. */
   readonly strangers: readonly string[];
   /** Hashes of bytes that rotted in the store. */
   readonly rotten: readonly string[];

@@ -30,7 +30,7 @@ export const PLANTS = [
   'an upload that was given up stays',
   'a roll-back rolls nothing back',
   'nothing is deleted in the store',
-  'what nobody knows is deleted',
+  'an unknown name is deleted',
   'bytes are passed on unchecked',
   'a hot copy is not asked for',
   'a hanging store is waited for',
@@ -78,7 +78,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     content: (content) => void Object.defineProperty(content, 'delete', { value: async () => {} }),
     deeds: ['abandon', 'write'],
   },
-  'what nobody knows is deleted': {
+  'an unknown name is deleted': {
     content: (content) => {
       const call = { upload: undefined, isUnfinished: false };
       const remove: () => unknown = Reflect.get(Object(content), 'delete');

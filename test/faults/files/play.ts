@@ -138,7 +138,7 @@ async function readAny(files: Files): Promise<void> {
   }
 }
 
-/** Until nothing is left but what is kept; the deadlines of all else are over, and that of a live version is never. */
+/** Until only kept objects are left; the deadlines of all others are over, and that of a live version is never. */
 async function collect(stage: Stage, files: Files): Promise<void> {
   const patienceMs = stage.plant === undefined ? PATIENCE_MS : PLANTED_MS;
   let left: string[] = [];

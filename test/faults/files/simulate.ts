@@ -4,7 +4,7 @@ import type { Deed } from './plan.ts';
 
 /** What files that are broken may do. */
 export const BUGS = [
-  'a version that was told of is gone',
+  'a version that was answered is gone',
   'a version has other bytes than were told',
   'two versions have one number',
   'a number is left out',
@@ -23,7 +23,7 @@ export const BUGS = [
   'parts stay',
   'a wrong byte is passed on',
   'a reader sees an old version',
-  'what is kept cannot be read',
+  'a kept version cannot be read',
   'a document is not found',
 ] as const;
 
@@ -52,7 +52,7 @@ export function simulate(seed: number, bug?: Bug): FilesHistory {
   return new Simulation(new Draw(seed, 'history'), bug).run();
 }
 
-/** One operation after the other, each at a moment of its own; whoever was killed was told nothing. */
+/** One operation after the other, each at a moment of its own; a process that was killed received no answer. */
 class Simulation {
   readonly #draw: Draw;
   readonly #bug: Bug | undefined;
@@ -219,7 +219,7 @@ class Simulation {
     switch (this.#bug) {
       case undefined:
         break;
-      case 'a version that was told of is gone':
+      case 'a version that was answered is gone':
         if (row !== undefined) this.#rows.splice(this.#rows.indexOf(row), 1);
         break;
       case 'a version has other bytes than were told':
@@ -284,7 +284,7 @@ class Simulation {
       case 'a reader sees an old version':
         if (got?.got !== undefined) got.got = { ...got.got, version: 0 };
         break;
-      case 'what is kept cannot be read':
+      case 'a kept version cannot be read':
         if (got?.got !== undefined) {
           got.failed = { at: got.got.at, code: 'corrupt_object', message: '' };
           got.got = undefined;

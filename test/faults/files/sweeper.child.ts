@@ -8,7 +8,7 @@ import { limitsOf, openStore } from './member-store.ts';
 import { plantInMember } from './plants.ts';
 
 const { LIMIT = '2000', RETAIN = '1000' } = process.env;
-/** Longer than a pass over a store that answers nothing: whoever has failed five times is left alone. */
+/** Longer than a pass over a store that answers nothing: an object that has failed five times is left alone. */
 const HUNG_MS = 8 * Number(LIMIT);
 
 const engine = postgres(url, { max: 3 });

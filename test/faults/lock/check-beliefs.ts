@@ -3,7 +3,7 @@ import type { Violation } from '../plan.ts';
 import type { HoldEnd, LockHistory, Operation } from './history.ts';
 import { violation } from './story.ts';
 
-/** A holder that was broken hears of it at its next renewal: within a third of the lease, and what a busy machine takes. */
+/** A holder whose lock was broken learns it at its next renewal: within a third of the lease, and the delay of a busy machine. */
 const TELLING_MS = 3000;
 
 /** What holders believe, what they are told, and what they wrote. */
@@ -54,24 +54,24 @@ function checkEnds(history: LockHistory): Violation[] {
   );
 }
 
-/** Which rule is broken by how a hold ended in the database, and what its owner knew of it. */
+/** Which rule is broken by how a hold ended in the database, and what its owner knew then. */
 function brokenRule(
   { clockErrorMs, calm, wasRestarted }: LockHistory,
   { step, member, believedUntil = 0, lostAt, lostReason, end }: Operation,
   { at, outcome }: HoldEnd,
 ): string | undefined {
   const graceMs = clockErrorMs + (outcome === 'broken' ? step.leaseMs : 0);
-  if (believedUntil > at + graceMs) return 'nobody believes longer than he holds';
+  if (believedUntil > at + graceMs) return 'no holder believes longer than it holds';
   if (!calm.has(member) || wasRestarted || end === undefined) return undefined;
   if (outcome === 'expired') {
     if (end.how === 'released') return 'a release that was acknowledged has happened';
-    // Where the server itself stood still nobody could renew.
+    // Where the server itself stood still no holder could renew.
     return lostReason === 'unreachable' ? undefined : 'no healthy lease is lost';
   }
   // Broken in the moment of its release, it was either.
   if (outcome !== 'broken' || end.how === 'released') return undefined;
   const toldAt = lostAt ?? (end.how === 'lost' ? end.at : Infinity);
-  return toldAt > at + step.leaseMs / 3 + TELLING_MS ? 'whoever loses is told in time' : undefined;
+  return toldAt > at + step.leaseMs / 3 + TELLING_MS ? 'a holder that loses its lock is told in time' : undefined;
 }
 
 function checkWrites(history: LockHistory): Violation[] {
@@ -97,7 +97,7 @@ function checkWrites(history: LockHistory): Violation[] {
   return found;
 }
 
-/** Of runs that are had once in an hour there is one. */
+/** Of runs that may happen once in an hour there is one. */
 function checkRuns({ operations }: LockHistory): Violation[] {
   const runs = operations.filter(({ end }) => end?.how === 'run').map(({ id }) => id);
   return runs.length > 1 ? [{ rule: 'one run in a period', about: runs.join(', '), story: [] }] : [];

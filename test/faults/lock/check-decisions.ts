@@ -20,7 +20,7 @@ interface Holder {
 }
 
 /**
- * By the database's record: nobody is granted what others hold, or stand before him for; and tokens rise. Whoever came before
+ * By the database's record: no client is granted a lock that others hold, or wait for before it; and tokens rise. A client that came before
  * and lives is counted as if it held. There may be no more of them than the smallest capacity among them.
  */
 export function checkDecisions(history: LockHistory): Violation[] {
@@ -55,9 +55,9 @@ function checkName(history: LockHistory, name: string): Violation[] {
         .map((each) => ('token' in each ? `holder ${each.token}` : `waiter ${each.ticket}`))
         .join(', ');
       const rule = before.some((each) => 'token' in each)
-        ? 'nobody is granted what another holds'
-        : 'nobody passes in the queue';
-      found.push(violation(history, rule, `"${name}": ${token} was granted beside ${whom}`, name, decision.at));
+        ? 'no client is granted a lock that another holds'
+        : 'no client passes another in the queue';
+      found.push(violation(history, rule, `"${name}": ${token} was granted together with ${whom}`, name, decision.at));
     }
     holders.push({ token, capacity: decision.capacity });
   }

@@ -28,7 +28,7 @@ function brokenRule(
   return calm.has(member) && !wasRestarted && isLate ? 'a wait ends in time' : undefined;
 }
 
-/** Who was seen waiting before another one asked has it before him. Of processes that stood still nobody knows. */
+/** A client that was seen waiting before another one asked gets the lock first. Of processes that stood still this is unknown. */
 function checkOrder(history: LockHistory): Violation[] {
   const alone = history.operations.filter(
     ({ step }) => step.capacity === 1 && step.names.length === 1 && step.kind === 'exclusive',
@@ -46,7 +46,7 @@ function checkOrder(history: LockHistory): Violation[] {
     );
     if (passing === undefined) return [];
     const about = `"${name}": ${passing.id} passed ${first.id}, which was seen waiting before`;
-    return [violation(history, 'nobody passes in the queue', about, name, at)];
+    return [violation(history, 'no client passes another in the queue', about, name, at)];
   });
 }
 

@@ -37,8 +37,8 @@ const crowd = (given: Partial<Step>): Step[][] => Array.from({ length: 3 }, () =
 const SCENES: Readonly<Record<string, Scene>> = {
   'the guard does nothing': { clients: [[[late]], [[quick, quick]]] },
   'the guard lets others in': { clients: [[[slow]], [[quick, quick]]] },
-  'what is held is taken': { clients: [crowd({ holdMs: 60 }), crowd({ holdMs: 60 })] },
-  'readers read beside a writer': {
+  'a held lock is taken': { clients: [crowd({ holdMs: 60 }), crowd({ holdMs: 60 })] },
+  'readers read together with a writer': {
     clients: [[several(2, { holdMs: 800 })], [several(2, { kind: 'shared', capacity: SHARED, restMs: 300 })]],
   },
   'who came last is served first': {

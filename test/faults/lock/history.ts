@@ -75,7 +75,7 @@ export interface Sighting {
   readonly pid: number;
 }
 
-/** What went wrong beside the operations. */
+/** What went wrong in addition to the operations. */
 export type Complaint = Violation;
 
 export interface LockHistory {
@@ -87,7 +87,7 @@ export interface LockHistory {
   readonly sightings: readonly Sighting[];
   /** Members that no fault was aimed at but steps of their clock, and that did not stand still. */
   readonly calm: ReadonlySet<string>;
-  /** The server was restarted: a release that nobody waited for may be forgotten. */
+  /** The server was restarted: a release without a waiter may be forgotten. */
   readonly wasRestarted: boolean;
   readonly complaints: readonly Complaint[];
   /** By how much a time of the database's may differ from one of the processes'. */

@@ -58,7 +58,7 @@ const WEIGHTS: Readonly<Record<EngineName, Weights>> = {
     freeze: 3,
     lose: 2,
   },
-  // Beside what the network does, each client loses, repeats and delays requests of its own.
+  // In addition to the network's faults, each client loses, repeats and delays requests of its own.
   dynamodb: { kill: 3, stop: 4, clock: 2, block: 2, reset: 2, refuse: 1, silence: 2, deafen: 1, freeze: 2 },
 };
 
@@ -104,7 +104,7 @@ function drawStep(draw: Draw, { names, leaseMs, isPlain }: Shape): Step {
   return {
     restMs: draw.pick(0, 0, 5, 50, draw.int(0, 300)),
     kind,
-    // Who takes part in a semaphore gives the same number.
+    // All clients of a semaphore give the same number.
     names: kind === 'permit' ? ['permits'] : kind === 'once' ? ['daily'] : chosen,
     capacity: kind === 'shared' ? SHARED : kind === 'permit' ? 2 : 1,
     leaseMs,

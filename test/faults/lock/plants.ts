@@ -60,10 +60,10 @@ const FAILURES: Readonly<Record<string, Plant>> = {
 const POSTGRES: Readonly<Record<string, Plant>> = {
   'the guard does nothing': { sql: [['lock_guard', /if v_found < cardinality\(v_names\) then/, 'if false then']] },
   'the guard lets others in': { sql: [['lock_guard', /for key share/, '']] },
-  'what is held is taken': {
+  'a held lock is taken': {
     sql: [['lock_acquire', FITS, 'v_count > 0 and v_count >= least(v_least, p_capacity) and random() > 0.3']],
   },
-  'readers read beside a writer': { sql: [['lock_acquire', FITS, 'v_count > 0 and v_count >= p_capacity']] },
+  'readers read together with a writer': { sql: [['lock_acquire', FITS, 'v_count > 0 and v_count >= p_capacity']] },
   'who came last is served first': {
     sql: [
       ['lock_release_one', /order by f\.ticket limit 1/, 'order by f.ticket desc limit 1'],

@@ -22,7 +22,7 @@ const SLOW_MS = 250;
 /** Faults that take nothing from a process but the time of its wall clock. */
 const HARMLESS = new Set(['clock']);
 
-/** Where a schedule's locks are, beside what its clients have. */
+/** Where a schedule's locks are, in addition to what its clients have. */
 interface Eye {
   readonly locks: Locks;
   readonly before: string | undefined;

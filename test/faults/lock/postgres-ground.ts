@@ -14,7 +14,7 @@ export interface Ground {
   stop(): Promise<void>;
 }
 
-// What a silent network leaves open ends by itself, as whoever runs a database sees to.
+// What a silent network leaves open ends by itself, as operators of databases configure it.
 const [IDLE, ANSWER_MS] = [statement('faults.idle', "set local idle_in_transaction_session_timeout = '12s'"), 15_000];
 const READ = statement('faults.read', 'select value from faults_value where name = $1');
 const WRITE = statement(

@@ -24,7 +24,7 @@ export async function readDecisions(eye: pg.Pool, offset: number): Promise<Decis
   return rows;
 }
 
-/** What has ended; what ran out, and nobody has looked at since, too. */
+/** What has ended; those that ran out and were not evicted since, too. */
 export async function readEnded(eye: pg.Pool, offset: number): Promise<HoldEnd[]> {
   const { rows } = await eye.query<HoldEnd>(
     `select name, token::text, ${time('ended_at')} as at, outcome from pawl.lock_past

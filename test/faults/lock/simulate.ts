@@ -4,7 +4,7 @@ import { SHARED, type Step } from './plan.ts';
 
 /** Ways in which a simulated store or client breaks a promise. */
 export const BUGS = [
-  'what is held is taken',
+  'a held lock is taken',
   'who came last is served first',
   'a token stands still',
   'a holder believes too long',
@@ -13,7 +13,7 @@ export const BUGS = [
   'a wait ends early',
   'a committed write is gone',
   'a refused write is there',
-  'a run is had twice',
+  'a run happens twice',
   'a healthy lease is lost',
   'a broken holder is not told',
 ] as const;
@@ -181,7 +181,7 @@ class Simulation {
   }
 
   #once(operation: Operation): void {
-    const isFirst = this.#runs === 0 || this.#bug === 'a run is had twice';
+    const isFirst = this.#runs === 0 || this.#bug === 'a run happens twice';
     this.#runs += 1;
     operation.end = { at: this.#now, how: isFirst ? 'run' : 'not run', error: undefined };
   }
@@ -303,7 +303,7 @@ class Simulation {
     for (const waiter of line) {
       least = Math.min(least, waiter.operation.step.capacity);
       count += 1;
-      if (count > least && this.#bug !== 'what is held is taken') return;
+      if (count > least && this.#bug !== 'a held lock is taken') return;
       this.#grant(waiter);
     }
   }
@@ -324,7 +324,7 @@ class Simulation {
       guardedUntil: 0,
     };
     this.#holders.push(holder);
-    // Who stands still hears of it late, or never; and who was killed never.
+    // A process that stands still learns it late, or never; a killed one never.
     if (client.waiter !== waiter || client.standsUntil > this.#now) return;
     client.waiter = undefined;
     client.holder = holder;

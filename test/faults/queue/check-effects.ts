@@ -15,7 +15,7 @@ function checkEffect(effect: Effect, seen: Observation): Violation[] {
   const about = `job ${job}, attempt ${attempt}`;
   const [run] = seen.runsOf(process);
   const move = seen.movesOf(process).find((each) => each.job === job);
-  // What is not done in the end is told of elsewhere.
+  // Jobs that are not done in the end are reported elsewhere.
   if (move === undefined && seen.job(job)?.status === 'in-progress') return [];
   if (move === undefined) return [seen.violation('what takes effect is of an attempt that is known', about, [job])];
   if (run?.hold === 'transaction') {
@@ -24,7 +24,7 @@ function checkEffect(effect: Effect, seen: Observation): Violation[] {
     const isKept = seen.movesOf(process).some(({ to }) => to === 'complete');
     return isKept ? [] : [seen.violation('what a failed handler wrote is undone', about, [job])];
   }
-  // Whoever takes a claim away waits for the guards that hold it.
+  // A statement that takes a claim away waits for the guards that hold it.
   if (effect.committedAt <= move.committedAt) return [];
   return [seen.violation('nothing takes effect once the claim is over', about, [job])];
 }

@@ -30,7 +30,7 @@ function checkAlone(name: string, runs: readonly Run[], seen: Observation): Viol
   const { clockErrorMs } = seen.history;
   return runs.flatMap((run, index) => {
     const over = overAt(run, seen);
-    // Of a transaction that was rolled back nobody knows when; what it wrote did not take effect.
+    // Of a transaction that was rolled back the moment is unknown; what it wrote did not take effect.
     if (over === undefined) return [];
     const until = Math.min(run.ended?.at ?? Infinity, over - clockErrorMs);
     const other = runs.slice(index + 1).find(({ begunAt, process }) => begunAt < until && process !== run.process);
@@ -98,7 +98,7 @@ function checkAfter(name: string, run: Run, jobs: readonly Job[], seen: Observat
     : [seen.violation('what comes after another kind waits for it', name, [open.id, ...run.ids])];
 }
 
-/** When whoever enqueued it began to: what was committed before then comes first. */
+/** When its enqueue began: what was committed before then comes first. */
 function askedAt(job: Job, seen: Observation): number {
   const request = seen.history.requests.find(({ numbers }) => numbers.includes(job.n));
   return request?.askedAt ?? -Infinity;

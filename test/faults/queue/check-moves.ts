@@ -14,7 +14,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'new: worker lost': 'perhaps',
   'new: transaction lost': 'yes',
   'new: claim lost': 'no',
-  'new: lost beside another': 'no',
+  'new: lost with another': 'no',
   'new: worker stopped': 'no',
   'new: behind a job of its key': 'no',
   'new: claimed too far ahead': 'no',
@@ -78,7 +78,7 @@ function chargeAtRest({ from, to, reason }: Move): Charge | undefined {
   return from === 'new' && to === 'cancelled' && reason === 'cancel' ? 'no' : undefined;
 }
 
-/** Whoever runs a job and is lost has spent the attempt: of the jobs of a key that were claimed together, one has. */
+/** A worker that runs a job and is lost has spent the attempt: of the jobs of a key that were claimed together, one has. */
 function checkLosses(seen: Observation): Violation[] {
   const lost = seen.history.moves.filter(({ reason, process }) => reason === 'worker lost' && process !== null);
   const together = groupBy(lost, (move) => [`${move.xid} ${seen.job(move.job)?.key ?? `job ${move.job}`}`]);

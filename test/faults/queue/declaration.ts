@@ -29,7 +29,7 @@ const RELATED: Kinds = {
 const NEWER: Kinds = { newer: { timeout: timeoutOf('newer') } };
 const OLDER: Kinds = { create: { timeout: timeoutOf('create') } };
 
-/** How the queue is declared, in all processes but for the version. */
+/** How the queue is declared, in all processes, except for the version. */
 export interface DeclarationParts {
   readonly version: number;
   readonly shards: number;
@@ -43,7 +43,7 @@ export function declaration({ version, shards, isRelated }: DeclarationParts): Q
 
 /** What a job tells its handler to do. */
 export interface Orders {
-  /** Its number, by which the job is known even where nobody was told its id. */
+  /** Its number, by which the job is known even where its id was never answered. */
   readonly n: number;
   /** How long the handler takes. */
   readonly ms: number;

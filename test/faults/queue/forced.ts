@@ -40,7 +40,7 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     operations: [several(6, () => job('plain', null, { lateMs: 600 }))],
     faults: [{ at: 300, do: 'freeze', whom: 0, ms: AGES_MS }],
   }),
-  'a rescue charges nobody': () => ({
+  'a rescue charges no job': () => ({
     operations: [several(6, () => job('plain', null, { ms: 700 }))],
     faults: [{ at: 300, do: 'kill', whom: 0, ms: 100 }],
   }),

@@ -30,7 +30,7 @@ create trigger plant before insert or update on pawl.queue_kind for each row exe
 /** Bugs, by what the queue then does. */
 export const PLANTS = [
   'the guard does nothing',
-  'a rescue charges nobody',
+  'a rescue charges no job',
   'the order is reversed',
   'a key is claimed twice',
   'a token stands still',
@@ -47,7 +47,7 @@ export type PlantName = (typeof PLANTS)[number];
 
 const ALL: Readonly<Record<PlantName, Plant>> = {
   'the guard does nothing': { sql: [['queue_guard', /if not found then/, 'if false then']] },
-  'a rescue charges nobody': {
+  'a rescue charges no job': {
     sql: [['queue_give_back', /case when h\.charged then h\.attempt else h\.attempt - 1 end/, 'h.attempt - 1']],
   },
   'the order is reversed': {

@@ -200,7 +200,7 @@ class Sampler {
         if (found.length > 0)
           this.#found.push({ rule: 'every job is in one place', about: found[0] ?? '', story: found });
       } catch {
-        // The server is being restarted; the next look comes.
+        // The server is being restarted; the next check comes.
       } finally {
         await client.end().catch(() => {});
       }

@@ -14,7 +14,7 @@ export const BUGS = [
   'a token stands still',
   'the guard does nothing',
   'a lost claim is settled',
-  'a rescue charges nobody',
+  'a rescue charges no job',
   'a release charges',
   'what was not run is complete',
   'a failed transaction is kept',
@@ -81,7 +81,7 @@ class Simulator {
   readonly #effects: Effect[] = [];
   readonly #runs: Writable<Run>[] = [];
   #open: OpenRequest[] = [];
-  /** Jobs that a lost transaction worker was at, to be charged by whoever finds it dead. */
+  /** Jobs that a lost transaction worker was at, to be charged by the worker that finds it dead. */
   #suspects: SimJob[] = [];
   #now = 1000;
   #number = 0;
@@ -423,13 +423,13 @@ class Simulator {
     if (worker.hold === 'lease') this.#wake(worker, lost);
   }
 
-  /** Of a key, only the first unit can have begun without being settled; of a job without a key, nobody knows. */
+  /** Of a key, only the first unit can have begun without being settled; of a job without a key, this is unknown. */
   #rescue(holding: Holding, xid: string): void {
     holding.units.forEach(({ jobs, process }, nth) => {
       for (const job of jobs) {
         const attempt = job.spent + 1;
         const isCharged = nth === 0;
-        if (isCharged && this.#bug !== 'a rescue charges nobody') job.spent = attempt;
+        if (isCharged && this.#bug !== 'a rescue charges no job') job.spent = attempt;
         const isOver = isCharged && attempt >= LIMITS[job.kind];
         this.#move(job, isOver ? 'error' : 'new', 'worker lost', {
           attempt,
@@ -441,7 +441,7 @@ class Simulator {
     });
   }
 
-  /** A transaction is undone without a trace; whoever ran for a moment is charged later, if nobody has it then. */
+  /** A transaction is undone without a trace; a job that ran for a moment is charged later, if it is not claimed then. */
   #rollBack(worker: SimWorker, holding: Holding): void {
     for (const unit of holding.units) {
       // The answer to its claim may still lie in the socket of a process that stands still.
@@ -469,7 +469,7 @@ class Simulator {
     this.#moves.push(...this.#moves.splice(before).toReversed());
   }
 
-  /** What a process that was taken for dead does when it goes on: nothing, unless nobody stops it. */
+  /** What a process that was taken for dead does when it goes on: nothing, unless it is not stopped. */
   #wake(worker: SimWorker, lost: readonly Holding[]): void {
     for (const holding of lost) {
       for (const unit of holding.units) {
