@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import type { Embedded } from '../../src/engine/postgres/embedded/index.ts';
+import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
 import { startTestServer } from './embedded.ts';
 import { until } from './eventually.ts';
 import { memoryFolder } from './memory.ts';
@@ -15,11 +15,11 @@ export interface Backup extends AsyncDisposable {
   /** This is the moment. */
   mark(): Promise<void>;
   /** The first one may go on until then, and is not needed afterwards. */
-  restore(): Promise<Embedded>;
+  restore(): Promise<EmbeddedPostgres>;
 }
 
 /** A copy of the running server, and its log from then on up to the moment. */
-export async function backUp(primary: Embedded, settings: Record<string, string>): Promise<Backup> {
+export async function backUp(primary: EmbeddedPostgres, settings: Record<string, string>): Promise<Backup> {
   const folder = await makeFolder();
   const made = join(folder, 'data');
   await copyRunning(primary, made);
@@ -45,7 +45,7 @@ export async function backUp(primary: Embedded, settings: Record<string, string>
 }
 
 /** The data folder as it lies there at the moment, as a snapshot of the disk has it. Nothing may be written meanwhile. */
-export async function copyFolder(primary: Embedded, settings: Record<string, string>): Promise<Backup> {
+export async function copyFolder(primary: EmbeddedPostgres, settings: Record<string, string>): Promise<Backup> {
   const folder = await makeFolder();
   const made = join(folder, 'data');
   return {
