@@ -1,4 +1,4 @@
-// A function in SQL without any SET is not pinned (src/engine/postgres/pin.ts), and looks for what it names where its caller does. So what
+// A function in SQL without any SET is not pinned (src/engine/postgres/migrate/pin.ts), and looks for what it names where its caller does. So what
 // is called from outside has to be pinned: fails on statements and views that call another. Those below name exactly what they call.
 import { readdirSync, readFileSync } from 'node:fs';
 

@@ -5,7 +5,7 @@ import type { ClientLike, PoolLike } from './driver.ts';
 import { isTransient, wasEndedIdle } from './failure.ts';
 import { Listener } from './listen/listener.ts';
 import type { SubscribeOptions, Subscription } from './listen/subscription.ts';
-import type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate.ts';
+import type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate/migrate.ts';
 import { type PostgresOptions, type ResolvedOptions, requireUrl, resolveOptions } from './options.ts';
 import { type AnswerOptions, checkOut, Session } from './session/session.ts';
 import { runTransaction, type Transaction, type TransactionOptions } from './session/transaction.ts';
@@ -25,9 +25,9 @@ export type {
   MigrationReport,
   MigrationStatus,
   MigrationStep,
-} from './migrate.ts';
+} from './migrate/migrate.ts';
+export { PINNED_PATH } from './migrate/pin.ts';
 export type { PostgresOptions } from './options.ts';
-export { PINNED_PATH } from './pin.ts';
 export { type Backend, endBackend, idleSince, limitSilence, withoutLimits } from './session/backend.ts';
 export type { Step } from './session/batch.ts';
 export type { AnswerOptions, Session } from './session/session.ts';
@@ -216,13 +216,13 @@ export class PostgresEngine {
   /** Brings the schema in the database up to this version. Safe to call from many processes at once. */
   async migrate(options?: MigrateOptions): Promise<MigrationReport> {
     // Loaded when it is called: the text of the schema is half a megabyte, which a program that only works does not need.
-    const { migrate } = await import('./migrate.ts');
+    const { migrate } = await import('./migrate/migrate.ts');
     return migrate(this, options);
   }
 
   /** Compares the schema in the database with this version, without changing anything. */
   async status(): Promise<MigrationStatus> {
-    const { status } = await import('./migrate.ts');
+    const { status } = await import('./migrate/migrate.ts');
     return status(this);
   }
 

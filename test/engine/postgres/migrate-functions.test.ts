@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SchemaMismatch } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { migrate, status } from '../../../src/engine/postgres/migrate.ts';
+import { migrate, status } from '../../../src/engine/postgres/migrate/migrate.ts';
 import { type FunctionSet, type Migration, type Schema, schema } from '../../../src/engine/postgres/schema.gen.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -160,7 +160,7 @@ describe('functions and views', () => {
     await migrate(engine, {}, answering(2));
     const program = `
       import { postgres } from ${JSON.stringify(new URL('../../../dist/engine/postgres/index.js', import.meta.url).href)};
-      import { migrate } from ${JSON.stringify(new URL('../../../dist/engine/postgres/migrate.js', import.meta.url).href)};
+      import { migrate } from ${JSON.stringify(new URL('../../../dist/engine/postgres/migrate/migrate.js', import.meta.url).href)};
       const engine = postgres(${JSON.stringify(database.url)});
       const { functions } = await migrate(engine, {}, ${JSON.stringify(answering(3))});
       console.log(functions.length);

@@ -1,6 +1,6 @@
-import { SchemaMismatch } from '../../base/errors.ts';
-import { checksum, type FunctionsRow, type MigrationRow } from './migrate-sql.ts';
-import type { FunctionSet, Migration, Schema } from './schema.gen.ts';
+import { SchemaMismatch } from '../../../base/errors.ts';
+import type { FunctionSet, Migration, Schema } from '../schema.gen.ts';
+import { checksum, type FunctionsRow, type MigrationRow } from './sql.ts';
 
 /** What the database says was applied to it. */
 export interface AppliedSchema {

@@ -1,7 +1,10 @@
-import { InvalidInput, SchemaMismatch } from '../../base/errors.ts';
-import { failure } from './failure.ts';
-import { type AppliedSchema, compare, label, outstanding } from './migrate-compare.ts';
-import { nameMissingRight } from './migrate-rights.ts';
+import { InvalidInput, SchemaMismatch } from '../../../base/errors.ts';
+import { failure } from '../failure.ts';
+import { type FunctionSet, type Migration, schema as released, type Schema } from '../schema.gen.ts';
+import type { Session } from '../session/session.ts';
+import type { Statement } from '../sql.ts';
+import { type AppliedSchema, compare, label, outstanding } from './compare.ts';
+import { nameMissingRight } from './rights.ts';
 import {
   applyFunctions,
   applyTables,
@@ -12,10 +15,7 @@ import {
   READ_FUNCTIONS,
   READ_MIGRATIONS,
   script,
-} from './migrate-sql.ts';
-import { type FunctionSet, type Migration, schema as released, type Schema } from './schema.gen.ts';
-import type { Session } from './session/session.ts';
-import type { Statement } from './sql.ts';
+} from './sql.ts';
 
 /** What to bring up to date, and how. */
 export interface MigrateOptions {

@@ -1,5 +1,5 @@
-import { DatabaseError, NotSupported } from '../../base/errors.ts';
-import { type Statement, statement } from './sql.ts';
+import { DatabaseError, NotSupported } from '../../../base/errors.ts';
+import { type Statement, statement } from '../sql.ts';
 
 const RIGHTS = statement(
   'engine.migrate_rights',

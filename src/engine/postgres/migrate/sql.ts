@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
+import type { FunctionSet, Migration } from '../schema.gen.ts';
+import { type Statement, statement } from '../sql.ts';
+import { instant } from '../types.ts';
 import { PIN, PINNED_PATH } from './pin.ts';
-import type { FunctionSet, Migration } from './schema.gen.ts';
-import { type Statement, statement } from './sql.ts';
-import { instant } from './types.ts';
 
 /** A numbered file that was applied. */
 export interface MigrationRow {
