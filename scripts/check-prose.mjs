@@ -12,7 +12,6 @@ import { proseOf } from './prose/text.mjs';
 const LATER = [
   'src/capture/',
   'src/engine/postgres/migrate',
-  'src/engine/postgres/pin',
   'src/files/',
   'src/lock/',
   'src/queue/',
