@@ -65,7 +65,7 @@ export interface MigrationStatus {
 }
 
 /** What migrating needs of an engine. */
-export interface Migrated {
+export interface MigrationTarget {
   query<Row>(sql: Statement, values?: unknown[]): Promise<Row[]>;
   session<T>(fn: (session: Session) => Promise<T>): Promise<T>;
 }
@@ -78,7 +78,7 @@ export interface Migrated {
  * @throws SchemaMismatch when the database is newer than this version, or an applied file was changed since
  */
 export async function migrate(
-  engine: Migrated,
+  engine: MigrationTarget,
   options: MigrateOptions = {},
   known: Schema = released,
 ): Promise<MigrationReport> {
@@ -89,7 +89,11 @@ export async function migrate(
   }
 }
 
-async function bringUpToDate(engine: Migrated, options: MigrateOptions, known: Schema): Promise<MigrationReport> {
+async function bringUpToDate(
+  engine: MigrationTarget,
+  options: MigrateOptions,
+  known: Schema,
+): Promise<MigrationReport> {
   const wanted = select(known, options.lines);
   const { pending, outdated } = outstanding(await readApplied(engine), known, wanted);
   if (options.dryRun === true) {
@@ -106,7 +110,7 @@ async function bringUpToDate(engine: Migrated, options: MigrateOptions, known: S
 }
 
 /** Compares without changing anything. */
-export async function status(engine: Migrated, known: Schema = released): Promise<MigrationStatus> {
+export async function status(engine: MigrationTarget, known: Schema = released): Promise<MigrationStatus> {
   const applied = await readApplied(engine);
   const { pending, outdated, newer, changed } = compare(applied, known);
   const behind = pending.length + outdated.length > 0 ? 'behind' : 'current';
@@ -127,7 +131,7 @@ export async function status(engine: Migrated, known: Schema = released): Promis
   };
 }
 
-async function readApplied(engine: Pick<Migrated, 'query'>): Promise<AppliedSchema> {
+async function readApplied(engine: Pick<MigrationTarget, 'query'>): Promise<AppliedSchema> {
   const [founded] = await engine.query<{ tables: boolean; functions: boolean }>(IS_FOUNDED);
   return {
     migrations: founded?.tables === true ? await engine.query<MigrationRow>(READ_MIGRATIONS) : [],
@@ -135,7 +139,7 @@ async function readApplied(engine: Pick<Migrated, 'query'>): Promise<AppliedSche
   };
 }
 
-/** One transaction: what is still missing once the lock is had, tables before functions. False when nothing is. */
+/** One transaction: what is still missing under the lock, tables before functions. False when nothing is. */
 async function applyNext(session: Session, known: Schema, wanted: Schema, report: MigrationReport): Promise<boolean> {
   try {
     await session.run(BEGIN);

@@ -1,7 +1,7 @@
 /**
- * The schemas in which the functions of Pawl look for what is named without one: nobody but a superuser can create there, and what is
- * temporary comes last. Whoever may create functions in another schema of a session's path could otherwise offer one of the same name
- * that fits the arguments better, and it would run with the rights of whoever called Pawl's.
+ * The schemas in which the functions of Pawl search for names without one. Only a superuser can create there, and temporary objects
+ * come last. A role that may create functions in another schema of a session's path could otherwise offer one of the same name
+ * that fits the arguments better, and it would run with the rights of the role that called Pawl's.
  */
 export const PINNED_PATH = 'pg_catalog, pg_temp';
 
@@ -9,8 +9,8 @@ export const PINNED_PATH = 'pg_catalog, pg_temp';
  * Pins every function of the schema, at the end of each migration, so that none can be forgotten. What it costs: 0.2 µs a call on
  * Postgres 18, 0.8 µs on 15 (2026-11).
  *
- * But for those in SQL without any SET: Postgres may write them into the statement that calls them, which a SET prevents. Such a one is
- * part of whoever calls it, and `npm run rules` sees to it that only pinned functions do.
+ * Not those in SQL without any SET: Postgres may write them into the statement that calls them, which a SET prevents. Such a function is
+ * part of its caller, and `npm run rules` sees to it that only pinned functions call it.
  */
 export const PIN: string = `do $$
 declare

@@ -30,7 +30,7 @@ export function checksum(sql: string): string {
   return createHash('sha256').update(sql.replaceAll('\r\n', '\n')).digest('hex');
 }
 
-// Any number will do as long as nobody else uses it: the bytes of "pawl", and 1 for migrations.
+// Any number will do as long as no other program uses it: the bytes of "pawl", and 1 for migrations.
 const LOCK = 'select pg_advisory_xact_lock(1885435756, 1)';
 
 /**
