@@ -50,7 +50,7 @@ begin
     insert into pawl.queue_transition (at, claimed_at, id, worker, process_id, shard, queue, attempt, from_status, to_status, reason)
     select v_now, j.claimed_at, j.id, p_worker, j.process_id, j.shard, j.queue, j.attempt, 'in-progress',
       case when j.spent then 'error' else 'new' end,
-      case when not p_charge then 'claim lost' when j.lost < j.most then 'lost beside another' else 'worker lost' end
+      case when not p_charge then 'claim lost' when j.lost < j.most then 'lost with another' else 'worker lost' end
     from job j
   )
   select (select count(*) from job), array(select j.id from job j where j.spent), coalesce(json_agg(k), '[]') into jobs, ended, v_keys

@@ -7,7 +7,7 @@ import { until } from '../support/eventually.ts';
 import { type RecordedLog, recordLog } from '../support/log.ts';
 import { FAULTS, HOLDS, type Hold, openScene, type Scene } from './faults.ts';
 
-const ONCE = { ...FAULTS, kinds: { ...FAULTS.kinds, fragile: { attempts: 1 } } } as const;
+const ONCE = { ...FAULTS, kinds: { ...FAULTS.kinds, fragile: { attempts: 1, maxBytes: 16_000_000 } } } as const;
 
 /** Workers of one process, and what they tell of failures. */
 async function listen(
@@ -74,10 +74,11 @@ for (const hold of HOLDS) {
 
 test('however many jobs ended with a worker, one answer tells of a bounded number, and how many more there are', async () => {
   const scene = await openScene();
-  await createQueue(scene.engine, 'faults', ONCE).register();
+  const producer = createQueue(scene.engine, 'faults', ONCE);
+  await producer.register();
   const { queue } = await scene.row();
   const lose = async (jobs: readonly { kind: 'fragile'; payload: string }[]): Promise<number[]> => {
-    await scene.queue.enqueueMany(jobs);
+    await producer.enqueueMany(jobs);
     const worker = await scene.eye.addWorker(queue);
     // Of large ones each claim brings as many as it can carry.
     for (const _ of jobs.slice(0, 3)) await scene.eye.claim(queue, worker, { limit: 5000, rows: 5000 });

@@ -63,10 +63,10 @@ async function open(jobs: readonly Omit<NewJob, 'kind'>[]): Promise<Scene> {
       return [...answer.rows.map(([, id, , , attempt]) => [id, attempt]), ...ofKeys, ...first] as number[][];
     },
     async peek() {
-      const text = await other.one<string>(
+      const text = await other.one<string | null>(
         `select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, ${worker}, ${CLAIM})`,
       );
-      return (JSON.parse(text) as { n: number }).n;
+      return (JSON.parse(text ?? '[]') as unknown[]).length;
     },
     lane: session,
     attemptsOf: (id) => other.one('select attempt::int from pawl.queue_ready where id = $1', [id]),

@@ -36,7 +36,13 @@ export async function startNginx(url: string, more = ''): Promise<Nginx> {
   const socket = join(folder, 'socket');
   await writeFile(join(folder, 'nginx.conf'), configOf(folder, socket, url, more));
   const child = spawn(NGINX ?? 'nginx', ['-p', folder, '-c', join(folder, 'nginx.conf')], { stdio: 'ignore' });
-  await until('nginx listens', () => existsSync(socket));
+  // The file is there a moment before anything listens on it.
+  await until('nginx listens', () =>
+    ask(socket, '/').then(
+      () => true,
+      () => false,
+    ),
+  );
   return {
     ask: (path, asked) => ask(socket, path, asked),
     stop: async () => {

@@ -68,6 +68,8 @@ class Acquisition {
   #refusals = 0;
   /** Of the last attempt. */
   #lastError: unknown;
+  /** The store has said that the lock is held. */
+  #wasHeld = false;
 
   constructor(client: LockClient, request: LockRequest) {
     this.#client = client;
@@ -189,6 +191,7 @@ class Acquisition {
       );
       this.#failures = 0;
       this.#lastError = undefined;
+      this.#wasHeld = answer.kind !== 'granted';
       this.#isRetry = false;
       this.#recordPlace(answer, since);
       return answer;
@@ -288,8 +291,9 @@ class Acquisition {
     const { names } = this.#key;
     const { waitMs } = this.#request;
     const left = await this.#withdraw();
-    if (this.#lastError === undefined || left?.holder !== undefined)
-      throw lockTimeout(names, waitMs, left ?? 'unknown');
+    // A single request without an answer was cut off by the end of the wait.
+    const couldAsk = this.#lastError === undefined || (this.#wasHeld && this.#failures === 1);
+    if (couldAsk || left?.holder !== undefined) throw lockTimeout(names, waitMs, left ?? 'unknown');
     throw unreachable(names, waitMs, this.#lastError);
   }
 }

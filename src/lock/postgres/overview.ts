@@ -36,9 +36,9 @@ const WAITS = statement(
   'lock.waits',
   `
 select w.space as namespace, w.name, left(md5(w.nonce::text), 12) as claim, w.ticket::text as ticket, w.host, w.pid, w.job::text as job, ${instant('w.enqueued_at')} as since,
-  (select coalesce(json_agg(json_build_object('token', g.token::text, 'host', g.host, 'pid', g.pid, 'job', g.job::text)), '[]') from (
+  (select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object('token', g.token::text, 'host', g.host, 'pid', g.pid, 'job', g.job::text)), '[]') from (
     select g.* from pawl.lock_grant g where g.space = w.space and g.name = w.name and g.token is not null and g.expires_at > clock_timestamp() limit 20) g) as holders,
-  (select coalesce(json_agg(json_build_object('name', g.name, 'token', g.token::text)), '[]') from pawl.lock_grant g where g.space = w.space and g.token = any (w.holds) and g.expires_at > clock_timestamp()) as keeps
+  (select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object('name', g.name, 'token', g.token::text)), '[]') from pawl.lock_grant g where g.space = w.space and g.token = any (w.holds) and g.expires_at > clock_timestamp()) as keeps
 from pawl.lock_waiter w
 where w.expires_at > clock_timestamp() and ($1::text is null or w.space = $1)
 order by w.space, w.name, w.ticket
@@ -49,8 +49,8 @@ limit 500`,
 const HOTTEST = statement(
   'lock.hottest',
   `
-select x.space as namespace, x.name, count(*)::int as holds, to_json(round(extract(epoch from avg(x.ended_at - x.granted_at)) * 1000)) as "meanMs",
-  to_json(round(extract(epoch from max(x.ended_at - x.granted_at)) * 1000)) as "maxMs", count(*) filter (where x.outcome <> 'released')::int as lost
+select x.space as namespace, x.name, count(*)::int as holds, pg_catalog.to_json(round(extract(epoch from avg(x.ended_at - x.granted_at)) * 1000::numeric)) as "meanMs",
+  pg_catalog.to_json(round(extract(epoch from max(x.ended_at - x.granted_at)) * 1000::numeric)) as "maxMs", count(*) filter (where x.outcome <> 'released')::int as lost
 from (select p.* from pawl.lock_past p where p.ended_at > clock_timestamp() - interval '1 hour' and ($1::text is null or p.space = $1) limit 20000) x
 group by x.space, x.name
 order by holds desc, x.name

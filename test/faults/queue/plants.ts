@@ -73,7 +73,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   },
   'an effect is outside of its transaction': { child: () => {} },
   'a unit begins after its claim is lost': {
-    child: () => Object.defineProperty(Keeper.prototype, 'holds', { get: () => true }),
+    child: () => Object.defineProperty(Keeper.prototype, 'hasLease', { get: () => true }),
   },
 };
 
