@@ -40,6 +40,8 @@ export type AcquireOutcome =
 
 // How long a call may outlast its time, to clean up behind itself, when the store does not answer.
 const GRACE_MS = 500;
+// An answer as old as this still says why a wait was not served, though the last requests got none.
+const RECENT_MS = 5000;
 const TRIES_WITHOUT_WAIT = 3;
 
 /**
@@ -68,8 +70,8 @@ class Acquisition {
   #refusals = 0;
   /** Of the last attempt. */
   #lastError: unknown;
-  /** The store has said that the lock is held. */
-  #wasHeld = false;
+  /** When the store last said that the lock is held. */
+  #heldAt: Moment | undefined;
 
   constructor(client: LockClient, request: LockRequest) {
     this.#client = client;
@@ -191,7 +193,7 @@ class Acquisition {
       );
       this.#failures = 0;
       this.#lastError = undefined;
-      this.#wasHeld = answer.kind !== 'granted';
+      this.#heldAt = answer.kind === 'granted' ? undefined : since;
       this.#isRetry = false;
       this.#recordPlace(answer, since);
       return answer;
@@ -291,8 +293,10 @@ class Acquisition {
     const { names } = this.#key;
     const { waitMs } = this.#request;
     const left = await this.#withdraw();
-    // A single request without an answer was cut off by the end of the wait.
-    const couldAsk = this.#lastError === undefined || (this.#wasHeld && this.#failures === 1);
+    // The last requests may be cut off by the end of the wait, or be answered slowly.
+    const heldAt = this.#heldAt;
+    const wasHeld = heldAt !== undefined && waitedFor(heldAt) < Math.max(RECENT_MS, waitMs / 2);
+    const couldAsk = this.#lastError === undefined || wasHeld;
     if (couldAsk || left?.holder !== undefined) throw lockTimeout(names, waitMs, left ?? 'unknown');
     throw unreachable(names, waitMs, this.#lastError);
   }
