@@ -562,11 +562,20 @@ function checked(handler: Handler): Handler {
     const result = await handler(unit);
     if (!unit.hasUsedTx) return result;
     const { client, firstFailure } = unit.tx;
-    if (client.getTransactionStatus?.() === 'E') throw firstFailure instanceof Error ? firstFailure : swallowed();
-    await unit.tx.query(CONSTRAINTS);
+    const failed = (): Error => (firstFailure instanceof Error ? firstFailure : swallowed());
+    if (client.getTransactionStatus?.() === 'E') throw failed();
+    try {
+      await unit.tx.query(CONSTRAINTS);
+    } catch (error) {
+      // The status comes behind the error that was swallowed, and may not be here yet when the handler returns.
+      throw error instanceof DatabaseError && error.sqlState === IS_ABORTED ? failed() : error;
+    }
     return result;
   };
 }
+
+/** "current transaction is aborted" */
+const IS_ABORTED = '25P02';
 
 function swallowed(): Conflict {
   return new Conflict(
