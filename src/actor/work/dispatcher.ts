@@ -6,8 +6,8 @@ import type { Duration } from '../../base/time/duration.ts';
 import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
 import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
-import { endInFailure, forgive } from '../../base/work/exit-code.ts';
-import { FailureLog } from '../../base/work/failure-log.ts';
+import { forgive } from '../../base/work/exit-code.ts';
+import { logLife } from '../../base/work/log-life.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
@@ -54,8 +54,6 @@ export class Dispatcher implements AsyncDisposable {
   #delivery: Delivery | undefined;
   #watch: EventLoopWatch | undefined;
   #stopping: Promise<void> | undefined;
-  /** It could not start, and never will. */
-  #hasFailed = false;
   /** It was stopped before it had started, and no caller waits for it any more. */
   #isAbandoned = false;
 
@@ -63,31 +61,13 @@ export class Dispatcher implements AsyncDisposable {
   constructor(parts: DispatcherParts) {
     this.#parts = parts;
     const { logger, signal, store } = parts;
-    const failures = new FailureLog(logger, 'actor dispatcher');
-    this.events.on('error', ({ error }) => {
-      if (store.engine.isStopped) this.#endWithEngine();
-      else if (this.#hasFailed) logger.error({ err: error }, 'actor dispatcher: it cannot start and gives up');
-      else failures.warn(error);
-    });
     this.started = this.#start();
-    this.started.then(
-      () => this.#logStart(),
-      (error: unknown) => {
-        if (error instanceof Stopped) return;
-        this.#hasFailed = true;
-        endInFailure(this);
-        this.events.emit('error', { error });
-      },
-    );
+    const { engine } = store;
+    const isStopping = (): boolean => this.#stopping !== undefined;
+    logLife(this, { logger, what: 'actor dispatcher', several: 'dispatchers', fields: {}, engine, isStopping });
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
-  }
-
-  async #logStart(): Promise<void> {
-    if (this.#stopping !== undefined) return;
-    const { logger, store } = this.#parts;
-    logger.info({ database: await store.engine.address() }, 'actor dispatcher: it looks for work');
   }
 
   /** Looks for work now, without waiting for a notification or the next poll. */
@@ -119,16 +99,6 @@ export class Dispatcher implements AsyncDisposable {
     this.#worker?.abandon();
     void this.#delivery?.stop();
     this.#watch?.stop();
-  }
-
-  /** There is nothing it could do any more, and its timers would keep the process alive for ever. */
-  #endWithEngine(): void {
-    if (this.#stopping !== undefined) return;
-    this.#parts.logger.warn(
-      {},
-      'actor dispatcher: it ends, since the engine was stopped; stop dispatchers before their engine',
-    );
-    void this.stop({ timeout: 0 });
   }
 
   async #start(): Promise<void> {

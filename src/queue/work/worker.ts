@@ -4,10 +4,10 @@ import { within } from '../../base/time/clock.ts';
 import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
 import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
-import { endInFailure, forgive } from '../../base/work/exit-code.ts';
-import { FailureLog } from '../../base/work/failure-log.ts';
+import { forgive } from '../../base/work/exit-code.ts';
+import { logLife } from '../../base/work/log-life.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
-import type { Logger, PostgresEngine } from '../../engine/postgres/index.ts';
+import type { Logger } from '../../engine/postgres/index.ts';
 import type { QueueIds } from '../store.ts';
 import type { Handler } from './attempt.ts';
 import { LeaseWorker, type WorkerEvents, type WorkerParts } from './lease-worker.ts';
@@ -26,12 +26,9 @@ export class Worker implements AsyncDisposable {
   readonly started: Promise<void>;
   readonly events: Events<WorkerEvents>;
   #inner: LeaseWorker | TransactionWorker | undefined;
-  readonly #logger: Logger;
   readonly #watch: EventLoopWatch | undefined;
   readonly #stop = new AbortController();
   #stopping: Promise<void> | undefined;
-  /** It could not start, and never will. */
-  #hasFailed = false;
   /** It was stopped before it had started, and no caller waits for it any more. */
   #isAbandoned = false;
 
@@ -44,32 +41,19 @@ export class Worker implements AsyncDisposable {
     signal: AbortSignal | undefined,
   ) {
     this.events = events;
-    this.#logger = logger;
     const { onBlocked, ...parts } = given;
     const queue = parts.definition.name;
     this.#watch = onBlocked === 'exit' ? watchEventLoop(parts.settings.leaseMs) : undefined;
     const handlers = this.#watch === undefined ? parts.handlers : watched(queue, parts.handlers, this.#watch);
-    const failures = new FailureLog(logger, 'queue worker');
-    this.events.on('error', ({ error }) => {
-      if (parts.store.engine.isStopped) this.#endWithEngine(queue);
-      else if (this.#hasFailed) this.#logger.error({ err: error, queue }, 'queue worker: it cannot start and gives up');
-      else failures.warn(error, { queue });
-    });
     this.started = this.#start(async () => {
       const registered = await register();
       const store = parts.store.within(answerDeadline(parts.settings.leaseMs));
       const all = { ...parts, handlers, store, registered, events };
       return all.settings.hold === 'lease' ? new LeaseWorker(all) : new TransactionWorker(all);
     });
-    this.started.then(
-      () => this.#logStart(queue, parts.store.engine),
-      (error: unknown) => {
-        if (error instanceof Stopped) return;
-        this.#hasFailed = true;
-        endInFailure(this);
-        this.events.emit('error', { error });
-      },
-    );
+    const { engine } = parts.store;
+    const isStopping = (): boolean => this.#stopping !== undefined;
+    logLife(this, { logger, what: 'queue worker', several: 'workers', fields: { queue }, engine, isStopping });
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
@@ -91,11 +75,6 @@ export class Worker implements AsyncDisposable {
     const onError = (error: unknown): void => this.events.emit('error', { error });
     this.#inner = await startWithRetries(start, { what: 'the worker', signal: this.#stop.signal, onError });
     if (this.#isAbandoned) await this.#inner.stop(0);
-  }
-
-  async #logStart(queue: string, engine: PostgresEngine): Promise<void> {
-    if (this.#stopping !== undefined) return;
-    this.#logger.info({ queue, database: await engine.address() }, 'queue worker: it looks for work');
   }
 
   /** Looks for work now, without waiting for a notification or the next poll. */
@@ -120,16 +99,6 @@ export class Worker implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
-  }
-
-  /** There is nothing it could do any more, and its timers would keep the process alive for ever. */
-  #endWithEngine(queue: string): void {
-    if (this.#stopping !== undefined) return;
-    this.#logger.warn(
-      { queue },
-      'queue worker: it ends, since the engine was stopped; stop workers before their engine',
-    );
-    void this.stop({ timeout: 0 });
   }
 
   async #shutDown(timeoutMs: number): Promise<void> {
