@@ -20,10 +20,6 @@ declare
   v_workers int;
   v_nth int;
   v_suspects bigint[];
-  v_first record;
-  v_skipped bigint[] := '{}';
-  v_to_priority smallint;
-  v_to bigint;
   v_jobs text;
 begin
   if pawl.queue_prepare(p_queue, p_shard, p_worker) = 'paused' then
@@ -33,35 +29,47 @@ begin
   where w.queue = p_queue and w.hold = 'transaction' and w.expires_at > clock_timestamp();
   -- Jobs that dead workers ran are left to the rescue, which charges them: see queue_note_suspects.
   select d.suspects into v_suspects from pawl.queue_definition d where d.id = p_queue;
-  loop
-    select r.* into v_first from (
-      select r.ctid as tid, r.priority, r.id, r.kind, r.attempt, r.n, r.key from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
-    where (r.key is not null or r.n > 1) and r.id <> all (v_skipped) limit 1;
-    exit when not found or v_first.key is not null;
-    perform from pawl.queue_ready r where r.ctid = v_first.tid and r.id = v_first.id and r.n = v_first.n for update skip locked;
-    if found then
-      delete from pawl.queue_ready r where r.ctid = v_first.tid;
-      insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
-      select v_first.id + i, p_shard, p_queue, v_first.priority, v_first.kind, v_first.attempt from generate_series(0, v_first.n - 1) i;
-    else
-      -- Another transaction takes it apart, or some of it. A worker alone keeps the order; several have none between them.
-      exit when v_workers = 1;
-      v_skipped := v_skipped || v_first.id;
-    end if;
-  end loop;
-  v_to_priority := coalesce(v_first.priority, 32767);
-  v_to := coalesce(v_first.id, 9223372036854775807);
+  perform from (
+    select r.n, r.key from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
+  where r.key is null and r.n > 1 limit 1;
+  if found then
+    -- All of them in one statement: one by one, looking for each again, 500 took 150 ms, and lanes that waited in vain went past those
+    -- that were locked meanwhile.
+    with first as materialized (
+      select r.ctid as tid, r.priority, r.id, r.n, r.key from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers
+    ), run as materialized (
+      select r.* from (
+        select f.tid, f.id, f.n, sum(f.n) over before - f.n as jobs_before, bool_or(f.key is not null) over before as is_behind_key
+        from first f window before as (order by f.priority, f.id)) f
+      cross join lateral (
+        select r.ctid as tid, r.* from pawl.queue_ready r where r.ctid = f.tid and r.id = f.id and r.n = f.n for update skip locked) r
+      where f.n > 1 and not f.is_behind_key and f.jobs_before < p_rows * v_workers
+    -- The insert reads what is gone, so it comes after the delete: the first job of a run has its key.
+    ), gone as (
+      delete from pawl.queue_ready r using run u where r.ctid = u.tid returning r.*
+    )
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
+    select u.id + i, p_shard, p_queue, u.priority, u.kind, u.attempt from gone u cross join lateral generate_series(0, u.n - 1) i;
+  end if;
+  -- A run that is left is another transaction's, which takes it apart, or has moved up since lanes took what stood before it. A worker
+  -- alone keeps the order, and stops there; several have none between them.
   -- Large payloads, compressed or not, are told from the others without reading them.
+  with first as materialized (
+    select r.ctid as tid, r.xmax as taker, r.priority, r.id, r.n, r.key from pawl.queue_ready r
+    where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers
+  )
   select string_agg(concat(
     '[', r.priority, ',', r.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000)::bigint, ',"', r.tid, '"',
     case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',' || j.payload end, ']'), ',')
   into v_jobs
   from (
-    select r.* from (
-      select r.ctid as tid, r.xmax as taker, r.priority, r.id, r.n, r.key from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
-    where r.key is null and r.n = 1 and r.id <> all (v_suspects) and (r.priority, r.id) < (v_to_priority, v_to)
+    select r.* from first r
+    left join (
+      select f.priority, f.id from first f where f.key is not null or (f.n > 1 and v_workers = 1)
+      order by f.priority, f.id limit 1) stop on true
+    where r.key is null and r.n = 1 and r.id <> all (v_suspects) and (stop.id is null or (r.priority, r.id) < (stop.priority, stop.id))
       and (v_workers = 1 or abs(hashint8(r.id) % v_workers) = v_nth or (r.priority, r.id) <= (p_front_priority, p_front))
       and (r.taker = '0'::xid or exists (
         select from pawl.queue_ready f where f.ctid = r.tid and f.id = r.id for update skip locked))

@@ -44,6 +44,25 @@ test.each([true, false])(
   },
 );
 
+test('one lane starts a long backlog of short runs in its order, one look-ahead after the other', async () => {
+  const engine = connect();
+  for (const round of [1, 2, 3]) {
+    const queue = createQueue(engine, `runs ${round}`, { kinds: { a: {}, b: {} } });
+    // Each job of kind a is alone, and each two of kind b are a run.
+    const jobs = Array.from({ length: 1500 }, (_, n) => ({
+      kind: n % 3 === 0 ? ('a' as const) : ('b' as const),
+      payload: n,
+    }));
+    await queue.enqueueMany(jobs);
+    const seen: unknown[] = [];
+    const see = ({ payload }: { payload: unknown }): void => void seen.push(payload);
+    const worker = queue.work({ a: see, b: see }, LANE);
+    await queue.drain({ timeout: '60s' });
+    await worker.stop();
+    expect(seen).toEqual(jobs.map(({ payload }) => payload));
+  }
+});
+
 test('what comes due, comes first, or has a key is not kept waiting by the jobs in front of busy lanes', async () => {
   const queue = createQueue(connect(), 'late', { kinds: { job: {} } });
   const many = Array.from({ length: 1500 }, (_, n) => ({ kind: 'job' as const, payload: n, priority: 5 }));
@@ -300,6 +319,24 @@ test('the first lane has jobs read ahead, the others wait for it, and each takes
   expect([lookahead.next()?.id, lookahead.next()?.id, lookahead.next()?.id]).toEqual([1, 2, 3]);
   expect([lookahead.next(), lookahead.reading]).toEqual([undefined, undefined]);
 });
+
+test('a read that brings fewer, since lanes took jobs meanwhile, has not shown everything: the next begins before it is used up', async () => {
+  const { lookahead, reads } = lookaheadOf();
+  lookahead.next();
+  await reads[0]?.answer(range(1, 16));
+  const taken = await untilNextRead(lookahead, reads);
+  taken.push(lookahead.next(), lookahead.next());
+  const first = (taken.at(-1)?.id ?? NaN) + 1;
+  const rows = reads[1]?.request.rows ?? NaN;
+  await reads[1]?.answer(range(first, first + rows - 3));
+  const ids: (number | undefined)[] = [];
+  while (reads.length < 3) {
+    ids.push(lookahead.next()?.id);
+    expect(ids).not.toContain(undefined);
+  }
+});
+
+const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, n) => from + n);
 
 test('a read does not show again what a lane takes behind its snapshot, and shows what was rolled back', async () => {
   const { lookahead, reads } = lookaheadOf();

@@ -35,6 +35,8 @@ export class Lookahead {
   #at = 0;
   /** The last read showed fewer jobs than there are lanes, as with keys: each lane claims by itself. */
   #isSparse = false;
+  /** The last read brought fewer jobs than it was to bring, those included that lanes have taken meanwhile. */
+  #hasShownAll = false;
   #reading: Promise<void> | undefined;
   #readAt = -Infinity;
   /** How many the last read was to bring, and how many lanes have taken, or missed, since it began. */
@@ -115,9 +117,8 @@ export class Lookahead {
     return this.#isPassDue || this.#isScarce || this.#missed > this.#options.lanes / 2;
   }
 
-  /** A read that brings fewer than it was to bring has shown everything. */
   get #isScarce(): boolean {
-    return this.#left < Math.max(2 * this.#options.lanes, this.#rows / 8) && this.#candidates.length >= this.#rows;
+    return this.#left < Math.max(2 * this.#options.lanes, this.#rows / 8) && !this.#hasShownAll;
   }
 
   #note(job: Cursor): void {
@@ -162,6 +163,7 @@ export class Lookahead {
   #fill(candidates: readonly Candidate[]): void {
     this.#candidates = candidates.filter(({ id }) => !this.#recent.has(id));
     this.#at = 0;
+    this.#hasShownAll = candidates.length + this.#recent.size < this.#rows;
     this.#isSparse = this.#left < this.#options.lanes;
   }
 }
