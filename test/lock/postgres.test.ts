@@ -47,6 +47,7 @@ describeEndsOfWaits('postgres', () => ({
       get asked() {
         return proxy.sent + proxy.refused + proxy.accepted;
       },
+      answered: () => proxy.answered(),
     };
   },
 }));

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { until } from './eventually.ts';
 
 /** How a driver ends a transaction: a simple query, with its length before it, so not the end of a statement's name. */
 export const COMMIT = '\0\0\0\x0bcommit\0';
@@ -17,6 +18,8 @@ export interface Proxy {
   readonly sent: number;
   /** Answers that were not passed, by `loseAnswerTo()`. */
   readonly lost: number;
+  /** Resolves when all that clients wait for now has been answered. */
+  answered(): Promise<unknown>;
   /** Resets every open connection; new ones are accepted. */
   cut(): void;
   /** Resets every open connection and refuses new ones until `accept()`. */
@@ -99,6 +102,10 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     get lost() {
       return faults.lost;
     },
+    answered: () => {
+      const open = [...links].map((link) => ({ link, after: link.isAsking ? link.answers : -1 }));
+      return until('all is answered', () => open.every(({ link, after }) => link.answers > after || !link.isOpen));
+    },
     cut,
     refuse: () => {
       refusing = true;
@@ -161,6 +168,10 @@ class Link {
   stalled = false;
   /** Hears nothing from the server any more. */
   deaf = false;
+  /** The client has said something since the server's last word. */
+  isAsking = false;
+  /** How many pieces the server has said that were passed on. */
+  answers = 0;
   readonly #client: Socket;
   readonly #server: Socket;
   readonly #faults: Faults;
@@ -208,6 +219,7 @@ class Link {
       return;
     }
     this.#resetOnAnswer ||= faults.toLose > 0 && faults.answerLost !== undefined && data.includes(faults.answerLost);
+    this.isAsking = true;
     this.#server.write(data);
   }
 
@@ -220,9 +232,15 @@ class Link {
       this.#faults.toLose -= 1;
       this.reset();
     } else if (this.#faults.delayMs === 0) {
-      this.#client.write(data);
+      this.#answer(data);
     } else {
-      setTimeout(() => this.#client.write(data), this.#faults.delayMs);
+      setTimeout(() => this.#answer(data), this.#faults.delayMs);
     }
+  }
+
+  #answer(data: Buffer): void {
+    this.isAsking = false;
+    this.answers += 1;
+    this.#client.write(data);
   }
 }

@@ -1,6 +1,6 @@
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll } from 'vitest';
-import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { type DynamoClient, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { type Fault, faultyClient } from '../../support/dynamodb-faults.ts';
 import { describeLocks } from '../contract.ts';
@@ -40,8 +40,20 @@ describeEndsOfWaits('dynamodb', () => ({
       asked += 1;
       return faultOf[condition];
     };
+    const faulty = faultyClient(client, choose);
+    const underWay = new Set<Promise<unknown>>();
+    const send: DynamoClient['send'] = (command, options) => {
+      const answer = faulty.send(command, options);
+      underWay.add(answer);
+      answer.then(
+        () => underWay.delete(answer),
+        () => underWay.delete(answer),
+      );
+      return answer;
+    };
     return {
-      engine: dynamodb(faultyClient(client, choose), { table: 'contract' }),
+      engine: dynamodb({ send }, { table: 'contract' }),
+      answered: () => Promise.allSettled(underWay),
       become: (next) => {
         condition = next;
       },
