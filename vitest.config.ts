@@ -1,5 +1,6 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import './test/support/without-certificates.ts';
 
 /**
  * Long ones, of which Vitest does not know it in a new checkout: it begins with the largest files, and these are small. Begun
@@ -38,10 +39,6 @@ class LongestFirst extends BaseSequencer {
     return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
   }
 }
-
-// The certificates of a proxy to the internet are read by each Node as it starts, for 60 ms. The tests start hundreds,
-// which speak to this machine alone, unless a bucket elsewhere was named.
-if (process.env['PAWL_S3_BUCKET'] === undefined) delete process.env['NODE_EXTRA_CA_CERTS'];
 
 // The files of a worker share its process, one after the other: what tests kill, pause and restart is in processes of their own,
 // and a process for each file, with all modules loaded anew, takes 100 s more of the processor.

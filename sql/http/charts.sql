@@ -38,10 +38,9 @@ begin
         else extract(epoch from b.past - b.at) / greatest(0.001, extract(epoch from s.last_at - b.at)) end as n
     from unnest(v_queues) q (id) cross join bucket b cross join lateral (
       select y.*, count(*) over () as seen, max(y.settled_at) over () as last_at,
-        -- From anywhere in each span: jobs of kinds that come in turns would else all be of one.
-        array(select i from unnest(y.ids) u (span)
-          cross join lateral generate_series(lower(u.span) + floor(random() * least(y.step, upper(u.span) - lower(u.span)))::bigint,
-            upper(u.span) - 1, y.step) i limit 4) as picked
+        -- From anywhere in each step of a span: jobs of kinds that come in turns would else all be of one.
+        array(select i + floor(random() * least(y.step, upper(u.span) - i))::bigint from unnest(y.ids) u (span)
+          cross join lateral generate_series(lower(u.span), upper(u.span) - 1, y.step) i limit 4) as picked
       from (
         select z.*, greatest(1, z.jobs::bigint / 4) as step from (
           (select r.shard, r.claimed_at, r.settled_at, r.ids,

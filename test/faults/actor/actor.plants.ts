@@ -1,0 +1,6 @@
+import { describePlants } from '../describe-plants.ts';
+import { openGround } from '../describe-schedules.ts';
+import { actorPart } from './part.ts';
+import { PLANTS } from './plants.ts';
+
+describePlants('a planted bug is found', { part: actorPart, plants: PLANTS, ground: openGround() });

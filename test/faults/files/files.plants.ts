@@ -1,0 +1,11 @@
+import { describePlants } from '../describe-plants.ts';
+import { openGround } from '../describe-schedules.ts';
+import { filesPart } from './part.ts';
+import { LONG_PLANTS, PLANTS } from './plants.ts';
+
+describePlants('a planted bug is found', {
+  part: filesPart,
+  plants: PLANTS,
+  ground: openGround(),
+  long: LONG_PLANTS,
+});

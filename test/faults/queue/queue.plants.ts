@@ -1,0 +1,6 @@
+import { describePlants } from '../describe-plants.ts';
+import { openGround } from '../describe-schedules.ts';
+import { queuePart } from './part.ts';
+import { PLANTS } from './plants.ts';
+
+describePlants('a planted bug is found', { part: queuePart, plants: PLANTS, ground: openGround() });

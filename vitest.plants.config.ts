@@ -1,0 +1,17 @@
+import { defineConfig, type ViteUserConfig } from 'vitest/config';
+import './test/support/without-certificates.ts';
+
+// The checkers of the schedules of faults, each shown to find the bugs that are planted: `npm run test:plants`. A schedule is a
+// handful of processes, so few go at a time.
+const config: ViteUserConfig = defineConfig({
+  test: {
+    include: ['test/faults/**/*.plants.ts'],
+    globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
+    pool: 'forks',
+    maxWorkers: 2,
+    maxConcurrency: 4,
+    hookTimeout: 60_000,
+  },
+});
+
+export default config;
