@@ -293,9 +293,11 @@ class Acquisition {
     const { names } = this.#key;
     const { waitMs } = this.#request;
     const left = await this.#withdraw();
-    // The last requests may be cut off by the end of the wait, or be answered slowly.
+    // The end of the wait may cut off the last requests, or their answers come slowly. What came after that end does not count: this
+    // machine may be slow, too.
     const heldAt = this.#heldAt;
-    const wasHeld = heldAt !== undefined && waitedFor(heldAt) < Math.max(RECENT_MS, waitMs / 2);
+    const lastMs = heldAt === undefined ? -Infinity : waitedFor(this.#startedAt) - waitedFor(heldAt);
+    const wasHeld = waitMs - lastMs < Math.max(RECENT_MS, waitMs / 2);
     const couldAsk = this.#lastError === undefined || wasHeld;
     if (couldAsk || left?.holder !== undefined) throw lockTimeout(names, waitMs, left ?? 'unknown');
     throw unreachable(names, waitMs, this.#lastError);
