@@ -86,6 +86,8 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
       return seen.size >= kinds.length - 1;
     });
     // A waiter is seen by others before it knows: cut off here, it would never have been told that somebody holds the lock.
+    // Those that were still in line for a connection come before this question.
+    await locks.query();
     await store.answered();
     store.become(condition);
     const { asked } = store;
