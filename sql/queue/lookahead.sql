@@ -56,20 +56,16 @@ begin
   -- A run that is left is another transaction's, which takes it apart, or has moved up since lanes took what stood before it. A worker
   -- alone keeps the order, and stops there; several have none between them.
   -- Large payloads, compressed or not, are told from the others without reading them.
-  with first as materialized (
-    select r.ctid as tid, r.xmax as taker, r.priority, r.id, r.n, r.key from pawl.queue_ready r
-    where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers
-  )
   select string_agg(concat(
     '[', r.priority, ',', r.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000)::bigint, ',"', r.tid, '"',
     case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',' || j.payload end, ']'), ',')
   into v_jobs
   from (
-    select r.* from first r
-    left join (
-      select f.priority, f.id from first f where f.key is not null or (f.n > 1 and v_workers = 1)
-      order by f.priority, f.id limit 1) stop on true
-    where r.key is null and r.n = 1 and r.id <> all (v_suspects) and (stop.id is null or (r.priority, r.id) < (stop.priority, stop.id))
+    select r.* from (
+      select r.*, bool_or(r.key is not null or (r.n > 1 and v_workers = 1)) over (order by r.priority, r.id) as is_behind from (
+        select r.ctid as tid, r.xmax as taker, r.priority, r.id, r.n, r.key from pawl.queue_ready r
+        where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r) r
+    where not r.is_behind and r.n = 1 and r.id <> all (v_suspects)
       and (v_workers = 1 or abs(hashint8(r.id) % v_workers) = v_nth or (r.priority, r.id) <= (p_front_priority, p_front))
       and (r.taker = '0'::xid or exists (
         select from pawl.queue_ready f where f.ctid = r.tid and f.id = r.id for update skip locked))
