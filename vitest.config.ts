@@ -1,19 +1,18 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import './test/support/without-certificates.ts';
+import guides from './vitest.guides.config.ts';
 
 /**
  * Long ones, of which Vitest does not know it in a new checkout: it begins with the largest files, and these are small. Begun
  * last, one of them keeps a single core busy when all others are done.
  */
 const LONG = [
-  'docs',
   'faults/lock/lock',
   'faults/queue/queue',
   'faults/actor/actor',
   'faults/capture/capture',
   'faults/files/files',
-  'examples/dev',
   'engine/postgres/embedded',
   'queue/postgres',
   'queue/silence',
@@ -46,6 +45,7 @@ class LongestFirst extends BaseSequencer {
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    exclude: guides.test?.include ?? [],
     globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
     // What was built is run as it is, as users run it.
     server: { deps: { external: [/\/dist(-examples)?\//] } },
