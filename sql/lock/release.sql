@@ -7,9 +7,8 @@
 -- Flushed nevertheless is a release that grants the lock to a waiter, that counts a run of oncePer, that a guard's open
 -- transaction holds up, or whose loss would keep the lock for more than a minute, or for ever.
 
--- The short way to give up one name held alone; else all that lock_release does. Null when it was not held; else the waiters
--- of this process that were called, with a comma between them. Cost: one latch, one row written in place, one row of
--- history, one probe for waiters.
+-- The short way to give up one name held alone; else all that lock_release does. Gives the columns of lock_release as one JSON
+-- object, in which `called` may be missing. Cost: one latch, one row written in place, one row of history, one probe for waiters.
 create or replace function pawl.lock_release_one(p_space text, p_name text, p_token bigint, p_process text) returns text
 language plpgsql
 set enable_seqscan = off as $$
@@ -24,6 +23,7 @@ declare
   v_is_awaited boolean;
   v_next pawl.lock_waiter;
   v_called text;
+  v_answer text;
 begin
   if current_setting('transaction_isolation') = 'read committed' then
     if pg_advisory_xact_lock(hashtextextended(p_name, hashtextextended(p_space, 1885435756))) is null then end if;
@@ -39,7 +39,7 @@ begin
       returning exists (select from pawl.lock_waiter w where w.space = p_space and w.name = p_name) into v_is_awaited;
       if not v_is_awaited then
         perform pawl.lock_flush_unless_short(v_lease_ms);
-        return '';
+        return '{"released":true}';
       end if;
       if current_setting('synchronous_commit') = 'off' then
         perform pawl.lock_flush();
@@ -53,7 +53,7 @@ begin
         and w.capacity = 1 and w.expires_at > v_now and w.expires_at <= v_now + w.lease_ms * interval '1 ms'
       returning w.* into v_next;
       if not found then
-        return array_to_string(pawl.lock_grant_next(p_space, p_name, p_process), ',');
+        return json_build_object('released', true, 'called', pawl.lock_grant_next(p_space, p_name, p_process));
       end if;
       update pawl.lock_grant g
       set token = nextval('pawl.lock_token'), nonce = v_next.nonce, pid = v_next.pid, lease_ms = v_next.lease_ms, granted_at = v_now,
@@ -62,14 +62,13 @@ begin
       returning v_next.nonce || ' ' || g.token into v_called;
       if v_next.process <> p_process then
         perform pg_notify('pawl_lock_' || v_next.process, 'turn ' || v_called);
-        return '';
+        return '{"released":true}';
       end if;
-      return v_called;
+      return json_build_object('released', true, 'called', array[v_called]);
     end if;
   end if;
-  select case when r.released then coalesce(array_to_string(r.called, ','), '') end into v_called
-  from pawl.lock_release(p_space, array[p_name], p_token, p_process) r;
-  return v_called;
+  select to_json(r) into v_answer from pawl.lock_release(p_space, array[p_name], p_token, p_process) r;
+  return v_answer;
 end $$;
 
 -- Gives up those of the names that are held with p_token, and grants them to waiters. False when not all of them are held.

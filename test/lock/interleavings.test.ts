@@ -113,7 +113,7 @@ test('explain shows which sessions of the database wait for which, rows included
 test('a lock is not evicted while a heartbeat that came in time is under way', async () => {
   const locks = ours();
   const { rows } = await client.query(
-    `select pawl.lock_acquire_one('', 'beaten', $1, 1000, 'p', 'h', 1, null) as token`,
+    `select pawl.lock_acquire_one('', 'beaten', $1, 1000, 'p', 'h', 1, null)::json ->> 'token' as token`,
     [`${NONCE}3`],
   );
   await open(`select * from pawl.lock_beat(array[''], array['beaten'], array[$1]::bigint[])`, [rows[0].token]);
@@ -129,9 +129,10 @@ test('a lock is not evicted while a heartbeat that came in time is under way', a
 
 // Invariant L6.
 test('a heartbeat that comes after the lease renews nothing', async () => {
-  const { rows } = await client.query(`select pawl.lock_acquire_one('', 'late', $1, 100, 'p', 'h', 1, null) as token`, [
-    `${NONCE}4`,
-  ]);
+  const { rows } = await client.query(
+    `select pawl.lock_acquire_one('', 'late', $1, 100, 'p', 'h', 1, null)::json ->> 'token' as token`,
+    [`${NONCE}4`],
+  );
   await new Promise((resolve) => setTimeout(resolve, 150));
   const beat = `select * from pawl.lock_beat(array[''], array['late'], array[$1]::bigint[])`;
   expect((await client.query(beat, [rows[0].token])).rows).toEqual([]);

@@ -70,7 +70,8 @@ export const TAKE = 'select pawl.lock_acquire_one($1, $2, $3, $4, $5, $6, $7, $8
 async function side(client: pg.Client, space: string, which: string): Promise<LockSide> {
   const process = `process_${which}`;
   const take = async (name: string, leaseMs = 600_000): Promise<Grant> => {
-    const token = String(await one(client, TAKE, takeValues(space, name, leaseMs, process)));
+    const answer = String(await one(client, TAKE, takeValues(space, name, leaseMs, process)));
+    const { token } = JSON.parse(answer) as { token: string };
     return { name, token };
   };
   const [held, wanted, gone, free] = [

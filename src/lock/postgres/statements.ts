@@ -11,11 +11,14 @@ export const TAKE: Statement = statement(
 export const ACQUIRE: Statement = statement(
   'lock.acquire',
   `
-select coalesce(a.token::text, pg_catalog.to_json(a)::text) as answer
-from pawl.lock_acquire(
-  $1::text, $2::text[], $3::uuid, $4::int, $5::bigint, $6::text, $7::text, $8::int,
-  $9::int, $10::bigint, $11::boolean, $12::bigint[], $13::bigint, $14::bigint
-) a`,
+select pg_catalog.to_json(r)::text as answer
+from (
+  select a.token::text, a.ticket::text, a.ahead, a.retry_ms, a.place_ms, a.is_new, a.cycle, a.holder
+  from pawl.lock_acquire(
+    $1::text, $2::text[], $3::uuid, $4::int, $5::bigint, $6::text, $7::text, $8::int,
+    $9::int, $10::bigint, $11::boolean, $12::bigint[], $13::bigint, $14::bigint
+  ) a
+) r`,
 );
 
 /** What was granted becomes a lock without a lease. */
@@ -27,21 +30,21 @@ export const KEEP: Statement = statement(
 /** What TAKE took. One latch, one row freed, one row of history, one look for waiters; flushed if there is one. */
 export const FREE: Statement = statement(
   'lock.free',
-  'select pawl.lock_release_one($1::text, $2::text, $3::bigint, $4::text) as called',
+  'select pawl.lock_release_one($1::text, $2::text, $3::bigint, $4::text) as answer',
 );
 
 export const RELEASE: Statement = statement(
   'lock.release',
   `
-select released, pg_catalog.array_to_string(called, ',') as called
-from pawl.lock_release($1::text, $2::text[], $3::bigint, $4::text, $5::boolean, $6::bigint)`,
+select pg_catalog.to_json(r)::text as answer
+from pawl.lock_release($1::text, $2::text[], $3::bigint, $4::text, $5::boolean, $6::bigint) r`,
 );
 
 export const LEAVE: Statement = statement(
   'lock.leave',
   `
-select holder, pg_catalog.array_to_string(called, ',') as called
-from pawl.lock_stop_waiting($1::text, $2::text[], $3::uuid, $4::text)`,
+select pg_catalog.to_json(s)::text as answer
+from pawl.lock_stop_waiting($1::text, $2::text[], $3::uuid, $4::text) s`,
 );
 
 /** One statement for everything a process holds: an index probe and a HOT update per row. */

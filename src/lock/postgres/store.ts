@@ -69,15 +69,13 @@ export class PostgresLockStore implements LockStore {
     const job = currentTask.jobOf(this.#engine) ?? null;
     if (isPlain(call)) {
       const values = [call.space, name, call.nonce, leaseMs, id, host, pid, call.waiterMs ?? null, job];
-      const [row] = await this.#decide<AnswerRow>(sql.TAKE, values, options);
-      return toAnswer(row);
+      return toAnswer(answerOf(await this.#decide(sql.TAKE, values, options)));
     }
     const claim = [call.space, call.names, call.nonce, call.capacity, leaseMs, id, host, pid];
     const place = [call.waiterMs ?? null, call.ticket?.toString() ?? null, call.isRetry];
     const holds = call.holds.map(({ token }) => String(token));
     const values = [...claim, ...place, holds, call.periodMs ?? null, job];
-    const [row] = await this.#decide<AnswerRow>(sql.ACQUIRE, values, options);
-    return toAnswer(row);
+    return toAnswer(answerOf(await this.#decide(sql.ACQUIRE, values, options)));
   }
 
   async withdraw(
@@ -85,8 +83,8 @@ export class PostgresLockStore implements LockStore {
     options: CallOptions,
   ): Promise<{ holder: string | undefined; wakeUps: readonly WakeUp[] }> {
     const values = [key.space, key.names, key.nonce, this.#self.id];
-    const [row] = await this.#decide<{ holder: string | null } & WakeUpsRow>(sql.LEAVE, values, options);
-    return { holder: row?.holder ?? undefined, wakeUps: toWakeUps(row?.called) };
+    const { holder, called } = answerOf<WithdrawRow>(await this.#decide(sql.LEAVE, values, options));
+    return { holder: holder ?? undefined, wakeUps: called?.map(toWakeUp) ?? [] };
   }
 
   async renewPlaces(
@@ -110,14 +108,14 @@ export class PostgresLockStore implements LockStore {
     const { space, names, token } = grant;
     const [name = ''] = names;
     if (finish === undefined && names.length === 1) {
-      const [row] = await this.#decide<WakeUpsRow>(sql.FREE, [space, name, String(token), this.#self.id], options);
-      return { isReleased: typeof row?.called === 'string', wakeUps: toWakeUps(row?.called) };
+      return toReleaseResult(
+        answerOf(await this.#decide(sql.FREE, [space, name, String(token), this.#self.id], options)),
+      );
     }
     const isCounted = finish === undefined ? null : finish.outcome === 'success';
     const periodMs = finish === undefined ? null : Math.ceil(finish.periodMs);
     const values = [space, names, String(token), this.#self.id, isCounted, periodMs];
-    const [row] = await this.#decide<WakeUpsRow & { released: boolean }>(sql.RELEASE, values, options);
-    return { isReleased: row?.released === true, wakeUps: toWakeUps(row?.called) };
+    return toReleaseResult(answerOf(await this.#decide(sql.RELEASE, values, options)));
   }
 
   async howEnded(grant: GrantKey, options: CallOptions): Promise<PastHolder | undefined> {
@@ -188,7 +186,7 @@ export class PostgresLockStore implements LockStore {
     const hear = (payload: string): void => {
       const [word, subject = ''] = payload.split(' ');
       if (word === 'lost') to.onLost(subject);
-      else if (word === 'turn') for (const call of toWakeUps(payload.slice(5))) to.onWakeUp(call);
+      else if (word === 'turn') to.onWakeUp(toWakeUp(payload.slice(5)));
     };
     const subscription = await this.#engine.listen(`pawl_lock_${this.#self.id}`, hear, {
       onReconnect: () => to.onGap(),
@@ -256,19 +254,25 @@ function literal(value: Value | undefined): string {
   return `E'${String(value).replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
 }
 
-/** The token, or what else there is to say, as JSON. */
 interface AnswerRow {
   answer: string;
 }
 
-interface AnswerJson {
-  ticket: number | null;
-  ahead: number | null;
-  retry_ms: number | null;
-  place_ms: number | null;
-  is_new: boolean | null;
-  cycle: CycleStep[] | null;
-  holder: string | null;
+/** One JSON object, with the columns of the function that decided as its fields. */
+function answerOf<Answer>([row]: readonly AnswerRow[]): Answer {
+  return JSON.parse(row?.answer ?? '{}') as Answer;
+}
+
+/** Columns that are null may be missing. */
+interface AcquireRow {
+  token?: string | null;
+  ticket?: string | null;
+  ahead?: number | null;
+  retry_ms?: number | null;
+  place_ms?: number | null;
+  is_new?: boolean | null;
+  cycle?: CycleStep[] | null;
+  holder?: string | null;
 }
 
 /** Nothing but one name, alone, for the first time: the statement for that is shorter. */
@@ -283,10 +287,9 @@ function isPlain({ names, capacity, isRetry, ticket, holds, periodMs }: AcquireC
   );
 }
 
-function toAnswer(row: AnswerRow | undefined): AcquireAnswer {
-  const { answer = '{}' } = row ?? {};
-  if (!answer.startsWith('{')) return { kind: 'granted', token: BigInt(answer) };
-  const { ticket, ahead, retry_ms, place_ms, is_new, cycle, holder }: AnswerJson = JSON.parse(answer);
+function toAnswer(row: AcquireRow): AcquireAnswer {
+  if (row.token) return { kind: 'granted', token: BigInt(row.token) };
+  const { ticket, ahead, retry_ms, place_ms, is_new, cycle, holder } = row;
   if (cycle) return { kind: 'cycle', cycle: toCycle(cycle) };
   const retryMs = retry_ms ?? undefined;
   if (ticket) {
@@ -296,17 +299,25 @@ function toAnswer(row: AnswerRow | undefined): AcquireAnswer {
   return retryMs === undefined ? { kind: 'held', holder: holder ?? undefined } : { kind: 'done', retryMs };
 }
 
-interface WakeUpsRow {
-  called: string | null;
+interface ReleaseRow {
+  released?: boolean;
+  /** Waiters of this process that were granted what was released, or whose turn it is: `nonce token`, or `nonce`, each. */
+  called?: string[] | null;
 }
 
-/** `nonce token`, or `nonce` alone, with commas between them. */
-function toWakeUps(called: string | null | undefined): WakeUp[] {
-  if (!called) return [];
-  return called.split(',').map((word) => {
-    const [nonce = '', token] = word.split(' ');
-    return { nonce, token: token === undefined ? undefined : BigInt(token) };
-  });
+interface WithdrawRow {
+  holder?: string | null;
+  called?: string[] | null;
+}
+
+function toReleaseResult({ released, called }: ReleaseRow): ReleaseResult {
+  return { isReleased: released === true, wakeUps: called?.map(toWakeUp) ?? [] };
+}
+
+/** The same words as in a notification. */
+function toWakeUp(words: string): WakeUp {
+  const [nonce = '', token] = words.split(' ');
+  return { nonce, token: token === undefined ? undefined : BigInt(token) };
 }
 
 interface CycleStep {

@@ -99,7 +99,7 @@ const POSTGRES: Readonly<Record<string, Plant>> = {
       [
         'lock_release_one',
         /if current_setting\('transaction_isolation'\) = 'read committed' then/,
-        "if v_now is not null then return ''; end if; if current_setting('transaction_isolation') = 'read committed' then",
+        "if v_now is not null then return '{\"released\":true}'; end if; if current_setting('transaction_isolation') = 'read committed' then",
       ],
     ],
   },
