@@ -5,9 +5,10 @@
 -- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once; p_rows: how many ready rows
 -- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
 -- stopped; p_offer: the number of the offer to leave when nothing is ready, and its channel, see handoff.sql. Answers JSON:
---   rows: [[claim, id, n, kind, attempt, enqueued at ms, [payload, …]], …]: runs of jobs without a key
---   keys: [[key, epoch, [id, claim, kind, attempt, enqueued at ms, unit (below 0: without its payload), broken by, payload, …]], …]
---   lines: {claim, epoch, keys: [key, …], nth, ids, kinds, at, payloads}: first attempts of keys, a column each; nth counts the keys from 1
+--   rows: [[claim, id, n, kind, attempt, origin, [payload, …]], …]: runs of jobs without a key
+--   keys: [[key, epoch, [id, claim, kind, attempt, origin, unit (below 0: without its payload), broken by, payload, …]], …]
+--   lines: {claim, epoch, keys: [key, …], nth, ids, kinds, origins, payloads}: first attempts of keys, a column each; nth counts the keys from 1
+--   where an origin is what queue_origin() tells
 --   alone: [claim, …]: of these jobs no more are taken than p_slots, since they should start at once
 --   processes: {claim: process id}, seen, last: [priority, id] (all up to here is dealt with), busy (rows are there, but locked), due: ms until the next,
 --   offered: the offer was left
@@ -63,7 +64,7 @@ begin
       insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
       values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_one.attempt + 1, false, int8multirange(int8range(v_one.id, v_one.id + v_one.n)));
       return (
-        select concat('{"rows":[[', concat_ws(',', v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, (date_part('epoch', min(j.created_at)) * 1000)::bigint),
+        select concat('{"rows":[[', concat_ws(',', v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, pawl.queue_origin(min(j.created_at), min(j.schedule), min(j.tick_at))),
           ',[', string_agg(j.payload::text, ',' order by j.id), ']]],"keys":[],"processes":{"', v_claim, '":"', v_process,
           '"},"seen":1,"last":[', v_one.priority, ',', v_one.id, ']}')
         from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n);
@@ -152,11 +153,11 @@ begin
       v_processes := v_processes || ',"' || v_claim || '":"' || v_process || '"';
       v_rows := v_rows || (
         select string_agg(concat(',[', concat_ws(',', v_claim, u.lo, u.take, u.kind, u.attempt + 1,
-          (date_part('epoch', j.at) * 1000)::bigint), ',[', j.payloads, ']]'), '' order by u.ord)
+          j.origin), ',[', j.payloads, ']]'), '' order by u.ord)
         from unnest(v_lo, v_take, v_kinds, v_attempts, v_losts, v_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
         cross join lateral (
-          select string_agg(j.payload::text, ',') as payloads, min(j.created_at) as at from (
-            select j.payload, j.created_at from pawl.queue_job j
+          select string_agg(j.payload::text, ',') as payloads, pawl.queue_origin(min(j.created_at), min(j.schedule), min(j.tick_at)) as origin from (
+            select j.payload, j.created_at, j.schedule, j.tick_at from pawl.queue_job j
             where j.shard = p_shard and j.id >= u.lo and j.id < u.lo + u.take order by j.id
           ) j
         ) j
@@ -213,4 +214,11 @@ end $$;
 create or replace function pawl.queue_is_last(p_kind smallint, p_attempt smallint) returns boolean
 language sql stable as $$
   select p_attempt + 1 >= coalesce(k.attempts, d.attempts) from pawl.queue_kind k join pawl.queue_definition d on d.id = k.queue where k.id = p_kind
+$$;
+
+-- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job of a schedule, [that, the schedule, its tick in ms].
+create or replace function pawl.queue_origin(p_at timestamptz, p_schedule text, p_tick timestamptz) returns text
+language sql stable as $$
+  select case when p_schedule is null then (date_part('epoch', p_at) * 1000)::bigint::text
+    else json_build_array((date_part('epoch', p_at) * 1000)::bigint, p_schedule, (date_part('epoch', p_tick) * 1000)::bigint)::text end
 $$;

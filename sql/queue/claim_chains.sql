@@ -72,11 +72,11 @@ begin
     )
     select
       string_agg(concat(',[', to_json(p_keys[a.nth])::text, ',', p_epoch, ',[', concat_ws(',', a.id, a.claim, a.kind, a.attempt + 1,
-        (date_part('epoch', o.created_at) * 1000)::bigint, '0,0', o.payload::text), ']]'), '' order by a.id),
+        pawl.queue_origin(o.created_at, o.schedule, o.tick_at), '0,0', o.payload::text), ']]'), '' order by a.id),
       string_agg(concat(',"', a.claim, '":"', a.process, '"'), ''), count(*) < (select count(*) from again)
     into rows, processes, v_missing
     from again a cross join lateral (
-      select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
+      select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
   end if;
 
   -- Not "on conflict": that costs half as much again, and only the owner of a key's lock adds a row for it. We have that lock.
@@ -112,11 +112,11 @@ begin
   processes := concat(',"', v_claim, '":"', v_process, '"', processes);
   select count(*), concat('{"claim":', v_claim, ',"epoch":', p_epoch, ',"keys":', to_json(p_keys[1:v_last]), ',"nth":[', array_to_string(v_nths, ','),
     '],"ids":[', array_to_string(v_ids, ','), '],"kinds":[', array_to_string(v_kinds, ','),
-    '],"at":[', array_to_string(array_agg((date_part('epoch', o.created_at) * 1000)::bigint), ','),
+    '],"origins":[', string_agg(pawl.queue_origin(o.created_at, o.schedule, o.tick_at), ','),
     '],"payloads":[', string_agg(o.payload::text, ','), ']}')
   into v_read, lines
   from (
-    select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = any (v_ids) order by o.id
+    select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = any (v_ids) order by o.id
   ) o;
   if v_missing or v_read <> cardinality(v_ids) then
     select true, 0, null, '', '' into cut, taken, lines, rows, processes

@@ -153,11 +153,11 @@ begin
     (select string_agg(',"' || c.claim || '":"' || c.process || '"', '') from claim c),
     (select string_agg(k.row, '' order by k.ord) from (
       select min(j.ord) as ord, concat(',[', to_json(j.key)::text, ',', v_epoch, ',[', string_agg(
-        concat_ws(',', j.id, j.claim, j.kind, j.attempt + 1, (date_part('epoch', o.created_at) * 1000)::bigint,
+        concat_ws(',', j.id, j.claim, j.kind, j.attempt + 1, pawl.queue_origin(o.created_at, o.schedule, o.tick_at),
           coalesce(case when j.id < j.newest then -j.number else j.number end, 0), coalesce(j.broken_by, 0),
           case when j.id < j.newest then 'null' else o.payload::text end), ',' order by j.ord), ']]') as row
       from told j cross join lateral (
-        select o.created_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
+        select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
       group by j.key) k)
   into processes, rows;
 end $$;

@@ -3,7 +3,8 @@
 -- worker has said that it sleeps.
 
 -- The public form, for any driver, psql and triggers: one object, or an array of objects, of
---   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?
+--   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?, schedule?
+-- schedule is {name, at}: the schedule's tick that the job is for.
 -- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
 -- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind
 -- whose key exists the id is that of the first job, with "duplicate": true and its status now.
@@ -22,6 +23,8 @@ declare
   v_now timestamptz := clock_timestamp();
   v_unknown text;
   v_unique boolean;
+  v_schedule text;
+  v_tick_at timestamptz;
 begin
   if jsonb_typeof(request) = 'array' then
     for v_item in select value from jsonb_array_elements(request) loop
@@ -33,9 +36,9 @@ begin
     raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
   end if;
   select key into v_unknown from jsonb_object_keys(request) key
-  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique') limit 1;
+  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique', 'schedule') limit 1;
   if found then
-    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique', v_unknown using errcode = 'PW001';
+    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique, schedule', v_unknown using errcode = 'PW001';
   end if;
   if request ->> 'queue' is null or request ->> 'kind' is null then
     raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
@@ -73,14 +76,25 @@ begin
   exception when others then
     raise exception 'runAt must be a timestamp, delay an interval and priority an integer from -32768 to 32767: %', sqlerrm using errcode = 'PW001';
   end;
+  if jsonb_typeof(request -> 'schedule') <> 'null' then
+    begin
+      v_schedule := request -> 'schedule' ->> 'name';
+      v_tick_at := (request -> 'schedule' ->> 'at')::timestamptz;
+      if v_schedule is null or v_tick_at is null or not isfinite(v_tick_at) then
+        raise exception 'name or at is missing';
+      end if;
+    exception when others then
+      raise exception 'schedule must be an object of a name and a timestamp, {name, at}: %', sqlerrm using errcode = 'PW001', column = 'schedule';
+    end;
+  end if;
   v_shard := case when v_queue.shards = 1 then 0
     when v_key is not null then pawl.queue_shard(v_key, v_queue.shards)
     else floor(random() * v_queue.shards)::smallint end;
 
   perform pg_current_xact_id();  -- before the id: see search_index.sql
-  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload)
+  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload, schedule, tick_at)
   values (nextval('pawl.queue_job_id'), v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_unique, false),
-    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json)
+    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json, v_schedule, v_tick_at)
   on conflict (shard, queue, kind, key) where only_one do nothing
   returning id into v_id;
   if v_id is null then

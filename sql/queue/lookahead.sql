@@ -3,7 +3,7 @@
 
 -- The next ready jobs without a key, for a worker's lanes to take one by one with queue_take_row. It claims nothing. It brings back
 -- what is due and takes runs apart, so it has to be a transaction of its own. It stops before the first job with a key. Answers
--- [[priority, id, kind, enqueued at ms, where the row stands, payload], …] in their order, at most p_rows of them; without a payload
+-- [[priority, id, kind, origin, where the row stands, payload], …] in their order, at most p_rows of them; without a payload
 -- where that is large; null where there is none, or the queue is paused.
 --
 -- Several workers share the rows out among themselves without a word: each job belongs to one of them, by a hash of its id. A worker
@@ -34,7 +34,7 @@ begin
     where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
   where r.key is null and r.n > 1 limit 1;
   if found then
-    -- All of them in one statement: one by one, looking for each again, 500 took 150 ms, and lanes that waited in vain went past those
+    -- All of them in one statement: one by one, looking for each again, 500 took 150 ms, and lanes that waited without success went past those
     -- that were locked meanwhile.
     with first as materialized (
       select r.ctid as tid, r.priority, r.id, r.n, r.key from pawl.queue_ready r
@@ -57,7 +57,7 @@ begin
   -- alone keeps the order, and stops there; several have none between them.
   -- Large payloads, compressed or not, are told from the others without reading them.
   select string_agg(concat(
-    '[', r.priority, ',', r.id, ',', j.kind, ',', (date_part('epoch', j.created_at) * 1000)::bigint, ',"', r.tid, '"',
+    '[', r.priority, ',', r.id, ',', j.kind, ',', pawl.queue_origin(j.created_at, j.schedule, j.tick_at), ',"', r.tid, '"',
     case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',' || j.payload end, ']'), ',')
   into v_jobs
   from (
@@ -71,7 +71,7 @@ begin
         select from pawl.queue_ready f where f.ctid = r.tid and f.id = r.id for update skip locked))
     limit p_rows
   ) r cross join lateral (
-    select j.kind, j.created_at, j.payload from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j;
+    select j.kind, j.created_at, j.schedule, j.tick_at, j.payload from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j;
   return '[' || v_jobs || ']';
 end $$;
 

@@ -155,12 +155,12 @@ language sql immutable as $$
   select case when p_unit then p_batch else (left(p_batch::text, 24) || lpad(to_hex(p_id % 281474976710656), 12, '0'))::uuid end
 $$;
 
--- Describes jobs that have just ended in error without their worker: {jobs: [{id, kind, key, attempt, error, at, process, payload}],
+-- Describes jobs that have just ended in error without their worker: {jobs: [{id, kind, key, attempt, error, origin, process, payload}],
 -- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at the most, and one at the least; more: how many there are beyond.
 create or replace function pawl.queue_describe_ended(p_queue smallint, p_ids bigint[]) returns json
 language sql /* planner: batch */ as $$
   with ended as materialized (
-    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, (date_part('epoch', j.created_at) * 1000)::bigint as at, j.payload,
+    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, pawl.queue_origin(j.created_at, j.schedule, j.tick_at)::json as origin, j.payload,
       pawl.queue_process(t.process_id, d.id, k.coalesce <> 'none') as process,
       sum(pg_column_size(j.payload)) over (order by d.id) - pg_column_size(j.payload) as before
     from (select i.id from unnest(p_ids) i (id) order by i.id limit 1000) i
@@ -174,7 +174,7 @@ language sql /* planner: batch */ as $$
     where q.id = p_queue
   )
   select json_build_object('jobs', json_agg(json_build_object('id', e.id, 'kind', e.kind, 'key', e.key, 'attempt', e.attempt, 'error', e.error,
-    'at', e.at, 'process', e.process, 'payload', e.payload) order by e.id), 'more', cardinality(p_ids) - count(*))
+    'origin', e.origin, 'process', e.process, 'payload', e.payload) order by e.id), 'more', cardinality(p_ids) - count(*))
   from ended e where e.before < 16777216
 $$;
 

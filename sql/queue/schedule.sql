@@ -36,18 +36,17 @@ language sql set search_path = pg_catalog, pg_temp as $$
       where s.queue = any (p_queues) and s.paused_at is null and s.next_at < 'infinity'))
 $$;
 
--- Enqueues what came due: {queue, name, cron, seen, jobs, last, next}. Answers how many jobs; null when somebody else was
--- quicker, or is at it.
+-- Enqueues what came due, a job for each of the ticks that are given, in order: {queue, name, cron, seen, ticks: [ms, …], next: ms}.
+-- Answers how many jobs; null when somebody else was quicker, or is at it.
 create or replace function pawl.queue_tick(p_tick json) returns integer
 language plpgsql as $$
 declare
   v_tick record;
-  v_schedule record;
+  v_at timestamptz;
 begin
   select x.* into v_tick from json_to_record(p_tick) x (
-    queue smallint, name text, cron text, seen double precision, jobs int, last double precision, next double precision);
-  select s.key, s.priority, s.payload, q.name as queue, k.name as kind into v_schedule
-  from pawl.queue_schedule s join pawl.queue_definition q on q.id = s.queue join pawl.queue_kind k on k.id = s.kind
+    queue smallint, name text, cron text, seen double precision, ticks double precision[], next double precision);
+  perform from pawl.queue_schedule s
   where s.queue = v_tick.queue and s.name = v_tick.name and s.cron = v_tick.cron and s.paused_at is null
     and s.next_at = to_timestamp(v_tick.seen / 1000)
   for update of s skip locked;
@@ -55,11 +54,22 @@ begin
     return null;
   end if;
   update pawl.queue_schedule s set
-    next_at = coalesce(to_timestamp(v_tick.next / 1000), 'infinity'), last_at = coalesce(to_timestamp(v_tick.last / 1000), s.last_at)
+    next_at = coalesce(to_timestamp(v_tick.next / 1000), 'infinity'),
+    last_at = coalesce(to_timestamp(v_tick.ticks[cardinality(v_tick.ticks)] / 1000), s.last_at)
   where s.queue = v_tick.queue and s.name = v_tick.name;
-  for v_at in 1..v_tick.jobs loop
-    perform pawl.enqueue(jsonb_build_object('queue', v_schedule.queue, 'kind', v_schedule.kind, 'payload', v_schedule.payload::jsonb,
-      'priority', v_schedule.priority) || case when v_schedule.key is null then '{}' else jsonb_build_object('key', v_schedule.key) end);
+  for v_at in select to_timestamp(u.ms / 1000) from unnest(v_tick.ticks) with ordinality u (ms, ord) order by u.ord loop
+    perform pawl.queue_schedule_enqueue(v_tick.queue, v_tick.name, v_at);
   end loop;
-  return v_tick.jobs;
+  return cardinality(v_tick.ticks);
 end $$;
+
+-- Enqueues what a schedule enqueues, for one tick. Answers as enqueue() does; null when there is no such schedule.
+create or replace function pawl.queue_schedule_enqueue(p_queue smallint, p_name text, p_at timestamptz) returns jsonb
+language sql set search_path = pg_catalog, pg_temp as $$
+  select pawl.enqueue(jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority,
+      'schedule', jsonb_build_object('name', s.name, 'at', p_at)) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end)
+  from pawl.queue_schedule s
+  join pawl.queue_definition q on q.id = s.queue
+  join pawl.queue_kind k on k.id = s.kind
+  where s.queue = p_queue and s.name = p_name
+$$;

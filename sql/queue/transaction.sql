@@ -51,7 +51,7 @@ begin
     ), gone as (
       delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1
     )
-    select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', (date_part('epoch', j.created_at) * 1000)::bigint,
+    select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', pawl.queue_origin(j.created_at, j.schedule, j.tick_at),
       ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
       j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), '}'), m.n
     into v_answer, v_n
@@ -126,7 +126,7 @@ begin
           delete from pawl.queue_ready r where r.ctid = v_row.tid;
           v_claim := nextval('pawl.queue_claim_id');
           return (
-            select concat('{"rows":[[', concat_ws(',', v_claim, j.id, 1, j.kind, v_row.attempt + 1, (date_part('epoch', j.created_at) * 1000)::bigint),
+            select concat('{"rows":[[', concat_ws(',', v_claim, j.id, 1, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.schedule, j.tick_at)),
               ',[', j.payload::text, ']]],"keys":[],"processes":{"', v_claim, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
               j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), ',"untidy":"' || v_untidy || '"', '}')
             from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);

@@ -46,7 +46,7 @@ export { createQueueAdmin, QueueAdmin } from './operate/admin.ts';
 export type { Counted, CountOptions } from './operate/count.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
 export type { CancelOptions, DrainOptions } from './operate/operations.ts';
-export { nextTicks, type ScheduleOptions, type ScheduleRecord } from './operate/schedule.ts';
+export { nextTicks, type ScheduledFor, type ScheduleOptions, type ScheduleRecord } from './operate/schedule.ts';
 export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './operate/search.ts';
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';

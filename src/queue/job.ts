@@ -1,3 +1,5 @@
+import type { ScheduledFor } from './operate/schedule.ts';
+
 /**
  * Where a job is:
  * ```
@@ -32,6 +34,8 @@ export interface JobRecord {
   readonly error: string | null;
   readonly progress: unknown;
   readonly result: unknown;
+  /** Which tick of which schedule it is for; null for a job that no schedule enqueued. */
+  readonly schedule: ScheduledFor | null;
 }
 
 /** One move of a job. */

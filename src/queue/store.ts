@@ -43,18 +43,21 @@ export interface ClaimRequest {
   readonly cursor: Cursor;
 }
 
-/** A run of jobs without a key: claim, first job, how many, kind, attempt, enqueued at (ms), payloads. */
+/** When a job was enqueued (ms); of a job of a schedule that, the schedule's name, and its tick (ms): see pawl.queue_origin(). */
+export type Origin = number | readonly [enqueuedAt: number, schedule: string, tickAt: number];
+
+/** A run of jobs without a key: claim, first job, how many, kind, attempt, origin, payloads. */
 export type ClaimedRun = readonly [
   claim: number,
   first: number,
   n: number,
   kind: number,
   attempt: number,
-  enqueuedAt: number,
+  origin: Origin,
   payloads: readonly unknown[],
 ];
 
-/** The jobs of one key, flat, eight fields a job: id, claim, kind, attempt, enqueued at (ms), unit, broken by, payload. `unit` is below 0 where the payload was left out. */
+/** The jobs of one key, flat, eight fields a job: id, claim, kind, attempt, origin, unit, broken by, payload. `unit` is below 0 where the payload was left out. */
 export type ClaimedKeyBatch = readonly [key: string, epoch: number, fields: readonly unknown[]];
 
 /** First attempts of keys whose jobs run one by one, oldest first, a column a field; `nth` counts the keys from 1. */
@@ -65,8 +68,7 @@ export interface ClaimedChains {
   readonly nth: readonly number[];
   readonly ids: readonly number[];
   readonly kinds: readonly number[];
-  /** Enqueued at (ms). */
-  readonly at: readonly number[];
+  readonly origins: readonly Origin[];
   readonly payloads: readonly unknown[];
 }
 
@@ -123,8 +125,7 @@ export interface PeekRequest {
 /** A ready job without a key that was read ahead. Jobs are never changed. */
 export interface Candidate extends Cursor {
   readonly kind: number;
-  /** Enqueued at (ms). */
-  readonly at: number;
+  readonly origin: Origin;
   /** Where its row stands. */
   readonly tid: string;
   /** Undefined where it is large: the take reads it. */
@@ -216,8 +217,7 @@ export interface EndedJob {
   readonly key: string | null;
   readonly attempt: number;
   readonly error: string;
-  /** When it was enqueued, in milliseconds since 1970. */
-  readonly at: number;
+  readonly origin: Origin;
   /** Its last attempt; null where the crash has undone the claim. */
   readonly process: string | null;
   readonly payload: unknown;

@@ -168,7 +168,7 @@ async function lookInto(
   };
 }
 
-type CandidateRow = [priority: number, id: number, kind: number, at: number, tid: string, payload?: unknown];
+type CandidateRow = [priority: number, id: number, kind: number, origin: number, tid: string, payload?: unknown];
 
 function idsOf(rows: readonly CandidateRow[]): number[] {
   return rows.map(([, id]) => id);
@@ -286,7 +286,7 @@ function lookaheadOf(): { lookahead: Lookahead; reads: Read[] } {
   const read = (request: Read['request']): Promise<Candidate[]> =>
     new Promise((resolve) => {
       const answer = async (ids: readonly number[]): Promise<void> => {
-        resolve(ids.map((id) => ({ priority: 0, id, kind: 1, at: 17, tid: `(0,${id})`, payload: { value: id } })));
+        resolve(ids.map((id) => ({ priority: 0, id, kind: 1, origin: 17, tid: `(0,${id})`, payload: { value: id } })));
         await lookahead.settled();
       };
       reads.push({ request, answer });

@@ -166,6 +166,10 @@ export interface Job {
   readonly processId: string | null;
   readonly error: string | null;
   readonly progress: unknown;
+  readonly schedule: {
+    readonly name: string;
+    readonly at: string;
+  } | null;
 }
 
 export interface JobList {
@@ -189,6 +193,10 @@ export interface JobDetail {
   readonly processId: string | null;
   readonly error: string | null;
   readonly progress: unknown;
+  readonly schedule: {
+    readonly name: string;
+    readonly at: string;
+  } | null;
   readonly payload?: unknown;
   readonly result?: unknown;
   readonly payloadHidden: boolean;

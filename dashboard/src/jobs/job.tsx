@@ -185,6 +185,8 @@ function factsOf(of: JobDetail): readonly Fact[] {
     ['Priority', of.priority],
     ['Attempt', of.attempt],
     ['Runs at', at(of.runAt)],
+    ['Schedule', of.schedule && of.schedule.name],
+    ['Tick', of.schedule && at(of.schedule.at)],
     ['Enqueued', at(of.enqueuedAt)],
     ['Claimed', at(of.claimedAt)],
     ['Settled', at(of.settledAt)],

@@ -33,6 +33,7 @@ const job = {
   processId: orNull(text),
   error: orNull(text),
   progress: any,
+  schedule: orNull(object({ name: text, at: time })),
 };
 
 const bulk = {

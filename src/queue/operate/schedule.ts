@@ -16,7 +16,7 @@ export interface ScheduleOptions {
   readonly priority?: number | undefined;
   /**
    * What becomes of ticks that nobody saw within a minute, because no worker was running: `'skip'` forgets them, `'one'`
-   * (default) enqueues one job for all of them, `'all'` one for each, 100 at a time.
+   * (default) enqueues one job for all of them, for the last one, `'all'` one for each, 100 at a time.
    */
   readonly missed?: 'skip' | 'one' | 'all' | undefined;
 }
@@ -36,6 +36,17 @@ export interface ScheduleRecord {
   readonly nextAt: Date | null;
   /** The last tick for which a job was enqueued. */
   readonly lastAt: Date | null;
+}
+
+/** What a job of a schedule is for. */
+export interface ScheduledFor {
+  /** The schedule's name. */
+  readonly name: string;
+  /**
+   * The tick: the time that the pattern names, whenever the job is enqueued. Where the schedule was run by hand, the time of that. With
+   * `missed: 'one'`, the last of the ticks that were missed.
+   */
+  readonly at: Date;
 }
 
 /** What is due, by the database's clock; times in ms. */
@@ -62,9 +73,8 @@ export interface Tick {
   readonly name: string;
   readonly cron: string;
   readonly seen: number;
-  readonly jobs: number;
-  /** The last tick that was enqueued; null when none was. */
-  readonly last: number | null;
+  /** The ticks to enqueue a job for, in order. */
+  readonly ticks: readonly number[];
   /** The next tick to come; null: never. */
   readonly next: number | null;
 }
@@ -88,27 +98,27 @@ export function nextTicks(cron: string, timezone: string, from: Date | null, cou
   return [from, ...ticksOf(cron, timezone).nextRuns(count - 1, from)].slice(0, count);
 }
 
-/** Reckons which jobs are due for a schedule, and its next tick. */
+/** Reckons for which ticks of a schedule a job is due, and its next tick. */
 export function planTick(schedule: DueSchedule, now: number): Tick {
   const { queue, name, cron, timezone, missed, next } = schedule;
-  const ticks = ticksOf(cron, timezone);
-  const following = (ms: number): number | null => ticks.nextRun(new Date(ms))?.getTime() ?? null;
-  let jobs = 0;
-  let last: number | null = null;
+  const pattern = ticksOf(cron, timezone);
+  const following = (ms: number): number | null => pattern.nextRun(new Date(ms))?.getTime() ?? null;
+  const ticks: number[] = [];
   let at: number | null = next;
   if (next < now - MISSED_MS && missed !== 'all') {
-    if (missed === 'one') {
-      jobs = 1;
-      last = next;
-    }
     at = following(now - MISSED_MS);
+    if (missed === 'one') ticks.push(lastBefore(pattern, at ?? now) ?? next);
   }
-  while (at !== null && at <= now && jobs < AT_ONCE) {
-    jobs += 1;
-    last = at;
+  while (at !== null && at <= now && ticks.length < AT_ONCE) {
+    ticks.push(at);
     at = following(at);
   }
-  return { queue, name, cron, seen: next, jobs, last, next: at };
+  return { queue, name, cron, seen: next, ticks, next: at };
+}
+
+function lastBefore(pattern: Cron, ms: number): number | undefined {
+  // Up to a millisecond before: what falls into the same second as that moment counts.
+  return pattern.previousRuns(1, new Date(ms - 1))[0]?.getTime();
 }
 
 function ticksOf(cron: string, timezone: string): Cron {

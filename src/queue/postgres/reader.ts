@@ -6,7 +6,8 @@ import { alone } from './store.ts';
 
 /** The columns of pawl.job, as a JobRecord has them. */
 const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",
-  ${instant('claimed_at')} as "claimedAt", ${instant('settled_at')} as "settledAt", process_id::text as "processId", error, progress, result`;
+  ${instant('claimed_at')} as "claimedAt", ${instant('settled_at')} as "settledAt", process_id::text as "processId", error, progress, result,
+  schedule as "scheduleName", ${instant('tick_at')} as "tickAt"`;
 
 const GET = statement(
   'queue.get',
@@ -77,6 +78,11 @@ export interface Found {
   readonly behind: number;
 }
 
+interface JobRow extends Omit<JobRecord, 'schedule'> {
+  readonly scheduleName: string | null;
+  readonly tickAt: Date | null;
+}
+
 interface StatsRow extends Omit<QueueStats, 'paused' | 'pausedAt'> {
   readonly pausedAt: string | null;
 }
@@ -91,8 +97,8 @@ export class PostgresQueueReader {
 
   /** @throws NotFound */
   async get(queue: string | null, id: string): Promise<JobRecord | undefined> {
-    const [row] = await this.engine.query<JobRecord>(GET, [queue, id]);
-    return row;
+    const [row] = await this.engine.query<JobRow>(GET, [queue, id]);
+    return row === undefined ? undefined : toRecord(row);
   }
 
   /** @throws NotFound */
@@ -137,8 +143,8 @@ export class PostgresQueueReader {
   }
 
   /** Those that are still there, in this order. */
-  jobs(ids: readonly string[]): Promise<JobRecord[]> {
-    return this.engine.query<JobRecord>(JOBS, [ids]);
+  async jobs(ids: readonly string[]): Promise<JobRecord[]> {
+    return (await this.engine.query<JobRow>(JOBS, [ids])).map(toRecord);
   }
 
   /** @throws NotFound */
@@ -162,6 +168,10 @@ export class PostgresQueueReader {
     const [row] = await alone(this.engine).query<{ status: 'new' | 'busy' }>(RETRY, [queue, id]);
     return only(row).status;
   }
+}
+
+function toRecord({ scheduleName: name, tickAt: at, ...job }: JobRow): JobRecord {
+  return { ...job, schedule: name === null || at === null ? null : { name, at } };
 }
 
 function only<T>(row: T | undefined): T {

@@ -7,13 +7,7 @@ const DELETE_SCHEDULE = statement(
 
 const RUN_SCHEDULE = statement(
   'queue.run_schedule',
-  `
-select pawl.enqueue(pg_catalog.jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority)
-  || case when s.key is null then '{}' else pg_catalog.jsonb_build_object('key', s.key) end) as answer
-from pawl.queue_schedule s
-join pawl.queue_definition q on q.id = s.queue
-join pawl.queue_kind k on k.id = s.kind
-where q.name = $1 and s.name = $2`,
+  'select pawl.queue_schedule_enqueue(pawl.queue_id($1::text), $2::text, clock_timestamp()) as answer',
 );
 
 /** What an operator does to schedules by hand, through the HTTP API. */

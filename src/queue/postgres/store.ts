@@ -25,6 +25,7 @@ import type {
   HeartbeatAnswer,
   HeldJob,
   JobHandoff,
+  Origin,
   PeekRequest,
   QueueIds,
   QueueStore,
@@ -317,11 +318,11 @@ export class PostgresQueueStore implements QueueStore {
     const values = [queue, shard, worker, rows, front.priority, front.id];
     const [row] = await this.#keys.query<{ candidates: string | null }>(PEEK, values);
     const read = JSON.parse(only(row).candidates ?? '[]') as CandidateRow[];
-    return read.map(([priority, id, kind, at, tid, ...payload]) => ({
+    return read.map(([priority, id, kind, origin, tid, ...payload]) => ({
       priority,
       id,
       kind,
-      at,
+      origin,
       tid,
       payload: payload.length === 0 ? undefined : { value: payload[0] },
     }));
@@ -437,7 +438,7 @@ type CandidateRow = readonly [
   priority: number,
   id: number,
   kind: number,
-  at: number,
+  origin: Origin,
   tid: string,
   ...payload: readonly unknown[],
 ];

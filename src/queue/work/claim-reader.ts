@@ -1,6 +1,6 @@
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
-import type { ClaimAnswer, ClaimedChains, ClaimedKeyBatch, ClaimedRun, QueueIds } from '../store.ts';
+import type { ClaimAnswer, ClaimedChains, ClaimedKeyBatch, ClaimedRun, Origin, QueueIds } from '../store.ts';
 import { type Claim, Job, Unit, type UnitOwner } from './unit.ts';
 
 /** Everything one claim brought, ready to run. */
@@ -75,7 +75,7 @@ export function readClaim(answer: ClaimAnswer, holder: ClaimContext): ClaimedUni
 
 function addRun(
   units: Unit[],
-  [, first, n, kind, attempt, at, payloads]: ClaimedRun,
+  [, first, n, kind, attempt, origin, payloads]: ClaimedRun,
   claim: Claim,
   holder: ClaimContext,
 ): void {
@@ -83,7 +83,7 @@ function addRun(
   const name = nameOf(kind, holder);
   claim.left += n;
   for (let index = 0; index < n; index += 1) {
-    const job = new Job(first + index, claim, attempt, at, payloads[index]);
+    const job = new Job(first + index, claim, attempt, origin, payloads[index]);
     units.push(new Unit(holder.owner, name, null, [job], held));
   }
 }
@@ -95,7 +95,7 @@ function addChains(units: Unit[], lines: ClaimedChains, claim: Claim, holder: Cl
   claim.left += lines.ids.length;
   for (const [index, id] of lines.ids.entries()) {
     const nth = lines.nth[index] ?? 0;
-    const job = new Job(id, claim, 1, lines.at[index] ?? 0, lines.payloads[index]);
+    const job = new Job(id, claim, 1, lines.origins[index] ?? 0, lines.payloads[index]);
     const unit = new Unit(
       holder.owner,
       nameOf(lines.kinds[index] ?? 0, holder),
@@ -110,8 +110,17 @@ function addChains(units: Unit[], lines: ClaimedChains, claim: Claim, holder: Cl
   }
 }
 
-/** Fields of one job in a row of a key. */
+/** Fields of one job in a row of a key, the last of which is its payload. */
 const FIELDS = 8;
+type KeyFields = [
+  id: number,
+  claim: number,
+  kind: number,
+  attempt: number,
+  origin: Origin,
+  unit: number,
+  brokenBy: number,
+];
 
 /** Jobs of a key that run as one unit. */
 interface Group {
@@ -126,15 +135,12 @@ function toChain([key, epoch, fields]: ClaimedKeyBatch, claimOf: (id: number) =>
   const whole = new Map<number, Group>();
   let related = false;
   for (let at = 0; at < fields.length; at += FIELDS) {
-    const [id, claimId, kindId, attempt, enqueuedAt, together, brokenBy] = fields.slice(
-      at,
-      at + FIELDS - 1,
-    ) as number[];
-    const { kind, unit } = asDeclared(nameOf(kindId ?? 0, holder), together ?? 0, holder);
-    const claim = claimOf(claimId ?? 0);
+    const [id, claimId, kindId, attempt, origin, together, brokenBy] = fields.slice(at, at + FIELDS - 1) as KeyFields;
+    const { kind, unit } = asDeclared(nameOf(kindId, holder), together, holder);
+    const claim = claimOf(claimId);
     claim.left += 1;
-    const job = new Job(id ?? 0, claim, attempt ?? 1, enqueuedAt ?? 0, fields[at + FIELDS - 1]);
-    let group = whole.get(Math.abs(together ?? 0));
+    const job = new Job(id, claim, attempt, origin, fields[at + FIELDS - 1]);
+    let group = whole.get(Math.abs(together));
     if (group === undefined) {
       group = {
         kind,
@@ -147,7 +153,7 @@ function toChain([key, epoch, fields]: ClaimedKeyBatch, claimOf: (id: number) =>
       related ||= (holder.definition.kinds.get(group.kind)?.after.length ?? 0) > 0;
     }
     group.jobs.push(job);
-    if (brokenBy !== undefined && brokenBy > 0) group.brokenBy = brokenBy;
+    if (brokenBy > 0) group.brokenBy = brokenBy;
   }
   const ordered = related ? inOrder(groups, holder.definition) : groups;
   let next: Unit | undefined;

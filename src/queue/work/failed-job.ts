@@ -15,11 +15,11 @@ export interface FailedJob {
  * in a unit that is over, so that nothing can be written under it.
  */
 export function toFailedJob(
-  { id, kind, key, attempt, error, at, process, payload }: EndedJob,
+  { id, kind, key, attempt, error, origin, process, payload }: EndedJob,
   owner: UnitOwner,
 ): FailedJob {
   const claim = { id: 0, shard: 0, processId: process ?? '', isAlone: true, left: 0 };
-  const job = new Job(id, claim, attempt, at, payload);
+  const job = new Job(id, claim, attempt, origin, payload);
   // The database has written out which process it was, whether the job was alone in its unit or not.
   const unit = new Unit(owner, kind, key, [job], { epoch: null, brokenBy: null, isCoalesced: true });
   unit.isOver = true;

@@ -3,6 +3,8 @@ import { type InspectOptions, inspect } from 'node:util';
 import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../base/errors.ts';
 import { toJson } from '../../base/storable.ts';
 import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
+import type { ScheduledFor } from '../operate/schedule.ts';
+import type { Origin } from '../store.ts';
 
 /** A batch claimed in one statement; its id is the fencing token. */
 export interface Claim {
@@ -31,16 +33,16 @@ export class Job<P = unknown> {
   readonly number: number;
   /** @internal */
   readonly claim: Claim;
-  readonly #enqueuedAt: number;
+  readonly #origin: Origin;
   #payload: P;
   #unit: Unit<P> | undefined;
 
   /** @internal */
-  constructor(number: number, claim: Claim, attempt: number, enqueuedAt: number, payload: P) {
+  constructor(number: number, claim: Claim, attempt: number, origin: Origin, payload: P) {
     this.number = number;
     this.claim = claim;
     this.attempt = attempt;
-    this.#enqueuedAt = enqueuedAt;
+    this.#origin = origin;
     this.#payload = payload;
   }
 
@@ -59,7 +61,14 @@ export class Job<P = unknown> {
 
   /** By the database's clock. */
   get enqueuedAt(): Date {
-    return new Date(this.#enqueuedAt);
+    return new Date(typeof this.#origin === 'number' ? this.#origin : this.#origin[0]);
+  }
+
+  /** Which tick of which schedule it is for; undefined for a job that no schedule enqueued. */
+  get schedule(): ScheduledFor | undefined {
+    if (typeof this.#origin === 'number') return undefined;
+    const [, name, at] = this.#origin;
+    return { name, at: new Date(at) };
   }
 
   /** @internal */
@@ -69,9 +78,9 @@ export class Job<P = unknown> {
 
   /** What `JSON.stringify`, and so a log, makes of it. */
   toJSON(): object {
-    const { id, attempt, enqueuedAt, payload } = this;
+    const { id, attempt, enqueuedAt, schedule, payload } = this;
     const { queue, kind, key } = this.#unit ?? {};
-    return { id, queue, kind, key, attempt, enqueuedAt, payload };
+    return { id, queue, kind, key, attempt, enqueuedAt, schedule, payload };
   }
 }
 
@@ -139,6 +148,14 @@ export class Unit<P = unknown> {
   /** The newest job's payload. */
   get payload(): P {
     return this.job.payload;
+  }
+
+  /**
+   * Which tick of which schedule the newest job is for; undefined where no schedule enqueued it. A tick that is made up for is told
+   * by its time: `schedule.at` lies well before `job.enqueuedAt`.
+   */
+  get schedule(): ScheduledFor | undefined {
+    return this.job.schedule;
   }
 
   /** The attempt of the job that has been tried most often. */

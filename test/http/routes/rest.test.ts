@@ -164,6 +164,19 @@ test('a delay is taken, as a time is', async () => {
 });
 
 describe('a job that is run again with another payload', () => {
+  test('is for the same tick of the same schedule', async () => {
+    const schedule = { name: 'nightly', at: '2026-11-20T01:30:00.000Z' };
+    const asked = { queue: 'mail', kind: 'fail', schedule };
+    const [row] = await house.engine.query<{ answer: { id: string } }>(
+      statement('test.tick', 'select pawl.enqueue($1::jsonb) as answer', { prepare: false }),
+      [asked],
+    );
+    const old = row?.answer.id ?? '';
+    expect((await post(`/jobs/${old}/cancel`, {})).status).toBe(200);
+    const again = await post(`/jobs/${old}/retry`, { payload: { mended: true } });
+    expect((await get(`/jobs/${String(again.body['id'])}`)).body['schedule']).toEqual(schedule);
+  });
+
   test('is a new one, and both say so', async () => {
     const old = house.ids.failed;
     const answer = await post(`/jobs/${old}/retry`, { payload: { mended: true } });

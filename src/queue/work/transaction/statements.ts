@@ -48,10 +48,10 @@ export function receiptStep(open: OpenClaim): Step {
 }
 
 /** @returns as `pawl.queue_claim_one` answers */
-export function readTaken(text: string, { id, priority, kind, at, payload }: Candidate): ClaimAnswer {
+export function readTaken(text: string, { id, priority, kind, origin, payload }: Candidate): ClaimAnswer {
   const [claim, attempt, claimedAt, read] = JSON.parse(text) as Taken;
   return {
-    rows: [[claim, id, 1, kind, attempt, at, [payload === undefined ? read : payload.value]]],
+    rows: [[claim, id, 1, kind, attempt, origin, [payload === undefined ? read : payload.value]]],
     keys: [],
     processes: { [claim]: randomUUID() },
     seen: 1,
