@@ -54,7 +54,9 @@ export { type JobStanding, QueueOverview } from './postgres/overview.ts';
 export { ScheduleChanges } from './postgres/schedule-changes.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
 export type { StopOptions, WorkOptions } from './work/options.ts';
-export type { Job, Unit } from './work/unit.ts';
+/** @internal */
+export { guardHeld } from './work/transaction/guard.ts';
+export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
 export { Worker } from './work/worker.ts';
 
 /** One handler for each kind of a queue. What it returns is kept as the job's result; what it throws fails the attempt. */
@@ -278,6 +280,11 @@ export class Queue<K extends Kinds = never> {
   /** This queue's schedules, by name. */
   schedules(): Promise<ScheduleRecord[]> {
     return this.#schedules.list(this.name);
+  }
+
+  /** @internal */
+  get engine(): PostgresEngine {
+    return this.#engine;
   }
 
   #register(): Promise<QueueIds> {

@@ -1,4 +1,11 @@
 export {
+  TestQueue,
+  type TestQueueOptions,
+  testQueue,
+  type WaitForJobOptions,
+} from './queue/test-queue.ts';
+export { type NotedProgress, TestUnit, type TestUnitFacts, type TestUnitOptions, testUnit } from './queue/test-unit.ts';
+export {
   type FaultOptions,
   FaultyStore,
   type FaultyStoreOptions,

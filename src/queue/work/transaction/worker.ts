@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import { Conflict, ConnectionFailed, DatabaseError, LeaseLost, NotSupported, Stopped } from '../../../base/errors.ts';
+import { Conflict, ConnectionFailed, DatabaseError, LeaseLost, Stopped } from '../../../base/errors.ts';
 import type { Events } from '../../../base/events.ts';
 import { faults } from '../../../base/fault.ts';
 import { probe } from '../../../base/probe.ts';
@@ -25,6 +25,7 @@ import { Keeper, type LeaseHolder } from '../keeper.ts';
 import type { WorkerEvents, WorkerParts } from '../lease-worker.ts';
 import { Scan } from '../scan.ts';
 import { type Job, type Unit, type UnitOwner, unitOf } from '../unit.ts';
+import { guardHeld } from './guard.ts';
 import { CLOSED, type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
 import { LaneWatch } from './lane-watch.ts';
 import { Lookahead, READ_MS } from './lookahead.ts';
@@ -148,18 +149,8 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     await this.#parts.store.progress(job.claim.shard, undefined, job.number, json);
   }
 
-  /** The claim's own transaction is the proof: what is written through unit.tx cannot be committed without it. */
   async guard(unit: Unit, tx: unknown): Promise<void> {
-    if (!unit.isHeldBy(tx)) {
-      throw new NotSupported(
-        "with hold: 'transaction', guard() takes unit.tx alone: another transaction could be committed after the claim's own was " +
-          "rolled back, since nothing keeps them together; write through unit.tx, or work with hold: 'lease'",
-      );
-    }
-    if (!unit.isOver && unit.abortReason === undefined) return;
-    throw new LeaseLost('the unit is over: nothing of what its handler still writes is committed', {
-      cause: unit.abortReason,
-    });
+    guardHeld(unit, tx);
   }
 
   get workerId(): number | undefined {

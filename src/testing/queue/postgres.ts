@@ -1,0 +1,150 @@
+import { only, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import { type JobStatus, nextTicks } from '../../queue/index.ts';
+
+const NEWEST = statement(
+  'test_queue.newest',
+  'select case when is_called then last_value else 0 end::text as id from pawl.queue_job_id',
+);
+const RESTLESS = statement(
+  'test_queue.restless',
+  `
+with q as (select id from pawl.queue_definition where name = $1::text)
+select exists (select from pawl.queue_ready r join q on q.id = r.queue)
+  or exists (select from pawl.queue_running r join q on q.id = r.queue)
+  or exists (select from pawl.queue_delayed d join q on q.id = d.queue where d.run_at <= clock_timestamp())
+  -- Behind a head that backs off, or is delayed, a job is at rest until that one is due.
+  or exists (
+    select from pawl.queue_parked p join q on q.id = p.queue
+    where not exists (select from pawl.queue_delayed d where d.shard = p.shard and d.queue = p.queue and d.key = p.key)) as restless`,
+);
+const FIND = statement(
+  'test_queue.find',
+  `
+select j.id::text as id
+from pawl.queue_job j
+join pawl.queue_definition q on q.id = j.queue
+join pawl.queue_kind k on k.id = j.kind
+where q.name = $1::text and j.id > $2::bigint and ($3::text is null or k.name = $3::text)
+  and ($4::text is null or exists (select from pawl.queue_history(j.shard, j.id) h where h.to_status = $4::text))
+order by j.id`,
+);
+// Rounded up to whole milliseconds: a job is then due, and a tick keeps its time to the millisecond.
+const NEXT = statement(
+  'test_queue.next',
+  `
+select ceil(extract(epoch from min(d.run_at) - clock_timestamp()) * 1000)::float8 as wait
+from pawl.queue_delayed d join pawl.queue_definition q on q.id = d.queue
+where q.name = $1::text`,
+);
+const SCHEDULES = statement(
+  'test_queue.schedules',
+  `
+select s.queue, s.name, s.cron, s.timezone, (extract(epoch from s.next_at) * 1000)::float8 as next,
+  ceil(extract(epoch from s.next_at - clock_timestamp()) * 1000)::float8 as wait
+from pawl.queue_schedule s join pawl.queue_definition q on q.id = s.queue
+where q.name = $1::text and s.paused_at is null and s.next_at < 'infinity'`,
+);
+const TICK = statement('test_queue.tick', 'select pawl.queue_tick($1::json)');
+const SHIFT_JOBS = statement(
+  'test_queue.shift_jobs',
+  `
+with time as (
+  select q.id as queue, $2::float8 * interval '1 millisecond' as gone from pawl.queue_definition q where q.name = $1::text
+), jobs as (
+  update pawl.queue_job j set created_at = j.created_at - t.gone, run_at = j.run_at - t.gone
+  from pawl.queue_delayed d join time t on t.queue = d.queue
+  where j.shard = d.shard and j.id >= d.id and j.id < d.id + d.n
+)
+update pawl.queue_delayed d set run_at = d.run_at - t.gone
+from time t where d.queue = t.queue`,
+);
+const SHIFT_SCHEDULES = statement(
+  'test_queue.shift_schedules',
+  `
+with time as (
+  select q.id as queue, $2::float8 * interval '1 millisecond' as gone from pawl.queue_definition q where q.name = $1::text
+)
+update pawl.queue_schedule s set next_at = s.next_at - t.gone, last_at = s.last_at - t.gone
+from time t where s.queue = t.queue`,
+);
+
+interface ScheduleRow extends Record<string, unknown> {
+  readonly queue: number;
+  readonly name: string;
+  readonly cron: string;
+  readonly timezone: string;
+  readonly next: number;
+  readonly wait: number;
+}
+
+/** The queue of a test, as the database has it. */
+export class PostgresTestQueue {
+  readonly #engine: PostgresEngine;
+  readonly #queue: string;
+  /** How much time has passed for schedules that no clock has seen: their patterns are reckoned with it. */
+  #passedMs = 0;
+
+  constructor(engine: PostgresEngine, queue: string) {
+    this.#engine = engine;
+    this.#queue = queue;
+  }
+
+  /** The id of the newest job of any queue. */
+  async newest(): Promise<string> {
+    return only(await this.#engine.query<{ id: string }>(NEWEST)).id;
+  }
+
+  /** Whether a job runs, or could. */
+  async isRestless(): Promise<boolean> {
+    return only(await this.#engine.query<{ restless: boolean }>(RESTLESS, [this.#queue])).restless;
+  }
+
+  /** Jobs with a higher id, oldest first; with a status, those that were ever in it. */
+  async find(since: string, kind: string | null, status: JobStatus | null): Promise<string[]> {
+    const rows = await this.#engine.query<{ id: string }>(FIND, [this.#queue, since, kind, status]);
+    return rows.map(({ id }) => id);
+  }
+
+  /** How long until the next delayed job is due; undefined when there is none. */
+  async waitForJob(): Promise<number | undefined> {
+    const { wait } = only(await this.#engine.query<{ wait: number | null }>(NEXT, [this.#queue]));
+    return wait === null ? undefined : Math.max(0, wait);
+  }
+
+  /** How long until the next delayed job is due, or the next tick of a schedule; undefined when there is neither. */
+  async wait(): Promise<number | undefined> {
+    const job = await this.waitForJob();
+    const ticks = (await this.#schedules()).map(({ wait }) => Math.max(0, wait));
+    const all = job === undefined ? ticks : [job, ...ticks];
+    return all.length === 0 ? undefined : Math.min(...all);
+  }
+
+  /** Delayed jobs come so much nearer; schedules stay. */
+  async shiftJobs(ms: number): Promise<void> {
+    await this.#engine.query(SHIFT_JOBS, [this.#queue, ms]);
+  }
+
+  /**
+   * Lets time pass: all that is to come is so much nearer. A tick that comes due is enqueued here, since a worker reckons the next
+   * one from a clock that has not moved.
+   */
+  async shift(ms: number): Promise<void> {
+    const due = (await this.#schedules()).filter(({ wait }) => wait <= ms);
+    await this.#engine.transaction(async (tx) => {
+      for (const schedule of due) await tx.query(TICK, [JSON.stringify(this.#tick(schedule))]);
+      await tx.query(SHIFT_JOBS, [this.#queue, ms]);
+      await tx.query(SHIFT_SCHEDULES, [this.#queue, ms]);
+    });
+    this.#passedMs += ms;
+  }
+
+  #tick({ queue, name, cron, timezone, next }: ScheduleRow): object {
+    const [, following] = nextTicks(cron, timezone, new Date(next + this.#passedMs), 2);
+    const then = following === undefined ? null : following.getTime() - this.#passedMs;
+    return { queue, name, cron, seen: next, jobs: 1, last: next, next: then };
+  }
+
+  #schedules(): Promise<ScheduleRow[]> {
+    return this.#engine.query<ScheduleRow>(SCHEDULES, [this.#queue]);
+  }
+}

@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto';
+import { InvalidInput, LeaseLost } from '../../base/errors.ts';
+import { checkOptions, custom, integer, list, optional, text } from '../../base/options/options.ts';
+import { refusal } from '../../base/options/refusal.ts';
+import { Transaction } from '../../engine/postgres/index.ts';
+import { guardHeld, Job, Unit, type UnitHold, type UnitOwner } from '../../queue/index.ts';
+
+/** What a test unit is, next to its payload. */
+export interface TestUnitFacts {
+  /** The queue's name. Default `'test'`. */
+  readonly queue?: string | undefined;
+  /** Default `'test'`. */
+  readonly kind?: string | undefined;
+  /** Default: none. */
+  readonly key?: string | undefined;
+  /** Which attempt it is. Default 1. */
+  readonly attempt?: number | undefined;
+  /** The fencing token. Default 1. */
+  readonly token?: number | undefined;
+  /** The id of the first job; those behind it count on. Default 1. */
+  readonly id?: number | undefined;
+  /** Default: now, by the clock of this process. */
+  readonly enqueuedAt?: Date | undefined;
+  /** The open transaction that holds it, as in a worker with `hold: 'transaction'`. Default: held by a lease. */
+  readonly tx?: Transaction | undefined;
+}
+
+/**
+ * What the unit is to be. The handler gets a payload as it is: no schema is asked, and nothing goes through JSON. A unit that
+ * coalesces has `payloads`, one for each job, oldest first.
+ */
+export type TestUnitOptions<P> = TestUnitFacts &
+  (
+    | { readonly payload: P; readonly payloads?: undefined }
+    | { readonly payload?: undefined; readonly payloads: readonly P[] }
+  );
+
+/** A progress that a handler noted. */
+export interface NotedProgress {
+  readonly job: Job;
+  readonly value: unknown;
+}
+
+const anything = custom('any value', (value) => value, { default: null });
+const date = custom('a Date', (value, place): Date => {
+  if (value instanceof Date && !Number.isNaN(value.getTime())) return value;
+  throw refusal(place, value, 'a valid Date');
+});
+const transaction = custom('what engine.transaction() gives', (value, place): Transaction => {
+  if (value instanceof Transaction) return value;
+  throw refusal(place, value, 'what engine.transaction() gives');
+});
+
+const shape = {
+  payload: anything,
+  payloads: optional(list(anything, { min: 1 })),
+  queue: text({ min: 1, max: 100, default: 'test' }),
+  kind: text({ min: 1, max: 100, default: 'test' }),
+  key: optional(text({ min: 1, max: 1000 })),
+  attempt: integer({ min: 1, default: 1 }),
+  token: integer({ min: 1, default: 1 }),
+  id: integer({ min: 1, default: 1 }),
+  enqueuedAt: optional(date),
+  tx: optional(transaction),
+};
+
+/**
+ * A unit for a unit test of a handler: what a worker would call it with, without a worker and without a database. It is the worker's
+ * own class, so what it checks and throws is the real thing; what the handler says to it is noted instead of written.
+ *
+ * Payload schemas, time limits, attempts and results are the worker's: test those with {@link testQueue}.
+ * @throws InvalidInput  an option cannot be
+ */
+export function testUnit<P>(options: TestUnitOptions<P>): TestUnit<P> {
+  const { queue, kind, key, attempt, token, id, enqueuedAt, tx } = checkOptions('testUnit', options, shape);
+  if (options.payloads !== undefined && 'payload' in options) {
+    throw new InvalidInput('testUnit takes "payload" or "payloads", but was given both', { field: 'payloads' });
+  }
+  const payloads = options.payloads ?? [options.payload];
+  const at = (enqueuedAt ?? new Date()).getTime();
+  const claim = { id: token, shard: 0, processId: randomUUID(), isAlone: false, left: payloads.length };
+  const jobs = payloads.map((payload, nth) => new Job(id + nth, claim, attempt, at, payload));
+  const epoch = key === undefined ? null : token;
+  const held = { epoch, brokenBy: null, isCoalesced: options.payloads !== undefined, tx };
+  return new TestUnit(new Notes(queue, tx), kind, key ?? null, jobs, held);
+}
+
+/** A unit that no worker runs. */
+export class TestUnit<P = unknown> extends Unit<P> {
+  readonly #notes: Notes;
+
+  /** @internal */
+  constructor(notes: Notes, kind: string, key: string | null, jobs: readonly Job<P>[], held: UnitHold) {
+    super(notes, kind, key, jobs, held);
+    this.#notes = notes;
+  }
+
+  /** What the handler gave to `progress()`, oldest first, as a reader of the job would see it. */
+  get noted(): readonly NotedProgress[] {
+    return this.#notes.noted;
+  }
+
+  /** The transactions that it gave to `guard()`, oldest first; refused ones are not among them. */
+  get guarded(): readonly unknown[] {
+    return this.#notes.guarded;
+  }
+
+  /** The jobs that it gave up on by `fail()`, with the error of each. */
+  get failures(): ReadonlyMap<Job, unknown> {
+    return new Map(this.failed);
+  }
+
+  /**
+   * Aborts `signal` with this reason, as a worker does: `new Cancelled('…')` for a job that was cancelled, `LeaseLost`, `TimedOut`,
+   * `Stopped`. After a lease was lost, or the time ran out, `progress()` and `guard()` throw `LeaseLost`. Only the first call counts.
+   */
+  override abort(reason: Error): void {
+    super.abort(reason);
+  }
+}
+
+/** Stands where the unit's worker would: notes what the handler says, and refuses what that one refuses. */
+class Notes implements UnitOwner {
+  readonly queueName: string;
+  readonly noted: NotedProgress[] = [];
+  readonly guarded: unknown[] = [];
+  readonly #tx: Transaction | undefined;
+
+  constructor(queueName: string, tx: Transaction | undefined) {
+    this.queueName = queueName;
+    this.#tx = tx;
+  }
+
+  async progress(unit: Unit, job: Job, json: string): Promise<void> {
+    requireLease(unit);
+    this.noted.push({ job, value: JSON.parse(json) });
+  }
+
+  async guard(unit: Unit, tx: unknown): Promise<void> {
+    if (this.#tx === undefined) requireLease(unit);
+    else guardHeld(unit, tx);
+    this.guarded.push(tx);
+  }
+}
+
+function requireLease({ abortReason, job }: Unit): void {
+  if (!(abortReason instanceof LeaseLost)) return;
+  throw new LeaseLost(`the lease of job ${job.id} is lost; stop working on it`, { cause: abortReason });
+}

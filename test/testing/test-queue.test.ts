@@ -1,0 +1,220 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { NoRetry, SchemaMismatch, TimedOut } from '../../src/base/errors.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { createQueue, type Kinds, type Queue } from '../../src/queue/index.ts';
+import { type TestQueue, type TestQueueOptions, testQueue } from '../../src/testing/index.ts';
+import { freshDatabase } from '../support/database.ts';
+
+async function freshEngine({ migrated = true } = {}): Promise<PostgresEngine> {
+  const { url } = await freshDatabase({ migrated });
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  return engine;
+}
+
+async function open<K extends Kinds>(queue: Queue<K>, options: TestQueueOptions<K>): Promise<TestQueue<K>> {
+  const opened = await testQueue(queue, options);
+  onTestFinished(() => opened.stop());
+  return opened;
+}
+
+/** A queue whose only handler notes what it was called with. */
+async function diary(options: { readonly attempts?: number; readonly fails?: boolean } = {}) {
+  const queue = createQueue(await freshEngine(), 'diary', {
+    kinds: { note: { attempts: options.attempts ?? 1 } },
+    retry: { backoff: { min: '1h', max: '1h' } },
+  });
+  const seen: unknown[] = [];
+  const handlers = {
+    note: ({ payload, attempt }: { readonly payload: unknown; readonly attempt: number }) => {
+      seen.push(payload);
+      if (options.fails === true) throw new Error(`attempt ${attempt} failed`);
+    },
+  };
+  return { queue, seen, opened: await open(queue, { handlers }) };
+}
+
+describe('a queue under test', () => {
+  test('has come to rest when all that is due has run, in every hold', async () => {
+    const engine = await freshEngine();
+    for (const hold of ['lease', 'transaction'] as const) {
+      const queue = createQueue(engine, hold, { kinds: { note: {} } });
+      let ran = 0;
+      const work = { hold, concurrency: 4 };
+      const opened = await open(queue, { handlers: { note: () => void (ran += 1) }, work });
+      await queue.enqueueMany(Array.from({ length: 25 }, (_, n) => ({ kind: 'note' as const, payload: n })));
+      await opened.settle();
+      expect(ran).toBe(25);
+      expect((await opened.jobs('note')).map(({ status }) => status)).toEqual(Array(25).fill('complete'));
+    }
+  });
+
+  test('runs a delayed job when its time has passed, and not before', async () => {
+    const { queue, seen, opened } = await diary();
+    await queue.enqueue('note', 'later', { runAt: new Date(Date.now() + 86_400_000) });
+    await opened.advance('23h');
+    expect(seen).toEqual([]);
+    await opened.advance('2h');
+    expect(seen).toEqual(['later']);
+  });
+
+  test('makes the next attempts of a job one after another, and ends it in error after the last', async () => {
+    const { queue, seen, opened } = await diary({ attempts: 3, fails: true });
+    const { id } = await queue.enqueue('note', 'x');
+    await opened.settle();
+    expect(await queue.get(id)).toMatchObject({
+      status: 'new',
+      attempt: 1,
+      error: expect.stringContaining('attempt 1 failed'),
+    });
+    await opened.drain();
+    expect(await queue.get(id)).toMatchObject({
+      status: 'error',
+      attempt: 3,
+      error: expect.stringContaining('attempt 3 failed'),
+    });
+    expect(seen).toHaveLength(3);
+  });
+
+  test('is at rest while a key waits for the next attempt of its first job', async () => {
+    const { queue, seen, opened } = await diary({ attempts: 2, fails: true });
+    await queue.enqueue('note', 'first', { key: 'k' });
+    await queue.enqueue('note', 'second', { key: 'k' });
+    await opened.settle();
+    expect(seen).toEqual(['first']);
+    await opened.drain();
+    expect(seen).toEqual(['first', 'first', 'second', 'second']);
+  });
+
+  test('runs what comes due in its order, what a handler adds included', async () => {
+    const queue = createQueue(await freshEngine(), 'chain', { kinds: { step: {} } });
+    const hours: unknown[] = [];
+    const inHours = (n: number): Date => new Date(Date.now() + n * 3_600_000);
+    const opened = await open(queue, {
+      handlers: {
+        step: async ({ payload }) => {
+          hours.push(payload);
+          // Four hours after the second: before the seventh, which was there first.
+          if (payload === 2) await queue.enqueue('step', 6, { runAt: inHours(4) });
+        },
+      },
+    });
+    for (const n of [7, 2]) await queue.enqueue('step', n, { runAt: inHours(n) });
+    await opened.advance('8h');
+    expect(hours).toEqual([2, 6, 7]);
+  });
+
+  test('ticks at each time of a schedule that passes, by its pattern', async () => {
+    const { queue, seen, opened } = await diary();
+    await queue.schedule('nightly', { cron: '0 3 * * *', timezone: 'UTC', kind: 'note', payload: 'tick' });
+    for (let day = 1; day <= 3; day += 1) {
+      await opened.advance('24h');
+      expect(seen).toHaveLength(day);
+    }
+    const [schedule] = await queue.schedules();
+    const untilNext = (schedule?.nextAt?.getTime() ?? 0) - Date.now();
+    expect(untilNext).toBeGreaterThan(0);
+    expect(untilNext).toBeLessThanOrEqual(86_400_000);
+  });
+
+  test('drains past delays of days, and lets schedules be', async () => {
+    const { queue, seen, opened } = await diary();
+    await queue.schedule('hourly', { cron: '@hourly', kind: 'note', payload: 'tick' });
+    for (const days of [1, 30]) {
+      await queue.enqueue('note', days, { runAt: new Date(Date.now() + days * 86_400_000) });
+    }
+    await opened.drain();
+    expect(seen).toEqual([1, 30]);
+  });
+
+  test('moves no other queue', async () => {
+    const engine = await freshEngine();
+    const [mine, other] = ['mine', 'other'].map((name) => createQueue(engine, name, { kinds: { note: {} } }));
+    if (mine === undefined || other === undefined) throw new Error('two queues');
+    const runAt = new Date(Date.now() + 3_600_000);
+    const { id } = await other.enqueue('note', 1, { runAt });
+    await (await open(mine, { handlers: { note: () => {} } })).advance('2h');
+    expect(await other.get(id)).toMatchObject({ status: 'new', runAt });
+  });
+
+  test('says what is left when it does not come to rest', async () => {
+    const queue = createQueue(await freshEngine(), 'stuck', { kinds: { note: {} } });
+    const opened = await open(queue, { patience: '20ms' });
+    await queue.enqueue('note', 1);
+    await expect(opened.settle()).rejects.toThrow(
+      new TimedOut(
+        'queue "stuck" did not come to rest within 20ms: 1 ready, 0 behind others of their key, 0 in progress, 0 delayed; ' +
+          'testQueue() was given no handlers',
+      ),
+    );
+  });
+
+  test('refuses a database that was not migrated at once', async () => {
+    const queue = createQueue(await freshEngine({ migrated: false }), 'early', { kinds: { note: {} } });
+    await expect(testQueue(queue, { handlers: { note: () => {} } })).rejects.toThrow(SchemaMismatch);
+  });
+});
+
+describe('a job that is waited for', () => {
+  test('is found whether it came there before or after the call', async () => {
+    const { queue, opened } = await diary();
+    const wait = opened.waitForJob('note', 'complete');
+    const { id } = await queue.enqueue('note', 'a');
+    expect(await wait).toMatchObject({ id, status: 'complete', payload: 'a' });
+    expect(await opened.waitForJob('note', 'complete')).toMatchObject({ id });
+    expect(await opened.waitForJob('note', 'in-progress')).toMatchObject({ id, status: 'complete' });
+  });
+
+  test('is only one that fits', async () => {
+    const queue = createQueue(await freshEngine(), 'two', { kinds: { note: {}, other: {} } });
+    const opened = await open(queue, {});
+    await queue.enqueue('other', 2);
+    await queue.enqueue('note', 1);
+    const { id } = await queue.enqueue('note', 2);
+    const where = ({ payload }: { readonly payload: unknown }): boolean => payload === 2;
+    expect(await opened.waitForJob('note', 'new', { where })).toMatchObject({ id });
+  });
+
+  test('is none from before the test, and none that was rolled back', async () => {
+    const engine = await freshEngine();
+    const queue = createQueue(engine, 'late', { kinds: { note: {} } });
+    await queue.enqueue('note', 'before');
+    const opened = await open(queue, {});
+    await engine
+      .transaction(async (tx) => {
+        await queue.enqueue('note', 'never', { tx });
+        throw new NoRetry('roll back');
+      })
+      .catch(() => {});
+    await expect(opened.waitForJob('note', 'new', { timeout: '50ms' })).rejects.toThrow(
+      'no job of kind "note" in queue "late" was new within 50ms; no job of this kind was enqueued',
+    );
+    expect(await opened.jobs()).toEqual([]);
+  });
+
+  test('is told about when it went another way', async () => {
+    const { queue, opened } = await diary({ fails: true });
+    const { id } = await queue.enqueue('note', 'a');
+    await opened.waitForJob('note', 'error');
+    await expect(opened.waitForJob('note', 'complete', { timeout: '20ms' })).rejects.toThrow(
+      `no job of kind "note" in queue "diary" was complete within 20ms; job ${id} is error (Error: attempt 1 failed)`,
+    );
+  });
+
+  test('is seen when another worker ran it', async () => {
+    const queue = createQueue(await freshEngine(), 'elsewhere', { kinds: { note: {} } });
+    const opened = await open(queue, {});
+    const worker = queue.work({ note: () => 'done' });
+    onTestFinished(() => worker.stop());
+    await queue.enqueue('note', 1);
+    expect(await opened.waitForJob('note', 'complete')).toMatchObject({ result: 'done' });
+  });
+});
+
+test('a stopped test queue leaves no worker', async () => {
+  const { queue, opened } = await diary();
+  await opened.stop();
+  expect(await queue.stats()).toMatchObject({ workers: 0 });
+  const [row] = await queue.engine.query(statement('test.workers', 'select count(*)::int as n from pawl.queue_worker'));
+  expect(row).toEqual({ n: 0 });
+});
