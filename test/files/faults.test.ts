@@ -254,12 +254,13 @@ describe('a store that fails', () => {
         return readAll((await files.read('doc')).stream);
       });
       const ended = Promise.allSettled(calls);
-      await narrow.query(statement('test.free', 'select 1'), [], { deadlineMs: 5000 });
+      await narrow.query(statement('test.free', 'select 1'), [], { deadlineMs: 20_000 });
       for (const each of await ended) {
         expect(each.status).toBe('rejected');
         expect(each.status === 'rejected' && each.reason).toBeInstanceOf(StoreUnavailable);
       }
-      expect(performance.now() - start).toBeLessThan(10_000);
+      // Calls without a bound would wait for as long as the test may take.
+      expect(performance.now() - start).toBeLessThan(30_000);
       expect(await store.server.connections()).toBeLessThanOrEqual(32);
       // By now the store is left alone: a call fails at once.
       await until('it is left alone', async () => {
