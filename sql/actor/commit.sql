@@ -9,13 +9,14 @@
 --   p_deadlines  ms that the new state may last
 --   p_deltas     changes of semaphores, as {name: n}: what the turn took, and what it raised itself
 --   p_children   children that the turn creates
+--   p_keeps      whether the type keeps the fields before it; null costs nothing
 -- A turn that ends its actor while children of it are not final, or are just being created, has failed.
 -- A row that stays locked is not waited for: its turn may have left a guard() in a transaction that is open, and the others of the
 -- batch have nothing to do with that. Nor are pages.
 create or replace function pawl.actor_commit(
   p_worker bigint, p_ids bigint[], p_epochs bigint[], p_kinds text[], p_waits double precision[], p_froms text[], p_states text[],
   p_reasons text[], p_fields json[], p_versions smallint[], p_deltas jsonb[], p_deadlines double precision[], p_errors text[],
-  p_results json[], p_children int[]
+  p_results json[], p_children int[], p_keeps boolean[] default null
 ) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan set lock_timeout = '500ms' as $$
 declare
@@ -29,6 +30,9 @@ declare
 begin
   if 'done' = any (p_kinds) then
     v_orphans := pawl.actor_with_open_children(p_worker, p_ids, p_epochs, p_kinds);
+  end if;
+  if p_keeps is not null then
+    perform pawl.actor_keep_fields(v_now, p_worker, p_ids, p_epochs, p_keeps, p_froms, p_fields, v_orphans);
   end if;
   with given as (
     select * from unnest(p_ids, p_epochs, p_kinds, p_waits, p_froms, p_states, p_reasons, p_fields, p_versions, p_deltas, p_deadlines, p_errors, p_results, p_children)

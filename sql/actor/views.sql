@@ -30,6 +30,12 @@ create or replace view pawl.actor_history as
 select h.at, h.actor as actor_id, t.name as type, h.from_state, h.to_state, h.reason, h.attempt, h.worker, h.error
 from pawl.actor_transition h join pawl.actor_type t on t.id = h.type;
 
+-- What each turn changed in the fields, of types that keep them. A turn that changed nothing has no row.
+create or replace view pawl.actor_field_history as
+select s.at, s.actor as actor_id, t.name as type, s.epoch, s.state, s.fields as before,
+  coalesce((select n.fields from pawl.actor_snapshot n where n.actor = s.actor and n.epoch > s.epoch order by n.epoch limit 1), a.fields) as after
+from pawl.actor_snapshot s join pawl.actor_type t on t.id = s.type join pawl.actor_instance a on a.id = s.actor;
+
 create or replace view pawl.page as
 select p.id, p.tag, (array['info', 'warning', 'error', 'critical'])[p.severity] as severity,
   case when p.resolved_at is not null then 'resolved' when p.acked_at is not null then 'acked' else 'open' end as status,

@@ -16,7 +16,7 @@ import {
 import { refusal } from '../base/options/refusal.ts';
 import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/options/schema.ts';
 import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
-import type { Duration } from '../base/time/duration.ts';
+import { type Duration, formatDuration } from '../base/time/duration.ts';
 import type { ActorKind, LooseFields } from './kind.ts';
 import type { Machine } from './machine.ts';
 import { unknownName } from './option-checks.ts';
@@ -98,6 +98,11 @@ export interface ActorOptions<
   readonly backoff?: BackoffOption | undefined;
   /** How long a final actor and all history are kept: a duration, or `'forever'`. Default `'90d'`. */
   readonly history?: Duration | undefined;
+  /**
+   * How long the fields before each turn are kept, for `fieldHistory()` and the dashboard; at most `history`. Default: not at all. It
+   * costs one row with the fields as they were, written with each turn that changes them.
+   */
+  readonly fieldHistory?: Duration | undefined;
   /** The states, by name; or a function that makes them with a `state` that knows fields and semaphores. */
   readonly states: ((state: StateMaker<FieldsOf<Schema>, S>) => States) | States;
 }
@@ -114,6 +119,8 @@ export interface ActorDefinition<F = LooseFields, S extends string = string, In 
   readonly always: ReadonlyMap<string, string>;
   readonly backoff: Backoff;
   readonly historyMs: number;
+  /** Undefined: older fields are not kept. */
+  readonly fieldHistoryMs: number | undefined;
   readonly states: ReadonlyMap<string, StateDefinition>;
   /** What the database keeps of it: for diagrams, and for actors that are created by SQL. */
   readonly machine: Machine;
@@ -183,6 +190,7 @@ const shape = {
   always: record(stateName, { default: {} }),
   backoff: backoffShape({ ...BACKOFF, max: 600_000 }),
   history,
+  fieldHistory: optional(duration({ min: '1s' })),
   states: custom('an object of states, or a function that gives one', (value) => value),
 };
 
@@ -229,6 +237,12 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
       { field: 'migrate' },
     );
   }
+  if (given.fieldHistory !== undefined && given.fieldHistory > given.history) {
+    throw new InvalidInput(
+      `actor "${name}" keeps its fields for ${formatDuration(given.fieldHistory)}, but its history for ${formatDuration(given.history)} only: fieldHistory is at most history`,
+      { field: 'fieldHistory' },
+    );
+  }
   const definition = {
     name,
     schema: given.fields,
@@ -239,6 +253,7 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
     always: new Map(Object.entries(given.always)),
     backoff: given.backoff,
     historyMs: given.history,
+    fieldHistoryMs: given.fieldHistory,
     states,
   };
   return Object.freeze({ ...definition, machine: machineOf(definition) });

@@ -31,7 +31,7 @@ export { consoleChannel, type PageChannel, type PageNotice, type WebhookOptions,
 export type { PageOptions, Severity } from './pages/page.ts';
 export { ActorOverview, type PageFilter } from './postgres/overview.ts';
 export type { ActorHealth, TypeRecord } from './postgres/reader.ts';
-export type { ActorRecord, ActorStatus, ActorSummary, ActorTransition, PageRecord } from './record.ts';
+export type { ActorRecord, ActorStatus, ActorSummary, ActorTransition, FieldChange, PageRecord } from './record.ts';
 export type { ChildRecord, Message } from './store.ts';
 export type { ActorHandle, ActorTarget } from './target.ts';
 export type { Dispatcher, StopOptions } from './work/dispatcher.ts';

@@ -69,6 +69,17 @@ export interface ActorTransition {
   readonly error: string | null;
 }
 
+/** What one turn changed in the fields of an actor. */
+export interface FieldChange {
+  readonly at: string;
+  /** Of the turn; the same as in its history. */
+  readonly epoch: number;
+  /** In which the turn was run. */
+  readonly state: string;
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
 export interface PageRecord {
   readonly id: string;
   readonly tag: string;

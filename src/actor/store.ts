@@ -60,6 +60,8 @@ export interface TurnCommit {
   /** JSON; undefined when they did not change. */
   readonly fields?: string | undefined;
   readonly version?: number | undefined;
+  /** The fields before it are kept: its type wants that. */
+  readonly keepsFields?: boolean | undefined;
   readonly delta?: Readonly<Record<string, number>> | undefined;
   readonly deadlineMs?: number | undefined;
   readonly error?: string | undefined;

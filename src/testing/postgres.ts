@@ -7,7 +7,7 @@ const CLEAR = statement(
   `
 with inbox as (delete from pawl.actor_inbox), message as (delete from pawl.actor_message), effect as (delete from pawl.actor_effect),
   transition as (delete from pawl.actor_transition), worker as (delete from pawl.actor_worker), page as (delete from pawl.actor_page),
-  paused as (delete from pawl.actor_paused_state)
+  snapshot as (delete from pawl.actor_snapshot), paused as (delete from pawl.actor_paused_state)
 delete from pawl.actor_instance`,
   { prepare: false },
 );

@@ -9,7 +9,7 @@ import { requireMessageName, requireSemaphore, unknownName } from '../option-che
 import { type PageOptions, readPage } from '../pages/page.ts';
 import { type ActorHealth, PostgresActorReader, type TypeRecord } from '../postgres/reader.ts';
 import { PostgresActorStore } from '../postgres/store.ts';
-import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../record.ts';
+import type { ActorRecord, ActorSummary, ActorTransition, FieldChange, PageRecord } from '../record.ts';
 import { type ActorTarget, idOf } from '../target.ts';
 import { diagnosticsHtml } from './diagnostics.ts';
 import { type DiagramOptions, mermaid, svg } from './diagram.ts';
@@ -29,7 +29,7 @@ export interface ListOptions {
 }
 
 export interface HistoryOptions {
-  /** Only what is older than this epoch: that of the first row of the list before. */
+  /** Only what is older than this epoch: the oldest of the list before. */
   readonly before?: number | undefined;
   /** 1 to 10,000; default 1000. */
   readonly limit?: number | undefined;
@@ -151,6 +151,19 @@ export class ActorAdmin {
     const history = await this.reader.history(id, given.before, given.limit);
     if (history.length === 0) await this.reader.show(id);
     return history;
+  }
+
+  /**
+   * What its turns changed in its fields, newest first: the fields before and after each. Empty unless its type declares
+   * `fieldHistory`. Turns of a program that does not declare it leave none: the next row then shows what they changed, too.
+   * @throws NotFound
+   */
+  async fieldHistory(target: ActorTarget<never>, options: HistoryOptions = {}): Promise<FieldChange[]> {
+    const id = idOf(target);
+    const given = checkOptions('fieldHistory', options, historyShape);
+    const changes = await this.reader.fieldHistory(id, given.before, given.limit);
+    if (changes.length === 0) await this.reader.show(id);
+    return changes;
   }
 
   /**

@@ -2,7 +2,7 @@ import { NotFound } from '../../base/errors.ts';
 import { only, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { Machine } from '../machine.ts';
 import type { PageNotice } from '../pages/channel.ts';
-import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../record.ts';
+import type { ActorRecord, ActorSummary, ActorTransition, FieldChange, PageRecord } from '../record.ts';
 
 const SHOW = statement('actor.show', 'select pawl.actor_show($1::bigint) as answer');
 const FIND = statement(
@@ -36,6 +36,15 @@ from (
   select t.* from pawl.actor_transition t where t.actor = $1 and t.epoch < $2 order by t.at desc, t.epoch desc limit $3
 ) h
 order by h.at, h.epoch`,
+);
+const FIELD_HISTORY = statement(
+  'actor.field_history',
+  `
+select pg_catalog.json_build_object('at', v.at, 'epoch', v.epoch, 'state', v.state, 'before', v.before, 'after', v.after) as change
+from pawl.actor_field_history v
+where v.actor_id = $1 and v.epoch < $2
+order by v.epoch desc
+limit $3`,
 );
 const TYPES = statement(
   'actor.types',
@@ -188,6 +197,12 @@ export class PostgresActorReader {
   async history(actor: number, before: number, limit: number): Promise<ActorTransition[]> {
     const rows = await this.engine.query<{ move: ActorTransition }>(HISTORY, [actor, before, limit]);
     return rows.map(({ move }) => move);
+  }
+
+  /** The last of those before an epoch, newest first. */
+  async fieldHistory(actor: number, before: number, limit: number): Promise<FieldChange[]> {
+    const rows = await this.engine.query<{ change: FieldChange }>(FIELD_HISTORY, [actor, before, limit]);
+    return rows.map(({ change }) => change);
   }
 
   types(): Promise<TypeRecord[]> {

@@ -64,12 +64,12 @@ const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $
   $6::text[], pg_catalog.array_replace($7::text[], chr(1), null), pg_catalog.array_replace($8::text[], chr(1), null),
   pg_catalog.array_replace($9::text[], chr(1), null)::json[], pg_catalog.array_replace($10::smallint[], -1::smallint, null),
   pg_catalog.array_replace($11::jsonb[], 'null', null), pg_catalog.array_replace($12::double precision[], 'NaN', null),
-  pg_catalog.array_replace($13::text[], chr(1), null), pg_catalog.array_replace($14::text[], chr(1), null)::json[], $15::int[])`;
+  pg_catalog.array_replace($13::text[], chr(1), null), pg_catalog.array_replace($14::text[], chr(1), null)::json[], $15::int[], $16::boolean[])`;
 const COMMIT = statement('actor.commit', `select ${COMMIT_CALL} as answer`);
 /** With an offer: one round trip, and one commit for both. */
 const COMMIT_AND_OFFER = statement(
   'actor.commit_and_offer',
-  `select ${COMMIT_CALL} as answer, pawl.actor_offer_add($1::bigint, $16::bigint, $17::text)`,
+  `select ${COMMIT_CALL} as answer, pawl.actor_offer_add($1::bigint, $17::bigint, $18::text)`,
 );
 const IDLE = statement('actor.idle', "select set_config('idle_in_transaction_session_timeout', $1, true)");
 const UNKNOWN = statement('actor.unknown', 'select pawl.actor_report_unknown($1::json) as held');
@@ -184,6 +184,7 @@ export class PostgresActorStore {
       machine: definition.machine,
       version: definition.version,
       history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
+      fieldHistory: definition.fieldHistoryMs === undefined ? null : definition.fieldHistoryMs / 1000,
       backoff: backoffNumbers(definition),
     }));
     const rows = await this.#runner.query<{ ids: Record<string, number>; isolation: string }>(REGISTER, [
@@ -489,6 +490,7 @@ function commitValues(worker: number, turns: readonly TurnCommit[]): unknown[] {
     all(({ error }) => error, NONE),
     all(({ result }) => result, NONE),
     all(({ children }) => children, 0),
+    turns.some(({ keepsFields }) => keepsFields) ? turns.map(({ keepsFields = false }) => keepsFields) : null,
   ];
 }
 

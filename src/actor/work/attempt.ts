@@ -250,6 +250,7 @@ class Attempt implements RunningTurn {
       delta: this.#delta(turn),
       fields,
       version: fields === undefined ? undefined : definition.version,
+      keepsFields: fields !== undefined && definition.fieldHistoryMs !== undefined,
     };
     const finished = (settled: TurnCommit): TurnResult => ({
       settled,
