@@ -2,7 +2,7 @@
 -- leave nothing, and their commits do not come here.
 
 -- The fields before these turns, by position, of those that keep them and change them. Only for actor_commit(), in whose transaction
--- the rows stay locked, so that what is kept is what the turn is about to replace. p_refused: turns that are about to be written as failed.
+-- the rows stay locked, so that these are the fields that the turn is about to replace. p_refused: turns that are about to be written as failed.
 create or replace function pawl.actor_keep_fields(
   p_now timestamptz, p_worker bigint, p_ids bigint[], p_epochs bigint[], p_keeps boolean[], p_states text[], p_fields json[], p_refused bigint[]
 ) returns void

@@ -264,11 +264,16 @@ async function build(
 ): Promise<{ server: string; actors: Actors }> {
   const Server = actor('server', {
     initial: 'creating',
+    fieldHistory: '7d',
     semaphores: ['configure', 'destroy'],
     always: { destroy: 'destroying' },
     states: {
-      creating: state({ to: ['booting'], run: async (a) => a.to('booting') }),
-      booting: state({ to: ['running', 'failed'], deadline: '10m', run: async (a) => a.to('running') }),
+      creating: state({ to: ['booting'], run: async (a) => a.to('booting', { instance: `i-0a7f${a.id}` }) }),
+      booting: state({
+        to: ['running', 'failed'],
+        deadline: '10m',
+        run: async (a) => a.to('running', { address: `10.0.0.${a.id}` }),
+      }),
       running: state({
         to: ['configuring', 'stopping'],
         every: '30s',
@@ -278,7 +283,7 @@ async function build(
         to: ['running'],
         run: async (a) => {
           a.decr('configure');
-          return a.to('running');
+          return a.to('running', { configured: Number(a.fields['configured'] ?? 0) + 1 });
         },
       }),
       stopping: state({ to: ['running'], run: async (a) => a.to('running') }),

@@ -1,6 +1,5 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Actors, actor, createActors, state } from '../../src/actor/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { until } from '../support/eventually.ts';
 import { makeStage, type Stage } from './stage.ts';
@@ -32,29 +31,6 @@ afterAll(async () => {
   for (const close of closers) await close();
   await stage?.stop();
 });
-
-/** An actor that counts how often it was asked to. */
-async function counting(): Promise<{ actors: Actors; id: string }> {
-  const Counter = actor('counter', {
-    initial: 'idle',
-    semaphores: ['count'],
-    states: {
-      idle: state({
-        to: [],
-        run: async (a) => {
-          if (!a.pos('count')) return a.hibernate();
-          a.decr('count');
-          return a.hibernate({ total: Number(a.fields['total']) + 1 });
-        },
-      }),
-    },
-  });
-  const actors = createActors(stage.engine, [Counter]);
-  const dispatcher = actors.run();
-  closers.push(() => dispatcher.stop());
-  const { id } = await actors.create(Counter, { total: 0 });
-  return { actors, id };
-}
 
 async function statusOf(id: string): Promise<string> {
   return (await createQueue(stage.engine, 'mail', { kinds: { send: {} } }).get(id)).status;
@@ -223,18 +199,5 @@ test('a job leads to where its logs are, and has no link where a value for it is
   await logs.waitFor();
   expect(await logs.getAttribute('href')).toBe(`https://logs.example.org/?q=mail+${failed[0]}`);
   expect(await page.getByRole('link', { name: 'Trace' }).count()).toBe(0);
-  await context.close();
-});
-
-test('what a turn changes in the fields of an actor shows as it is made', async () => {
-  const { actors, id } = await counting();
-  const { page, context } = await stage.visit(new URL(`actors/${id}`, base).href);
-  await page.getByText('Nothing since this page was opened').waitFor();
-  await actors.incr(id, 'count');
-  const changes = page.getByRole('list', { name: /What its turns change/ });
-  await changes.getByText('total').first().waitFor();
-  expect(await changes.locator('del').first().innerText()).toBe('0');
-  expect(await changes.locator('ins').first().innerText()).toBe('1');
-  await page.getByRole('img', { name: /In which state it was: idle for/ }).waitFor();
   await context.close();
 });

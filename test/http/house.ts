@@ -117,11 +117,18 @@ async function furnish(
   const { id: waiting } = await mail.enqueue('send', { to: 'bob' });
   const Server = actor('server', {
     initial: 'creating',
+    fieldHistory: '1h',
     semaphores: ['configure', 'destroy'],
     always: { destroy: 'gone' },
     states: {
-      creating: state({ to: ['running'], run: async (a) => a.to('running') }),
-      running: state({ to: ['creating'], run: async (a) => a.hibernate() }),
+      creating: state({
+        to: ['running'],
+        run: async (a) => a.to('running', { starts: (a.fields['starts'] ?? 0) + 1 }),
+      }),
+      running: state({
+        to: ['creating'],
+        run: async (a) => (a.fields['starts'] < 2 ? a.to('creating') : a.hibernate()),
+      }),
       gone: state({ to: [], run: async (a) => a.done() }),
     },
   });

@@ -598,6 +598,19 @@ export interface ActorHistoryList {
   readonly after: string | null;
 }
 
+export interface ActorFieldsChange {
+  readonly at: string;
+  readonly epoch: number;
+  readonly state: string;
+  readonly before?: unknown;
+  readonly after?: unknown;
+}
+
+export interface ActorFieldsList {
+  readonly items: readonly ActorFieldsChange[];
+  readonly after: string | null;
+}
+
 export interface Raised {
   readonly raised: boolean;
 }

@@ -127,6 +127,34 @@ export const actorRoutes: readonly AnyRoute[] = [
     },
   }),
   route({
+    method: 'GET',
+    path: '/actors/{id}/fields',
+    id: 'listActorFields',
+    tag: 'actors',
+    summary:
+      'What turns of an actor changed in its fields, newest first: before and after each. Empty unless its type declares fieldHistory.',
+    permission: 'view',
+    params: actor,
+    query: { limit: integer({ min: 1, max: 200, default: 50 }), after: maybe(text({ about: AFTER })) },
+    answers: 'ActorFieldsList',
+    run: async ({ params, query: { limit, after }, services: { actors } }) => {
+      checkId(params.id);
+      const before = placeOf(after);
+      const [record, rows] = await Promise.all([
+        actors.reads.get(params.id),
+        actors.reads.fieldHistory(params.id, { limit: limit + 1, before }),
+      ]);
+      const of = fieldsOf(record);
+      const { items, after: next } = pageOf(rows, limit, ({ epoch }) => writeCursor(String(epoch)));
+      const shown = items.map((change) => ({
+        ...change,
+        before: payloadOf(change.before, of),
+        after: payloadOf(change.after, of),
+      }));
+      return { items: shown, after: next };
+    },
+  }),
+  route({
     method: 'POST',
     path: '/actors/{id}/incr',
     id: 'incrActor',

@@ -114,6 +114,8 @@ export const ACTORS: Schemas = {
     error: orNull(text),
   }),
   ActorHistoryList: listed(ref('ActorTransition')),
+  ActorFieldsChange: object({ at: time, epoch: whole, state: text, 'before?': any, 'after?': any }),
+  ActorFieldsList: listed(ref('ActorFieldsChange')),
   Raised: object({ raised: yes }),
   Turn: object({ kind: one('to', 'stay', 'done', 'failed', 'released'), from: text, to: text, error: orNull(text) }),
   Page: object(pageOfActors),

@@ -16,6 +16,7 @@ export const PAYLOADS = [
   'sentresult',
   'sentprogress',
   'sentfield',
+  'sentoldfield',
   'sentend',
   'sentdetail',
   'sentchange',
@@ -112,11 +113,12 @@ async function fillQueue({ engine }: House, stops: (() => Promise<unknown>)[]): 
 async function fillActors({ engine }: House): Promise<{ actors: string[]; page: string }> {
   const Vault = actor('vault', {
     initial: 'open',
+    fieldHistory: '1h',
     states: {
       open: state({
         to: ['shut'],
         run: async (a) => {
-          if (a.fields['ends'] === true) return a.done({ secret: 'sentend' });
+          if (a.fields['ends'] === true) return a.done({ secret: 'sentend' }, { secret: 'changed' });
           throw new Error("the vault does not open: secret: 'sentturn'");
         },
       }),
@@ -125,7 +127,7 @@ async function fillActors({ engine }: House): Promise<{ actors: string[]; page: 
   });
   const actors = createActors(engine, [Vault]);
   const { id: failing } = await actors.create(Vault, { secret: 'sentfield' });
-  const { id: ended } = await actors.create(Vault, { ends: true });
+  const { id: ended } = await actors.create(Vault, { ends: true, secret: 'sentoldfield' });
   for (const id of [failing, ended]) await actors.work(id);
   await actors.send(failing, 'hello', { secret: 'sentmessage' });
   const details = { secret: 'sentdetail' };

@@ -72,6 +72,7 @@ describe('every answer is what the OpenAPI document says', () => {
     listActors: ['/actors?type=server'],
     getActor: [`/actors/${house.ids.actor}`],
     listActorHistory: [`/actors/${house.ids.actor}/history?limit=1`],
+    listActorFields: [`/actors/${house.ids.actor}/fields?limit=1`],
     incrActor: [`/actors/${house.ids.actor}/incr`, { semaphore: 'configure' }],
     sendToActor: [`/actors/${house.ids.actor}/messages`, { name: 'hello', payload: { a: 1 } }],
     pauseActor: [`/actors/${house.ids.actor}/pause`, {}],
@@ -167,6 +168,27 @@ test('a list goes on where its page before ended, and misses and repeats nothing
     const { status, body } = await api(`${path}?after=bm9uc2Vuc2U`);
     expect([path, status, body.error?.code]).toEqual([path, 400, 'invalid_input']);
   }
+});
+
+test('what turns changed in the fields of an actor is listed, newest first, and goes on', async () => {
+  const id = await house.addServer();
+  for (let n = 1; n <= 3; n += 1) {
+    const { body } = await post(`/actors/${id}/work`);
+    expect(body['kind']).toBe('to');
+  }
+  const changes: unknown[] = [];
+  let after: unknown = '';
+  for (let pages = 0; after !== null && pages < 9; pages += 1) {
+    const { body } = await api(`/actors/${id}/fields?limit=1${after === '' ? '' : `&after=${after as string}`}`);
+    changes.push(...(body.items ?? []));
+    after = body['after'];
+  }
+  expect(changes).toMatchObject([
+    { state: 'creating', before: { starts: 1 }, after: { starts: 2 } },
+    { state: 'creating', before: {}, after: { starts: 1 } },
+  ]);
+  expect((await api('/actors/999999/fields')).status).toBe(404);
+  expect((await api(`/actors/${id}/fields?after=bm9uc2Vuc2U`)).body.error?.code).toBe('invalid_input');
 });
 
 test('the history over all parts goes on exactly where a page ended', async () => {
