@@ -13,6 +13,7 @@ import { watchOf } from './live/events.ts';
 import { SharedAnswers } from './live/shared-answers.ts';
 import { eventStream, type Watch } from './live/stream.ts';
 import type { Watcher } from './live/streams.ts';
+import { PLAIN_ROUTES, type PlainCall, type PlainRoute, type PlainWork } from './plain-routes.ts';
 import { NO_BODY, readBody } from './protocol/body.ts';
 import { type ErrorBody, failureOf, HttpRefusal, isOfValue, newRequestId } from './protocol/failure.ts';
 import { readFields } from './protocol/field.ts';
@@ -103,22 +104,10 @@ export class HttpApp {
   #build(): Hono<Env> {
     const { basePath } = this.#services.settings;
     const app = new Hono<Env>().basePath(basePath === '' ? '/' : basePath);
-    app.get('/healthz', () => Response.json({ status: 'ok' }));
-    app.get('/readyz', () => this.#ready());
-    app.get('/metrics', (c) => this.#guarded(c.req.raw, c.env, 'metrics:read', '/metrics', () => this.#metrics()));
-    app.get('/api/v1/openapi.json', (c) =>
-      this.#guarded(c.req.raw, c.env, 'view', '/openapi.json', async () =>
-        Response.json(describeApi(ROUTES, basePath)),
-      ),
-    );
-    app.get('/api/v1/events', (c) =>
-      this.#guarded(c.req.raw, c.env, 'view', '/events', async (who) =>
-        this.#stream({ who, permission: 'view' }, c.req.raw, c.env.peer, watchOf(this.#services, c.req.raw)),
-      ),
-    );
-    app.get('/api/v1/login', () => this.#desk.ways());
-    app.post('/api/v1/login', (c) => this.#desk.logIn(c.req.raw, c.env.peer));
-    app.post('/api/v1/logout', (c) => this.#logOut(c.req.raw));
+    for (const plain of PLAIN_ROUTES) {
+      const run: Handler<Env> = (c) => this.#runPlain(plain, { request: c.req.raw, peer: c.env.peer }, c.env);
+      app.on(plain.method, plain.path, run);
+    }
     for (const route of ROUTES) {
       const path = `/api/v1${route.path.replaceAll(/\{(\w+)\}/g, ':$1')}`;
       const run: Handler<Env> = (c) => this.#run(route, c.req.raw, c.env, c.req.param());
@@ -156,6 +145,24 @@ export class HttpApp {
     }
   }
 
+  #runPlain(plain: PlainRoute, call: PlainCall, env: Env['Bindings']): Response | Promise<Response> {
+    if (plain.permission === undefined) return plain.run(this.#plain, call);
+    const name = plain.path.replace(/^\/api\/v1/, '');
+    return this.#guarded(call.request, env, plain.permission, name, async (who) => plain.run(this.#plain, call, who));
+  }
+
+  /** What the plain routes do. */
+  readonly #plain: PlainWork = {
+    ready: () => this.#ready(),
+    metrics: () => this.#metrics(),
+    describe: () => Response.json(describeApi(ROUTES, this.#services.settings.basePath)),
+    events: ({ request, peer }, who) =>
+      this.#stream({ who, permission: 'view' }, request, peer, watchOf(this.#services, request)),
+    waysToLogIn: () => this.#desk.ways(),
+    logIn: ({ request, peer }) => this.#desk.logIn(request, peer),
+    logOut: ({ request }) => this.#logOut(request),
+  };
+
   /** One request: identity, rate, origin, permission, fields, and only then the work. */
   #run(route: AnyRoute, request: Request, env: Env['Bindings'], params: Record<string, string>): Promise<Response> {
     return this.#guarded(request, env, route.permission ?? 'view', route.path, async (who) => {
@@ -186,16 +193,15 @@ export class HttpApp {
     const { metrics } = this.#services;
     const begun = performance.now();
     const response = await traceRequest(request.method, route, request.headers, async () => {
-      try {
-        const who = await this.#identify(request, peer);
-        if (who instanceof Response) return who;
+      const who = await this.#identify(request, peer).catch((error: unknown) => this.#fail(error, requestId));
+      if (who instanceof Response) return who;
+      const limits = this.#limiter.headers(`${who.by} ${who.name}`);
+      const answer = async (): Promise<Response> => {
         refuseOtherSites(request, who.by);
         await this.#require(permission, who, request, peer);
-        const limits = this.#limiter.headers(`${who.by} ${who.name}`);
-        return withThese(await work(who), limits);
-      } catch (error) {
-        return this.#fail(error, requestId);
-      }
+        return work(who);
+      };
+      return withThese(await answer().catch((error: unknown) => this.#fail(error, requestId)), limits);
     });
     metrics.count(route, request.method, response.status, (performance.now() - begun) / 1000);
     return response;

@@ -2,6 +2,7 @@ import { SignJWT } from 'jose';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { ROUTES } from '../../../src/http/app.ts';
 import { type AuthOptions, hashPassword } from '../../../src/http/index.ts';
+import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
 import { type Answer, type House, makeHouse, type RequestOptions, type Visitor } from '../house.ts';
 
 let house: House;
@@ -22,7 +23,8 @@ function pathOf(path: string): string {
 describe('without auth', () => {
   test('no caller gets in from any address; only the health is public', async () => {
     const visitor = house.open({ auth: undefined });
-    const paths = ['/metrics', '/api/v1/openapi.json', '/api/v1/events', '/', '/queues', '/?token=x'];
+    const guarded = PLAIN_ROUTES.filter(({ permission }) => permission !== undefined).map(({ path }) => path);
+    const paths = [...guarded, '/', '/queues', '/?token=x'];
     for (const path of [...paths, ...ROUTES.map(({ path: of }) => pathOf(of))]) {
       const { status, body } = await visitor.ask(path);
       if (status !== 405) expect([path, status, body.error?.code]).toEqual([path, 401, 'unauthorized']);

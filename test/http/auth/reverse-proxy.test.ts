@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { ROUTES } from '../../../src/http/app.ts';
 import { type HttpOptions, hashPassword, serve } from '../../../src/http/index.ts';
+import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
 import { REVERSE_PROXIES, type ReverseProxy, startReverseProxy } from '../../support/reverse-proxy.ts';
 import { type House, makeHouse } from '../house.ts';
 
@@ -45,7 +46,8 @@ describe.each(['nginx', 'caddy'] as const)('behind a real %s with its defaults',
         const { status } = await ask(`/api/v1${path.replaceAll(/\{\w+\}/g, '1')}`, { method, headers });
         expect([method, path, status]).toEqual([method, path, 401]);
       }
-      for (const path of ['/', '/queues', '/metrics', '/api/v1/events', '/api/v1/openapi.json'])
+      const guarded = PLAIN_ROUTES.filter(({ permission }) => permission !== undefined).map(({ path }) => path);
+      for (const path of ['/', '/queues', ...guarded])
         expect([path, (await ask(path, { headers })).status]).toEqual([path, 401]);
       for (const path of ['/healthz', '/readyz']) expect((await ask(path, { headers })).status).toBe(200);
     },

@@ -3,6 +3,7 @@ import { stderrLogger } from '../../../src/base/logger.ts';
 import { ROUTES } from '../../../src/http/app.ts';
 import type { Principal } from '../../../src/http/auth/permission.ts';
 import { type HttpOptions, PERMISSIONS, type Permission } from '../../../src/http/index.ts';
+import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
 import type { AnyRoute } from '../../../src/http/protocol/route.ts';
 import { errorOf, payloadOf } from '../../../src/http/redaction/hidden.ts';
 import { Redaction, TOO_LARGE } from '../../../src/http/redaction/redaction.ts';
@@ -49,7 +50,11 @@ const MORE: Readonly<Record<string, readonly string[]>> = {
   listHistory: ['?part=job&of=vault', '?part=actor&of=vault', '?part=audit'],
   listAudit: ['?limit=200'],
 };
-const OTHERS = ['/metrics', '/api/v1/openapi.json', '/api/v1/events'];
+/** What the document does not name; with the streams of single events. */
+const OTHERS = [
+  ...PLAIN_ROUTES.filter(({ method }) => method === 'GET').map(({ path }) => path),
+  '/api/v1/events?part=job,lock,actor,page',
+];
 
 const allBut = (...less: Permission[]): readonly Permission[] => PERMISSIONS.filter((one) => !less.includes(one));
 const HIDES = { keys: ['SECRET'] } as const;

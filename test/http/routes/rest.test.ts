@@ -247,6 +247,10 @@ test('what was made says where it is, and every answer how many calls are left',
   expect(made.headers.get('location')).toBe(`/pawl/api/v1/jobs/${String(made.body['id'])}`);
   expect(made.headers.get('ratelimit-limit')).toBe('5');
   expect(made.headers.get('ratelimit-remaining')).toBe('4');
+  const refused = await limited.ask('/pawl/api/v1/jobs/999999');
+  expect([refused.status, refused.headers.get('ratelimit-remaining')]).toEqual([404, '3']);
+  const wrong = await limited.ask('/pawl/api/v1/jobs?limit=none');
+  expect([wrong.status, wrong.headers.has('ratelimit-limit')]).toEqual([400, true]);
   let last = made;
   for (let n = 0; n < 10 && last.status !== 429; n += 1) last = await limited.ask('/pawl/api/v1/me');
   expect(last.status).toBe(429);
