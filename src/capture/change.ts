@@ -3,23 +3,23 @@ import type { ChangeRow } from './postgres/change.ts';
 
 /** One change of one row. */
 export interface Change {
-  /** Rises; of two changes of one row the later has the higher one. */
+  /** Ids rise: of two changes of one row, the later one has the higher id. */
   readonly id: string;
   /** When the statement ran, by the database's clock. */
   readonly at: Date;
   readonly table: string;
   readonly op: 'insert' | 'update' | 'delete' | 'truncate';
-  /** Of the entity; in a table that leads to entities by a link, the value of that link. Null for a truncate. */
+  /** The key of the entity; for a table that leads to entities by a link, the value of that link. Null for a truncate. */
   readonly key: string | null;
-  /** What it was before, where an update changed it. */
+  /** The key before the update; null where the update did not change it. */
   readonly oldKey: string | null;
   /** The listed columns as text; null where the history of the table does not have them. */
   readonly before: Readonly<Record<string, string | null>> | null;
   readonly after: Readonly<Record<string, string | null>> | null;
-  /** Who and why, as the writer said in `pawl.actor` and `pawl.reason`: not verified. */
+  /** Who made the change, and why: what the writer put into `pawl.actor` and `pawl.reason`. It is not verified. */
   readonly actor: string | null;
   readonly reason: string | null;
-  /** The role that had logged in. */
+  /** The role that the session logged in as. */
   readonly dbUser: string;
 }
 

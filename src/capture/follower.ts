@@ -18,18 +18,19 @@ import { advancePlace, agreeOnPlace, openPlace } from './postgres/copy.ts';
 import { startLogPartitions } from './work/log-partitions.ts';
 
 /**
- * What is done with changes. What is written through `tx` is committed together with their acknowledgement; what is done
- * elsewhere may be asked for again, with the same ids.
+ * Handles changes. Its writes through `tx` are committed together with the acknowledgement. Other effects may happen again:
+ * after a crash the handler is called with the same changes, which have the same ids.
  */
 export type ChangeHandler = (changes: readonly Change[], tx: Transaction) => Promise<void>;
 
 export interface FollowOptions {
-  /** The name of this consumer, under which its place is kept. */
+  /** The name of this consumer; its position in the log is stored under this name. */
   readonly name: string;
   readonly handler: ChangeHandler;
   /**
-   * Another database: the handler's `tx` is then a transaction there, and how far this consumer is, is kept there with what it writes.
-   * So each change is written there once, too. It needs the migrations of Pawl. Default: the captured database itself.
+   * Another database. The handler's `tx` is then a transaction there, and the consumer's position is stored there in the same
+   * transaction, so that each change is written once there, too. It needs the migrations of Pawl. Default: the captured
+   * database itself.
    */
   readonly to?: PostgresEngine | undefined;
 }
@@ -37,23 +38,23 @@ export interface FollowOptions {
 export interface FollowRunOptions {
   /** Changes in one call of the handler. Default 1,000. */
   readonly batch?: number | undefined;
-  /** How often to look when nothing changes. Default 200 ms. */
+  /** How often to poll when nothing changes. Default 200 ms. */
   readonly poll?: Duration | undefined;
-  /** How long one call may take; a process that hangs loses its place then. Default 30 s. */
+  /** How long one call may take; a process that hangs for longer loses its turn to another one. Default 30 s. */
   readonly timeout?: Duration | undefined;
 }
 
 export interface FollowerEvents {
   readonly delivered: { readonly changes: number };
-  /** The handler or the database failed; the same changes come again. */
+  /** The handler or the database failed; the same changes are delivered again. */
   readonly error: { readonly error: unknown };
 }
 
-/** What delivers changes in one process. */
+/** Delivers changes in one process. */
 export class FollowerWorker implements AsyncDisposable {
   /**
-   * Settles when the worker has found the capture installed; rejects with what no waiting mends. A database that is away is
-   * waited for.
+   * Settles when the worker has found that the capture is installed. Rejects with an error that waiting does not help
+   * against; it waits for a database that is unreachable.
    */
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
@@ -62,18 +63,18 @@ export class FollowerWorker implements AsyncDisposable {
   /** @internal */
   constructor(loop: Loop, keeper: Loop, open: () => Promise<unknown>) {
     this.#loops = [loop, keeper];
-    // Why it has not begun yet is told by the loop, which asks for the same.
+    // The loop asks for the same and reports the errors.
     const options = { what: 'the delivery of changes', signal: this.#stop.signal, onError: () => {} };
     this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
   }
 
-  /** Looks for changes now. */
+  /** Polls for changes now. */
   wake(): void {
     this.#loops[0]?.wake();
   }
 
-  /** Ends after the call that is under way, for which it waits up to 5 s. Safe to call twice. */
+  /** Ends after the call that is under way; waits up to 5 s for it. Safe to call twice. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await within(STOP_MS, Promise.all(this.#loops.map((loop) => loop.stop())));
@@ -91,7 +92,9 @@ interface FollowerRuntime {
   readonly definition: Definition;
 }
 
-/** Every change once, in an order that late commits do not upset. One process at a time is given changes. */
+/**
+ * A consumer that receives every change once. Late commits do not break the order. One process at a time receives changes.
+ */
 export class Follower {
   readonly name: string;
   readonly events: Events<FollowerEvents> = new Events();
@@ -145,7 +148,7 @@ export class Follower {
 
   /**
    * Delivers one batch now. @returns how many changes
-   * @throws Conflict  the log comes from another database: see `rebase()`
+   * @throws Conflict  the log belongs to another database: see `rebase()`
    */
   async next({ batch = 1000, timeoutMs = 30_000 }: { batch?: number; timeoutMs?: number } = {}): Promise<number> {
     const { store, definition } = await this.#open();
@@ -162,9 +165,10 @@ export class Follower {
   }
 
   /**
-   * After a dump was restored, or the database copied or upgraded: takes what is in the log as it is, and loses nothing of it. What
-   * this consumer had had is not given again; if others of the capture had had less, that is.
-   * @returns how many changes are still to come
+   * For a database that was restored from a dump, copied or upgraded: continues with the log as it is now, and skips nothing
+   * in it. Changes that this consumer has received do not come again, except those that another consumer of the capture had
+   * not received yet.
+   * @returns how many changes are still to be delivered
    */
   async rebase(): Promise<number> {
     const { store, capture, line } = await this.#open();
@@ -173,7 +177,7 @@ export class Follower {
     return left;
   }
 
-  /** What was written there before its acknowledgement was lost here is not written again. */
+  /** A batch may have been committed there although its acknowledgement was lost here; it is not written again. */
   async #hand(to: PostgresEngine, delivery: Delivery, changes: readonly Change[], timeoutMs: number): Promise<void> {
     await to.transaction(
       async (tx) => {

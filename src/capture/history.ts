@@ -7,13 +7,13 @@ import { type Definition, linkNumber, showTable } from './declare/source.ts';
 import { readHistory } from './postgres/change.ts';
 
 export interface HistoryOptions {
-  /** The entity. With `table`, what leads to entities in that table, if it has a link. */
+  /** The key of the entity. With a `table` that leads to entities by a link: the value of that link. */
   readonly key?: string | number | bigint | undefined;
   readonly table?: string | undefined;
   readonly since?: Date | undefined;
   readonly until?: Date | undefined;
   readonly actor?: string | undefined;
-  /** Text that stands in one of the kept values. */
+  /** Text that occurs in one of the stored values. */
   readonly words?: string | undefined;
   /** The id of the last change of the page before. */
   readonly before?: string | undefined;
@@ -42,7 +42,7 @@ const shape = {
   limit: integer({ min: 1, max: 10_000, default: 100 }),
 };
 
-/** Newest first. @throws InvalidInput */
+/** Finds changes, newest first. @throws InvalidInput */
 export async function searchHistory(
   engine: PostgresEngine,
   { capture, definition }: { capture: number; definition: Definition },

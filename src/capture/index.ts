@@ -40,13 +40,13 @@ export type { Progress } from './postgres/sweep.ts';
 export { type BackfillOptions, Projection, type ReconcileOptions } from './projection.ts';
 export type { SearchMatch, SearchOptions, SearchPage } from './search.ts';
 export { ProjectionWorker } from './work/projection-worker.ts';
-export type { Failed } from './work/projector.ts';
+export type { FailedEntity } from './work/projector.ts';
 export type { ProjectionEvents } from './work/runtime.ts';
 export { CaptureWorker } from './worker.ts';
 
 /**
- * Declares what an entity is made of: a table with one row for each, and the tables whose rows are parts of it. Nothing is sent
- * until it is used.
+ * Declares what an entity is made of: a table with one row per entity, and the tables whose rows are parts of it. Sends
+ * nothing to the database.
  * @throws InvalidInput on a declaration that contradicts itself
  */
 export function createCapture(engine: PostgresEngine, options: CaptureOptions): Capture {
@@ -55,8 +55,8 @@ export function createCapture(engine: PostgresEngine, options: CaptureOptions): 
 }
 
 /**
- * Captures the changes of an entity's tables by triggers, whoever makes them and however. A committed change is noted, in
- * the same transaction; one that is rolled back is not.
+ * Captures the changes of an entity's tables by triggers, whatever program or statement makes them. The triggers write a
+ * change to the log in its own transaction: it is in the log when that commits, and not when it rolls back.
  */
 export class Capture {
   readonly entity: string;
@@ -72,18 +72,18 @@ export class Capture {
     this.entity = options.entity;
   }
 
-  /** Those declared so far. */
+  /** Those that were declared so far. */
   get projections(): readonly Projection[] {
     return this.#projections;
   }
 
-  /** Those declared so far. */
+  /** Those that were declared so far. */
   get followers(): readonly Follower[] {
     return this.#followers;
   }
 
   /**
-   * Says what is not as it was declared, and gives the SQL that `apply()` would run. Changes nothing.
+   * Lists what differs from the declaration, with the SQL that `apply()` would run. Changes nothing.
    * @throws InvalidInput  a table, column, query or privilege is missing
    */
   plan(): Promise<CapturePlan> {
@@ -91,31 +91,34 @@ export class Capture {
   }
 
   /**
-   * Installs the triggers, and the tables of the projections declared so far, in one transaction; what is right already is left
-   * alone. Where triggers that had been installed had a hole, projections go through all entities once more. Writers of these tables wait for a moment; if one is at it for more than 10 s, nothing is done.
-   * @returns what was mended
-   * @throws InvalidInput  a table, column, query or privilege is missing; nothing was done
-   * @throws LockNotAvailable  a table was in use for too long; nothing was done
+   * Installs the triggers, and the tables of the projections declared so far, in one transaction; what matches the
+   * declaration is not touched. If installed triggers may have missed changes, the projections go through all entities once
+   * more. Writers of these tables wait for a moment. If one of them keeps its transaction open for more than 10 s, nothing is
+   * changed.
+   * @returns what was repaired
+   * @throws InvalidInput  a table, column, query or privilege is missing; nothing was changed
+   * @throws LockNotAvailable  a table was in use for too long; nothing was changed
    */
   async apply(): Promise<readonly Difference[]> {
     return this.#installer.apply();
   }
 
   /**
-   * Proves from the catalogs that no change can go unnoticed: every trigger as it was made, on every partition, always enabled, its
-   * function unchanged, owned and pinned; no partition that came or went since. @returns what is not so
+   * Proves from the catalogs that no change is missed: every trigger is as it was made, on every partition, and always
+   * enabled; its function is unchanged and has its owner and its settings; no partition was added or removed. @returns what
+   * differs
    */
   verify(): Promise<readonly Difference[]> {
     return this.#installer.verify();
   }
 
-  /** Takes out the triggers, their functions and everything noted. Tables that projections wrote stay. */
+  /** Removes the triggers, their functions and the log of this capture. Tables that projections wrote stay. */
   detach(): Promise<void> {
     return this.#installer.detach();
   }
 
   /**
-   * Who changed what, newest first, in the tables that have a history.
+   * Finds changes in the tables that have a history, newest first.
    * @throws InvalidInput, NotFound
    */
   async history(options: HistoryOptions = {}): Promise<readonly Change[]> {
@@ -123,8 +126,9 @@ export class Capture {
   }
 
   /**
-   * Drops the months of the log that ended longer ago than `keep`, except where a follower has not had everything of them, or
-   * another capture keeps its own for longer. Workers do it by themselves for what was declared; this is for now and once.
+   * Drops the months of the log that ended longer ago than `keep`, except months that a follower has not received in full or
+   * that another capture keeps for longer. Workers do this by themselves for the declared `keep`; this call does it once,
+   * now.
    * @param keep  default: as declared
    * @returns the partitions that were dropped
    */
@@ -135,7 +139,8 @@ export class Capture {
   }
 
   /**
-   * Declares a consumer that is given every change once, in order. Call `apply()` after it; changes before that are not given.
+   * Declares a consumer that receives every change once, in order. Call `apply()` after it: the consumer receives the changes
+   * that are made from then on.
    * @throws InvalidInput
    */
   follow(options: FollowOptions): Follower {
@@ -145,8 +150,8 @@ export class Capture {
   }
 
   /**
-   * Declares a table that follows the entities: `build` says what a row is. Call `apply()` after it, then `backfill()`
-   * once, and `run()` in as many processes as you like.
+   * Declares a table that follows the entities: `build` makes its rows. Call `apply()` after it, then `backfill()` once, and
+   * `run()` in as many processes as you like.
    * @throws InvalidInput
    */
   project(options: ProjectOptions): Projection {
@@ -156,7 +161,7 @@ export class Capture {
   }
 
   /**
-   * Starts everything that was declared so far in this process: each projection, with these options, and each follower.
+   * Starts a worker in this process for each projection, with these options, and for each follower that was declared so far.
    * @throws InvalidInput
    */
   run(options: RunOptions = {}): CaptureWorker {

@@ -22,14 +22,14 @@ import { Searcher, type SearchOptions, type SearchPage } from './search.ts';
 import { CopyTable } from './work/copy.ts';
 import { type Destination, OwnTable } from './work/destination.ts';
 import { ProjectionWorker } from './work/projection-worker.ts';
-import { type Failed, Projector } from './work/projector.ts';
+import { type FailedEntity, Projector } from './work/projector.ts';
 import type { ProjectionEvents, ProjectionRuntime } from './work/runtime.ts';
 import { Sweep } from './work/sweep.ts';
 
 export interface BackfillOptions {
   /** Entities in one transaction. Default 500. */
   readonly batch?: number | undefined;
-  /** Begin from the start even if one is under way. Default false: it goes on. */
+  /** Start from the beginning even if a back-fill is under way. Default false: that one continues. */
   readonly again?: boolean | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -38,7 +38,7 @@ export interface BackfillOptions {
 export interface ReconcileOptions {
   /** Entities compared in one transaction. Default 500. */
   readonly batch?: number | undefined;
-  /** Marks what differs as changed, so that it is projected again. Default true. */
+  /** Mark entities whose row differs as changed, so that they are projected again. Default true. */
   readonly repair?: boolean | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -74,7 +74,7 @@ export class Projection {
   }
 
   /**
-   * Starts a worker in this process, which keeps the table as the entities are. Any number of them share the work.
+   * Starts a worker in this process that keeps the table up to date. Any number of workers share the work.
    * @throws InvalidInput
    */
   run(options: RunOptions = {}): ProjectionWorker {
@@ -83,8 +83,8 @@ export class Projection {
   }
 
   /**
-   * Writes all entities that are there, beside the changes that go on meanwhile; rows of entities that are gone leave the
-   * table. Broken off, it goes on from where it was, also in a worker's hands.
+   * Writes all existing entities, while changes go on, and removes the rows of entities that do not exist any more. After an
+   * interruption the next call, or a worker, continues where it stopped.
    */
   async backfill(options: BackfillOptions = {}): Promise<Progress> {
     const { batch, again, onProgress, signal } = checkOptions('backfill', options, {
@@ -97,7 +97,7 @@ export class Projection {
       signal?.throwIfAborted();
       const page = await sweep.page(batch);
       const progress = page ?? (await sweeps.progress());
-      if (progress === undefined) throw new Conflict('the back-fill is gone: the capture was detached meanwhile');
+      if (progress === undefined) throw new Conflict('the back-fill ended early: the capture was detached meanwhile');
       onProgress(progress);
       if (progress.phase === 'done') return progress;
       if (page === undefined) await sleep(20); // a worker has the next page
@@ -105,8 +105,8 @@ export class Projection {
   }
 
   /**
-   * Compares every entity with its row, page by page, and repairs what differs by marking it as changed. What is known to
-   * have changed is no difference.
+   * Compares every entity with its row, page by page, and marks entities whose row differs as changed, so that they are
+   * projected again. Entities whose change is still to be projected do not count as different.
    */
   async reconcile(options: ReconcileOptions = {}): Promise<Drift> {
     const settings = checkOptions('reconcile', options, { ...pageShape, repair: bool({ default: true }) });
@@ -114,9 +114,9 @@ export class Projection {
   }
 
   /**
-   * Finds rows by words, `"phrases"` and `beginnings*`, all of which have to match; `-word` leaves rows out. The best come
-   * first; where very many match, the best of the first 500 in the projection's order.
-   * @throws InvalidInput  no word to look for, an unknown column, a tenant that is missing
+   * Finds rows by words, `"phrases"` and `beginnings*`, all of which have to match; `-word` excludes rows. The best matches
+   * come first; where very many match, the best of the first 500 in the projection's order.
+   * @throws InvalidInput  no word to search for, an unknown column, a missing tenant
    */
   async search(query: string, options: SearchOptions = {}): Promise<SearchPage> {
     const { target } = await this.open();
@@ -125,8 +125,9 @@ export class Projection {
   }
 
   /**
-   * Gives a copy to this database: after a dump was restored, or the database copied or upgraded, or when it was promoted by mistake
-   * in place of another one. A back-fill begins, which the workers do, and rows that it never had leave the copy.
+   * Makes this database the owner of its copy: after a dump was restored, or the database was copied or upgraded, or promoted
+   * by mistake in place of another one. Starts a back-fill, which the workers do; it removes rows of the copy that this
+   * database does not have.
    * @throws InvalidInput  the table is not in another database
    */
   async rebase(): Promise<void> {
@@ -142,10 +143,10 @@ export class Projection {
     await this.#engine.transaction((tx) => sweeps.start(tx, true));
   }
 
-  /** Waits until everything that was committed before this call is in the table, or has failed. A worker has to run. */
+  /** Waits until every change that was committed before this call is in the table, or has failed. A worker has to run. */
   async settled({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
     const { store, sweeps } = await this.open();
-    // Links become keys, and whole tables a sweep: what they lead to stands behind the first mark.
+    // Following a link adds keys to the log behind the first mark, and a changed table starts a sweep: hence a second round.
     for (let round = 0; round < 2; round += 1) {
       const mark = await store.newest();
       while (!(await store.isPast(mark)) || (await sweeps.isOpen())) {
@@ -175,7 +176,7 @@ export class Projection {
     const store = new CaptureStore(this.#engine, found.line, found.definition);
     const destination = this.#destination(found.line, target, root);
     const sweeps = new SweepStore(this.#engine, found.line, root, destination);
-    const onFailed = (failed: Failed): void => this.events.emit('failed', failed);
+    const onFailed = (failed: FailedEntity): void => this.events.emit('failed', failed);
     const projector = new Projector({ store, destination, onFailed });
     const sweep = new Sweep(store, sweeps, projector);
     return { line: found.line, capture: found.capture, target, destination, store, sweeps, sweep, projector };

@@ -4,15 +4,15 @@ import { InvalidInput } from '../base/errors.ts';
 export interface Term {
   readonly kind: 'word' | 'prefix' | 'phrase';
   readonly text: string;
-  /** Rows with it are left out. */
+  /** True for `-word`: rows with this term are excluded. */
   readonly not: boolean;
 }
 
 const TERM = /(-?)(?:"([^"]*)"?|([^\s"]+))/g;
 
 /**
- * Reads what somebody typed: words, `"phrases"`, the beginnings of words as `beg*`, and each with a `-` before it for what
- * must not be there. All terms have to match. Any text is a query; only one without a word to look for is refused.
+ * Parses what a person typed: words, `"phrases"`, beginnings of words as `beg*`; a `-` before one of them excludes rows. All
+ * terms have to match. Any text is a valid query, except one without a word to search for.
  * @throws InvalidInput
  */
 export function parseSearch(text: string): Term[] {
@@ -27,7 +27,7 @@ export function parseSearch(text: string): Term[] {
   throw new InvalidInput('a search needs at least one word to look for, such as: warranty smith', { field: 'query' });
 }
 
-/** More terms than anybody types cost more than they find. */
+/** A person types fewer terms; more would cost more than they find. */
 const MOST = 32;
 
 function hasWord(text: string): boolean {

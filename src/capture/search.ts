@@ -13,7 +13,7 @@ export interface SearchOptions {
   readonly limit?: number | undefined;
   /** Only rows with these values in these columns. */
   readonly filter?: Readonly<Record<string, string | number | bigint | boolean | null>> | undefined;
-  /** Whose rows. Needed where the projection has a tenant column. */
+  /** The tenant whose rows are searched. Required where the projection has a tenant column. */
   readonly tenant?: string | number | bigint | undefined;
   /** `next` of the page before. */
   readonly cursor?: string | undefined;
@@ -24,7 +24,7 @@ export interface SearchOptions {
 export interface SearchMatch {
   readonly row: Readonly<Record<string, unknown>>;
   readonly rank: number;
-  /** Where the words are, as HTML: they are marked, and everything else is escaped. */
+  /** The text around the found words as HTML: the words are marked, everything else is escaped. */
   readonly snippet: string;
 }
 
@@ -32,8 +32,8 @@ export interface SearchPage {
   /** Best first. */
   readonly rows: readonly SearchMatch[];
   /**
-   * More rows match than were ranked: these are the best of the first 500 in the order of the projection, its highest values
-   * first. The pages that follow go on behind them.
+   * True when more rows match than were ranked: these are the best of the first 500 in the order of the projection, highest
+   * values first. The next pages rank the rows after them.
    */
   readonly capped: boolean;
   /** How many match: exact up to 3,000, and 3,000 where there are more. */
@@ -42,9 +42,12 @@ export interface SearchPage {
   readonly next: string | undefined;
 }
 
-/** Ranking reads every candidate: this many are read in a few milliseconds. */
+/** Ranking reads every candidate; reading this many takes a few milliseconds. */
 const CANDIDATES = 500;
-/** Up to here the index gives all matches at once; beyond, walking in order finds candidates sooner than sorting all of them. */
+/**
+ * Up to this many, the index gives all matches at once. With more, walking in order finds candidates sooner than sorting all
+ * matches.
+ */
 const NARROW = 3000;
 /** Rows to walk over. With one match in 30 that gives all candidates. */
 const WALK = 20_000;
@@ -82,7 +85,7 @@ export class Searcher {
     return found.catch((error: unknown) => {
       if (!isNoValue(error)) throw error;
       const field = options.cursor === undefined ? 'filter' : 'cursor';
-      throw new InvalidInput(`a value is none of its column's type: ${error.message}`, { field, cause: error });
+      throw new InvalidInput(`a value does not fit the type of its column: ${error.message}`, { field, cause: error });
     });
   }
 
@@ -99,7 +102,7 @@ export class Searcher {
       return Object.entries(filter);
     }
     if (tenant === undefined) {
-      throw new InvalidInput('this projection holds rows of several tenants; say whose to search in', {
+      throw new InvalidInput('this projection holds rows of several tenants; name one in option "tenant"', {
         field: 'tenant',
       });
     }
@@ -111,7 +114,7 @@ export class Searcher {
     const [row] = await tx.query<{ words: number; matches: number }>(statement, values);
     if (row === undefined || row.words === 0) {
       throw new InvalidInput(
-        `a search needs at least one word to look for; in those given the language "${this.#options.language}" has none, or none that is not too common`,
+        `a search needs at least one word to look for; the language "${this.#options.language}" finds none in this query, or only words that are too common`,
         {
           field: 'query',
         },
@@ -127,7 +130,7 @@ export class Searcher {
     { limit, isWide }: { limit: number; isWide: boolean },
   ): Promise<Omit<SearchPage, 'matches'>> {
     let answer = isWide ? await this.#ranked(tx, condition, place, { limit, isWide }) : undefined;
-    // Matches are far apart in this order, so the walk met too few of them.
+    // Matches are far apart in this order, so the walk found too few of them.
     if (answer === undefined || answer.window.n < limit)
       answer = await this.#ranked(tx, condition, place, { limit, isWide: false });
     const { window, rows } = answer;
@@ -163,7 +166,7 @@ export class Searcher {
   }
 }
 
-/** Values are parameters with a cast to their column's type, which refuses them. */
+/** Values are parameters that are cast to the type of their column; the cast fails for a value that does not fit. */
 function isNoValue(error: unknown): error is DatabaseError {
   return error instanceof DatabaseError && /^22(P0[23]|00[378])$/.test(error.sqlState ?? '');
 }
@@ -213,7 +216,7 @@ function fromCursor(value: unknown): SearchPosition {
   } catch {
     // The same answer.
   }
-  throw new InvalidInput(`${show(value)} is no cursor; pass on next of the page before, as it is`, { field: 'cursor' });
+  throw new InvalidInput(`${show(value)} is no cursor; pass "next" of the page before, unchanged`, { field: 'cursor' });
 }
 
 function pair(place: Readonly<Record<string, unknown>>, name: 'window' | 'row', length: number): object {

@@ -1,4 +1,4 @@
-/** What runs in this process for one consumer. */
+/** The worker of one consumer in this process. */
 interface Worker {
   readonly started: Promise<void>;
   wake(): void;
@@ -7,7 +7,7 @@ interface Worker {
 
 /** All consumers of a capture, in one process. */
 export class CaptureWorker implements AsyncDisposable {
-  /** Settles when each of them has found the capture installed; rejects when that cannot be. */
+  /** Settles when each worker has found that the capture is installed; rejects when one of them does. */
   readonly started: Promise<void>;
   readonly #workers: readonly Worker[];
 
@@ -18,12 +18,12 @@ export class CaptureWorker implements AsyncDisposable {
     this.started.catch(() => {});
   }
 
-  /** Looks for changes now. */
+  /** Polls for changes now. */
   wake(): void {
     for (const worker of this.#workers) worker.wake();
   }
 
-  /** Ends after what is under way. Safe to call twice. */
+  /** Ends after the work that is under way. Safe to call twice. */
   async stop(): Promise<void> {
     await Promise.all(this.#workers.map((worker) => worker.stop()));
   }

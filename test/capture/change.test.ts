@@ -9,7 +9,7 @@ import { openScene, type Scene, VIA } from './scene.ts';
 
 const CANARY = 'canary-4711-secret';
 
-/** A capture of its own with a history; the scene's has none. */
+/** Declares another capture, with a history; the scene's capture has none. */
 async function withHistory(scene: Scene): Promise<Capture> {
   await scene.client.query('alter table orders add column secret text');
   const capture = createCapture(scene.engine, {
@@ -62,14 +62,14 @@ test('the history says who changed what of an entity, when and why', async () =>
 });
 
 // Invariant C19.
-test('a column that is not listed is kept nowhere: not in the log, nor in what is said of errors', async () => {
+test('a column that is not listed is stored nowhere: not in the log, and not in error messages', async () => {
   const scene = await openScene();
   const capture = await withHistory(scene);
   const { client, query } = scene;
   await client.query('update orders set secret = $1, status = $2 where id < 10', [CANARY, 'x']);
   await client.query('delete from orders where id = 5');
   expect((await capture.history({ limit: 1000 })).length).toBeGreaterThan(9);
-  // A row that cannot be projected is told of in the database, too: with why, but not with what is in it.
+  // The database also stores the error of a row that cannot be projected, without the values of the row.
   const found = capture.project({
     into: 'audited_search',
     columns: { status: 'text' },
@@ -92,7 +92,7 @@ test('a column that is not listed is kept nowhere: not in the log, nor in what i
 });
 
 // Invariant C22.
-test('months are made ahead, and dropped whole, but not what a follower has not had', async () => {
+test('months are made ahead, and dropped whole, but none that a follower has not received in full', async () => {
   const scene = await openScene();
   const capture = await withHistory(scene);
   const { client, query } = scene;
@@ -146,13 +146,13 @@ test('workers make and drop months as the captures declare, and only where all o
     query<{ name: string }>(
       "select right(inhrelid::regclass::text, 6) as name from pg_inherits where inhparent = 'pawl.capture_change'::regclass and inhrelid::regclass::text ~ '\\d$' order by 1",
     );
-  await until('they are looked after', async () => (await months()).length === 4);
+  await until('months are made and dropped', async () => (await months()).length === 4);
   expect((await months())[0]).toEqual({ name: '202003' });
   expect(() => createCapture(engine, { entity: 'x', root: 'orders', keep: '1h' })).toThrow(InvalidInput);
 });
 
 // Invariant C22.
-test('a month is dropped without a writer waiting longer than it takes to give up, whoever reads the log for long', async () => {
+test('while a month is dropped, a writer waits no longer than one try takes, even if a transaction reads the log for long', async () => {
   const scene = await openScene();
   const capture = await withHistory(scene);
   const { client, connect, query, engine } = scene;
@@ -171,7 +171,7 @@ test('a month is dropped without a writer waiting longer than it takes to give u
     });
   const pruning = prune();
   const writer = await connect();
-  // What would wait for longer than a try fails.
+  // A writer that had to wait for longer than one try would fail.
   await writer.query("set lock_timeout = '100ms'");
   let isOver = false;
   const tried =
@@ -189,7 +189,7 @@ test('a month is dropped without a writer waiting longer than it takes to give u
   expect(await maintainLogPartitions(engine)).toEqual([]);
 });
 
-interface Followed {
+interface FollowerScene {
   readonly scene: Scene;
   readonly seen: Change[];
   readonly next: () => Promise<number>;
@@ -197,7 +197,7 @@ interface Followed {
   readonly rebase: () => Promise<number>;
 }
 
-async function follow(): Promise<Followed> {
+async function follow(): Promise<FollowerScene> {
   const scene = await openScene();
   const seen: Change[] = [];
   const capture = createCapture(scene.engine, {
@@ -211,7 +211,7 @@ async function follow(): Promise<Followed> {
 }
 
 // Invariant C10.
-test('every change is given once, and those of a row in their order, whoever commits late', async () => {
+test('every change is delivered once, and those of a row in order, even if a transaction commits late', async () => {
   const { scene, seen, next } = await follow();
   const { client, connect } = scene;
   const late = await connect();
@@ -224,7 +224,8 @@ test('every change is given once, and those of a row in their order, whoever com
     await client.query(`savepoint t; update orders set status = 'r${n}' where id = 4; release t; commit`);
     await next();
   }
-  // It waits for the late one, and has to come after it although it began, and got its transaction number, before.
+  // This transaction waits for the late one. Its change has to come after that, although it began earlier and has a lower
+  // transaction number.
   const waiting = await connect();
   await waiting.query("begin; update orders set status = 'first' where id = 50");
   const blocked = waiting.query("update orders set status = 'after late' where id = 1");
@@ -251,7 +252,7 @@ test('every change is given once, and those of a row in their order, whoever com
 });
 
 // Invariant C11.
-test('a transaction that stays open anywhere does not keep changes of others waiting', async () => {
+test('a transaction that stays open anywhere does not delay changes of others', async () => {
   const { scene, seen, next } = await follow();
   const idle = await scene.connect();
   await idle.query('begin; create table elsewhere (id int); insert into elsewhere values (1)');
@@ -263,12 +264,12 @@ test('a transaction that stays open anywhere does not keep changes of others wai
   expect(seen.map(({ key }) => key)).toEqual(['9', '10']);
 });
 
-test('a handler that fails is given the same changes again, and what it wrote is rolled back', async () => {
+test('a handler that fails receives the same changes again, and its writes are rolled back', async () => {
   const scene = await openScene();
   const capture = createCapture(scene.engine, { entity: 'followed', root: 'orders' });
   const follower = capture.follow({
     name: 'copy',
-    // It writes to a captured table, too: changes of its own come in the next batch.
+    // The handler writes to a captured table, too: these changes come in the next batch.
     handler: async (changes, tx) => {
       const mine = changes.filter(({ key }) => Number(key) < 1000);
       for (const { key } of mine) {
@@ -290,7 +291,7 @@ test('a handler that fails is given the same changes again, and what it wrote is
   expect((await scene.query('select 1 from orders where id > 1000')).length).toBe(2);
 });
 
-test('two processes share a follower: one at a time is given changes, and none is given twice', async () => {
+test('two processes share a follower: one at a time receives changes, and none comes twice', async () => {
   const scene = await openScene();
   const seen: string[] = [];
   const make = (): Capture => createCapture(scene.engine, { entity: 'followed', root: 'orders' });
@@ -304,19 +305,19 @@ test('two processes share a follower: one at a time is given changes, and none i
   onTestFinished(() => Promise.all(running.map((loop) => loop.stop())).then(() => {}));
   for (let n = 0; n < 30; n += 1)
     await scene.client.query('update orders set status = $1 where id % 10 = $2', [`s${n}`, n % 10]);
-  await until('all are there', () => seen.length >= 300);
+  await until('all changes arrive', () => seen.length >= 300);
   expect(new Set(seen).size).toBe(300);
   expect(seen.length).toBe(300);
 });
 
 // Invariant C21.
-test('a log that was restored into a younger cluster is refused, with the way out', async () => {
+test('a log that was restored into a cluster with lower transaction numbers is refused, and the error says what to do', async () => {
   const { scene, seen, next, rebase } = await follow();
   const { client } = scene;
   await client.query("update orders set status = 'had' where id = 1");
   while ((await next()) > 0);
   await client.query("update orders set status = 'missed' where id = 2");
-  // As a dump of a cluster that has come further would have it.
+  // The numbers that a dump of a cluster with more transactions would have.
   await client.query(`update pawl.capture_change set xid = (xid::text::bigint + 1000000000)::text::xid8;
     update pawl.capture_line set seen = format('%s:%s:', pg_snapshot_xmax(seen)::text::bigint - 1 + 1000000000, pg_snapshot_xmax(seen)::text::bigint - 1 + 1000000000)::pg_snapshot where guarantee = 'ordered'`);
   await expect(next()).rejects.toThrow(Conflict);
@@ -327,7 +328,7 @@ test('a log that was restored into a younger cluster is refused, with the way ou
   expect(seen.map(({ after }) => after?.['status'])).toEqual(['had', 'missed', 'new']);
 });
 
-test('a table with a history is captured on every path, as without', async () => {
+test('a table with a history is captured on every path, like one without', async () => {
   const scene = await openScene();
   const capture = createCapture(scene.engine, {
     entity: 'order2',

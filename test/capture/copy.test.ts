@@ -13,7 +13,7 @@ interface CopyScene extends Scene {
   readonly to: PostgresEngine;
   readonly toUrl: string;
   readonly copy: Projection;
-  /** How many rows the copy lacks, and how many it should not have: one that differs is both. */
+  /** Rows that the copy lacks, plus rows that it should not have: a row that differs counts twice. */
   readonly wrong: () => Promise<number>;
 }
 
@@ -102,7 +102,7 @@ test.each(['before_copy', 'after_copy', 'before_commit'])(
 );
 
 // Invariant C15.
-test('an older version that arrives late changes nothing, and brings nothing back', async () => {
+test('an older version that arrives late changes no row, and brings no deleted row back', async () => {
   const { url, toUrl, copy, client, wrong } = await openCopy();
   await copy.backfill();
   await client.query("update orders set status = 'first' where id in (1, 2)");
@@ -110,17 +110,17 @@ test('an older version that arrives late changes nothing, and brings nothing bac
     PAWL_FAULT: 'capture.before_copy:stop',
     TIMEOUT: '1s',
   });
-  await until('it stands still with what it has read', () => child.stderr().includes('reached'));
+  await until('the worker stops after it has read the rows', () => child.stderr().includes('reached'));
   await client.query("update orders set status = 'second' where id = 1; delete from orders where id = 2");
   await run(copy);
   await copy.settled();
   expect(await wrong()).toBe(0);
   child.resume();
-  await until('its delivery was too late', () => child.stderr().includes('error'));
+  await until('the late delivery was refused', () => child.stderr().includes('error'));
   expect(await wrong()).toBe(0);
 });
 
-test('the other database restarts in the middle: the copy comes when it is back', async () => {
+test('the other database restarts in the middle: the copy is complete after it is back', async () => {
   const server = await startTestServer({ fsync: 'off' });
   onTestFinished(() => server.stop());
   const to = postgres(server.url);
@@ -134,11 +134,11 @@ test('the other database restarts in the middle: the copy comes when it is back'
   await restarting;
   await copy.settled();
   expect(await wrong()).toBe(0);
-  // The outage was nobody's fault: no entity was set aside for it.
+  // No entity caused the outage: none was set aside for it.
   expect(await query('select 1 from pawl.capture_retry')).toEqual([]);
 });
 
-test('changes in order are written once in another database, whatever acknowledgement is lost', async () => {
+test('changes in order are written once to another database, whatever acknowledgement is lost', async () => {
   const { to } = await otherDatabase();
   const scene = await openScene();
   await to.session((session) => session.run('create table seen (n serial, change bigint, key text)'));
@@ -162,7 +162,7 @@ test('changes in order are written once in another database, whatever acknowledg
   }
   while ((await follower.next({ batch: 3 })) > 0);
   expect((await seen()).map(({ key }) => key)).toEqual(['1', '2', '3', '4', '5', '6']);
-  // Restored to an earlier time, over there and over here.
+  // A restore to an earlier time: first of the other database, then of the captured one.
   await to.session((session) => session.run('update pawl.capture_copy_place set delivery = delivery - 1'));
   await scene.client.query("update orders set status = 'y' where id = 9");
   await expect(follower.next()).rejects.toThrow(/this database has had.*rebase/);

@@ -17,7 +17,7 @@ const SEQUENCES = [
   'pawl.capture_version_seq',
 ];
 
-/** As pg_dump and psql would do it, which are not there on every machine: what the tables hold, and where the sequences are. */
+/** Copies the rows of tables and the values of sequences, like pg_dump and psql, which not every machine has. */
 export async function dumpInto(
   from: PostgresEngine,
   into: PostgresEngine,

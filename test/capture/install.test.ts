@@ -12,7 +12,7 @@ test('plan gives the SQL that apply runs; applied again, there is nothing to do;
   const inventory = `select 'trigger', t.tgname::text from pg_trigger t union all select 'function', p.proname::text from pg_proc p
     union all select 'row', d.entity from pawl.capture_definition d union all select 'row', l.name from pawl.capture_line l
     union all select 'dirty', d.key from pawl.capture_dirty d order by 1, 2`;
-  // Roles are the whole server's: another test may make it between two plans.
+  // Roles belong to the whole server: another test may create this one between two plans.
   await client.query('do $$ begin create role pawl_capture nologin; exception when duplicate_object then null; end $$');
   const before = await query(inventory);
   const plan = await capture.plan();
@@ -34,7 +34,7 @@ test('plan gives the SQL that apply runs; applied again, there is nothing to do;
   expect(await dirty()).toEqual(['1']);
 });
 
-test('two databases of a new server may be given their first capture at once', async () => {
+test('two databases of a new server may get their first capture at the same time', async () => {
   const server = await startTestServer({ fsync: 'off' });
   onTestFinished(() => server.stop());
   const engine = postgres(server.url, { max: 2 });
@@ -57,7 +57,7 @@ test('two databases of a new server may be given their first capture at once', a
   expect(await capture.verify()).toEqual([]);
 });
 
-test('verify finds every way in which a capture can be undone, and apply mends it', async () => {
+test('verify finds every way in which a capture can be undone, and apply repairs it', async () => {
   const { capture, client } = await openScene();
   await capture.apply();
   const sabotage: Record<string, RegExp> = {
@@ -68,27 +68,28 @@ test('verify finds every way in which a capture can be undone, and apply mends i
     'drop trigger pawl_capture_order_truncate on note_2026': /note_2026: truncate.*missing/,
     'alter function pawl.capture_order_0_insert() reset search_path': /search_path/,
     'alter function pawl.capture_order_0_insert() set search_path = public': /search_path/,
-    'alter function pawl.capture_order_1_update() security invoker': /runs as whoever writes/,
+    'alter function pawl.capture_order_1_update() security invoker': /runs as the role that writes/,
     'alter function pawl.capture_order_1_update() owner to current_user': /belongs to/,
-    'grant execute on function pawl.capture_order_1_update() to public': /everybody/,
+    'grant execute on function pawl.capture_order_1_update() to public': /every role/,
     'grant select on pawl.capture_dirty to pawl_capture': /more than insert/,
     'revoke insert on pawl.capture_dirty from pawl_capture': /may not insert/,
     'alter sequence pawl.capture_dirty_id_seq cache 10': /CACHE/,
     [`drop trigger pawl_capture_order_move on order_line; create trigger pawl_capture_order_move after update on order_line for each row
       when (false) execute function pawl.capture_order_1_move(); alter table order_line enable always trigger pawl_capture_order_move`]:
-      /order_line: move.*not what it should be/,
+      /order_line: move.*differs from the declaration/,
     [`drop trigger pawl_capture_order_delete on order_line; create trigger pawl_capture_order_delete after delete on order_line
       referencing old table as pawl_old for each statement when (pg_trigger_depth() > 5) execute function pawl.capture_order_1_delete();
       alter table order_line enable always trigger pawl_capture_order_delete`]:
-      /order_line: delete.*not what it should be/,
+      /order_line: delete.*differs from the declaration/,
     [`drop trigger pawl_capture_order_update on note; create trigger pawl_capture_order_update after update of body on note for each row
       execute function pawl.capture_order_2_update(); alter table note enable always trigger pawl_capture_order_update`]:
-      /note: update.*not what it should be/,
-    'create table note_2027 partition of note for values from (2027) to (2028)': /note_2027: came, went/,
-    'alter table note detach partition note_2027': /note_2027: came, went/,
+      /note: update.*differs from the declaration/,
+    'create table note_2027 partition of note for values from (2027) to (2028)':
+      /note_2027: was attached, detached or replaced/,
+    'alter table note detach partition note_2027': /note_2027: was attached, detached or replaced/,
     'drop function pawl.capture_order_3_insert() cascade': /missing/,
     [`create or replace function pawl.capture_order_0_insert() returns trigger language plpgsql security definer
-      set search_path = pg_catalog, pg_temp as 'begin return null; end'`]: /not what it should be/,
+      set search_path = pg_catalog, pg_temp as 'begin return null; end'`]: /differs from the declaration/,
     'alter table order_search drop column notes cascade': /no column notes/,
     'drop index order_search_pawl_words': /missing/,
   };
@@ -101,13 +102,13 @@ test('verify finds every way in which a capture can be undone, and apply mends i
   }
 });
 
-test('the condition of a trigger is that of its column, whatever has been renamed', async () => {
+test('the condition of a trigger follows its column through a rename', async () => {
   const { capture, client, projection, diff } = await openScene({
     build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,
   });
   await capture.apply();
   await projection.backfill();
-  // As a migration from int to bigint ends.
+  // The last step of a migration from int to bigint.
   await client.query(`alter table order_line add column order_id2 bigint; update order_line set order_id2 = order_id;
     begin; alter table order_line rename column order_id to order_id_old; alter table order_line rename column order_id2 to order_id; commit`);
   expect((await capture.verify()).map(({ object }) => object)).toContain('order_line: move');
@@ -135,18 +136,18 @@ const HOLES: Record<string, readonly [hole: string, meanwhile: string]> = {
   ],
   'a partition was detached': ['select 1', 'alter table note detach partition note_2026'],
   'a partition was dropped': ['select 1', 'drop table note_2025'],
-  'a partition was truncated before anybody looked': [
+  'a partition was truncated before the next apply()': [
     "create table note_2027 partition of note for values from (2027) to (2028); insert into note values (9001, 5, 2027, 'new')",
     'truncate note_2027',
   ],
-  'another table stands in the place of one': [
+  'another table replaced a captured one': [
     'create table swapped (like orders including all); insert into swapped select id, customer_id, $$swapped$$ from orders',
     'alter table orders rename to orders_old; alter table swapped rename to orders',
   ],
 };
 
 // Invariant C23.
-test.each(Object.keys(HOLES))('apply() mends the data, too: %s', async (what) => {
+test.each(Object.keys(HOLES))('apply() repairs the data, too: %s', async (what) => {
   const { capture, client, projection, diff, query } = await openScene({
     build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,
   });
@@ -163,12 +164,12 @@ test.each(Object.keys(HOLES))('apply() mends the data, too: %s', async (what) =>
   expect(await capture.verify()).toEqual([]);
   await work(projection);
   expect(await diff()).toBe(0);
-  // And nothing is gone through again where nothing was amiss.
+  // Where no change was missed, no sweep starts.
   await capture.apply();
   expect(await query('select 1 from pawl.capture_dirty')).toEqual([]);
 });
 
-test('a second projection, or another declaration, is no hole: nothing is gone through again for it', async () => {
+test('a second projection, or another declaration, misses no change: no sweep starts for it', async () => {
   const { capture, engine, client, query, projection } = await openScene();
   await capture.apply();
   await projection.backfill();
@@ -185,7 +186,7 @@ test('a second projection, or another declaration, is no hole: nothing is gone t
   expect(await query('select 1 from pawl.capture_dirty')).toEqual([]);
 });
 
-test('a target whose key or columns are of another type is told, and not rewritten', async () => {
+test('a target whose key or columns have another type is reported, and not rewritten', async () => {
   const { engine, client } = await openScene();
   await client.query(`create table narrow (id smallint primary key, status text, n int);
     create table wide (id numeric primary key, status varchar(9)); create table same (id bigint primary key, status varchar(9))`);
@@ -210,9 +211,9 @@ async function work(projection: Projection): Promise<void> {
 
 describe('what cannot be captured is refused before anything is done', async () => {
   const cases: [string, Partial<CaptureOptions>, RegExp][] = [
-    ['a table that is not there', { root: 'order' }, /no table "order"/],
-    ['a name that is none', { root: 'a.b.c.d' }, /no name of a table|no table/],
-    ['a column that is not there', { via: { order_line: 'ordr_id' } }, /did you mean "order_id"/],
+    ['a table that does not exist', { root: 'order' }, /no table "order"/],
+    ['a text that is no name', { root: 'a.b.c.d' }, /no name of a table|no table/],
+    ['a column that does not exist', { via: { order_line: 'ordr_id' } }, /did you mean "order_id"/],
     ['rows without a key', { via: { order_line: 'order_id' } }, /nulls: 'ignore'/],
     ['a root whose key may be NULL', { root: 'order_line', key: 'order_id' }, /may be NULL/],
     ['a root with a primary key of several columns', { root: 'note' }, /primary key of several columns/],
@@ -226,9 +227,9 @@ describe('what cannot be captured is refused before anything is done', async () 
       /no column of a captured table/,
     ],
     ['a query with a mistake in it', { via: { customer: sql`select id from order where x` } }, /cannot be run/],
-    ['a query that gives NULL', { via: { customer: sql`select null::bigint from changed` } }, /gives NULL/],
+    ['a query that returns NULL', { via: { customer: sql`select null::bigint from changed` } }, /returns NULL/],
     [
-      'a history of a column that is not there',
+      'a history of a column that does not exist',
       { history: { orders: { rows: 'both', columns: ['nothing'] } } },
       /no column "nothing"/,
     ],
@@ -250,7 +251,7 @@ describe('what cannot be captured is refused before anything is done', async () 
     await expect(createCapture(engine, { entity: 'p', root: 'parent' }).apply()).rejects.toThrow(NotSupported);
   });
 
-  test('a table of another role, and a target that lacks what is searched for', async () => {
+  test('a table of another role, and a target without the searched columns', async () => {
     const { engine, client, url, database, capture, query } = await openScene();
     const role = `${database.name}_app`;
     await client.query(

@@ -1,11 +1,14 @@
-// Types whose operators stand in two schemas, next to operators of somebody else's that would fit better.
+// Types with operators in two schemas, next to operators of another role that would fit better.
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { createCapture, sql } from '../../src/capture/index.ts';
 import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../support/database.ts';
 
-/** citext in a schema of its own, and in `public` an operator `=` and `<` for each pair of types; each call is noted. */
+/**
+ * citext in a schema of its own, and in `public` an operator `=`, `<` and `>` for each pair of types; the sequence shows
+ * whether one was called.
+ */
 const STRANGERS = `
 create schema ext;
 create extension citext schema ext;
@@ -75,7 +78,7 @@ test.each([
   },
 );
 
-test('a search in the order of such a column goes on through every window', async () => {
+test('a search in the order of such a column continues through every window', async () => {
   const { engine, client, heard } = await open();
   await client.query(`create table doc (id int primary key, title text not null, place ext.citext not null);
     insert into doc select i, 'word', lpad((i % 7)::text, 3, '0') from generate_series(1, 1300) i`);

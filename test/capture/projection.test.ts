@@ -4,7 +4,7 @@ import { faults } from '../../src/base/fault.ts';
 import {
   createCapture,
   createCaptureAdmin,
-  type Failed,
+  type FailedEntity,
   type Projection,
   type RunOptions,
   Sql,
@@ -25,7 +25,7 @@ async function run(projection: Projection, options: RunOptions = {}): Promise<vo
 }
 
 // Invariant C21.
-test('a back-fill writes what is there, beside changes that go on, and leaves no gap', async () => {
+test('a back-fill writes all entities while changes go on, and leaves no gap', async () => {
   const { capture, projection, client, diff } = await openScene();
   await capture.apply();
   await client.query('insert into order_search (id) values (-5), (7), (100000)');
@@ -46,7 +46,7 @@ test('a back-fill writes what is there, beside changes that go on, and leaves no
   expect(await diff()).toBe(0);
 });
 
-test('changes anywhere reach the row of their entity, and deleted entities leave', async () => {
+test('changes in every table reach the row of their entity, and rows of deleted entities go', async () => {
   const { capture, projection, client, diff, query } = await openScene();
   await capture.apply();
   await projection.backfill();
@@ -66,7 +66,7 @@ test('changes anywhere reach the row of their entity, and deleted entities leave
   expect(await query('select 1 from order_search')).toEqual([]);
 });
 
-test('a link that could not be seen when it was noted is followed all the same', async () => {
+test('a link to a row that was not visible to the trigger is followed all the same', async () => {
   // The customer is renamed by one transaction while another one inserts an order for it; neither sees the other.
   const { capture, projection, client, connect, diff } = await openScene();
   await capture.apply();
@@ -87,7 +87,8 @@ test('a change during the aggregation is not swallowed', async () => {
   await capture.apply();
   await projection.backfill();
   const other = await connect();
-  // With a lower id than what the worker sees, committed when it has read and not yet acknowledged.
+  // The late change has a lower id than those that the worker sees. It is committed after the worker has read, and before it
+  // acknowledges.
   await client.query("begin; update orders set status = 'late' where id = 5");
   await other.query("update note set body = 'early' where order_id = 5");
   const disarm = faults.arm('capture.after_upsert', () => client.query('commit'), { occurrence: 1 });
@@ -98,7 +99,7 @@ test('a change during the aggregation is not swallowed', async () => {
 });
 
 // Invariant C10.
-test('a writer that commits late is not passed over, however many batches come before it', async () => {
+test('a change that is committed late is not missed, however many batches come before it', async () => {
   const { capture, projection, client, connect, diff } = await openScene();
   await capture.apply();
   await projection.backfill();
@@ -117,7 +118,7 @@ test('a writer that commits late is not passed over, however many batches come b
 });
 
 // Invariant C11.
-test('transactions of others that stay open keep nothing waiting', async () => {
+test('open transactions of others delay nothing', async () => {
   const { capture, projection, client, connect, diff } = await openScene();
   await capture.apply();
   await projection.backfill();
@@ -131,9 +132,9 @@ test('transactions of others that stay open keep nothing waiting', async () => {
 });
 
 // Invariant C16.
-test('an entity that cannot be projected backs off by itself, and comes when it can', async () => {
+test('an entity that cannot be projected backs off alone, and is projected when it can be', async () => {
   let isBroken = true;
-  const failed: Failed[] = [];
+  const failed: FailedEntity[] = [];
   const scene = await openScene({
     build: async (ids, tx) => {
       if (isBroken && ids.includes('13')) throw new Error('13 is unlucky');
@@ -154,11 +155,11 @@ test('an entity that cannot be projected backs off by itself, and comes when it 
   const [row] = await query<{ key: string; error: string }>('select key, error from pawl.capture_retry');
   expect(row).toEqual({ key: '13', error: '13 is unlucky' });
   isBroken = false;
-  await until('it is there', async () => (await diff()) === 0);
+  await until('its row is written', async () => (await diff()) === 0);
   expect(await query('select 1 from pawl.capture_retry')).toEqual([]);
 });
 
-test('a row that was not asked for, or is there twice, is refused and the entity set aside', async () => {
+test('a row of another key, and a second row of one key, are refused, and the entity is set aside', async () => {
   const { capture, projection, query } = await openScene({
     build: async (ids, tx) => [
       ...(await build(ids, tx)),
@@ -187,7 +188,7 @@ test.each(['after_claim', 'after_upsert', 'before_commit', 'after_commit'])(
     await client.query("update orders set status = 'killed'");
     const child = spawnChild('capture/worker.child.ts', [url], { PAWL_FAULT: `capture.${point}:kill` });
     expect((await child.exited).signal).toBe('SIGKILL');
-    // Before COMMIT the rows are as they were, and the changes still there.
+    // Before COMMIT the rows are unchanged, and the log still has the changes.
     await until('the server noticed', async () => {
       const busy =
         "select 1 from pg_stat_activity where application_name = 'capture child' and datname = current_database()";
@@ -201,7 +202,7 @@ test.each(['after_claim', 'after_upsert', 'before_commit', 'after_commit'])(
 );
 
 // Invariant C15.
-test('a worker that stands still loses its batch in time, and cannot write it any more', async () => {
+test('a paused worker loses its batch after the timeout, and cannot write it any more', async () => {
   const { url, capture, projection, client, diff } = await openScene();
   await capture.apply();
   await projection.backfill();
@@ -210,7 +211,7 @@ test('a worker that stands still loses its batch in time, and cannot write it an
     PAWL_FAULT: 'capture.after_upsert:stop',
     TIMEOUT: '1s',
   });
-  await until('it stands still', () => child.stderr().includes('reached'));
+  await until('the worker is paused', () => child.stderr().includes('reached'));
   await client.query("update orders set status = 'second' where id = 1");
   await run(projection);
   await projection.settled();
@@ -237,7 +238,7 @@ test('connections are ended at random under load: in the end every row is right'
   expect(await diff()).toBe(0);
 });
 
-test('a worker whose connections go dead without a word goes on on others', async () => {
+test('a worker whose connections go silent continues on new ones', async () => {
   const { url, capture, client, diff } = await openScene({
     build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,
   });
@@ -261,21 +262,21 @@ test('a worker whose connections go dead without a word goes on on others', asyn
   onTestFinished(() => following.stop());
   await client.query("update orders set status = 'before' where id = 1");
   await until('both work', async () => (await diff()) === 0 && seen.includes('1'));
-  // What connects from now on works; those that are open never hear anything again.
+  // New connections work; the open ones never receive anything again.
   proxy.silence();
   proxy.accept();
   await client.query("update orders set status = 'after' where id = 2");
-  await until('both work again', async () => (await diff()) === 0 && seen.includes('2'));
+  await until('both workers work again', async () => (await diff()) === 0 && seen.includes('2'));
 });
 
-test('reconcile finds what is not as it should be, and repairs it through the same queue', async () => {
+test('reconcile finds rows that differ, and repairs them through the log', async () => {
   const { capture, projection, client, diff } = await openScene();
   await capture.apply();
   await projection.backfill();
   await client.query(
     "update order_search set status = 'forged' where id = 3; delete from order_search where id = 4; insert into order_search (id) values (4711)",
   );
-  // Known to have changed, and so no drift.
+  // Its change is in the log, so it is no drift.
   await client.query("update orders set status = 'changed' where id = 9");
   expect(await projection.reconcile({ repair: false, batch: 30 })).toEqual({
     checked: 101,
@@ -309,13 +310,13 @@ test('a projection that is declared after apply installs itself; a second one ha
   expect(await query("select count(*)::int as n from order_name where name = 'both'")).toEqual([{ n: 5 }]);
 });
 
-test('what is outstanding, failing and holding keys is told, with who does it', async () => {
+test('status and culprits list outstanding changes, failing entities, and the transactions that hold keys', async () => {
   const { engine, url, capture, projection, client } = await openScene();
   await capture.apply();
   const admin = createCaptureAdmin(engine);
   await client.query("update orders set status = 'x' where id < 4");
   const child = spawnChild('capture/worker.child.ts', [url], { PAWL_FAULT: 'capture.after_claim:stop' });
-  await until('it stands still', () => child.stderr().includes('reached'));
+  await until('the worker is paused', () => child.stderr().includes('reached'));
   const [line] = await admin.status('order');
   expect(line).toMatchObject({
     name: 'order_search',
@@ -325,7 +326,7 @@ test('what is outstanding, failing and holding keys is told, with who does it', 
     sweepDone: null,
   });
   expect(line?.oldestMs).toBeGreaterThan(0);
-  const culprit = await until('it is told', async () =>
+  const culprit = await until('the transaction is listed', async () =>
     (await admin.culprits(100)).find(({ application }) => application === 'capture child'),
   );
   expect(culprit).toMatchObject({ holdsKeys: true, state: 'idle in transaction', pid: expect.any(Number) });
@@ -336,7 +337,7 @@ test('what is outstanding, failing and holding keys is told, with who does it', 
   expect(await admin.status()).toMatchObject([{ outstanding: 0, oldestMs: null }]);
 });
 
-test('a query makes the rows in the database: to the letter, set by set, with the same promises', async () => {
+test('a query makes the rows in the database: exactly, in sets, with the same promises', async () => {
   const { capture, client, diff, query, projection } = await openScene({
     build: sql`${new Sql(EXPECTED)} where o.id = any ($1::bigint[])`,
   });
@@ -352,7 +353,7 @@ test('a query makes the rows in the database: to the letter, set by set, with th
   expect(await projection.reconcile()).toEqual({ checked: 99, drifted: 1, keys: ['60'] });
   await projection.settled();
   expect(await diff()).toBe(0);
-  // An entity for which the query fails is set aside by itself.
+  // An entity for which the query fails is set aside alone.
   await client.query(
     "alter table order_search add check (status <> 'poison'); update orders set status = case when id = 7 then 'poison' else 'fine' end where id < 20",
   );
@@ -361,7 +362,7 @@ test('a query makes the rows in the database: to the letter, set by set, with th
   expect((await query('select key from pawl.capture_retry')).length).toBe(1);
 });
 
-test('projections and followers stop within 5 s though the database says nothing any more', async () => {
+test('projections and followers stop within 5 s though the database answers no more', async () => {
   const { url, client } = await openScene();
   const proxy = await startProxy(url);
   onTestFinished(() => proxy.stop());
@@ -379,7 +380,7 @@ test('projections and followers stop within 5 s though the database says nothing
   await Promise.all([...workers, ...late].map((worker) => worker.stop()));
   const stoppedMs = performance.now() - since;
   await engine.stop();
-  // And what a busy machine needs.
+  // 3 s more for a busy machine.
   expect(stoppedMs).toBeLessThan(5_000 + 3_000);
   expect(performance.now() - since).toBeLessThan(5_000 + 1_000 + 2_000 + 4_000);
 });

@@ -3,7 +3,7 @@ import { Random } from '../../examples/random.ts';
 import { LONG } from '../support/long.ts';
 import { openScene, type Scene } from './scene.ts';
 
-/** One random statement of an application, on any table, in any of the ways in which one can write. */
+/** One random statement of an application, on any table and of any kind that writes. */
 function statementOf(random: Random): string {
   const order = (): number => random.whole(1, 110);
   const id = (): number => random.whole(1, 320);
@@ -34,7 +34,7 @@ function statementOf(random: Random): string {
   return random.pick(all)?.() ?? '';
 }
 
-/** Several applications at once, each with transactions of several statements, savepoints and changes of mind. */
+/** Several applications at once, each with transactions of several statements, savepoints and rollbacks. */
 async function workload(scene: Scene, seed: number, transactions: number): Promise<void> {
   await Promise.all(
     [1, 2, 3].map(async (nth) => {
@@ -44,7 +44,7 @@ async function workload(scene: Scene, seed: number, transactions: number): Promi
         await client.query('begin');
         for (let step = random.whole(1, 3); step > 0; step -= 1) {
           await client.query('savepoint s');
-          // Some are refused by a constraint, or lose a deadlock: as in any application.
+          // A constraint refuses some statements, and some lose a deadlock, as in any application.
           const isDone = await client.query(statementOf(random)).then(
             () => random.whole(1, 5) > 1,
             () => false,
@@ -62,7 +62,7 @@ const TRANSACTIONS = LONG ? 400 : 60;
 
 // Invariant C14.
 test.each(SEEDS)(
-  'whatever applications do at once, in the end every row is what the tables say (seed %i)',
+  'whatever applications do at once, in the end every row matches the tables (seed %i)',
   async (seed) => {
     const scene = await openScene();
     const { capture, projection, diff } = scene;
@@ -81,7 +81,7 @@ test.each(SEEDS)(
   },
 );
 
-test('this comparison finds a capture with a hole', async () => {
+test('this comparison finds a capture that misses changes', async () => {
   const scene = await openScene();
   const { capture, projection, client, diff } = scene;
   await capture.apply();
@@ -93,7 +93,8 @@ test('this comparison finds a capture with a hole', async () => {
   onTestFinished(() => worker.stop());
   await workload(scene, 1, 40);
   await projection.settled();
-  // A truncate in there makes everything anew, and so mends what was missed before it: this one comes after.
+  // A truncate in the workload makes every row anew, and so repairs changes that were missed before it. This change comes
+  // after it.
   await client.query("update customer set name = 'missed'");
   await projection.settled();
   await worker.stop();

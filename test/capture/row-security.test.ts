@@ -6,7 +6,7 @@ import { recordLog } from '../support/log.ts';
 import { testRole } from '../support/role.ts';
 import { build, openScene, TARGET, VIA } from './scene.ts';
 
-/** What SECURITY.md grants to whoever works, and the tables. */
+/** The rights that SECURITY.md grants to the role of a worker, and rights on the tables. */
 const GRANTS = (role: string): string => `
 grant usage on schema pawl to ${role};
 grant select, insert, update, delete on all tables in schema pawl to ${role};
@@ -15,7 +15,7 @@ grant execute on all functions in schema pawl to ${role};
 grant select on all tables in schema public to ${role};
 grant insert, update, delete on order_search to ${role}`;
 
-test('an entity that row-level security hides from a worker is an error and keeps its row, and verify says so beforehand', async () => {
+test('an entity that row-level security hides from a worker is an error and keeps its row, and verify warns of it', async () => {
   const scene = await openScene();
   const { capture, projection, client, diff } = scene;
   await capture.apply();
@@ -39,7 +39,7 @@ test('an entity that row-level security hides from a worker is an error and keep
   onTestFinished(() => worker.stop());
   await client.query("update orders set status = 'secret' where id = 1");
   await until('the entity has failed', () => failed.some((text) => /^1: .*row-level security policy/.test(text)));
-  // A link that is followed through the table would lead to none.
+  // Following a link through this table would lead to no entity.
   await client.query("update customer set name = 'renamed' where id = 5");
   await until('the link could not be followed', () => errors.some((text) => /row-level security policy/.test(text)));
   await expect(own.reconcile()).rejects.toThrow(/row-level security policy/);
@@ -48,7 +48,7 @@ test('an entity that row-level security hides from a worker is an error and keep
 
   await client.query(`alter role ${role.name} bypassrls`);
   await client.query("update pawl.capture_retry set run_at = '-infinity'");
-  await until('everything is as it should be', async () => (await diff()) === 0);
+  await until('every row is right', async () => (await diff()) === 0);
   expect(await own.reconcile()).toMatchObject({ drifted: 0 });
   expect(await createCaptureAdmin(engine).verify('order')).toEqual([]);
 });

@@ -11,7 +11,7 @@ import {
 import { type PostgresEngine, postgres, statement, type Transaction } from '../../src/engine/postgres/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 
-/** Orders with lines, their customers, notes in a partitioned table, and what items are called. */
+/** Orders with lines, their customers, notes in a partitioned table, and items with titles. */
 export const SCHEMA = `
 create table customer (id bigint primary key, name text not null);
 create table orders (id bigint primary key, customer_id bigint not null references customer (id), status text not null default 'new');
@@ -40,7 +40,7 @@ export const VIA: NonNullable<CaptureOptions['via']> = {
   item: sql`select l.order_id from order_line l join changed c on c.sku = l.sku where l.order_id is not null`,
 };
 
-/** What a row of the projection should be, of all orders or of some. */
+/** The expected rows of the projection, for all orders or some. */
 export const EXPECTED = `
 select o.id, c.name as customer, o.status,
   (select string_agg(i.title || ' x' || l.qty, ', ' order by l.id) from order_line l join item i on i.sku = l.sku where l.order_id = o.id) as items,
@@ -64,13 +64,13 @@ export interface Scene {
   readonly engine: PostgresEngine;
   readonly capture: Capture;
   readonly projection: Projection;
-  /** Plain SQL on a connection of its own, as an application that knows nothing of Pawl. */
+  /** Runs plain SQL on a connection of its own, like an application that does not use Pawl. */
   readonly client: pg.Client;
   readonly connect: () => Promise<pg.Client>;
   readonly query: <Row = Record<string, unknown>>(text: string, values?: unknown[]) => Promise<Row[]>;
-  /** The keys that were noted since the last call, distinct and sorted; `link:` before those that have to be followed. */
+  /** The keys in the log since the last call, distinct and sorted; `link:` stands before values that have to be followed. */
   readonly dirty: () => Promise<string[]>;
-  /** How many rows of the target are not what they should be. */
+  /** How many rows of the target differ from the expected ones. */
   readonly diff: () => Promise<number>;
 }
 

@@ -35,7 +35,7 @@ beforeAll(async () => {
   };
 });
 
-test('words, phrases, beginnings and what must not be there', async () => {
+test('words, phrases, beginnings and excluded words', async () => {
   const found = async (query: string, tenant: number): Promise<unknown[]> =>
     keys(await projection.search(query, { tenant, limit: 50 }));
   expect(await found('rare', 1)).toEqual([7]);
@@ -49,7 +49,7 @@ test('words, phrases, beginnings and what must not be there', async () => {
   expect(await found('b-000301-x', 1)).toEqual([301]);
 });
 
-test('whatever is typed is a query, but for one without a word', async () => {
+test('any text is a query, except one without a word', async () => {
   for (const query of [
     "o'clock",
     '\\',
@@ -72,7 +72,7 @@ test('whatever is typed is a query, but for one without a word', async () => {
   for (const query of ['', '   ', '-', '!&|()', '-word', '""', '***']) {
     await expect(projection.search(query, { tenant: 1 }), query).rejects.toThrow(InvalidInput);
   }
-  await expect(projection.search('word')).rejects.toThrow(/say whose/);
+  await expect(projection.search('word')).rejects.toThrow(/option "tenant"/);
   await expect(projection.search('word', { tenant: 1, filter: { titel: 'x' } })).rejects.toThrow(
     /did you mean "title"/,
   );
@@ -87,7 +87,7 @@ test('where very many rows match, the first in the declared order are ranked, an
   expect(first?.snippet).toContain('<mark>common</mark>');
   const few = await projection.search('common', { tenant: 1, filter: { id: 4 }, limit: 3 });
   expect(few).toMatchObject({ capped: false, matches: 1, next: undefined });
-  // Far apart in the order, so that a walk does not meet them.
+  // The matches are far apart in the order, so that a walk does not find enough of them.
   await run("update doc_search set title = title || ' oldword' where id < 9300");
   const old = await projection.search('oldword', { tenant: 2, limit: 5 });
   expect(keys(old).length).toBe(5);
@@ -112,14 +112,14 @@ test('a snippet is safe to show, whatever the row holds', async () => {
   expect(rows[0]?.snippet).toContain('<mark>snippety</mark> &amp;');
 });
 
-test('the index gives the newest state at once: it has no list of what is not sorted in', async () => {
+test('the index has no list of pending entries, so a search never has to read one', async () => {
   const options = await engine.query<{ options: string[] }>(
     statement('options', "select reloptions as options from pg_class where relname = 'doc_search_pawl_words'"),
   );
   expect(options[0]?.options).toEqual(['fastupdate=off']);
 });
 
-test('tenants do not see each other, whatever a role of theirs asks', async () => {
+test('tenants do not see rows of each other, whatever their role queries', async () => {
   const role = `pawl_tenant_${process.pid}_${Date.now()}`;
   await run(`create role "${role}"; grant select on doc_search to "${role}"`);
   onTestFinished(() => run(`drop owned by "${role}"; drop role "${role}"`).then(() => {}));
@@ -146,7 +146,7 @@ test('a row with words for a megabyte is projected and found', async () => {
   expect(await engine.query(statement('retries', 'select key, error from pawl.capture_retry'))).toEqual([]);
 });
 
-test('a word that the language leaves out is left out of the query, too; one of them alone is refused', async () => {
+test('a word that the language ignores is ignored in a query; a query of such words only is refused', async () => {
   await run(
     "create table talk (id int primary key, said text, at date); insert into talk values (1, 'he has made the call', now())",
   );
@@ -166,7 +166,7 @@ test('a word that the language leaves out is left out of the query, too; one of 
   expect(keys(await english.search('the phone'))).toEqual([]);
   expect(keys(await english.search('call -made'))).toEqual([]);
   await expect(english.search('the')).rejects.toThrow(/at least one word/);
-  // What is none of a column's type is the caller's mistake, wherever it comes from.
+  // A value that does not fit the type of its column is the caller's mistake, wherever it comes from.
   await expect(english.search('call', { filter: { at: 'soon' } })).rejects.toThrow(InvalidInput);
   await expect(english.search('call', { filter: { id: '99999999999' } })).rejects.toThrow(InvalidInput);
   const forged = Buffer.from(JSON.stringify({ row: ['0.1', 'soon', '1'] })).toString('base64url');

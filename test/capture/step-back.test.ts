@@ -1,4 +1,4 @@
-// Either database goes back in time, or is another one than it was. What is followed here are rows of one table, all of it.
+// Either database goes back in time, or is replaced by another one. The projection here has all rows of one table.
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Capture, createCapture, type Follower, type Projection, sql } from '../../src/capture/index.ts';
 import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
@@ -46,14 +46,14 @@ async function rowsOf(engine: PostgresEngine, table: string): Promise<readonly s
   return row?.rows ?? [];
 }
 
-interface Copied {
+interface CopyScene {
   readonly capture: Capture;
   readonly copy: Projection;
   readonly deliver: () => Promise<void>;
 }
 
-/** @param how  who makes the rows */
-function copied(engine: PostgresEngine, to: PostgresEngine, how: 'query' | 'function' = 'query'): Copied {
+/** @param how  what makes the rows */
+function copied(engine: PostgresEngine, to: PostgresEngine, how: 'query' | 'function' = 'query'): CopyScene {
   const capture = createCapture(engine, { entity: 'ord', root: 'ord' });
   const text = 'select id, s from ord where id = any ($1::int[])';
   const read = async (ids: readonly string[], tx: Transaction): Promise<{ id: number; s: string }[]> =>
@@ -72,7 +72,7 @@ function copied(engine: PostgresEngine, to: PostgresEngine, how: 'query' | 'func
 }
 
 test.each(['query', 'function'] as const)(
-  'what a promoted standby never had leaves the copy, and nothing that is left depends on luck (by a %s)',
+  'rows that a promoted standby never had are removed from the copy, and every other row is right (by a %s)',
   async (how) => {
     const primary = await startServer();
     const before = await migrated(primary.url);
@@ -99,7 +99,7 @@ test.each(['query', 'function'] as const)(
     await standby.promote();
     const after = open(standby.server.url);
     const second = copied(after, to, how);
-    // One change is enough, of whatever row: what was lost is found by the first delivery.
+    // One change of any row is enough: the first delivery finds what was lost.
     await run(after, "update ord set s = 'after' where id = 1");
     await second.deliver();
     expect(await rowsOf(to, 'ord_copy')).toEqual(await rowsOf(after, 'ord'));
@@ -109,9 +109,9 @@ test.each(['query', 'function'] as const)(
 
 describe.each([
   ['restored to a point in time', backUp],
-  ['that is a copy of the data folder', copyFolder],
+  ['that was copied with its data folder', copyFolder],
 ])('a server %s', (_, make) => {
-  test('takes back from a copy what it never had', async () => {
+  test('removes from its copy the rows that it never had', async () => {
     const { before, backup, restored } = await backedUp(make);
     const to = await elsewhere();
     const first = copied(before, to);
@@ -129,7 +129,7 @@ describe.each([
     expect((await rowsOf(to, 'ord_copy')).filter((row) => /lost|never/.test(row)).length).toBe(4);
     const after = await restored();
     expect((await rowsOf(after, 'ord')).filter((row) => /lost|never/.test(row))).toEqual([]);
-    // Its numbers are past those that the copy knows before anything is delivered.
+    // Its numbers pass those that the copy has stored before anything is delivered.
     await burn(after, 500);
     await run(after, "update ord set s = 'after' where id between 1 and 90");
     const second = copied(after, to);
@@ -138,7 +138,7 @@ describe.each([
     expect((await second.copy.reconcile()).drifted).toBe(0);
   });
 
-  test('gives a follower in its own database every change that it has, once', async () => {
+  test('delivers to a follower in its own database every change that it has, once', async () => {
     const { before, backup, restored } = await backedUp(make);
     const first = await followed(before);
     await run(before, "update ord set s = 'given' where id = 1");
@@ -174,7 +174,7 @@ async function backedUp(
   return { before, backup, restored };
 }
 
-test('a server that crashes with commits unflushed takes them back from its copy', async () => {
+test('after a crash with unflushed commits, a server removes those changes from its copy', async () => {
   const source = await startServer({ synchronous_commit: 'off' });
   const engine = await migrated(source.url);
   const to = await elsewhere();
@@ -199,7 +199,7 @@ test('a server that crashes with commits unflushed takes them back from its copy
   expect(await rowsOf(to, 'ord_copy')).toEqual(await rowsOf(engine, 'ord'));
 });
 
-test('a copy whose server crashed with commits unflushed is given everything once more', async () => {
+test('a copy whose server crashed with unflushed commits receives everything once more', async () => {
   const target = await startServer({ synchronous_commit: 'off' });
   const to = await migrated(target.url);
   const engine = await elsewhere();
@@ -220,7 +220,7 @@ test('a copy whose server crashed with commits unflushed is given everything onc
   expect(await rowsOf(to, 'ord_copy')).toEqual(await rowsOf(engine, 'ord'));
 });
 
-test('a server that is stopped in order and started again gives its copy next to nothing twice', async () => {
+test('a server that is stopped in order and started again delivers next to nothing twice to its copy', async () => {
   const source = await startServer();
   const engine = await migrated(source.url);
   const to = await elsewhere();
@@ -248,7 +248,7 @@ test('a delivery that began before a failover is not taken after it', async () =
   await run(engine, "update ord set s = 'first' where id = 1");
   await copy.settled();
   await worker.stop();
-  // As somebody who has found another server, where the row is another one, and has looked after the copy.
+  // Stands for a worker of another server, in which the row differs, that has begun an epoch of the copy.
   await run(to, 'update pawl.capture_copy_epoch set epoch = epoch + 1, timeline = timeline + 1');
   await run(engine, "update ord set s = 'from the old server' where id = 1");
   const failed = new Promise<unknown>((resolve) => copy.events.on('error', ({ error }) => resolve(error)));
@@ -263,7 +263,7 @@ test('a delivery that began before a failover is not taken after it', async () =
   expect(await rowsOf(to, 'ord_copy')).toEqual(await rowsOf(engine, 'ord'));
 });
 
-async function opened(): Promise<Copied & { engine: PostgresEngine; to: PostgresEngine }> {
+async function opened(): Promise<CopyScene & { engine: PostgresEngine; to: PostgresEngine }> {
   const [engine, to] = [await elsewhere(), await elsewhere()];
   await run(engine, ROOT);
   const made = copied(engine, to);
@@ -294,7 +294,7 @@ test('a dump that is restored elsewhere does not take the copy by itself, and af
   await other.deliver();
   await other.copy.settled();
   expect(await rowsOf(to, 'ord_copy')).toEqual(await rowsOf(restored, 'ord'));
-  // And now it is not the first one's any more.
+  // Now the copy no longer belongs to the first database.
   const again = copied(engine, to);
   const refused = new Promise<unknown>((resolve) => again.copy.events.on('error', ({ error }) => resolve(error)));
   await run(engine, "update ord set s = 'too late' where id = 10");
@@ -304,13 +304,13 @@ test('a dump that is restored elsewhere does not take the copy by itself, and af
   expect(await rowsOf(to, 'ord_copy')).toEqual(await rowsOf(restored, 'ord'));
 });
 
-interface Followed {
+interface FollowerScene {
   readonly follower: Follower;
   readonly seen: string[];
   readonly all: () => Promise<void>;
 }
 
-async function followed(engine: PostgresEngine): Promise<Followed> {
+async function followed(engine: PostgresEngine): Promise<FollowerScene> {
   const capture = createCapture(engine, {
     entity: 'ord',
     root: 'ord',
@@ -335,7 +335,7 @@ const burn = (engine: PostgresEngine, n: number): Promise<unknown> =>
   run(engine, `do $$ begin for i in 1..${n} loop perform pg_current_xact_id(); commit; end loop; end $$`);
 
 // Invariant C21.
-test('after a restore a follower refuses however far the transaction numbers come, and rebase() loses and repeats nothing', async () => {
+test('after a restore a follower refuses however high the transaction numbers get, and rebase() loses and repeats nothing', async () => {
   const source = await elsewhere();
   await run(source, ROOT);
   await burn(source, 3000);
@@ -367,7 +367,7 @@ test('after a restore a follower refuses however far the transaction numbers com
   expect(young.seen.toSorted()).toEqual([...wanted, 'open over rebase', 'after'].toSorted());
 });
 
-test('a transaction that is open over rebase() is given when it commits, and nothing twice', async () => {
+test('changes of a transaction that is open during rebase() are delivered when it commits, and nothing twice', async () => {
   const engine = await elsewhere();
   await run(engine, ROOT);
   const { follower, seen, all } = await followed(engine);

@@ -6,7 +6,7 @@ import { spawnChild } from '../support/process.ts';
 import { openScene } from './scene.ts';
 
 // Invariants C1, C3.
-test('whatever way a committed change is made, its entities are noted', async () => {
+test('whatever statement makes a committed change, its entities are captured', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
   const noted = async (text: string): Promise<string[]> => {
@@ -17,7 +17,7 @@ test('whatever way a committed change is made, its entities are noted', async ()
   expect(await noted("update orders set status = 'paid' where id in (3, 4)")).toEqual(['3', '4']);
   expect(await noted('update orders set status = status where id < 0')).toEqual([]);
   expect(await noted('delete from order_line where order_id = 5')).toEqual(['5']);
-  // Through a foreign key: the order's lines go with it.
+  // Through a foreign key: the lines of the order are deleted with it.
   expect(await noted('delete from orders where id = 201')).toEqual(['201']);
   await client.query("insert into order_line (id, order_id, sku) values (900, 202, 's1')");
   await dirty();
@@ -35,10 +35,10 @@ test('whatever way a committed change is made, its entities are noted', async ()
   );
   expect(await noted('select change()')).toEqual(['11']);
   expect(await noted("do $$ begin update note set body = 'z' where order_id = 12; end $$")).toEqual(['12']);
-  // What leads to an entity by way of others is noted as it is, and followed later.
+  // A row that leads to entities through other tables is captured as a link, which is followed later.
   expect(await noted("update customer set name = 'new' where id = 3")).toEqual(['link:3']);
   expect(await noted("update item set title = 'new' where sku = 's4'")).toEqual(['link:s4']);
-  // The new name of an item goes down to the lines by a foreign key.
+  // A foreign key passes the new name of an item on to the lines.
   expect(await noted("update item set sku = 's4b' where sku = 's4'")).toEqual(
     expect.arrayContaining(['link:s4', 'link:s4b', '4', '24']),
   );
@@ -50,7 +50,7 @@ test('whatever way a committed change is made, its entities are noted', async ()
   }
 });
 
-test('links stand beside keys in one index: those of each source are taken, up to the limit, and no key', async () => {
+test('one index has links and keys: a claim takes the links of each source, up to the limit, and no key', async () => {
   const { capture, client, query } = await openScene();
   await capture.apply();
   await client.query('update customer set name = name; update item set title = title where sku in ($$s1$$, $$s2$$)');
@@ -61,7 +61,7 @@ test('links stand beside keys in one index: those of each source are taken, up t
   for (let n = 0; n < 3; n += 1) {
     rounds.push((await query<{ source: number; n: number }>(`${taken} group by 1 order by 1`)).map((row) => row.n));
   }
-  // The whole table, customers, items; what is left of the customers; nothing.
+  // First the whole table, customers, items; then the rest of the customers; then nothing.
   expect(rounds).toEqual([[1, 15, 2], [5], []]);
   expect(await query('select d.source, count(*)::int as n from pawl.capture_dirty d group by 1')).toEqual([
     { source: 0, n: 100 },
@@ -74,7 +74,7 @@ test('links stand beside keys in one index: those of each source are taken, up t
 });
 
 // Invariant C3.
-test('COPY is noted, and what psql does', async ({ skip }) => {
+test('changes by COPY and by psql are captured', async ({ skip }) => {
   const { url, capture, dirty } = await openScene();
   await capture.apply();
   const found = spawnSync('psql', [url, '-q', '-c', 'copy orders (id, customer_id) from stdin'], {
@@ -86,7 +86,7 @@ test('COPY is noted, and what psql does', async ({ skip }) => {
 });
 
 // Invariant C2.
-test('what is rolled back is not noted: whole, to a savepoint, by an error, prepared', async () => {
+test('changes that are rolled back are not captured: whole, to a savepoint, by an error, prepared', async () => {
   const { capture, client, connect, dirty, query } = await openScene();
   await capture.apply();
   await client.query("begin; update orders set status = 'x' where id = 1; rollback");
@@ -116,7 +116,7 @@ test('what is rolled back is not noted: whole, to a savepoint, by an error, prep
 });
 
 // Invariant C1.
-test('a writer that is killed has noted what it committed, and nothing else', async () => {
+test('the log has the committed changes of a killed writer, and no others', async () => {
   const { url, capture, query, dirty } = await openScene();
   await capture.apply();
   for (let round = 0; round < 3; round += 1) {
@@ -124,7 +124,7 @@ test('a writer that is killed has noted what it committed, and nothing else', as
     for (let n = 0; n < 10 + round; n += 1) await writer.message();
     await writer.kill();
   }
-  // The server may still be at what the last one sent.
+  // The server may still run the last statement of the writer.
   const busy =
     "select 1 from pg_stat_activity where application_name = 'capture writer' and datname = current_database()";
   await expect.poll(async () => (await query(busy)).length, { timeout: 20_000 }).toBe(0);
@@ -134,7 +134,7 @@ test('a writer that is killed has noted what it committed, and nothing else', as
 });
 
 // Invariants C8, C9.
-test('moving a child, and exchanging keys, notes both sides', async () => {
+test('moving a child, and exchanging keys, captures both sides', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
   await client.query('update order_line set order_id = 2 where id = 300');
@@ -165,7 +165,7 @@ test('partitions written directly, attached and made later are captured', async 
   expect(await dirty()).toEqual(['3', '4']);
   await client.query('update note set year = 2026, id = 999 where year = 2028');
   expect(await dirty()).toEqual(['4']);
-  // A truncate of the new ones alone would go unnoticed: that is told, and mended.
+  // A truncate of only the new partitions would be missed: verify reports it, and apply repairs it.
   expect((await capture.verify()).map(({ object }) => object).sort()).toEqual([
     'late, note_2027',
     'late: truncate',
@@ -188,7 +188,7 @@ test('TRUNCATE makes everything dirty, also through CASCADE', async () => {
 });
 
 // Invariant C6.
-test('session_replication_role = replica does not keep changes from being noted', async () => {
+test('session_replication_role = replica does not keep changes from being captured', async () => {
   const { capture, client, dirty } = await openScene();
   await capture.apply();
   await client.query(
@@ -207,7 +207,7 @@ test('tables and columns may be renamed, added and changed under load, and no wr
   expect(await dirty()).toEqual(['1']);
   await client.query('alter table line alter column qty type text; update line set qty = 3 where order_id = 2');
   expect(await dirty()).toEqual(['2']);
-  // The column that leads to the order is not there any more: nobody can say what changed, so everything may have.
+  // The column that leads to the order does not exist any more. Any order may have changed, so all are dirty.
   await client.query(
     'alter table line rename column order_id to order_ref; update line set color = $$blue$$ where id = 1',
   );
@@ -218,7 +218,7 @@ test('tables and columns may be renamed, added and changed under load, and no wr
 });
 
 // Invariant C5.
-test('columns may have the names of what stands in a trigger, and still be renamed', async () => {
+test('columns may have the names that a trigger uses itself, and still be renamed', async () => {
   const { engine, client, dirty } = await openScene();
   const names = ['found', 'tg_op', 'new', 'key', 'gone', 'r', 'k', 'pawl_new', 'order', 'Odd "one"'];
   const via: Record<string, { column: string; nulls: 'ignore' }> = {};
@@ -248,7 +248,7 @@ test('columns may have the names of what stands in a trigger, and still be renam
 });
 
 // Invariant C8.
-test('keys that a collation takes for the same are two', async () => {
+test('two keys that a collation takes for equal are two keys', async () => {
   const { engine, client, dirty } = await openScene();
   await client.query(`create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
     create table thing (id text primary key); create table part (id int, thing_id text collate loose);
@@ -295,7 +295,7 @@ test('writers of the same entities in opposite order wait for each other only wh
   const other = await connect();
   await client.query('begin; update order_line set qty = 5 where id = 1');
   await other.query('begin; update order_line set qty = 5 where id = 2');
-  // Both of one order, of which each has a line in hand: neither has to wait.
+  // Each writer has changed a line of the same order: neither has to wait.
   await client.query("update note set body = 'a' where order_id = 3");
   await other.query('update order_line set qty = 6 where id = 102');
   await client.query('update order_line set qty = 6 where id = 101');
@@ -332,7 +332,8 @@ test('an unprivileged writer can neither read, change nor empty the log, nor mak
       /permission denied|must be owner|can only be called as trigger/,
     );
   }
-  // Functions and operators of his own, in front of the system's: they would run as the owner of the trigger's function.
+  // Functions and operators that this writer made, in the search path before the system's: they would run as the owner of the
+  // trigger's function.
   await app.query(`create function public.text(bigint) returns text language plpgsql as $$ begin raise exception 'run as %', current_user; end $$;
     create temp table capture_dirty (line int, source int, key text); create temp table pg_attribute (attname text);
     set search_path = pg_temp, public, pg_catalog`);

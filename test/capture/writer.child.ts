@@ -1,4 +1,4 @@
-// Changes orders one after another, some in transactions that it rolls back, and says when each is committed.
+// Changes orders one after another, some in transactions that it rolls back, and prints each one that is committed.
 import pg from 'pg';
 
 const client = new pg.Client({ connectionString: process.argv[2] ?? '', application_name: 'capture writer' });

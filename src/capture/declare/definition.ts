@@ -5,32 +5,35 @@ import { isObject, readShape, within } from '../../base/options/shape.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { Sql } from './sql-text.ts';
 
-/** One thing that is not as it should be, and the statements that mend it. */
+/** One thing in the database that differs from the declaration, and the statements that repair it. */
 export interface Difference {
   /** `trigger`, `function`, `line`… */
   readonly kind: string;
-  /** What it is about: a table, a function, a role. */
+  /** The name of the table, the function, the role. */
   readonly object: string;
   readonly problem: string;
-  /** Empty where only a person can help. */
+  /** Empty where no statement repairs it. */
   readonly sql: readonly string[];
 }
 
-/** What is captured: every change of the rows that make up one entity. */
+/** The declaration of a capture: it captures every change of the rows that make up one entity. */
 export interface CaptureOptions {
-  /** What the entity is called: lower-case letters, digits and `_`, at most 30. The same name is the same capture everywhere. */
+  /**
+   * The name of the entity: lower-case letters, digits and `_`, at most 30. Programs that use the same name share one
+   * capture.
+   */
   readonly entity: string;
   /** The table with one row for each entity: `'orders'` or `'sales.orders'`. It needs a primary key of one column, or `key`. */
   readonly root: string;
   /** The column of `root` that is the entity's key. Default: its primary key. */
   readonly key?: string | undefined;
-  /** The other tables, each with how its rows lead to the entity. */
+  /** The other tables; for each, how its rows lead to the entity. */
   readonly via?: Readonly<Record<string, Via>> | undefined;
   /** Which tables have a history, and of which columns. Default: none. */
   readonly history?: Readonly<Record<string, HistoryOption>> | undefined;
   /**
-   * How long changes are kept, at least a day. The workers drop them by months, once every capture with changes in that month agrees
-   * and every follower has had them. Default: for ever.
+   * How long changes are kept, at least a day. The workers drop whole months of changes. They wait until no capture wants the
+   * month any longer and every follower has received it. Default: for ever.
    */
   readonly keep?: Duration | undefined;
 }
@@ -40,14 +43,14 @@ export interface CaptureOptions {
  * - `'order_id'`: the column holds the entity's key.
  * - `{ column: 'id', to: 'orders.customer_id' }`: the entities whose row in `orders` has this value there. The table of `to` is
  *   the root, or one of `via` that holds the key in a column.
- * - `` sql`select o.id from orders o join changed c on c.id = o.customer_id` ``: what the query gives. `changed` has one
+ * - `` sql`select o.id from orders o join changed c on c.id = o.customer_id` ``: what the query returns. `changed` has one
  *   column, the table's primary key, or `column` in `{ column, keys: sql`…` }`. The tables that it reads must be captured, too.
  */
 export type Via = string | ColumnVia | LinkVia | QueryVia | Sql;
 
 export interface ColumnVia {
   readonly column: string;
-  /** Rows without a key belong to no entity and are passed over. Default: such rows are refused when the capture is made. */
+  /** Rows without a key belong to no entity and are ignored. Default: `apply()` fails while there are such rows. */
   readonly nulls?: 'ignore' | undefined;
 }
 
@@ -60,16 +63,16 @@ export interface QueryVia extends ColumnVia {
   readonly keys: Sql;
 }
 
-/** What is kept of each change of a table. Columns that are not named are not kept, anywhere. */
+/** What the history holds of each change of a table. Columns that are not listed are stored nowhere. */
 export type HistoryOption =
   | 'keys'
   | {
-      /** `'after'`: the row as it became, and of a deleted one as it was; `'both'`: before and after. */
+      /** `'after'`: the row after the change, and for a delete the row before it. `'both'`: the row before and after. */
       readonly rows: 'after' | 'both';
       readonly columns: readonly string[];
     };
 
-/** A source as it was declared, checked for its form. */
+/** A declared source; only its form has been checked. */
 export interface DeclaredSource {
   readonly table: string;
   readonly column: string | undefined;
@@ -84,7 +87,7 @@ export interface DeclaredHistory {
   readonly columns: readonly string[];
 }
 
-/** A capture as it was declared. The first source is the root. */
+/** A declared capture. The first source is the root. */
 export interface Declaration {
   readonly entity: string;
   readonly key: string | undefined;
@@ -118,7 +121,7 @@ const shape = {
   keep: optional(duration({ min: '1d', max: '36500d' })),
 };
 
-/** @throws InvalidInput when the declaration contradicts itself; whether the tables are there is looked at later */
+/** @throws InvalidInput when the declaration contradicts itself. Whether the tables exist is checked later. */
 export function declare(options: CaptureOptions): Declaration {
   const given = checkOptions('createCapture', options, shape);
   const tables = [given.root, ...Object.keys(given.via)];

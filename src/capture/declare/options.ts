@@ -19,45 +19,52 @@ import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts
 import type { TargetOptions } from '../postgres/target.ts';
 import { Sql } from './sql-text.ts';
 
-/** One row for the target: values by column, the key among them. */
+/** One row for the target: values by column, including the key. */
 export type ProjectedRow = Readonly<Record<string, unknown>>;
 
 /**
- * Makes the rows of some entities from what is in the database now, best with one query for all. An entity for which no row
- * is given leaves the target.
+ * Makes the rows of some entities from the current content of the database, best with one query for all of them. An entity
+ * for which it returns no row is removed from the target.
  * @param ids  keys, as text; at most `batch` of them
- * @param tx  the transaction in which the rows are written: read through it, and change nothing
+ * @param tx  the transaction in which the rows are written. Read through it, and change nothing.
  */
 export type Build = (ids: readonly string[], tx: Transaction) => Promise<readonly ProjectedRow[]>;
 
 export interface ProjectOptions {
-  /** The table to write. It is made by `apply()` if it is not there; its primary key is the key of the entity. */
+  /** The table to write. `apply()` creates it when it is missing; its primary key is the key of the entity. */
   readonly into: string;
   /**
-   * What a row is: a function, or a query that gives the rows of the keys in `$1`, with the target's columns by name:
+   * How a row is made: a function, or a query that returns the rows for the keys in `$1`, with the target's columns by name:
    * `` sql`select o.id, c.name as customer from … where o.id = any ($1::bigint[])` ``. A query is several times as fast, and
-   * keeps values that JavaScript would change, such as microseconds.
+   * keeps values that JavaScript would round, such as microseconds.
    */
   readonly build: Build | Sql;
-  /** The columns and their types: `{ customer: 'text', placed_at: 'timestamptz' }`. Default: those of a table that is there. */
+  /**
+   * The columns and their types: `{ customer: 'text', placed_at: 'timestamptz' }`. Default: the columns of the existing
+   * table.
+   */
   readonly columns?: Readonly<Record<string, string>> | undefined;
   /**
-   * Columns whose words can be searched for, the weightiest first. A word is what Postgres takes for one: a text that has no spaces
+   * Columns whose words can be searched for, the most important first. Postgres decides what a word is. A text without spaces
    * between words, such as Chinese or Japanese, is found as a whole and by its beginnings (`東京*`), and by any piece of three
    * characters where the column is in `fragments`.
    */
   readonly text?: readonly string[] | undefined;
-  /** Columns of codes that are found by a piece of them, too. Needs the extension pg_trgm. */
+  /** Columns, such as product codes, that are also found by a piece of their value. Needs the extension pg_trgm. */
   readonly fragments?: readonly string[] | undefined;
-  /** The column by which search prefers one match to another where there are too many: its highest values. Default: the key. */
+  /**
+   * Where there are too many matches to rank, search prefers those with the highest values in this column. Default: the key.
+   */
   readonly order?: string | undefined;
-  /** The column that says whose row it is: search needs to be told a tenant, and row-level security keeps them apart. */
+  /** The column with the tenant of a row. Search then requires a tenant, and row-level security keeps tenants apart. */
   readonly tenant?: string | undefined;
-  /** The text search configuration for `text`. Default `'simple'`: words as they are, of any language. */
+  /**
+   * The text search configuration for `text`. Default `'simple'`: words are not reduced to stems, whatever their language.
+   */
   readonly language?: string | undefined;
   /**
-   * Another database, where the table is then: a copy that is searched there, or that others work with. It needs the migrations of
-   * Pawl. Each row arrives at least once, and none is overwritten by an older one. Default: the captured database itself.
+   * Another database that holds the table: a copy for searching, or for other programs. It needs the migrations of Pawl. Each
+   * row arrives at least once, and an older row never overwrites a newer one. Default: the captured database itself.
    */
   readonly to?: PostgresEngine | undefined;
   /** The name of this consumer. Default: `into`. */
@@ -69,16 +76,22 @@ export interface RunOptions {
   readonly concurrency?: number | undefined;
   /** Entities in one batch. Default 500. */
   readonly batch?: number | undefined;
-  /** How often to look when nothing changes. While something does, it looks again at once, then ever more rarely. Default 500 ms. */
+  /**
+   * How often to poll when nothing changes. After a change the worker polls again at once, then less and less often. Default
+   * 500 ms.
+   */
   readonly poll?: Duration | undefined;
-  /** How long one batch may take; a process that hangs loses it then. Default 30 s. */
+  /** How long one batch may take; a process that hangs for longer loses it. Default 30 s. */
   readonly timeout?: Duration | undefined;
-  /** When an entity that could not be projected is tried again. Default exponential: 1 s, doubled each time, at most 1 h. */
+  /**
+   * How long to wait before an entity that could not be projected is tried again. Default exponential: 1 s, doubled each
+   * time, at most 1 h.
+   */
   readonly backoff?: BackoffOption | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Run options, checked. */
+/** Run options after the check, with defaults filled in. */
 export interface RunSettings {
   readonly concurrency: number;
   readonly batch: number;
@@ -90,7 +103,7 @@ export interface RunSettings {
 
 export interface ProjectionSettings extends TargetOptions {
   readonly name: string;
-  /** One of these two. */
+  /** Exactly one of `build` and `query` is set. */
   readonly build: Build | undefined;
   readonly query: string | undefined;
   readonly to: PostgresEngine | undefined;
@@ -98,7 +111,9 @@ export interface ProjectionSettings extends TargetOptions {
 
 const BUILD = 'sql`…`, which builds in the database, or a function';
 
-/** An option that is an engine, told by its shape: the program may have loaded another copy of this package. */
+/**
+ * An option that is an engine. It is recognised by its shape, since the program may have loaded another copy of this package.
+ */
 export const otherDatabase: Check<PostgresEngine> = custom('an engine, made by postgres()', (value, place) => {
   if (!isEngine(value)) throw refusal(place, value, 'an engine, made by postgres()');
   return value;

@@ -1,33 +1,35 @@
 import type { OperatorSchema } from '../postgres/operators.ts';
 
-/** A captured table, as its triggers and its consumers need to know it. Kept in the database as JSON. */
+/** What triggers and consumers need to know about a captured table. It is stored in the database as JSON. */
 export interface Source {
   /** 0 is the root. */
   readonly number: number;
   readonly schema: string;
   readonly name: string;
-  /** The column whose values the triggers note, and its type. */
+  /** The column whose values the triggers write to the log, and its type. */
   readonly column: string;
   readonly type: string;
   readonly operators: OperatorSchema;
-  /** What turns values of `column` into keys; undefined when they are the keys. It reads the relation `changed`. */
+  /**
+   * A query that turns values of `column` into keys; it reads the relation `changed`. Undefined when the values are the keys.
+   */
   readonly query: string | undefined;
-  /** One trigger call for each row: where statements on the table itself are not all there is. */
+  /** True: the triggers run once for each row, since some statements on the rows do not name this table. */
   readonly rowLevel: boolean;
   readonly history: History | undefined;
 }
 
 export interface History {
   readonly rows: 'keys' | 'after' | 'both';
-  /** With whether the value has a length of its own, and so has to be cut. */
+  /** `long` is true for a type of variable length, whose values have to be cut. */
   readonly columns: readonly { readonly name: string; readonly long: boolean }[];
 }
 
-/** A capture, complete. */
+/** A capture with everything that was found in the database. */
 export interface Definition {
   readonly entity: string;
   readonly sources: readonly Source[];
-  /** How long changes are kept; undefined for ever. Read by SQL, too. */
+  /** How long changes are kept; undefined means for ever. SQL functions read it, too. */
   readonly keepMs?: number | undefined;
 }
 
@@ -37,12 +39,12 @@ export function rootOf({ sources }: Definition): Source {
   return root;
 }
 
-/** For people. */
+/** The name of the table for messages. */
 export function showTable({ schema, name }: { readonly schema: string; readonly name: string }): string {
   return schema === 'public' ? name : `${schema}.${name}`;
 }
 
-/** What stands in `capture_dirty.source`: the number of the link that has to be followed, or 0 for a key. */
+/** The value of `capture_dirty.source`: the number of the link that has to be followed, or 0 for a key. */
 export function linkNumber(source: Source): number {
   return source.query === undefined ? 0 : source.number;
 }

@@ -1,6 +1,6 @@
 import { InvalidInput } from '../../base/errors.ts';
 
-/** A piece of SQL that you have written, as `` sql`…` `` makes it. Told from a string, so that no value becomes SQL by mistake. */
+/** A piece of SQL that `` sql`…` `` made. It is no string, so that no value becomes SQL by mistake. */
 export class Sql {
   readonly text: string;
 
@@ -28,9 +28,9 @@ export function sql(parts: TemplateStringsArray, ...values: readonly Sql[]): Sql
   return new Sql(text.trim());
 }
 
-/** A text constant in a statement that cannot have parameters, such as the definition of a function. */
+/** A text constant for a statement that cannot have parameters, such as the definition of a function. */
 export function literal(text: string): string {
   const plain = `'${text.replaceAll("'", "''")}'`;
-  // Whatever standard_conforming_strings says of the others.
+  // An E'' literal means the same under every setting of standard_conforming_strings.
   return text.includes('\\') ? `e${plain.replaceAll('\\', '\\\\')}` : plain;
 }

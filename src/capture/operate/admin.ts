@@ -21,14 +21,14 @@ import { readDefinitions, readState, type State } from '../postgres/install/stat
 import { startSweep } from '../postgres/sweep.ts';
 import type { CapturePlan } from './installer.ts';
 
-/** A capture that the database knows. */
+/** A capture that is installed in the database. */
 export interface CaptureRecord {
   readonly entity: string;
   readonly root: string;
   readonly tables: readonly string[];
 }
 
-/** The captures of a database, without the program that declared them. */
+/** Manages the captures of a database without the program that declared them. */
 export function createCaptureAdmin(engine: PostgresEngine): CaptureAdmin {
   requireEngine('createCaptureAdmin', engine);
   return new CaptureAdmin(engine);
@@ -62,14 +62,14 @@ export class CaptureAdmin {
     return readCulprits(this.#engine, olderThanMs);
   }
 
-  /** As `capture.verify()`, with the declaration that was installed. @throws NotFound */
+  /** Like `capture.verify()`, with the installed declaration. @throws NotFound */
   async verify(entity: string): Promise<readonly Difference[]> {
     const { state, definition } = await this.#find(entity);
     const found = compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
     return [...found, ...(await compareRowSecurity(this.#engine, definition))];
   }
 
-  /** As `capture.plan()`, with the declaration that was installed: what has to be mended, and by which SQL. @throws NotFound */
+  /** Like `capture.plan()`, with the installed declaration: what has to be repaired, and by which SQL. @throws NotFound */
   async plan(entity: string): Promise<CapturePlan> {
     const { state, definition } = await this.#find(entity);
     const differences = compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
@@ -78,9 +78,9 @@ export class CaptureAdmin {
   }
 
   /**
-   * Begins to project all entities once, beside the changes that go on: a worker of the projection, which has to run somewhere,
-   * goes through them, and `status()` says how far it is. One that is under way goes on, unless `again`.
-   * @returns the projections it was begun for: the named one, or all
+   * Starts to project all entities once, while changes go on. A worker of the projection has to run somewhere: it does the
+   * work, and `status()` shows its progress. A replay that is under way continues, unless `again` is true.
+   * @returns the projections for which it was started: the named one, or all
    * @throws NotFound
    */
   async replay(
@@ -105,7 +105,9 @@ export class CaptureAdmin {
     return searchHistory(this.#engine, { capture: state.capture?.id ?? 0, definition }, options);
   }
 
-  /** The changes that are committed from now on, in tables with a history, until the signal aborts. @throws NotFound */
+  /**
+   * Yields the changes that are committed from now on, in tables with a history, until the signal aborts. @throws NotFound
+   */
   async *tail(
     entity: string,
     { signal, pollMs = 250 }: { readonly signal: AbortSignal; readonly pollMs?: number },
@@ -120,7 +122,7 @@ export class CaptureAdmin {
     }
   }
 
-  /** Takes out the triggers, their functions and everything noted. @throws NotFound */
+  /** Removes the triggers, their functions and the log of this capture. @throws NotFound */
   async detach(entity: string): Promise<void> {
     await this.#find(entity);
     await detach(this.#engine, entity);

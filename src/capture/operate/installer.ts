@@ -11,23 +11,23 @@ import { nextId, readInstalled, readState, type State } from '../postgres/instal
 import { makeMonths } from '../postgres/log-partitions.ts';
 import { resolve } from './resolve.ts';
 
-/** What has to be done so that the database is as it was declared. */
+/** What has to be done so that the database matches the declaration. */
 export interface CapturePlan {
-  /** What is not as it should be; empty when everything is. */
+  /** What differs from the declaration; empty when nothing does. */
   readonly differences: readonly Difference[];
-  /** Everything that `apply()` would run, fit for psql. Empty when there is nothing to do. */
+  /** All statements that `apply()` would run, in a form that psql accepts. Empty when there is nothing to do. */
   readonly sql: string;
 }
 
-/** A line as a consumer declares it; its number is found when it is installed. */
+/** A line as a consumer declares it; it gets its number when it is installed. */
 export type LineDeclaration = Omit<Line, 'id'> & {
-  /** Where what `compare` looks at is, if not in the captured database. */
+  /** The database that `compare` reads, if it is not the captured one. */
   readonly elsewhere?: PostgresEngine | undefined;
-  /** What else has to be there: checked, and told as differences. */
+  /** Checks what else the line needs, and returns the differences. */
   readonly compare?: (db: Reader, definition: Definition) => Promise<Difference[]>;
 };
 
-/** Installs a capture, looks after it, and takes it out. */
+/** Installs, compares and removes a capture. */
 export class Installer {
   readonly #engine: PostgresEngine;
   readonly #declared: Declaration;
@@ -64,7 +64,7 @@ export class Installer {
 
   async apply(): Promise<Difference[]> {
     const definition = await resolve(this.#engine, this.#declared);
-    // First, since nothing must be noted for a table that cannot be made.
+    // First: if this table cannot be made, nothing must be written to the log for it.
     const made = await this.#mendElsewhere(definition);
     await makeMonths(this.#engine);
     return this.#engine.transaction(async (tx) => {
@@ -74,7 +74,8 @@ export class Installer {
       if (differences.length === 0) return mended;
       refuseRole(state);
       await tx.client.query({ text: gate(definition) });
-      // Looked at again now that nobody writes. Partitions have copies of a trigger only after it was made, so it may take a few rounds.
+      // Compares again now that nothing writes. Partitions get copies of a trigger only after it was made, so it may take a
+      // few rounds.
       for (let round = 0; round < 4; round += 1) {
         ({ differences, state } = await this.#compare(tx, definition));
         refuseHopeless(differences);
@@ -84,7 +85,7 @@ export class Installer {
         mended.push(...differences);
       }
       throw new Conflict(
-        `the capture "${definition.entity}" is not as it should be, however often it is mended; run verify()`,
+        `the capture "${definition.entity}" still differs from its declaration after every repair; run verify() to see where`,
       );
     });
   }
@@ -102,8 +103,8 @@ export class Installer {
   }
 
   /**
-   * The numbers of the capture and of a line, where they are installed, and the declaration that the triggers were made by. No catalog is
-   * read and no table, so whoever only works with what is noted needs no rights in them.
+   * The numbers of the capture and of a line, if they are installed, and the declaration from which the triggers were made.
+   * It reads no catalog and no captured table: a worker that reads only the log needs no rights on them.
    */
   async find(name: string): Promise<{ capture: number; line: number; definition: Definition } | undefined> {
     const installed = await readInstalled(this.#engine, this.#declared.entity, name);
@@ -116,14 +117,14 @@ export class Installer {
     return this.require(name);
   }
 
-  /** @throws NotFound when it is not installed */
+  /** @throws NotFound when the capture is not installed */
   async requireCapture(): Promise<{ capture: number; definition: Definition }> {
     const installed = await readInstalled(this.#engine, this.#declared.entity);
     if (installed !== undefined) return installed;
     throw this.#notInstalled();
   }
 
-  /** @throws NotFound when it is not installed */
+  /** @throws NotFound when the capture is not installed */
   async require(name: string): Promise<{ capture: number; line: number; definition: Definition }> {
     const found = await this.find(name);
     if (found !== undefined) return found;
@@ -139,7 +140,7 @@ export class Installer {
     return detach(this.#engine, this.#declared.entity);
   }
 
-  /** Where the triggers that were installed had a hole, whatever was declared since. */
+  /** Statements for the case that the installed triggers missed changes, by the declaration that was installed. */
   async #missed(db: Reader, definition: Definition, state: State): Promise<string[]> {
     const installed = state.capture?.definition;
     if (installed === undefined) return [];
@@ -154,7 +155,7 @@ export class Installer {
     return found;
   }
 
-  /** The tables of copies, each in its database. */
+  /** Repairs the tables of copies, each in its database. */
   async #mendElsewhere(definition: Definition): Promise<Difference[]> {
     const mended: Difference[] = [];
     for (const { elsewhere, compare: look } of this.#lines) {
@@ -197,7 +198,7 @@ export class Installer {
   }
 }
 
-/** @throws InvalidInput for what no statement mends */
+/** @throws InvalidInput for differences that no statement repairs */
 function refuseHopeless(differences: readonly Difference[]): void {
   const hopeless = differences.find(({ sql }) => sql.length === 0);
   if (hopeless !== undefined)

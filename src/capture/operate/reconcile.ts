@@ -3,11 +3,11 @@ import type { CaptureStore } from '../postgres/store.ts';
 import type { Page, Progress, SweepStore } from '../postgres/sweep.ts';
 import type { Destination } from '../work/destination.ts';
 
-/** What comparing found. */
+/** The result of comparing entities with their rows. */
 export interface Drift {
-  /** Entities compared, and rows of which there is no entity. */
+  /** How many entities were compared, plus rows without an entity. */
   readonly checked: number;
-  /** Entities whose row is not what it should be, although nothing says that they changed. */
+  /** Entities whose row differs although the log has no change of them that is still to be projected. */
   readonly drifted: number;
   /** The keys of some of them. */
   readonly keys: readonly string[];
@@ -26,7 +26,7 @@ interface Settings {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Of the drifted keys, so many are told. */
+/** At most so many of the drifted keys are returned. */
 const MOST_KEYS = 100;
 
 export async function reconcile(engine: PostgresEngine, parts: Parts, settings: Settings): Promise<Drift> {
@@ -68,8 +68,8 @@ function comparePage(engine: PostgresEngine, parts: Parts, place: PagePosition, 
 }
 
 /**
- * Everything of a page is read from one snapshot: the entities, their rows, and what is known to be dirty. In one snapshot a
- * row that differs without being dirty is drift, however fast things change.
+ * One snapshot shows the entities of a page, their rows, and the dirty keys. In one snapshot a row that differs without being
+ * dirty is drift, however fast things change.
  */
 function compareAtOnce(
   engine: PostgresEngine,
@@ -90,8 +90,9 @@ function compareAtOnce(
 }
 
 /**
- * No snapshot shows two databases. While the keys are locked nobody delivers them, so whatever has changed before the entities are
- * read is still dirty when that is asked, afterwards. Keys that others have in hand are being written, and no drift.
+ * No snapshot shows two databases. While this transaction has the locks of the keys, no worker delivers them: an entity that
+ * changed before it is read here is still dirty in the check that follows. A key that another worker has locked is being
+ * written; it is no drift.
  */
 function compareLocked(
   { store, sweeps, destination }: Parts,

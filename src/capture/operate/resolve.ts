@@ -17,7 +17,7 @@ import { linkQuery } from '../postgres/install/trigger.ts';
 import { operator } from '../postgres/operators.ts';
 
 /**
- * Finds in the database what was declared. Nothing is written.
+ * Finds the declared tables and columns in the database. Writes nothing.
  * @throws InvalidInput  a table, column, query or privilege is missing, or keys would be NULL
  * @throws NotSupported  a table whose changes cannot be captured
  */
@@ -78,7 +78,10 @@ async function resolveSource(
   };
 }
 
-/** From `orders.customer_id`, the query for keys: those of the root, or of a table that holds the key in a column. */
+/**
+ * Turns a reference such as `orders.customer_id` into a query for keys. The table is the root, or one that holds the key in a
+ * column.
+ */
 function followColumn(to: string, from: Column, field: string, { declared, tables }: DeclarationContext): string {
   const dot = to.lastIndexOf('.');
   const [name, column] = [to.slice(0, dot), to.slice(dot + 1)];
@@ -105,8 +108,8 @@ function followColumn(to: string, from: Column, field: string, { declared, table
 }
 
 /**
- * Compares in the type of the table's own column, with its operator, and so can use its index. Between types of two schemas a bare `=`
- * would be looked for in the search path.
+ * Compares in the type of the table's own column, with its operator, so that its index can be used. Between types of two
+ * schemas Postgres would look for a bare `=` in the search path.
  */
 function matches(from: Column, own: Column): string {
   const type = own.base === 'enum' ? own.type : own.base;
@@ -131,7 +134,7 @@ interface LinkTrial {
   readonly table: Table;
 }
 
-/** Runs the query for a few rows: a mistake in it is told now, and by name. */
+/** Runs the query for a few rows, so that a mistake in it is reported now and with the name of the table. */
 async function tryQuery(db: Reader, { column, type, query, field, table }: LinkTrial): Promise<void> {
   const givesNull = await tryLink(db, table, { column, type, query }).catch((cause: unknown) => {
     if (!isMistake(cause)) throw cause;
@@ -139,7 +142,9 @@ async function tryQuery(db: Reader, { column, type, query, field, table }: LinkT
     throw new InvalidInput(`the query for "${table.name}" cannot be run: ${why}`, { field, cause });
   });
   if (givesNull) {
-    throw new InvalidInput(`the query for "${table.name}" gives NULL as a key; leave these rows out in it`, { field });
+    throw new InvalidInput(`the query for "${table.name}" returns NULL as a key; exclude these rows in the query`, {
+      field,
+    });
   }
 }
 

@@ -1,25 +1,28 @@
 import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { ChangeRow } from './change.ts';
 
-/** A line as it stands. */
+/** The state of a line. */
 export interface LineStatus {
   readonly entity: string;
   readonly name: string;
   readonly guarantee: 'latest' | 'ordered';
-  /** Changes that are still to be delivered; stops at 10,000. */
+  /** Changes that are still to be delivered; counted up to 10,000. */
   readonly outstanding: number;
   /** How long the oldest of them has waited. */
   readonly oldestMs: number | null;
   /** Entities that could not be projected and are tried again. */
   readonly failing: number;
-  /** Of the one that has failed longest. */
+  /** The error of the entity that has failed for the longest time. */
   readonly error: string | null;
-  /** Of a back-fill that is under way: entities done, and about how many there are. */
+  /** Entities that a running back-fill has done; `sweepTotal` is an estimate of all of them. */
   readonly sweepDone: number | null;
   readonly sweepTotal: number | null;
 }
 
-/** A transaction that has been open for long, in any database: nothing waits for it but vacuum, and whatever it has locked. */
+/**
+ * A transaction that has been open for long, in any database of the server. It keeps vacuum from removing rows, and blocks
+ * everything that waits for its locks.
+ */
 export interface Culprit {
   /** Null for a prepared transaction. */
   readonly pid: number | null;
@@ -28,7 +31,7 @@ export interface Culprit {
   readonly application: string | null;
   readonly state: string;
   readonly ageMs: number;
-  /** It holds keys, so that others leave them alone. */
+  /** It holds locks on keys, so that other workers skip these keys. */
   readonly holdsKeys: boolean;
 }
 
@@ -81,7 +84,7 @@ export function readStatus(engine: PostgresEngine, entity: string | undefined): 
   return engine.query<LineStatus>(LINES, [entity ?? null]);
 }
 
-/** @param olderThanMs  how long a transaction has to be open to be told */
+/** @param olderThanMs  how long a transaction has to be open to be listed */
 export function readCulprits(engine: PostgresEngine, olderThanMs: number): Promise<Culprit[]> {
   return engine.query<Culprit>(CULPRITS, [olderThanMs]);
 }
@@ -98,13 +101,13 @@ where d.entity = $1::text and c.xid >= pg_snapshot_xmin($2::text::pg_snapshot)
 order by c.id`,
 );
 
-/** Where somebody who only looks begins. */
+/** The snapshot from which a reader that is no consumer starts. */
 export async function readSnapshot(engine: PostgresEngine): Promise<string> {
   const [row] = await engine.query<{ now: string }>(SNAPSHOT);
   return row?.now ?? '1:1:';
 }
 
-/** What was committed between two snapshots. */
+/** The changes that were committed between two snapshots. */
 export function readBetween(engine: PostgresEngine, entity: string, from: string, to: string): Promise<ChangeRow[]> {
   return engine.query<ChangeRow>(SINCE, [entity, from, to]);
 }

@@ -3,7 +3,7 @@ import { suggest } from '../../base/options/options.ts';
 import { id, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
 import { OPERATOR_SCHEMA, type OperatorSchema } from './operators.ts';
 
-/** A table as the catalogs have it. */
+/** A table as the catalogs describe it. */
 export interface Table {
   readonly oid: string;
   readonly schema: string;
@@ -20,12 +20,12 @@ export interface Table {
 
 export interface Column {
   readonly name: string;
-  /** As declared, `character varying(20)`; and what it is without length and domain, `character varying`. */
+  /** The declared type, `character varying(20)`. `base` is the type without length and domain, `character varying`. */
   readonly type: string;
   readonly base: string;
   readonly required: boolean;
   readonly generated: boolean;
-  /** Of variable length. */
+  /** True for a type of variable length. */
   readonly long: boolean;
   readonly operators: OperatorSchema;
 }
@@ -58,7 +58,9 @@ export async function findTable(db: Reader, table: string): Promise<Table | unde
   return row;
 }
 
-/** A table that can have triggers, of which nothing is written behind their back. @throws InvalidInput, NotSupported */
+/**
+ * Finds a table that can have triggers, and to which nothing can be written without them. @throws InvalidInput, NotSupported
+ */
 export async function requireSource(db: Reader, table: string, field: string): Promise<Table> {
   const found = await findTable(db, table).catch((cause: unknown) => {
     if (!isMistake(cause)) throw cause;
@@ -96,7 +98,7 @@ export async function requireSource(db: Reader, table: string, field: string): P
   return found;
 }
 
-/** What the text of a statement is to blame for; neither an outage nor a lack of time, memory or locks. */
+/** Whether the text of a statement caused the error, and neither an outage nor a lack of time, memory or locks. */
 export function isMistake(error: unknown): boolean {
   return error instanceof DatabaseError && /^(0A|21|22|2F|42|P0)/.test(error.sqlState ?? '');
 }
@@ -113,7 +115,7 @@ export function requireColumn(table: Table, column: string, field: string): Colu
 
 const KEY_TYPES = ['smallint', 'integer', 'bigint', 'uuid', 'text', 'character varying', 'character', 'citext', 'enum'];
 
-/** A column whose values can be written as text and read again as the same. @throws InvalidInput */
+/** Finds a column whose values stay the same when they are written as text and read again. @throws InvalidInput */
 export function requireKey(table: Table, column: string, field: string): Column {
   const found = requireColumn(table, column, field);
   if (KEY_TYPES.includes(found.base)) return found;
@@ -123,7 +125,7 @@ export function requireKey(table: Table, column: string, field: string): Column 
   );
 }
 
-/** @throws InvalidInput when rows have none */
+/** @throws InvalidInput when some rows have no value in the column */
 export async function refuseNulls(db: Reader, table: Table, column: string, field: string): Promise<void> {
   const of = `${id(table.schema)}.${id(table.name)}`;
   const probe = statement('capture.nulls', `select 1 as found from ${of} t where t.${id(column)} is null limit 1`, {
@@ -136,7 +138,7 @@ export async function refuseNulls(db: Reader, table: Table, column: string, fiel
   );
 }
 
-/** The query with which values of a link become keys: `$1` is an array of them as text. */
+/** The query that turns values of a link into keys: `$1` is an array of the values as text. */
 export function followText(column: string, type: string, query: string): string {
   return `with changed (${id(column)}) as (select pg_catalog.unnest($1::text[])::${type})
 select distinct found.key::text as key from (
@@ -144,7 +146,7 @@ ${query}
 ) found (key) where found.key is not null`;
 }
 
-/** Follows a link for a few values that are there. @returns whether it gives NULL for one of them */
+/** Follows a link for a few existing values. @returns whether the query returns NULL for one of them */
 export async function tryLink(
   db: Reader,
   table: Table,

@@ -2,7 +2,7 @@ import { only, type PostgresEngine, statement, type Transaction } from '../../en
 import { answerDeadlineMs } from '../deadlines.ts';
 import type { Reader } from './catalog.ts';
 
-/** A change as the database gives it. */
+/** A change as the database returns it. */
 export interface ChangeRow {
   readonly id: string;
   readonly at: string;
@@ -26,13 +26,13 @@ const TAKE = statement(
 
 const ADVANCE = statement('capture.advance', 'select pawl.capture_advance($1::smallint, $2::bigint)');
 
-/** Of a line whose changes go to another database. */
+/** The delivery that comes next, for a line whose changes go to another database. */
 export interface Delivery {
-  /** The name of the line over there. */
+  /** The name of the line in the other database. */
   readonly copy: string;
-  /** How many deliveries are known to have arrived. */
+  /** How many deliveries have been acknowledged. */
   readonly number: string;
-  /** Tells one batch from another. */
+  /** The id of the batch. */
   readonly batch: string;
 }
 
@@ -59,8 +59,8 @@ export class ChangeStore {
   }
 
   /**
-   * Hands the next changes to `fn`, and acknowledges them in the same transaction.
-   * @returns how many; undefined while somebody else has the line
+   * Calls `fn` with the next changes, and acknowledges them in the same transaction.
+   * @returns how many; undefined while another process has the line
    */
   async next(
     limit: number,
@@ -87,7 +87,7 @@ export class ChangeStore {
     );
   }
 
-  /** What is delivered in the transaction that took it. */
+  /** The delivery for the batch that this transaction has taken. */
   async delivery(tx: Transaction): Promise<Delivery> {
     return only(await tx.query<Delivery>(DELIVERY, [this.#line]));
   }
@@ -113,7 +113,7 @@ from pawl.capture_history($1::smallint, $2::smallint, $3::text, $4::smallint[], 
 export interface HistoryQuery {
   readonly source: number | undefined;
   readonly key: string | undefined;
-  /** The sources in which a key is the entity's. */
+  /** The sources whose key is the key of the entity. */
   readonly direct: readonly number[] | undefined;
   readonly since: Date | undefined;
   readonly until: Date | undefined;

@@ -12,7 +12,7 @@ import type { Delivery } from './change.ts';
 import { operator } from './operators.ts';
 import type { Target } from './target.ts';
 
-/** For the rest of the transaction the texts of values are those that every other session reads as the same values. */
+/** Settings for the rest of a transaction: values are written as texts that every other session reads as the same values. */
 const PLAINLY = `set_config('datestyle', 'ISO', true), set_config('intervalstyle', 'postgres', true),
   set_config('extra_float_digits', '1', true)`;
 
@@ -34,7 +34,7 @@ select t.is_current as "isCurrent", t.keys
 from pawl.capture_copy_take($1::uuid, $2::bigint, $3::bigint, $4::pg_lsn, $5::text[], $6::int) t`,
 );
 
-/** Has what is read in this transaction written as every other session reads it. */
+/** For the rest of this transaction, values are written as texts that every other session reads as the same values. */
 export async function readPlainly(tx: Transaction): Promise<void> {
   await tx.query(PLAIN_TEXTS);
 }
@@ -42,25 +42,25 @@ export async function readPlainly(tx: Transaction): Promise<void> {
 /** One delivery of a copy. */
 export interface Draw {
   readonly copy: string;
-  /** Of which history of the two databases it is. */
+  /** The epoch of the copy: it changes when one of the two databases may have gone back in time. */
   readonly epoch: string;
-  /** Higher than that of every delivery that was begun before. */
+  /** Higher than the version of every delivery that began earlier. */
   readonly version: string;
-  /** Whether the line was looked after since this server began. */
+  /** Whether a worker has checked the line since this server started. */
   readonly isKnown: boolean;
 }
 
-/** Begins a delivery. What is read after it is written as {@link readPlainly} has it. */
+/** Begins a delivery. Values that are read after it are written as after {@link readPlainly}. */
 export async function drawVersion(tx: Transaction, line: number): Promise<Draw> {
   return only(await tx.query<Draw>(DRAW, [line]));
 }
 
-/** Everything that was read in this transaction so far stands before here in the database's log. */
+/** A position in the database's log (WAL) behind everything that this transaction has read so far. */
 export async function logPosition(tx: Transaction): Promise<string> {
   return only(await tx.query<{ position: string }>(POSITION)).position;
 }
 
-/** What is to be written of an entity, and where in the log it was read. */
+/** The keys that are to be written, and where in the log their entities were read. */
 export interface Taking {
   readonly draw: Draw;
   readonly position: string;
@@ -68,7 +68,7 @@ export interface Taking {
   readonly timeoutMs: number;
 }
 
-/** Takes those keys whose rows over there are not newer; none, if this epoch is over. */
+/** Takes the keys whose rows in the other database are not newer; none, if this epoch is over. */
 export async function takeKeys(
   tx: Transaction,
   { draw: { copy, epoch, version }, position, keys, timeoutMs }: Taking,
@@ -107,7 +107,8 @@ on conflict (copy) do update set delivery = excluded.delivery, batch = excluded.
 );
 
 /**
- * Takes the place of a copy for this transaction. @returns the number of the last change of the batch that is there already
+ * Locks the position of a copy for this transaction. @returns the number of the last change of this batch that is there
+ * already
  * @throws Conflict  one of the two databases was restored to an earlier time
  */
 export async function openPlace(
@@ -122,7 +123,7 @@ export async function advancePlace(tx: Transaction, { copy, number, batch }: Del
   await tx.query(ADVANCE, [copy, number, batch, after]);
 }
 
-/** Makes both sides agree on how many deliveries there were, whatever either remembers. */
+/** Makes both databases agree on the number of deliveries, whatever each of them has stored. */
 export async function agreeOnPlace(engine: PostgresEngine, to: PostgresEngine, line: number): Promise<void> {
   await engine.transaction(async (tx) => {
     const { copy, delivery } = only(await tx.query<{ copy: string; delivery: string }>(LOCK_LINE, [line]));
@@ -132,13 +133,16 @@ export async function agreeOnPlace(engine: PostgresEngine, to: PostgresEngine, l
   });
 }
 
-/** Statements for a target in another database; they are made once, since their text depends on its columns. */
+/** Statements for a target in another database. They are made once per target, since their text depends on its columns. */
 export interface CopyStatements {
-  /** Here: the rows of the keys in `$1`, as JSON that the database makes itself, and the log's position behind what was read. */
+  /**
+   * In the captured database: the rows of the keys in `$1`, as JSON that the database makes itself, and the log position
+   * behind everything that was read.
+   */
   readonly make: Statement;
-  /** There: keys of rows, in their order. */
+  /** In the other database: keys of rows, in their order. */
   readonly page: Statement;
-  /** Here: of the keys in `$1` those of no entity. */
+  /** In the captured database: the keys in `$1` that belong to no entity. */
   readonly strays: Statement;
 }
 
@@ -177,7 +181,7 @@ where not exists (select from ${id(root.schema, root.name)} r where r.${id(root.
   };
 }
 
-/** Resources, a standby that was promoted elsewhere, a shutdown, privileges: not the fault of a row. */
+/** SQLSTATEs that no row causes: lack of resources, a standby that was promoted elsewhere, a shutdown, missing privileges. */
 const OUT_OF_SERVICE = /^(25|53|57|58|42501)/;
 
 export function isOutOfService(error: unknown): boolean {

@@ -26,7 +26,7 @@ const FORGET = statement('capture.copy_forget', 'select pawl.capture_copy_forget
 
 const GIVE = statement('capture.copy_give', 'select pawl.capture_copy_transfer($1::uuid, $2::text, $3::int)');
 
-/** A line as it is looked after: by nobody else until the end of the transaction. */
+/** A line whose row this transaction has locked until its end. */
 interface EpochRow {
   readonly isDone: boolean;
   readonly copy: string;
@@ -36,13 +36,13 @@ interface EpochRow {
   readonly timeline: number;
 }
 
-/** More keys than these are not marked one by one: everything is gone through. */
+/** When more keys than these are affected, a sweep over all entities takes the place of marking single keys. */
 const MOST_MARKED = 10_000;
 
 /**
- * Begins an epoch of a copy, since one of the two databases may have gone back in time. What was written there and read behind all
- * that is certain here is made anew; everything is, where the other database may have lost what it had acknowledged. Both are
- * committed with `tx`, as is that the line was looked after.
+ * Begins an epoch of a copy, since one of the two databases may have gone back in time. Rows that were read behind the last
+ * certain log position are made anew. All rows are, if the other database may have lost writes that it had acknowledged.
+ * This, and that the line was checked, is committed with `tx`.
  * @throws Conflict  the copy belongs to another database, or to the server that was promoted in place of this one
  */
 export async function beginEpoch(
@@ -62,12 +62,12 @@ export async function beginEpoch(
   await tx.query(LOOKED, [line, there.epoch, keys]);
 }
 
-/** Says that the log reaches to where it is now: true as soon as that is committed. */
+/** Stores the log position of this moment as certain: it is so as soon as this is committed. */
 export async function reach(tx: Transaction, line: number): Promise<void> {
   await tx.query(REACH, [line]);
 }
 
-/** Gives a copy to this database, whoever had it. */
+/** Makes this database the owner of a copy, whatever database owned it before. */
 export async function takeOver(engine: PostgresEngine, to: PostgresEngine, line: number): Promise<void> {
   await engine.transaction(async (tx) => {
     const { copy, database, timeline } = only(await tx.query<EpochRow>(LOOK, [line, '-1']));

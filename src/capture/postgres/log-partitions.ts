@@ -8,19 +8,20 @@ const KEEP = statement(
   "select k.made, k.dropped from pawl.capture_keep($1::smallint, $2::float8 * interval '1 millisecond', $3::boolean) k",
 );
 
-/** So often in a row, with pauses, a log that is in use is tried. Each try keeps its writers waiting for at most 20 ms. */
+/** How often in a row, with pauses, it tries to lock a log that is in use. Each try makes writers wait for at most 20 ms. */
 const TRIES = 10;
 const PAUSE_MS = { least: 100, most: 1000 };
 
-/** Whose changes are to be kept for how long, in place of what that capture declares. */
+/** A capture, and how long to keep its changes in place of what it declares. */
 interface PruneRequest {
   readonly capture: number;
   readonly keepMs: number | undefined;
 }
 
 /**
- * Makes the months to come, and drops what nobody keeps, one after another, each in a transaction of its own. @returns what was dropped
- * @throws LockNotAvailable  transactions that read or write the log leave no 20 ms between them
+ * Makes the partitions of the months to come, and drops the months that no capture keeps, one after another, each in a
+ * transaction of its own. @returns the partitions that were dropped
+ * @throws LockNotAvailable  transactions that read or write the log never leave 20 ms between them
  */
 export async function maintainLogPartitions(engine: PostgresEngine, asked?: PruneRequest): Promise<readonly string[]> {
   const dropped: string[] = [];
@@ -31,7 +32,10 @@ export async function maintainLogPartitions(engine: PostgresEngine, asked?: Prun
   }
 }
 
-/** Makes the months to come, unless the log is in use: what has no month goes to a partition of its own. */
+/**
+ * Makes the partitions of the months to come, unless the log is in use. Changes of a month without a partition go to the
+ * default partition.
+ */
 export async function makeMonths(engine: PostgresEngine): Promise<void> {
   try {
     while ((await keep(engine, [null, null, false])).made !== null);

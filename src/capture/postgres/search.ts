@@ -4,7 +4,7 @@ import type { Term } from '../search-query.ts';
 import { operator } from './operators.ts';
 import { type Target, type TargetColumn, type TargetOptions, WORDS } from './target.ts';
 
-/** Where a page goes on: the window of candidates it is from, and the last row it gave. */
+/** Where the next page begins: the window of candidates, and the last row of the page before. */
 export interface SearchPosition {
   /** The last candidate of the window before: [order, key] as text. Undefined in the first window. */
   readonly window?: readonly [string, string];
@@ -12,11 +12,11 @@ export interface SearchPosition {
   readonly row?: readonly [string, string | null, string];
 }
 
-/** What is looked for, as SQL over the table `t`, and the values of its parameters. */
+/** The condition of a search as SQL over the table `t`, and the values of its parameters. */
 export interface Condition {
   readonly where: string;
   readonly query: string;
-  /** The part of `where` that says whose rows. */
+  /** The part of `where` that selects the tenant. */
   readonly tenant: string | undefined;
   readonly values: readonly unknown[];
 }
@@ -52,13 +52,13 @@ export class SearchStatements {
     const words = terms.map((term) => queryOf(term, language, param));
     const conditions = words.map((word, index) => {
       const { text, not } = terms[index] ?? { text: '', not: false };
-      // A piece of two letters is in everything, and the index has none shorter than three.
+      // A piece of two letters occurs in nearly every text, and the index has no pieces shorter than three.
       const fragments = text.length < 3 ? [] : this.#options.fragments;
       const parts = fragments.map(
         (column) => `t.${id(column)}::text ilike ${param(`%${text.replaceAll(/[\\%_]/g, '\\$&')}%`)}::text`,
       );
       const found = [`t.${WORDS} @@ ${word}`, ...parts].join(' or ');
-      // A word that the language leaves out says nothing; it is found nowhere.
+      // A word that the language ignores matches no row, so it does not restrict the search.
       return not ? `not (${found})` : `(numnode(${word}) = 0 or ${found})`;
     });
     const equal = filters.map(([column, value]) => {
@@ -71,19 +71,19 @@ export class SearchStatements {
     return { where: [...conditions, ...equal].join(' and '), query: `(${positive.join(' && ')})`, tenant, values };
   }
 
-  /** Whether there are more matches than can be looked at one by one, and whether there is a word in it at all. */
+  /** Counts matches up to `most`, and says whether the query has a word at all. */
   count({ where, query, values }: Condition, most: number): { statement: Statement; values: unknown[] } {
     const text = `
 select numnode(${query}) as words, (select count(*)::int from (select 1 from ${this.#on} t where ${where} limit ${most}) m) as matches`;
     return { statement: statement('capture.search_count', text, { prepare: false }), values: [...values] };
   }
 
-  /** All matches, in their order, up to the cap. */
+  /** All matches, in the order of the projection, up to the cap. */
   narrow(condition: Condition, place: SearchPosition, cap: number): { text: string; values: unknown[] } {
     return this.#candidates(condition, place, `${this.#on} t`, cap);
   }
 
-  /** The first matches on a walk through so many rows in their order. */
+  /** The first matches of a walk through so many rows in the order of the projection. */
   wide(condition: Condition, place: SearchPosition, cap: number, rows: number): { text: string; values: unknown[] } {
     const values = [...condition.values];
     const own = condition.tenant === undefined ? '' : ` and ${condition.tenant}`;
@@ -117,12 +117,12 @@ order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
     if (operators === keyOperators) {
       return ` and row(${this.#order}, ${this.#key}) ${operator('<', operators)} row(${o}, ${k})`;
     }
-    // A comparison of rows has one operator, which would be looked for in the search path.
+    // A comparison of row values has one operator, which Postgres would look for in the search path.
     const [less, same] = [operator('<', operators), operator('=', operators)];
     return ` and (${this.#order} ${less} ${o} or ${this.#order} ${same} ${o} and ${this.#key} ${operator('<', keyOperators)} ${k})`;
   }
 
-  /** Of the candidates one page, best first, with the words found in it marked. */
+  /** One page of the candidates, best first, with the found words marked. */
   page(
     candidates: { text: string; values: unknown[] },
     query: string,
@@ -169,7 +169,7 @@ select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
   set_config('statement_timeout', $1::text, true), set_config('pawl.tenant', $2::text, true)`,
 );
 
-/** The words that were found are between `<mark>` and `</mark>`; everything else is safe to put into a page. */
+/** Puts the found words between `<mark>` and `</mark>`, and escapes everything else for HTML. */
 export function toHtml(snippet: string): string {
   const safe = snippet
     .replaceAll('&', '&amp;')
@@ -182,7 +182,7 @@ export function toHtml(snippet: string): string {
 function queryOf({ kind, text }: Term, language: string, param: (value: unknown) => string): string {
   if (kind === 'phrase') return `phraseto_tsquery(${language}, ${param(text)}::text)`;
   if (kind === 'word') return `plainto_tsquery(${language}, ${param(text)}::text)`;
-  // What is between the quotes is taken apart like any text; only these two mean something there.
+  // Postgres splits the text between the quotes into words; only these two characters have a meaning there.
   const quoted = `'${text.replaceAll(/['\\]/g, ' ')}':*`;
   return `to_tsquery(${language}, ${param(quoted)}::text)`;
 }

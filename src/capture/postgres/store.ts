@@ -9,15 +9,15 @@ import {
 import type { Definition } from '../declare/source.ts';
 import { followText } from './catalog.ts';
 
-/** What one claim took. */
+/** The keys and links that one claim took. */
 export interface Claim {
-  /** Nothing stood behind what was looked at. */
+  /** The claim has read the log to its end. */
   readonly isEnd: boolean;
-  /** Where the next claim of the pass goes on. */
+  /** Where the next claim of the pass continues. */
   readonly last: string;
   readonly ids: readonly string[];
   readonly keys: readonly string[];
-  /** When the oldest of them was written; null when there is none. */
+  /** When the oldest claimed change was written; null when there is none. */
   readonly oldest: Date | null;
 }
 
@@ -54,7 +54,7 @@ const TAKE_LINKS = statement(
   'select l.source, l.key from pawl.capture_limit($3::int) limited cross join pawl.capture_take_links($1::smallint, $2::int) l',
 );
 
-// Links stand before and after the keys of entities in the index: "not 0" would read all that is between.
+// Links are before and after the keys of entities in the index: a condition "not 0" would read everything between.
 const HAS_LINKS = `
   (exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0)
     or exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0))`;
@@ -94,7 +94,7 @@ select ${HAS_LINKS} as unknown,
     union select r.key from pawl.capture_retry r where r.line = $1::smallint and r.key = any ($2::text[])) as keys`,
 );
 
-/** What there is to do. */
+/** The kinds of work that are waiting. */
 export interface Look {
   readonly links: boolean;
   readonly keys: boolean;
@@ -109,7 +109,7 @@ select pg_catalog.array_agg(u.key) filter (where pawl.capture_lock_key($1::small
 from pg_catalog.unnest($2::text[]) u (key)`,
 );
 
-/** Rows looked at by one claim, in terms of the keys it may take: a hot key has many rows, and other workers have theirs. */
+/** Rows that one claim reads per key that it may take: a hot key has many rows, and other workers hold some. */
 const ROWS_PER_KEY = 4;
 
 /** Beyond this many links a claim leaves the rest to the next one. */
@@ -119,7 +119,7 @@ const LINKS_AT_ONCE = 500;
 export class CaptureStore {
   readonly #engine: PostgresEngine;
   readonly #line: number;
-  /** Of each link, the query from its values to keys. */
+  /** For each link, the query that turns its values into keys. */
   readonly #follow: ReadonlyMap<number, Statement>;
 
   constructor(engine: PostgresEngine, line: number, { sources }: Definition) {
@@ -135,15 +135,15 @@ export class CaptureStore {
   }
 
   /**
-   * A transaction in which every statement sees what was committed before it; what follows a claim depends on it. An entity that
-   * row-level security hides looks like one that is gone, so that is an error.
-   * @param deadlineMs  how long each statement may take to be answered; default: no limit
+   * A transaction at read committed: statements after a claim must see what was committed before them. It fails where
+   * row-level security hides rows, since a hidden entity looks like a deleted one.
+   * @param deadlineMs  how long to wait for the answer of each statement; default: no limit
    */
   transaction<T>(fn: (tx: Transaction) => Promise<T>, deadlineMs?: number): Promise<T> {
     return this.#engine.transaction(fn, { isolation: 'read committed', retries: 0, deadlineMs, seesAll: true });
   }
 
-  /** Whether there is anything to do: one round trip, and mostly all that an idle worker asks. */
+  /** Whether there is anything to do. One round trip; an idle worker mostly makes no other. */
   async look(deadlineMs: number): Promise<Look> {
     const [look] = await this.#engine.query<Look>(LOOK, [this.#line], { deadlineMs });
     return look ?? { links: false, keys: false, retries: false, sweep: false };
@@ -160,7 +160,7 @@ export class CaptureStore {
     return row?.yes ?? true;
   }
 
-  /** Of the keys those that are known to have changed. While a link has not been followed, that may be any of them. */
+  /** Which of the keys are dirty. While a link has not been followed, any key may be. */
   async dirtyAmong(tx: Transaction, keys: readonly string[]): Promise<ReadonlySet<string>> {
     const [row] = await tx.query<{ unknown: boolean; keys: string[] }>(DIRTY_AMONG, [this.#line, keys]);
     return new Set(row?.unknown === false ? row.keys : keys);
@@ -191,16 +191,16 @@ export class CaptureStore {
     if (keys.length > 0) await tx.query(MARK, [this.#line, keys]);
   }
 
-  /** Of the keys those that nobody works on; they are then the caller's until the end of the transaction. */
+  /** Locks those of the keys that no other worker holds, until the end of the transaction. @returns the locked keys */
   async lock(tx: Transaction, keys: readonly string[]): Promise<readonly string[]> {
     const [row] = await tx.query<{ keys: string[] | null }>(LOCK_KEYS, [this.#line, keys]);
     return row?.keys ?? [];
   }
 
   /**
-   * Replaces links by the keys they lead to now, in a transaction of its own: whatever they lead to was committed before, or
-   * is dirty by itself.
-   * @param onWhole  what to do about a table of which everything changed
+   * Replaces links by the keys to which they lead now, in a transaction of its own. Rows that a link will lead to later are
+   * dirty by themselves.
+   * @param onWhole  what to do for a table of which everything changed
    * @returns whether there was one
    */
   async follow(onWhole: (tx: Transaction) => Promise<void>, deadlineMs: number): Promise<boolean> {

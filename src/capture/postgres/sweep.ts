@@ -3,15 +3,15 @@ import type { Source } from '../declare/source.ts';
 import type { Destination } from '../work/destination.ts';
 import { operator } from './operators.ts';
 
-/** How far going through all entities has come. */
+/** The progress of a sweep through all entities. */
 export interface Progress {
   readonly phase: 'root' | 'target' | 'done';
   readonly done: number;
-  /** An estimate. */
+  /** An estimate of all entities. */
   readonly total: number;
 }
 
-/** Where a sweep is. */
+/** The position of a sweep. */
 export interface SweepPosition {
   readonly phase: 'root' | 'target';
   readonly after: string | null;
@@ -19,10 +19,10 @@ export interface SweepPosition {
   readonly total: string;
 }
 
-/** A page of a back-fill that nobody gave a time. */
+/** The time for one page of a back-fill whose caller gave none. */
 const PAGE_MS = 300_000;
 
-/** The next keys, and the last one looked at; null at the end. */
+/** The next keys, and the last one that was read; null at the end. */
 export interface Page {
   readonly keys: readonly string[];
   readonly last: string | null;
@@ -66,7 +66,7 @@ select greatest(coalesce(sum(c.reltuples) filter (where c.relkind = 'r'), 0), 0)
 from pg_class c where c.oid = to_regclass($1::text)::oid or c.oid in (select p.relid::oid from pg_partition_tree(to_regclass($1::text)) p)`,
 );
 
-/** The place of a sweep, and its pages. */
+/** Reads and writes the position of a sweep, and reads its pages. */
 export class SweepStore {
   readonly #engine: PostgresEngine;
   readonly #line: number;
@@ -94,7 +94,7 @@ where $1::text is null or ${key} ${operator('>', root.operators)} $1::text::${ro
     return row?.yes ?? false;
   }
 
-  /** @param again  begin from the start although it is under way */
+  /** @param again  start from the beginning even if a sweep is under way */
   start(tx: Pick<Transaction, 'query'>, again: boolean): Promise<void> {
     return startSweep(tx, this.#line, this.#root, again);
   }
@@ -104,7 +104,7 @@ where $1::text is null or ${key} ${operator('>', root.operators)} $1::text::${ro
     return row;
   }
 
-  /** @param deadlineMs  after which the server gives the place to others, whatever has become of this process */
+  /** @param deadlineMs  after this time the server lets another worker continue the sweep, even if this process hangs */
   async take(tx: Transaction, deadlineMs: number = PAGE_MS): Promise<SweepPosition | undefined> {
     const [place] = await tx.query<SweepPosition>(TAKE, [this.#line, deadlineMs]);
     return place;
@@ -127,7 +127,7 @@ where $1::text is null or ${key} ${operator('>', root.operators)} $1::text::${ro
   }
 }
 
-/** Begins a sweep, which any worker goes on with. @param root  the table, quoted; @param again  although one is under way */
+/** Starts a sweep; any worker continues it. @param root  the table, quoted; @param again  start even if one is under way */
 export async function startSweep(
   tx: Pick<Transaction, 'query'>,
   line: number,

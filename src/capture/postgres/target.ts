@@ -7,7 +7,7 @@ import { type Column, findTable, type Reader, requireColumn, type Table } from '
 import { differs, type OperatorSchema, operator } from './operators.ts';
 import { compareTypes } from './types.ts';
 
-/** The table that a projection writes, as it was declared. */
+/** The declared table that a projection writes. */
 export interface TargetOptions {
   readonly into: string;
   readonly columns: Readonly<Record<string, string>>;
@@ -18,24 +18,27 @@ export interface TargetOptions {
   readonly language: string;
 }
 
-/** The column of the target with the words of the columns in `text`. */
+/** The column of the target that holds the words of the columns in `text`. */
 export const WORDS = 'pawl_words';
 
-/** The target, found in the database. */
+/** The target as it was found in the database. */
 export interface Target {
   readonly schema: string;
   readonly name: string;
-  /** Its key, the first column, and the type of that. */
+  /** The name of the key column, and its type. */
   readonly key: string;
   readonly keyType: string;
   readonly keyOperators: OperatorSchema;
-  /** Everything that `build` may give, the key included, with its type. */
+  /** The columns that `build` may return, including the key, with their types. */
   readonly columns: readonly TargetColumn[];
 }
 
 export type TargetColumn = Pick<Column, 'name' | 'type' | 'operators'>;
 
-/** A target that is missing something is mended where that changes no data: tables, columns and indexes are added. */
+/**
+ * Compares the target with its declaration. Only what changes no data is repaired: missing tables, columns and indexes are
+ * added.
+ */
 export async function compareTarget(db: Reader, definition: Definition, options: TargetOptions): Promise<Difference[]> {
   const root = rootOf(definition);
   const table = await findTable(db, options.into);
@@ -79,7 +82,7 @@ function createTable(options: TargetOptions, key: string, keyType: string): Diff
   return { kind: 'target', object: options.into, problem: 'there is no such table', sql: [sql] };
 }
 
-/** As the user writes it, in pieces: a name that has to be quoted is written with quotes by him. */
+/** Splits a name that the user writes; the user quotes a name that needs it. */
 function quoted(name: string): string {
   return name.includes('"')
     ? name
@@ -90,8 +93,8 @@ function quoted(name: string): string {
 }
 
 /**
- * The words are made by the database, so that they never differ from the columns. A tsvector holds 1 MB: 150,000 characters of
- * words of any language fit, whatever they are.
+ * The database makes the words, so that they never differ from the columns. A tsvector holds 1 MB: 150,000 characters of
+ * words of any language always fit.
  */
 function wordsColumn({ text, language }: TargetOptions): string {
   const share = Math.floor(150_000 / text.length);
@@ -113,7 +116,7 @@ function wantedIndexes(on: string, options: TargetOptions, key: string): Index[]
     name: `${base}_pawl_${name}`,
     sql: `create index ${id(`${base}_pawl_${name}`)} on ${on} ${rest}`,
   });
-  // Without fastupdate=off a search now and then reads a list of 4 MB of what was not sorted in yet.
+  // Without fastupdate=off a search now and then reads a list of 4 MB of entries that are not in the index proper yet.
   const gin = (what: string): string => `using gin (${what}) with (fastupdate = off)`;
   const { order, tenant } = options;
   return [
@@ -142,7 +145,7 @@ function indexes(
   ];
 }
 
-/** Rows are seen by whoever has said which tenant it is (set_config('pawl.tenant', …)), and by the table's owner. */
+/** A session sees the rows of the tenant that it has set (set_config('pawl.tenant', …)); the table's owner sees all. */
 function policy(on: string, { tenant, into }: TargetOptions, there: readonly string[]): Difference[] {
   if (tenant === undefined || there.includes('pawl_tenant')) return [];
   const sees = `${id(tenant)}::text = nullif(current_setting('pawl.tenant', true), '')`;
@@ -174,7 +177,7 @@ async function missingIndexes(db: Reader, table: Table, options: TargetOptions, 
   );
 }
 
-/** @throws InvalidInput when it is not there any more */
+/** @throws InvalidInput when the table does not exist any more */
 export async function openTarget(db: Reader, options: TargetOptions): Promise<Target> {
   const table = await findTable(db, options.into);
   const [key] = table?.primary_key ?? [];
@@ -191,16 +194,19 @@ export async function openTarget(db: Reader, options: TargetOptions): Promise<Ta
   return { schema: table.schema, name: table.name, key, keyType, keyOperators, columns };
 }
 
-/** Statements on one target. They are made once, since their text depends on its columns. */
+/** Statements on one target. They are made once per target, since their text depends on its columns. */
 export class TargetStatements {
   readonly upsert: Statement;
   readonly remove: Statement;
-  /** Makes the rows, writes them and removes those of keys without one, all in the database; only where a query makes them. */
+  /**
+   * Makes and writes the rows, and removes the rows of keys for which the query returns none; all in the database. Undefined
+   * where the program makes the rows.
+   */
   readonly project: Statement | undefined;
   readonly differing: Statement;
   readonly strays: Statement;
 
-  /** @param query  what makes the rows of the keys in `$1`; undefined where the program makes them */
+  /** @param query  makes the rows of the keys in `$1`; undefined where the program makes them */
   constructor(target: Target, root: Source, query?: string) {
     const { key, keyType, keyOperators, columns } = target;
     const equal = operator('=', keyOperators);
@@ -209,7 +215,7 @@ export class TargetStatements {
     const rest = columns.filter(({ name }) => name !== key);
     const rows =
       query === undefined ? `pg_catalog.json_populate_recordset(null::${on}, $1::json) n` : `(\n${query}\n) n`;
-    // Some types cannot be compared, json among them; their texts can.
+    // Some types, json among them, have no comparison; their texts have one.
     const differsFrom = (row: string): string => rest.map((column) => differing(column, row)).join(' or ');
     const differs = differsFrom('n');
     const set = rest.map(({ name }) => `${id(name)} = excluded.${id(name)}`).join(', ');
@@ -265,8 +271,8 @@ function differing({ name, type, operators }: TargetColumn, row: string): string
 }
 
 /**
- * Writes rows, and removes the rows of keys that have none.
- * @param only  of the rows those of these keys; undefined for all
+ * Writes rows, and removes the rows of keys for which there is none.
+ * @param only  write only the rows of these keys; undefined for all
  */
 export async function writeRows(
   tx: Transaction,

@@ -17,7 +17,10 @@ join pg_catalog.pg_attribute a on a.attrelid operator(pg_catalog.=) $1::oid and 
 where a.atttypid operator(pg_catalog.<>) pg_catalog.to_regtype(d.type)::oid`,
 );
 
-/** A key of another type would not take every entity, and others their values; a table is not rewritten for it. */
+/**
+ * A key of another type could not hold every entity, and a column of another type not every value. The table is not rewritten
+ * for that: a person has to decide.
+ */
 export async function compareTypes(
   db: Reader,
   table: Table,
@@ -29,13 +32,15 @@ export async function compareTypes(
   const [key] = table.primary_key;
   const there = table.columns.find(({ name }) => name === key)?.type;
   if (there !== undefined && !takes(bare(there), bare(root.type))) {
-    differ(`its key ${key} is of type ${there}, and that of the entity of type ${root.type}; make it the same`);
+    differ(
+      `its key ${key} is of type ${there}, and the key of the entity of type ${root.type}; give both the same type`,
+    );
   }
   const names = Object.keys(columns).filter((name) => name !== key);
   const types = names.map((name) => typeOf(columns[name] ?? ''));
   for (const other of await db.query<{ name: string; there: string }>(OTHERS, [table.oid, names, types])) {
     differ(
-      `its column ${other.name} is of type ${other.there}, and declared as ${columns[other.name]}; make it the same`,
+      `its column ${other.name} is of type ${other.there}, and declared as ${columns[other.name]}; give both the same type`,
     );
   }
   return found;
@@ -44,7 +49,7 @@ export async function compareTypes(
 const INTEGERS = ['smallint', 'integer', 'bigint'];
 const TEXTS = ['text', 'character varying', 'character', 'citext'];
 
-/** Whether a column of one type holds every key of another; yes where that is not known. */
+/** Whether a column of one type holds every key of another; true for types that are not in the table. */
 function takes(there: string, root: string): boolean {
   if (INTEGERS.includes(root)) return INTEGERS.indexOf(there) >= INTEGERS.indexOf(root);
   if (TEXTS.includes(root)) return TEXTS.includes(there);
@@ -55,7 +60,7 @@ function bare(type: string): string {
   return type.replace(/\(.*\)/, '');
 }
 
-/** What is declared may go on with `not null` and the like. */
+/** The type alone: in a declaration `not null` and the like may follow it. */
 function typeOf(declared: string): string {
   return declared.replace(/\s+(not|null|default|check|collate|constraint|unique|references|generated)\b.*$/is, '');
 }

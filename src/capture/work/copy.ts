@@ -28,25 +28,32 @@ export interface CopyParts {
   readonly build: Build | undefined;
 }
 
-/** How long a transaction over there may take; that of the captured database, which waits for it, is ended later than that. */
+/**
+ * How long a transaction in the other database may take. The one in the captured database waits for it, and has a longer
+ * limit.
+ */
 const WRITE_MS = 20_000;
-/** A connection that has not answered by then is dead. */
+/** A connection without an answer after this time is dead. */
 const ANSWER_MS = 25_000;
-/** What was delivered since it was last said how far the log reaches is delivered once more after a restart of the server. */
+/**
+ * How often the log position is stored. After a restart of the server, everything since the last stored position is delivered
+ * again.
+ */
 const REACH_MS = 1000;
 const ALL = { seesAll: true };
-/** Epochs that begin between the two halves of a delivery, one after another: two servers that both take the copy for theirs. */
+/** A delivery gives up after so many new epochs in a row: two servers then both take the copy for theirs. */
 const ROUNDS = 3;
 
-/** Rows as they were made here, and where in the log everything that they show stands before. */
+/** Rows that were made in the captured database, and a log position behind everything that they show. */
 interface Made extends MadeRows {
   readonly position: string;
 }
 
 /**
- * A table in another database. Rows are committed there before the changes are acknowledged here, so what a crash in between
- * leaves is delivered again. Each row has a version that rises with the reading of its entity: what comes late changes nothing.
- * Where either database may have gone back in time, an epoch begins (postgres-epoch.ts) before anything else is delivered.
+ * A table in another database. Rows are committed there before the changes are acknowledged here, so changes are delivered
+ * again after a crash in between. Each row has a version, which rises with each reading of its entity: a late write with a
+ * lower version changes nothing. Where either database may have gone back in time, an epoch begins (postgres/epoch.ts) before
+ * anything else is delivered.
  */
 export class CopyTable implements Destination {
   readonly isInReach = false;
@@ -65,7 +72,7 @@ export class CopyTable implements Destination {
       if (await this.#deliver(draw, made, keys)) return this.#delivered(tx);
       await this.#look(tx, draw);
     }
-    throw new WentBack('the copy changes hands all the time: two servers take it for theirs');
+    throw new WentBack('the owner of the copy changes all the time: two servers take it for theirs');
   }
 
   async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {
@@ -98,7 +105,7 @@ export class CopyTable implements Destination {
     return drawVersion(tx, line);
   }
 
-  /** @throws WentBack  this database is not the one whose copy it is */
+  /** @throws WentBack  the copy belongs to another database */
   async #look(tx: Transaction, { epoch }: Draw): Promise<void> {
     const { to, line } = this.#parts;
     await this.#there(() => beginEpoch(tx, to, { line, epoch, timeoutMs: WRITE_MS })).catch((error: unknown) => {
@@ -106,7 +113,7 @@ export class CopyTable implements Destination {
     });
   }
 
-  /** @returns whether it was taken: not when another epoch has begun, or the other database may have lost something */
+  /** @returns whether the rows were taken; false when another epoch has begun, or the other database may have lost writes */
   #deliver(draw: Draw, made: Made, keys: readonly string[]): Promise<boolean> {
     const { to, target } = this.#parts;
     return this.#there(() =>
@@ -130,7 +137,10 @@ export class CopyTable implements Destination {
     await reach(tx, this.#parts.line); // one round trip, once a second
   }
 
-  /** Made by a query, they come with the position; what a program read asks for it: one round trip. */
+  /**
+   * A query returns the rows together with the position. After a program has made them, asking for the position is one more
+   * round trip.
+   */
   async #make(tx: Transaction, keys: readonly string[]): Promise<Made> {
     const { build, statements, key } = this.#parts;
     if (build !== undefined) {
@@ -141,7 +151,7 @@ export class CopyTable implements Destination {
     return { json: row?.json ?? '[]', found: new Set(row?.found), position: row?.position ?? '0/0' };
   }
 
-  /** What has nothing to do with the rows is a reason to come again, and not to set entities aside. */
+  /** An error that no row causes is a reason to try again, and not to set entities aside. */
   async #there<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();

@@ -4,30 +4,28 @@ import type { Build } from '../declare/options.ts';
 import { type TargetStatements, writeRows } from '../postgres/target.ts';
 import { buildRows, without } from './rows.ts';
 
-/** A row of the target, and whether it has no entity any more. */
+/** A row of the target, and whether its entity is gone. */
 export interface TargetRow {
   readonly key: string;
   readonly stray: boolean;
 }
 
 /**
- * Where a projection's rows are. `tx` is the transaction in the captured database in which the claim and the acknowledgement are;
- * of the keys that are written the caller has the locks.
+ * The table of a projection. `tx` is the transaction of the claim and the acknowledgement, in the captured database. The
+ * caller has locked the keys that it writes.
  */
 export interface Destination {
-  /** Writes what the entities are now, and removes the rows of those that are no more. */
+  /** Writes the rows of the entities as they are now, and removes the rows of entities that are gone. */
   write(tx: Transaction, keys: readonly string[]): Promise<void>;
-  /** Of the keys those whose row is not what it would be now. */
+  /** Which of the keys have a row that differs from what would be written now. */
   differing(tx: Transaction, keys: readonly string[]): Promise<string[]>;
   /** Rows in the order of their keys, behind one of them. */
   page(tx: Transaction, after: string | null, limit: number): Promise<readonly TargetRow[]>;
-  /**
-   * Whether one snapshot shows entities and rows. Where it does not, they are compared under the locks of the keys.
-   */
+  /** Whether one snapshot shows both entities and rows. If not, they are compared under the locks of the keys. */
   readonly isInReach: boolean;
 }
 
-/** A table beside those that are captured: everything is one transaction. */
+/** A table in the captured database: everything happens in one transaction. */
 export class OwnTable implements Destination {
   readonly isInReach = true;
   readonly #statements: TargetStatements;
@@ -62,7 +60,10 @@ export class OwnTable implements Destination {
   }
 }
 
-/** One of two databases is not the one that the other remembers. No entity is to blame, and nothing is written. */
+/**
+ * One of the two databases is not in the state that the other has stored about it. No entity caused it, and nothing is
+ * written.
+ */
 export class WentBack extends Conflict {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);

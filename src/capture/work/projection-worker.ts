@@ -9,16 +9,16 @@ import type { RunSettings } from '../declare/options.ts';
 import { startLogPartitions } from './log-partitions.ts';
 import type { ProjectionEvents, ProjectionRuntime } from './runtime.ts';
 
-/** After work, the next look comes at once; then each rest is twice the last one, up to the poll. */
+/** After work, the next poll comes at once; then each rest is twice the one before, up to `poll`. */
 const FIRST_REST_MS = 5;
-/** A pass does not last longer, so that what is committed late with a lower id is not kept waiting. */
+/** A pass does not last longer: a change that is committed late with a lower id waits for the next pass. */
 const PASS_MS = 100;
 
 /** The loops of one process that keep a projection up to date. */
 export class ProjectionWorker implements AsyncDisposable {
   /**
-   * Settles when the worker has found the capture installed and begun to look; rejects with what no waiting mends. A database
-   * that is away is waited for.
+   * Settles when the worker has found that the capture is installed, and polls. Rejects with an error that waiting does not
+   * help against; it waits for a database that is unreachable.
    */
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
@@ -38,7 +38,7 @@ export class ProjectionWorker implements AsyncDisposable {
     this.#open = open;
     this.#events = events;
     this.#settings = settings;
-    // Why it has not begun yet is told by the loops, which ask for the same.
+    // The loops ask for the same and report the errors.
     const options = { what: 'the projection', signal: this.#stop.signal, onError: () => {} };
     this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
@@ -59,12 +59,12 @@ export class ProjectionWorker implements AsyncDisposable {
     if (settings.signal?.aborted === true) void this.stop();
   }
 
-  /** Looks for changes now. */
+  /** Polls for changes now. */
   wake(): void {
     for (const loop of this.#loops) loop.wake();
   }
 
-  /** Ends after the batches that are under way, for which it waits up to 5 s. Safe to call twice. */
+  /** Ends after the batches that are under way; waits up to 5 s for them. Safe to call twice. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await within(STOP_MS, Promise.all([...this.#loops, this.#keeper].map((loop) => loop.stop())));
@@ -74,7 +74,7 @@ export class ProjectionWorker implements AsyncDisposable {
     return this.stop();
   }
 
-  /** Links, a batch, one entity that had failed, one page of a back-fill. @returns how long to rest */
+  /** One turn: links, a batch, one entity that had failed, one page of a back-fill. @returns how long to rest */
   async #turn(pass: Pass, signal: AbortSignal, index: number): Promise<number> {
     const { store, sweeps, sweep, projector } = await this.#open();
     if (signal.aborted) return 0;
@@ -89,7 +89,7 @@ export class ProjectionWorker implements AsyncDisposable {
     return isBusy ? 0 : pass.restMs;
   }
 
-  /** @returns whether to go on at once. A whole pass that found only what others have in hand is a reason to rest. */
+  /** @returns whether to continue at once. After a whole pass that found only keys of other workers, it rests. */
   async #batch(pass: Pass, projector: ProjectionRuntime['projector']): Promise<boolean> {
     if (pass.after === '0') pass.since = performance.now();
     const batch = await projector.batch(pass.after, this.#settings);

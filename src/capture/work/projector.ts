@@ -5,11 +5,11 @@ import { answerDeadlineMs } from '../deadlines.ts';
 import type { CaptureStore, Claim } from '../postgres/store.ts';
 import { type Destination, WentBack } from './destination.ts';
 
-/** What one batch came to. */
+/** The result of one batch. */
 export interface Batch {
-  /** Nothing stood behind what was looked at. */
+  /** The batch has read the log to its end. */
   readonly isEnd: boolean;
-  /** Where the next batch of the pass goes on. */
+  /** Where the next batch of the pass continues. */
   readonly last: string;
   /** Entities written or removed. */
   readonly done: number;
@@ -17,7 +17,7 @@ export interface Batch {
   readonly lagMs: number;
 }
 
-export interface Failed {
+export interface FailedEntity {
   readonly key: string;
   readonly attempt: number;
   readonly error: unknown;
@@ -26,7 +26,7 @@ export interface Failed {
 export interface ProjectorParts {
   readonly store: CaptureStore;
   readonly destination: Destination;
-  readonly onFailed: (failed: Failed) => void;
+  readonly onFailed: (failed: FailedEntity) => void;
 }
 
 export interface BatchSettings {
@@ -38,8 +38,8 @@ export interface BatchSettings {
 const NOTHING: Claim = { isEnd: true, last: '0', ids: [], keys: [], oldest: null };
 
 /**
- * Brings entities from the log into the target. One transaction has it all: the claim, what the entities are now, the rows, and
- * the acknowledgement of exactly what was claimed. Whatever breaks, either all of it happened or nothing.
+ * Brings entities from the log into the target. One transaction does it all: the claim, reading the entities, writing the
+ * rows, and acknowledging exactly what was claimed. Whatever fails, all of it happens or nothing.
  */
 export class Projector {
   readonly #parts: ProjectorParts;
@@ -76,7 +76,7 @@ export class Projector {
     return { isEnd: claim.isEnd, last: claim.last, done: claim.keys.length, lagMs };
   }
 
-  /** Tries the halves by themselves, until what fails is one entity. */
+  /** Tries each half of the batch alone, until a single entity is left that fails. */
   async #apart(after: string, settings: BatchSettings, claim: Claim, error: unknown): Promise<Batch> {
     const [key, ...more] = claim.keys;
     let done = 0;
@@ -88,7 +88,7 @@ export class Projector {
         done += (await this.batch(after, settings, half)).done;
       }
     }
-    // The pass begins again: what stood behind these keys was not looked at under this claim.
+    // The pass starts again: this claim has not read what is behind these keys.
     return { isEnd: false, last: after, done, lagMs: 0 };
   }
 
@@ -126,13 +126,13 @@ export class Projector {
     }
   }
 
-  /** Writes what the entities are now. The caller has their locks. */
+  /** Writes the entities as they are now. The caller has locked them. */
   async write(tx: Transaction, keys: readonly string[]): Promise<void> {
     if (keys.length > 0) await this.#parts.destination.write(tx, keys);
   }
 }
 
-/** No entity's fault: setting any aside would not help. */
+/** Whether no entity causes the error, so that setting one aside would not help. */
 export function isNobodysFault(error: unknown): boolean {
   return isTransient(error) || error instanceof WentBack;
 }

@@ -10,13 +10,13 @@ export interface MadeRows {
   readonly found: ReadonlySet<string>;
 }
 
-/** Of the keys those that have no row. */
+/** The keys that have no row. */
 export function without({ found }: MadeRows, keys: readonly string[]): string[] {
   return keys.filter((key) => !found.has(key));
 }
 
 /**
- * What `build` gives, checked: it may give a row for each key that it was asked for, and for no other.
+ * Calls `build` and checks its rows: at most one for each key that it was called with, and none for another key.
  * @param key  the column of the key
  */
 export async function buildRows(
@@ -31,10 +31,14 @@ export async function buildRows(
     const value = row[column];
     const key = String(value);
     if (value === undefined || value === null || !asked.has(key)) {
-      throw new InvalidInput(`build gave a row whose ${column} is ${key}, which was not asked for`, { field: 'build' });
+      throw new InvalidInput(`build returned a row whose ${column} is ${key}, which was not asked for`, {
+        field: 'build',
+      });
     }
     if (found.has(key))
-      throw new InvalidInput(`build gave two rows for ${key}; it may give one for each entity`, { field: 'build' });
+      throw new InvalidInput(`build returned two rows for ${key}; it may return one for each entity`, {
+        field: 'build',
+      });
     found.add(key);
   }
   return { json: toJson(rows), found };

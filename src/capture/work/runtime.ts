@@ -2,19 +2,19 @@ import type { CaptureStore } from '../postgres/store.ts';
 import type { SweepStore } from '../postgres/sweep.ts';
 import type { Target } from '../postgres/target.ts';
 import type { Destination } from './destination.ts';
-import type { Failed, Projector } from './projector.ts';
+import type { FailedEntity, Projector } from './projector.ts';
 import type { Sweep } from './sweep.ts';
 
 export interface ProjectionEvents {
   /** A batch was committed: so many entities, and how long the oldest change had waited. */
   readonly projected: { readonly keys: number; readonly lagMs: number };
   /** An entity could not be projected; it is tried again later, and the others go on. */
-  readonly failed: Failed;
-  /** Something went wrong that has nothing to do with one entity, most likely the database; it is tried again. */
+  readonly failed: FailedEntity;
+  /** An error that no single entity causes, most likely of the database; the work is tried again. */
   readonly error: { readonly error: unknown };
 }
 
-/** What is needed once the capture is installed. @internal */
+/** What the worker needs once the capture is installed. @internal */
 export interface ProjectionRuntime {
   readonly line: number;
   readonly capture: number;

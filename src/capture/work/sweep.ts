@@ -4,9 +4,9 @@ import type { Progress, SweepStore } from '../postgres/sweep.ts';
 import { isNobodysFault, type Projector } from './projector.ts';
 
 /**
- * Goes through all entities once, page by page in the order of their keys: first those that are there, then those that are
- * only in the target. Each page is one transaction with its place, so any worker goes on where another stopped. What
- * changes meanwhile is in the log like at any other time; a key that somebody else has at the moment is marked dirty instead.
+ * Goes through all entities once, page by page in the order of their keys: first those that exist, then those that are only
+ * in the target. Each page and the new position are one transaction, so any worker continues where another stopped. Changes
+ * that happen meanwhile are in the log as always. A key that another worker has locked is marked dirty instead.
  */
 export class Sweep {
   readonly #store: CaptureStore;
@@ -20,8 +20,8 @@ export class Sweep {
   }
 
   /**
-   * One page. @returns how far it is; undefined when there is nothing to do, or somebody else is at it
-   * @param deadlineMs  how long each statement may take to be answered; default: no limit
+   * One page. @returns the progress; undefined when there is nothing to do, or while another worker has the sweep
+   * @param deadlineMs  how long to wait for the answer of each statement; default: no limit
    */
   async page(size: number, deadlineMs?: number): Promise<Progress | undefined> {
     if (!(await this.#sweeps.isOpen(deadlineMs))) return undefined;
@@ -49,7 +49,10 @@ export class Sweep {
     await this.#projector.write(tx, mine);
   }
 
-  /** One of the page cannot be projected: marked dirty, they come by the usual way, which finds out which it is. */
+  /**
+   * One entity of the page cannot be projected. All of them are marked dirty: the usual batches then find out which one
+   * fails.
+   */
   #stepOver(size: number, deadlineMs: number | undefined): Promise<Progress | undefined> {
     return this.#store.transaction(async (tx) => {
       const place = await this.#sweeps.take(tx, deadlineMs);

@@ -4,10 +4,10 @@ import { literal } from '../../declare/sql-text.ts';
 import { barrier, detachText } from './plan.ts';
 import { readState } from './state.ts';
 
-/** Waiting for the barrier keeps new writers waiting, too: rather give up than stop the shop. */
+/** While this waits for the barrier, new writers wait behind it. Giving up is better than stopping all of them. */
 const LOCK_TIMEOUT = '10s';
 
-/** Whoever changes this capture, and whoever writes to its tables, waits from here on. */
+/** From here on, other changes of this capture wait, and so do writers to its tables. */
 export function gate({ entity, sources }: Definition): string {
   return [
     `set local lock_timeout = '${LOCK_TIMEOUT}'`,
@@ -23,7 +23,7 @@ export function mend(definition: Definition, statements: readonly string[]): str
   return `${all.join(';\n')};\n`;
 }
 
-/** What has to be run in another database, as a remark: psql is connected to one. */
+/** Statements for another database, as SQL comments: psql is connected to one database only. */
 export function remark(elsewhere: readonly { readonly object: string; readonly sql: readonly string[] }[]): string {
   return elsewhere
     .flatMap(({ object, sql }) => [`in the database of ${object}:`, ...sql.map((text) => `${text};`)])
@@ -37,7 +37,7 @@ const DEFINITION = statement(
   'select definition from pawl.capture_definition where entity = $1::text',
 );
 
-/** Takes out what is there; does nothing where nothing is. */
+/** Removes a capture; does nothing if there is none. */
 export async function detach(engine: PostgresEngine, entity: string): Promise<void> {
   await engine.transaction(async (tx) => {
     const [row] = await tx.query<{ definition: Definition }>(DEFINITION, [entity]);

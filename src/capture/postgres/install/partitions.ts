@@ -5,8 +5,8 @@ import { literal } from '../../declare/sql-text.ts';
 import type { State, Tables } from './state.ts';
 
 /**
- * Partitions that came with rows or went with rows: no statement on a row tells of them. So does a table that stands where another
- * one stood.
+ * Finds partitions that were attached or detached with rows in them: no trigger fires for that. The same is true of a table
+ * that replaced another one under its name.
  */
 export function comparePartitions(definition: Definition, { capture, tables: now }: State): Difference[] {
   const before = capture?.tables ?? undefined;
@@ -22,19 +22,19 @@ export function comparePartitions(definition: Definition, { capture, tables: now
         .map((name) => name.replace(/^public\./, ''))
         .toSorted()
         .join(', '),
-      problem: 'came, went or is another one since apply(), with rows that were not noted',
+      problem: 'was attached, detached or replaced since apply(), and its rows were not captured',
       sql: [sql],
     },
   ];
 }
 
-/** What these tables are when the statement runs. */
+/** SQL for the tables and partitions of the sources at the time of the statement. */
 export function relationsText({ sources }: Definition): string {
   const names = sources.map(({ schema, name }) => literal(id(schema, name)));
   return `pawl.capture_relations(array[${names.join(', ')}]::text[])`;
 }
 
-/** Where a dump was restored, the same tables have other numbers. */
+/** After a dump was restored, the same tables have other oids. */
 function isSame(name: string, before: Tables, now: Tables): boolean {
   const [old, present] = [before.tables[name], now.tables[name]];
   if (old === undefined || present === undefined) return false;

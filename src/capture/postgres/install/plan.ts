@@ -34,7 +34,7 @@ export interface DesiredState {
   readonly lines: readonly Line[];
 }
 
-/** What differs, in the order in which it has to be mended. */
+/** The differences, in the order in which they have to be repaired. */
 export function compare(wanted: DesiredState, state: State): Difference[] {
   return [
     ...compareRole(state),
@@ -52,8 +52,8 @@ function compareTriggers(wanted: DesiredState, state: State): Difference[] {
 }
 
 /**
- * What lets projections see everything again that a hole in the triggers may have kept from them; none where there was no hole. `state`
- * is that of the declaration that was installed.
+ * Statements after which projections go through all entities again, since the triggers may have missed changes; none if they
+ * missed nothing. `state` is compared with the declaration that was installed.
  */
 export function markMissed({ capture, lines, ...rest }: State): string[] {
   if (capture === undefined) return [];
@@ -71,8 +71,9 @@ function compareRole({ role }: State): Difference[] {
     void found.push({ kind: 'role', object: OWNER, problem, sql });
   if (!role.exists) {
     differ('the role that owns the trigger functions is missing', [
-      // Roles are the whole server's: another database may be making it at this moment. Having waited for that, a session may
-      // still remember that there was none, until it opens a table: seen once, on Postgres 14.
+      // Roles belong to the whole server: a session in another database may be creating this one at the same time. After
+      // waiting for that, a session may still have "no such role" in its cache until it opens a table: seen once, on Postgres
+      // 14.
       `do $$ begin create role ${OWNER} nologin;
 exception when duplicate_object or unique_violation then perform from pg_catalog.pg_roles; end $$`,
       ...(role.superuser ? [] : [`grant ${OWNER} to current_user`]),
@@ -131,7 +132,7 @@ function compareLine(capture: number, line: Line, there: readonly LineRow[]): Di
   if (row === undefined) {
     const values = [line.id, capture, literal(line.name), literal(line.guarantee), json].join(', ');
     const sql = `insert into pawl.capture_line (id, capture, name, guarantee, definition, database) values (${values}, pawl.capture_database())`;
-    return [{ kind: 'line', object: line.name, problem: 'nothing is noted for it', sql: [sql] }];
+    return [{ kind: 'line', object: line.name, problem: 'nothing is captured for it', sql: [sql] }];
   }
   if (same(row.definition, line.definition)) return [];
   const sql = `update pawl.capture_line set definition = ${json} where id = ${line.id}`;
@@ -151,7 +152,7 @@ function compareSource(wanted: DesiredState, source: Source, state: State): Diff
     const compareOn = (relation: RelationRow): Difference[] =>
       compareTrigger(entity, source, operation, { relation, readers, triggers: state.triggers });
     const original = compareOn(own);
-    // Of a row trigger the partitions have copies, which come and go with the original.
+    // Partitions have copies of a row trigger, which are created and dropped with the original.
     const partitions = relations.filter((relation) => relation !== own);
     const isMadeAnew = original.length > 0 && operation !== 'truncate';
     return [
@@ -194,7 +195,7 @@ function compareFunction(
     `alter function pawl.${name}() owner to ${OWNER}`,
     `revoke execute on function pawl.${name}() from public`,
   ];
-  // A new owner must be able to have things in the schema, unless a superuser gives them to it.
+  // A new owner of a function needs the right to create in the schema, unless a superuser changes the owner.
   const lent = state.role.superuser
     ? owner
     : [`grant create on schema pawl to ${OWNER}`, ...owner, `revoke create on schema pawl from ${OWNER}`];
@@ -209,14 +210,14 @@ function compareFunction(
 }
 
 function wrongFunction(row: FunctionRow, source: Source, operation: Operation, readers: Readers): string | undefined {
-  if (row.body !== functionBody(source, operation, readers)) return 'it is not what it should be';
-  if (!row.definer) return 'it runs as whoever writes, instead of as its owner';
+  if (row.body !== functionBody(source, operation, readers)) return 'it differs from the declaration';
+  if (!row.definer) return 'it runs as the role that writes, instead of as its owner';
   const pinned = settings(source, operation, readers).map(([name, value]) => `${name}=${value}`);
-  // As it is shown under quote_all_identifiers.
+  // With quote_all_identifiers the catalog shows it so.
   const config = row.config.map((each) => (each === 'search_path="pg_catalog", "pg_temp"' ? pinned[0] : each));
   if (!isDeepStrictEqual(config, pinned)) return `it does not run with ${pinned.join('; ')}`;
   if (row.owner !== OWNER) return `it belongs to ${row.owner}`;
-  return row.is_public ? 'everybody may execute it' : undefined;
+  return row.is_public ? 'every role may execute it' : undefined;
 }
 
 function compareTrigger(
@@ -242,16 +243,19 @@ function compareTrigger(
       : differ('it does not fire always', [`alter table ${on} enable always trigger ${id(name)}`]);
   }
   if (isCopy) {
-    return row === undefined ? [] : differ('the copy of the trigger is not what it should be', []);
+    return row === undefined ? [] : differ('the copy of the trigger differs from the declaration', []);
   }
   const drop = row === undefined ? [] : [`drop trigger ${id(name)} on ${on}`];
-  return differ(row === undefined ? 'the trigger is missing' : 'the trigger is not what it should be', [
+  return differ(row === undefined ? 'the trigger is missing' : 'the trigger differs from the declaration', [
     ...drop,
     ...triggerText(entity, source, operation, { readers, on: relation }),
   ]);
 }
 
-/** Functions, with their triggers, of tables that are not captured any more, or not in this way; and triggers where none should be. */
+/**
+ * Finds functions, with their triggers, of tables that are no longer captured, or captured in another way; and triggers that
+ * the declaration does not need.
+ */
 function compareStrays(wanted: DesiredState, state: State): Difference[] {
   const { entity, sources } = wanted.definition;
   const names = new Set(
@@ -279,13 +283,16 @@ function compareStrays(wanted: DesiredState, state: State): Difference[] {
   ];
 }
 
-/** Waits for every writer that is at one of the tables, and lets none begin: so no change falls between two declarations. */
+/**
+ * Waits for the transactions that write to one of the tables, and lets no other begin: so no change falls between two
+ * declarations.
+ */
 export function barrier(sources: readonly Source[]): string {
   const tables = sources.map(({ schema, name }) => id(schema, name)).sort();
   return `lock table ${tables.join(', ')} in share row exclusive mode`;
 }
 
-/** Takes a capture out, whatever state it is in. */
+/** Statements that remove a capture, whatever state it is in. */
 export function detachText(entity: string, state: State): string[] {
   const capture = state.capture?.id ?? 0;
   const ofLines = `where line in (select l.id from pawl.capture_line l where l.capture = ${capture})`;
@@ -301,7 +308,7 @@ export function detachText(entity: string, state: State): string[] {
   ];
 }
 
-/** As the database will give it back. */
+/** Compares a stored declaration with a new one as the database will return it: as JSON. */
 export function same(stored: unknown, wanted: unknown): boolean {
   return isDeepStrictEqual(stored, JSON.parse(JSON.stringify(wanted)));
 }

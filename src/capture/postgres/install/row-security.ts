@@ -9,8 +9,9 @@ const HIDDEN = statement(
 );
 
 /**
- * The captured tables of which this role is shown some rows only. A worker stops at them, rather than take what it cannot see for
- * gone. No reason for `apply()` to refuse: whoever installs a capture need not be who reads it.
+ * Finds captured tables of which row-level security hides rows from this role. A worker stops at them: it would take a hidden
+ * row for a deleted one. `apply()` does not refuse them, since the role that installs a capture need not be the role of its
+ * workers.
  */
 export async function compareRowSecurity(db: Reader, { sources }: Definition): Promise<Difference[]> {
   const rows = await db.query<{ name: string }>(HIDDEN, [sources.map(({ schema, name }) => id(schema, name))]);

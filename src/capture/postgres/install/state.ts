@@ -3,7 +3,7 @@ import type { Definition } from '../../declare/source.ts';
 import type { Reader } from '../catalog.ts';
 import { OWNER } from './trigger.ts';
 
-/** What stands in the database of one capture, for comparison with what should. */
+/** What the database has of one capture, to be compared with the declaration. */
 export interface State {
   readonly role: Role;
   readonly capture: InstalledCapture | undefined;
@@ -11,18 +11,18 @@ export interface State {
   readonly functions: readonly FunctionRow[];
   readonly triggers: readonly TriggerRow[];
   readonly relations: readonly RelationRow[];
-  /** Which tables and partitions the sources are now. */
+  /** The current tables and partitions of the sources. */
   readonly tables: Tables;
 }
 
 export interface InstalledCapture {
   readonly id: number;
   readonly definition: Definition;
-  /** Which they were when the triggers were made. */
+  /** The tables and partitions at the time the triggers were made. */
   readonly tables: Tables | null;
 }
 
-/** The numbers of tables and partitions by name; in another database they are others. */
+/** The oids of tables and partitions by name; they differ between databases. */
 export interface Tables {
   readonly database: string;
   readonly tables: Readonly<Record<string, string>>;
@@ -34,7 +34,7 @@ export interface Role {
   readonly exists: boolean;
   readonly member: boolean;
   readonly granted: boolean;
-  /** What the owner may do beyond inserting, in words. */
+  /** Privileges that the owner has in addition to inserting, in words. */
   readonly excess: string | null;
   /** The sequence of capture_dirty hands out ids one by one. */
   readonly cache_one: boolean;
@@ -61,7 +61,7 @@ export interface TriggerRow {
   readonly table: string;
   readonly name: string;
   readonly enabled: string;
-  /** The statement that would make it. */
+  /** The statement that creates the trigger, as the catalog shows it. */
   readonly definition: string;
 }
 
@@ -164,7 +164,10 @@ from pawl.capture_definition d left join pawl.capture_line l on l.capture = d.id
 where d.entity = $1::text`,
 );
 
-/** What was installed under these names. @returns undefined without such a capture; `line` is null without such a line */
+/**
+ * The capture that is installed under these names. @returns undefined without such a capture; `line` is null without such a
+ * line
+ */
 export async function readInstalled(
   db: Reader,
   entity: string,
@@ -182,7 +185,7 @@ const NEXT = statement(
   'select pg_catalog.nextval(pg_get_serial_sequence($1::text, $2::text)::regclass)::int as id',
 );
 
-/** A number that nobody else will get. */
+/** A number from the table's sequence, which no other session gets. */
 export async function nextId(db: Reader, table: 'capture_definition' | 'capture_line'): Promise<number> {
   const [row] = await db.query<{ id: number }>(NEXT, [`pawl.${table}`, 'id']);
   return row?.id ?? 0;

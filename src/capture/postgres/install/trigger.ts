@@ -9,15 +9,16 @@ import { literal } from '../../declare/sql-text.ts';
  *   that is cut. A column that is gone (renamed, dropped) makes the whole table dirty instead of an error.
  * - They look at no table but, for that last rule, a catalog. Links are followed later, by the consumer: at this moment an order
  *   that is being inserted for the changed customer could not be seen, and would be missed.
- * - They run as a role that may insert into the log and do nothing else, under a search path that nobody can put anything in.
+ * - They run as a role that may insert into the log and do nothing else, under a search path of schemas in which no other
+ *   role can create anything.
  *
- * A statement on 100,000 rows pays for their copies in the transition table: of the new ones only, since copying the old ones,
- * too, costs as much again (27 % more processor time of a bulk update instead of 14 %). What a row's key was before is noted by a
- * row trigger whose condition holds only where it changed; testing it costs next to nothing.
+ * A statement on 100,000 rows pays for copying them to the transition table. Only the new rows are copied, since copying the
+ * old ones, too, costs as much again (27 % more processor time of a bulk update instead of 14 %). A row trigger writes the
+ * old key of a row; its condition is true only where the key changed, and testing it costs next to nothing.
  *
- * A statement on one row pays for every query that a function runs. So a statement trigger runs one: whether its column is
- * still there is found out by the way in which SQL looks up names. A name without a table means the column of the innermost
- * table that has one, so `order_id` is that of the changed rows or, when they have none, the one of a value that stands around
+ * A statement on one row pays for every query that a function runs. So a statement trigger runs one query, and the name
+ * lookup of SQL shows whether the column still exists. A name without a table means the column of the innermost table that
+ * has one. So `order_id` is the column of the changed rows or, when they have none, the one of a value in the query around
  * them, of a type that no key has.
  */
 
@@ -27,7 +28,7 @@ export type Operation = (typeof OPERATIONS)[number];
 /** The role that owns the functions. */
 export const OWNER = 'pawl_capture';
 
-/** Who reads what a source writes. */
+/** The consumers of what a source writes. */
 export interface Readers {
   /** Lines of dirty keys. */
   readonly latest: readonly number[];
@@ -57,8 +58,8 @@ language plpgsql security definer ${settings(source, operation, readers)
 }
 
 /**
- * Under what a function runs, whatever its writer has set. The settings on which the text of a value depends are pinned only where
- * values are kept: each costs a fraction of a microsecond a row.
+ * The settings under which a function runs, whatever the writing session has set. Those on which the text of a value depends
+ * are set only where values are stored: each costs a fraction of a microsecond a row.
  */
 export function settings(
   source: Source,
@@ -76,7 +77,7 @@ const FORMATS = [
   ['extra_float_digits', '1'],
 ] as const;
 
-/** What stands between the quotes: also compared with what is there. */
+/** The body of the function; it is also compared with the installed one. */
 export function functionBody(source: Source, operation: Operation, readers: Readers): string {
   const { latest, changes } = readers;
   const parts = [
@@ -114,8 +115,8 @@ export function triggerText(
 }
 
 /**
- * What {@link triggerText} makes, as `pg_get_triggerdef` tells it and {@link shapeOf} shortens it. It has all that there is of a trigger:
- * when it fires, on which columns, under which condition, with which arguments.
+ * The trigger of {@link triggerText} as `pg_get_triggerdef` writes it and {@link shapeOf} shortens it. It contains everything
+ * about a trigger: when it fires, on which columns, under which condition, with which arguments.
  */
 export function triggerShape(
   entity: string,
@@ -135,7 +136,10 @@ export function triggerShape(
   );
 }
 
-/** Without what versions and settings of Postgres show differently: parentheses, quotes, casts to text, schemas of the search path. */
+/**
+ * Removes what differs between versions and settings of Postgres: parentheses, quotes, casts to text, schemas of the search
+ * path.
+ */
 export function shapeOf(definition: string): string {
   return unquoted(definition)
     .replaceAll('::text', '')
@@ -147,13 +151,13 @@ function unquoted(text: string): string {
   return text.replaceAll(/[()"]/g, '');
 }
 
-/** The transition tables a trigger has: [old, new]. */
+/** The names of a trigger's transition tables: [old, new]. */
 function transitionNames(source: Source, operation: Operation, readers: Readers): [string | null, string | null] {
   if (each(source, operation, readers) === 'row' || operation === 'truncate') return [null, null];
   return operation === 'delete' ? ['pawl_old', null] : [null, 'pawl_new'];
 }
 
-/** The query from the values of `changed c` to keys by way of one column of one table `t`. */
+/** A query that turns the values of `changed c` into keys, by one column of one table `t`. */
 export function linkQuery(table: { schema: string; name: string }, on: string, key: string): string {
   return `select t.${id(key)} from ${id(table.schema, table.name)} t join changed c on ${on}`;
 }
@@ -187,8 +191,8 @@ function noteDirty(source: Source, operation: Operation, readers: Readers): stri
   const [keys, type] =
     key === 'r.key' ? [key, 'pg_typeof(k.key)'] : [`${key} as key, pg_typeof(r.key) as type`, 'k.type'];
   const gone = `${type} = 'tid'::regtype`;
-  // Distinct as values of their own type, which is cheaper than as texts; sorted, so that all write in one order. In there and not
-  // around it, which would be one step more of the plan.
+  // `distinct` compares values of their own type, which is cheaper than texts; sorting them makes all transactions write in
+  // one order. Both stand in the inner query: around it they would be one more step of the plan.
   return `  insert into pawl.capture_dirty (line, source, key)
   select ${line}, case when ${gone} then -1 else ${number} end, case when ${gone} then '' else k.key::text end
   from (
@@ -197,7 +201,7 @@ function noteDirty(source: Source, operation: Operation, readers: Readers): stri
   ) k${more};`;
 }
 
-/** Texts are compared by their bytes: where a collation or citext takes two for the same, they are two keys. */
+/** Compares texts by their bytes: two texts that a collation or citext takes for equal are two keys. */
 function exact({ type }: Source, value: string): string {
   return ['smallint', 'integer', 'bigint', 'uuid'].includes(type) ? value : `${value}::text collate pg_catalog."C"`;
 }
@@ -244,7 +248,7 @@ function noteChange(source: Source, operation: Operation, { capture }: Readers):
   values (${fixed}, ${key}, ${oldKey}, ${before}, ${after});`;
 }
 
-/** A value longer than this is cut: what is kept has to fit, and 1 GB written out as text would not. */
+/** A value longer than this is cut: a value of 1 GB, written out as text, would not fit. */
 const LONGEST = 65_536;
 
 /** The listed columns as JSON whose values are text: json, unlike jsonb, takes everything that text can hold. */
@@ -259,7 +263,7 @@ function image(source: Source, row: 'old' | 'new'): string {
   return `json_object(array[${names}]::text[], array[${values.join(', ')}]::text[])`;
 }
 
-/** The same text for the same body, always: a plan is looked at before it is run, and kept. */
+/** Quotes a body. The same body always gives the same text: people read a plan before they run it, and store it. */
 function dollar(body: string): string {
   let tag = '$pawl$';
   for (let n = 1; body.includes(tag); n += 1) tag = `$pawl${n}$`;
