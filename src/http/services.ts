@@ -71,7 +71,6 @@ export class Services {
       captures: createCaptureAdmin(engine),
       bulk: this.bulk,
       jobs: this.store.jobs,
-      schedules: this.store.schedules,
       locks: (namespace) => createLocks(engine, { namespace }),
       remoteLocks: (namespace) => new RemoteLocks(engine, namespace),
       files: (namespace) => this.#openFiles(namespace),

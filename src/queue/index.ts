@@ -51,7 +51,6 @@ export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, sear
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
 export { type JobStanding, QueueOverview } from './postgres/overview.ts';
-export { ScheduleChanges } from './postgres/schedule-changes.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
 export type { StopOptions, WorkOptions } from './work/options.ts';
 /** @internal */

@@ -174,7 +174,7 @@ describe('what can be done', () => {
     await context.close();
   });
 
-  test('a semaphore is raised, an actor paused and destroyed, a page acknowledged and resolved, a schedule run and ended', async () => {
+  test('a semaphore is raised, an actor paused and destroyed, a page acknowledged and resolved, a schedule run, paused and ended', async () => {
     const { page, context } = await on(`actors/${scene.ids.server}`);
     await page.getByRole('button', { name: 'Pause', exact: true }).click();
     await page.getByText(`actor ${scene.ids.server} is paused`).waitFor();
@@ -190,6 +190,10 @@ describe('what can be done', () => {
     await page.goto(new URL('schedules', base).href);
     await page.getByRole('button', { name: 'Run now: digest' }).click();
     await page.getByText(/^job \d+ is enqueued$/).waitFor();
+    await page.getByRole('button', { name: 'Pause digest' }).click();
+    await page.getByText('schedule "digest" of queue "mail" is paused').waitFor();
+    await page.getByRole('button', { name: 'Resume digest' }).click();
+    await page.getByText('schedule "digest" of queue "mail" is resumed').waitFor();
     await page.getByRole('button', { name: 'End digest' }).click();
     await page.getByLabel(/Type digest/).fill('digest');
     await page.getByRole('button', { name: 'End it' }).click();

@@ -144,6 +144,7 @@ export interface Schedule {
   readonly missed: 'skip' | 'one' | 'all';
   readonly nextAt: string | null;
   readonly lastAt: string | null;
+  readonly pausedAt: string | null;
   readonly next: readonly string[];
 }
 

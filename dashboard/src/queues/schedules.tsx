@@ -22,7 +22,13 @@ export function SchedulesPage(): JSX.Element {
         title="Schedules"
         about="Jobs that are enqueued at the ticks of a pattern, each tick once."
         actions={
-          <CopyAs of={{ curl: curlOf('schedules'), TypeScript: 'await createQueueAdmin(engine).schedules()' }} />
+          <CopyAs
+            of={{
+              CLI: 'pawl schedule list',
+              curl: curlOf('schedules'),
+              TypeScript: 'await createQueueAdmin(engine).schedules()',
+            }}
+          />
         }
       />
       <Card title="All schedules">
@@ -63,17 +69,19 @@ export function SchedulesPage(): JSX.Element {
                   },
                   {
                     title: 'Next',
-                    of: ({ next }) => (
+                    of: ({ next, pausedAt }) => (
                       <>
-                        <Time at={next[0]} />
-                        <details>
-                          <summary>next {next.length}</summary>
-                          <ol class="small">
-                            {next.map((at) => (
-                              <li key={at}>{exact(at)}</li>
-                            ))}
-                          </ol>
-                        </details>
+                        {pausedAt === null ? <Time at={next[0]} /> : <span class="muted">paused</span>}
+                        {next.length > 0 && (
+                          <details>
+                            <summary>next {next.length}</summary>
+                            <ol class="small">
+                              {next.map((at) => (
+                                <li key={at}>{exact(at)}</li>
+                              ))}
+                            </ol>
+                          </details>
+                        )}
                       </>
                     ),
                   },
@@ -94,10 +102,15 @@ export function SchedulesPage(): JSX.Element {
   );
 }
 
-function Actions({ of: { queue, name } }: { readonly of: Schedule }): JSX.Element {
+function Actions({ of: { queue, name, pausedAt } }: { readonly of: Schedule }): JSX.Element {
   const at = `schedules/${encodeURIComponent(queue)}/${encodeURIComponent(name)}`;
   const run = async (): Promise<void> => {
     await attempt(async () => `job ${(await send<{ id: string }>('POST', `${at}/run`)).id} is enqueued`);
+    refresh();
+  };
+  const verb = pausedAt === null ? 'pause' : 'resume';
+  const turn = async (): Promise<void> => {
+    await attempt(async () => (await send<{ done: string }>('POST', `${at}/${verb}`)).done);
     refresh();
   };
   const end = async (): Promise<void> => {
@@ -117,6 +130,15 @@ function Actions({ of: { queue, name } }: { readonly of: Schedule }): JSX.Elemen
       {can('job:enqueue') && (
         <button type="button" aria-label={`Run now: ${name}`} onClick={() => void run()}>
           Run now
+        </button>
+      )}
+      {can('schedule:pause') && (
+        <button
+          type="button"
+          aria-label={`${verb === 'pause' ? 'Pause' : 'Resume'} ${name}`}
+          onClick={() => void turn()}
+        >
+          {verb === 'pause' ? 'Pause' : 'Resume'}
         </button>
       )}
       {can('schedule:write') && (

@@ -2,7 +2,7 @@ import type { ActorAdmin } from '../../actor/index.ts';
 import type { Capture, CaptureAdmin, Projection } from '../../capture/index.ts';
 import type { Files } from '../../files/index.ts';
 import type { Locks, RemoteLocks } from '../../lock/index.ts';
-import type { QueueAdmin, ScheduleChanges } from '../../queue/index.ts';
+import type { QueueAdmin } from '../../queue/index.ts';
 import type { BulkActions } from '../bulk/actions.ts';
 import { needs } from '../redaction/redaction.ts';
 import type { BulkRequest } from '../store/bulk.ts';
@@ -17,7 +17,6 @@ export interface Writers {
   readonly captures: CaptureAdmin;
   readonly bulk: BulkActions;
   readonly jobs: JobStore;
-  readonly schedules: ScheduleChanges;
   readonly locks: (namespace: string) => Locks;
   readonly remoteLocks: (namespace: string) => RemoteLocks;
   readonly files: (namespace: string) => Files;
@@ -26,7 +25,16 @@ export interface Writers {
 
 /** What each effect needs, by what it is done to. An effect that is missing here can be brought about by no route. */
 const NEEDED = {
-  queues: { retry: 'job:retry', cancel: 'job:cancel', pause: 'queue:pause', resume: 'queue:pause' },
+  queues: {
+    retry: 'job:retry',
+    cancel: 'job:cancel',
+    pause: 'queue:pause',
+    resume: 'queue:pause',
+    runSchedule: 'job:enqueue',
+    pauseSchedule: 'schedule:pause',
+    resumeSchedule: 'schedule:pause',
+    unschedule: 'schedule:write',
+  },
   actors: {
     // To destroy an actor is to raise this semaphore.
     incr: (_actor: unknown, semaphore: unknown): Permission =>
@@ -45,7 +53,6 @@ const NEEDED = {
     stop: 'job:bulk',
   },
   jobs: { enqueue: 'job:enqueue', rerun: ['job:retry', 'job:enqueue'] },
-  schedules: { run: 'job:enqueue', delete: 'schedule:write' },
   locks: { break: 'lock:break' },
   remoteLocks: { acquire: 'lock:hold', renew: 'lock:hold', release: 'lock:hold' },
   files: {
@@ -74,12 +81,14 @@ type FileEffects = Pick<Files, 'read' | 'write' | 'restore' | 'remove' | 'sweep'
  * way, goes round it.
  */
 export class Effects {
-  readonly queues: Pick<QueueAdmin, 'retry' | 'cancel' | 'pause' | 'resume'>;
+  readonly queues: Pick<
+    QueueAdmin,
+    'retry' | 'cancel' | 'pause' | 'resume' | 'runSchedule' | 'pauseSchedule' | 'resumeSchedule' | 'unschedule'
+  >;
   readonly actors: Pick<ActorAdmin, 'incr' | 'send' | 'destroy' | 'pause' | 'resume' | 'ackPage' | 'resolvePage'>;
   readonly captures: Pick<CaptureAdmin, 'replay' | 'detach'>;
   readonly bulk: Pick<BulkActions, 'start' | 'startOn' | 'stop'>;
   readonly jobs: Pick<JobStore, 'enqueue' | 'rerun'>;
-  readonly schedules: Pick<ScheduleChanges, 'run' | 'delete'>;
   readonly #writers: Writers;
   readonly #who: Principal;
 
@@ -91,7 +100,6 @@ export class Effects {
     this.captures = guarded(writers.captures, NEEDED.captures, who);
     this.bulk = guarded(writers.bulk, NEEDED.bulk, who);
     this.jobs = guarded(writers.jobs, NEEDED.jobs, who);
-    this.schedules = guarded(writers.schedules, NEEDED.schedules, who);
   }
 
   locks(namespace: string): Pick<Locks, 'break'> {

@@ -1,4 +1,3 @@
-import { NotFound } from '../../base/errors.ts';
 import { nextTicks, type ScheduleRecord } from '../../queue/index.ts';
 import { maybe, text } from '../protocol/field.ts';
 import { type AnyRoute, route } from '../protocol/route.ts';
@@ -31,10 +30,37 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     status: 201,
     answers: 'Enqueued',
     target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
-    run: async ({ params, effects: { schedules } }) => {
-      const added = await schedules.run(params.queue, params.name);
-      if (added === undefined) throw unknown(params);
-      return added;
+    run: ({ params, effects: { queues } }) => queues.runSchedule(params.queue, params.name),
+  }),
+  route({
+    method: 'POST',
+    path: '/schedules/{queue}/{name}/pause',
+    id: 'pauseSchedule',
+    tag: 'schedules',
+    summary:
+      'Lets a schedule enqueue nothing until it is resumed, also when a program declares it again; ticks that come meanwhile are passed over.',
+    permission: 'schedule:pause',
+    params: schedule,
+    answers: 'Done',
+    target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
+    run: async ({ params, effects: { queues } }) => {
+      await queues.pauseSchedule(params.queue, params.name);
+      return { done: `schedule "${params.name}" of queue "${params.queue}" is paused` };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/schedules/{queue}/{name}/resume',
+    id: 'resumeSchedule',
+    tag: 'schedules',
+    summary: 'Lets a schedule enqueue again, from its next tick on.',
+    permission: 'schedule:pause',
+    params: schedule,
+    answers: 'Done',
+    target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
+    run: async ({ params, effects: { queues } }) => {
+      await queues.resumeSchedule(params.queue, params.name);
+      return { done: `schedule "${params.name}" of queue "${params.queue}" is resumed` };
     },
   }),
   route({
@@ -47,8 +73,8 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     params: schedule,
     answers: 'Done',
     target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
-    run: async ({ params, effects: { schedules } }) => {
-      if (!(await schedules.delete(params.queue, params.name))) throw unknown(params);
+    run: async ({ params, effects: { queues } }) => {
+      await queues.unschedule(params.queue, params.name);
       return { done: `schedule "${params.name}" of queue "${params.queue}" is ended` };
     },
   }),
@@ -57,8 +83,4 @@ export const scheduleRoutes: readonly AnyRoute[] = [
 /** Without its payload. */
 function shown({ payload: _payload, ...record }: ScheduleRecord): object {
   return { ...record, next: nextTicks(record.cron, record.timezone, record.nextAt, SHOWN) };
-}
-
-function unknown({ queue, name }: { readonly queue: string; readonly name: string }): NotFound {
-  return new NotFound(`queue "${queue}" has no schedule "${name}"`);
 }

@@ -75,6 +75,7 @@ export const QUEUES: Schemas = {
     missed: one('skip', 'one', 'all'),
     nextAt: orNull(time),
     lastAt: orNull(time),
+    pausedAt: orNull(time),
     next: list(time),
   }),
   ScheduleList: object({ items: list(ref('Schedule')) }),

@@ -1,7 +1,7 @@
 import { ActorOverview } from '../../actor/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { LockOverview } from '../../lock/index.ts';
-import { QueueOverview, ScheduleChanges } from '../../queue/index.ts';
+import { QueueOverview } from '../../queue/index.ts';
 import { AuditStore } from './audit.ts';
 import { BulkStore } from './bulk.ts';
 import { ChartStore } from './charts.ts';
@@ -21,7 +21,6 @@ export class HttpStore {
   readonly live: LiveStore;
   readonly locks: LockOverview;
   readonly queues: QueueOverview;
-  readonly schedules: ScheduleChanges;
   readonly sessions: SessionStore;
 
   /** @param reads  with a limit to how long a statement may take */
@@ -35,7 +34,6 @@ export class HttpStore {
     this.live = new LiveStore(reads);
     this.locks = new LockOverview(reads);
     this.queues = new QueueOverview(reads);
-    this.schedules = new ScheduleChanges(writes);
     this.sessions = new SessionStore(reads, writes);
   }
 }

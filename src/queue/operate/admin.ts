@@ -1,4 +1,5 @@
-import { checkOptions } from '../../base/options/options.ts';
+import { NotFound } from '../../base/errors.ts';
+import { checkOptions, suggest } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { Enqueued, EnqueueOptions } from '../enqueue.ts';
@@ -11,7 +12,7 @@ import { PostgresQueueStore } from '../postgres/store.ts';
 import { type Counted, type CountOptions, count } from './count.ts';
 import type { Explanation } from './explain.ts';
 import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
-import type { ScheduleRecord } from './schedule.ts';
+import { nextTick, type ScheduleRecord } from './schedule.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
 
@@ -54,6 +55,40 @@ export class QueueAdmin {
   /** The schedules of one queue, or of all. */
   schedules(queue?: string): Promise<ScheduleRecord[]> {
     return this.#schedules.list(queue ?? null);
+  }
+
+  /** One schedule. @throws NotFound */
+  async schedule(queue: string, name: string): Promise<ScheduleRecord> {
+    return (await this.#schedules.get(queue, name)) ?? this.#refuseSchedule(queue, name);
+  }
+
+  /**
+   * Lets a schedule enqueue nothing until `resumeSchedule`, whoever declares it again in between. What it has enqueued stays. Ticks that
+   * come meanwhile are passed over, whatever `missed` says. @throws NotFound
+   */
+  async pauseSchedule(queue: string, name: string): Promise<void> {
+    if (!(await this.#schedules.pause(queue, name))) await this.#refuseSchedule(queue, name);
+  }
+
+  /** Ends a pause: the first tick from now on is the next one. @throws NotFound */
+  async resumeSchedule(queue: string, name: string): Promise<void> {
+    for (;;) {
+      const schedule = await this.schedule(queue, name);
+      if (schedule.pausedAt === null) return;
+      const next = nextTick(schedule.cron, schedule.timezone, await this.#schedules.now()) ?? null;
+      // Not when its pattern has been declared anew since it was read.
+      if (await this.#schedules.resume(schedule, next)) return;
+    }
+  }
+
+  /** Enqueues now what the schedule does at a tick, also while it is paused; its ticks stay as they are. @throws NotFound */
+  async runSchedule(queue: string, name: string): Promise<Enqueued> {
+    return (await this.#schedules.run(queue, name)) ?? this.#refuseSchedule(queue, name);
+  }
+
+  /** Ends a schedule; a program that declares it at its start makes it anew. @throws NotFound */
+  async unschedule(queue: string, name: string): Promise<void> {
+    if (!(await this.#schedules.remove(queue, name))) await this.#refuseSchedule(queue, name);
   }
 
   /** Lets no worker claim any more, in any process, until `resume`; what is claimed is finished. @throws NotFound */
@@ -133,5 +168,13 @@ export class QueueAdmin {
     const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
     const request = { queue, kind, payload: json, key, priority, runAt: runAt?.toISOString() };
     return this.#store.enqueue(request, undefined);
+  }
+
+  async #refuseSchedule(queue: string, name: string): Promise<never> {
+    await this.stats(queue);
+    const names = (await this.#schedules.list(queue)).map((one) => one.name);
+    const near = suggest(name, names);
+    const advice = near !== undefined ? `did you mean "${near}"?` : `it has ${names.join(', ') || 'none'}`;
+    throw new NotFound(`queue "${queue}" has no schedule "${name}"; ${advice}`);
   }
 }

@@ -32,10 +32,12 @@ export interface ScheduleRecord {
   readonly priority: number;
   readonly payload: unknown;
   readonly missed: 'skip' | 'one' | 'all';
-  /** Null when the pattern has no tick any more. */
+  /** Null while it is paused, and when the pattern has no tick any more. */
   readonly nextAt: Date | null;
   /** The last tick for which a job was enqueued. */
   readonly lastAt: Date | null;
+  /** Since when it is paused; null when it is not. */
+  readonly pausedAt: Date | null;
 }
 
 /** What a job of a schedule is for. */

@@ -1,4 +1,5 @@
 import { type AnswerOptions, instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import type { Enqueued } from '../enqueue.ts';
 import type { Due, ScheduleRecord, Tick } from '../operate/schedule.ts';
 import { limited, type Runner } from './store.ts';
 
@@ -15,12 +16,34 @@ const LIST = statement(
   'queue.schedules',
   `
 select q.name as queue, s.name, s.cron, s.timezone, k.name as kind, s.key, s.priority, s.payload, s.missed,
-  ${instant("nullif(s.next_at, 'infinity')")} as "nextAt", ${instant('s.last_at')} as "lastAt"
+  ${instant("case when s.paused_at is null then nullif(s.next_at, 'infinity') end")} as "nextAt", ${instant('s.last_at')} as "lastAt",
+  ${instant('s.paused_at')} as "pausedAt"
 from pawl.queue_schedule s
 join pawl.queue_definition q on q.id = s.queue
 join pawl.queue_kind k on k.id = s.kind
-where $1::text is null or q.name = $1::text
+where ($1::text is null or q.name = $1::text) and ($2::text is null or s.name = $2::text)
 order by q.name, s.name`,
+);
+const RUN = statement(
+  'queue.run_schedule',
+  'select pawl.queue_schedule_enqueue(pawl.queue_id($1::text), $2::text, clock_timestamp()) as answer',
+);
+const PAUSE = statement(
+  'queue.pause_schedule',
+  `
+update pawl.queue_schedule
+set paused_at = coalesce(paused_at, clock_timestamp())
+where queue = pawl.queue_id($1::text) and name = $2::text
+returning name`,
+);
+/** Where the schedule is still paused, and has the pattern that its next tick was reckoned from. */
+const RESUME = statement(
+  'queue.resume_schedule',
+  `
+update pawl.queue_schedule
+set paused_at = null, next_at = coalesce(pg_catalog.to_timestamp($3::float8 / 1000::float8), 'infinity')
+where queue = pawl.queue_id($1::text) and name = $2::text and cron = $4::text and timezone = $5::text and paused_at is not null
+returning name`,
 );
 const DUE = statement('queue.due', 'select pawl.queue_due($1::smallint[]) as answer');
 const TICK = statement('queue.tick', 'select pawl.queue_tick($1::json) as jobs');
@@ -49,7 +72,28 @@ export class PostgresQueueSchedules {
   }
 
   list(queue: string | null): Promise<ScheduleRecord[]> {
-    return this.#runner.query<ScheduleRecord>(LIST, [queue]);
+    return this.#runner.query<ScheduleRecord>(LIST, [queue, null]);
+  }
+
+  async get(queue: string, name: string): Promise<ScheduleRecord | undefined> {
+    const [row] = await this.#runner.query<ScheduleRecord>(LIST, [queue, name]);
+    return row;
+  }
+
+  /** Enqueues now what the schedule enqueues. @returns undefined when there is no such schedule @throws NotFound  no such queue */
+  async run(queue: string, name: string): Promise<Enqueued | undefined> {
+    const [row] = await this.#runner.query<{ answer: Enqueued | null }>(RUN, [queue, name]);
+    return only(row).answer ?? undefined;
+  }
+
+  /** @returns whether there is one @throws NotFound  no such queue */
+  async pause(queue: string, name: string): Promise<boolean> {
+    return (await this.#runner.query(PAUSE, [queue, name])).length > 0;
+  }
+
+  /** @param next  its next tick, ms; null: none @returns whether it is paused, with this pattern, no more */
+  async resume({ queue, name, cron, timezone }: ScheduleRecord, next: number | null): Promise<boolean> {
+    return (await this.#runner.query(RESUME, [queue, name, next, cron, timezone])).length > 0;
   }
 
   async due(queues: readonly number[]): Promise<Due> {

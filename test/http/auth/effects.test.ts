@@ -63,6 +63,8 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
     pauseActorType: of('/actor-types/server/pause', 'actor:pause', {}),
     resumeActorType: of('/actor-types/server/resume', 'actor:pause', {}),
     runSchedule: of('/schedules/mail/nightly/run', 'job:enqueue'),
+    pauseSchedule: of('/schedules/mail/nightly/pause', 'schedule:pause'),
+    resumeSchedule: of('/schedules/mail/nightly/resume', 'schedule:pause'),
     deleteSchedule: of('/schedules/mail/nightly', 'schedule:write'),
     ackPage: of(`/pages/${page}/ack`, 'page:ack'),
     resolvePage: of(`/pages/${page}/resolve`, 'page:resolve'),

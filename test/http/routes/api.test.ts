@@ -83,6 +83,8 @@ describe('every answer is what the OpenAPI document says', () => {
     destroyActor: [`/actors/${house.ids.actor}/destroy`, {}],
     listSchedules: ['/schedules'],
     runSchedule: ['/schedules/mail/nightly/run', {}],
+    pauseSchedule: ['/schedules/mail/nightly/pause', {}],
+    resumeSchedule: ['/schedules/mail/nightly/resume', {}],
     deleteSchedule: ['/schedules/mail/nightly'],
     listPages: ['/pages?status=all'],
     getPage: [`/pages/${house.ids.page}`],

@@ -1,0 +1,116 @@
+import type { Command } from 'commander';
+import type { ScheduleRecord } from '../../queue/index.ts';
+import { EXIT } from '../output/failure.ts';
+import type { Field } from '../output/output.ts';
+import { examples } from '../setup/help.ts';
+import { type Cli, run } from '../setup/run.ts';
+
+/** Ticks to come that `show` tells. */
+const SHOWN = 5;
+
+/** `pawl schedule list|show|pause|resume|run`. */
+export function addSchedule(program: Command): void {
+  const schedule = program.command('schedule').description('look at schedules, pause, resume and run them');
+  examples(schedule, ['pawl schedule list', 'pawl schedule run reports nightly']);
+  const list = schedule.command('list [queue]').description('the schedules of one queue, or of all');
+  examples(list, ['pawl schedule list', 'pawl schedule list reports -o json']);
+  list.action((queue: string | undefined, _options: object, self: Command) => run(self, (cli) => listAll(cli, queue)));
+  const show = schedule.command('show <queue> <name>').description('one schedule, with its next ticks and its payload');
+  examples(show, ['pawl schedule show reports nightly', 'pawl schedule show reports nightly -o json']);
+  show.action((queue: string, name: string, _options: object, self: Command) =>
+    run(self, (cli) => showOne(cli, queue, name)),
+  );
+  for (const [verb, does] of [
+    ['pause', 'enqueue nothing until it is resumed; ticks that come meanwhile are passed over'],
+    ['resume', 'enqueue again, from the next tick on'],
+  ] as const) {
+    const command = schedule.command(`${verb} <queue> <name>`).description(does);
+    examples(command, [`pawl schedule ${verb} reports nightly`, `pawl schedule ${verb} reports nightly --dry-run`]);
+    command.action((queue: string, name: string, _options: object, self: Command) =>
+      run(self, (cli) => turn(cli, verb, queue, name), { writes: true }),
+    );
+  }
+  const now = schedule.command('run <queue> <name>').description('enqueue now what it enqueues at a tick');
+  examples(now, ['pawl schedule run reports nightly', 'id=$(pawl schedule run reports nightly -q)']);
+  now.action((queue: string, name: string, _options: object, self: Command) =>
+    run(self, (cli) => runNow(cli, queue, name), { writes: true }),
+  );
+}
+
+const FIELDS: readonly Field<ScheduleRecord>[] = [
+  { title: 'QUEUE', of: (row) => row.queue },
+  { title: 'SCHEDULE', of: (row) => row.name },
+  { title: 'CRON', of: (row) => row.cron },
+  { title: 'TIMEZONE', of: (row) => row.timezone },
+  { title: 'KIND', of: (row) => row.kind },
+  { title: 'NEXT', of: (row) => row.nextAt },
+  { title: 'LAST', of: (row) => row.lastAt },
+  { title: 'PAUSED', of: (row) => row.pausedAt },
+];
+
+async function listAll(cli: Cli, queue: string | undefined): Promise<number> {
+  const admin = await cli.admin();
+  const schedules = await admin.schedules(queue);
+  if (queue !== undefined && schedules.length === 0) await admin.stats(queue); // refuses one that is not there
+  cli.out.rows(schedules, FIELDS, (row) => row.name);
+  if (schedules.length === 0) cli.talk.say('there is no schedule: a program declares its own by queue.schedule(…)');
+  return EXIT.done;
+}
+
+const DETAILS: readonly Field<ScheduleRecord & { readonly next: readonly Date[] }>[] = [
+  ...FIELDS.map((field) => ({ ...field, title: field.title.toLowerCase() })),
+  {
+    title: 'then',
+    of: ({ next }) =>
+      next.length < 2
+        ? null
+        : next
+            .slice(1)
+            .map((at) => at.toISOString())
+            .join('\n'),
+  },
+  { title: 'missed', of: (row) => row.missed },
+  { title: 'key', of: (row) => row.key },
+  { title: 'priority', of: (row) => row.priority },
+  { title: 'payload', of: (row) => row.payload },
+];
+
+async function showOne(cli: Cli, queue: string, name: string): Promise<number> {
+  const { nextTicks } = await import('../../queue/index.ts');
+  const schedule = await (await cli.admin()).schedule(queue, name);
+  const next = nextTicks(schedule.cron, schedule.timezone, schedule.nextAt, SHOWN);
+  cli.out.one({ ...schedule, next }, DETAILS, name);
+  return EXIT.done;
+}
+
+async function turn(cli: Cli, verb: 'pause' | 'resume', queue: string, name: string): Promise<number> {
+  const admin = await cli.admin();
+  const done = verb === 'pause' ? 'paused' : 'resumed';
+  const what = `schedule "${name}" of queue "${queue}"`;
+  if (cli.globals.dryRun) {
+    await admin.schedule(queue, name);
+    cli.talk.say(`${what} would be ${done}`);
+    return EXIT.done;
+  }
+  await (verb === 'pause' ? admin.pauseSchedule(queue, name) : admin.resumeSchedule(queue, name));
+  cli.talk.say(`${what} is ${done}${verb === 'pause' ? `; pawl schedule resume ${queue} ${name} ends that` : ''}`);
+  cli.out.one({ queue, schedule: name, [done]: true }, [{ title: done, of: () => name }], name);
+  return EXIT.done;
+}
+
+async function runNow(cli: Cli, queue: string, name: string): Promise<number> {
+  const admin = await cli.admin();
+  if (cli.globals.dryRun) {
+    const { kind } = await admin.schedule(queue, name);
+    cli.talk.say(`a job of kind ${kind} would be enqueued in queue "${queue}"`);
+    return EXIT.done;
+  }
+  const added = await admin.runSchedule(queue, name);
+  if (added.duplicate) cli.talk.say(`it was there before, as job ${added.id}`);
+  const fields = [
+    { title: 'id', of: () => added.id },
+    { title: 'status', of: () => added.status },
+  ];
+  cli.out.one(added, fields, added.id);
+  return EXIT.done;
+}

@@ -1,0 +1,68 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { postgres } from '../../../src/engine/postgres/index.ts';
+import { createQueue, type Queue } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { warmPawl } from '../warm-pawl.ts';
+
+const KINDS = { daily: {} } as const;
+
+async function declared(): Promise<{ url: string; queue: Queue<typeof KINDS> }> {
+  const { url } = await freshDatabase();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  const queue = createQueue(engine, 'reports', { kinds: KINDS });
+  await queue.schedule('nightly', { cron: '30 2 * * *', timezone: 'Europe/Berlin', kind: 'daily', payload: { a: 1 } });
+  return { url, queue };
+}
+
+test('list and show report schedules, and show reports the ticks to come', async () => {
+  const { url } = await declared();
+  const asked = async (...words: string[]): Promise<string> => (await warmPawl(['schedule', ...words], { url })).stdout;
+  expect(await asked('list')).toMatch(
+    /^QUEUE +SCHEDULE[^\n]*\nreports +nightly +30 2 \* \* \* +Europe\/Berlin +daily /,
+  );
+  expect(await asked('list', 'reports', '-q')).toBe('nightly\n');
+  expect(JSON.parse(await asked('list', '-o', 'json'))).toMatchObject([{ name: 'nightly', pausedAt: null }]);
+  const shown = JSON.parse(await asked('show', 'reports', 'nightly', '-o', 'json'));
+  expect(shown).toMatchObject({ queue: 'reports', kind: 'daily', payload: { a: 1 }, missed: 'one' });
+  expect(shown.next).toHaveLength(5);
+  expect(await asked('show', 'reports', 'nightly')).toMatch(/\nthen +\d{4}-\d\d-\d\dT[^]*\npayload +\{"a":1\}\n$/);
+});
+
+test('pause and resume do that; --dry-run does not', async () => {
+  const { url, queue } = await declared();
+  const paused = async (): Promise<boolean> => (await queue.schedules())[0]?.pausedAt !== null;
+  const turn = (...words: string[]) => warmPawl(['schedule', ...words], { url });
+  expect(await turn('pause', 'reports', 'nightly', '--dry-run')).toMatchObject({ code: 0, stdout: '' });
+  expect(await paused()).toBe(false);
+  expect(await turn('pause', 'reports', 'nightly', '--read-only')).toMatchObject({ code: 2 });
+  expect(await turn('pause', 'reports', 'nightly')).toMatchObject({
+    code: 0,
+    stderr: expect.stringContaining('pawl schedule resume reports nightly'),
+  });
+  expect(await paused()).toBe(true);
+  expect(await turn('resume', 'reports', 'nightly', '-q')).toEqual({ code: 0, stdout: 'nightly\n', stderr: '' });
+  expect(await paused()).toBe(false);
+});
+
+test('run enqueues a job now, and -q prints its id', async () => {
+  const { url, queue } = await declared();
+  expect((await warmPawl(['schedule', 'run', 'reports', 'nightly', '--dry-run'], { url })).stdout).toBe('');
+  const { code, stdout } = await warmPawl(['schedule', 'run', 'reports', 'nightly', '-q'], { url });
+  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^\d+\n$/) });
+  expect(await queue.get(stdout.trim())).toMatchObject({ kind: 'daily', schedule: { name: 'nightly' } });
+  expect((await queue.stats()).ready).toBe(1);
+  const job = await warmPawl(['job', 'get', stdout.trim()], { url });
+  expect(job.stdout).toMatch(/\nschedule +nightly\ntick +\d{4}-/);
+});
+
+test('a queue or a schedule that is not there is 4, and the right one is named', async () => {
+  const { url } = await declared();
+  for (const verb of ['show', 'pause', 'resume', 'run']) {
+    const slip = await warmPawl(['schedule', verb, 'reports', 'nihgtly'], { url });
+    expect({ code: slip.code, stdout: slip.stdout }).toEqual({ code: 4, stdout: '' });
+    expect(slip.stderr).toMatch(/did you mean "nightly"\?[^]*next: /);
+    expect((await warmPawl(['schedule', verb, 'nope', 'nightly', '--dry-run'], { url })).code).toBe(4);
+  }
+  expect(await warmPawl(['schedule', 'list', 'nope'], { url })).toMatchObject({ code: 4, stdout: '' });
+});
