@@ -106,7 +106,7 @@ function writeDisk({ library, engine, dir, size }: World): Measure {
     const bytes = randomBytes(8 * MIB);
     const files = library.createFiles(engine, { content: library.disk(join(dir, 'disk')), namespace: 'disk' });
     return inTurns(size.writes, {
-      ours: () => files.write(undefined, 'doc', bytes),
+      ours: () => files.write('doc', bytes),
       plain: async () => {
         createHash('sha256').update(bytes).digest('hex');
         const file = await open(join(dir, `plain-${crypto.randomUUID()}`), 'wx');
@@ -130,7 +130,7 @@ function writeS3({ library, engine, size }: World, connection: Files.S3Options):
       namespace: 's3',
     });
     const times = await inTurns(size.writes, {
-      ours: () => files.write(undefined, 'doc', bytes),
+      ours: () => files.write('doc', bytes),
       // Under a new name each time, as ours: a store in memory frees what is written over.
       plain: () => client.send(new PutObjectCommand({ Bucket: bucket, Key: crypto.randomUUID(), Body: bytes })),
     });
@@ -144,7 +144,7 @@ function writeS3({ library, engine, size }: World, connection: Files.S3Options):
 function hotRead({ library, engine, dir, size, statement }: World): Measure {
   return async () => {
     const files = library.createFiles(engine, { content: library.disk(join(dir, 'disk')), namespace: 'disk' });
-    const { sha256 } = await files.write(undefined, 'hot', randomBytes(8 * MIB));
+    const { sha256 } = await files.write('hot', randomBytes(8 * MIB));
     const hot = files.hot({ dir: join(dir, 'hot') });
     const read = async (): Promise<void> => {
       const { stream } = await hot.open('hot');
@@ -167,13 +167,13 @@ function memory({ library, engine, dir, size }: World): Measure {
     async function* stream(): AsyncGenerator<Buffer, void> {
       for (let sent = 0; sent < size.streamMiB * MIB; sent += chunk.length) yield chunk;
     }
-    await files.write(undefined, 'warm', chunk);
+    await files.write('warm', chunk);
     const idle = process.memoryUsage().rss;
     let most = idle;
     const watch = setInterval(() => {
       most = Math.max(most, process.memoryUsage().rss);
     }, 20);
-    await files.write(undefined, 'long', stream());
+    await files.write('long', stream());
     clearInterval(watch);
     return { grown: (most - idle) / MIB };
   };
@@ -205,7 +205,7 @@ async function sweepOf(
   const write = async (ids: readonly string[]): Promise<void> => {
     const rest = [...ids];
     const lane = async (): Promise<void> => {
-      for (let id = rest.pop(); id !== undefined; id = rest.pop()) await files.write(undefined, id, id, {});
+      for (let id = rest.pop(); id !== undefined; id = rest.pop()) await files.write(id, id, {});
     };
     await Promise.all([lane(), lane(), lane(), lane()]);
   };

@@ -24,7 +24,7 @@ async function pull(id: string, response: ServerResponse): Promise<void> {
 async function push(id: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const ifVersion = Number(request.headers['x-version'] ?? 0);
   tellParent({ writing: id });
-  const { version } = await files.write(undefined, id, request, {
+  const { version } = await files.write(id, request, {
     ifVersion,
     author: String(request.headers['x-client']),
   });

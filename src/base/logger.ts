@@ -10,11 +10,11 @@ export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
 
 export interface StderrLoggerOptions {
   /** The least level that is written. Default `info`. */
-  readonly level?: LogLevel;
+  readonly level?: LogLevel | undefined;
   /** One JSON object a line. Default: JSON unless stderr is a terminal. */
-  readonly json?: boolean;
+  readonly json?: boolean | undefined;
   /** Takes each line, which ends with a newline. Default: stderr. */
-  readonly write?: (line: string) => void;
+  readonly write?: ((line: string) => void) | undefined;
 }
 
 const LEVELS: Readonly<Record<LogLevel, number>> = { debug: 20, info: 30, warn: 40, error: 50, silent: 60 };

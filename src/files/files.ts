@@ -3,7 +3,7 @@ import { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { bool, checkOptions, duration, integer, optional, signal, text } from '../base/options/options.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { type OpenTransaction, PostgresEngine } from '../engine/postgres/index.ts';
+import { PostgresEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
 import { GuardedContent } from './guarded-content.ts';
 import { HotFiles, type HotOptions } from './hot/index.ts';
@@ -17,8 +17,11 @@ import {
   parseChange,
   parseFilesOptions,
   parseId,
+  parseRemove,
+  parseUpload,
   parseVersion,
   parseWrite,
+  type UploadOptions,
   type WriteOptions,
 } from './options.ts';
 import { PostgresFileStore } from './postgres/store.ts';
@@ -38,7 +41,13 @@ export interface FilesEvents {
 }
 
 /** Of {@link Files.remove}. */
-export type RemoveOptions = Pick<WriteOptions, 'ifVersion'>;
+export type RemoveOptions = Pick<WriteOptions, 'ifVersion' | 'tx'>;
+
+/** Of {@link Files.copy}. */
+export interface CopyOptions extends ChangeOptions {
+  /** Default: the live one. */
+  readonly version?: number | undefined;
+}
 
 /**
  * Versioned files whose bytes are in a content store and whose truth is in the database. Every method checks what it is given
@@ -80,38 +89,36 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Writes a document's next version: moves the bytes into the content store, and publishes them in your transaction, or
-   * with `undefined` for it in one of its own. No statement is run in your transaction, and nothing is locked, before all bytes
-   * are there; but it is open meanwhile. For bytes that take long, call {@link Files.upload} first, and begin it then.
+   * Writes a document's next version: moves the bytes into the content store, and publishes them in your transaction
+   * (`tx`), or in one of its own. No statement is run in your transaction, and nothing is locked, before all bytes are there; but
+   * it is open meanwhile. For bytes that take long, call {@link Files.upload} first, and begin it then.
    *
    * A roll-back, a crash or a failure at any moment leaves the version before.
    * @param id  1 to 512 bytes
    * @throws VersionConflict  there is another version than `ifVersion`
    * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused, UploadExpired, LeaseLost
    */
-  async write(
-    tx: OpenTransaction | undefined,
-    id: string,
-    source: FileSource,
-    options: WriteOptions = {},
-  ): Promise<Written> {
-    const upload = await this.#upload('write', id, source, options);
+  async write(id: string, source: FileSource, options: WriteOptions = {}): Promise<Written> {
+    const given = parseWrite('write', options);
+    const { tx } = given;
+    const upload = await beginUpload(this.#writing, parseId('write', id), checkSource('write', source), given);
     try {
-      return await upload.publish(tx instanceof PostgresEngine ? undefined : tx);
+      return await upload.publish({ tx });
     } catch (error) {
       // What was refused has changed nothing; of what has no known outcome the row decides, and this does nothing then.
-      if (tx === undefined || tx === null) await upload.abandon();
+      if (tx === undefined) await upload.abandon();
       throw error;
     }
   }
 
   /**
    * Moves the bytes of a version into the content store, without holding a connection or a lock. It is no version yet:
-   * `await upload.publish(tx)` makes it one, in as little time as a statement takes.
+   * `await upload.publish({ tx })` makes it one, in as little time as a statement takes.
    * @throws as {@link Files.write}
    */
-  upload(id: string, source: FileSource, options: WriteOptions = {}): Promise<Upload> {
-    return this.#upload('upload', id, source, options);
+  async upload(id: string, source: FileSource, options: UploadOptions = {}): Promise<Upload> {
+    const given = parseUpload(options);
+    return beginUpload(this.#writing, parseId('upload', id), checkSource('upload', source), given);
   }
 
   /**
@@ -130,7 +137,11 @@ export class Files implements AsyncDisposable {
   }
 
   /** Documents in the byte order of their ids. `after` is the last id of the page before. 100 unless `limit` says else. */
-  async list(options?: { prefix?: string; after?: string; limit?: number }): Promise<FileVersion[]> {
+  async list(options?: {
+    prefix?: string | undefined;
+    after?: string | undefined;
+    limit?: number | undefined;
+  }): Promise<FileVersion[]> {
     const { prefix, after, limit } = checkOptions('list', options, {
       prefix: text({ max: 512, default: '' }),
       after: optional(text({ max: 512 })),
@@ -140,7 +151,10 @@ export class Files implements AsyncDisposable {
   }
 
   /** Every version of a document, newest first: who, when, how large, and whether it can still be read. */
-  async history(id: string, options?: { before?: number; limit?: number }): Promise<PastVersion[]> {
+  async history(
+    id: string,
+    options?: { before?: number | undefined; limit?: number | undefined },
+  ): Promise<PastVersion[]> {
     const { before, limit } = checkOptions('history', options, {
       before: optional(integer({ min: 1 })),
       limit: integer({ min: 1, max: 10_000, default: 100 }),
@@ -149,42 +163,31 @@ export class Files implements AsyncDisposable {
   }
 
   /** Makes an earlier version the next one. Its bytes are copied, in the store itself where that can. @throws NotFound, and as write */
-  async restore(
-    tx: OpenTransaction | undefined,
-    id: string,
-    version: number,
-    options: ChangeOptions = {},
-  ): Promise<Written> {
+  async restore(id: string, version: number, options: ChangeOptions = {}): Promise<Written> {
     const name = parseId('restore', id);
-    return this.#copy('restore', tx, name, parseVersion('restore', version), name, options);
+    return this.#copy('restore', name, parseVersion('restore', version), name, options);
   }
 
   /** Makes a document's version, by default the live one, the next version of another document. @throws NotFound, and as write */
-  async copy(
-    tx: OpenTransaction | undefined,
-    from: string,
-    to: string,
-    options: ChangeOptions & { readonly version?: number } = {},
-  ): Promise<Written> {
+  async copy(from: string, to: string, options: CopyOptions = {}): Promise<Written> {
     const { version, ...change } = options;
     const wanted = version === undefined ? undefined : parseVersion('copy', version);
-    return this.#copy('copy', tx, parseId('copy', from, 'from'), wanted, parseId('copy', to, 'to'), change);
+    return this.#copy('copy', parseId('copy', from, 'from'), wanted, parseId('copy', to, 'to'), change);
   }
 
   /**
-   * Removes a document, in your transaction or with `undefined` in one of its own. Its versions can be restored as long as they are kept.
+   * Removes a document, in your transaction or in one of its own. Its versions can be restored as long as they are kept.
    * @throws NotFound, VersionConflict
    */
-  async remove(tx: OpenTransaction | undefined, id: string, options: RemoveOptions = {}): Promise<void> {
-    const { ifVersion } = parseChange('remove', options);
+  async remove(id: string, options: RemoveOptions = {}): Promise<void> {
+    const { ifVersion, tx } = parseRemove(options);
     const name = parseId('remove', id);
     const remove = async (inside: unknown): Promise<void> => {
       const answer = await this.#store.remove(inside, name, ifVersion, this.#options.retain);
       if ('conflict' in answer) throw conflict(name, ifVersion ?? 0, answer.conflict);
       if ('absent' in answer) throw new NotFound(`there is no document "${name}"`);
     };
-    const isOwn = tx === undefined || tx === null || tx instanceof PostgresEngine;
-    await (isOwn ? this.#engine.transaction(remove) : remove(tx));
+    await (tx === undefined ? this.#engine.transaction(remove) : remove(tx));
   }
 
   /**
@@ -192,7 +195,7 @@ export class Files implements AsyncDisposable {
    * long enough, and once more what was deleted before. Safe to run anywhere, any number at a time, and to kill.
    * @throws CollectorHalted  the database and the store disagree about the past; nothing was deleted
    */
-  async sweep(options?: { limit?: number; signal?: AbortSignal }): Promise<SweepReport> {
+  async sweep(options?: { limit?: number | undefined; signal?: AbortSignal | undefined }): Promise<SweepReport> {
     const parsed = checkOptions('sweep', options, {
       limit: integer({ min: 1, default: Number.MAX_SAFE_INTEGER }),
       signal,
@@ -203,7 +206,7 @@ export class Files implements AsyncDisposable {
   }
 
   /** Sweeps from time to time until stopped. Default: every minute. */
-  collect(options?: { every?: Duration }): Loop {
+  collect(options?: { every?: Duration | undefined }): Loop {
     const { every } = checkOptions('collect', options, { every: duration({ min: 100, default: '1m' }) });
     const loop = startLoop({
       name: 'files.collect',
@@ -234,7 +237,11 @@ export class Files implements AsyncDisposable {
    * `next`, that is `from` of the next call.
    * @throws CollectorHalted  without a dry run: the database and the store disagree about the past
    */
-  async reconcile(options?: { dryRun?: boolean; from?: string; signal?: AbortSignal }): Promise<ReconcileReport> {
+  async reconcile(options?: {
+    dryRun?: boolean | undefined;
+    from?: string | undefined;
+    signal?: AbortSignal | undefined;
+  }): Promise<ReconcileReport> {
     const from = optional(text({ min: 1, max: 2000 }));
     const parsed = checkOptions('reconcile', options, { dryRun: bool({ default: true }), from, signal });
     return reconcile(this.#store, this.#guarded, this.#collector, parsed);
@@ -292,14 +299,8 @@ export class Files implements AsyncDisposable {
     return { engine: this.#engine, store: this.#store, guarded: this.#guarded, options: this.#options };
   }
 
-  async #upload(what: string, id: string, source: FileSource, options: WriteOptions): Promise<Upload> {
-    const parsed = parseWrite(what, options);
-    return beginUpload(this.#writing, parseId(what, id), checkSource(what, source), parsed);
-  }
-
   async #copy(
     what: string,
-    tx: OpenTransaction | undefined,
     from: string,
     version: number | undefined,
     to: string,
@@ -318,6 +319,6 @@ export class Files implements AsyncDisposable {
       },
       change,
     );
-    return upload.publish(tx instanceof PostgresEngine ? undefined : tx);
+    return upload.publish({ tx: change.tx });
   }
 }

@@ -22,13 +22,13 @@ export type {
   StoreProbe,
 } from './content.ts';
 export { disk } from './disk/index.ts';
-export { createFiles, Files, type FilesEvents, type RemoveOptions } from './files.ts';
+export { type CopyOptions, createFiles, Files, type FilesEvents, type RemoveOptions } from './files.ts';
 export type { HotFiles, HotOptions, HotReading, HotReadOptions } from './hot/index.ts';
 export { createFileAdmin, type FileAdmin } from './operate/admin.ts';
 export type { FileExplanation } from './operate/explain.ts';
 export type { DamagedVersion, ReconcileFailure, ReconcileReport } from './operate/reconcile.ts';
 export type { CollectorState, SweepReport } from './operate/sweep.ts';
-export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, WriteOptions } from './options.ts';
+export type { ChangeOptions, FilesOptions, LimitOptions, LockLike, UploadOptions, WriteOptions } from './options.ts';
 export type { FileStoreRecord, ReloadRecord } from './postgres/admin.ts';
 export type { FileReading, ReadOptions } from './reader.ts';
 export { type S3Options, s3 } from './s3/index.ts';

@@ -14,6 +14,7 @@ import {
 import { refusal } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
 import { type Duration, formatDuration } from '../base/time/duration.ts';
+import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
 import type { Budget, Content } from './content.ts';
 
 /** Of {@link createFiles}. */
@@ -21,33 +22,33 @@ export interface FilesOptions {
   /** Where the bytes are: `disk(dir)` or `s3({ bucket })`. */
   readonly content: Content;
   /** Keeps documents of one program apart from those of others. Each namespace needs a store, or a prefix, of its own. Default: none. */
-  readonly namespace?: string;
+  readonly namespace?: string | undefined;
   /**
    * How long a version that was replaced or removed can still be read and restored. At least as far back as you would
    * restore the database to: a document of that time then finds its bytes. Default `'7d'`.
    */
-  readonly retain?: Duration;
+  readonly retain?: Duration | undefined;
   /** How long an upload may take until it is published; longer than `limits.total`. Default `'2h'`. */
-  readonly pending?: Duration;
+  readonly pending?: Duration | undefined;
   /** How long the store is looked at once more for what came through after it had been deleted. Default `'7d'`. */
-  readonly tombstone?: Duration;
+  readonly tombstone?: Duration | undefined;
   /** How long the history tells of versions whose bytes are gone. Default `'90d'`. */
-  readonly history?: Duration;
+  readonly history?: Duration | undefined;
   /** The most bytes a version may have; up to 64 GiB. Default 64 GiB. */
-  readonly maxBytes?: number;
-  readonly limits?: LimitOptions;
+  readonly maxBytes?: number | undefined;
+  readonly limits?: LimitOptions | undefined;
 }
 
 /** How long the content store, or a source, may keep us waiting. */
 export interface LimitOptions {
   /** Until a connection stands. Default `'5s'`. */
-  readonly connect?: Duration;
+  readonly connect?: Duration | undefined;
   /** From a request to the first byte of its answer. Default `'15s'`. */
-  readonly firstByte?: Duration;
+  readonly firstByte?: Duration | undefined;
   /** Between two signs of life, of the store or of the source. Default `'30s'`. */
-  readonly idle?: Duration;
+  readonly idle?: Duration | undefined;
   /** One transfer over all, and so also how long a reader may take. Default `'1h'`. */
-  readonly total?: Duration;
+  readonly total?: Duration | undefined;
 }
 
 /** Checked options of {@link createFiles}. */
@@ -71,33 +72,42 @@ export interface LockLike {
 /** What is told of a version when it is written. */
 export interface WriteOptions {
   /** The version this one is to replace; 0: there must be no such document. Else whatever is there is replaced. */
-  readonly ifVersion?: number;
+  readonly ifVersion?: number | undefined;
   /** Up to 255 characters. */
-  readonly contentType?: string;
+  readonly contentType?: string | undefined;
   /** Up to 100 short texts. */
-  readonly meta?: Readonly<Record<string, string>>;
+  readonly meta?: Readonly<Record<string, string>> | undefined;
   /** Who writes, for the history. */
-  readonly author?: string;
+  readonly author?: string | undefined;
   /** How many bytes the source has, if that is known: another number is refused. */
-  readonly size?: number;
+  readonly size?: number | undefined;
   /** The SHA-256 of the bytes in hex, if it is known: another one is refused. */
-  readonly sha256?: string;
+  readonly sha256?: string | undefined;
   /** A lock of `pawl/lock` under which this is written: losing it ends the upload, and the publication fails unless it is held. */
-  readonly lock?: LockLike;
+  readonly lock?: LockLike | undefined;
+  /** Your own open transaction: the version is committed and rolled back with everything else there. Default: one of its own. */
+  readonly tx?: OpenTransaction | undefined;
   /** Ends the upload with the signal's reason. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
+/** Of bytes that are no version yet: the transaction comes with `publish()`. */
+export type UploadOptions = Omit<WriteOptions, 'tx'>;
+
 /** Of a change that moves no bytes of the caller's. */
-export type ChangeOptions = Pick<WriteOptions, 'ifVersion' | 'author' | 'lock' | 'signal'>;
+export type ChangeOptions = Pick<WriteOptions, 'ifVersion' | 'author' | 'lock' | 'tx' | 'signal'>;
 
 /** Checked {@link ChangeOptions}. */
 export interface ParsedChange {
   readonly ifVersion: number | undefined;
   readonly author: string | undefined;
   readonly lock: LockLike | undefined;
+  readonly tx: OpenTransaction | undefined;
   readonly signal: AbortSignal | undefined;
 }
+
+/** Checked {@link UploadOptions}. */
+export type ParsedUpload = Omit<ParsedWrite, 'tx'>;
 
 /** Checked {@link WriteOptions}. */
 export interface ParsedWrite extends ParsedChange {
@@ -185,12 +195,14 @@ const META: Check<Readonly<Record<string, string>> | undefined> = optional(
   }),
 );
 
-const CHANGE = {
+const PUBLISH = { ifVersion: VERSION, tx: openTransaction };
+const ALONE = {
   ifVersion: VERSION,
   author: optional(text({ min: 1, max: 255 })),
   lock: optional(lockKind),
   signal,
 };
+const CHANGE = { ...ALONE, tx: openTransaction };
 
 /** @throws InvalidInput */
 export function parseChange(what: string, options: unknown): ParsedChange {
@@ -198,12 +210,28 @@ export function parseChange(what: string, options: unknown): ParsedChange {
 }
 
 /** @throws InvalidInput */
+export function parseRemove(options: unknown): Pick<ParsedChange, 'ifVersion' | 'tx'> {
+  return checkOptions('remove', options, PUBLISH);
+}
+
+/** @throws InvalidInput */
+export function parsePublish(options: unknown): Pick<ParsedChange, 'ifVersion' | 'tx'> {
+  return checkOptions('publish', options, PUBLISH);
+}
+
+const BYTES = {
+  contentType: optional(text({ min: 1, max: 255 })),
+  meta: META,
+  size: optional(integer({ min: 0, max: MOST_BYTES })),
+  sha256: optional(text({ pattern: [/^[0-9a-f]{64}$/, 'a SHA-256 in 64 lower-case hex digits'] })),
+};
+
+/** @throws InvalidInput */
 export function parseWrite(what: string, options: unknown): ParsedWrite {
-  return checkOptions(what, options, {
-    ...CHANGE,
-    contentType: optional(text({ min: 1, max: 255 })),
-    meta: META,
-    size: optional(integer({ min: 0, max: MOST_BYTES })),
-    sha256: optional(text({ pattern: [/^[0-9a-f]{64}$/, 'a SHA-256 in 64 lower-case hex digits'] })),
-  });
+  return checkOptions(what, options, { ...CHANGE, ...BYTES });
+}
+
+/** @throws InvalidInput */
+export function parseUpload(options: unknown): ParsedUpload {
+  return checkOptions('upload', options, { ...ALONE, ...BYTES });
 }

@@ -2,6 +2,7 @@ import { Readable as Stream } from 'node:stream';
 import { CorruptObject, InvalidInput, NotFound, PawlError, StoreUnavailable } from '../base/errors.ts';
 import { faults } from '../base/fault.ts';
 import { checkOptions, integer, object, oneOf, optional, signal } from '../base/options/options.ts';
+import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
 import type { Range } from './content.ts';
 import type { GuardedContent } from './guarded-content.ts';
 import { parseId, parseVersion } from './options.ts';
@@ -13,17 +14,17 @@ import type { FileVersion, Readable } from './version.ts';
 /** What of a document is read, and how. */
 export interface ReadOptions {
   /** An earlier version, while it is kept. Default: the one that is live. */
-  readonly version?: number;
+  readonly version?: number | undefined;
   /** From byte `start` up to, and without, byte `end`. Default: all. Whole blocks of 1 MiB around it are read and checked. */
-  readonly range?: { readonly start?: number; readonly end?: number };
+  readonly range?: { readonly start?: number | undefined; readonly end?: number };
   /**
    * `'share'`: the version does not change until the transaction of `tx` ends; whoever wants to change it waits, and readers who
    * come later wait behind him. Default: none is needed to read one whole version.
    */
-  readonly lock?: 'share';
+  readonly lock?: 'share' | undefined;
   /** For `lock`: an open transaction of any known library. */
-  readonly tx?: unknown;
-  readonly signal?: AbortSignal;
+  readonly tx?: OpenTransaction | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A version and its bytes. */
@@ -143,14 +144,15 @@ export class Reader {
 
 /** @throws InvalidInput */
 function parseRead(options: ReadOptions): ParsedRead {
-  const { tx, ...rest } = options;
-  const parsed = checkOptions('read', rest, {
+  const parsed = checkOptions('read', options, {
     version: optional(integer({ min: 1 })),
     range: optional(object({ start: integer({ min: 0, default: 0 }), end: optional(integer({ min: 0 })) })),
     lock: optional(oneOf(['share'])),
+    tx: openTransaction,
     signal,
   });
   if (parsed.version !== undefined) parseVersion('read', parsed.version);
+  const { tx } = parsed;
   if (parsed.lock !== undefined && (tx === undefined || parsed.version !== undefined)) {
     throw new InvalidInput("read with lock: 'share' takes tx, the transaction that holds it, and no version", {
       field: 'lock',
@@ -161,7 +163,7 @@ function parseRead(options: ReadOptions): ParsedRead {
       field: 'tx',
     });
   }
-  return { ...parsed, tx };
+  return parsed;
 }
 
 /** @throws InvalidInput  it begins after the end */

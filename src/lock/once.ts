@@ -9,7 +9,7 @@ import { type AcquireOptions, type HoldOptions, parseHoldOptions } from './optio
 /** Of {@link Locks.oncePer}. */
 export interface OncePerOptions extends Omit<HoldOptions, 'mode'> {
   /** After a failed run the next caller may try at once (`'release'`, the default), or only after the period (`'keep'`). */
-  readonly onError?: 'release' | 'keep';
+  readonly onError?: 'release' | 'keep' | undefined;
 }
 
 /** Whether it was run now. If not, `why`: it `'ran'` within the period, or is `'running'` now. */

@@ -18,14 +18,14 @@ import { formatDuration } from '../base/time/duration.ts';
 /** Of {@link createLocks}. */
 export interface LocksOptions {
   /** Keeps names of one program apart from equal ones of others; up to 255 bytes. Default: none. */
-  readonly namespace?: string;
+  readonly namespace?: string | undefined;
   /**
    * How long a waiter keeps its place without a sign of life: a dead one stops the queue no longer than that. 500 ms to
    * 10 minutes. Default `'6s'`.
    */
-  readonly waiterLease?: Duration;
+  readonly waiterLease?: Duration | undefined;
   /** How long ended holds stay in the history. Default `'7d'`. */
-  readonly history?: Duration;
+  readonly history?: Duration | undefined;
 }
 
 /** Of taking a lock without waiting. */
@@ -34,31 +34,31 @@ export interface HoldOptions {
    * How long the lock stays held when its process dies: 100 ms to 24 h. It is renewed as long as the process lives. With
    * Infinity it is never lost, but stays held after a crash until somebody breaks it. Default `'30s'`.
    */
-  readonly lease?: Duration;
+  readonly lease?: Duration | undefined;
   /** How often the lease is renewed: at most half of it. Default: a third of the lease, so that two renewals may fail. */
-  readonly heartbeat?: Duration;
+  readonly heartbeat?: Duration | undefined;
   /** Shared locks are held side by side, an exclusive one alone. Default `'exclusive'`. */
-  readonly mode?: 'exclusive' | 'shared';
+  readonly mode?: 'exclusive' | 'shared' | undefined;
 }
 
 /** Of taking a lock. */
 export interface LockOptions extends HoldOptions {
   /** How long to wait for it; 0 does not wait at all, Infinity waits as long as it takes. Default Infinity. */
-  readonly wait?: Duration;
+  readonly wait?: Duration | undefined;
   /** Ends the waiting with the signal's reason; once the lock is held it means nothing any more. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /**
    * Whether those who wait are served in the order in which they came. Without it, a waiter takes no place but looks from
    * time to time, after all those who do queue: no row, no notification, no promise when. Default true.
    */
-  readonly fair?: boolean;
+  readonly fair?: boolean | undefined;
   /**
    * Whether this request belongs to the callback of `request` inside which it is made, so that waiting for it keeps that
    * lock held. False for work that is started there but not awaited. Default true.
    */
-  readonly nested?: boolean;
+  readonly nested?: boolean | undefined;
   /** Other locks that are not released before this one is had; waiting in a circle with them is then refused. */
-  readonly holding?: readonly { readonly token: bigint }[];
+  readonly holding?: readonly { readonly token: bigint }[] | undefined;
 }
 
 /** Checked options of one acquisition. */

@@ -5,7 +5,7 @@ import { refusal, show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
 import { isTraceparent } from '../base/telemetry.ts';
-import type { OpenTransaction } from '../engine/postgres/index.ts';
+import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
 import { jobShape } from './job-options.ts';
@@ -47,9 +47,8 @@ const traceparent = custom(TRACEPARENT, (value, place) => {
   throw refusal(place, value, TRACEPARENT);
 });
 
-const tx = custom('a transaction', (value) => value, { default: null });
-const shape = { ...jobShape, tx, traceparent: optional(traceparent) };
-const manyShape = { tx };
+const shape = { ...jobShape, tx: openTransaction, traceparent: optional(traceparent) };
+const manyShape = { tx: openTransaction };
 
 /** A bulk enqueue goes to the database in pieces of this many jobs: one statement each, all or nothing for the piece. */
 const AT_ONCE = 1000;
@@ -73,10 +72,9 @@ export class Producer {
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
     const registered = await this.#register();
-    const own = tx ?? undefined;
     if (kind.unique) {
       const request = this.#request(kind, payload, name, priority, runAt);
-      return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, own, trace));
+      return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, tx, trace));
     }
     const row = {
       at: 0,
@@ -89,7 +87,7 @@ export class Producer {
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
     const batch = toBatch(shard, rows, registered);
     const [id] = await sending(this.#definition.name, 1, traceparent, (trace) =>
-      this.#store.add(registered.queue, batch, own, trace),
+      this.#store.add(registered.queue, batch, tx, trace),
     );
     return { id: String(id), status: 'new', duplicate: false };
   }
@@ -121,7 +119,7 @@ export class Producer {
     for (let index = 0; index < jobs.length; index += 1) rows.push(await this.#row(jobs[index], index));
     const registered = await this.#register();
     const { name } = this.#definition;
-    return sending(name, rows.length, undefined, (trace) => this.#addAll(registered, rows, tx ?? undefined, trace));
+    return sending(name, rows.length, undefined, (trace) => this.#addAll(registered, rows, tx, trace));
   }
 
   async #addAll(registered: QueueIds, rows: readonly Row[], tx: unknown, trace: string | undefined): Promise<string[]> {

@@ -83,7 +83,7 @@ async function plant(text: string, files: Files): Promise<string[]> {
   const { id: failing } = await actors.create(Hostile, { text, ...payload }, { key: text });
   await actors.work(failing);
   await actors.page({ tag: text, summary: text, severity: 'error', details: payload });
-  await files.write(undefined, text, text, { author: text, meta: { note: text } });
+  await files.write(text, text, { author: text, meta: { note: text } });
   const of = encodeURIComponent(text);
   const jobs = [failed, waiting, cancelled].map((id) => `jobs/${id}`);
   const one = `locks/one?namespace=${of}&name=${of}`;

@@ -222,10 +222,10 @@ async function keepFiles(
   const files = createFiles(engine, { content: disk(folder) });
   for (const prices of ['apple;1.20', 'apple;1.25', 'apple;1.25\npear;2.10']) {
     const options = { contentType: 'text/csv', author: 'ada', meta: { season: 'autumn' } };
-    await files.write(undefined, 'prices/2026.csv', `name;price\n${prices}\n`, options);
+    await files.write('prices/2026.csv', `name;price\n${prices}\n`, options);
   }
-  await files.write(undefined, 'logos/shop.svg', `<svg>${' '.repeat(40_000)}</svg>`, { contentType: 'image/svg+xml' });
-  await files.write(undefined, 'contracts/rent.pdf', '%PDF-1.7', { contentType: 'application/pdf', author: 'grace' });
+  await files.write('logos/shop.svg', `<svg>${' '.repeat(40_000)}</svg>`, { contentType: 'image/svg+xml' });
+  await files.write('contracts/rent.pdf', '%PDF-1.7', { contentType: 'application/pdf', author: 'grace' });
   return { files, folder };
 }
 

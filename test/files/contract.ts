@@ -79,7 +79,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     ])('what is written is what is read: %s', async (_, size) => {
       const id = fresh();
       const bytes = randomFile(size);
-      const written = await files.write(undefined, id, inPieces(bytes, 70_001), {
+      const written = await files.write(id, inPieces(bytes, 70_001), {
         contentType: 'application/x-tar',
         author: 'ada',
         meta: { branch: 'main' },
@@ -96,7 +96,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     test('a range is cut to the byte, and checked', async () => {
       const id = fresh();
       const bytes = randomFile(3 * MIB + 500);
-      await files.write(undefined, id, bytes);
+      await files.write(id, bytes);
       for (const [start, end] of [
         [0, 0],
         [0, 10],
@@ -115,15 +115,15 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     // Invariant F2.
     test('a version is published with the rest of the caller’s transaction, or not at all', async () => {
       const id = fresh();
-      await files.write(undefined, id, 'one');
+      await files.write(id, 'one');
       const failing = engine.transaction(async (tx) => {
-        await files.write(tx, id, 'two');
+        await files.write(id, 'two', { tx });
         throw new Error('no');
       });
       await expect(failing).rejects.toThrow('no');
       expect((await readAll((await files.read(id)).stream)).toString()).toBe('one');
       expect(await states(id)).toEqual(['live', 'pending']);
-      await engine.transaction((tx) => files.write(tx, id, 'three'));
+      await engine.transaction((tx) => files.write(id, 'three', { tx }));
       const { version, stream } = await files.read(id);
       expect([version.version, (await readAll(stream)).toString()]).toEqual([2, 'three']);
     });
@@ -132,7 +132,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       const id = fresh();
       const upload = await files.upload(id, inPieces(Buffer.from('moved')), { author: 'grace' });
       await expect(files.read(id)).rejects.toThrow(NotFound);
-      const written = await engine.transaction((tx) => upload.publish(tx));
+      const written = await engine.transaction((tx) => upload.publish({ tx }));
       expect(written).toMatchObject({ version: 1, author: 'grace' });
       expect(await upload.outcome()).toMatchObject({ kind: 'published', version: { version: 1 } });
       await expect(upload.publish()).rejects.toThrow(UploadExpired);
@@ -148,7 +148,6 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
         going = resolve;
       });
       const writing = mine.write(
-        undefined,
         id,
         (async function* () {
           yield Buffer.alloc(10);
@@ -159,7 +158,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await until('the row is there', async () => (await states(id)).length === 1);
       // The only connection of the pool is free.
       await own.query(statement('test.one', 'select 1'));
-      await files.write(undefined, id, 'meanwhile');
+      await files.write(id, 'meanwhile');
       going();
       expect((await writing).version).toBe(2);
       await mine.stop();
@@ -167,20 +166,20 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
     test('versions are numbered on, past removals, and one that is gone is not found', async () => {
       const id = fresh();
-      await files.write(undefined, id, 'a');
-      await files.remove(undefined, id);
+      await files.write(id, 'a');
+      await files.remove(id);
       await expect(files.read(id)).rejects.toThrow(NotFound);
-      await expect(files.remove(undefined, id)).rejects.toThrow(NotFound);
-      expect((await files.write(undefined, id, 'b', { ifVersion: 0 })).version).toBe(3);
+      await expect(files.remove(id)).rejects.toThrow(NotFound);
+      expect((await files.write(id, 'b', { ifVersion: 0 })).version).toBe(3);
       await expect(files.read(id, { version: 2 })).rejects.toThrow(NotFound);
       expect((await readAll((await files.read(id, { version: 1 })).stream)).toString()).toBe('a');
     });
 
     test('history, restore, copy and list', async () => {
       const [id, twin] = [fresh('list/a'), fresh('list/b')];
-      await files.write(undefined, id, 'first', { author: 'ada', contentType: 'text/plain', meta: { n: '1' } });
-      await files.write(undefined, id, 'second', { author: 'bob' });
-      await files.restore(undefined, id, 1, { author: 'eve', ifVersion: 2 });
+      await files.write(id, 'first', { author: 'ada', contentType: 'text/plain', meta: { n: '1' } });
+      await files.write(id, 'second', { author: 'bob' });
+      await files.restore(id, 1, { author: 'eve', ifVersion: 2 });
       const past = await files.history(id);
       expect(past.map(({ version, author, state }) => [version, author, state])).toEqual([
         [3, 'eve', 'live'],
@@ -189,19 +188,19 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       ]);
       expect(past[0]).toMatchObject({ contentType: 'text/plain', meta: { n: '1' }, sha256: past[2]?.sha256 });
       expect(past[1]?.keptUntil?.getTime()).toBeGreaterThan(Date.now() + 6 * 86_400_000);
-      await engine.transaction((tx) => files.copy(tx, id, twin, { version: 2, ifVersion: 0 }));
+      await engine.transaction((tx) => files.copy(id, twin, { version: 2, ifVersion: 0, tx }));
       expect((await readAll((await files.read(twin)).stream)).toString()).toBe('second');
       expect((await files.list({ prefix: 'list/' })).map((each) => each.id)).toEqual([id, twin].sort());
       expect((await files.list({ prefix: 'list/', after: [id, twin].sort()[0] as string })).length).toBe(1);
-      await files.remove(undefined, id);
+      await files.remove(id);
       expect((await readAll((await files.read(twin)).stream)).toString()).toBe('second');
-      await files.restore(undefined, id, 3);
+      await files.restore(id, 3);
       expect((await readAll((await files.read(id)).stream)).toString()).toBe('first');
     });
 
     // Invariant F14.
     test('an object is never written over, whoever tries it', async () => {
-      const { object } = await files.write(undefined, fresh(), 'first');
+      const { object } = await files.write(fresh(), 'first');
       const call = {
         signal: AbortSignal.timeout(10_000),
         onUpload: () => Promise.resolve(),
@@ -214,7 +213,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
     test('a document is what its id says, whatever that is', async () => {
       for (const id of ['../../etc/passwd', 'ä/ü\n "\\', `${'x'.repeat(510)}`, '..', ' ']) {
-        await files.write(undefined, id, id);
+        await files.write(id, id);
         expect((await readAll((await files.read(id)).stream)).toString()).toBe(id);
       }
     });
@@ -224,22 +223,22 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     // Invariant F7.
     test('with ifVersion one wins, and the other is told both versions', async () => {
       const id = fresh();
-      await files.write(undefined, id, 'one');
-      const both = ['a', 'b'].map((text) => files.write(undefined, id, text, { ifVersion: 1 }));
+      await files.write(id, 'one');
+      const both = ['a', 'b'].map((text) => files.write(id, text, { ifVersion: 1 }));
       const ended = await Promise.allSettled(both);
       const lost = ended.filter((each) => each.status === 'rejected').map((each) => each.reason);
       expect(lost).toHaveLength(1);
       expect(lost[0]).toBeInstanceOf(VersionConflict);
       expect(lost[0]).toMatchObject({ id, expected: 1, actual: 2 });
-      await expect(files.write(undefined, id, 'c', { ifVersion: 0 })).rejects.toMatchObject({ expected: 0, actual: 2 });
-      await expect(files.write(undefined, fresh(), 'c', { ifVersion: 7 })).rejects.toMatchObject({ actual: 0 });
+      await expect(files.write(id, 'c', { ifVersion: 0 })).rejects.toMatchObject({ expected: 0, actual: 2 });
+      await expect(files.write(fresh(), 'c', { ifVersion: 7 })).rejects.toMatchObject({ actual: 0 });
     });
 
     // Invariant F7.
     test('without it they are serialised, and no version is lost', async () => {
       const id = fresh();
       const texts = Array.from({ length: 12 }, (_, index) => `text ${index}`);
-      await Promise.all(texts.map((text) => files.write(undefined, id, text)));
+      await Promise.all(texts.map((text) => files.write(id, text)));
       const past = await files.history(id);
       expect(past.map((each) => each.version)).toEqual([12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
       const read = await Promise.all(
@@ -250,10 +249,10 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
     test('a refusal leaves the caller’s transaction as it was, and it can go on', async () => {
       const [id, other] = [fresh(), fresh()];
-      await files.write(undefined, id, 'one');
+      await files.write(id, 'one');
       await engine.transaction(async (tx) => {
-        await expect(files.write(tx, id, 'two', { ifVersion: 5 })).rejects.toThrow(VersionConflict);
-        await files.write(tx, other, 'fine');
+        await expect(files.write(id, 'two', { ifVersion: 5, tx })).rejects.toThrow(VersionConflict);
+        await files.write(other, 'fine', { tx });
       });
       expect((await files.stat(other)).version).toBe(1);
       expect((await files.stat(id)).version).toBe(1);
@@ -264,9 +263,8 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       const locks = createLocks(engine, { namespace: title });
       onTestFinished(() => locks.stop());
       const lock = await locks.acquire(id, { lease: '5s' });
-      await files.write(undefined, id, 'held', { lock });
+      await files.write(id, 'held', { lock });
       const endless = files.write(
-        undefined,
         id,
         (async function* () {
           for (;;) {
@@ -279,7 +277,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await until('it has begun', async () => (await states(id)).includes('pending'));
       await locks.break(id, { reason: 'test' });
       await expect(endless).rejects.toMatchObject({ code: 'lease_lost' });
-      await expect(files.write(undefined, id, 'late', { lock })).rejects.toMatchObject({ code: 'lease_lost' });
+      await expect(files.write(id, 'late', { lock })).rejects.toMatchObject({ code: 'lease_lost' });
       expect((await readAll((await files.read(id)).stream)).toString()).toBe('held');
     });
   });
@@ -289,11 +287,11 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     test('a reader sees one whole version, whatever is written meanwhile', async () => {
       const id = fresh();
       const bytes = randomFile(4 * MIB);
-      await files.write(undefined, id, bytes);
+      await files.write(id, bytes);
       const { stream } = await files.read(id);
       const chunks: Buffer[] = [];
       for await (const chunk of stream) {
-        if (chunks.length === 0) await files.write(undefined, id, 'other');
+        if (chunks.length === 0) await files.write(id, 'other');
         chunks.push(chunk);
       }
       expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
@@ -302,7 +300,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     // Invariant F9.
     test('with a share lock the version stays until the transaction ends, and a writer is not starved by readers', async () => {
       const id = fresh();
-      await files.write(undefined, id, 'one');
+      await files.write(id, 'one');
       let isDone = false;
       let reads = 0;
       const reader = async (): Promise<void> => {
@@ -319,7 +317,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       // There is always one of them inside.
       const readers = [reader(), sleep(5).then(reader), sleep(10).then(reader)];
       await until('they overlap', () => reads > 3);
-      await files.write(undefined, id, 'two');
+      await files.write(id, 'two');
       isDone = true;
       await Promise.all(readers);
       expect((await files.stat(id)).version).toBe(2);
@@ -327,7 +325,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
     test('explain says who holds a document, and who waits for it', async () => {
       const id = fresh();
-      await files.write(undefined, id, 'one');
+      await files.write(id, 'one');
       const upload = await files.upload(id, 'two');
       let publishing: Promise<unknown> | undefined;
       await engine.transaction(async (tx) => {
@@ -364,7 +362,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     ])('bytes that are not what was written are an error, and never passed on: %s', async (damage, harm) => {
       const id = fresh();
       const bytes = randomFile(2 * MIB + 100);
-      const { object } = await files.write(undefined, id, bytes);
+      const { object } = await files.write(id, bytes);
       await harm(shared, object);
       const got: Buffer[] = [];
       const reading = async (): Promise<void> => {
@@ -391,11 +389,11 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     // Invariant F8.
     test('a version that was collected between its row and its bytes is read anew, once', async () => {
       const id = fresh();
-      const { object } = await files.write(undefined, id, 'one');
+      const { object } = await files.write(id, 'one');
       const disarm = faults.arm(
         'files.after_row',
         async () => {
-          await files.write(undefined, id, 'two');
+          await files.write(id, 'two');
           await shared.remove(object);
         },
         { occurrence: 1 },
@@ -407,7 +405,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
     test('a reader that goes away leaves nothing behind, and one that is aborted ends at once', async () => {
       const id = fresh();
-      await files.write(undefined, id, randomFile(3 * MIB));
+      await files.write(id, randomFile(3 * MIB));
       const { stream } = await files.read(id);
       for await (const _ of stream) break;
       expect(stream.destroyed).toBe(true);
@@ -427,8 +425,8 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     test('what was replaced goes when it was kept long enough and its readers have had their time; its history stays', async () => {
       const { files: own, store, space } = await alone({ ...quick, history: '1d', tombstone: '1d' });
       const id = fresh();
-      const { object } = await own.write(undefined, id, 'one');
-      const { object: second } = await own.write(undefined, id, 'two');
+      const { object } = await own.write(id, 'one');
+      const { object: second } = await own.write(id, 'two');
       expect(await own.sweep()).toEqual({ condemned: 1, deleted: 0, deletedAgain: 0, failed: 0 });
       expect(await store.names()).toEqual([object, second].sort());
       await expect(own.read(id, { version: 1 })).rejects.toThrow(NotFound);
@@ -443,9 +441,9 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     test('what is kept is not touched', async () => {
       const { files: own, store } = await alone();
       const id = fresh();
-      await own.write(undefined, id, 'one');
-      await own.write(undefined, id, 'two');
-      await own.remove(undefined, id);
+      await own.write(id, 'one');
+      await own.write(id, 'two');
+      await own.remove(id);
       const upload = await own.upload(id, 'three');
       expect(await own.sweep()).toEqual({ condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 });
       expect(await store.names()).toHaveLength(3);
@@ -487,13 +485,20 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(lives.length).toBeGreaterThan(0);
     });
 
+    test('a transaction that is given in place of { tx } publishes nothing', async () => {
+      const id = fresh();
+      const upload = await files.upload(id, 'x');
+      await engine.transaction((tx) => expect(upload.publish(tx as never)).rejects.toThrow(InvalidInput));
+      await expect(files.stat(id)).rejects.toThrow(NotFound);
+    });
+
     test('an upload that is being published by an open transaction is left alone', async () => {
       const { files: own, store, space } = await alone(quick);
       const id = fresh();
       const upload = await own.upload(id, 'open');
       await hasten(space);
       await engine.transaction(async (tx) => {
-        await upload.publish(tx);
+        await upload.publish({ tx });
         await upload.abandon();
         expect(await own.sweep()).toMatchObject({ condemned: 0, deleted: 0 });
       });
@@ -621,10 +626,10 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     // Invariant F19.
     test('finds strangers and missing bytes; takes strangers to quarantine when told to, and nothing that is known', async () => {
       const { files: own, store } = await alone();
-      const kept = await own.write(undefined, 'kept', 'kept');
-      await own.write(undefined, 'kept', 'two');
-      const lost = await own.write(undefined, 'lost', 'lost');
-      const short = await own.write(undefined, 'short', 'short');
+      const kept = await own.write('kept', 'kept');
+      await own.write('kept', 'two');
+      const lost = await own.write('lost', 'lost');
+      const short = await own.write('short', 'short');
       const upload = await own.upload('pending', 'pending');
       const stranger = kept.object.replace(/^..../, (start) => (start === '0000' ? '1111' : '0000'));
       await store.put(stranger, Buffer.from('?'));
@@ -648,7 +653,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     test('a database that went back in time moves nothing that it does not remember', async () => {
       const { files: own, store, space } = await alone();
       await own.sweep();
-      const { object } = await own.write(undefined, 'doc', 'then');
+      const { object } = await own.write('doc', 'then');
       await engine.query(SET_PASS, [space, '0']);
       await engine.query(FORGET, [space]);
       expect(await own.reconcile()).toMatchObject({ strangers: [object], quarantined: [] });
@@ -661,23 +666,25 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     test('is refused with an error that says what, and nothing is left', async () => {
       const { files: own, store, space } = await alone();
       const bad: [() => Promise<unknown>, RegExp][] = [
-        [() => own.write(undefined, '', 'x'), /id.*1 to 512 bytes/],
-        [() => own.write(undefined, 'ü'.repeat(257), 'x'), /512 bytes/],
-        [() => own.write(undefined, 'a\0', 'x'), /U\+0000/],
-        [() => own.write(undefined, 'a', 5 as never), /source.*stream/],
-        [() => own.write(undefined, 'a', ['x'] as never), /source/],
-        [() => own.write(undefined, 'a', 'x', { ifVersions: 1 } as never), /did you mean "ifVersion"/],
-        [() => own.write(undefined, 'a', 'x', { ifVersion: -1 }), /ifVersion/],
-        [() => own.write(undefined, 'a', 'x', { sha256: 'abc' }), /64 lower-case hex/],
-        [() => own.write(undefined, 'a', 'x', { size: 1.5 }), /size/],
-        [() => own.write(undefined, 'a', 'x', { meta: { a: 1 } as never }), /meta.a/],
+        [() => own.write('', 'x'), /id.*1 to 512 bytes/],
+        [() => own.write('ü'.repeat(257), 'x'), /512 bytes/],
+        [() => own.write('a\0', 'x'), /U\+0000/],
+        [() => own.write('a', 5 as never), /source.*stream/],
+        [() => own.write('a', ['x'] as never), /source/],
+        [() => own.write('a', 'x', { ifVersions: 1 } as never), /did you mean "ifVersion"/],
+        [() => own.write('a', 'x', { ifVersion: -1 }), /ifVersion/],
+        [() => own.write('a', 'x', { sha256: 'abc' }), /64 lower-case hex/],
+        [() => own.write('a', 'x', { size: 1.5 }), /size/],
+        [() => own.write('a', 'x', { meta: { a: 1 } as never }), /meta.a/],
         [
-          () =>
-            own.write(undefined, 'a', 'x', { meta: { a: 'x'.repeat(4000), b: 'x'.repeat(4096), c: 'x'.repeat(1000) } }),
+          () => own.write('a', 'x', { meta: { a: 'x'.repeat(4000), b: 'x'.repeat(4096), c: 'x'.repeat(1000) } }),
           /8 KiB/,
         ],
         [() => own.read('a', { lock: 'share' }), /takes tx/],
-        [() => own.read('a', { tx: {} }), /only with lock/],
+        [() => own.read('a', { tx: engine }), /only with lock/],
+        [() => own.write('a', 'x', { tx: null as never }), /tx is null/],
+        [() => own.write('a', 'x', { tx: 42 as never }), /tx is a number/],
+        [() => own.upload('a', 'x', { tx: engine } as never), /unknown option "tx"/],
         [() => own.read('a', { version: 0 }), /version/],
         [() => own.history('a', { limit: 0 }), /limit/],
       ];
@@ -704,16 +711,13 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
         yield randomFile(10);
         await new Promise(() => {});
       }
-      await expect(own.write(undefined, id, failing())).rejects.toThrow(RangeError);
-      await expect(own.write(undefined, id, 'four', { size: 5 })).rejects.toThrow(
-        /says 5 bytes, but the source gave 4/,
-      );
-      await expect(own.write(undefined, id, 'four', { size: 3 })).rejects.toThrow(/says 3 bytes/);
-      await expect(own.write(undefined, id, 'four', { sha256: '0'.repeat(64) })).rejects.toThrow(/sha256/);
-      await expect(own.write(undefined, id, hanging())).rejects.toThrow(TimedOut);
+      await expect(own.write(id, failing())).rejects.toThrow(RangeError);
+      await expect(own.write(id, 'four', { size: 5 })).rejects.toThrow(/says 5 bytes, but the source gave 4/);
+      await expect(own.write(id, 'four', { size: 3 })).rejects.toThrow(/says 3 bytes/);
+      await expect(own.write(id, 'four', { sha256: '0'.repeat(64) })).rejects.toThrow(/sha256/);
+      await expect(own.write(id, hanging())).rejects.toThrow(TimedOut);
       await expect(
         own.write(
-          undefined,
           id,
           (async function* () {
             yield 5 as never;
@@ -728,18 +732,16 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
     test('too many bytes are refused as soon as they come', async () => {
       const { files: own } = await alone({ maxBytes: 1000 });
-      await expect(own.write(undefined, 'a', inPieces(randomFile(5000), 300))).rejects.toThrow(
-        /more than the 1000 bytes/,
-      );
+      await expect(own.write('a', inPieces(randomFile(5000), 300))).rejects.toThrow(/more than the 1000 bytes/);
     });
 
     test('a store of another namespace, or another store, is refused', async () => {
       const { files: own, store, space } = await alone();
-      await own.write(undefined, 'a', 'x');
+      await own.write('a', 'x');
       const other = createFiles(engine, { content: store.again(), namespace: fresh('other') });
-      await expect(other.write(undefined, 'a', 'x')).rejects.toThrow(Conflict);
+      await expect(other.write('a', 'x')).rejects.toThrow(Conflict);
       const elsewhere = createFiles(engine, { content: shared.again(), namespace: space });
-      await expect(elsewhere.write(undefined, 'a', 'x')).rejects.toThrow(Conflict);
+      await expect(elsewhere.write('a', 'x')).rejects.toThrow(Conflict);
       const empty = await openStore();
       onTestFinished(() => empty.stop());
       const lost = createFiles(engine, { content: empty.content, namespace: space });

@@ -7,7 +7,7 @@ const [, , url = '', dir = '', namespace = '', id = ''] = process.argv;
 const engine = postgres(url, { max: 3 });
 const files = createFiles(engine, { content: disk(dir), namespace });
 const lock = await createLocks(engine, { namespace }).acquire(id, { lease: '1s' });
-const ended = await files.write(undefined, id, 'of one who was asleep', { lock }).then(
+const ended = await files.write(id, 'of one who was asleep', { lock }).then(
   ({ version }) => ({ version }),
   (error: unknown) => ({ code: Reflect.get(Object(error), 'code') }),
 );

@@ -76,7 +76,7 @@ describe('a writer that is killed', () => {
     const points = size > 16 * MIB ? ['mid_upload'] : 'server' in store ? POINTS.slice(1, 3) : POINTS;
     await Promise.all(
       points.map(async (point) => {
-        await files.write(undefined, point, `before ${point}`);
+        await files.write(point, `before ${point}`);
         const fault = `files.${point}:kill${size > 16 * MIB ? '#2' : ''}`;
         const where = JSON.stringify(store.place);
         const how = point === 'before_commit' ? 'tx' : 'alone';
@@ -94,12 +94,12 @@ describe('a writer that is killed', () => {
     await files.sweep();
     expect(await problemsOf(files, store)).toEqual([]);
     if ('server' in store) expect(Reflect.get(Object(store.server), 'unfinished')).toEqual([]);
-    await files.write(undefined, points[0] ?? '', 'and on');
+    await files.write(points[0] ?? '', 'and on');
   });
 
   test('the checker finds an orphan, a missing object, and one that was changed', async () => {
     const { files, store } = on(await diskStore());
-    const { object } = await files.write(undefined, 'a', 'good');
+    const { object } = await files.write('a', 'good');
     expect(await problemsOf(files, store)).toEqual([]);
     await store.put(object, Buffer.from('bad!'));
     expect(await problemsOf(files, store)).toEqual(['a version 1 has other bytes']);
@@ -125,12 +125,12 @@ describe('a COMMIT whose answer is lost', () => {
   test('is answered by the row, and the version is there', async () => {
     const { proxy, far } = await through();
     const { files, store } = on(await diskStore(), {}, far);
-    await files.write(undefined, 'doc', 'one');
+    await files.write('doc', 'one');
     proxy.loseAnswerTo('files.publish');
-    expect(await files.write(undefined, 'doc', 'two', { ifVersion: 1 })).toMatchObject({ version: 2, previous: 1 });
+    expect(await files.write('doc', 'two', { ifVersion: 1 })).toMatchObject({ version: 2, previous: 1 });
     proxy.loseAnswerTo('commit');
     const upload = await files.upload('doc', 'three');
-    await expect(far.transaction((tx) => upload.publish(tx))).rejects.toMatchObject({ outcome: 'unknown' });
+    await expect(far.transaction((tx) => upload.publish({ tx }))).rejects.toMatchObject({ outcome: 'unknown' });
     await upload[Symbol.asyncDispose]();
     expect(await upload.outcome()).toMatchObject({ kind: 'published', version: { version: 3 } });
     await files.sweep();
@@ -141,10 +141,10 @@ describe('a COMMIT whose answer is lost', () => {
   test('and that never came through is published again', async () => {
     const { proxy, far } = await through();
     const { files } = on(await diskStore(), {}, far);
-    await files.write(undefined, 'doc', 'one');
+    await files.write('doc', 'one');
     onTestFinished(faults.arm('files.after_upload', () => proxy.loseRequest('files.publish'), { occurrence: 1 }));
     const lookedAt = proxy.accepted;
-    const writing = files.write(undefined, 'doc', 'two', { ifVersion: 1 });
+    const writing = files.write('doc', 'two', { ifVersion: 1 });
     await until('the request was lost', () => proxy.accepted > lookedAt);
     proxy.loseRequest('nothing at all');
     expect((await writing).version).toBe(2);
@@ -153,7 +153,7 @@ describe('a COMMIT whose answer is lost', () => {
   test('of a publication that was still waiting is no conflict with the one sent after it', async () => {
     const { proxy, far } = await through();
     const { files, store, space } = on(await diskStore(), {}, far);
-    await files.write(undefined, 'doc', 'one');
+    await files.write('doc', 'one');
     const near = createFiles(engine, { content: store.again(), namespace: space });
     const waiters = async (): Promise<number> => (await near.explain('doc')).waiters.length;
     const upload = await files.upload('doc', 'mine', { ifVersion: 1 });
@@ -184,7 +184,7 @@ describe('a store that fails', () => {
     await files.probe();
     store.server.fault(fault, { operation, times: 1 });
     const bytes = randomFile(size);
-    await files.write(undefined, 'doc', bytes);
+    await files.write('doc', bytes);
     expect((await readAll((await files.read('doc')).stream)).equals(bytes)).toBe(true);
     expect(store.server.unfinished).toEqual([]);
     expect(await problemsOf(files, store)).toEqual([]);
@@ -200,7 +200,7 @@ describe('a store that fails', () => {
     await files.probe();
     expect(store.server.unfinished).toEqual([]);
     store.server.fault('lose_answer', { operation: 'CreateMultipartUpload', times: 1 });
-    await files.write(undefined, 'doc', randomFile(17 * MIB));
+    await files.write('doc', randomFile(17 * MIB));
     expect(store.server.unfinished).toEqual([]);
     expect(await problemsOf(files, store)).toEqual([]);
   });
@@ -208,9 +208,9 @@ describe('a store that fails', () => {
   // Invariant F13.
   test('for good leaves no parts and no version', async () => {
     const { files, store, space } = await onBucket();
-    await files.write(undefined, 'doc', 'one');
+    await files.write('doc', 'one');
     store.server.fault('unavailable', { operation: 'CompleteMultipartUpload' });
-    await expect(files.write(undefined, 'doc', randomFile(17 * MIB))).rejects.toThrow(StoreUnavailable);
+    await expect(files.write('doc', randomFile(17 * MIB))).rejects.toThrow(StoreUnavailable);
     store.server.mend();
     expect(store.server.unfinished).toEqual([]);
     await hasten(space);
@@ -221,7 +221,7 @@ describe('a store that fails', () => {
   // Invariant F12.
   test.each(['short', 'short_body', 'flip', 'gzip'] as const)('bytes that come %s are an error', async (fault) => {
     const { files, store } = await onBucket();
-    await files.write(undefined, 'doc', randomFile(MIB + 10));
+    await files.write('doc', randomFile(MIB + 10));
     store.server.fault(fault, { operation: 'GetObject', key: 'objects/', times: 1 });
     const error = await files
       .read('doc')
@@ -246,11 +246,11 @@ describe('a store that fails', () => {
       onTestFinished(() => narrow.stop());
       const limits = { firstByte: 1000, idle: 1000, total: 1500 };
       const { files, store } = on(await bucketStore(), { limits, pending: '1m' }, narrow);
-      await files.write(undefined, 'doc', randomFile(2000));
+      await files.write('doc', randomFile(2000));
       store.server.fault(fault as StoreFault, { operation, key: 'objects/', ms: 100 });
       const start = performance.now();
       const calls = Array.from({ length: 20 }, async () => {
-        if (operation === 'PutObject') return files.write(undefined, 'doc', 'x');
+        if (operation === 'PutObject') return files.write('doc', 'x');
         return readAll((await files.read('doc')).stream);
       });
       const ended = Promise.allSettled(calls);
@@ -266,9 +266,7 @@ describe('a store that fails', () => {
       await until('it is left alone', async () => {
         const again = performance.now();
         const call =
-          operation === 'PutObject'
-            ? files.write(undefined, 'doc', 'x')
-            : files.read('doc').then(({ stream }) => readAll(stream));
+          operation === 'PutObject' ? files.write('doc', 'x') : files.read('doc').then(({ stream }) => readAll(stream));
         const error: unknown = await call.then(
           () => undefined,
           (reason: unknown) => reason,
@@ -291,7 +289,7 @@ describe('a store that fails', () => {
     const { files, store, space } = await onBucket({ limits, pending: 1001, tombstone: '1s' });
     await files.probe();
     store.server.fault('delay', { operation: 'PutObject', key: 'objects/', ms: 2500 });
-    await expect(files.write(undefined, 'doc', 'late')).rejects.toThrow(StoreUnavailable);
+    await expect(files.write('doc', 'late')).rejects.toThrow(StoreUnavailable);
     await hasten(space);
     expect(await files.sweep()).toMatchObject({ deleted: 1 });
     expect(await store.names()).toEqual([]);
@@ -305,7 +303,7 @@ describe('a store that fails', () => {
   // Invariant F19.
   test('objects of a prefix that begins with the same letters are not looked at', async () => {
     const { files, store } = await onBucket();
-    const { object } = await files.write(undefined, 'doc', 'mine');
+    const { object } = await files.write('doc', 'mine');
     for (const key of [`test2/objects/${object}`, `test/objects2/${object}`, 'test/notes.txt']) {
       store.server.put(key, Buffer.from('of somebody'));
     }
@@ -327,19 +325,19 @@ describe('a store that fails', () => {
     expect(await files.probe()).toEqual({ ifNoneMatch: false, ifMatch: false, checksums: false, abort: true });
     expect(log.count('warn', /does not honour ifNoneMatch/)).toBe(1);
     expect(log.count('warn', /does not honour checksums/)).toBe(1);
-    await files.write(undefined, 'doc', 'kept');
+    await files.write('doc', 'kept');
     expect((await readAll((await files.read('doc')).stream)).toString()).toBe('kept');
   });
 
   test('a disk that is full is an error, and leaves nothing for long', async () => {
     const { files, store, space } = on(await diskStore());
-    await files.write(undefined, 'doc', 'one');
+    await files.write('doc', 'one');
     const full = (): never => {
       throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
     };
     const disarm = faults.arm('files.mid_upload', full);
     onTestFinished(disarm);
-    await expect(files.write(undefined, 'doc', 'two')).rejects.toThrow(StoreUnavailable);
+    await expect(files.write('doc', 'two')).rejects.toThrow(StoreUnavailable);
     disarm();
     await hasten(space);
     await files.sweep();
@@ -354,11 +352,11 @@ describe('a store that fails', () => {
     if (mounted === undefined) return skip('mounting a disk of 4 MiB takes the rights of root');
     onTestFinished(async () => void (await run('umount', ['-l', small])));
     const { files, store, space } = on(await diskStore(small));
-    const { object } = await files.write(undefined, 'doc', randomFile(2 * MIB));
-    await expect(files.write(undefined, 'doc', inPieces(randomFile(5 * MIB), 100_000))).rejects.toThrow(/ENOSPC/);
+    const { object } = await files.write('doc', randomFile(2 * MIB));
+    await expect(files.write('doc', inPieces(randomFile(5 * MIB), 100_000))).rejects.toThrow(/ENOSPC/);
     expect(await store.names()).toEqual([object]);
     const hot = files.hot({ dir: join(small, 'hot') });
-    await files.write(undefined, 'small', 'small');
+    await files.write('small', 'small');
     expect((await readAll((await hot.open('small')).stream)).toString()).toBe('small');
     await expect(hot.open('doc')).rejects.toThrow(StoreUnavailable);
     expect(await readdir(join(small, 'hot'))).toHaveLength(1);
@@ -372,7 +370,7 @@ describe('a store that fails', () => {
 describe('an editor that is paused for longer than its lock lasts', () => {
   test('publishes nothing when it goes on: what another one did meanwhile is done once', async () => {
     const { files, store, space } = on(await diskStore());
-    await files.write(undefined, 'invoice', 'one');
+    await files.write('invoice', 'one');
     const child = spawnChild('files/editor.child.ts', [database.url, store.content.where, space, 'invoice'], {
       PAWL_FAULT: 'files.after_upload:stop',
     });
@@ -380,7 +378,7 @@ describe('an editor that is paused for longer than its lock lasts', () => {
     const locks = createLocks(engine, { namespace: space });
     onTestFinished(() => locks.stop());
     await locks.request('invoice', { wait: '20s', lease: '10s' }, async (lock) => {
-      await files.write(undefined, 'invoice', 'paid', { lock });
+      await files.write('invoice', 'paid', { lock });
     });
     child.resume();
     expect(await child.message()).toEqual({ code: 'lease_lost' });
@@ -405,8 +403,8 @@ describe('clocks', () => {
       Date.now = real;
     });
     const upload = await files.upload('doc', 'one');
-    await files.write(undefined, 'other', 'one');
-    await files.write(undefined, 'other', 'two');
+    await files.write('other', 'one');
+    await files.write('other', 'two');
     expect(await files.sweep()).toEqual({ condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 });
     await upload.publish();
     const late = await files.upload('doc', 'two');

@@ -53,7 +53,7 @@ test('a copy is fetched once, and read as long as it is the live version', async
   const { hot } = await hotFiles();
   const id = fresh();
   const bytes = randomFile(2 * MIB + 77);
-  await files.write(undefined, id, bytes);
+  await files.write(id, bytes);
   const before = gets();
   for (let time = 0; time < 3; time++) {
     const { stream, version, staleMs } = await hot.open(id);
@@ -63,9 +63,9 @@ test('a copy is fetched once, and read as long as it is the live version', async
   const { stream } = await hot.open(id, { range: { start: MIB - 5, end: MIB + 5 } });
   expect((await readAll(stream)).equals(bytes.subarray(MIB - 5, MIB + 5))).toBe(true);
   expect(gets() - before).toBe(1);
-  await files.write(undefined, id, 'two');
+  await files.write(id, 'two');
   expect((await readAll((await hot.open(id)).stream)).toString()).toBe('two');
-  await files.remove(undefined, id);
+  await files.remove(id);
   await expect(hot.open(id)).rejects.toThrow(NotFound);
   await expect(hot.open('')).rejects.toThrow(InvalidInput);
 });
@@ -75,7 +75,7 @@ test('a copy that is truncated, or another file than it was, is fetched anew; on
   const { hot, dir } = await hotFiles();
   const id = fresh();
   const bytes = randomFile(2 * MIB);
-  const { sha256 } = await files.write(undefined, id, bytes);
+  const { sha256 } = await files.write(id, bytes);
   await readAll((await hot.open(id)).stream);
   const path = join(dir, sha256);
   await truncate(path, MIB);
@@ -91,7 +91,7 @@ test('what is written into a copy while it is read is never passed on, whether i
   const { hot, dir } = await hotFiles();
   const id = fresh();
   const bytes = randomFile(16 * MIB);
-  const { sha256 } = await files.write(undefined, id, bytes);
+  const { sha256 } = await files.write(id, bytes);
   for (const isTrusted of [false, true]) {
     await readAll((await hot.open(id)).stream);
     if (isTrusted) {
@@ -129,7 +129,7 @@ async function flipBit(path: string, at: number): Promise<void> {
 test('many readers of a cold copy cost the store one request', async () => {
   const { hot } = await hotFiles();
   const id = fresh();
-  await files.write(undefined, id, randomFile(MIB));
+  await files.write(id, randomFile(MIB));
   const before = gets();
   const all = await Promise.all(Array.from({ length: 50 }, async () => readAll((await hot.open(id)).stream)));
   expect(all.every((each) => each.length === MIB)).toBe(true);
@@ -139,7 +139,7 @@ test('many readers of a cold copy cost the store one request', async () => {
 test('of all hosts one at a time fetches a version, where that was asked for', async () => {
   const [here, there] = [await hotFiles({ reload: 'all' }), await hotFiles({ reload: 'all' })];
   const id = fresh();
-  await files.write(undefined, id, 'wanted everywhere');
+  await files.write(id, 'wanted everywhere');
   let goOn = (): void => {};
   const gate = new Promise<void>((resolve) => {
     goOn = resolve;
@@ -161,7 +161,7 @@ test('what does not fit goes, longest unused first', async () => {
   const { hot, dir } = await hotFiles({ maxBytes: 250_000 });
   const made = [fresh(), fresh(), fresh()];
   for (const id of made) {
-    await files.write(undefined, id, randomFile(100_000));
+    await files.write(id, randomFile(100_000));
     await readAll((await hot.open(id)).stream);
   }
   expect(await readdir(dir)).toHaveLength(2);
@@ -171,7 +171,7 @@ test('what does not fit goes, longest unused first', async () => {
 test('a folder that went away, or could not be made, is made when it can be', async () => {
   const { hot, dir } = await hotFiles();
   const [id, other] = [fresh(), fresh()];
-  for (const each of [id, other]) await files.write(undefined, each, each);
+  for (const each of [id, other]) await files.write(each, each);
   expect((await readAll((await hot.open(id)).stream)).toString()).toBe(id);
   await rm(dir, { recursive: true });
   for (const each of [id, other]) expect((await readAll((await hot.open(each)).stream)).toString()).toBe(each);
@@ -186,11 +186,11 @@ test('a folder that went away, or could not be made, is made when it can be', as
 test('a folder that can never be made is an error, and nothing goes on behind it', async ({ skip }) => {
   if (process.platform !== 'linux') return skip('/proc is of Linux');
   const id = fresh();
-  await files.write(undefined, id, 'x');
+  await files.write(id, 'x');
   for (const dir of ['/proc/nope', '/proc/nope/deeper', '/dev/null/x']) {
     await expect(files.hot({ dir }).open(id)).rejects.toThrow(StoreUnavailable);
     const none = createFiles(engine, { content: disk(dir), namespace: `of ${dir}` });
-    await expect(none.write(undefined, id, 'x')).rejects.toMatchObject({ code: expect.stringMatching(/^store_/) });
+    await expect(none.write(id, 'x')).rejects.toMatchObject({ code: expect.stringMatching(/^store_/) });
   }
   const before = process.cpuUsage();
   await sleep(300);
@@ -209,7 +209,7 @@ test('a reloader that is killed is followed by a waiter, and explain shows it me
     await own.stop();
   });
   const bytes = randomFile(MIB);
-  await slow.write(undefined, 'doc', bytes);
+  await slow.write('doc', bytes);
   const args = [database.url, own.content.where, dir, 'killed', 'doc'];
   const child = spawnChild('files/hot.child.ts', args, { PAWL_FAULT: 'files.before_swap:stop' });
   await until('it stands still', async () => child.stderr().includes('before_swap'));
@@ -235,11 +235,11 @@ test('while the newest is fetched, and while the database is away, a copy that i
   });
   const own = createFiles(far, { content: store.again() });
   const id = fresh();
-  await files.write(undefined, id, 'one');
+  await files.write(id, 'one');
   const hot = own.hot({ dir: await folder(), maxStale: '1m' });
   const strict = own.hot({ dir: await folder() });
   for (const each of [hot, strict]) await readAll((await each.open(id)).stream);
-  await files.write(undefined, id, 'two');
+  await files.write(id, 'two');
   let goOn = (): void => {};
   const gate = new Promise<void>((resolve) => {
     goOn = resolve;

@@ -35,7 +35,7 @@ async function used<Store extends TestStore>(
     await store.stop();
   });
   const files = open();
-  await files.write(undefined, 'doc', 'one');
+  await files.write('doc', 'one');
   await sweepOnce(files);
   return { store, space, open };
 }
@@ -73,7 +73,7 @@ describe('the marker of a store', () => {
       const text = await readFile(path, 'utf8');
       await writeFile(path, damage(text));
       const files = open();
-      await files.write(undefined, 'doc', `in spite of ${name}`);
+      await files.write('doc', `in spite of ${name}`);
       expect(await contentOf(files)).toBe(`in spite of ${name}`);
       expect((await files.collector()).haltedBecause).toBeUndefined();
       await sweepOnce(files);
@@ -102,7 +102,7 @@ describe('the marker of a store', () => {
       await sweepOnce(open());
       store.server.mend();
       const files = open();
-      await files.write(undefined, 'doc', `after ${time}`);
+      await files.write('doc', `after ${time}`);
       expect(await contentOf(files)).toBe(`after ${time}`);
       await sweepOnce(files);
     }
@@ -120,7 +120,7 @@ describe('the marker of a store', () => {
       for (const path of paths) await (damage === undefined ? rm(path) : writeFile(path, damage));
       const files = open();
       const expected = damage === undefined ? Conflict : StoreUnavailable;
-      await expect(files.write(undefined, 'doc', 'no')).rejects.toThrow(expected);
+      await expect(files.write('doc', 'no')).rejects.toThrow(expected);
       await expect(files.sweep()).rejects.toThrow(expected);
       expect(await contentOf(files)).toMatch(/one|again/);
       if (damage !== undefined) {
@@ -129,7 +129,7 @@ describe('the marker of a store', () => {
       }
       await files.rearm();
       expect(JSON.parse(await readFile(paths[0] ?? '', 'utf8'))).toMatchObject({ store: is });
-      await files.write(undefined, 'doc', 'again');
+      await files.write('doc', 'again');
       await sweepOnce(files);
     }
   });
@@ -143,7 +143,7 @@ describe('the marker of a store', () => {
     await expect(createFiles(engine, { content: empty.content, namespace: 'of nobody' }).rearm()).rejects.toThrow(
       StoreRefused,
     );
-    await expect(files.write(undefined, 'doc', 'x')).rejects.toThrow(Conflict);
+    await expect(files.write('doc', 'x')).rejects.toThrow(Conflict);
     // A folder on which nothing is mounted stays as it is.
     expect(await readdir(empty.content.where)).toEqual([]);
   });
@@ -182,7 +182,7 @@ describe('the marker of a store', () => {
     const all = Array.from({ length: 8 }, () =>
       createFiles(engine, { content: store.again(), namespace: 'marked by many' }),
     );
-    await Promise.all(all.map((files) => files.write(undefined, 'doc', 'x')));
+    await Promise.all(all.map((files) => files.write('doc', 'x')));
     expect((await readdir(store.content.where)).sort()).toEqual(['objects', COPY, MARKER].sort());
     const empty = await diskStore();
     onTestFinished(() => empty.stop());
@@ -190,7 +190,7 @@ describe('the marker of a store', () => {
     using disk = await fullDisk(empty.content.where);
     disk.fill();
     const files = createFiles(engine, { content: empty.content, namespace: 'marked on a full disk' });
-    await expect(files.write(undefined, 'doc', 'x')).rejects.toThrow(StoreUnavailable);
+    await expect(files.write('doc', 'x')).rejects.toThrow(StoreUnavailable);
     expect(await readdir(empty.content.where)).toEqual(['objects']);
   });
 });
@@ -198,17 +198,17 @@ describe('the marker of a store', () => {
 test('on a disk that is full the collector makes room', async () => {
   const { store, open } = await used(await diskStore());
   const files = open();
-  const { object } = await files.write(undefined, 'doc', 'kept');
+  const { object } = await files.write('doc', 'kept');
   await (await files.upload('given up', 'x'.repeat(5000))).abandon();
   using disk = await fullDisk(store.content.where);
   disk.fill();
-  await expect(files.write(undefined, 'doc', 'no room')).rejects.toThrow(StoreUnavailable);
+  await expect(files.write('doc', 'no room')).rejects.toThrow(StoreUnavailable);
   let deleted = 0;
   while ((await files.collector()).due > 0) deleted += (await open().sweep()).deleted;
   expect(deleted).toBeGreaterThan(0);
   expect(await store.names()).toContain(object);
   disk.makeRoom();
-  await files.write(undefined, 'doc', 'room');
+  await files.write('doc', 'room');
   expect(await contentOf(files)).toBe('room');
   expect((await readdir(store.content.where)).sort()).toEqual(['objects', COPY, MARKER].sort());
 });

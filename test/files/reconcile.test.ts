@@ -49,7 +49,7 @@ test.each(['hang', 'trickle'] as const)(
   'a list that the store begins and does not go on with (%s) is an error within its limits',
   async (fault) => {
     const { files, store } = await on(bucketStore(), HANGING);
-    await files.write(undefined, 'doc', 'x');
+    await files.write('doc', 'x');
     store.server.fault(fault, { operation: 'ListObjectsV2', ms: 200 });
     const { failed, next, seen } = await files.reconcile();
     expect(failed).toMatchObject([{ name: '', error: expect.stringContaining('listing the store') }]);
@@ -63,7 +63,7 @@ test.each(['hang', 'cut', 'unavailable'] as const satisfies readonly StoreFault[
   'what the store fails to move (%s) is counted, the rest is moved, and only what was moved is said to be',
   async (fault) => {
     const { files, store } = await on(bucketStore(), fault === 'hang' ? HANGING : {});
-    await files.write(undefined, 'doc', 'x');
+    await files.write('doc', 'x');
     const strangers = await putStrangers(store, 60);
     const stubborn = strangers.slice(20, 22);
     for (const name of stubborn) store.server.fault(fault, { operation: 'CopyObject', key: name });
@@ -80,7 +80,7 @@ test.each(['hang', 'cut', 'unavailable'] as const satisfies readonly StoreFault[
 
 test('many strangers are taken away side by side', async () => {
   const { files, store } = await on(bucketStore());
-  await files.write(undefined, 'doc', 'x');
+  await files.write('doc', 'x');
   await putStrangers(store, 48);
   let most = 0;
   const underWay = new Set<string>();
@@ -99,7 +99,7 @@ test('many strangers are taken away side by side', async () => {
 
 test('a stranger that somebody else takes away meanwhile is none, and was not taken to quarantine', async () => {
   const { files, store } = await on(diskStore());
-  await files.write(undefined, 'doc', 'x');
+  await files.write('doc', 'x');
   const [gone = '', there = ''] = await putStrangers(store, 2);
   const quarantine = store.content.quarantine.bind(store.content);
   store.content.quarantine = async (name, call) => {
@@ -111,7 +111,7 @@ test('a stranger that somebody else takes away meanwhile is none, and was not ta
 
 test('whatever lies in a folder of objects is seen, and taken away from where it lies', async () => {
   const { files, store } = await on(diskStore());
-  const { object } = await files.write(undefined, 'doc', 'x');
+  const { object } = await files.write('doc', 'x');
   const objects = join(store.content.where, 'objects');
   const misplaced = 'aa000000-0000-4000-8000-000000000000';
   await mkdir(join(objects, 'zz'));
@@ -154,8 +154,8 @@ test('no name leads out of the folder', async () => {
 
 test('a page that does not come ends it, and says where to go on; together they see everything once', async () => {
   const { files, store } = await on(bucketStore());
-  await files.write(undefined, 'doc', 'x');
-  const lost = await files.write(undefined, 'lost', 'lost');
+  await files.write('doc', 'x');
+  const lost = await files.write('lost', 'lost');
   const strangers = await putStrangers(store, 2500);
   await store.remove(lost.object);
   let pages = 0;
@@ -177,7 +177,7 @@ test('a page that does not come ends it, and says where to go on; together they 
 
 test('a report that names enough says that there is more', async () => {
   const { files, store } = await on(diskStore());
-  await files.write(undefined, 'doc', 'x');
+  await files.write('doc', 'x');
   const folder = join(store.content.where, 'objects', '00');
   const names = Array.from({ length: 10_050 }, (_, n) => `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`);
   for (let from = 0; from < names.length; from += 500) {
@@ -201,7 +201,6 @@ test('a failed upload writes nothing to the program’s standard error', async (
   const two = [Buffer.alloc(70_000), Buffer.alloc(70_000)];
   await expect(
     files.write(
-      undefined,
       'doc',
       (async function* () {
         yield* two;
@@ -213,7 +212,7 @@ test('a failed upload writes nothing to the program’s standard error', async (
 
 test('in a bucket, too, quarantine keeps what it has of the same name', async () => {
   const { files, store } = await on(bucketStore());
-  await files.write(undefined, 'doc', 'x');
+  await files.write('doc', 'x');
   const name = randomUUID();
   for (const text of ['one', 'two', 'three']) {
     await store.put(name, Buffer.from(text));

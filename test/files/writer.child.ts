@@ -8,7 +8,7 @@ const place: { dir?: string; s3?: S3Options } = JSON.parse(where);
 const engine = postgres(url, { max: 2 });
 const content = place.s3 === undefined ? disk(place.dir ?? '') : s3(place.s3);
 const files = createFiles(engine, { content, namespace });
-const write = (tx?: OpenTransaction): Promise<Written> => files.write(tx, id, Buffer.alloc(Number(size), id));
+const write = (tx?: OpenTransaction): Promise<Written> => files.write(id, Buffer.alloc(Number(size), id), { tx });
 const { version, object } = await (how === 'tx' ? engine.transaction(write) : write());
 console.log(JSON.stringify({ version, object }));
 await files.stop();

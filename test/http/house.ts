@@ -75,7 +75,7 @@ export async function makeHouse(): Promise<House> {
   };
   const { ids, capture, actors, addServer } = await furnish(engine);
   for (const text of ['the first', 'the second'])
-    await files.write(undefined, 'doc/1', text, { author: 'ada', contentType: 'text/plain', meta: { kind: 'letter' } });
+    await files.write('doc/1', text, { author: 'ada', contentType: 'text/plain', meta: { kind: 'letter' } });
   await locks.acquire('invoice:42', { lease: '10m' });
   void locks.acquire('invoice:42', { wait: '10m' }).catch(() => {});
   await until('somebody waits', async () => (await locks.query()).waiting.length === 1);

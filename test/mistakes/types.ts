@@ -24,7 +24,7 @@ export function transactions(queue: Queue<Kinds>, unit: Unit, files: Files): voi
     void queue.enqueue('mail', { to: 'a' }, { tx });
     void queue.enqueueMany([{ kind: 'mail', payload: { to: 'a' } }], { tx });
     void unit.guard(tx);
-    void files.remove(tx, 'a');
+    void files.remove('a', { tx });
   };
   of({} as Transaction);
   of({} as pg.PoolClient);

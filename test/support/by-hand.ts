@@ -150,10 +150,10 @@ async function operators(engine: Parameters<Exercise>[0]): Promise<void> {
     return text === '' ? undefined : JSON.parse(text);
   };
   try {
-    await files.write(undefined, 'a', 'one');
-    await files.write(undefined, 'a', 'two');
-    await files.restore(undefined, 'a', 1);
-    await files.copy(undefined, 'a', 'b');
+    await files.write('a', 'one');
+    await files.write('a', 'two');
+    await files.restore('a', 1);
+    await files.copy('a', 'b');
     assert.deepEqual(
       (await files.list()).map(({ id }) => id),
       ['a', 'b'],

@@ -289,9 +289,9 @@ async function files(engine: PostgresEngine): Promise<void> {
   const own = createFiles(engine, { content: disk(dir), namespace: 'settings' });
   try {
     for (const text of ['the first', 'the second']) {
-      await own.write(undefined, 'doc', text, { author: 'NULL', meta: META });
+      await own.write('doc', text, { author: 'NULL', meta: META });
     }
-    await engine.transaction((tx) => own.write(tx, 'other', 'in a transaction'));
+    await engine.transaction((tx) => own.write('other', 'in a transaction', { tx }));
     const { version, stream } = await own.read('doc');
     assert.equal(Buffer.concat(await stream.toArray()).toString(), 'the second');
     assert.deepEqual([version.version, version.author, version.meta], [2, 'NULL', META]);
@@ -303,7 +303,7 @@ async function files(engine: PostgresEngine): Promise<void> {
     const [store] = await createFileAdmin(engine).stores();
     aboutNow(store?.attachedAt);
     assert.deepEqual([store?.pass, store?.haltedAt], [1, null]);
-    await own.remove(undefined, 'doc');
+    await own.remove('doc');
   } finally {
     await own.stop();
     await rm(dir, { recursive: true, force: true });

@@ -3,7 +3,12 @@ import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } 
 import { toJson } from '../../base/storable.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import { type Duration, formatDuration } from '../../base/time/duration.ts';
-import { type OpenTransaction, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
+import {
+  type OpenTransaction,
+  openTransaction,
+  type PostgresEngine,
+  requireEngine,
+} from '../../engine/postgres/index.ts';
 import type { Machine } from '../machine.ts';
 import { requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
 import { type PageOptions, readPage } from '../pages/page.ts';
@@ -360,9 +365,8 @@ export function createActorAdmin(engine: PostgresEngine): ActorAdmin {
   return new ActorAdmin(engine);
 }
 
-function onlyTx(what: string, { tx, ...rest }: TxOptions): TxOptions {
-  checkOptions(what, rest, {});
-  return { tx };
+function onlyTx(what: string, options: TxOptions): TxOptions {
+  return checkOptions(what, options, { tx: openTransaction });
 }
 
 export function draw(format: 'mermaid' | 'svg', machine: Machine, options: DiagramOptions): string {

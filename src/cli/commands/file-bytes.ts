@@ -46,7 +46,7 @@ export async function put(cli: Cli, id: string, path: string, flags: PutFlags): 
     ...(author !== undefined && author !== '' && { author }),
     ...(contentType !== undefined && { contentType }),
   };
-  const written = await files.write(undefined, id, counted(cli, `put ${id}`, source, size), options);
+  const written = await files.write(id, counted(cli, `put ${id}`, source, size), options);
   cli.out.one(written, VERSION, String(written.version));
   return EXIT.done;
 }

@@ -133,7 +133,7 @@ async function restore(
     return EXIT.done;
   }
   const change = flags.ifVersion === undefined ? {} : { ifVersion: flags.ifVersion };
-  const written = await files.restore(undefined, id, from, { signal: cli.signal, ...change });
+  const written = await files.restore(id, from, { signal: cli.signal, ...change });
   cli.out.one(written, VERSION, String(written.version));
   return EXIT.done;
 }

@@ -36,9 +36,9 @@ export interface DynamoOptions {
    * How far the clocks of your machines can be from that of DynamoDB, if you know. A dead holder's lock can then be taken at
    * once, also by a process that has not watched it for a lease. Default: clocks are never compared.
    */
-  readonly clockSkew?: Duration;
+  readonly clockSkew?: Duration | undefined;
   /** Any pino-shaped logger. Default: warnings and errors go to stderr. */
-  readonly logger?: Logger;
+  readonly logger?: Logger | undefined;
 }
 
 /** A part of a `TransactWriteItems` of yours. */

@@ -15,7 +15,7 @@ import { type Statement, statement } from './sql.ts';
 import { SuspectConnections } from './suspect-connections.ts';
 
 export type { Logger } from '../../base/logger.ts';
-export { callInTransaction, type OpenTransaction } from './caller/caller.ts';
+export { callInTransaction, type OpenTransaction, openTransaction } from './caller/caller.ts';
 export type { ClientLike, PoolLike, QueryResult } from './driver.ts';
 export { isTransient } from './failure.ts';
 export type { SubscribeOptions, Subscription } from './listen/subscription.ts';

@@ -21,25 +21,25 @@ export interface HotOptions {
   /** A folder of this host, for copies alone. Processes may share it. */
   readonly dir: string;
   /** What the copies may take in all; those used longest ago go first. Default 10 GiB. */
-  readonly maxBytes?: number;
+  readonly maxBytes?: number | undefined;
   /**
    * Who fetches a version at one time: one process of this `'host'`, or one of `'all'` hosts, which spares a store that many
    * want the same of. Default `'host'`.
    */
-  readonly reload?: 'host' | 'all';
+  readonly reload?: 'host' | 'all' | undefined;
   /** How long to wait for another one's reload. Default `'30s'`. */
-  readonly wait?: Duration;
+  readonly wait?: Duration | undefined;
   /**
    * Where the newest version is still being fetched, or neither database nor store answer, a copy is taken that was the newest so
    * long ago at most. Default 0: never.
    */
-  readonly maxStale?: Duration;
+  readonly maxStale?: Duration | undefined;
 }
 
 /** Of {@link HotFiles.open}. */
 export interface HotReadOptions {
-  readonly range?: { readonly start?: number; readonly end?: number };
-  readonly signal?: AbortSignal;
+  readonly range?: { readonly start?: number | undefined; readonly end?: number };
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A reading from a hot copy. */

@@ -11,19 +11,21 @@ import { s3Failure } from './failure.ts';
 export interface S3Options {
   readonly bucket: string;
   /** Of every key; a slash is put between. One prefix for each namespace. Default: none. */
-  readonly prefix?: string;
+  readonly prefix?: string | undefined;
   /** Of a store that is not Amazon's. */
-  readonly endpoint?: string;
-  readonly region?: string;
-  readonly credentials?: {
-    readonly accessKeyId: string;
-    readonly secretAccessKey: string;
-    readonly sessionToken?: string;
-  };
+  readonly endpoint?: string | undefined;
+  readonly region?: string | undefined;
+  readonly credentials?:
+    | {
+        readonly accessKeyId: string;
+        readonly secretAccessKey: string;
+        readonly sessionToken?: string | undefined;
+      }
+    | undefined;
   /** The bucket in the path instead of the host name. Default: when there is an endpoint. */
-  readonly pathStyle?: boolean;
+  readonly pathStyle?: boolean | undefined;
   /** Connections to the store, at most. Default 32. */
-  readonly sockets?: number;
+  readonly sockets?: number | undefined;
 }
 
 /**

@@ -8,8 +8,9 @@ import {
 import { faults } from '../../base/fault.ts';
 import { sleep } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
+import type { OpenTransaction } from '../../engine/postgres/index.ts';
 import type { Fingerprint } from '../digest.ts';
-import { type LockLike, type ParsedWrite, parseChange } from '../options.ts';
+import { type LockLike, type ParsedUpload, parsePublish } from '../options.ts';
 import type { UploadFate } from '../store.ts';
 import type { FileVersion } from '../version.ts';
 import { abandon, type WriteContext } from './write-context.ts';
@@ -22,8 +23,10 @@ export interface Written extends FileVersion {
 
 /** Of {@link Upload.publish}. */
 export interface PublishOptions {
+  /** Your own open transaction: the version is committed and rolled back with everything else there. Default: one of its own. */
+  readonly tx?: OpenTransaction | undefined;
   /** As in writing; default: what the upload was begun with. */
-  readonly ifVersion?: number;
+  readonly ifVersion?: number | undefined;
 }
 
 /** A caller who has this long to wait for an answer that was lost learns what became of it. */
@@ -39,11 +42,11 @@ export class Upload implements AsyncDisposable {
   readonly sha256: string;
   readonly #w: WriteContext;
   readonly #print: Fingerprint;
-  readonly #given: ParsedWrite;
+  readonly #given: ParsedUpload;
   #isLetGo = false;
 
   /** @internal */
-  constructor(w: WriteContext, id: string, object: string, print: Fingerprint, given: ParsedWrite) {
+  constructor(w: WriteContext, id: string, object: string, print: Fingerprint, given: ParsedUpload) {
     this.id = id;
     this.object = object;
     this.size = print.size;
@@ -61,10 +64,10 @@ export class Upload implements AsyncDisposable {
    * @throws UploadExpired  it was collected; nothing was changed
    * @throws LeaseLost  the lock it was begun under is lost; nothing was changed
    */
-  async publish(tx?: unknown, options: PublishOptions = {}): Promise<Written> {
-    const { ifVersion = this.#given.ifVersion } = parseChange('publish', options);
+  async publish(options: PublishOptions = {}): Promise<Written> {
+    const { tx, ifVersion = this.#given.ifVersion } = parsePublish(options);
     this.#isLetGo = true;
-    return tx === undefined || tx === null ? this.#publishAlone(ifVersion) : this.#publishIn(tx, ifVersion);
+    return tx === undefined ? this.#publishAlone(ifVersion) : this.#publishIn(tx, ifVersion);
   }
 
   /**

@@ -5,7 +5,7 @@ import { CorruptObject, InvalidInput, StoreUnavailable } from '../../base/errors
 import { faults } from '../../base/fault.ts';
 import type { PutCall } from '../content.ts';
 import { Digest } from '../digest.ts';
-import type { ParsedChange, ParsedWrite } from '../options.ts';
+import type { ParsedUpload } from '../options.ts';
 import { TransferTimeout } from '../transfer-timeout.ts';
 import type { Readable } from '../version.ts';
 import { Upload } from './publish.ts';
@@ -23,7 +23,7 @@ export async function beginUpload(
   w: WriteContext,
   id: string,
   source: FileSource,
-  given: ParsedWrite,
+  given: ParsedUpload,
 ): Promise<Upload> {
   const digest = new Digest();
   const object = await writeObject(w, id, given, async (name, transfer, intent) => {
@@ -59,7 +59,7 @@ export async function beginCopy(
   id: string,
   from: Readable,
   open: (version: Readable, transfer: TransferTimeout) => Promise<AsyncIterable<Buffer>>,
-  given: ParsedChange,
+  given: Pick<ParsedUpload, 'ifVersion' | 'author' | 'lock' | 'signal'>,
 ): Promise<Upload> {
   const told = { ...given, contentType: from.contentType, meta: from.meta, size: from.size, sha256: from.sha256 };
   const object = await writeObject(w, id, told, async (name, transfer, intent) => {
@@ -101,7 +101,7 @@ const SLOWEST = 64;
 async function writeObject(
   w: WriteContext,
   id: string,
-  { lock, signal }: ParsedChange,
+  { lock, signal }: Pick<ParsedUpload, 'lock' | 'signal'>,
   move: (name: string, transfer: TransferTimeout, intent: Promise<void>) => Promise<void>,
 ): Promise<string> {
   signal?.throwIfAborted();

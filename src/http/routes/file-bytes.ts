@@ -53,7 +53,7 @@ export async function writeFileBytes({ query, request, who, services, effects }:
   const size = announced(request);
   if (size !== undefined && size > uploadLimit) throw tooLong(uploadLimit);
   const contentType = request.headers.get('content-type')?.slice(0, 255);
-  return files.write(undefined, id, limited(request, uploadLimit), {
+  return files.write(id, limited(request, uploadLimit), {
     author: who.name,
     ...(size !== undefined && { size }),
     ...(contentType && { contentType }),

@@ -147,7 +147,7 @@ export const fileRoutes: readonly AnyRoute[] = [
     answers: 'FileWritten',
     target: ({ body }) => named(body.id, body.namespace),
     run: async ({ body: { namespace: space = '', id: of, version: from, ifVersion: over }, who, effects }) =>
-      written(await effects.files(space).restore(undefined, of, from, { author: who.name, ...expected(over) })),
+      written(await effects.files(space).restore(of, from, { author: who.name, ...expected(over) })),
   }),
   route({
     method: 'POST',
@@ -160,7 +160,7 @@ export const fileRoutes: readonly AnyRoute[] = [
     answers: 'FileRemoved',
     target: ({ body }) => named(body.id, body.namespace),
     run: async ({ body: { namespace: space = '', id: of, ifVersion: over }, effects }) => {
-      await effects.files(space).remove(undefined, of, expected(over));
+      await effects.files(space).remove(of, expected(over));
       return { id: of, removed: true };
     },
   }),

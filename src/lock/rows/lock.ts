@@ -30,7 +30,7 @@ export interface LockRowsOptions extends IfLocked {
    *
    * A steady stream of sharers keeps an updater waiting for ever: the database lets a sharer pass who comes later.
    */
-  readonly mode?: 'update' | 'share';
+  readonly mode?: 'update' | 'share' | undefined;
 }
 
 /** What happens when somebody else holds what is to be locked. */
@@ -38,12 +38,12 @@ export interface IfLocked {
   /**
    * `'wait'`: until it is free. `'skip'`: goes on without it. `'fail'`: throws at once and keeps nothing. Default `'wait'`.
    */
-  readonly ifLocked?: 'wait' | 'skip' | 'fail';
+  readonly ifLocked?: 'wait' | 'skip' | 'fail' | undefined;
   /**
    * The longest wait, over all that is to be locked. Only with `'wait'`. Default: that of the session's `lock_timeout`,
    * which usually is none, and counts for each row anew.
    */
-  readonly timeout?: Duration;
+  readonly timeout?: Duration | undefined;
 }
 
 /** What became of each id that was asked for, as it was given. */
@@ -108,7 +108,7 @@ interface LockRowsAnswer extends Outcome {
 export interface Outcome {
   readonly outcome: 'done' | 'held' | 'timeout';
   /** Of a timeout: the session's own `lock_timeout`. */
-  readonly sessionTimeout?: string;
+  readonly sessionTimeout?: string | undefined;
 }
 
 const SHOWN_IDS = 10;

@@ -32,14 +32,14 @@ export interface SearchPage {
 /** A query, read: what pawl.queue_search() takes. */
 export interface SearchQuery {
   readonly terms: readonly string[];
-  readonly key?: string;
-  readonly kind?: string;
-  readonly status?: string;
-  readonly since?: string;
-  readonly until?: string;
+  readonly key?: string | undefined;
+  readonly kind?: string | undefined;
+  readonly status?: string | undefined;
+  readonly since?: string | undefined;
+  readonly until?: string | undefined;
   /** Before now, in ms. */
-  readonly sinceMs?: number;
-  readonly untilMs?: number;
+  readonly sinceMs?: number | undefined;
+  readonly untilMs?: number | undefined;
 }
 
 const FILTERS = ['key', 'kind', 'status', 'since', 'until'] as const;

@@ -10,11 +10,11 @@ import { type S3Answer, type S3Request, S3Service } from './service.ts';
 /** How a store can be weak. */
 export interface FaultyStoreOptions {
   /** Default `pawl-test`. */
-  readonly bucket?: string;
+  readonly bucket?: string | undefined;
   /** Does not look at If-None-Match and If-Match, as some stores do. Default false. */
-  readonly ignoreConditions?: boolean;
+  readonly ignoreConditions?: boolean | undefined;
   /** Does not look at checksums. Default false. */
-  readonly ignoreChecksums?: boolean;
+  readonly ignoreChecksums?: boolean | undefined;
 }
 
 /**
@@ -49,13 +49,13 @@ export type StoreFault =
 /** Which requests a fault meets. */
 export interface FaultOptions {
   /** S3's name: `PutObject`. Default: any. */
-  readonly operation?: string;
+  readonly operation?: string | undefined;
   /** A part of the key. Default: any. */
-  readonly key?: string;
+  readonly key?: string | undefined;
   /** How often. Default: until it is lifted. */
-  readonly times?: number;
+  readonly times?: number | undefined;
   /** Of `delay` and `trickle`. Default 1000. */
-  readonly ms?: number;
+  readonly ms?: number | undefined;
 }
 
 const FAULTS: readonly StoreFault[] = [

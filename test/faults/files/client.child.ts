@@ -72,9 +72,9 @@ async function inTransaction(op: string, work: (tx: Transaction) => Promise<Writ
 async function write(op: string, operation: Operation): Promise<Written | undefined> {
   const { deed, id, from, size, lateMs } = operation;
   const over = await expectation(op, operation);
-  if (deed === 'write') return files.write(undefined, id, source(bytesOf(op, size)), over);
-  if (deed === 'restore') return files.restore(undefined, id, await before(id), over);
-  if (deed === 'copy') return files.copy(undefined, from, id, over);
+  if (deed === 'write') return files.write(id, source(bytesOf(op, size)), over);
+  if (deed === 'restore') return files.restore(id, await before(id), over);
+  if (deed === 'copy') return files.copy(from, id, over);
   const upload = await files.upload(id, source(bytesOf(op, size)), over);
   if (deed === 'abandon') {
     await upload.abandon();
@@ -82,7 +82,7 @@ async function write(op: string, operation: Operation): Promise<Written | undefi
   }
   if (deed === 'late') await sleep(lateMs);
   return inTransaction(op, async (tx) => {
-    const written = await upload.publish(tx);
+    const written = await upload.publish({ tx });
     if (deed === 'undo') throw new Undone('as it was told to');
     return written;
   });
@@ -112,7 +112,7 @@ async function carryOut(op: string, operation: Operation): Promise<ClientEvent> 
     return { do: 'got', op, version: version.version, sha256: version.sha256, digest: await digestOf(stream) };
   }
   if (deed === 'remove') {
-    await files.remove(undefined, id);
+    await files.remove(id);
     return { do: 'told', op, version: 0, sha256: null };
   }
   const written = await write(op, operation);

@@ -113,8 +113,8 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
 /** Each publication is committed by itself, whatever transaction it is given. */
 function publishAlone(): void {
   const publish: () => Promise<Written> = Reflect.get(Object(Upload.prototype), 'publish');
-  const value: Upload['publish'] = function (this: Upload, _, options) {
-    return Reflect.apply(publish, this, [undefined, options]);
+  const value: Upload['publish'] = function (this: Upload, options) {
+    return Reflect.apply(publish, this, [{ ...options, tx: undefined }]);
   };
   Object.defineProperty(Upload.prototype, 'publish', { value });
 }

@@ -41,7 +41,7 @@ export async function fillVault(house: House): Promise<Vault> {
   const jobs = await fillQueue(house, stops);
   const { actors, page } = await fillActors(house);
   await fillCapture(house, stops);
-  await house.files.write(undefined, 'doc/secret', BYTES, { author: 'ada', meta: { secret: 'sentmeta' } });
+  await house.files.write('doc/secret', BYTES, { author: 'ada', meta: { secret: 'sentmeta' } });
   await blockSomebody(house, stops);
   const { ask } = house.open();
   const post = (path: string, body: unknown): Promise<{ body: Record<string, unknown> }> =>

@@ -273,7 +273,7 @@ test('curl saves a document under its name', async () => {
   onTestFinished(() => served.stop());
   const folder = await mkdtemp(join(tmpdir(), 'pawl-test-curl-'));
   onTestFinished(() => rm(folder, { recursive: true }));
-  await house.files.write(undefined, 'letters/report "7" é.txt', 'text', { contentType: 'text/plain' });
+  await house.files.write('letters/report "7" é.txt', 'text', { contentType: 'text/plain' });
   const id = encodeURIComponent('letters/report "7" é.txt');
   const headers = { disposition: '' };
   const answer = await fetch(`${served.url}api/v1/files/one/content?id=${id}`);

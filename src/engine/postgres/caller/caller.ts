@@ -1,4 +1,5 @@
 import { InvalidInput } from '../../../base/errors.ts';
+import { type Check, custom, optional } from '../../../base/options/options.ts';
 import { failure } from '../failure.ts';
 import type { Transaction } from '../session/transaction.ts';
 import { LIBRARIES } from './library.ts';
@@ -18,6 +19,14 @@ export type OpenTransaction =
   | { readonly execute: AnyFunction }
   | { readonly raw: AnyFunction }
   | { readonly $queryRawUnsafe: AnyFunction };
+
+/**
+ * The option `tx` of everything that writes: undefined when it was left out. Whether it is open is looked at when it is used, which
+ * for some calls is long after they were made; what can be no transaction is refused at once.
+ */
+export const openTransaction: Check<OpenTransaction | undefined> = optional(
+  custom('an open transaction', (value) => toHolder(value) as OpenTransaction),
+);
 
 /** One row as the caller's library gives it. */
 export type Row = Record<string, unknown>;
