@@ -2,11 +2,14 @@ import { Cooldown } from '../../../base/time/cooldown.ts';
 import type { Candidate, Cursor, PeekRequest } from '../../store.ts';
 import { START } from '../scan.ts';
 
-/**
- * The buffer is read again after this: what came due, goes first, or was committed late with a lower id, waits no longer. What
- * another worker should have taken is free for all after the same time.
- */
+/** The buffer is read again after this: what came due, goes first, or was committed late with a lower id, waits no longer. */
 const PASS_MS = 100;
+
+/**
+ * What another worker should have taken is free for all after this time, and at most twice as long. With 100 ms, four busy processes
+ * went after the same jobs: a sixth of their takes were in vain.
+ */
+const OVERDUE_MS = 500;
 
 /** A candidate that was read this long ago is not taken any more: with handlers that take long, something may come before it by now. */
 const STALE_MS = 1000;
@@ -16,6 +19,9 @@ export const READ_MS = 100;
 
 /** How many rows a read may bring: each costs 5 µs. */
 const ROWS = { min: 16, max: 1024 } as const;
+
+/** Where several workers share the jobs by a hash, a read brings a little more or less than this worker's share of them. */
+const FULL = 0.75;
 
 export interface LookaheadOptions {
   readonly lanes: number;
@@ -35,7 +41,7 @@ export class Lookahead {
   #at = 0;
   /** The last read showed fewer jobs than there are lanes, as with keys: each lane claims by itself. */
   #isSparse = false;
-  /** The last read brought fewer jobs than it was to bring, those included that lanes have taken meanwhile. */
+  /** The last read brought far fewer jobs than it was to bring, those included that lanes have taken meanwhile. */
   #hasShownAll = false;
   #reading: Promise<void> | undefined;
   #readAt = -Infinity;
@@ -47,10 +53,11 @@ export class Lookahead {
   readonly #open = new Set<number>();
   /** Jobs that the read under way may show as free, since a lane takes them behind its snapshot. */
   readonly #recent = new Set<number>();
-  /** The last job taken; where that was when the last pass began, and the pass before. */
+  /** The last job taken; where that was up to {@link OVERDUE_MS} ago, and up to twice as long ago. */
   #last: Cursor = START;
   #front: Cursor = START;
   #frontBefore: Cursor = START;
+  #frontAt = -Infinity;
   #passAt = -Infinity;
   /** Slow reads help no lane. */
   readonly #cooldown = new Cooldown();
@@ -114,7 +121,7 @@ export class Lookahead {
     if (this.#reading !== undefined || !this.#cooldown.isOver) return false;
     if (this.#left <= 0) return !this.#isSparse && this.#isPassDue;
     // Other workers are at the same jobs: most of what was read may be gone.
-    return this.#isPassDue || this.#isScarce || this.#missed > this.#options.lanes / 2;
+    return this.#isPassDue || this.#isScarce || this.#missed > this.#options.lanes / 2 + this.#taken / 4;
   }
 
   get #isScarce(): boolean {
@@ -130,8 +137,9 @@ export class Lookahead {
   #read(): void {
     const begin = performance.now();
     this.#rows = this.#rowsFor(begin - this.#readAt);
-    if (this.#isPassDue) {
-      [this.#frontBefore, this.#front, this.#passAt] = [this.#front, this.#last, begin];
+    if (this.#isPassDue) this.#passAt = begin;
+    if (begin - this.#frontAt > OVERDUE_MS) {
+      [this.#frontBefore, this.#front, this.#frontAt] = [this.#front, this.#last, begin];
     }
     this.#readAt = begin;
     this.#taken = 0;
@@ -163,7 +171,7 @@ export class Lookahead {
   #fill(candidates: readonly Candidate[]): void {
     this.#candidates = candidates.filter(({ id }) => !this.#recent.has(id));
     this.#at = 0;
-    this.#hasShownAll = candidates.length + this.#recent.size < this.#rows;
+    this.#hasShownAll = candidates.length + this.#recent.size < this.#rows * FULL;
     this.#isSparse = this.#left < this.#options.lanes;
   }
 }
