@@ -5,13 +5,15 @@
 -- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once; p_rows: how many ready rows
 -- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
 -- stopped; p_offer: the number of the offer to leave when nothing is ready, and its channel, see handoff.sql. Answers JSON:
---   rows: [[claim, id, n, kind, attempt, origin, [payload, …]], …]: runs of jobs without a key
---   keys: [[key, epoch, [id, claim, kind, attempt, origin, unit (below 0: without its payload), broken by, payload, …]], …]
---   lines: {claim, epoch, keys: [key, …], nth, ids, kinds, origins, payloads}: first attempts of keys, a column each; nth counts the keys from 1
+--   runs: [{claim, first, n, kind, attempt, origin, payloads: [payload, …]}, …]: jobs without a key
+--   keys: [{key, epoch, ids, claims, kinds, attempts, origins, units, brokenBy, payloads, latest}, …]: jobs of one key, an array each field.
+--     units: numbers of coalesced units, and null for other jobs; latest: those of which only the newest job comes with its payload;
+--     brokenBy: the predecessor in error, or null. Of a key without units, these three are missing
+--   chains: {claim, epoch, keys: [key, …], nth, ids, kinds, origins, payloads}: first attempts of keys, an array each field; nth counts the keys from 1
 --   where an origin is what queue_origin() tells
 --   alone: [claim, …]: of these jobs no more are taken than p_slots, since they should start at once
---   processes: {claim: process id}, seen, last: [priority, id] (all up to here is dealt with), busy (rows are there, but locked), due: ms until the next,
---   offered: the offer was left
+--   processes: {claim: process id}, seen, last: {priority, id} (all up to here is dealt with), busy (rows are there, but locked),
+--   due: ms until the next, offered: the offer was left
 create or replace function pawl.queue_claim(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
   p_priority smallint, p_after bigint, p_offer bigint default null, p_channel text default null
@@ -28,9 +30,9 @@ declare
   v_taken int;
   v_tids tid[]; v_lo bigint[]; v_n int[]; v_take int[]; v_kinds smallint[]; v_attempts smallint[]; v_losts smallint[]; v_alones boolean[];
   v_kkeys text[]; v_kepochs bigint[]; v_clear text[];
-  v_rows text := '';
+  v_runs text := '';
   v_keys text := '';
-  v_lines text;
+  v_chains text;
   v_processes text := '';
   v_alone text := '';
   v_state text;
@@ -41,7 +43,7 @@ declare
 begin
   v_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
   if v_state = 'paused' then
-    return '{"paused":true,"rows":[],"keys":[],"seen":0}';
+    return '{"paused":true,"runs":[],"keys":[],"seen":0}';
   end if;
 
   -- Nothing, or one row without a key: what an idle worker finds. The long way below costs five times as much.
@@ -64,16 +66,17 @@ begin
       insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
       values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_one.attempt + 1, false, int8multirange(int8range(v_one.id, v_one.id + v_one.n)));
       return (
-        select concat('{"rows":[[', concat_ws(',', v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, pawl.queue_origin(min(j.created_at), min(j.schedule), min(j.tick_at))),
-          ',[', string_agg(j.payload::text, ',' order by j.id), ']]],"keys":[],"processes":{"', v_claim, '":"', v_process,
-          '"},"seen":1,"last":[', v_one.priority, ',', v_one.id, ']}')
+        select format('{"runs":[{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
+          '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s}}',
+          v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, pawl.queue_origin(min(j.created_at), min(j.schedule), min(j.tick_at)),
+          string_agg(j.payload::text, ',' order by j.id), v_claim, v_process, v_one.priority, v_one.id)
         from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n);
     end if;
   elsif v_near.rows = 0 then
     if p_offer is not null then
       perform pawl.queue_offer_add(p_queue, p_worker, p_offer, p_channel);
     end if;
-    return concat('{"rows":[],"keys":[],"seen":0,"last":[', p_priority, ',', p_after, ']', case when p_offer is not null then ',"offered":true' end,
+    return concat('{"runs":[],"keys":[],"seen":0,"last":{"priority":', p_priority, ',"id":', p_after, '}', case when p_offer is not null then ',"offered":true' end,
       case when p_after > 0 and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
       ',"due":' || (
         select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
@@ -151,9 +154,10 @@ begin
         v_alone := v_alone || ',' || v_claim;
       end if;
       v_processes := v_processes || ',"' || v_claim || '":"' || v_process || '"';
-      v_rows := v_rows || (
-        select string_agg(concat(',[', concat_ws(',', v_claim, u.lo, u.take, u.kind, u.attempt + 1,
-          j.origin), ',[', j.payloads, ']]'), '' order by u.ord)
+      v_runs := v_runs || (
+        -- format() takes half as long as concat() here: each piece of text is an argument of that, too.
+        select string_agg(format(',{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
+          v_claim, u.lo, u.take, u.kind, u.attempt + 1, j.origin, j.payloads), '' order by u.ord)
         from unnest(v_lo, v_take, v_kinds, v_attempts, v_losts, v_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
         cross join lateral (
           select string_agg(j.payload::text, ',') as payloads, pawl.queue_origin(min(j.created_at), min(j.schedule), min(j.tick_at)) as origin from (
@@ -176,13 +180,13 @@ begin
     end if;
   end if;
   if v_keyed > 0 then
-    select k.lines, k.rows, v_processes || k.processes, v_taken + k.taken, case when k.complete then v_ids end
-    into v_lines, v_keys, v_processes, v_taken, v_ids
+    select k.chains, k.rest, v_processes || k.processes, v_taken + k.taken, case when k.complete then v_ids end
+    into v_chains, v_keys, v_processes, v_taken, v_ids
     from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, v_now, v_kkeys, v_kepochs, true) k;
   end if;
 
-  return '{"rows":[' || substr(v_rows, 2) || '],"keys":[' || substr(v_keys, 2) || ']' || coalesce(',"lines":' || v_lines, '') || ',"alone":[' || substr(v_alone, 2) || '],"processes":{' || substr(v_processes, 2) || '},"seen":' || v_seen
-    || ',"last":[' || coalesce(v_priorities[cardinality(v_ids)], p_priority) || ',' || coalesce(v_ids[cardinality(v_ids)], p_after) || ']'
+  return '{"runs":[' || substr(v_runs, 2) || '],"keys":[' || substr(v_keys, 2) || ']' || coalesce(',"chains":' || v_chains, '') || ',"alone":[' || substr(v_alone, 2) || '],"processes":{' || substr(v_processes, 2) || '},"seen":' || v_seen
+    || ',"last":{"priority":' || coalesce(v_priorities[cardinality(v_ids)], p_priority) || ',"id":' || coalesce(v_ids[cardinality(v_ids)], p_after) || '}'
     || case when v_taken > 0 then '' else
       case when exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' else '' end
       || coalesce(',"due":' || (
@@ -216,9 +220,10 @@ language sql stable as $$
   select p_attempt + 1 >= coalesce(k.attempts, d.attempts) from pawl.queue_kind k join pawl.queue_definition d on d.id = k.queue where k.id = p_kind
 $$;
 
--- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job of a schedule, [that, the schedule, its tick in ms].
+-- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job of a schedule {enqueuedAt, schedule, tickAt}, in ms, too.
 create or replace function pawl.queue_origin(p_at timestamptz, p_schedule text, p_tick timestamptz) returns text
 language sql stable as $$
   select case when p_schedule is null then (date_part('epoch', p_at) * 1000)::bigint::text
-    else json_build_array((date_part('epoch', p_at) * 1000)::bigint, p_schedule, (date_part('epoch', p_tick) * 1000)::bigint)::text end
+    else json_build_object('enqueuedAt', (date_part('epoch', p_at) * 1000)::bigint, 'schedule', p_schedule,
+      'tickAt', (date_part('epoch', p_tick) * 1000)::bigint)::text end
 $$;

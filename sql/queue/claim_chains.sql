@@ -3,11 +3,11 @@
 
 -- Takes free keys of a queue without coalescing and predecessors: up to p_chain jobs of each, oldest first, p_limit in all.
 -- p_waiting: those of the keys that have a row in queue_key.
--- The first attempts are one claim (lines). A job that has failed or was lost before comes alone, under a claim of its own (rows), so
+-- The first attempts are one claim (chains). A job that has failed or was lost before comes alone, under a claim of its own (rest), so
 -- that a crash charges no other job. Arrays from step to step and columns in the answer cost half of what rows cost.
 create or replace function pawl.queue_claim_chains(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz, p_epoch bigint, p_keys text[],
-  p_waiting text[], out lines text, out rows text, out processes text, out taken int, out cut boolean
+  p_waiting text[], out chains text, out rest text, out processes text, out taken int, out cut boolean
 )
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -48,7 +48,7 @@ begin
   if taken > 1 then
     v_fit := pawl.queue_count_fitting(p_shard, v_ids, null);
     if v_fit < taken then  -- nothing is written yet
-      select c.lines, c.rows, c.processes, c.taken, true into lines, rows, processes, taken, cut
+      select c.chains, c.rest, c.processes, c.taken, true into chains, rest, processes, taken, cut
       from pawl.queue_claim_chains(p_queue, p_shard, p_worker, greatest(v_fit, 1)::int, p_chain, p_now, p_epoch, p_keys, p_waiting) c;
       return;
     end if;
@@ -71,10 +71,11 @@ begin
       select a.claim, p_worker, p_now, a.process, p_shard, p_queue, a.attempt + 1, a.lost, false, int8multirange(int8range(a.id, a.id + 1)) from again a
     )
     select
-      string_agg(concat(',[', to_json(p_keys[a.nth])::text, ',', p_epoch, ',[', concat_ws(',', a.id, a.claim, a.kind, a.attempt + 1,
-        pawl.queue_origin(o.created_at, o.schedule, o.tick_at), '0,0', o.payload::text), ']]'), '' order by a.id),
+      string_agg(concat(',{"key":', to_json(p_keys[a.nth])::text, ',"epoch":', p_epoch, ',"ids":[', a.id, '],"claims":[', a.claim,
+        '],"kinds":[', a.kind, '],"attempts":[', a.attempt + 1, '],"origins":[', pawl.queue_origin(o.created_at, o.schedule, o.tick_at),
+        '],"payloads":[', o.payload::text, ']}'), '' order by a.id),
       string_agg(concat(',"', a.claim, '":"', a.process, '"'), ''), count(*) < (select count(*) from again)
-    into rows, processes, v_missing
+    into rest, processes, v_missing
     from again a cross join lateral (
       select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
   end if;
@@ -94,7 +95,7 @@ begin
     delete from pawl.queue_parked p where p.ctid = any (array(select u.tid from unnest(v_tids, v_parked) u (tid, parked) where u.parked));
   end if;
 
-  if rows is not null or v_missing then
+  if rest is not null or v_missing then
     select array_agg(u.nth order by u.id), array_agg(u.id order by u.id), array_agg(u.kind order by u.id) into v_nths, v_ids, v_kinds
     from unnest(v_nths, v_ids, v_kinds, v_attempts, v_losts) u (nth, id, kind, attempt, lost) where u.attempt = 0 and u.lost = 0;
   end if;
@@ -114,12 +115,12 @@ begin
     '],"ids":[', array_to_string(v_ids, ','), '],"kinds":[', array_to_string(v_kinds, ','),
     '],"origins":[', string_agg(pawl.queue_origin(o.created_at, o.schedule, o.tick_at), ','),
     '],"payloads":[', string_agg(o.payload::text, ','), ']}')
-  into v_read, lines
+  into v_read, chains
   from (
     select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = any (v_ids) order by o.id
   ) o;
   if v_missing or v_read <> cardinality(v_ids) then
-    select true, 0, null, '', '' into cut, taken, lines, rows, processes
+    select true, 0, null, '', '' into cut, taken, chains, rest, processes
     from pawl.queue_drop_orphans(p_queue, p_shard, p_worker, p_epoch, p_now, p_keys);
   end if;
 end $$;

@@ -5,11 +5,12 @@
 -- next one back when it gives the key up. The move holds a share lock on the key's row, which giving up takes for
 -- update: either the claim that parks sees the key gone and leaves the job, or the owner sees the job.
 
--- The keyed part of a claim: p_keys and p_epochs of the rows that were looked at, in order. p_tidies: moves jobs of keys that it
--- cannot take out of the way; where it may not, "tried" says that it holds locks of keys whether it took something or not.
+-- The keyed part of a claim: p_keys and p_epochs of the rows that were looked at, in order. p_parks: moves jobs of keys that it
+-- cannot take out of the way; where it may not, "tried" says that it holds locks of keys whether it took something or not. "chains" and
+-- "rest" are what the claim answers as "chains" and "keys".
 create or replace function pawl.queue_claim_keys(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz,
-  p_keys text[], p_epochs bigint[], p_tidies boolean, out lines text, out rows text, out processes text, out taken int, out complete boolean,
+  p_keys text[], p_epochs bigint[], p_parks boolean, out chains text, out rest text, out processes text, out taken int, out complete boolean,
   out tried boolean
 )
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
@@ -27,7 +28,7 @@ declare
   v_large text[];
   v_lasts bigint[];
 begin
-  rows := '';
+  rest := '';
   processes := '';
   taken := 0;
   tried := false;
@@ -62,7 +63,7 @@ begin
     select k.epoch, k.held from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = t.key limit 1
   ) h on true;
 
-  if v_busy is not null and p_tidies then
+  if v_busy is not null and p_parks then
     perform pawl.queue_park(p_queue, p_shard, v_busy);
   end if;
   if v_free is null then
@@ -73,12 +74,12 @@ begin
   from pawl.queue_kind k where k.queue = p_queue;
   v_epoch := nextval('pawl.queue_claim_id');
   if not v_related then
-    select c.lines, coalesce(c.rows, ''), c.processes, c.taken, complete and not c.cut into lines, rows, processes, taken, complete
+    select c.chains, coalesce(c.rest, ''), c.processes, c.taken, complete and not c.cut into chains, rest, processes, taken, complete
     from pawl.queue_claim_chains(p_queue, p_shard, p_worker, p_limit, p_chain, p_now, v_epoch, v_free, v_waiting) c;
     return;
   end if;
   v_got := array(select row(g.*)::pawl.queue_unit_job from pawl.queue_next_units(p_queue, p_shard, v_free) g);
-  if p_tidies then
+  if p_parks then
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
     from unnest(v_free) u (key) where u.key not in (select g.key from unnest(v_got) g);
   end if;
@@ -128,7 +129,8 @@ begin
       from unnest(v_got) with ordinality g (key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord)) x
   ), unit as materialized (
     select j.key, j.kind, gen_random_uuid() as process, row_number() over () as number,
-      case when (select k.coalesce from pawl.queue_kind k where k.id = j.kind) = 'latest' then max(j.id) end as newest
+      case when (select k.coalesce from pawl.queue_kind k where k.id = j.kind) = 'latest' then max(j.id) end as newest,
+      min(j.id) as oldest
     from job j where j.whole group by j.key, j.kind
   ), part as materialized (
     select nextval('pawl.queue_claim_id') as claim, p.*, gen_random_uuid() as process from (
@@ -144,22 +146,35 @@ begin
     select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.lost, c.whole, c.ids from claim c
   ), listed as materialized (  -- by place: a join compares each job with each unit, since the planner does not know how many there are
     select (select array_agg(c.claim order by c.part) from claim c) as claims,
-      (select array_agg(u.number order by u.key, u.kind) from unit u) as numbers, (select array_agg(u.newest order by u.key, u.kind) from unit u) as newest
-  ), told as materialized (
-    select j.*, l.claims[j.part_nth] as claim, case when j.whole then l.numbers[j.unit_nth] end as number, case when j.whole then l.newest[j.unit_nth] end as newest
+      (select array_agg(u.number order by u.key, u.kind) from unit u) as numbers, (select array_agg(u.newest order by u.key, u.kind) from unit u) as newest,
+      (select array_agg(u.oldest order by u.key, u.kind) from unit u) as oldest
+  ), claimed as materialized (
+    select j.*, l.claims[j.part_nth] as claim, case when j.whole then l.numbers[j.unit_nth] end as number,
+      case when j.whole then l.oldest[j.unit_nth] end as oldest, coalesce(j.whole and j.id < l.newest[j.unit_nth], false) as is_bare
     from job j cross join listed l
   )
   select
     (select string_agg(',"' || c.claim || '":"' || c.process || '"', '') from claim c),
-    (select string_agg(k.row, '' order by k.ord) from (
-      select min(j.ord) as ord, concat(',[', to_json(j.key)::text, ',', v_epoch, ',[', string_agg(
-        concat_ws(',', j.id, j.claim, j.kind, j.attempt + 1, pawl.queue_origin(o.created_at, o.schedule, o.tick_at),
-          coalesce(case when j.id < j.newest then -j.number else j.number end, 0), coalesce(j.broken_by, 0),
-          case when j.id < j.newest then 'null' else o.payload::text end), ',' order by j.ord), ']]') as row
-      from told j cross join lateral (
-        select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
+    (select string_agg(k.object, '' order by k.ord) from (
+      select min(j.ord) as ord, concat(
+        ',{"key":', to_json(j.key)::text, ',"epoch":', v_epoch,
+        ',"ids":[', string_agg(j.id::text, ','),
+        '],"claims":[', string_agg(j.claim::text, ','),
+        '],"kinds":[', string_agg(j.kind::text, ','),
+        '],"attempts":[', string_agg((j.attempt + 1)::text, ','),
+        '],"origins":[', string_agg(j.origin, ','),
+        '],"units":[', string_agg(coalesce(j.number::text, 'null'), ','),
+        '],"brokenBy":[', string_agg(coalesce(j.broken_by::text, 'null'), ','),
+        '],"payloads":[', string_agg(j.payload, ','),
+        '],"latest":[', string_agg(j.number::text, ',') filter (where j.is_bare and j.id = j.oldest), ']}') as object
+      from (  -- sorted here, and not by each aggregate
+        select j.*, pawl.queue_origin(o.created_at, o.schedule, o.tick_at) as origin, case when j.is_bare then 'null' else o.payload::text end as payload
+        from claimed j cross join lateral (
+          select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
+        order by j.key, j.ord
+      ) j
       group by j.key) k)
-  into processes, rows;
+  into processes, rest;
 end $$;
 
 create or replace function pawl.queue_try_key(p_queue smallint, p_shard smallint, p_key text) returns boolean

@@ -70,10 +70,10 @@ begin
       insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
       values (v_claim, v_offer.worker, v_now, v_process, p_shard, p_queue, 1, false, int8multirange(int8range(v_id, v_id + 1)));
       perform pg_notify(v_offer.channel, concat('{"worker":', v_offer.worker, ',"offer":', v_offer.number, ',"shard":', p_shard,
-        case when p_key is null then concat(',"rows":[[', v_claim, ',', v_id, ',1,', p_kind, ',1,', (date_part('epoch', v_now) * 1000)::bigint,
-          ',[', p_payload, ']]],"keys":[]')
-        else concat(',"rows":[],"keys":[[', to_json(p_key), ',', v_epoch, ',[', v_id, ',', v_claim, ',', p_kind, ',1,',
-          (date_part('epoch', v_now) * 1000)::bigint, ',0,0,', p_payload, ']]]') end,
+        case when p_key is null then concat(',"runs":[{"claim":', v_claim, ',"first":', v_id, ',"n":1,"kind":', p_kind, ',"attempt":1,"origin":',
+          (date_part('epoch', v_now) * 1000)::bigint, ',"payloads":[', p_payload, ']}],"keys":[]')
+        else concat(',"runs":[],"keys":[{"key":', to_json(p_key), ',"epoch":', v_epoch, ',"ids":[', v_id, '],"claims":[', v_claim,
+          '],"kinds":[', p_kind, '],"attempts":[1],"origins":[', (date_part('epoch', v_now) * 1000)::bigint, '],"payloads":[', p_payload, ']}]') end,
         ',"seen":1,"processes":{"', v_claim, '":"', v_process, '"}}'));
     end if;
   end if;

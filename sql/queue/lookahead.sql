@@ -3,8 +3,8 @@
 
 -- The next ready jobs without a key, for a worker's lanes to take one by one with queue_take_row. It claims nothing. It brings back
 -- what is due and takes runs apart, so it has to be a transaction of its own. It stops before the first job with a key. Answers
--- [[priority, id, kind, origin, where the row stands, payload], …] in their order, at most p_rows of them; without a payload
--- where that is large; null where there is none, or the queue is paused.
+-- [{priority, id, kind, origin, tid (where the row stands), payload}, …] in their order, at most p_rows of them;
+-- without a payload where that is large; null where there is none, or the queue is paused.
 --
 -- Several workers share the rows out among themselves without a word: each job belongs to one of them, by a hash of its id. A worker
 -- reads its own jobs, and those of others that stand up to (p_front_priority, p_front): there it was itself a while ago, so their
@@ -34,7 +34,7 @@ begin
     where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
   where r.key is null and r.n > 1 limit 1;
   if found then
-    -- All of them in one statement: one by one, looking for each again, 500 took 150 ms, and lanes that waited without success went past those
+    -- All of them in one statement: one by one, looking for each again, 500 took 150 ms, and lanes that had waited for them went past those
     -- that were locked meanwhile.
     with first as materialized (
       select r.ctid as tid, r.priority, r.id, r.n, r.key from pawl.queue_ready r
@@ -56,9 +56,9 @@ begin
   -- A run that is left is another transaction's, which takes it apart, or has moved up since lanes took what stood before it. A worker
   -- alone keeps the order, and stops there; several have none between them.
   -- Large payloads, compressed or not, are told from the others without reading them.
-  select string_agg(concat(
-    '[', r.priority, ',', r.id, ',', j.kind, ',', pawl.queue_origin(j.created_at, j.schedule, j.tick_at), ',"', r.tid, '"',
-    case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',' || j.payload end, ']'), ',')
+  select string_agg(format('{"priority":%s,"id":%s,"kind":%s,"origin":%s,"tid":"%s"%s}',
+    r.priority, r.id, j.kind, pawl.queue_origin(j.created_at, j.schedule, j.tick_at), r.tid,
+    case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',"payload":' || j.payload end), ',')
   into v_jobs
   from (
     select r.* from (
@@ -75,10 +75,10 @@ begin
   return '[' || v_jobs || ']';
 end $$;
 
--- What a lane's queue_claim_one left undone, in a transaction that ends in the same message: brings back due jobs, takes the first run
+-- Removes what blocked a lane's queue_claim_one, in a transaction that ends in the same message: brings back due jobs, takes the first run
 -- apart, so that its other jobs are not locked with one of it, or moves away jobs whose keys are busy, or that wait for a delayed
 -- predecessor; all of it for the rows that the claim saw. Answers how many jobs it moved: 0 when another process has done it, or is at it.
-create or replace function pawl.queue_tidy(p_queue smallint, p_shard smallint, p_what text, p_rows int, p_priority smallint, p_after bigint) returns bigint
+create or replace function pawl.queue_unblock_claim(p_queue smallint, p_shard smallint, p_what text, p_rows int, p_priority smallint, p_after bigint) returns bigint
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_run record;
@@ -105,11 +105,11 @@ begin
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
     order by r.priority, r.id limit p_rows
   ) p where p.key is not null;
-  return pawl.queue_make_way(p_queue, p_shard, v_keys, v_heads);
+  return pawl.queue_park_blocked(p_queue, p_shard, v_keys, v_heads);
 end $$;
 
 -- Moves jobs of these keys away that cannot be claimed: see queue_claim_keys, which does so itself under a lease.
-create or replace function pawl.queue_make_way(p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[]) returns bigint
+create or replace function pawl.queue_park_blocked(p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[]) returns bigint
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_related boolean;

@@ -4,13 +4,13 @@
 -- One unit, for a claim whose transaction stays open while its handler runs (hold: 'transaction'). The same answer as
 -- queue_claim. At the end only the unit that is claimed is locked, and its key: a client that stands still between two messages
 -- makes nothing else wait. Before there is something to claim, due jobs may have to be brought back, or jobs that cannot be claimed may
--- have to be moved away. That is left to queue_tidy ("untidy": 'due', 'run' or 'keys'), in a transaction of its own. "again" says that
--- there may be something to claim, from where this search began, once that is done. p_tidied: it has been done just now. Jobs that are
+-- have to be moved away. That is left to queue_unblock_claim ("blockedBy": 'due', 'run' or 'keys'), in a transaction of its own. "again" says that
+-- there may be something to claim, from where this search began, once that is done. p_unblocked: it has been done just now. Jobs that are
 -- still due are then more than one call brings back, or another process has them; keys of which something is due are left alone.
 -- A job without a key gets no row in queue_running, since no other process could see it. "claimedAt" says so: a settlement of the job
 -- writes the receipt, or first that row.
 create or replace function pawl.queue_claim_one(
-  p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_tidied boolean default false
+  p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_unblocked boolean default false
 ) returns text
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -30,8 +30,8 @@ declare
   v_keys text[];
   v_epochs bigint[];
   v_clear text[];
-  v_untidy text;
-  v_run constant text := '{"rows":[],"keys":[],"seen":1,"again":true,"untidy":"run"}';
+  v_blocked_by text;
+  v_run constant text := '{"runs":[],"keys":[],"seen":1,"again":true,"blockedBy":"run"}';
 begin
   -- The usual case in one statement: a job without a key comes first. Step by step it costs twice as much, most of it for
   -- opening the same tables again and again. Each block undoes what it has locked where that is not what is claimed.
@@ -47,13 +47,14 @@ begin
         order by r.priority, r.id limit 1 for update skip locked) r
       where d.id = p_queue and d.paused_at is null and f.plain
         and exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now)
-        and (p_tidied or not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now))
+        and (p_unblocked or not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now))
     ), gone as (
       delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1
     )
-    select concat('{"rows":[[', c.id, ',', j.id, ',1,', j.kind, ',', m.attempt + 1, ',', pawl.queue_origin(j.created_at, j.schedule, j.tick_at),
-      ',[', j.payload::text, ']]],"keys":[],"processes":{"', c.id, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-      j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), '}'), m.n
+    select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
+      '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s}',
+      c.id, j.id, j.kind, m.attempt + 1, pawl.queue_origin(j.created_at, j.schedule, j.tick_at), j.payload::text,
+      c.id, gen_random_uuid(), j.priority, j.id, to_json(v_now)), m.n
     into v_answer, v_n
     from mine m cross join lateral (
       select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
@@ -69,9 +70,9 @@ begin
   end if;
   v_state := pawl.queue_prepare(p_queue, p_shard, p_worker, false);
   if v_state = 'paused' then
-    return '{"paused":true,"rows":[],"keys":[],"seen":0}';
-  elsif v_state = 'due' and not p_tidied then
-    return '{"rows":[],"keys":[],"seen":0,"again":true,"untidy":"due"}';
+    return '{"paused":true,"runs":[],"keys":[],"seen":0}';
+  elsif v_state = 'due' and not p_unblocked then
+    return '{"runs":[],"keys":[],"seen":0,"again":true,"blockedBy":"due"}';
   end if;
 
   -- Jobs that dead workers ran are left to the rescue, which charges them: see queue_note_suspects.
@@ -103,16 +104,16 @@ begin
       end if;
       if v_keys is not null then
         begin
-          select k.lines, k.rows, k.processes, k.taken, k.tried into v_got
+          select k.chains, k.rest, k.processes, k.taken, k.tried into v_got
           from pawl.queue_claim_keys(p_queue, p_shard, p_worker, 1, 1, v_now, v_keys, v_epochs, false) k;
           if v_got.taken > 0 then
-            return concat('{"rows":[],"keys":[', substr(v_got.rows, 2), ']', ',"lines":' || v_got.lines, ',"processes":{', substr(v_got.processes, 2), '},"seen":', v_seen,
-              ',"last":[', p_priority, ',', p_after, ']}');
+            return concat('{"runs":[],"keys":[', substr(v_got.rest, 2), ']', ',"chains":' || v_got.chains, ',"processes":{', substr(v_got.processes, 2), '},"seen":', v_seen,
+              ',"last":{"priority":', p_priority, ',"id":', p_after, '}}');
           elsif v_got.tried then
             raise exception using errcode = 'PW000';
           end if;
         exception when sqlstate 'PW000' then
-          v_untidy := 'keys';
+          v_blocked_by := 'keys';
         end;
       end if;
     else
@@ -126,9 +127,10 @@ begin
           delete from pawl.queue_ready r where r.ctid = v_row.tid;
           v_claim := nextval('pawl.queue_claim_id');
           return (
-            select concat('{"rows":[[', concat_ws(',', v_claim, j.id, 1, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.schedule, j.tick_at)),
-              ',[', j.payload::text, ']]],"keys":[],"processes":{"', v_claim, '":"', gen_random_uuid(), '"},"seen":1,"last":[',
-              j.priority, ',', j.id, '],"claimedAt":', to_json(v_now), ',"untidy":"' || v_untidy || '"', '}')
+            select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
+              '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s%s}',
+              v_claim, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.schedule, j.tick_at), j.payload::text,
+              v_claim, gen_random_uuid(), j.priority, j.id, to_json(v_now), ',"blockedBy":"' || v_blocked_by || '"')
             from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);
         end if;
       exception when sqlstate 'PW000' then
@@ -136,8 +138,8 @@ begin
       end;
     end if;
   end loop;
-  return concat('{"rows":[],"keys":[],"seen":', v_seen, ',"last":[', v_priority, ',', v_after, ']',
-    ',"untidy":"' || coalesce(v_state, v_untidy) || '"',
+  return concat('{"runs":[],"keys":[],"seen":', v_seen, ',"last":{"priority":', v_priority, ',"id":', v_after, '}',
+    ',"blockedBy":"' || coalesce(v_state, v_blocked_by) || '"',
     case when v_state = 'due' or exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
     ',"due":' || (
       select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
@@ -145,7 +147,7 @@ begin
 end $$;
 
 -- Takes one job without a key that queue_peek_ready has read, from where its row stood: a fraction of what queue_claim_one costs,
--- which has to check what is due, which workers there are and which sort of row comes first. Answers [claim, attempt, claimed at], and
+-- which has to check what is due, which workers there are and which sort of row comes first. Answers {claim, attempt, claimedAt}, and
 -- with p_reads the payload, which the peek has left out; null where the row is gone, has moved, is locked, or is a suspect, and
 -- while the queue is paused. Vacuum gives a place to other rows: hence the id.
 --
@@ -161,11 +163,11 @@ begin
     where r.ctid = p_tid and r.id = p_id and r.shard = p_shard and r.queue = p_queue and r.key is null and r.n = 1
       and (select d.paused_at is null and p_id <> all (d.suspects) from pawl.queue_definition d where d.id = p_queue)
     for update skip locked)
-  returning concat('[', nextval('pawl.queue_claim_id'), ',', r.attempt + 1, ',', to_json(clock_timestamp()), ']')
+  returning format('{"claim":%s,"attempt":%s,"claimedAt":%s}', nextval('pawl.queue_claim_id'), r.attempt + 1, to_json(clock_timestamp()))
   into v_answer;
   -- A statement of its own: within the other one, it would be prepared to run each time.
   if p_reads and v_answer is not null then
-    select concat(left(v_answer, -1), ',', j.payload::text, ']') into strict v_answer
+    select concat(left(v_answer, -1), ',"payload":', j.payload::text, '}') into strict v_answer
     from pawl.queue_job j where j.shard = p_shard and j.id = p_id;
   end if;
   return v_answer;

@@ -43,24 +43,45 @@ export interface ClaimRequest {
   readonly cursor: Cursor;
 }
 
-/** When a job was enqueued (ms); of a job of a schedule that, the schedule's name, and its tick (ms): see pawl.queue_origin(). */
-export type Origin = number | readonly [enqueuedAt: number, schedule: string, tickAt: number];
+/** When a job was enqueued, in milliseconds since 1970; of a job of a schedule also which tick it is for: see pawl.queue_origin(). */
+export type Origin = number | ScheduledOrigin;
 
-/** A run of jobs without a key: claim, first job, how many, kind, attempt, origin, payloads. */
-export type ClaimedRun = readonly [
-  claim: number,
-  first: number,
-  n: number,
-  kind: number,
-  attempt: number,
-  origin: Origin,
-  payloads: readonly unknown[],
-];
+export interface ScheduledOrigin {
+  readonly enqueuedAt: number;
+  readonly schedule: string;
+  readonly tickAt: number;
+}
 
-/** The jobs of one key, flat, eight fields a job: id, claim, kind, attempt, origin, unit, broken by, payload. `unit` is below 0 where the payload was left out. */
-export type ClaimedKeyBatch = readonly [key: string, epoch: number, fields: readonly unknown[]];
+/** Jobs without a key, whose ids follow one another. */
+export interface ClaimedRun {
+  readonly claim: number;
+  readonly first: number;
+  readonly n: number;
+  readonly kind: number;
+  readonly attempt: number;
+  readonly origin: Origin;
+  readonly payloads: readonly unknown[];
+}
 
-/** First attempts of keys whose jobs run one by one, oldest first, a column a field; `nth` counts the keys from 1. */
+/** Jobs of one key, oldest first, an array each field. */
+export interface ClaimedKey {
+  readonly key: string;
+  readonly epoch: number;
+  readonly ids: readonly number[];
+  readonly claims: readonly number[];
+  readonly kinds: readonly number[];
+  readonly attempts: readonly number[];
+  readonly origins: readonly Origin[];
+  readonly payloads: readonly unknown[];
+  /** Numbers of coalesced units, which jobs of one unit share; null for the others. Missing where no kind coalesces. */
+  readonly units?: readonly (number | null)[];
+  /** The predecessor that ended in error, where the kind fails then. Missing where no kind has one. */
+  readonly brokenBy?: readonly (number | null)[];
+  /** The units of which only the newest job came with its payload. */
+  readonly latest?: readonly number[];
+}
+
+/** First attempts of keys whose jobs run one by one, oldest first, an array each field; `nth` counts the keys from 1. */
 export interface ClaimedChains {
   readonly claim: number;
   readonly epoch: number;
@@ -73,15 +94,15 @@ export interface ClaimedChains {
 }
 
 export interface ClaimAnswer {
-  readonly rows: readonly ClaimedRun[];
-  readonly keys: readonly ClaimedKeyBatch[];
-  readonly lines?: ClaimedChains;
+  readonly runs: readonly ClaimedRun[];
+  readonly keys: readonly ClaimedKey[];
+  readonly chains?: ClaimedChains;
   /** Process id by claim. */
   readonly processes?: Readonly<Record<string, string>>;
   /** How many ready rows were looked at. */
   readonly seen: number;
   /** Everything up to here, in order, is dealt with for this pass. */
-  readonly last?: readonly [number, number];
+  readonly last?: Cursor;
   readonly paused?: boolean;
   /** Claims whose jobs should start at once: a crash would cost them their last attempt, or was blamed on them before. */
   readonly alone?: readonly number[];
@@ -91,9 +112,9 @@ export interface ClaimAnswer {
   readonly offered?: boolean;
   /** Milliseconds until the next delayed job is due. */
   readonly due?: number;
-  /** hold 'transaction': what has to be done in a transaction of its own: see {@link Untidy}. */
-  readonly untidy?: Untidy['what'];
-  /** hold 'transaction': once that is done, there may be something to claim from where this look began. */
+  /** hold 'transaction': what a transaction of its own has to put out of the way: see {@link Blocker}. */
+  readonly blockedBy?: Blocker['what'];
+  /** hold 'transaction': once that is done, there may be something to claim from where this poll began. */
   readonly again?: boolean;
   /** hold 'transaction', a job without a key: when it was claimed. There is no row in queue_running. */
   readonly claimedAt?: string;
@@ -101,11 +122,11 @@ export interface ClaimAnswer {
 
 /** hold 'transaction': where the search for one unit begins, how many ready rows it reads, and what is to be done before. */
 export interface ClaimOneRequest extends Omit<ClaimRequest, 'limit' | 'slots' | 'chain'> {
-  readonly untidy?: Untidy | undefined;
+  readonly blocker?: Blocker | undefined;
 }
 
-/** What a look has left undone, and where it had looked. */
-export interface Untidy {
+/** What stands in the way of a claim, and which rows it had read. */
+export interface Blocker {
   /** Jobs that are due are to be brought back, a run is to be taken apart, or jobs of busy keys are to be parked. */
   readonly what: 'due' | 'run' | 'keys';
   readonly rows: number;
@@ -128,8 +149,8 @@ export interface Candidate extends Cursor {
   readonly origin: Origin;
   /** Where its row stands. */
   readonly tid: string;
-  /** Undefined where it is large: the take reads it. */
-  readonly payload?: { readonly value: unknown } | undefined;
+  /** Undefined where it is large: the take reads it. Null is a payload. */
+  readonly payload?: unknown;
 }
 
 /** One job that did not complete. `retry` spends the attempt, `release` does not. */

@@ -188,11 +188,15 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   },
   {
     name: 'tidy before a held transaction',
-    functions: ['queue_tidy'],
+    functions: ['queue_unblock_claim'],
     open: 'statement',
     run: async ({ one }, { queue }) => {
       for (const what of ['due', 'run', 'keys']) {
-        await one('select pawl.queue_tidy($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [queue, what, START]);
+        await one('select pawl.queue_unblock_claim($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [
+          queue,
+          what,
+          START,
+        ]);
       }
     },
   },

@@ -2,10 +2,12 @@ import { expect, test } from 'vitest';
 import { countJobs, countUnits } from '../../src/queue/work/claim-reader.ts';
 
 test('a coalesced unit is one, however many jobs it has, and whether it comes with all of their payloads or with the newest one', () => {
-  const all = [1, 9, 2, 1, 0, 7, 0, 'a', 2, 9, 2, 1, 0, 7, 0, 'b'];
-  const latest = [3, 9, 3, 1, 0, -8, 0, null, 4, 9, 3, 1, 0, 8, 0, 'd'];
-  const plain = [5, 9, 4, 1, 0, 0, 0, 'e', 6, 9, 4, 1, 0, 0, 0, 'f'];
-  const keys = [all, latest, plain].map((fields, nth) => [`k${nth}`, 1, fields] as const);
-  expect(countJobs({ rows: [], keys, seen: 6 })).toBe(6);
-  expect(countUnits({ rows: [[9, 7, 3, 4, 1, 0, ['g', 'h', 'i']]], keys, seen: 7 })).toBe(7);
+  const fields = { epoch: 1, claims: [9, 9], attempts: [1, 1], origins: [0, 0] };
+  const all = { ...fields, key: 'a', ids: [1, 2], kinds: [2, 2], units: [7, 7], payloads: ['a', 'b'] };
+  const latest = { ...fields, key: 'b', ids: [3, 4], kinds: [3, 3], units: [8, 8], payloads: [null, 'd'], latest: [8] };
+  const plain = { ...fields, key: 'c', ids: [5, 6], kinds: [4, 4], payloads: ['e', 'f'] };
+  const keys = [all, latest, plain, { ...plain, key: 'd', units: [null, null] }];
+  expect(countJobs({ runs: [], keys, seen: 8 })).toBe(8);
+  const run = { claim: 9, first: 7, n: 3, kind: 4, attempt: 1, origin: 0, payloads: ['g', 'h', 'i'] };
+  expect(countUnits({ runs: [run], keys, seen: 9 })).toBe(9);
 });

@@ -1,4 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
+import type { ClaimAnswer } from '../../src/queue/store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { openScene } from './faults.ts';
@@ -8,9 +9,9 @@ import { SqlSession } from './sql-session.ts';
 // its own job and key, everybody else would wait for.
 
 interface Lane {
-  /** Claims in a transaction that stays open. @returns the ids of the jobs it has, and what it left to be done */
-  look(): Promise<{ jobs: number[]; untidy: string | undefined }>;
-  tidy(what: string): Promise<number>;
+  /** In a transaction that stays open. @returns the ids of the jobs it has, and what is in its way */
+  claim(): Promise<{ jobs: number[]; blockedBy: string | undefined }>;
+  unblock(what: string): Promise<number>;
 }
 
 const LATER = new Date(Date.now() + 3_600_000);
@@ -47,18 +48,18 @@ async function open(): Promise<Stage> {
     worker,
     url: database.url,
     lane: {
-      async look() {
+      async claim() {
         await own.begin();
         const text = await own.one<string>(
           `select pawl.queue_claim_one(${queue}::smallint, 0::smallint, ${laneWorker}, ${start})`,
         );
-        const { rows, keys, untidy } = JSON.parse(text) as { rows: number[][]; keys: [][]; untidy?: string };
+        const { runs, keys, blockedBy } = JSON.parse(text) as ClaimAnswer;
         expect(keys).toEqual([]);
-        return { jobs: rows.map(([, id]) => Number(id)), untidy };
+        return { jobs: runs.map(({ first }) => first), blockedBy };
       },
-      async tidy(what) {
+      async unblock(what) {
         await own.commit();
-        return own.one(`select pawl.queue_tidy(${queue}::smallint, 0::smallint, '${what}', ${start})::int`);
+        return own.one(`select pawl.queue_unblock_claim(${queue}::smallint, 0::smallint, '${what}', ${start})::int`);
       },
     },
   };
@@ -69,24 +70,24 @@ test('a lane that has looked while jobs were due keeps nobody from claiming them
   const later = { kind: kinds['a'] ?? -1, runAt: LATER };
   const ids = await other.add(queue, [later, later]);
   await other.client.query(TIME_PASSES);
-  expect(await lane.look()).toEqual({ jobs: [], untidy: 'due' });
+  expect(await lane.claim()).toEqual({ jobs: [], blockedBy: 'due' });
   expect((await other.claim(queue, worker)).jobs.map(({ id }) => id)).toEqual(ids);
-  expect(await lane.tidy('due')).toBe(0);
+  expect(await lane.unblock('due')).toBe(0);
   await other.add(queue, [later]);
   await other.client.query(TIME_PASSES);
-  expect(await lane.tidy('due')).toBe(1);
+  expect(await lane.unblock('due')).toBe(1);
 });
 
 test('a lane that has met a run keeps nobody from taking its jobs', async () => {
   const { lane, other, queue, kinds, worker } = await open();
   const job = { kind: kinds['a'] ?? -1 };
   const ids = await other.add(queue, [job, job, job]);
-  expect(await lane.look()).toEqual({ jobs: [], untidy: 'run' });
+  expect(await lane.claim()).toEqual({ jobs: [], blockedBy: 'run' });
   expect((await other.claim(queue, worker, { limit: 2 })).jobs.map(({ id }) => id)).toEqual(ids.slice(0, 2));
   await other.add(queue, [job, job]);
-  expect(await lane.tidy('run')).toBe(0);
+  expect(await lane.unblock('run')).toBe(0);
   expect((await other.claim(queue, worker, { limit: 1 })).jobs.map(({ id }) => id)).toEqual(ids.slice(2));
-  expect(await lane.tidy('run')).toBe(2);
+  expect(await lane.unblock('run')).toBe(2);
 });
 
 test('a lane that has passed by a busy key keeps neither its owner from settling nor others from its next job', async () => {
@@ -98,11 +99,11 @@ test('a lane that has passed by a busy key keeps neither its owner from settling
   const [second] = await other.add(queue, [job]);
   const [plain] = await other.add(queue, [{ kind: job.kind }]);
   // Its handler may run for an hour now.
-  expect(await lane.look()).toEqual({ jobs: [plain], untidy: 'keys' });
+  expect(await lane.claim()).toEqual({ jobs: [plain], blockedBy: 'keys' });
   expect(await other.complete(queue, worker, jobs)).toEqual([]);
   expect((await other.claim(queue, worker)).jobs.map(({ id }) => id)).toEqual([second]);
   await other.add(queue, [job]);
-  expect(await lane.tidy('keys')).toBe(1);
+  expect(await lane.unblock('keys')).toBe(1);
 });
 
 test('a lane that has met a key whose predecessor is delayed keeps nobody from the key', async () => {
@@ -110,10 +111,10 @@ test('a lane that has met a key whose predecessor is delayed keeps nobody from t
   const later = { kind: kinds['a'] ?? -1, key: 'k', runAt: LATER };
   const [predecessor] = await other.add(queue, [later]);
   await other.add(queue, [{ kind: kinds['b'] ?? -1, key: 'k' }]);
-  expect(await lane.look()).toEqual({ jobs: [], untidy: 'keys' });
+  expect(await lane.claim()).toEqual({ jobs: [], blockedBy: 'keys' });
   expect(await other.one(`select pawl.queue_cancel_job('stage', $1, null)`, [predecessor])).toBe('cancelled');
   await other.add(queue, [later]);
-  await lane.tidy('keys');
+  await lane.unblock('keys');
   expect(await other.one('select count(*)::int from pawl.queue_parked')).toBe(1);
 });
 
@@ -125,14 +126,14 @@ test('what somebody else has in an open transaction, due as it is, keeps lanes n
   const [plain] = await other.add(queue, [{ kind: a }]);
   await other.begin();
   await other.client.query('select 1 from pawl.queue_delayed for update');
-  expect(await lane.look()).toEqual({ jobs: [], untidy: 'due' });
-  expect(await lane.tidy('due')).toBe(0);
+  expect(await lane.claim()).toEqual({ jobs: [], blockedBy: 'due' });
+  expect(await lane.unblock('due')).toBe(0);
   const asked = `select pawl.queue_claim_one(${queue}::smallint, 0::smallint, ${worker}, 64, (-32768)::smallint, 0, true)`;
   const session = await SqlSession.open(url);
   onTestFinished(() => session.end());
-  const answer = JSON.parse(await session.one<string>(asked)) as { rows: number[][] };
-  expect(answer.rows.map(([, id]) => Number(id))).toEqual([plain]);
-  expect(JSON.parse(await session.one<string>(asked))).toMatchObject({ rows: [], untidy: 'due', busy: true });
+  const answer = JSON.parse(await session.one<string>(asked)) as ClaimAnswer;
+  expect(answer.runs.map(({ first }) => first)).toEqual([plain]);
+  expect(JSON.parse(await session.one<string>(asked))).toMatchObject({ runs: [], blockedBy: 'due', busy: true });
   await other.commit();
 });
 

@@ -133,8 +133,8 @@ async function lookInto(
   session: SqlSession;
   queue: number;
   add: (jobs: { key?: string; runAt?: Date }[]) => Promise<number[]>;
-  peek: (options?: { worker?: number; rows?: number; front?: number }) => Promise<CandidateRow[]>;
-  take: (candidate: CandidateRow | undefined, by?: SqlSession, reads?: boolean) => Promise<unknown[] | null>;
+  peek: (options?: { worker?: number; rows?: number; front?: number }) => Promise<Candidate[]>;
+  take: (candidate: Candidate | undefined, by?: SqlSession, reads?: boolean) => Promise<object | null>;
   pause: (at: 'now()' | 'null') => Promise<unknown>;
 }> {
   const session = await SqlSession.open(database.url);
@@ -156,22 +156,20 @@ async function lookInto(
       const text = await session.one<string | null>(
         `select pawl.queue_peek_ready(${queue}::smallint, 0::smallint, ${ids[worker]}, ${rows}, 0::smallint, ${front})`,
       );
-      return text === null ? [] : (JSON.parse(text) as CandidateRow[]);
+      return text === null ? [] : (JSON.parse(text) as Candidate[]);
     },
     take: async (candidate, by = session, reads = false) => {
       const text = await by.one<string | null>(
-        `select pawl.queue_take_row(${queue}::smallint, 0::smallint, ${candidate?.[1]}, '${candidate?.[4]}', ${reads})`,
+        `select pawl.queue_take_row(${queue}::smallint, 0::smallint, ${candidate?.id}, '${candidate?.tid}', ${reads})`,
       );
-      return text === null ? null : (JSON.parse(text) as unknown[]);
+      return text === null ? null : (JSON.parse(text) as object);
     },
     pause: (at) => session.client.query(`update pawl.queue_definition set paused_at = ${at} where id = ${queue}`),
   };
 }
 
-type CandidateRow = [priority: number, id: number, kind: number, origin: number, tid: string, payload?: unknown];
-
-function idsOf(rows: readonly CandidateRow[]): number[] {
-  return rows.map(([, id]) => id);
+function idsOf(rows: readonly Candidate[]): number[] {
+  return rows.map(({ id }) => id);
 }
 
 /** One after another: jobs that are enqueued together share a row. */
@@ -189,20 +187,21 @@ test('a job is taken from where its row was read, and no other: not of a paused 
   await pause('now()');
   expect(await take(one)).toBe(null);
   await pause('null');
-  expect(await take(one && [0, one[1], 1, 0, two?.[4] ?? ''])).toBe(null);
+  expect(await take(one && { ...one, tid: two?.tid ?? '' })).toBe(null);
   const other = await SqlSession.open(database.url);
   onTestFinished(() => other.end());
   await other.client.query('begin');
-  expect(await take(one, other)).toEqual([expect.any(Number), 1, expect.any(String)]);
+  const taken = { claim: expect.any(Number), attempt: 1, claimedAt: expect.any(String) };
+  expect(await take(one, other)).toEqual(taken);
   expect(await take(one)).toBe(null);
   await other.client.query('rollback');
-  expect(await take(one, session, true)).toEqual([expect.any(Number), 1, expect.any(String), one?.[5]]);
+  expect(await take(one, session, true)).toEqual({ ...taken, payload: one?.payload });
   expect(await take(one)).toBe(null);
   await session.client.query(`update pawl.queue_ready set attempt = 1 where id = ${second}`);
   expect(await take(two)).toBe(null);
   await session.client.query(`update pawl.queue_ready set n = 2 where id = ${third}`);
   const moved = await session.one<string>(`select ctid from pawl.queue_ready where id = ${third}`);
-  expect(await take(three && [0, three[1], 1, 0, moved])).toBe(null);
+  expect(await take(three && { ...three, tid: moved })).toBe(null);
   const left = await session.client.query<{ id: string }>(
     `select id from pawl.queue_ready where queue = (select queue from pawl.queue_job where id = ${first}) order by id`,
   );
@@ -248,11 +247,16 @@ test('a read takes runs apart, brings back what is due, and stops at a key and a
   expect(idsOf(await peek({ rows: 2 }))).toEqual([due, run[0]]);
   const all = await peek();
   expect(idsOf(all)).toEqual([due, ...run, last]);
-  expect(all[0]?.slice(2)).toEqual([expect.any(Number), expect.any(Number), expect.any(String), 0]);
+  expect(all[0]).toMatchObject({
+    kind: expect.any(Number),
+    origin: expect.any(Number),
+    tid: expect.any(String),
+    payload: 0,
+  });
   await session.client.query(`update pawl.queue_job set payload = to_json(repeat('long ', 1000)) where id = ${last}`);
   const large = (await peek()).at(-1);
-  expect(large).toHaveLength(5);
-  expect((await take(large, session, true))?.[3]).toBe('long '.repeat(1000));
+  expect(large).not.toHaveProperty('payload');
+  expect(await take(large, session, true)).toMatchObject({ payload: 'long '.repeat(1000) });
   await pause('now()');
   expect(await peek()).toEqual([]);
   await pause('null');
@@ -286,7 +290,7 @@ function lookaheadOf(): { lookahead: Lookahead; reads: Read[] } {
   const read = (request: Read['request']): Promise<Candidate[]> =>
     new Promise((resolve) => {
       const answer = async (ids: readonly number[]): Promise<void> => {
-        resolve(ids.map((id) => ({ priority: 0, id, kind: 1, origin: 17, tid: `(0,${id})`, payload: { value: id } })));
+        resolve(ids.map((id) => ({ priority: 0, id, kind: 1, origin: 17, tid: `(0,${id})`, payload: id })));
         await lookahead.settled();
       };
       reads.push({ request, answer });

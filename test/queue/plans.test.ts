@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ClaimAnswer } from '../../src/queue/store.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { LONG } from '../support/long.ts';
 import { type NewJob, type QueueRow, SqlSession } from './sql-session.ts';
@@ -181,7 +182,7 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
       expect(looks).toBeLessThan(10);
       const { jobs, last } = await session.claim(row.queue, row.worker, { rows: 1000, after });
       found = jobs.length;
-      after = last ?? after;
+      after = last === undefined ? after : [last.priority, last.id];
     }
     expect(await session.one(`select count(*)::int from pawl.queue_parked where queue = ${row.queue}`)).toBe(5000);
     const again = await session.claim(row.queue, row.worker, { rows: 1000 });
@@ -253,12 +254,12 @@ test('hold: transaction claims by priority and order, whatever the planner think
     const answer = await session.one<string>(
       `select pawl.queue_claim_one(${row.queue}::smallint, 0::smallint, ${row.worker}, 64, (-32768)::smallint, 0)`,
     );
-    const { rows, untidy } = JSON.parse(answer) as { rows: [number, number][]; untidy?: string };
-    if (untidy !== undefined) {
-      const look = `${row.queue}::smallint, 0::smallint, '${untidy}', 64, (-32768)::smallint, 0`;
-      expect(await session.one(`select pawl.queue_tidy(${look})::int`)).toBeGreaterThan(1);
+    const { runs, blockedBy } = JSON.parse(answer) as ClaimAnswer;
+    if (blockedBy !== undefined) {
+      const read = `${row.queue}::smallint, 0::smallint, '${blockedBy}', 64, (-32768)::smallint, 0`;
+      expect(await session.one(`select pawl.queue_unblock_claim(${read})::int`)).toBeGreaterThan(1);
     }
-    if (rows[0] !== undefined) order.push(rows[0][1]);
+    if (runs[0] !== undefined) order.push(runs[0].first);
   }
   expect(order).toEqual(ids);
 });

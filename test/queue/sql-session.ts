@@ -1,4 +1,5 @@
 import pg from 'pg';
+import type { ClaimAnswer } from '../../src/queue/store.ts';
 
 /** A kind, as pawl.queue_register() takes it; what is left out has the default. */
 export interface KindRow {
@@ -52,27 +53,8 @@ export interface Settle {
   readonly guarded?: readonly number[];
 }
 
-/** What pawl.queue_claim() answers. */
-interface Answer {
-  readonly rows: readonly (readonly unknown[])[];
-  readonly keys?: readonly (readonly [string, number, readonly unknown[]])[];
-  readonly lines?: {
-    readonly claim: number;
-    readonly epoch: number;
-    readonly keys: readonly string[];
-    readonly nth: readonly number[];
-    readonly ids: readonly number[];
-    readonly kinds: readonly number[];
-  };
-  readonly seen: number;
-  readonly last?: readonly [number, number];
-  readonly busy?: boolean;
-  readonly due?: number;
-  readonly paused?: boolean;
-}
-
 /** A claim, read. */
-export interface Brought extends Answer {
+export interface Brought extends ClaimAnswer {
   readonly jobs: readonly ClaimedJob[];
 }
 
@@ -181,7 +163,7 @@ export class SqlSession {
       'select pawl.queue_claim($1::smallint, 0::smallint, $2, $3, $8, $4, $5, $6::smallint, $7)',
       [queue, worker, limit, rows, chain, after[0], after[1], slots],
     );
-    const claimed = JSON.parse(answer) as Answer;
+    const claimed = JSON.parse(answer) as ClaimAnswer;
     return { ...claimed, jobs: jobsOf(claimed) };
   }
 
@@ -246,38 +228,29 @@ export class SqlSession {
   }
 }
 
-function jobsOf({ rows, keys, lines }: Answer): ClaimedJob[] {
-  const runs = rows.flatMap(([claim, first, n, kind, attempt, , key, epoch, unit]) =>
-    Array.from({ length: Number(n) }, (_, i) => {
-      const own =
-        typeof key === 'string'
-          ? { key, epoch: Number(epoch), unit: Number(unit) }
-          : { key: null, epoch: null, unit: 0 };
-      return { id: Number(first) + i, claim: Number(claim), kind: Number(kind), attempt: Number(attempt), ...own };
-    }),
+function jobsOf({ runs, keys, chains }: ClaimAnswer): ClaimedJob[] {
+  const plain = runs.flatMap(({ first, n, claim, kind, attempt }) =>
+    Array.from({ length: n }, (_, i) => ({ id: first + i, claim, kind, attempt, key: null, epoch: null, unit: 0 })),
   );
-  const chains = (keys ?? []).flatMap(([key, epoch, fields]) =>
-    Array.from({ length: fields.length / 8 }, (_, i) => {
-      const [id, claim, kind, attempt, , unit] = fields.slice(i * 8, i * 8 + 6).map(Number);
-      return {
-        id: id ?? -1,
-        claim: claim ?? -1,
-        kind: kind ?? -1,
-        attempt: attempt ?? -1,
-        key,
-        epoch,
-        unit: unit ?? 0,
-      };
-    }),
+  const ofKeys = keys.flatMap(({ key, epoch, ids, claims, kinds, attempts, units }) =>
+    ids.map((id, i) => ({
+      id,
+      claim: claims[i] ?? -1,
+      kind: kinds[i] ?? -1,
+      attempt: attempts[i] ?? -1,
+      key,
+      epoch,
+      unit: units?.[i] ?? 0,
+    })),
   );
-  const lined = (lines?.ids ?? []).map((id, i) => ({
+  const chained = (chains?.ids ?? []).map((id, i) => ({
     id,
-    claim: lines?.claim ?? -1,
-    kind: lines?.kinds[i] ?? -1,
+    claim: chains?.claim ?? -1,
+    kind: chains?.kinds[i] ?? -1,
     attempt: 1,
-    key: lines?.keys[(lines.nth[i] ?? 0) - 1] ?? null,
-    epoch: lines?.epoch ?? null,
+    key: chains?.keys[(chains.nth[i] ?? 0) - 1] ?? null,
+    epoch: chains?.epoch ?? null,
     unit: 0,
   }));
-  return [...runs, ...lined, ...chains];
+  return [...plain, ...chained, ...ofKeys];
 }

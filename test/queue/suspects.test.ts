@@ -1,4 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
+import type { ClaimAnswer } from '../../src/queue/store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type NewJob, SqlSession } from './sql-session.ts';
 
@@ -8,12 +9,6 @@ import { type NewJob, SqlSession } from './sql-session.ts';
 const CLAIM = `64, (-32768)::smallint, 0`;
 
 /** What queue_claim_one answers: a job without a key, one of a key that was tried before, or one of a key. */
-interface Answer {
-  readonly rows: readonly number[][];
-  readonly keys: readonly [key: string, epoch: number, job: number[]][];
-  readonly lines?: { readonly ids: readonly number[] };
-}
-
 interface Scene {
   readonly dead: number;
   readonly job: number;
@@ -57,10 +52,10 @@ async function open(jobs: readonly Omit<NewJob, 'kind'>[]): Promise<Scene> {
       await lane.begin();
       const answer = JSON.parse(
         await lane.one<string>(`select pawl.queue_claim_one(${queue}::smallint, 0::smallint, ${worker}, ${CLAIM})`),
-      ) as Answer;
-      const ofKeys = answer.keys.map(([, , [id, , , attempt]]) => [id, attempt]);
-      const first = answer.lines?.ids.map((id) => [id, 1]) ?? [];
-      return [...answer.rows.map(([, id, , , attempt]) => [id, attempt]), ...ofKeys, ...first] as number[][];
+      ) as ClaimAnswer;
+      const ofKeys = answer.keys.map(({ ids, attempts }) => [ids[0] ?? -1, attempts[0] ?? -1]);
+      const first = answer.chains?.ids.map((id) => [id, 1]) ?? [];
+      return [...answer.runs.map((run) => [run.first, run.attempt]), ...ofKeys, ...first];
     },
     async peek() {
       const text = await other.one<string | null>(

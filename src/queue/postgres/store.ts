@@ -14,6 +14,7 @@ import type { Definition } from '../definition.ts';
 import type { JobStatus } from '../job.ts';
 import type {
   Batch,
+  Blocker,
   Candidate,
   Charge,
   Charged,
@@ -25,14 +26,12 @@ import type {
   HeartbeatAnswer,
   HeldJob,
   JobHandoff,
-  Origin,
   PeekRequest,
   QueueIds,
   QueueStore,
   RescueAnswer,
   SettleAnswer,
   Settlement,
-  Untidy,
   WorkerRow,
 } from '../store.ts';
 import { type FailureRun, toRuns } from '../work/failure-runs.ts';
@@ -317,15 +316,7 @@ export class PostgresQueueStore implements QueueStore {
   async peek({ queue, shard, worker, rows, front }: PeekRequest): Promise<Candidate[]> {
     const values = [queue, shard, worker, rows, front.priority, front.id];
     const [row] = await this.#keys.query<{ candidates: string | null }>(PEEK, values);
-    const read = JSON.parse(only(row).candidates ?? '[]') as CandidateRow[];
-    return read.map(([priority, id, kind, origin, tid, ...payload]) => ({
-      priority,
-      id,
-      kind,
-      origin,
-      tid,
-      payload: payload.length === 0 ? undefined : { value: payload[0] },
-    }));
+    return JSON.parse(only(row).candidates ?? '[]') as Candidate[];
   }
 
   async settle(settlement: Settlement, offer?: Offer): Promise<SettleAnswer> {
@@ -433,26 +424,16 @@ export class PostgresQueueStore implements QueueStore {
   }
 }
 
-/** See pawl.queue_peek_ready. */
-type CandidateRow = readonly [
-  priority: number,
-  id: number,
-  kind: number,
-  origin: Origin,
-  tid: string,
-  ...payload: readonly unknown[],
-];
-
 /** The claim of one unit as text for the simple protocol, where several statements go in one message. Numbers only. */
-export function claimOneText({ queue, shard, worker, rows, cursor, untidy }: ClaimOneRequest): string {
+export function claimOneText({ queue, shard, worker, rows, cursor, blocker }: ClaimOneRequest): string {
   const [q, sh, w] = [queue, shard, worker].map(Number);
-  const tidied = untidy === undefined ? '' : ', true';
-  return `select pawl.queue_claim_one(${q}::smallint, ${sh}::smallint, ${w}, ${from(rows, cursor)}${tidied})`;
+  const unblocked = blocker === undefined ? '' : ', true';
+  return `select pawl.queue_claim_one(${q}::smallint, ${sh}::smallint, ${w}, ${from(rows, cursor)}${unblocked})`;
 }
 
-/** What a look has left undone, likewise. */
-export function tidyText({ queue, shard }: ClaimOneRequest, { what, rows, cursor }: Untidy): string {
-  return `select pawl.queue_tidy(${Number(queue)}::smallint, ${Number(shard)}::smallint, ${quoted(what)}, ${from(rows, cursor)})`;
+/** Puts out of the way what blocked a claim, likewise. */
+export function unblockText({ queue, shard }: ClaimOneRequest, { what, rows, cursor }: Blocker): string {
+  return `select pawl.queue_unblock_claim(${Number(queue)}::smallint, ${Number(shard)}::smallint, ${quoted(what)}, ${from(rows, cursor)})`;
 }
 
 function from(rows: number, { priority, id }: Cursor): string {

@@ -1,6 +1,6 @@
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
-import type { ClaimAnswer, ClaimedChains, ClaimedKeyBatch, ClaimedRun, Origin, QueueIds } from '../store.ts';
+import type { ClaimAnswer, ClaimedChains, ClaimedKey, ClaimedRun, QueueIds } from '../store.ts';
 import { type Claim, Job, Unit, type UnitOwner } from './unit.ts';
 
 /** Everything one claim brought, ready to run. */
@@ -25,32 +25,45 @@ export interface ClaimContext {
 }
 
 export function hasJobs(answer: ClaimAnswer): boolean {
-  return answer.rows.length > 0 || answer.keys.length > 0 || answer.lines !== undefined;
+  return answer.runs.length > 0 || answer.keys.length > 0 || answer.chains !== undefined;
 }
 
 /** How many jobs an answer brought. */
 export function countJobs(answer: ClaimAnswer): number {
-  let jobs = answer.lines?.ids.length ?? 0;
-  for (const row of answer.rows) jobs += row[2];
-  for (const [, , fields] of answer.keys) jobs += fields.length / FIELDS;
+  return countSingle(answer) + countJobsOfKeys(answer);
+}
+
+/** Of these a row each was read. */
+export function countJobsOfKeys({ keys }: ClaimAnswer): number {
+  let jobs = 0;
+  for (const { ids } of keys) jobs += ids.length;
   return jobs;
 }
 
 /** How many units an answer brought: a coalesced group is one, however many jobs it has. */
 export function countUnits(answer: ClaimAnswer): number {
-  let units = answer.lines?.ids.length ?? 0;
-  for (const row of answer.rows) units += row[2];
-  for (const [, , fields] of answer.keys) {
-    const whole = new Set<number>();
-    for (let at = 0; at < fields.length; at += FIELDS) {
-      const unit = fields[at + 5];
-      if (unit === undefined || unit === 0) units += 1;
-      // Negative where only the newest one's payload is sent.
-      else whole.add(Math.abs(Number(unit)));
-    }
-    units += whole.size;
+  let units = countSingle(answer);
+  for (const { ids, units: numbers } of answer.keys) {
+    units += numbers === undefined ? ids.length : countOfKey(numbers);
   }
   return units;
+}
+
+/** Jobs that never share a unit. */
+function countSingle({ runs, chains }: ClaimAnswer): number {
+  let jobs = chains?.ids.length ?? 0;
+  for (const { n } of runs) jobs += n;
+  return jobs;
+}
+
+function countOfKey(numbers: readonly (number | null)[]): number {
+  const coalesced = new Set<number>();
+  let single = 0;
+  for (const number of numbers) {
+    if (number === null) single += 1;
+    else coalesced.add(number);
+  }
+  return single + coalesced.size;
 }
 
 /** Makes units of claimed rows: one a job, one a coalesced group, and a chain of them for each key. */
@@ -67,15 +80,15 @@ export function readClaim(answer: ClaimAnswer, holder: ClaimContext): ClaimedUni
     return claim;
   };
   const units: Unit[] = [];
-  for (const row of answer.rows) addRun(units, row, claimOf(row[0]), holder);
-  if (answer.lines !== undefined) addChains(units, answer.lines, claimOf(answer.lines.claim), holder);
-  for (const row of answer.keys) units.push(toChain(row, claimOf, holder));
+  for (const run of answer.runs) addRun(units, run, claimOf(run.claim), holder);
+  if (answer.chains !== undefined) addChains(units, answer.chains, claimOf(answer.chains.claim), holder);
+  for (const key of answer.keys) units.push(toChain(key, claimOf, holder));
   return { claims: [...claims.values()], units, jobs: countJobs(answer), count: countUnits(answer) };
 }
 
 function addRun(
   units: Unit[],
-  [, first, n, kind, attempt, origin, payloads]: ClaimedRun,
+  { first, n, kind, attempt, origin, payloads }: ClaimedRun,
   claim: Claim,
   holder: ClaimContext,
 ): void {
@@ -89,17 +102,17 @@ function addRun(
 }
 
 /** One unit a job, each leading to the next one of its key. */
-function addChains(units: Unit[], lines: ClaimedChains, claim: Claim, holder: ClaimContext): void {
-  const held = { epoch: lines.epoch, brokenBy: null, isCoalesced: false, tx: holder.tx };
+function addChains(units: Unit[], chains: ClaimedChains, claim: Claim, holder: ClaimContext): void {
+  const held = { epoch: chains.epoch, brokenBy: null, isCoalesced: false, tx: holder.tx };
   const last: (Unit | undefined)[] = [];
-  claim.left += lines.ids.length;
-  for (const [index, id] of lines.ids.entries()) {
-    const nth = lines.nth[index] ?? 0;
-    const job = new Job(id, claim, 1, lines.origins[index] ?? 0, lines.payloads[index]);
+  claim.left += chains.ids.length;
+  for (const [index, id] of chains.ids.entries()) {
+    const nth = chains.nth[index] ?? 0;
+    const job = new Job(id, claim, 1, chains.origins[index] ?? 0, chains.payloads[index]);
     const unit = new Unit(
       holder.owner,
-      nameOf(lines.kinds[index] ?? 0, holder),
-      lines.keys[nth - 1] ?? '',
+      nameOf(chains.kinds[index] ?? 0, holder),
+      chains.keys[nth - 1] ?? '',
       [job],
       held,
     );
@@ -110,18 +123,6 @@ function addChains(units: Unit[], lines: ClaimedChains, claim: Claim, holder: Cl
   }
 }
 
-/** Fields of one job in a row of a key, the last of which is its payload. */
-const FIELDS = 8;
-type KeyFields = [
-  id: number,
-  claim: number,
-  kind: number,
-  attempt: number,
-  origin: Origin,
-  unit: number,
-  brokenBy: number,
-];
-
 /** Jobs of a key that run as one unit. */
 interface Group {
   readonly kind: string;
@@ -130,32 +131,12 @@ interface Group {
   brokenBy: number | null;
 }
 
-function toChain([key, epoch, fields]: ClaimedKeyBatch, claimOf: (id: number) => Claim, holder: ClaimContext): Unit {
-  const groups: Group[] = [];
-  const whole = new Map<number, Group>();
-  let related = false;
-  for (let at = 0; at < fields.length; at += FIELDS) {
-    const [id, claimId, kindId, attempt, origin, together, brokenBy] = fields.slice(at, at + FIELDS - 1) as KeyFields;
-    const { kind, unit } = asDeclared(nameOf(kindId, holder), together, holder);
-    const claim = claimOf(claimId);
-    claim.left += 1;
-    const job = new Job(id, claim, attempt, origin, fields[at + FIELDS - 1]);
-    let group = whole.get(Math.abs(together));
-    if (group === undefined) {
-      group = {
-        kind,
-        jobs: [],
-        isCoalesced: unit > 0,
-        brokenBy: null,
-      };
-      groups.push(group);
-      if (unit > 0) whole.set(unit, group);
-      related ||= (holder.definition.kinds.get(group.kind)?.after.length ?? 0) > 0;
-    }
-    group.jobs.push(job);
-    if (brokenBy > 0) group.brokenBy = brokenBy;
-  }
-  const ordered = related ? inOrder(groups, holder.definition) : groups;
+function toChain(claimed: ClaimedKey, claimOf: (id: number) => Claim, holder: ClaimContext): Unit {
+  const { key, epoch } = claimed;
+  const groups = groupsOf(claimed, claimOf, holder);
+  const { kinds } = holder.definition;
+  const isRelated = groups.some(({ kind }) => (kinds.get(kind)?.after.length ?? 0) > 0);
+  const ordered = isRelated ? inOrder(groups, holder.definition) : groups;
   let next: Unit | undefined;
   for (let at = ordered.length - 1; at >= 0; at -= 1) {
     const group = ordered[at];
@@ -169,17 +150,40 @@ function toChain([key, epoch, fields]: ClaimedKeyBatch, claimOf: (id: number) =>
   return next;
 }
 
+function groupsOf(claimed: ClaimedKey, claimOf: (id: number) => Claim, holder: ClaimContext): Group[] {
+  const groups: Group[] = [];
+  const coalesced = new Map<number, Group>();
+  for (const [index, id] of claimed.ids.entries()) {
+    const number = claimed.units?.[index] ?? null;
+    let group = number === null ? undefined : coalesced.get(number);
+    if (group === undefined) {
+      group = newGroup(claimed, index, holder);
+      groups.push(group);
+      if (number !== null && group.isCoalesced) coalesced.set(number, group);
+    }
+    const claim = claimOf(claimed.claims[index] ?? 0);
+    claim.left += 1;
+    group.jobs.push(
+      new Job(id, claim, claimed.attempts[index] ?? 1, claimed.origins[index] ?? 0, claimed.payloads[index]),
+    );
+    group.brokenBy = claimed.brokenBy?.[index] ?? group.brokenBy;
+  }
+  return groups;
+}
+
 /**
  * How a kind's jobs run is for this program to say, where another version of it has declared something else. Its handler looks at
- * one job, if it does not coalesce; and where it wants payloads that were left out (`unit` is below 0: of the kind the newest
- * counts), the unit is left to the other version.
+ * one job, if it does not coalesce; and where it wants payloads that were left out, the unit is left to the other version.
  */
-function asDeclared(kind: string, unit: number, { definition }: ClaimContext): { kind: string; unit: number } {
-  const coalesce = definition.kinds.get(kind)?.coalesce;
-  if (unit < 0 && coalesce !== undefined && coalesce !== 'latest') {
-    return { kind: `${kind}, as another version declares it: coalesce 'latest'`, unit: -unit };
+function newGroup({ kinds, units, latest }: ClaimedKey, index: number, holder: ClaimContext): Group {
+  const kind = nameOf(kinds[index] ?? 0, holder);
+  const coalesce = holder.definition.kinds.get(kind)?.coalesce;
+  const number = units?.[index] ?? null;
+  if (number !== null && latest?.includes(number) === true && coalesce !== undefined && coalesce !== 'latest') {
+    const foreign = `${kind}, as another version declares it: coalesce 'latest'`;
+    return { kind: foreign, jobs: [], isCoalesced: true, brokenBy: null };
   }
-  return { kind, unit: coalesce === 'none' ? 0 : Math.abs(unit) };
+  return { kind, jobs: [], isCoalesced: number !== null && coalesce !== 'none', brokenBy: null };
 }
 
 /** The oldest that waits for none of the others, again and again. There is always one: `after` has no circles. */

@@ -268,8 +268,8 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   post(answer: ClaimAnswer, limit: number): void {
     const { shard } = this.#scan;
-    const { rows, seen } = answer;
-    if (probe.listening) probe.hit('queue.claimed', { shard, worker: this.#loop.id, rows: rows.length, seen });
+    const { runs, seen } = answer;
+    if (probe.listening) probe.hit('queue.claimed', { shard, worker: this.#loop.id, rows: runs.length, seen });
     this.#group.notePolled(this, countUnits(answer) >= limit);
     if (hasJobs(answer)) this.#add(this.#read(answer, shard));
   }

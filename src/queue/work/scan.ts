@@ -1,5 +1,5 @@
-import type { ClaimAnswer, Cursor, Untidy } from '../store.ts';
-import { countJobs, countUnits } from './claim-reader.ts';
+import type { Blocker, ClaimAnswer, Cursor } from '../store.ts';
+import { countJobsOfKeys, countUnits } from './claim-reader.ts';
 
 /** Before every job. */
 export const START: Cursor = { priority: -32_768, id: 0 };
@@ -29,8 +29,8 @@ export class Scan {
   due: number = Infinity;
   /** What the last poll ended with, if it was not `again`. */
   quiet: 'empty' | 'busy' | undefined;
-  /** hold 'transaction': what the last poll has left to be done before the next one. */
-  untidy: Untidy | undefined;
+  /** hold 'transaction': what is to be put out of the way before the next poll. */
+  blocker: Blocker | undefined;
   #startedAt = performance.now();
   #found = false;
 
@@ -41,8 +41,7 @@ export class Scan {
   read(answer: ClaimAnswer, limit: number): Verdict {
     const units = countUnits(answer);
     // The jobs of a coalesced unit are a row each, and may all stand before those of the next key.
-    const inKeys = countJobs({ rows: [], keys: answer.keys, seen: 0 });
-    const rows = answer.rows.length + inKeys + (answer.lines?.keys.length ?? 0);
+    const rows = answer.runs.length + countJobsOfKeys(answer) + (answer.chains?.keys.length ?? 0);
     if (units >= limit) this.rows = Math.min(ROWS.max, Math.max(ROWS.min, Math.ceil(rows * 1.25)));
     else if (answer.seen >= this.rows) this.rows = Math.min(ROWS.max, this.rows * 2);
     this.due = answer.due ?? Infinity;
@@ -66,7 +65,7 @@ export class Scan {
   }
 
   #onwards(answer: ClaimAnswer, units: number): Verdict {
-    const [priority, id] = answer.last ?? [this.cursor.priority, this.cursor.id];
+    const { priority, id } = answer.last ?? this.cursor;
     const moved = priority !== this.cursor.priority || id !== this.cursor.id;
     if (!moved && units === 0) {
       this.restart();

@@ -61,14 +61,14 @@ export class Job<P = unknown> {
 
   /** By the database's clock. */
   get enqueuedAt(): Date {
-    return new Date(typeof this.#origin === 'number' ? this.#origin : this.#origin[0]);
+    return new Date(typeof this.#origin === 'number' ? this.#origin : this.#origin.enqueuedAt);
   }
 
   /** Which tick of which schedule it is for; undefined for a job that no schedule enqueued. */
   get schedule(): ScheduledFor | undefined {
     if (typeof this.#origin === 'number') return undefined;
-    const [, name, at] = this.#origin;
-    return { name, at: new Date(at) };
+    const { schedule, tickAt } = this.#origin;
+    return { name: schedule, at: new Date(tickAt) };
   }
 
   /** @internal */

@@ -1,6 +1,6 @@
 import { ConnectionFailed } from '../../../base/errors.ts';
 import { type Step, statement } from '../../../engine/postgres/index.ts';
-import { claimOneText, quoted, tidyText } from '../../postgres/store.ts';
+import { claimOneText, quoted, unblockText } from '../../postgres/store.ts';
 import type { Candidate, ClaimAnswer, ClaimOneRequest } from '../../store.ts';
 import type { Lane, PendingCommit } from './lane.ts';
 import { enrolText, enrolTransactionText, readTaken, receiptStep, takeStep } from './statements.ts';
@@ -35,22 +35,22 @@ export async function commit({ session, answer }: Lane, pending: PendingCommit):
 /** What a lane's own search has brought. */
 export interface ClaimOneAnswer {
   readonly claimed: ClaimAnswer;
-  /** How many jobs were moved before it; undefined where nothing was to be done. */
-  readonly tidied: number | undefined;
+  /** How many jobs were moved out of its way before; undefined where nothing was to be done. */
+  readonly unblocked: number | undefined;
 }
 
 /**
- * Searches for a unit and claims it. What the last search left undone is done and committed in the same message: others wait for
- * it, and must not wait for this process, which may stand still before it sends the next one.
+ * Searches for a unit and claims it. What blocked the last search is put out of the way and committed in the same message: others wait for
+ * that, and must not wait for this process, which may stand still before it sends the next one.
  */
 export async function claimOne(lane: Lane, pending: PendingCommit, request: ClaimOneRequest): Promise<ClaimOneAnswer> {
-  const { untidy } = request;
+  const { blocker } = request;
   const opening = openingOf(lane);
-  const tidy = untidy === undefined ? '' : `${tidyText(request, untidy)};${COMMIT_AND_BEGIN}${opening}`;
-  const answers = await askByText(lane, pending, tidy + claimOneText(request));
+  const unblock = blocker === undefined ? '' : `${unblockText(request, blocker)};${COMMIT_AND_BEGIN}${opening}`;
+  const answers = await askByText(lane, pending, unblock + claimOneText(request));
   return {
     claimed: JSON.parse(answered(answers.at(-1)) ?? '') as ClaimAnswer,
-    tidied: untidy === undefined ? undefined : Number(answers.at(opening === '' ? -3 : -4)),
+    unblocked: blocker === undefined ? undefined : Number(answers.at(opening === '' ? -3 : -4)),
   };
 }
 

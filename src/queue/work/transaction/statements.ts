@@ -49,15 +49,24 @@ export function receiptStep(open: OpenClaim): Step {
 
 /** @returns as `pawl.queue_claim_one` answers */
 export function readTaken(text: string, { id, priority, kind, origin, payload }: Candidate): ClaimAnswer {
-  const [claim, attempt, claimedAt, read] = JSON.parse(text) as Taken;
+  const taken = JSON.parse(text) as TakenRow;
+  const { claim, attempt, claimedAt } = taken;
   return {
-    rows: [[claim, id, 1, kind, attempt, origin, [payload === undefined ? read : payload.value]]],
+    runs: [
+      { claim, first: id, n: 1, kind, attempt, origin, payloads: [payload === undefined ? taken.payload : payload] },
+    ],
     keys: [],
     processes: { [claim]: randomUUID() },
     seen: 1,
-    last: [priority, id],
+    last: { priority, id },
     claimedAt,
   };
 }
 
-type Taken = readonly [claim: number, attempt: number, claimedAt: string, payload?: unknown];
+interface TakenRow {
+  readonly claim: number;
+  readonly attempt: number;
+  readonly claimedAt: string;
+  /** Where the candidate came without it. */
+  readonly payload?: unknown;
+}

@@ -286,19 +286,14 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     scan: Scan,
     lookahead: Lookahead,
   ): Promise<ClaimAnswer> {
-    const { shard, cursor, rows, untidy } = scan;
-    const request = { queue: this.queue, shard, worker, rows, cursor };
-    const { claimed, tidied = 0 } = await this.#send(lane, pending, () =>
-      claimOne(lane, pending, { ...request, untidy }),
-    );
-    scan.untidy = claimed.untidy && { what: claimed.untidy, rows, cursor };
+    const { shard, cursor, rows, blocker } = scan;
+    const request = { queue: this.queue, shard, worker, rows, cursor, blocker };
+    const { claimed, unblocked = 0 } = await this.#send(lane, pending, () => claimOne(lane, pending, request));
+    scan.blocker = claimed.blockedBy && { what: claimed.blockedBy, rows, cursor };
     // Other lanes may have gone to sleep since there was nothing for them.
-    if (tidied > 0) this.wake();
-    const [priority, id] = claimed.last ?? [];
+    if (unblocked > 0) this.wake();
     if (!hasJobs(claimed)) lookahead.foundNone();
-    else if (claimed.claimedAt !== undefined && priority !== undefined && id !== undefined) {
-      lookahead.found({ priority, id });
-    }
+    else if (claimed.claimedAt !== undefined && claimed.last !== undefined) lookahead.found(claimed.last);
     return claimed;
   }
 
