@@ -1,11 +1,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { Boundary } from './boundary.tsx';
 import { loadMe, me } from './data/api.ts';
 import { startLive } from './data/live.ts';
-import { Help } from './help.tsx';
-import { Login } from './login.tsx';
-import { isPaletteOpen } from './palette-open.ts';
 import { Trouble } from './parts/card.tsx';
 import { Dialogs } from './parts/dialog.tsx';
 import { Icon } from './parts/icon.tsx';
@@ -13,10 +9,14 @@ import { lazy } from './parts/lazy.tsx';
 import { Toasts } from './parts/toast.tsx';
 import { parts, path } from './router.ts';
 import { pageOf } from './screens.tsx';
-import { Side } from './side.tsx';
-import { Top } from './top.tsx';
+import { Boundary } from './shell/boundary.tsx';
+import { Help } from './shell/help.tsx';
+import { isPaletteOpen } from './shell/keys.ts';
+import { Login } from './shell/login.tsx';
+import { Side } from './shell/side.tsx';
+import { Top } from './shell/top.tsx';
 
-const Palette = lazy(async () => (await import('./palette.tsx')).default);
+const Palette = lazy(async () => (await import('./shell/palette.tsx')).default);
 
 let isStarted = false;
 

@@ -2,10 +2,10 @@ import { render } from 'preact';
 import 'uplot/dist/uPlot.min.css';
 import '../style/index.css';
 import { App } from './app.tsx';
-import { startKeys } from './keys.ts';
 import { startRouter } from './router.ts';
+import { startKeys } from './shell/keys.ts';
+import { startTheme } from './shell/theme.ts';
 import { startVisible } from './text/visible.ts';
-import { startTheme } from './theme.ts';
 
 startVisible();
 startTheme();

@@ -1,13 +1,13 @@
 import type { FunctionComponent, JSX } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { JobPage } from './jobs/job.tsx';
 import { JobsPage } from './jobs/jobs.tsx';
-import { Moved } from './moved.tsx';
 import { OverviewPage } from './overview/overview.tsx';
-import { Empty, Head } from './parts/card.tsx';
+import { Empty, Head, Skeleton } from './parts/card.tsx';
 import { lazy } from './parts/lazy.tsx';
 import { QueuePage } from './queues/queue.tsx';
 import { QueuesPage } from './queues/queues.tsx';
-import { lockUrl, query, queueUrl } from './router.ts';
+import { go, lockUrl, query, queueUrl } from './router.ts';
 
 interface IdProps {
   readonly id: string;
@@ -75,4 +75,10 @@ function Nothing({ title }: { readonly title: string }): JSX.Element {
       </Empty>
     </>
   );
+}
+
+/** A short address: the page that it stands for takes its place, so that going back does not come here again. */
+function Moved({ to }: { readonly to: string }): JSX.Element {
+  useEffect(() => go(to, { replace: true }), [to]);
+  return <Skeleton />;
 }

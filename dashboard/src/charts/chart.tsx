@@ -3,8 +3,8 @@ import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { Tone } from '../parts/badge.tsx';
 import { Table } from '../parts/table.tsx';
+import { repaint } from '../shell/theme.ts';
 import { clock, dayName, zone } from '../text/zone.ts';
-import { repaint } from '../theme.ts';
 import type { Mark } from './starts.ts';
 
 export interface Line {

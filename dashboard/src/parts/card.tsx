@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef } from 'preact/hooks';
 import type { Resource } from '../data/resource.ts';
 import { arrive } from '../router.ts';
 import { Name } from '../text/name.tsx';
-import { useTitle } from '../title.ts';
+import { useTitle } from '../text/title.ts';
 import { Icon } from './icon.tsx';
 
 interface CardProps {

@@ -1,16 +1,15 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { can, send } from './data/api.ts';
-import { refresh, togglePause } from './data/live.ts';
-import { useResource } from './data/resource.ts';
-import type { List, Queue } from './data/types.ts';
-import { isHelpOpen, KEYS, PLACES } from './keys.ts';
-import { isPaletteOpen } from './palette-open.ts';
-import { Modal } from './parts/dialog.tsx';
-import { attempt } from './parts/toast.tsx';
-import { go, lockUrl, parts, queueUrl } from './router.ts';
-import { visibleName } from './text/visible.ts';
-import { nextZone, toggleAbsolute } from './text/zone.ts';
+import { can, send } from '../data/api.ts';
+import { refresh, togglePause } from '../data/live.ts';
+import { useResource } from '../data/resource.ts';
+import type { List, Queue } from '../data/types.ts';
+import { Modal } from '../parts/dialog.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { go, lockUrl, parts, queueUrl } from '../router.ts';
+import { visibleName } from '../text/visible.ts';
+import { nextZone, toggleAbsolute } from '../text/zone.ts';
+import { isHelpOpen, isPaletteOpen, KEYS, PLACES } from './keys.ts';
 import { nextTheme } from './theme.ts';
 
 interface Command {

@@ -1,10 +1,9 @@
 import type { JSX } from 'preact';
-import { connection, isPaused, togglePause } from './data/live.ts';
-import { isHelpOpen } from './keys.ts';
-import { isPaletteOpen } from './palette-open.ts';
-import { Icon } from './parts/icon.tsx';
-import { go } from './router.ts';
-import { Times } from './text/times.tsx';
+import { connection, isPaused, togglePause } from '../data/live.ts';
+import { Icon } from '../parts/icon.tsx';
+import { go } from '../router.ts';
+import { Times } from '../text/times.tsx';
+import { isHelpOpen, isPaletteOpen } from './keys.ts';
 import { nextTheme, theme } from './theme.ts';
 
 const ICONS = { system: 'system', light: 'sun', dark: 'moon' } as const;

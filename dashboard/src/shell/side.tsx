@@ -1,10 +1,10 @@
 import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { me, send } from './data/api.ts';
-import { live } from './data/live.ts';
-import { Icon, type IconName } from './parts/icon.tsx';
-import { attempt } from './parts/toast.tsx';
-import { path } from './router.ts';
+import { me, send } from '../data/api.ts';
+import { live } from '../data/live.ts';
+import { Icon, type IconName } from '../parts/icon.tsx';
+import { attempt } from '../parts/toast.tsx';
+import { path } from '../router.ts';
 
 type Entry = readonly [href: string, icon: IconName, title: string];
 

@@ -1,5 +1,5 @@
 import { Component, type ComponentChildren } from 'preact';
-import { Empty, Head } from './parts/card.tsx';
+import { Empty, Head } from '../parts/card.tsx';
 
 interface State {
   readonly error: Error | undefined;

@@ -1,8 +1,7 @@
 import { signal } from '@preact/signals';
-import { togglePause } from './data/live.ts';
-import { isPaletteOpen } from './palette-open.ts';
-import { go } from './router.ts';
-import { nextZone, toggleAbsolute } from './text/zone.ts';
+import { togglePause } from '../data/live.ts';
+import { go } from '../router.ts';
+import { nextZone, toggleAbsolute } from '../text/zone.ts';
 import { nextTheme } from './theme.ts';
 
 /** What the keys do, as the help shows it. */
@@ -49,6 +48,7 @@ export const PLACES: Readonly<Record<string, string>> = {
   d: 'admin',
 };
 
+export const isPaletteOpen = signal(false);
 export const isHelpOpen = signal(false);
 let before = '';
 let beforeAt = 0;

@@ -1,8 +1,8 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { get, loadMe, send } from './data/api.ts';
-import { Skeleton, Trouble } from './parts/card.tsx';
-import { useTitle } from './title.ts';
+import { get, loadMe, send } from '../data/api.ts';
+import { Skeleton, Trouble } from '../parts/card.tsx';
+import { useTitle } from '../text/title.ts';
 
 /** What the server lets people in by. */
 interface Ways {

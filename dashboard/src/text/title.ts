@@ -1,6 +1,6 @@
 import { useEffect } from 'preact/hooks';
-import { me } from './data/api.ts';
-import { visibleName } from './text/visible.ts';
+import { me } from '../data/api.ts';
+import { visibleName } from './visible.ts';
 
 /** What tabs, bookmarks and the history of the browser call the page: what it is of, and whose dashboard this is. */
 export function useTitle(title: string): void {

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
+import { Modal } from '../parts/dialog.tsx';
 import { isHelpOpen, KEYS } from './keys.ts';
-import { Modal } from './parts/dialog.tsx';
 
 /** What the keys do. */
 export function Help(): JSX.Element | null {
