@@ -1,12 +1,13 @@
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
+import type { HttpHandler } from './adapters.ts';
 import { HttpApp } from './app.ts';
 import type { Peer } from './auth/peer.ts';
-import type { HttpHandler } from './handler.ts';
 import { type HttpOptions, readHttpOptions } from './options.ts';
 import { Services } from './services.ts';
 
 export {
   fastifyPlugin,
+  type HttpHandler,
   type HttpServer,
   type NextOptions,
   nextHandlers,
@@ -18,7 +19,6 @@ export { hashPassword } from './auth/password.ts';
 export type { Peer } from './auth/peer.ts';
 export { type Grant, PERMISSIONS, type Permission, ROLES, type Role } from './auth/permission.ts';
 export type { DevControl, DevStage } from './dev.ts';
-export type { HttpHandler } from './handler.ts';
 export type { LinkOptions } from './links.ts';
 export type {
   AuthOptions,

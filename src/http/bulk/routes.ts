@@ -1,7 +1,6 @@
 import { parseQuery } from '../../queue/index.ts';
 import type { Principal } from '../auth/permission.ts';
-import { ofQuery } from '../jobs/query.ts';
-import { summary } from '../jobs/summary.ts';
+import { ofQuery, summary } from '../jobs/query.ts';
 import { pageOf, readCursor, readIdCursor, writeCursor } from '../protocol/cursor.ts';
 import { choice, id, integer, listOf, maybe, text, unkept } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';

@@ -1,6 +1,7 @@
 import { InvalidInput } from '../../base/errors.ts';
-import { JOB_STATUSES, searchFilter } from '../../queue/index.ts';
+import { JOB_STATUSES, type JobRecord, searchFilter } from '../../queue/index.ts';
 import { choice, type Field, maybe, text, timeOrAgo } from '../protocol/field.ts';
+import { errorOf } from '../redaction/hidden.ts';
 
 interface JobFilters {
   readonly status: string | undefined;
@@ -36,4 +37,10 @@ export async function ofQuery<T>(field: string, searching: Promise<T>): Promise<
       throw new InvalidInput(cause.message, { field, cause });
     throw cause;
   }
+}
+
+/** For lists: without the fields that may be long or secret. */
+export function summary(record: JobRecord): object {
+  const { payload: _payload, result: _result, ...rest } = record;
+  return { ...rest, progress: null, error: errorOf(record.error, record) };
 }

@@ -7,8 +7,7 @@ import { AFTER, type AnyRoute, type Call, route } from '../protocol/route.ts';
 import { errorOf, payloadOf, quotingError } from '../redaction/hidden.ts';
 import { jobChangeRoutes } from './changes.ts';
 import { enqueueRoute } from './enqueue.ts';
-import { JOB_FILTERS, ofQuery, queryOf } from './query.ts';
-import { summary } from './summary.ts';
+import { JOB_FILTERS, ofQuery, queryOf, summary } from './query.ts';
 
 const job = { id: id('the id of a job') };
 /** A page that is short and has a next one is better than one that is waited for. */

@@ -1,6 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { SCHEMAS } from '../schemas/index.ts';
 import { ref } from '../schemas/parts.ts';
-import { packageVersion } from '../version.ts';
 import { type Fields, type JsonSchema, schemaOf } from './field.ts';
 import { IDEMPOTENCY_KEY } from './idempotency.ts';
 import type { AnyRoute } from './route.ts';
@@ -91,4 +91,12 @@ function parametersOf(fields: Fields, place: 'path' | 'query'): object[] {
 
 export function answerOf(answers: string | JsonSchema): JsonSchema {
   return typeof answers === 'string' ? ref(answers) : answers;
+}
+
+let version: string | undefined;
+
+/** Of this package, from its package.json: the same three folders up in src/ and in dist/. */
+export function packageVersion(): string {
+  version ??= String(JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')).version);
+  return version;
 }

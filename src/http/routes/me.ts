@@ -1,8 +1,10 @@
 import { NotFound } from '../../base/errors.ts';
-import { PARTS } from '../parts.ts';
 import { text } from '../protocol/field.ts';
+import { packageVersion } from '../protocol/openapi.ts';
 import { type AnyRoute, route } from '../protocol/route.ts';
-import { packageVersion } from '../version.ts';
+
+/** Parts that have pages of their own. */
+const PARTS = { queues: true, locks: true, actors: true, captures: true, files: true } as const;
 
 /** The caller, its permissions, and the controls of `pawl dev`. Logging in and out needs no permission, and is in app.ts. */
 export const visitorRoutes: readonly AnyRoute[] = [
