@@ -7,7 +7,7 @@ export interface PlainCall {
   readonly peer: Peer;
 }
 
-interface Guarded {
+interface GuardedRoute {
   readonly method: 'GET';
   /** Below the base path. */
   readonly path: string;
@@ -15,7 +15,7 @@ interface Guarded {
   readonly run: (work: PlainWork, call: PlainCall, who: Principal) => Response | Promise<Response>;
 }
 
-interface Open {
+interface OpenRoute {
   readonly method: 'GET' | 'POST';
   readonly path: string;
   /** Open to anybody. */
@@ -23,7 +23,7 @@ interface Open {
   readonly run: (work: PlainWork, call: PlainCall) => Response | Promise<Response>;
 }
 
-export type PlainRoute = Guarded | Open;
+export type PlainRoute = GuardedRoute | OpenRoute;
 
 /** What they do. */
 export interface PlainWork {
