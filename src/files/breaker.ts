@@ -2,14 +2,14 @@ import { ConnectionFailed, StoreUnavailable } from '../base/errors.ts';
 import { now } from '../base/time/clock.ts';
 import { formatDuration } from '../base/time/duration.ts';
 
-/** Failures in a row after which a store is left alone for a while. One or two are any network's. */
+/** Failures in a row that open the circuit. One or two happen on any network. */
 const PATIENCE = 5;
 const SHORTEST_MS = 1000;
 const LONGEST_MS = 30_000;
 
 /**
- * Keeps calls away from a store that fails: after five failures in a row they fail at once, for a second, and each time
- * the one call that is then let through fails, twice as long. Whoever calls spends no socket, no memory and no time.
+ * A circuit breaker for a store. After five failures in a row, calls fail at once for a second, without using a socket,
+ * memory or time. Then one call is let through as a probe; each time the probe fails, the pause doubles.
  */
 export class Breaker {
   readonly #where: string;
@@ -26,7 +26,7 @@ export class Breaker {
     return this.#failures >= PATIENCE && (now() < this.#openUntil || this.#isTrying);
   }
 
-  /** Runs a call, unless the store is left alone now. @throws StoreUnavailable */
+  /** Runs a call, unless the circuit is open. @throws StoreUnavailable */
   async run<T>(call: () => Promise<T>): Promise<T> {
     if (this.isOpen) throw this.#refusal();
     const isTrial = this.#failures >= PATIENCE;
@@ -37,7 +37,7 @@ export class Breaker {
       return result;
     } catch (error) {
       if (error instanceof StoreUnavailable) this.failed();
-      // Where the database could not be asked the store was not, either.
+      // When the database could not be reached, the store was not called, either.
       else if (!(error instanceof ConnectionFailed)) this.#succeeded();
       throw error;
     } finally {
@@ -45,10 +45,10 @@ export class Breaker {
     }
   }
 
-  /** A transfer that had begun well has broken. */
+  /** Counts the failure of a transfer that had started well. */
   failed(): void {
     this.#failures++;
-    // What was under way when it was opened fails, too, and says nothing new.
+    // Calls that were under way when the circuit opened fail, too; they do not count again.
     if (this.#failures < PATIENCE || now() < this.#openUntil) return;
     this.#openUntil = now() + this.#pauseMs;
     this.#pauseMs = Math.min(this.#pauseMs * 2, LONGEST_MS);
@@ -62,7 +62,7 @@ export class Breaker {
   #refusal(): StoreUnavailable {
     const left = formatDuration(Math.max(1, this.#openUntil - now()));
     return new StoreUnavailable(
-      `the store ${this.#where} has failed ${this.#failures} times in a row and is left alone for another ${left}`,
+      `the store ${this.#where} has failed ${this.#failures} times in a row; the next call to it is allowed in ${left}`,
     );
   }
 }

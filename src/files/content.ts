@@ -1,121 +1,125 @@
 import type { Readable } from 'node:stream';
 
-/** What a transfer may cost in time, all in milliseconds. */
+/** The time limits of a transfer, all in milliseconds. */
 export interface Budget {
-  /** Until a connection stands. */
+  /** Until the connection is open. */
   readonly connectMs: number;
   /** From the request to the first byte of the answer. */
   readonly firstByteMs: number;
-  /** Between two signs of life. */
+  /** Between two pieces of data or other signs of progress. */
   readonly idleMs: number;
-  /** Over all. */
+  /** From the beginning of the transfer to its end. */
   readonly totalMs: number;
 }
 
-/** How one call to a content store is limited. The signal is aborted when its time is over, or by the caller. */
+/** The limit of one call to a content store. The signal is aborted when the time of the call is over, or by the caller. */
 export interface ContentCall {
   readonly signal: AbortSignal;
 }
 
 export interface PutCall extends ContentCall {
-  /** The store has begun an upload of several parts under this id; resolves when that is noted. */
+  /** Called when the store has started an upload of several parts under this id; resolves when the id is in the database. */
   readonly onUpload: (upload: string) => Promise<void>;
-  /** A sign of life is to be expected, after no more than so many bytes. */
+  /** Called when the store has made progress; the next sign of it is expected after no more than so many bytes. */
   readonly onProgress: (bytes: number) => void;
-  /** Of all bytes that the chunks gave so far. */
+  /** The SHA-256 of all bytes that the chunks have given so far. */
   readonly sha256: () => string;
 }
 
 export interface DeleteCall extends ContentCall {
-  /** An upload of several parts that may have left some. */
+  /** The id of an upload of several parts that may have left some in the store. */
   readonly upload: string | undefined;
-  /** It never became a version: there may be uploads that nobody noted. */
+  /** The object never became a version: the store may have uploads whose ids are not in the database. */
   readonly isUnfinished: boolean;
 }
 
-/** A part of an object: from the first byte counted up to, and without, `end`. */
+/** A part of an object: the bytes from `start` up to, and without, `end`; the first byte is 0. */
 export interface Range {
   readonly start: number;
   readonly end: number;
 }
 
-/** What of an object is read. */
+/** The part of an object that is read. */
 export interface Part extends Range {
-  /** All that there is, and a store that has more than up to `end` must not hide it. */
+  /** The whole object is read. A store that has more bytes than up to `end` must not hide them. */
   readonly isWhole: boolean;
 }
 
-/** What a store was found to honour. */
+/** Which guarantees a store was found to give. */
 export interface StoreProbe {
-  /** An object is never written over: the second put of a name is refused. */
+  /** An object is never overwritten: the second put of a name is refused. */
   readonly ifNoneMatch: boolean;
-  /** A change can be made to depend on what is there. */
+  /** A write can depend on the current content. */
   readonly ifMatch: boolean;
   /** A body that does not fit its checksum is refused. */
   readonly checksums: boolean;
-  /** Uploads of several parts can be given up. */
+  /** Uploads of several parts can be aborted. */
   readonly abort: boolean;
 }
 
-/** One name in the store, as its list has it. */
+/** One name in the list of the store. */
 export interface ListEntry {
-  /** An object's UUID, or whatever else lies there: then with its path, if it has one. */
+  /** The UUID of an object; for anything else its name, with its path if it has one. */
   readonly name: string;
   readonly size: number;
 }
 
-/** A part of the list. Objects are in the order of their names, over all pages. */
+/** A page of the list. Over all pages, objects are in the order of their names. */
 export interface ListPage {
   readonly entries: readonly ListEntry[];
-  /** What to ask for next; undefined when this was the last one. Good for as long as the store is. */
+  /** The cursor of the next page; undefined after the last page. It never expires. */
   readonly next: string | undefined;
 }
 
 /**
- * The port to where the bytes are. An object's name is a UUID that is used once; nothing is ever written over.
+ * The port to a content store. The name of an object is a UUID that is used once; no object is ever overwritten.
  * @throws StoreUnavailable  a later call may succeed
- * @throws StoreRefused  it will not
+ * @throws StoreRefused  a later call will not succeed, either
  */
 export interface Content {
   /** For messages and for the database: `disk`, `s3`. */
   readonly kind: string;
-  /** For messages: where it is. */
+  /** For messages: the place of the store. */
   readonly where: string;
-  /** Told before anything else is asked. */
+  /** Sets the time limits; called before any other method. */
   useBudget?(budget: Budget): void;
   /**
-   * Writes an object, durably, from chunks in order. The promise resolves when the store has all of them.
+   * Writes an object durably, from chunks in order. The promise resolves when the store has all of them.
    * @throws Conflict  there is an object of that name with other bytes
    */
   put(name: string, chunks: AsyncIterable<Buffer>, call: PutCall): Promise<void>;
-  /** The bytes as they come; whoever asked reads them to the end, or destroys the stream. @throws CorruptObject  missing */
+  /**
+   * The bytes as a stream, unchecked. The caller reads it to the end or destroys it. @throws CorruptObject  the object is
+   * missing
+   */
   get(name: string, part: Part, call: ContentCall): Promise<Readable>;
-  /** How many bytes there are; undefined when there is no such object. */
+  /** The number of bytes of an object; undefined when there is no such object. */
   size(name: string, call: ContentCall): Promise<number | undefined>;
-  /** Makes a second object of the same bytes, without moving them through this process. False: it cannot. */
+  /** Copies an object to a second name without moving the bytes through this process. Returns false if the store cannot. */
   copy(from: string, to: string, size: number, call: ContentCall): Promise<boolean>;
-  /** Deletes an object, and whatever an upload of several parts has left. One that is not there is no error. */
+  /** Deletes an object, and the parts of a broken upload. An object that does not exist is no error. */
   delete(name: string, call: DeleteCall): Promise<void>;
-  /** A page of everything where objects lie. @param from  `next` of another page; undefined: from the beginning */
+  /** A page of the names in the place of objects. @param from  `next` of the page before; undefined: from the beginning */
   list(from: string | undefined, call: ContentCall): Promise<ListPage>;
-  /** Takes a name, as it is listed, out of where objects lie, without deleting it. False: it was not there. */
+  /** Moves a listed name out of the place of objects, without deleting it. Returns false if it does not exist. */
   quarantine(name: string, call: ContentCall): Promise<boolean>;
-  /** The text of the marker that says whose store this is, or of its copy; undefined when there is none. */
+  /** The text of the marker that names the owner of this store, or of the marker's copy; undefined when there is none. */
   readMarker(which: 'marker' | 'copy', call: ContentCall): Promise<string | undefined>;
   /**
-   * Writes both, so that one of them is whole whatever stops it, and where there are both, without needing room for them.
-   * @param ifAbsent  does nothing when there is a marker
+   * Writes the marker and its copy. One of them is whole whenever the write is interrupted; overwriting both needs no free
+   * space.
+   * @param ifAbsent  do nothing when there is a marker
    */
   writeMarker(text: string, ifAbsent: boolean, call: ContentCall): Promise<void>;
-  /** Tries out what the store honours, with objects of its own. @throws StoreRefused  it cannot be used */
+  /** Tests which guarantees the store gives, with test objects. @throws StoreRefused  it cannot be used */
   probe(call: ContentCall): Promise<StoreProbe>;
-  /** Closes what was opened here. */
+  /** Closes the connections of this object. */
   stop(): void;
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
-/** Whether a name in a store can be that of an object of ours. */
+/** Whether a name in a store can be the name of one of our objects. */
 export function isObjectName(name: string): boolean {
   return UUID.test(name);
 }

@@ -1,10 +1,10 @@
 import { createHash, type Hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** Bytes that have a checksum of their own: a range is read, and checked, in whole blocks. */
+/** The size of a block, which has a checksum of its own: a range is read and checked in whole blocks. */
 export const BLOCK_BYTES: number = 1 << 20;
 
-/** What is known of the bytes of a version. */
+/** Size, hash and checksums of the bytes of a version. */
 export interface Fingerprint {
   readonly size: number;
   /** In hex. */
@@ -14,8 +14,8 @@ export interface Fingerprint {
 }
 
 /**
- * Takes bytes in and tells their fingerprint in the end. The SHA-256 is what a version is known by. The CRCs cost
- * half of that, and let each block be looked at before it is passed on, also where the rest is not read.
+ * Takes in bytes and computes their fingerprint. The SHA-256 identifies the content of a version. The CRCs cost half as much
+ * as it, and let a reader check each block before passing it on, also when the rest is not read.
  */
 export class Digest {
   readonly #hash: Hash = createHash('sha256');
@@ -40,7 +40,7 @@ export class Digest {
     }
   }
 
-  /** Of the bytes so far. */
+  /** The hash of the bytes so far. */
   sha256(): string {
     return this.#hash.copy().digest('hex');
   }
@@ -59,7 +59,7 @@ export class Digest {
   }
 }
 
-/** The checksum of one block, as it was written; undefined past the end. */
+/** The stored checksum of one block; undefined past the end. */
 export function checkOf(checks: Buffer, block: number): number | undefined {
   return block * 4 + 4 <= checks.length ? checks.readUInt32BE(block * 4) : undefined;
 }

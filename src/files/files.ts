@@ -33,25 +33,25 @@ import { checkSource, type FileSource } from './write/source.ts';
 import { beginCopy, beginUpload } from './write/upload.ts';
 import type { WriteContext } from './write/write-context.ts';
 
-/** What is told about the files of this process. */
+/** The events of {@link Files}. */
 export interface FilesEvents {
   swept: SweepReport;
-  /** The collector's loop goes on, after a while. */
+  /** The collector failed; its loop continues after a pause. */
   error: { readonly error: unknown };
 }
 
-/** Of {@link Files.remove}. */
+/** Options of {@link Files.remove}. */
 export type RemoveOptions = Pick<WriteOptions, 'ifVersion' | 'tx'>;
 
-/** Of {@link Files.copy}. */
+/** Options of {@link Files.copy}. */
 export interface CopyOptions extends ChangeOptions {
-  /** Default: the live one. */
+  /** The version to copy. Default: the live one. */
   readonly version?: number | undefined;
 }
 
 /**
- * Versioned files whose bytes are in a content store and whose truth is in the database. Every method checks what it is given
- * before it does anything.
+ * Versioned files: the bytes are in a content store, and the database decides which version is live. Every method checks its
+ * arguments before it does anything.
  * @throws InvalidInput, NotSupported
  */
 export function createFiles(engine: PostgresEngine, options: FilesOptions): Files {
@@ -89,13 +89,14 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Writes a document's next version: moves the bytes into the content store, and publishes them in your transaction
-   * (`tx`), or in one of its own. No statement is run in your transaction, and nothing is locked, before all bytes are there; but
-   * it is open meanwhile. For bytes that take long, call {@link Files.upload} first, and begin it then.
+   * Writes a document's next version: moves the bytes into the content store, then publishes them in your transaction (`tx`),
+   * or in one of its own. It runs no statement in your transaction and locks nothing before the store has all bytes; your
+   * transaction is open meanwhile, though. For bytes that take long, call {@link Files.upload} first, and begin the
+   * transaction after it.
    *
-   * A roll-back, a crash or a failure at any moment leaves the version before.
+   * After a roll-back, a crash or a failure at any moment the version before is still the live one.
    * @param id  1 to 512 bytes
-   * @throws VersionConflict  there is another version than `ifVersion`
+   * @throws VersionConflict  the document has another version than `ifVersion`
    * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused, UploadExpired, LeaseLost
    */
   async write(id: string, source: FileSource, options: WriteOptions = {}): Promise<Written> {
@@ -105,15 +106,16 @@ export class Files implements AsyncDisposable {
     try {
       return await upload.publish({ tx });
     } catch (error) {
-      // What was refused has changed nothing; of what has no known outcome the row decides, and this does nothing then.
+      // A refused publication has changed nothing. If the outcome is unknown, the row decides, and this call does nothing
+      // when it was published.
       if (tx === undefined) await upload.abandon();
       throw error;
     }
   }
 
   /**
-   * Moves the bytes of a version into the content store, without holding a connection or a lock. It is no version yet:
-   * `await upload.publish({ tx })` makes it one, in as little time as a statement takes.
+   * Moves the bytes of a version into the content store, without holding a connection or a lock. They are no version yet:
+   * `await upload.publish({ tx })` makes them one, in the time of one statement.
    * @throws as {@link Files.write}
    */
   async upload(id: string, source: FileSource, options: UploadOptions = {}): Promise<Upload> {
@@ -122,21 +124,22 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Reads one whole version, or a part of it; two round trips. It does not change while it is read, whoever writes meanwhile.
+   * Reads one whole version, or a part of it; two round trips. The version does not change while it is read, even if the
+   * document is written meanwhile.
    * @throws NotFound, InvalidInput, StoreUnavailable, StoreRefused
-   * @throws CorruptObject  the bytes are not what was written; from `stream`, if that is found out on the way
+   * @throws CorruptObject  the bytes are not those that were written; thrown by `stream` when it is found during the transfer
    */
   read(id: string, options: ReadOptions = {}): Promise<FileReading> {
     return this.#reader.read(id, options);
   }
 
-  /** What is known of a document's live version, or of another one; one round trip, no bytes. @throws NotFound */
+  /** The facts about a document's live version, or about another one; one round trip, no bytes. @throws NotFound */
   async stat(id: string, version?: number): Promise<PastVersion> {
     const wanted = version === undefined ? undefined : parseVersion('stat', version);
     return withoutChecks(await this.#reader.row(parseId('stat', id), wanted, undefined));
   }
 
-  /** Documents in the byte order of their ids. `after` is the last id of the page before. 100 unless `limit` says else. */
+  /** Documents in the byte order of their ids. `after` is the last id of the page before. `limit`: default 100. */
   async list(options?: {
     prefix?: string | undefined;
     after?: string | undefined;
@@ -150,7 +153,7 @@ export class Files implements AsyncDisposable {
     return this.#store.list(prefix, after, limit);
   }
 
-  /** Every version of a document, newest first: who, when, how large, and whether it can still be read. */
+  /** Every version of a document, newest first: its author, time and size, and whether it can still be read. */
   async history(
     id: string,
     options?: { before?: number | undefined; limit?: number | undefined },
@@ -162,7 +165,10 @@ export class Files implements AsyncDisposable {
     return this.#store.past(parseId('history', id), before, limit);
   }
 
-  /** Makes an earlier version the next one. Its bytes are copied, in the store itself where that can. @throws NotFound, and as write */
+  /**
+   * Makes an earlier version the next one. The bytes are copied, inside the store if it can do that. @throws NotFound, and as
+   * write
+   */
   async restore(id: string, version: number, options: ChangeOptions = {}): Promise<Written> {
     const name = parseId('restore', id);
     return this.#copy('restore', name, parseVersion('restore', version), name, options);
@@ -191,8 +197,9 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Deletes in the content store what nobody needs any more: uploads that were not published in time, versions that were kept
-   * long enough, and once more what was deleted before. Safe to run anywhere, any number at a time, and to kill.
+   * Deletes objects in the content store that are not needed any more: uploads that were not published in time, versions
+   * whose time is over, and once more objects that were deleted before. It may run in any number of processes at the same
+   * time, and may be killed.
    * @throws CollectorHalted  the database and the store disagree about the past; nothing was deleted
    */
   async sweep(options?: { limit?: number | undefined; signal?: AbortSignal | undefined }): Promise<SweepReport> {
@@ -205,7 +212,7 @@ export class Files implements AsyncDisposable {
     return report;
   }
 
-  /** Sweeps from time to time until stopped. Default: every minute. */
+  /** Sweeps again and again until it is stopped. Default: every minute. */
   collect(options?: { every?: Duration | undefined }): Loop {
     const { every } = checkOptions('collect', options, { every: duration({ min: 100, default: '1m' }) });
     const loop = startLoop({
@@ -222,7 +229,7 @@ export class Files implements AsyncDisposable {
     return loop;
   }
 
-  /** What there is to collect, and whether the collector has stopped itself. */
+  /** How much there is to collect, and whether the collector has stopped itself. */
   async collector(): Promise<CollectorState> {
     const isDamaged = (await this.#guarded.findMarker()) === 'damaged';
     if (!isDamaged) await this.#guarded.attach();
@@ -231,10 +238,10 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Compares the content store with the database: what lies there and belongs to nothing, and which versions have lost their
-   * bytes. Changes nothing, unless `dryRun: false` says that strangers are to be taken to quarantine, out of the way and not deleted.
-   * What the store would not do now is in the report, and the rest goes on. A report names 10,000 or a page more; where it says
-   * `next`, that is `from` of the next call.
+   * Compares the content store with the database: finds names in the store that belong to no version, and versions that have
+   * lost their bytes. Changes nothing, except that `dryRun: false` moves such names to quarantine, where they are not
+   * deleted. A failure of the store is listed in the report, and the comparison continues. A report names 10,000 or a page
+   * more; if it has `next`, pass that as `from` to the next call.
    * @throws CollectorHalted  without a dry run: the database and the store disagree about the past
    */
   async reconcile(options?: {
@@ -248,44 +255,50 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Lets a collector that has stopped itself go on: this database is the one that collects in this store. Before that, be
-   * sure that no other one does, and reconcile: what was written after the moment it went back to is unknown to it. A marker
-   * that is damaged or gone is written anew.
-   * @throws Conflict  the store is another one's @throws StoreRefused  nothing in it is known to the database
+   * Restarts a collector that has stopped itself: this database is then the one that collects in this store. Before that,
+   * make sure that no other one does, and reconcile: after a restore the database does not know objects that were written
+   * later. A marker that is damaged or gone is written anew.
+   * @throws Conflict  the store belongs to another namespace @throws StoreRefused  the database knows no object in it
    */
   rearm(): Promise<void> {
     return this.#collector.rearm();
   }
 
   /**
-   * Hot copies of documents on this host: `await hot.open(id)` reads a local file once the database has said that it has the
-   * bytes of the live version.
+   * Hot copies of documents on this host: `await hot.open(id)` asks the database for the live version and reads its bytes
+   * from a local file.
    */
   hot(options: HotOptions): HotFiles {
     return new HotFiles(this.#reader, this.#store, this.#options.budget.totalMs, options);
   }
 
-  /** What the content store was found to honour when it was first used. @throws Conflict, StoreUnavailable, StoreRefused */
+  /**
+   * The guarantees that the content store was found to give at its first use. @throws Conflict, StoreUnavailable,
+   * StoreRefused
+   */
   probe(): Promise<StoreProbe> {
     return this.#guarded.attach();
   }
 
-  /** As given to {@link createFiles}; `''` outside of namespaces. */
+  /** The namespace of {@link createFiles}; `''` without one. */
   get namespace(): string {
     return this.#options.namespace;
   }
 
-  /** Who holds a document and who waits for it. For people. */
+  /** Which transactions hold a document, and which wait for it. For people. */
   async explain(id: string): Promise<FileExplanation> {
     return explainFile(this.#store, parseId('explain', id));
   }
 
-  /** Hears what happens to these files. @returns ends that */
+  /** Adds a listener for an event. @returns a function that removes the listener */
   on<K extends keyof FilesEvents>(event: K, listener: (payload: FilesEvents[K]) => unknown): () => void {
     return this.#events.on(event, listener);
   }
 
-  /** Stops what was started here, and closes what the content store holds open. Safe to call twice; never rejects. */
+  /**
+   * Stops the loops that this object started, and closes the connections of the content store. Safe to call twice; never
+   * rejects.
+   */
   async stop(): Promise<void> {
     await Promise.all([...this.#loops].map((loop) => loop.stop()));
     this.#options.content.stop();

@@ -7,7 +7,7 @@ import { type Marker, readMarkerText, toMarkerText } from './marker.ts';
 import type { CollectorPass, FileStore, StoreRow } from './store.ts';
 import { TransferTimeout } from './transfer-timeout.ts';
 
-/** The content store as the rest of this folder speaks to it: within its budget, and left alone while it fails. */
+/** The content store for the rest of this folder: with time limits, and behind a circuit breaker. */
 export class GuardedContent {
   readonly content: Content;
   readonly budget: Budget;
@@ -16,7 +16,7 @@ export class GuardedContent {
   readonly #namespace: string;
   readonly #logger: Logger;
   #attached: Promise<StoreProbe> | undefined;
-  /** Which store it is, once marker and database have agreed on it. */
+  /** The id of the store, once marker and database have agreed on it. */
   #is: string | undefined;
 
   constructor(content: Content, budget: Budget, store: FileStore, namespace: string, logger: Logger) {
@@ -29,7 +29,10 @@ export class GuardedContent {
     content.useBudget?.(budget);
   }
 
-  /** A call that moves few bytes: it has the time of a first byte and of a pause. @throws StoreUnavailable, StoreRefused */
+  /**
+   * Runs a call that moves few bytes: its limit is the time for a first byte plus that of a pause. @throws StoreUnavailable,
+   * StoreRefused
+   */
   call<T>(what: string, run: (call: ContentCall) => Promise<T>, signal?: AbortSignal): Promise<T> {
     return this.breaker.run(async () => {
       const { firstByteMs, idleMs } = this.budget;
@@ -40,7 +43,7 @@ export class GuardedContent {
   }
 
   /**
-   * Makes sure, once, that this is the store that the database's files are in, and that it honours what is needed.
+   * Makes sure, once, that this store has the files of the database, and gives the guarantees that are needed.
    * @throws Conflict  it belongs to another namespace, or the files are in another store
    */
   attach(): Promise<StoreProbe> {
@@ -51,14 +54,14 @@ export class GuardedContent {
     return this.#attached;
   }
 
-  /** @throws Conflict  it is another namespace's, or another store's than before @throws StoreUnavailable  it is damaged */
+  /** @throws Conflict  it names another namespace, or another store than before @throws StoreUnavailable  it is damaged */
   async readMarker(): Promise<Marker | undefined> {
     const marker = await this.findMarker();
     if (marker !== 'damaged') return marker;
     throw new StoreUnavailable(this.damage);
   }
 
-  /** Why nothing can be told by a marker of which neither copy is whole, and what to do. */
+  /** The message when both the marker and its copy are damaged: the reason, and what to do. */
   get damage(): string {
     return (
       `the marker of the store ${this.content.where} is damaged, and so is its copy; if it is the store of the namespace ` +
@@ -66,7 +69,7 @@ export class GuardedContent {
     );
   }
 
-  /** The marker, its copy where that alone is whole; each is read twice, since damage may have been done on the way. */
+  /** The marker, or its copy if only that is whole. Each is read twice, since the transfer may have damaged it. */
   async findMarker(): Promise<Marker | 'damaged' | undefined> {
     let isThere = false;
     for (const which of ['marker', 'copy', 'marker', 'copy'] as const) {
@@ -80,16 +83,19 @@ export class GuardedContent {
     return 'damaged';
   }
 
-  /** How far the collector has come. Whose store it is comes from the database, never from what was read. */
+  /**
+   * Writes the collector's pass into the marker. The owner of the store comes from the database, never from the marker that
+   * was read.
+   */
   async writeMarker({ pass, database }: CollectorPass): Promise<void> {
     if (this.#is === undefined) throw new Error('the marker of a store is written before it is known which one it is');
     await this.#write({ store: this.#is, namespace: this.#namespace, pass, database }, false);
   }
 
   /**
-   * An operator says that this is the store, though its marker may be damaged or gone.
-   * @returns what it says, or else the pass 0
-   * @throws Conflict  the marker is whole, and another one's @throws StoreRefused  nothing in it is known to the database
+   * Called when an operator confirms the store, though its marker may be damaged or gone.
+   * @returns the pass of the marker, or else pass 0
+   * @throws Conflict  the marker is whole, and names another owner @throws StoreRefused  the database knows no object in it
    */
   async identify(): Promise<CollectorPass> {
     const marker = await this.findMarker();
@@ -107,7 +113,7 @@ export class GuardedContent {
     return { pass: 0, database: row.database };
   }
 
-  /** Whether a version that is live is there, if there is one at all. */
+  /** Whether the store has the bytes of a live version, if there is such a version. */
   async #hasBytes(): Promise<boolean> {
     const [version] = await this.#store.list('', undefined, 1);
     if (version === undefined) return true;
@@ -146,17 +152,22 @@ export class GuardedContent {
     return row;
   }
 
-  /** Of two who mark a new store at once, the first one counts. A folder that is not mounted is no new store. */
+  /**
+   * Marks a new store. If two processes do it at the same time, the first one wins. A folder that is not mounted is no new
+   * store.
+   */
   async #mark(): Promise<Marker> {
     const row = await this.#store.row();
     if (row === undefined) {
       await this.#write({ store: randomUUID(), namespace: this.#namespace, pass: 0, database: '' }, true);
     }
-    // Whoever has attached meanwhile has marked it before.
+    // A process that attached meanwhile has written the marker before.
     const marker = await this.readMarker();
     if (marker !== undefined) return marker;
-    if (row !== undefined) throw this.#other(row.store, row.kind, 'nothing, since there is none');
-    throw new StoreRefused(`the store ${this.content.where} does not keep what is written to it: its marker is gone`);
+    if (row !== undefined) throw this.#other(row.store, row.kind, 'nothing, since there is no marker');
+    throw new StoreRefused(
+      `the store ${this.content.where} does not keep what is written to it: the new marker is not there`,
+    );
   }
 
   async #write(marker: Marker, ifAbsent: boolean): Promise<void> {
@@ -178,10 +189,10 @@ export class GuardedContent {
   }
 }
 
-/** What is lost with a store that is weak; names that are used once keep the rest of the promises. */
+/** What a missing guarantee of the store means for the user. The other promises still hold, since each name is used once. */
 const WEAKNESSES: Readonly<Record<keyof StoreProbe, string>> = {
-  ifNoneMatch: 'a request that comes through twice may write the same bytes twice',
-  ifMatch: 'nothing of what is done here depends on it',
-  checksums: 'bytes damaged on their way are found when they are read, not when they are written',
-  abort: 'parts of uploads that broke off stay; give the bucket a lifecycle rule for them',
+  ifNoneMatch: 'a request that arrives twice may write the same bytes twice',
+  ifMatch: 'Pawl does not depend on it',
+  checksums: 'bytes that are damaged in transfer are found when they are read, not when they are written',
+  abort: 'parts of broken uploads stay; give the bucket a lifecycle rule for them',
 };

@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto';
 import { StoreRefused } from '../base/errors.ts';
 import { isObject } from '../base/options/shape.ts';
 
-/** What the marker in a content store says: whose it is, and how far its collector has come. */
+/** The content of the marker in a content store: its owner, and the pass of its collector. */
 export interface Marker {
   readonly store: string;
   readonly namespace: string;
   readonly pass: number;
-  /** Of which database the collector is; empty: none has collected yet. */
+  /** The database that collects in this store; empty: none has collected yet. */
   readonly database: string;
 }
 
@@ -19,7 +19,7 @@ export function toMarkerText({ store, namespace, pass, database }: Marker): stri
   return `${json.slice(0, -1)},"sha256":"${hashOf(json)}"}\n`;
 }
 
-/** @returns undefined when it is damaged @throws StoreRefused  it is whole, and of a version that is newer than this one */
+/** @returns undefined when it is damaged @throws StoreRefused  it is whole, and was written by a newer version of Pawl */
 export function readMarkerText(text: string, where: string): Marker | undefined {
   const fields = checked(text);
   if (fields === undefined) return undefined;
@@ -39,7 +39,7 @@ export function readMarkerText(text: string, where: string): Marker | undefined 
   return isFit ? { store, namespace, pass, database } : undefined;
 }
 
-/** The fields, if their hash is right: a bit that was flipped on its way, or while it lay there, makes it another one. */
+/** The fields, if their hash is right: a bit that flipped in transfer or in the store changes the hash. */
 function checked(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const json: unknown = JSON.parse(text);
@@ -47,7 +47,7 @@ function checked(text: string): Readonly<Record<string, unknown>> | undefined {
     const { sha256, ...fields } = json;
     return sha256 === hashOf(JSON.stringify(fields)) ? fields : undefined;
   } catch {
-    // Not even JSON, which is damage like any other.
+    // A text that is no JSON is damaged like any other.
     return undefined;
   }
 }

@@ -17,37 +17,41 @@ import { type Duration, formatDuration } from '../base/time/duration.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
 import type { Budget, Content } from './content.ts';
 
-/** Of {@link createFiles}. */
+/** Options of {@link createFiles}. */
 export interface FilesOptions {
-  /** Where the bytes are: `disk(dir)` or `s3({ bucket })`. */
+  /** The store of the bytes: `disk(dir)` or `s3({ bucket })`. */
   readonly content: Content;
   /** Keeps documents of one program apart from those of others. Each namespace needs a store, or a prefix, of its own. Default: none. */
   readonly namespace?: string | undefined;
   /**
-   * How long a version that was replaced or removed can still be read and restored. At least as far back as you would
-   * restore the database to: a document of that time then finds its bytes. Default `'7d'`.
+   * How long a version that was replaced or removed can still be read and restored. Choose it at least as long as the time by
+   * which you may have to set back the database in a restore: the documents of that time then find their bytes. Default
+   * `'7d'`.
    */
   readonly retain?: Duration | undefined;
   /** How long an upload may take until it is published; longer than `limits.total`. Default `'2h'`. */
   readonly pending?: Duration | undefined;
-  /** How long the store is looked at once more for what came through after it had been deleted. Default `'7d'`. */
+  /**
+   * How long the collector remembers a deleted object and deletes it again, since a late request may write it once more.
+   * Default `'7d'`.
+   */
   readonly tombstone?: Duration | undefined;
-  /** How long the history tells of versions whose bytes are gone. Default `'90d'`. */
+  /** How long the history lists versions whose bytes are gone. Default `'90d'`. */
   readonly history?: Duration | undefined;
   /** The most bytes a version may have; up to 64 GiB. Default 64 GiB. */
   readonly maxBytes?: number | undefined;
   readonly limits?: LimitOptions | undefined;
 }
 
-/** How long the content store, or a source, may keep us waiting. */
+/** How long to wait for the content store or for a source. */
 export interface LimitOptions {
-  /** Until a connection stands. Default `'5s'`. */
+  /** Until the connection is open. Default `'5s'`. */
   readonly connect?: Duration | undefined;
   /** From a request to the first byte of its answer. Default `'15s'`. */
   readonly firstByte?: Duration | undefined;
-  /** Between two signs of life, of the store or of the source. Default `'30s'`. */
+  /** Between two pieces of data from the store or from the source. Default `'30s'`. */
   readonly idle?: Duration | undefined;
-  /** One transfer over all, and so also how long a reader may take. Default `'1h'`. */
+  /** From the beginning of a transfer to its end: also the limit for a reader. Default `'1h'`. */
   readonly total?: Duration | undefined;
 }
 
@@ -63,27 +67,30 @@ export interface ParsedOptions {
   readonly budget: Budget;
 }
 
-/** Of a lock of `pawl/lock`: what a publication asks of the one it is made under. */
+/** The part of a lock of `pawl/lock` that a publication under the lock needs. */
 export interface LockLike {
   readonly signal: AbortSignal;
   guard(tx: unknown): Promise<unknown>;
 }
 
-/** What is told of a version when it is written. */
+/** Options of a write. */
 export interface WriteOptions {
-  /** The version this one is to replace; 0: there must be no such document. Else whatever is there is replaced. */
+  /** The version that this one must replace; 0: the document must not exist. Default: any version is replaced. */
   readonly ifVersion?: number | undefined;
   /** Up to 255 characters. */
   readonly contentType?: string | undefined;
   /** Up to 100 short texts. */
   readonly meta?: Readonly<Record<string, string>> | undefined;
-  /** Who writes, for the history. */
+  /** The author, for the history. */
   readonly author?: string | undefined;
-  /** How many bytes the source has, if that is known: another number is refused. */
+  /** The number of bytes of the source, if it is known: a source with another number is refused. */
   readonly size?: number | undefined;
-  /** The SHA-256 of the bytes in hex, if it is known: another one is refused. */
+  /** The SHA-256 of the bytes in hex, if it is known: bytes with another hash are refused. */
   readonly sha256?: string | undefined;
-  /** A lock of `pawl/lock` under which this is written: losing it ends the upload, and the publication fails unless it is held. */
+  /**
+   * A lock of `pawl/lock` under which this is written: losing the lock ends the upload, and the publication fails unless the
+   * lock is held.
+   */
   readonly lock?: LockLike | undefined;
   /** Your own open transaction: the version is committed and rolled back with everything else there. Default: one of its own. */
   readonly tx?: OpenTransaction | undefined;
@@ -94,7 +101,7 @@ export interface WriteOptions {
 /** Of bytes that are no version yet: the transaction comes with `publish()`. */
 export type UploadOptions = Omit<WriteOptions, 'tx'>;
 
-/** Of a change that moves no bytes of the caller's. */
+/** Options of a change that moves no bytes of the caller. */
 export type ChangeOptions = Pick<WriteOptions, 'ifVersion' | 'author' | 'lock' | 'tx' | 'signal'>;
 
 /** Checked {@link ChangeOptions}. */
@@ -118,7 +125,7 @@ export interface ParsedWrite extends ParsedChange {
 }
 
 const MOST_BYTES = 64 * 1024 ** 3;
-/** An id, namespace and their like are indexed. */
+/** Ids and namespaces are in an index, which limits their length. */
 const LONGEST_ID = 512;
 
 /** @throws InvalidInput */

@@ -11,15 +11,15 @@ import { TransferTimeout } from './transfer-timeout.ts';
 import { blocksAround, type Check, cut, verified } from './verify.ts';
 import type { FileVersion, Readable } from './version.ts';
 
-/** What of a document is read, and how. */
+/** Options of a read. */
 export interface ReadOptions {
-  /** An earlier version, while it is kept. Default: the one that is live. */
+  /** An earlier version, as long as it is kept. Default: the live one. */
   readonly version?: number | undefined;
   /** From byte `start` up to, and without, byte `end`. Default: all. Whole blocks of 1 MiB around it are read and checked. */
   readonly range?: { readonly start?: number | undefined; readonly end?: number };
   /**
-   * `'share'`: the version does not change until the transaction of `tx` ends; whoever wants to change it waits, and readers who
-   * come later wait behind him. Default: none is needed to read one whole version.
+   * `'share'`: the version does not change until the transaction of `tx` ends. A writer waits for that, and readers with this
+   * option that come later wait behind the writer. Default: no lock; none is needed to read one whole version.
    */
   readonly lock?: 'share' | undefined;
   /** For `lock`: an open transaction of any known library. */
@@ -30,22 +30,22 @@ export interface ReadOptions {
 /** A version and its bytes. */
 export interface FileReading {
   readonly version: FileVersion;
-  /** Of the bytes in `stream`. */
+  /** The range of the bytes in `stream`. */
   readonly range: { readonly start: number; readonly end: number };
   /**
-   * The bytes, each block passed on once it was checked, the last one once the whole was. It fails with CorruptObject where they
-   * are not what was written. Read it to the end or destroy it; `limits.total` is all the time there is.
+   * The bytes. Each block is passed on after its check, the last one after the check of the whole. The stream fails with
+   * CorruptObject if the bytes are not those that were written. Read it to the end or destroy it, within `limits.total`.
    */
   readonly stream: Stream;
 }
 
-/** Bytes, and how they are to be checked. */
+/** A stream of bytes, and how to check them. */
 export interface Body {
   readonly stream: Stream;
   readonly check: Check;
 }
 
-/** Where bytes are had from: the store, or a copy of it. */
+/** Opens bytes of a version, in the store or in a hot copy. */
 export type Open = (version: Readable, blocks: Range, transfer: TransferTimeout) => Promise<Body>;
 
 interface ParsedRead {
@@ -76,14 +76,14 @@ export class Reader {
       return await this.open(first, parsed, this.fromStore);
     } catch (error) {
       if (!isMissing(error) || parsed.version !== undefined || parsed.lock !== undefined) throw error;
-      // It may have been replaced, and collected, since its row was read.
+      // The version may have been replaced, and collected, since its row was read.
       const second = await this.row(name, undefined, undefined);
       if (second.object === first.object) throw error;
       return this.open(second, parsed, this.fromStore);
     }
   }
 
-  /** A version that can be read. @throws NotFound */
+  /** The row of a version that can be read. @throws NotFound */
   async row(id: string, version: number | undefined, tx: unknown): Promise<Readable> {
     const found = tx === undefined ? await this.#store.current(id, version) : await this.#store.share(tx, id);
     if (found === undefined) {
@@ -91,7 +91,9 @@ export class Reader {
       throw new NotFound(`there is no ${what}`);
     }
     if (found.state === 'live' || found.state === 'retired') return found;
-    throw new NotFound(`version ${found.version} of document "${id}" is not kept any more; its row alone is`);
+    throw new NotFound(
+      `version ${found.version} of document "${id}" is not kept any more; only its entry in the history is left`,
+    );
   }
 
   async open(
@@ -118,20 +120,20 @@ export class Reader {
     }
   }
 
-  /** From the content store, within the time for a first byte. */
+  /** Opens bytes in the content store, within the time limit for a first byte. */
   readonly fromStore: Open = (version, blocks, transfer) =>
     this.#guarded.breaker.run(async () => {
       transfer.expect('store', this.#guarded.budget.firstByteMs);
       const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
       const opening = this.#guarded.content.get(version.object, part, { signal: transfer.signal });
-      // One that comes too late is of no use to anybody.
+      // A body that comes after the transfer has ended is closed.
       opening.then((body) => transfer.signal.aborted && body.destroy()).catch(() => {});
       const stream = await transfer.wait(opening);
       transfer.expect('neither', Infinity);
       return { stream, check: 'hash' };
     });
 
-  /** An error that says which version it is about. */
+  /** Adds to an error which version it is about. */
   #name(error: unknown, { id, version, object: name }: Readable): unknown {
     if (!(error instanceof CorruptObject)) return error;
     const where = `${this.#guarded.content.kind} ${this.#guarded.content.where}`;
@@ -166,7 +168,7 @@ function parseRead(options: ReadOptions): ParsedRead {
   return parsed;
 }
 
-/** @throws InvalidInput  it begins after the end */
+/** @throws InvalidInput  the range begins after the end */
 function within(version: Readable, range: ParsedRead['range']): Range {
   const start = range?.start ?? 0;
   const end = Math.min(range?.end ?? version.size, version.size);
@@ -178,7 +180,7 @@ function within(version: Readable, range: ParsedRead['range']): Range {
   );
 }
 
-/** The chunks of a body, each within the time for a pause. */
+/** The chunks of a body, each within the time limit for a pause. */
 async function* timed(
   body: Stream | undefined,
   transfer: TransferTimeout,
@@ -205,7 +207,7 @@ function isMissing(error: unknown): boolean {
   return error instanceof CorruptObject && error.damage === 'missing';
 }
 
-/** Bytes that were checked. Destroying it ends the transfer at once, whatever that is waiting for. */
+/** A stream of checked bytes. Destroying it ends the transfer at once, whatever that is waiting for. */
 class CheckedStream extends Stream {
   readonly #parts: AsyncGenerator<Buffer, void>;
   readonly #body: Stream | undefined;
@@ -218,13 +220,13 @@ class CheckedStream extends Stream {
     transfer: TransferTimeout,
     name: (error: unknown) => unknown,
   ) {
-    // One piece at a time: several that wait would be copied together.
+    // One piece at a time: a stream copies several waiting pieces into one.
     super({ highWaterMark: 1 });
     this.#parts = parts;
     this.#body = body;
     this.#transfer = transfer;
     this.#name = name;
-    // The body's own failures come through the parts; nobody else may be listening by then.
+    // Failures of the body come through its chunks; without this listener they could end the process.
     body?.on('error', () => {});
     transfer.signal.addEventListener('abort', () => this.destroy(asError(name(transfer.signal.reason))), {
       once: true,

@@ -10,11 +10,11 @@ export interface PublishCall extends Fingerprint {
   readonly meta: Readonly<Record<string, string>> | undefined;
   readonly author: string | undefined;
   readonly ifVersion: number | undefined;
-  /** How long the version it replaces is kept. */
+  /** How long the replaced version is kept. */
   readonly retainMs: number;
 }
 
-/** What came of a publication; a refusal has changed nothing. `lost`: its object is in that state, or unknown (null). */
+/** The outcome of a publication; a refusal has changed nothing. `lost`: the object is in this state, or unknown (null). */
 export type PublishOutcome =
   | { readonly version: number; readonly previous: number | null; readonly writtenMs: number }
   | { readonly conflict: number }
@@ -22,13 +22,13 @@ export type PublishOutcome =
 
 export type RemoveOutcome = { readonly version: number } | { readonly conflict: number } | { readonly absent: true };
 
-/** What became of an upload, once nothing can change it any more. */
+/** The final state of an upload. */
 export type UploadFate =
   | { readonly kind: 'published'; readonly version: PastVersion }
   | { readonly kind: 'unpublished' }
   | { readonly kind: 'collected' };
 
-/** Who stands at the gate of a document. */
+/** A transaction that holds the gate of a document or waits at it. */
 export interface DocumentLock {
   readonly pid: number;
   readonly mode: 'share' | 'exclusive';
@@ -39,18 +39,18 @@ export interface DocumentLock {
   readonly blockedBy: readonly number[];
 }
 
-/** Who fetches a version for hot copies now. */
+/** A process that fetches a version for hot copies now. */
 export interface Reload {
-  /** The host and folder it is for, or `*` for all. */
+  /** The host and folder for which it fetches, or `*` for all hosts. */
   readonly scope: string;
   readonly host: string;
   readonly pid: number;
   readonly since: Date;
-  /** When another one may take over, unless it is renewed. */
+  /** When another process may take over, unless the lease is renewed. */
   readonly expiresAt: Date;
 }
 
-/** What the database knows of the content store. */
+/** What the database knows about the content store. */
 export interface StoreRow {
   readonly store: string;
   readonly kind: string;
@@ -63,7 +63,7 @@ export interface StoreRow {
 /** A pass of the collector. */
 export interface CollectorPass {
   readonly pass: number;
-  /** Of which database. */
+  /** The id of the database that collects. */
   readonly database: string;
 }
 
@@ -73,49 +73,49 @@ export interface CollectorClaim {
   /** `retired`: it is condemned now, and deleted later. */
   readonly was: 'pending' | 'retired' | 'deleting' | 'deleted';
   readonly upload: string | null;
-  /** It never became a version. */
+  /** The object never became a version. */
   readonly unfinished: boolean;
   /** How often it was deleted in the store before. */
   readonly deletions: number;
-  /** Which claim it is. */
+  /** The number of the claim. */
   readonly claim: string;
 }
 
 /**
- * The port to a database, for the files of one namespace. `tx` is the caller's own transaction; what is called without one is
+ * The port to a database, for the files of one namespace. `tx` is the caller's own transaction; calls without one are
  * committed at once.
  */
 export interface FileStore {
   intend(id: string, object: string, pendingMs: number, host: string, pid: number): Promise<void>;
   noteUpload(object: string, upload: string): Promise<void>;
-  /** Lets the collector have it at once, unless it was published or is just being. */
+  /** Lets the collector delete the object at once, unless it was published or is being published. */
   abandon(object: string): Promise<void>;
   publish(tx: unknown, call: PublishCall): Promise<PublishOutcome>;
   remove(tx: unknown, id: string, ifVersion: number | undefined, retainMs: number): Promise<RemoveOutcome>;
-  /** The version now, which stays so until the transaction ends. */
+  /** The live version, which does not change until the transaction ends. */
   share(tx: unknown, id: string): Promise<Readable | undefined>;
   /** @param version  undefined: the live one */
   current(id: string, version: number | undefined): Promise<Readable | undefined>;
   list(prefix: string, after: string | undefined, limit: number): Promise<PastVersion[]>;
   past(id: string, before: number | undefined, limit: number): Promise<PastVersion[]>;
-  /** Waits for a transaction that is still at it, no longer than so. */
+  /** Waits, up to the deadline, for a transaction that is still publishing it. */
   outcome(object: string, deadlineMs: number): Promise<UploadFate>;
   standing(id: string): Promise<DocumentLock[]>;
   attach(store: string, kind: string): Promise<StoreRow>;
-  /** The store that the namespace is tied to; undefined: to none. */
+  /** The store to which the namespace is tied; undefined: to none. */
   row(): Promise<StoreRow | undefined>;
   noteProbe(probe: StoreProbe): Promise<void>;
   beginPass(markerPass: number, markerDatabase: string): Promise<CollectorPass | { readonly halted: string }>;
   rearm(markerPass: number): Promise<CollectorPass>;
   claim(graceMs: number, leaseMs: number, limit: number): Promise<CollectorClaim[]>;
-  /** Passes over what was claimed anew meanwhile. */
+  /** Skips objects that another pass has claimed meanwhile. */
   settle(claimed: readonly CollectorClaim[], tombstoneMs: number, historyMs: number): Promise<void>;
   /** Whether there is anything to claim. */
   isDue(): Promise<boolean>;
   due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>>;
   known(objects: readonly string[]): Promise<ReadonlySet<string>>;
   readable(after: string | undefined, upto: string | undefined): Promise<PastVersion[]>;
-  /** @returns 0: it is the owner's, for so long; else how long its owner has it at most */
+  /** @returns 0 when `owner` has the lease; else for how long, at most, another process has it */
   takeReload(scope: string, sha256: string, owner: string, leaseMs: number): Promise<number>;
   endReload(scope: string, sha256: string, owner: string): Promise<void>;
   reloads(sha256: string): Promise<Reload[]>;

@@ -3,19 +3,19 @@ import { type PawlError, StoreUnavailable, TimedOut } from '../base/errors.ts';
 import { after } from '../base/time/clock.ts';
 import { formatDuration } from '../base/time/duration.ts';
 
-/** Who is to give the next sign of life. */
+/** The party that has to make the next progress. */
 export type ExpectedParty = 'store' | 'source' | 'neither';
 
 export interface TransferTimeoutOptions {
-  /** Says in messages what is watched: `writing "doc-1"`. */
+  /** The name of the transfer in messages: `writing "doc-1"`. */
   readonly what: string;
   readonly totalMs: number;
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Watches over one transfer: its signal is aborted when the caller's is, when its time is over, and when whoever is
- * waited for gives no sign of life for so long. Whatever hangs, `wait` does not.
+ * The time limits of one transfer. Its signal is aborted when the caller's is, when the time is over, and when the expected
+ * party makes no progress for too long. `wait` ends then, even if the work hangs.
  */
 export class TransferTimeout {
   readonly #abort = new AbortController();
@@ -41,7 +41,7 @@ export class TransferTimeout {
     return this.#abort.signal;
   }
 
-  /** From now on, somebody has to give a sign of life within `ms`. */
+  /** From now on, this party has to make progress within `ms`. */
   expect(awaited: ExpectedParty, ms: number): void {
     this.#awaited = awaited;
     if (this.#idleMs === ms && this.#idle !== undefined) {
@@ -53,7 +53,7 @@ export class TransferTimeout {
     this.#idle = ms === Infinity ? undefined : setTimeout(() => this.#onIdle(), ms);
   }
 
-  /** Waits for work until the transfer is aborted; what comes of the work then is nobody's concern. */
+  /** Waits for work until the transfer is aborted; the result of the work is then ignored. */
   wait<T>(work: Promise<T>): Promise<T> {
     if (this.signal.aborted) {
       work.catch(() => {});

@@ -4,22 +4,22 @@ import { CorruptObject } from '../base/errors.ts';
 import type { Range } from './content.ts';
 import { BLOCK_BYTES, checkOf, type Fingerprint } from './digest.ts';
 
-/** The whole blocks that a range lies in. */
+/** The whole blocks around a range. */
 export function blocksAround(range: Range, size: number): Range {
   const start = Math.floor(range.start / BLOCK_BYTES) * BLOCK_BYTES;
   return { start, end: Math.min(Math.ceil(range.end / BLOCK_BYTES) * BLOCK_BYTES, size) };
 }
 
 /**
- * How closely bytes are looked at. `hash`: each block, and the SHA-256 of the whole where all of it comes. `blocks`: each block.
- * `length`: somebody else has made sure that they are right.
+ * How closely bytes are checked. `hash`: each block, and the SHA-256 of the whole if all of it is read. `blocks`: each block.
+ * `length`: only the length, since the bytes were checked elsewhere.
  */
 export type Check = 'hash' | 'blocks' | 'length';
 
 /**
- * Passes on the bytes of an object, each block once it is known to be right, the last one once the whole is. What is not right
- * is never passed on.
- * @param range  what the chunks are of the object: whole blocks
+ * Passes on the bytes of an object: each block after its check, the last one after the check of the whole. Wrong bytes are
+ * never passed on.
+ * @param range  the part of the object that the chunks are: whole blocks
  * @throws CorruptObject
  */
 export async function* verified(
@@ -48,7 +48,7 @@ export async function* verified(
       if (crc !== checkOf(print.checks, Math.ceil(at / BLOCK_BYTES) - 1))
         throw damaged('changed', `other bytes before ${at}`);
       crc = 0;
-      // The last block waits for the end of the transfer, and for the hash.
+      // The last block is passed on after the end of the transfer and the check of the hash.
       if (at === end) break;
       yield* held;
       held = [];
@@ -69,7 +69,7 @@ async function* measured(chunks: AsyncIterable<Buffer>, { start, end }: Range): 
   if (at < end) throw damaged('short', `only ${at - start} of ${end - start} bytes`);
 }
 
-/** Of the blocks that a range lies in, the range. */
+/** Cuts a range out of the blocks around it. */
 export async function* cut(chunks: AsyncIterable<Buffer>, blocks: Range, range: Range): AsyncGenerator<Buffer, void> {
   let at = blocks.start;
   for await (const chunk of chunks) {

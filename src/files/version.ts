@@ -1,19 +1,19 @@
 import type { Fingerprint } from './digest.ts';
 
-/** Where a version is between being written and being forgotten. */
+/** The states of a version, from being published to being forgotten. */
 export type FileState = 'live' | 'retired' | 'deleting' | 'deleted';
 
 /** One version of a document. */
 export interface FileVersion {
   readonly id: string;
-  /** Rises with every change of the document, and never starts again. */
+  /** Rises with every change of the document, and never restarts. */
   readonly version: number;
   readonly size: number;
-  /** Of all its bytes, in hex. */
+  /** The SHA-256 of all its bytes, in hex. */
   readonly sha256: string;
   readonly contentType: string | undefined;
   readonly meta: Readonly<Record<string, string>>;
-  /** Who wrote it, as the writer said. */
+  /** The author that the writer named; it is not verified. */
   readonly author: string | undefined;
   readonly writtenAt: Date;
   /** The name of its bytes in the content store. */
@@ -22,17 +22,17 @@ export interface FileVersion {
 
 /** A version in the history of a document. */
 export interface PastVersion extends FileVersion {
-  /** `live`: it is the one that is read. `retired`: it can be read and restored by its number. Else its bytes are gone. */
+  /** `live`: readers get it by default. `retired`: it can be read and restored by its number. Else its bytes are gone. */
   readonly state: FileState;
   readonly retiredAt: Date | undefined;
-  /** Of a retired one: until then its bytes are certainly kept. */
+  /** For a retired version: its bytes are kept at least until then. */
   readonly keptUntil: Date | undefined;
 }
 
 /** A version with what is needed to check its bytes. */
 export interface Readable extends PastVersion, Fingerprint {}
 
-/** A version as the database gives it. */
+/** A version as the database returns it. */
 export interface VersionJson {
   readonly id: string;
   readonly object: string;

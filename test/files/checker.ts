@@ -2,7 +2,10 @@ import { createHash } from 'node:crypto';
 import type { Files } from '../../src/files/index.ts';
 import type { TestStore } from './world.ts';
 
-/** What is wrong between the rows and the store, in words; empty when every row's object is right and nothing else is there. */
+/**
+ * The differences between the rows and the store, in words; empty when the store has the right object for every row, and no
+ * other.
+ */
 export async function problemsOf(files: Files, store: TestStore): Promise<string[]> {
   const problems: string[] = [];
   const wanted = new Set<string>();

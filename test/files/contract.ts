@@ -23,7 +23,7 @@ let names = 0;
 const fresh = (stem = 'doc'): string => `${stem}-${(names += 1)}`;
 const MIB = 1 << 20;
 
-/** The promises of files, on any content store: `openStore` makes one that is empty. */
+/** The promises of files, on any content store: `openStore` makes an empty one. */
 export function describeFiles(title: string, openStore: () => Promise<TestStore>): void {
   let database: FreshDatabase;
   let engine: PostgresEngine;
@@ -113,7 +113,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F2.
-    test('a version is published with the rest of the caller’s transaction, or not at all', async () => {
+    test('a version is published with the rest of the transaction of the caller, or not at all', async () => {
       const id = fresh();
       await files.write(id, 'one');
       const failing = engine.transaction(async (tx) => {
@@ -155,7 +155,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
           yield Buffer.alloc(10);
         })(),
       );
-      await until('the row is there', async () => (await states(id)).length === 1);
+      await until('the row is committed', async () => (await states(id)).length === 1);
       // The only connection of the pool is free.
       await own.query(statement('test.one', 'select 1'));
       await files.write(id, 'meanwhile');
@@ -164,7 +164,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await mine.stop();
     });
 
-    test('versions are numbered on, past removals, and one that is gone is not found', async () => {
+    test('version numbers go on rising after a removal, and a removed document is not found', async () => {
       const id = fresh();
       await files.write(id, 'a');
       await files.remove(id);
@@ -199,7 +199,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F14.
-    test('an object is never written over, whoever tries it', async () => {
+    test('an object is never overwritten', async () => {
       const { object } = await files.write(fresh(), 'first');
       const call = {
         signal: AbortSignal.timeout(10_000),
@@ -211,7 +211,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect((await shared.bytes(object)).toString()).toBe('first');
     });
 
-    test('a document is what its id says, whatever that is', async () => {
+    test('any text can be the id of a document', async () => {
       for (const id of ['../../etc/passwd', 'ä/ü\n "\\', `${'x'.repeat(510)}`, '..', ' ']) {
         await files.write(id, id);
         expect((await readAll((await files.read(id)).stream)).toString()).toBe(id);
@@ -221,7 +221,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
   describe(`${title}: two writers`, () => {
     // Invariant F7.
-    test('with ifVersion one wins, and the other is told both versions', async () => {
+    test('with ifVersion one writer wins, and the error of the other names both versions', async () => {
       const id = fresh();
       await files.write(id, 'one');
       const both = ['a', 'b'].map((text) => files.write(id, text, { ifVersion: 1 }));
@@ -235,7 +235,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F7.
-    test('without it they are serialised, and no version is lost', async () => {
+    test('without ifVersion they write one after the other, and no version is lost', async () => {
       const id = fresh();
       const texts = Array.from({ length: 12 }, (_, index) => `text ${index}`);
       await Promise.all(texts.map((text) => files.write(id, text)));
@@ -247,7 +247,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(read.sort()).toEqual(texts.sort());
     });
 
-    test('a refusal leaves the caller’s transaction as it was, and it can go on', async () => {
+    test('after a refusal the transaction of the caller can continue', async () => {
       const [id, other] = [fresh(), fresh()];
       await files.write(id, 'one');
       await engine.transaction(async (tx) => {
@@ -274,7 +274,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
         })(),
         { lock },
       );
-      await until('it has begun', async () => (await states(id)).includes('pending'));
+      await until('the upload has begun', async () => (await states(id)).includes('pending'));
       await locks.break(id, { reason: 'test' });
       await expect(endless).rejects.toMatchObject({ code: 'lease_lost' });
       await expect(files.write(id, 'late', { lock })).rejects.toMatchObject({ code: 'lease_lost' });
@@ -284,7 +284,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
   describe(`${title}: readers`, () => {
     // Invariant F8.
-    test('a reader sees one whole version, whatever is written meanwhile', async () => {
+    test('a reader sees one whole version, even if another one is written meanwhile', async () => {
       const id = fresh();
       const bytes = randomFile(4 * MIB);
       await files.write(id, bytes);
@@ -298,7 +298,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F9.
-    test('with a share lock the version stays until the transaction ends, and a writer is not starved by readers', async () => {
+    test('with a share lock the version does not change until the transaction ends, and readers do not starve a writer', async () => {
       const id = fresh();
       await files.write(id, 'one');
       let isDone = false;
@@ -314,7 +314,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
           });
         }
       };
-      // There is always one of them inside.
+      // One of these readers always holds the lock.
       const readers = [reader(), sleep(5).then(reader), sleep(10).then(reader)];
       await until('they overlap', () => reads > 3);
       await files.write(id, 'two');
@@ -323,7 +323,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect((await files.stat(id)).version).toBe(2);
     });
 
-    test('explain says who holds a document, and who waits for it', async () => {
+    test('explain lists the transactions that hold a document, and those that wait for it', async () => {
       const id = fresh();
       await files.write(id, 'one');
       const upload = await files.upload(id, 'two');
@@ -359,7 +359,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
           await store.put(name, bytes);
         },
       ],
-    ])('bytes that are not what was written are an error, and never passed on: %s', async (damage, harm) => {
+    ])('bytes that differ from those that were written are an error, and never passed on: %s', async (damage, harm) => {
       const id = fresh();
       const bytes = randomFile(2 * MIB + 100);
       const { object } = await files.write(id, bytes);
@@ -379,7 +379,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(passed.equals(bytes.subarray(0, passed.length))).toBe(true);
       expect(passed.length).toBeLessThan(bytes.length);
       if (damage !== 'changed') return;
-      // A range that does not meet the damage is as good as ever; one that does is refused.
+      // A range without damage can be read; a range with damage is refused.
       const { stream } = await files.read(id, { range: { start: 10, end: MIB } });
       expect((await readAll(stream)).equals(bytes.subarray(10, MIB))).toBe(true);
       const bad = await files.read(id, { range: { start: 2 * MIB } });
@@ -387,7 +387,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F8.
-    test('a version that was collected between its row and its bytes is read anew, once', async () => {
+    test('if a version is collected between the read of its row and of its bytes, the row is read again, once', async () => {
       const id = fresh();
       const { object } = await files.write(id, 'one');
       const disarm = faults.arm(
@@ -403,7 +403,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect([version.version, (await readAll(stream)).toString()]).toEqual([2, 'two']);
     });
 
-    test('a reader that goes away leaves nothing behind, and one that is aborted ends at once', async () => {
+    test('a reader that closes its stream leaves nothing open, and an aborted one ends at once', async () => {
       const id = fresh();
       await files.write(id, randomFile(3 * MIB));
       const { stream } = await files.read(id);
@@ -418,11 +418,11 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
   describe(`${title}: the collector`, () => {
     const quick = { retain: 0, tombstone: 0, history: 0 } as const;
-    /** Lets every deadline be over. */
+    /** Sets every deadline to now. */
     const hasten = async (space: string): Promise<void> => void (await engine.query(HASTEN, [space]));
 
     // Invariant F6.
-    test('what was replaced goes when it was kept long enough and its readers have had their time; its history stays', async () => {
+    test('a replaced version is deleted when its time and that of its readers are over; its history stays', async () => {
       const { files: own, store, space } = await alone({ ...quick, history: '1d', tombstone: '1d' });
       const id = fresh();
       const { object } = await own.write(id, 'one');
@@ -438,7 +438,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect((await readAll((await own.read(id)).stream)).toString()).toBe('two');
     });
 
-    test('what is kept is not touched', async () => {
+    test('kept versions are not deleted', async () => {
       const { files: own, store } = await alone();
       const id = fresh();
       await own.write(id, 'one');
@@ -452,7 +452,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F2.
-    test('an upload nobody publishes is collected, and publishing it then fails loudly', async () => {
+    test('an upload that is not published is collected, and publishing it after that fails loudly', async () => {
       const { files: own, store, space } = await alone(quick);
       const id = fresh();
       const upload = await own.upload(id, 'slow');
@@ -468,7 +468,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F4.
-    test('publishing and collecting want the same row: exactly one of them has it', async () => {
+    test('publishing and collecting compete for a row: exactly one of them gets it', async () => {
       const { files: own } = await alone();
       const lives = await Promise.all(
         Array.from({ length: LONG ? 20 : 6 }, async () => {
@@ -508,7 +508,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F5.
-    test('what comes through after it was deleted is deleted once more', async () => {
+    test('an object that arrives after its deletion is deleted once more', async () => {
       const { files: own, store, space } = await alone({ ...quick, tombstone: '1d' });
       const upload = await own.upload(fresh(), 'late');
       const bytes = await store.bytes(upload.object);
@@ -521,7 +521,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F17.
-    test('a sweeper that dies in the middle is followed by another one', async () => {
+    test('after the death of a sweeper another one takes over its claims', async () => {
       const { files: own, store } = await alone({
         ...quick,
         limits: { connect: 2000, firstByte: 2000, idle: 2000, total: 2000 },
@@ -533,14 +533,14 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       await expect(own.sweep()).rejects.toThrow('files.after_claim');
       disarm();
       expect(await store.names()).toEqual([upload.object]);
-      // By nobody within twice what a deletion may take.
+      // No sweeper takes them over within twice the limit of a deletion.
       expect(await own.sweep()).toMatchObject({ deleted: 0 });
-      await until('another one has it', async () => (await own.sweep()).deleted === 1);
+      await until('another sweeper claims it', async () => (await own.sweep()).deleted === 1);
       expect(await store.names()).toEqual([]);
     });
 
     // Invariant F17.
-    test('a sweeper that stands still while another one has its claims counts no deletion', async () => {
+    test('a paused sweeper whose claims another one has taken counts no deletion', async () => {
       const { files: own, store } = await alone({ ...quick, tombstone: '1d' });
       const upload = await own.upload(fresh(), 'left');
       await upload.abandon();
@@ -580,7 +580,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await look()).toEqual(before);
     });
 
-    test('it runs from time to time, and stops', async () => {
+    test('collect sweeps again and again, and stops', async () => {
       const { files: own, store } = await alone(quick);
       const upload = await own.upload(fresh(), 'left');
       await upload.abandon();
@@ -590,14 +590,14 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
     });
 
     // Invariant F18.
-    test('after the database went back in time it stops itself, and deletes nothing until it is armed again', async () => {
+    test('after the database went back in time, the collector stops itself, and deletes nothing until rearm()', async () => {
       const { files: own, store, space } = await alone(quick);
       const upload = await own.upload(fresh(), 'then');
       await own.sweep();
       const before = await engine.query<{ pass: string }>(PASS, [space]);
-      await (await own.upload(fresh(), 'what was forgotten')).abandon();
+      await (await own.upload(fresh(), 'written after the backup')).abandon();
       expect(await own.sweep()).toMatchObject({ deleted: 1 });
-      // What a restore to the moment of `before` leaves: the database knows less than the store's marker.
+      // The state after a restore to the moment of `before`: the database is behind the store's marker.
       await engine.query(SET_PASS, [space, before[0]?.pass]);
       await upload.abandon();
       await expect(own.sweep()).rejects.toMatchObject({ code: 'collector_halted' });
@@ -624,7 +624,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
   describe(`${title}: reconciling`, () => {
     // Invariant F19.
-    test('finds strangers and missing bytes; takes strangers to quarantine when told to, and nothing that is known', async () => {
+    test('finds strangers and missing bytes; without a dry run moves strangers to quarantine, and no other name', async () => {
       const { files: own, store } = await alone();
       const kept = await own.write('kept', 'kept');
       await own.write('kept', 'two');
@@ -650,7 +650,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await own.reconcile()).toMatchObject({ strangers: [], seen: 4 });
     });
 
-    test('a database that went back in time moves nothing that it does not remember', async () => {
+    test('a database that went back in time moves no object that it does not know', async () => {
       const { files: own, store, space } = await alone();
       await own.sweep();
       const { object } = await own.write('doc', 'then');
@@ -663,7 +663,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
   });
 
   describe(`${title}: bad input`, () => {
-    test('is refused with an error that says what, and nothing is left', async () => {
+    test('is refused with an error that names it, and leaves no row and no object', async () => {
       const { files: own, store, space } = await alone();
       const bad: [() => Promise<unknown>, RegExp][] = [
         [() => own.write('', 'x'), /id.*1 to 512 bytes/],
@@ -730,12 +730,12 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await store.names()).toEqual([]);
     });
 
-    test('too many bytes are refused as soon as they come', async () => {
+    test('too many bytes are refused at the first byte beyond the limit', async () => {
       const { files: own } = await alone({ maxBytes: 1000 });
       await expect(own.write('a', inPieces(randomFile(5000), 300))).rejects.toThrow(/more than the 1000 bytes/);
     });
 
-    test('a store of another namespace, or another store, is refused', async () => {
+    test('a store of another namespace, and another store than before, are refused', async () => {
       const { files: own, store, space } = await alone();
       await own.write('a', 'x');
       const other = createFiles(engine, { content: store.again(), namespace: fresh('other') });

@@ -1,4 +1,4 @@
-// Edits a document under a lock whose lease is short, and tells how that ended. PAWL_FAULT says where it stands still.
+// Edits a document under a lock with a short lease, and prints the outcome. PAWL_FAULT names the point at which it pauses.
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { createFiles, disk } from '../../src/files/index.ts';
 import { createLocks } from '../../src/lock/index.ts';

@@ -52,7 +52,7 @@ const onBucket = async (
   weakness: FaultyStoreOptions = {},
 ): Promise<Ground<TestStore & { readonly server: FaultyStore }>> => on(await bucketStore(weakness), options);
 
-/** Lets the deadlines of what is pending, and the time of what is condemned, be over. */
+/** Sets the deadlines of pending and of condemned objects to now. */
 const hasten = async (space: string): Promise<void> => void (await engine.query(HASTEN, [space]));
 
 const HASTEN = statement(
@@ -69,35 +69,38 @@ describe('a writer that is killed', () => {
     ['disk', diskStore, 3 * MIB],
     ['s3', bucketStore, 3 * MIB],
     ['s3, in parts', bucketStore, 20 * MIB],
-  ])('anywhere leaves the version before, or the new one, and after a sweep no orphan: %s', async (_, open, size) => {
-    const { files, store, space } = on<TestStore>(await open());
-    await files.probe();
-    // Of a bucket those where the bytes are on their way; the others are the same rows.
-    const points = size > 16 * MIB ? ['mid_upload'] : 'server' in store ? POINTS.slice(1, 3) : POINTS;
-    await Promise.all(
-      points.map(async (point) => {
-        await files.write(point, `before ${point}`);
-        const fault = `files.${point}:kill${size > 16 * MIB ? '#2' : ''}`;
-        const where = JSON.stringify(store.place);
-        const how = point === 'before_commit' ? 'tx' : 'alone';
-        const args = [database.url, where, space, point, String(size), how];
-        const child = spawnChild('files/writer.child.ts', args, { PAWL_FAULT: fault });
-        expect((await child.exited).signal, child.stderr()).toBe('SIGKILL');
-        const { version, stream } = await files.read(point);
-        const text = await readAll(stream);
-        if (point === 'after_commit') expect([version.version, text.length]).toEqual([2, size]);
-        else expect([version.version, text.toString()]).toEqual([1, `before ${point}`]);
-      }),
-    );
-    if ('server' in store && size > 16 * MIB) expect(Reflect.get(Object(store.server), 'unfinished')).toHaveLength(1);
-    await hasten(space);
-    await files.sweep();
-    expect(await problemsOf(files, store)).toEqual([]);
-    if ('server' in store) expect(Reflect.get(Object(store.server), 'unfinished')).toEqual([]);
-    await files.write(points[0] ?? '', 'and on');
-  });
+  ])(
+    'at any point leaves the version before, or the new one, and after a sweep no orphan: %s',
+    async (_, open, size) => {
+      const { files, store, space } = on<TestStore>(await open());
+      await files.probe();
+      // In a bucket, only the points during the transfer; at the others the rows are the same as with a folder.
+      const points = size > 16 * MIB ? ['mid_upload'] : 'server' in store ? POINTS.slice(1, 3) : POINTS;
+      await Promise.all(
+        points.map(async (point) => {
+          await files.write(point, `before ${point}`);
+          const fault = `files.${point}:kill${size > 16 * MIB ? '#2' : ''}`;
+          const where = JSON.stringify(store.place);
+          const how = point === 'before_commit' ? 'tx' : 'alone';
+          const args = [database.url, where, space, point, String(size), how];
+          const child = spawnChild('files/writer.child.ts', args, { PAWL_FAULT: fault });
+          expect((await child.exited).signal, child.stderr()).toBe('SIGKILL');
+          const { version, stream } = await files.read(point);
+          const text = await readAll(stream);
+          if (point === 'after_commit') expect([version.version, text.length]).toEqual([2, size]);
+          else expect([version.version, text.toString()]).toEqual([1, `before ${point}`]);
+        }),
+      );
+      if ('server' in store && size > 16 * MIB) expect(Reflect.get(Object(store.server), 'unfinished')).toHaveLength(1);
+      await hasten(space);
+      await files.sweep();
+      expect(await problemsOf(files, store)).toEqual([]);
+      if ('server' in store) expect(Reflect.get(Object(store.server), 'unfinished')).toEqual([]);
+      await files.write(points[0] ?? '', 'and on');
+    },
+  );
 
-  test('the checker finds an orphan, a missing object, and one that was changed', async () => {
+  test('the checker finds an orphan, a missing object, and a changed one', async () => {
     const { files, store } = on(await diskStore());
     const { object } = await files.write('a', 'good');
     expect(await problemsOf(files, store)).toEqual([]);
@@ -122,7 +125,7 @@ describe('a COMMIT whose answer is lost', () => {
   };
 
   // Invariant F3.
-  test('is answered by the row, and the version is there', async () => {
+  test('is resolved by reading the row: the version is published', async () => {
     const { proxy, far } = await through();
     const { files, store } = on(await diskStore(), {}, far);
     await files.write('doc', 'one');
@@ -138,7 +141,7 @@ describe('a COMMIT whose answer is lost', () => {
     expect(await problemsOf(files, store)).toEqual([]);
   });
 
-  test('and that never came through is published again', async () => {
+  test('and that was never executed is followed by a second publication', async () => {
     const { proxy, far } = await through();
     const { files } = on(await diskStore(), {}, far);
     await files.write('doc', 'one');
@@ -150,7 +153,7 @@ describe('a COMMIT whose answer is lost', () => {
     expect((await writing).version).toBe(2);
   });
 
-  test('of a publication that was still waiting is no conflict with the one sent after it', async () => {
+  test('of a publication that still waits for a lock causes no conflict with the second publication', async () => {
     const { proxy, far } = await through();
     const { files, store, space } = on(await diskStore(), {}, far);
     await files.write('doc', 'one');
@@ -163,7 +166,7 @@ describe('a COMMIT whose answer is lost', () => {
       publishing = upload.publish();
       await until('it waits', async () => (await waiters()) === 1);
       proxy.cut();
-      await until('so does the one sent after it', async () => (await waiters()) === 2);
+      await until('the second publication waits, too', async () => (await waiters()) === 2);
     });
     expect(await publishing).toMatchObject({ version: 2, previous: 1 });
     expect(await files.history('doc')).toHaveLength(2);
@@ -179,7 +182,7 @@ describe('a store that fails', () => {
     ['the answer to a part is lost', 'lose_answer', 'UploadPart', 17 * MIB],
     ['the answer to the end of an upload is lost', 'lose_answer', 'CompleteMultipartUpload', 17 * MIB],
     ['the end of an upload is answered by 200 and an error', 'error_in_200', 'CompleteMultipartUpload', 17 * MIB],
-  ] as const)('once costs nothing: %s', async (_, fault, operation, size) => {
+  ] as const)('once does not fail the write: %s', async (_, fault, operation, size) => {
     const { files, store } = await onBucket();
     await files.probe();
     store.server.fault(fault, { operation, times: 1 });
@@ -191,9 +194,9 @@ describe('a store that fails', () => {
   });
 
   // Invariant F13.
-  test('an upload whose beginning nobody was told of is given up, of an object and of a probe', async () => {
+  test('with a lost answer to the start of an upload: the upload is aborted, of an object and of a probe', async () => {
     const { files, store } = await onBucket();
-    // By the probe of another process, which was killed.
+    // An upload that the probe of another, killed process has left behind.
     store.server.fault('lose_answer', { operation: 'CreateMultipartUpload', times: 1 });
     await expect(files.probe()).rejects.toThrow(StoreUnavailable);
     expect(store.server.unfinished).toHaveLength(1);
@@ -206,7 +209,7 @@ describe('a store that fails', () => {
   });
 
   // Invariant F13.
-  test('for good leaves no parts and no version', async () => {
+  test('permanently leaves no parts and no version', async () => {
     const { files, store, space } = await onBucket();
     await files.write('doc', 'one');
     store.server.fault('unavailable', { operation: 'CompleteMultipartUpload' });
@@ -219,28 +222,31 @@ describe('a store that fails', () => {
   });
 
   // Invariant F12.
-  test.each(['short', 'short_body', 'flip', 'gzip'] as const)('bytes that come %s are an error', async (fault) => {
-    const { files, store } = await onBucket();
-    await files.write('doc', randomFile(MIB + 10));
-    store.server.fault(fault, { operation: 'GetObject', key: 'objects/', times: 1 });
-    const error = await files
-      .read('doc')
-      .then(({ stream }) => readAll(stream))
-      .then(
-        () => undefined,
-        (reason: unknown) => reason,
-      );
-    expect(error instanceof CorruptObject || error instanceof StoreUnavailable).toBe(true);
-    expect(error instanceof StoreUnavailable).toBe(fault === 'short');
-    expect((await readAll((await files.read('doc')).stream)).length).toBe(MIB + 10);
-  });
+  test.each(['short', 'short_body', 'flip', 'gzip'] as const)(
+    'by returning damaged bytes (%s) causes an error',
+    async (fault) => {
+      const { files, store } = await onBucket();
+      await files.write('doc', randomFile(MIB + 10));
+      store.server.fault(fault, { operation: 'GetObject', key: 'objects/', times: 1 });
+      const error = await files
+        .read('doc')
+        .then(({ stream }) => readAll(stream))
+        .then(
+          () => undefined,
+          (reason: unknown) => reason,
+        );
+      expect(error instanceof CorruptObject || error instanceof StoreUnavailable).toBe(true);
+      expect(error instanceof StoreUnavailable).toBe(fault === 'short');
+      expect((await readAll((await files.read('doc')).stream)).length).toBe(MIB + 10);
+    },
+  );
 
   test.each([
     ['hang', 'GetObject'],
     ['trickle', 'GetObject'],
     ['hang', 'PutObject'],
   ] as const)(
-    'by a %s of %s ends within its budget; no connection of the pool is held, and no socket stays',
+    'in a %s of %s ends the call within its limits; no connection of the pool is held, and no socket stays',
     async (fault, operation) => {
       const narrow = postgres(database.url, { max: 1 });
       onTestFinished(() => narrow.stop());
@@ -262,8 +268,8 @@ describe('a store that fails', () => {
       // Calls without a bound would wait for as long as the test may take.
       expect(performance.now() - start).toBeLessThan(30_000);
       expect(await store.server.connections()).toBeLessThanOrEqual(32);
-      // By now the store is left alone: a call fails at once.
-      await until('it is left alone', async () => {
+      // By now the circuit is open: a call fails at once.
+      await until('the circuit is open', async () => {
         const again = performance.now();
         const call =
           operation === 'PutObject' ? files.write('doc', 'x') : files.read('doc').then(({ stream }) => readAll(stream));
@@ -271,10 +277,10 @@ describe('a store that fails', () => {
           () => undefined,
           (reason: unknown) => reason,
         );
-        return /left alone/.test(String(error)) && performance.now() - again < 500;
+        return /the next call to it is allowed in/.test(String(error)) && performance.now() - again < 500;
       });
       store.server.mend();
-      await until('it is tried again', async () =>
+      await until('the store is tried again', async () =>
         readAll((await files.read('doc')).stream).then(
           () => true,
           () => false,
@@ -284,7 +290,7 @@ describe('a store that fails', () => {
   );
 
   // Invariant F5.
-  test('a put that comes through after its deletion is deleted once more', async () => {
+  test('an object whose put arrives after its deletion is deleted once more', async () => {
     const limits = { firstByte: 500, idle: 500, total: 1000 };
     const { files, store, space } = await onBucket({ limits, pending: 1001, tombstone: '1s' });
     await files.probe();
@@ -293,15 +299,15 @@ describe('a store that fails', () => {
     await hasten(space);
     expect(await files.sweep()).toMatchObject({ deleted: 1 });
     expect(await store.names()).toEqual([]);
-    await until('it comes through', async () => (await store.names()).length > 0);
-    await until('it is gone', async () => {
+    await until('the put arrives', async () => (await store.names()).length > 0);
+    await until('the object is gone', async () => {
       await files.sweep();
       return (await store.names()).length === 0;
     });
   });
 
   // Invariant F19.
-  test('objects of a prefix that begins with the same letters are not looked at', async () => {
+  test('objects under a longer prefix that begins with the same letters are not listed', async () => {
     const { files, store } = await onBucket();
     const { object } = await files.write('doc', 'mine');
     for (const key of [`test2/objects/${object}`, `test/objects2/${object}`, 'test/notes.txt']) {
@@ -317,7 +323,7 @@ describe('a store that fails', () => {
     expect(store.server.objects.has('test/notes.txt')).toBe(true);
   });
 
-  test('a store that is weak is used, with a warning that says what is lost', async () => {
+  test('a store without some guarantees is used, with a warning that names the consequences', async () => {
     const log = recordLog();
     const loud = postgres(database.url, { logger: log, max: 2 });
     onTestFinished(() => loud.stop());
@@ -329,7 +335,7 @@ describe('a store that fails', () => {
     expect((await readAll((await files.read('doc')).stream)).toString()).toBe('kept');
   });
 
-  test('a disk that is full is an error, and leaves nothing for long', async () => {
+  test('a full disk is an error, and the object is collected soon', async () => {
     const { files, store, space } = on(await diskStore());
     await files.write('doc', 'one');
     const full = (): never => {
@@ -345,11 +351,11 @@ describe('a store that fails', () => {
     expect((await files.stat('doc')).version).toBe(1);
   });
 
-  test('a disk that has really no room left is an error, and the room is free again', async ({ skip }) => {
+  test('a disk that is really full is an error, and the room of the failed write is free again', async ({ skip }) => {
     const small = await mkdtemp(join(tmpdir(), 'pawl-test-full-'));
     onTestFinished(() => rm(small, { recursive: true, force: true }));
     const mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'pawl-test', small]).catch(() => undefined);
-    if (mounted === undefined) return skip('mounting a disk of 4 MiB takes the rights of root');
+    if (mounted === undefined) return skip('mounting a disk of 4 MiB requires root');
     onTestFinished(async () => void (await run('umount', ['-l', small])));
     const { files, store, space } = on(await diskStore(small));
     const { object } = await files.write('doc', randomFile(2 * MIB));
@@ -368,13 +374,13 @@ describe('a store that fails', () => {
 });
 
 describe('an editor that is paused for longer than its lock lasts', () => {
-  test('publishes nothing when it goes on: what another one did meanwhile is done once', async () => {
+  test('publishes nothing when it continues: the version of another editor stays', async () => {
     const { files, store, space } = on(await diskStore());
     await files.write('invoice', 'one');
     const child = spawnChild('files/editor.child.ts', [database.url, store.content.where, space, 'invoice'], {
       PAWL_FAULT: 'files.after_upload:stop',
     });
-    await until('it stands still', () => child.stderr().includes('after_upload'));
+    await until('the editor is paused', () => child.stderr().includes('after_upload'));
     const locks = createLocks(engine, { namespace: space });
     onTestFinished(() => locks.stop());
     await locks.request('invoice', { wait: '20s', lease: '10s' }, async (lock) => {

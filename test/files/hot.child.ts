@@ -1,4 +1,4 @@
-// Reads a document from the hot copies of its host, and tells what it got. PAWL_FAULT says where it dies.
+// Reads a document from the hot copies of its host, and prints the result. PAWL_FAULT names the point at which it dies.
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { createFiles, disk } from '../../src/files/index.ts';
 

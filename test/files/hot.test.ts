@@ -71,7 +71,7 @@ test('a copy is fetched once, and read as long as it is the live version', async
 });
 
 // Invariant F10.
-test('a copy that is truncated, or another file than it was, is fetched anew; one with a flipped bit is never passed on', async () => {
+test('a truncated or replaced copy is fetched anew; a flipped bit is never passed on', async () => {
   const { hot, dir } = await hotFiles();
   const id = fresh();
   const bytes = randomFile(2 * MIB);
@@ -87,7 +87,7 @@ test('a copy that is truncated, or another file than it was, is fetched anew; on
 });
 
 // Invariant F10.
-test('what is written into a copy while it is read is never passed on, whether its blocks are being checked or not', async () => {
+test('bytes that are written into a copy while it is read are never passed on, whether its blocks are checked or not', async () => {
   const { hot, dir } = await hotFiles();
   const id = fresh();
   const bytes = randomFile(16 * MIB);
@@ -95,7 +95,7 @@ test('what is written into a copy while it is read is never passed on, whether i
   for (const isTrusted of [false, true]) {
     await readAll((await hot.open(id)).stream);
     if (isTrusted) {
-      // So long after it was written, the readers before have checked it, and the next one need not.
+      // After this time the file counts as settled: earlier readers have checked it, and the next one does not.
       await sleep(120);
       await readAll((await hot.open(id)).stream);
     }
@@ -110,11 +110,11 @@ test('what is written into a copy while it is read is never passed on, whether i
     );
     const passed = Buffer.concat(got);
     expect(passed.equals(bytes.subarray(0, passed.length))).toBe(true);
-    await until('it is whole again', async () => (await readAll((await hot.open(id)).stream)).equals(bytes));
+    await until('the copy is whole again', async () => (await readAll((await hot.open(id)).stream)).equals(bytes));
   }
 });
 
-/** As a hand that knows what it does, or a disk: without a trace in the time of the last change. */
+/** Flips a bit without changing the file's time of modification, as a failing disk does. */
 async function flipBit(path: string, at: number): Promise<void> {
   const { mtime } = await stat(path);
   const file = await open(path, 'r+');
@@ -136,7 +136,7 @@ test('many readers of a cold copy cost the store one request', async () => {
   expect(gets() - before).toBe(1);
 });
 
-test('of all hosts one at a time fetches a version, where that was asked for', async () => {
+test("with reload 'all' only one of all hosts fetches a version at a time", async () => {
   const [here, there] = [await hotFiles({ reload: 'all' }), await hotFiles({ reload: 'all' })];
   const id = fresh();
   await files.write(id, 'wanted everywhere');
@@ -147,8 +147,8 @@ test('of all hosts one at a time fetches a version, where that was asked for', a
   let begun = 0;
   onTestFinished(faults.arm('files.reloading', () => ((begun += 1), gate)));
   const reading = [here, there].map(async ({ hot }) => readAll((await hot.open(id)).stream));
-  await until('one has begun', async () => begun === 1 && (await files.explain(id)).reloads.length === 1);
-  // Long enough for the other one to have looked again.
+  await until('one host has begun', async () => begun === 1 && (await files.explain(id)).reloads.length === 1);
+  // Long enough for another attempt of the other host.
   await sleep(150);
   expect(begun).toBe(1);
   expect((await files.explain(id)).reloads).toMatchObject([{ scope: '*' }]);
@@ -157,7 +157,7 @@ test('of all hosts one at a time fetches a version, where that was asked for', a
   expect(begun).toBe(2);
 });
 
-test('what does not fit goes, longest unused first', async () => {
+test('copies that do not fit are removed, longest unused first', async () => {
   const { hot, dir } = await hotFiles({ maxBytes: 250_000 });
   const made = [fresh(), fresh(), fresh()];
   for (const id of made) {
@@ -168,7 +168,7 @@ test('what does not fit goes, longest unused first', async () => {
   expect((await readAll((await hot.open(made[0] ?? '')).stream)).length).toBe(100_000);
 });
 
-test('a folder that went away, or could not be made, is made when it can be', async () => {
+test('a folder that was removed, or could not be made, is made as soon as it can be', async () => {
   const { hot, dir } = await hotFiles();
   const [id, other] = [fresh(), fresh()];
   for (const each of [id, other]) await files.write(each, each);
@@ -183,8 +183,8 @@ test('a folder that went away, or could not be made, is made when it can be', as
   for (const each of [hot, inside]) expect((await readAll((await each.open(id)).stream)).toString()).toBe(id);
 });
 
-test('a folder that can never be made is an error, and nothing goes on behind it', async ({ skip }) => {
-  if (process.platform !== 'linux') return skip('/proc is of Linux');
+test('a folder that can never be made is an error, and no work continues after it', async ({ skip }) => {
+  if (process.platform !== 'linux') return skip('only Linux has /proc');
   const id = fresh();
   await files.write(id, 'x');
   for (const dir of ['/proc/nope', '/proc/nope/deeper', '/dev/null/x']) {
@@ -195,12 +195,12 @@ test('a folder that can never be made is an error, and nothing goes on behind it
   const before = process.cpuUsage();
   await sleep(300);
   const { user, system } = process.cpuUsage(before);
-  // A loop would take all of it.
+  // A loop would use all of the processor's time.
   expect((user + system) / 1000).toBeLessThan(200);
 });
 
 // Invariant F11.
-test('a reloader that is killed is followed by a waiter, and explain shows it meanwhile; the swap is whole or not at all', async () => {
+test('after the kill of a reloader a waiter takes over, and explain shows the lease meanwhile; the swap is whole or not at all', async () => {
   const own = await diskStore();
   const dir = await folder();
   const slow = createFiles(engine, { content: own.content, namespace: 'killed' });
@@ -212,7 +212,7 @@ test('a reloader that is killed is followed by a waiter, and explain shows it me
   await slow.write('doc', bytes);
   const args = [database.url, own.content.where, dir, 'killed', 'doc'];
   const child = spawnChild('files/hot.child.ts', args, { PAWL_FAULT: 'files.before_swap:stop' });
-  await until('it stands still', async () => child.stderr().includes('before_swap'));
+  await until('the reloader hangs', async () => child.stderr().includes('before_swap'));
   const { reloads } = await slow.explain('doc');
   expect(reloads).toMatchObject([{ pid: child.pid }]);
   expect(reloads[0]?.expiresAt.getTime()).toBeLessThanOrEqual(Date.now() + 5000);
@@ -226,7 +226,7 @@ test('a reloader that is killed is followed by a waiter, and explain shows it me
   expect((await slow.explain('doc')).reloads).toEqual([]);
 });
 
-test('while the newest is fetched, and while the database is away, a copy that is fresh enough is read if that was asked for', async () => {
+test('with maxStale a copy that is fresh enough is read while the newest is fetched, and while the database is away', async () => {
   const proxy = await startProxy(database.url);
   const far = postgres(proxy.url, { max: 2, connectTimeoutMs: 1000 });
   onTestFinished(async () => {
@@ -249,11 +249,11 @@ test('while the newest is fetched, and while the database is away, a copy that i
   expect((await readAll(stale.stream)).toString()).toBe('one');
   expect(stale.staleMs).toBeGreaterThan(0);
   goOn();
-  await until('the new one is there', async () => (await readAll((await hot.open(id)).stream)).toString() === 'two');
+  await until('the newest copy is read', async () => (await readAll((await hot.open(id)).stream)).toString() === 'two');
   proxy.refuse();
   expect((await readAll((await hot.open(id)).stream)).toString()).toBe('two');
   await expect(strict.open(id)).rejects.toMatchObject({ code: 'connection_failed' });
 });
 
-/** The five seconds are over. */
+/** Ends the lease of five seconds now. */
 const LEASE_OVER = statement('test.lease_over', 'update pawl.file_reload set expires_at = clock_timestamp()');

@@ -19,7 +19,7 @@ beforeAll(async () => {
 
 afterAll(() => engine.stop());
 
-/** A store with a document in it that has been swept, and what another process has. */
+/** A store with one document that has been swept, and a second handle as another process has it. */
 async function used<Store extends TestStore>(
   store: Store,
 ): Promise<{ store: Store; space: string; open: () => Files }> {
@@ -40,7 +40,7 @@ async function used<Store extends TestStore>(
   return { store, space, open };
 }
 
-/** With something to do, so that the marker is written. */
+/** Sweeps with something to collect, so that the marker is written. */
 async function sweepOnce(files: Files): Promise<void> {
   await (await files.upload('given up', 'x')).abandon();
   await files.sweep();
@@ -66,7 +66,7 @@ describe('the marker of a store', () => {
   ];
 
   // Invariant F20.
-  test.each(DAMAGE)('that %s stops nobody, and is mended by the next pass', async (_, damage) => {
+  test.each(DAMAGE)('that %s stops no process, and the next pass repairs it', async (_, damage) => {
     const { store, open } = await used(await diskStore());
     for (const name of [MARKER, COPY]) {
       const path = join(store.content.where, name);
@@ -86,14 +86,14 @@ describe('the marker of a store', () => {
   });
 
   test.each([
-    ['on its way', MARKER],
-    ['where it lies', MARKER],
+    ['in transfer', MARKER],
+    ['in the store', MARKER],
     ['in its copy', COPY],
   ] as const)('that has one bit flipped %s is never written back so', async (how, name) => {
     const { store, open } = await used(await bucketStore());
     const before = JSON.parse((await store.content.readMarker('marker', call())) ?? '');
     for (let time = 0; time < 4; time++) {
-      if (how === 'on its way') store.server.fault('flip', { operation: 'GetObject', key: name, times: 1 });
+      if (how === 'in transfer') store.server.fault('flip', { operation: 'GetObject', key: name, times: 1 });
       else {
         const bytes = Buffer.from(store.server.objects.get(`test/${name}`)?.body ?? '');
         bytes[10 + 31 * time] = (bytes[10 + 31 * time] ?? 0) ^ 2;
@@ -112,7 +112,7 @@ describe('the marker of a store', () => {
     }
   });
 
-  test('of which neither copy is whole is written anew by rearm, and by nobody else', async () => {
+  test('that is damaged together with its copy is written anew only by rearm', async () => {
     const { store, open } = await used(await diskStore());
     const paths = [MARKER, COPY].map((name) => join(store.content.where, name));
     const { store: is } = JSON.parse(await readFile(paths[0] ?? '', 'utf8'));
@@ -134,7 +134,7 @@ describe('the marker of a store', () => {
     }
   });
 
-  test('is not made up by rearm in a store that has nothing of ours', async () => {
+  test('is not invented by rearm in a store without any of our objects', async () => {
     const { space } = await used(await diskStore());
     const empty = await diskStore();
     onTestFinished(() => empty.stop());
@@ -144,11 +144,11 @@ describe('the marker of a store', () => {
       StoreRefused,
     );
     await expect(files.write('doc', 'x')).rejects.toThrow(Conflict);
-    // A folder on which nothing is mounted stays as it is.
+    // A mount point without its mount is not changed.
     expect(await readdir(empty.content.where)).toEqual([]);
   });
 
-  test('of a version that is newer is refused, not written over', async () => {
+  test('of a newer version is refused, not overwritten', async () => {
     const { store, open } = await used(await diskStore());
     const { createHash } = await import('node:crypto');
     const json = JSON.stringify({ format: 9, store: 'x' });
@@ -160,7 +160,7 @@ describe('the marker of a store', () => {
     expect(await readFile(join(store.content.where, MARKER), 'utf8')).toBe(text);
   });
 
-  test('of another store that is mounted there meanwhile is noticed before anything is deleted', async () => {
+  test('of another store that was mounted there meanwhile is found before anything is deleted', async () => {
     const [mine, other] = [await used(await diskStore()), await used(await diskStore())];
     const files = mine.open();
     await files.probe();
@@ -175,7 +175,7 @@ describe('the marker of a store', () => {
     expect(await mine.store.names()).toEqual(before);
   });
 
-  test('leaves no draft behind, whoever marks, dies or finds the disk full', async () => {
+  test('leaves no draft behind after several writers, a kill, or a full disk', async () => {
     const store = await diskStore();
     onTestFinished(() => store.stop());
     await writeFile(join(store.content.where, `${MARKER}.of-one-who-was-killed`), '');
@@ -195,7 +195,7 @@ describe('the marker of a store', () => {
   });
 });
 
-test('on a disk that is full the collector makes room', async () => {
+test('on a full disk the collector makes room', async () => {
   const { store, open } = await used(await diskStore());
   const files = open();
   const { object } = await files.write('doc', 'kept');

@@ -10,8 +10,8 @@ import { type Content, type S3Options, s3 } from '../../src/files/index.ts';
 import type { TestStore } from './world.ts';
 
 /**
- * Makes stores in the bucket of PAWL_S3_BUCKET, each under a prefix of its own, which it empties in the end; undefined where no
- * bucket is named. PAWL_S3_ENDPOINT is for stores that are not Amazon's; region and credentials are found as the SDK finds them.
+ * Makes stores in the bucket of PAWL_S3_BUCKET, each under a prefix of its own, which it empties at the end; undefined if no
+ * bucket is named. PAWL_S3_ENDPOINT is for stores that are not Amazon's; the SDK finds region and credentials as usual.
  */
 export function realBucket(env: NodeJS.ProcessEnv): (() => Promise<TestStore>) | undefined {
   const { PAWL_S3_BUCKET: bucket, PAWL_S3_ENDPOINT: endpoint } = env;

@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 afterAll(() => engine.stop());
 
-/** What a call may take where one hangs: long enough for those that do not, on a machine that is busy. */
+/** Limits for tests in which a call hangs: long enough for the other calls on a busy machine. */
 const HANGING = { firstByte: 2500, idle: 2500, total: '20s' } as const;
 
 async function on<Store extends TestStore>(
@@ -46,7 +46,7 @@ async function putStrangers(store: TestStore, n: number): Promise<string[]> {
 
 // Invariant F16.
 test.each(['hang', 'trickle'] as const)(
-  'a list that the store begins and does not go on with (%s) is an error within its limits',
+  'a list that the store starts and does not finish (%s) is an error within its limits',
   async (fault) => {
     const { files, store } = await on(bucketStore(), HANGING);
     await files.write('doc', 'x');
@@ -60,7 +60,7 @@ test.each(['hang', 'trickle'] as const)(
 );
 
 test.each(['hang', 'cut', 'unavailable'] as const satisfies readonly StoreFault[])(
-  'what the store fails to move (%s) is counted, the rest is moved, and only what was moved is said to be',
+  'names that the store fails to move (%s) are counted, the rest is moved, and the report lists only the moved ones',
   async (fault) => {
     const { files, store } = await on(bucketStore(), fault === 'hang' ? HANGING : {});
     await files.write('doc', 'x');
@@ -78,7 +78,7 @@ test.each(['hang', 'cut', 'unavailable'] as const satisfies readonly StoreFault[
   },
 );
 
-test('many strangers are taken away side by side', async () => {
+test('many strangers are moved in parallel', async () => {
   const { files, store } = await on(bucketStore());
   await files.write('doc', 'x');
   await putStrangers(store, 48);
@@ -97,7 +97,7 @@ test('many strangers are taken away side by side', async () => {
   expect(most).toBe(16);
 });
 
-test('a stranger that somebody else takes away meanwhile is none, and was not taken to quarantine', async () => {
+test('a stranger that another process removes meanwhile is reported neither as stranger nor as quarantined', async () => {
   const { files, store } = await on(diskStore());
   await files.write('doc', 'x');
   const [gone = '', there = ''] = await putStrangers(store, 2);
@@ -109,7 +109,7 @@ test('a stranger that somebody else takes away meanwhile is none, and was not ta
   expect(await files.reconcile({ dryRun: false })).toMatchObject({ strangers: [there], quarantined: [there] });
 });
 
-test('whatever lies in a folder of objects is seen, and taken away from where it lies', async () => {
+test('every name in a folder of objects is found, and moved away from its own path', async () => {
   const { files, store } = await on(diskStore());
   const { object } = await files.write('doc', 'x');
   const objects = join(store.content.where, 'objects');
@@ -134,7 +134,7 @@ test('whatever lies in a folder of objects is seen, and taken away from where it
   expect({ quarantined, failed }).toEqual({ quarantined: wanted, failed: [] });
   expect(await files.reconcile()).toMatchObject({ strangers: [], seen: 1 });
   expect(await store.names()).toEqual([object]);
-  // Two of one name are both kept.
+  // Two strangers of one name are both kept.
   const kept = await readdir(join(store.content.where, 'quarantine'));
   const texts = await Promise.all(
     kept
@@ -152,7 +152,7 @@ test('no name leads out of the folder', async () => {
   }
 });
 
-test('a page that does not come ends it, and says where to go on; together they see everything once', async () => {
+test('a page that fails ends the call, and `next` says where to continue; together the calls see everything once', async () => {
   const { files, store } = await on(bucketStore());
   await files.write('doc', 'x');
   const lost = await files.write('lost', 'lost');
@@ -175,7 +175,7 @@ test('a page that does not come ends it, and says where to go on; together they 
   await expect(files.reconcile({ from: 'elsewhere' })).rejects.toThrow(InvalidInput);
 });
 
-test('a report that names enough says that there is more', async () => {
+test('a full report says that there is more', async () => {
   const { files, store } = await on(diskStore());
   await files.write('doc', 'x');
   const folder = join(store.content.where, 'objects', '00');
@@ -189,7 +189,7 @@ test('a report that names enough says that there is more', async () => {
   expect(await files.reconcile({ from: first.next ?? '' })).toMatchObject({ strangers: [], seen: 1, next: undefined });
 });
 
-test('a failed upload writes nothing to the program’s standard error', async () => {
+test('a failed upload writes nothing to standard error', async () => {
   const { files, store } = await on(bucketStore());
   await files.probe();
   const said: unknown[] = [];
@@ -197,7 +197,7 @@ test('a failed upload writes nothing to the program’s standard error', async (
   console.warn = console.error = (...words: unknown[]) => void said.push(words);
   onTestFinished(() => void Object.assign(console, { warn, error }));
   store.server.fault('cut', { operation: 'PutObject', key: 'objects/' });
-  // In two chunks: the SDK is given a stream.
+  // With two chunks the SDK gets a stream.
   const two = [Buffer.alloc(70_000), Buffer.alloc(70_000)];
   await expect(
     files.write(
@@ -210,7 +210,7 @@ test('a failed upload writes nothing to the program’s standard error', async (
   expect(said).toEqual([]);
 });
 
-test('in a bucket, too, quarantine keeps what it has of the same name', async () => {
+test('in a bucket, too, an object in quarantine is not replaced by one of the same name', async () => {
   const { files, store } = await on(bucketStore());
   await files.write('doc', 'x');
   const name = randomUUID();

@@ -5,7 +5,7 @@ import { bucketStore } from './world.ts';
 
 describeFiles('s3', () => bucketStore());
 
-// The same on a bucket of yours: CONTRIBUTING.md says how.
+// The same promises on a real bucket: CONTRIBUTING.md says how to name it.
 const real = realBucket(process.env);
 describe.skipIf(real === undefined)('on the bucket of PAWL_S3_BUCKET', () => {
   describeFiles('real s3', real ?? bucketStore);

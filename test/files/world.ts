@@ -6,23 +6,23 @@ import type { Readable } from 'node:stream';
 import { type Content, disk, s3 } from '../../src/files/index.ts';
 import { type FaultyStore, type FaultyStoreOptions, faultyStore } from '../../src/testing/index.ts';
 
-/** A content store that a test can look into behind the library's back. */
+/** A content store that a test can read and change without the library. */
 export interface TestStore {
   readonly content: Content;
-  /** Another client of the same store, as another process has it. */
+  /** Another client of the same store, like that of another process. */
   again(): Content;
-  /** The names of the objects there, sorted. */
+  /** The names of the objects in the store, sorted. */
   names(): Promise<string[]>;
   bytes(name: string): Promise<Buffer>;
-  /** Replaces an object as no client would: what a broken disk, or a stranger, does. */
+  /** Replaces an object, as a broken disk or another program might. */
   put(name: string, bytes: Buffer): Promise<void>;
   remove(name: string): Promise<void>;
-  /** For other processes: where it is. */
+  /** The place of the store, for child processes. */
   readonly place: object;
   stop(): Promise<void>;
 }
 
-/** @param inside  a folder that is there; default: that of all temporary files */
+/** @param inside  an existing folder; default: the system's folder of temporary files */
 export async function diskStore(inside: string = tmpdir()): Promise<TestStore> {
   const dir = await mkdtemp(join(inside, 'pawl-test-files-'));
   const path = (name: string): string => join(dir, 'objects', name.slice(0, 2), name);
@@ -44,12 +44,12 @@ export async function diskStore(inside: string = tmpdir()): Promise<TestStore> {
   };
 }
 
-/** Bytes that nothing can guess. */
+/** Random bytes. */
 export function randomFile(size: number): Buffer {
   return randomBytes(size);
 }
 
-/** The bytes in pieces of some sizes, as a network gives them. */
+/** The bytes in pieces of various sizes, as from a network. */
 export async function* inPieces(bytes: Buffer, size = 10_000): AsyncGenerator<Buffer, void> {
   for (let from = 0; from < bytes.length; from += size) yield bytes.subarray(from, from + size);
 }
@@ -60,7 +60,7 @@ export async function readAll(stream: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** A bucket of its own in a store that speaks S3; `FaultyStore` is there to make it fail. */
+/** A new bucket in a local store that speaks S3; `FaultyStore` makes it fail. */
 export async function bucketStore(options?: FaultyStoreOptions): Promise<TestStore & { readonly server: FaultyStore }> {
   const server = await faultyStore(options);
   const key = (name: string): string => `test/objects/${name}`;

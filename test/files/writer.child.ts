@@ -1,5 +1,5 @@
-// Writes one version, and tells what it wrote. PAWL_FAULT says where it dies.
-// Arguments: the URL, where the bytes go ({dir} or {s3}), the namespace, the document, how many bytes, and "tx" for a transaction.
+// Writes one version, and prints what it wrote. PAWL_FAULT names the point at which it dies. Arguments: the URL, the place of
+// the bytes ({dir} or {s3}), the namespace, the document, the number of bytes, and "tx" for a transaction.
 import { type OpenTransaction, postgres } from '../../src/engine/postgres/index.ts';
 import { createFiles, disk, type S3Options, s3, type Written } from '../../src/files/index.ts';
 

@@ -8,13 +8,13 @@ import { createQueue, createQueueAdmin } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { NOBODY } from './program.ts';
 
-// What is wrong with a call is said at once, by what to give instead, and without what is secret.
+// A wrong call fails at once; its error says what to pass instead, and contains no secret.
 
 const T = actor('t', { initial: 'one', states: (state) => ({ one: state({ run: (a) => a.done() }) }) });
 
 const KINDS = { kinds: { mail: {}, keyed: { unique: 'key' } } } as const;
 
-/** Each is given an engine of a migrated database; what it throws has to match. */
+/** Each function gets an engine on a migrated database, and its error has to match the pattern. */
 const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => unknown, RegExp]>> = {
   'createQueue(url)': [
     () => createQueue(NOBODY as never, 'q', KINDS),

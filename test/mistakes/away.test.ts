@@ -17,14 +17,14 @@ const WORKS = {
 };
 
 for (const [name, work] of Object.entries(WORKS)) {
-  test(`${name} whose database is away stays, and says so`, async () => {
+  test(`${name} whose database is away keeps running, and reports it`, async () => {
     const program = startProgram(`${IMPORTS} const engine = postgres('${NOBODY}'); ${work}; console.log('begun');`);
-    await until('it has said so', () => /goes on trying/.test(program.stderr()));
+    await until('the process reports it', () => /goes on trying/.test(program.stderr()));
     expect(program.stderr()).toMatch(/cannot be reached.*ECONNREFUSED/s);
     expect(program.isRunning()).toBe(true);
   });
 
-  test(`a process that had only ${name} that gave up does not end with 0`, async () => {
+  test(`a process whose only task was ${name} that gave up does not end with 0`, async () => {
     const { ended } = startProgram(`${IMPORTS}
       import { NotSupported } from 'pawl';
       const refuse = async () => { throw new NotSupported('no connection for anybody'); };
@@ -36,7 +36,7 @@ for (const [name, work] of Object.entries(WORKS)) {
   });
 }
 
-test('a worker on a database that is not there says so, and begins when it is', async () => {
+test('a worker without a database reports that, and starts when the database exists', async () => {
   const { url, name } = await freshDatabase();
   const elsewhere = new URL(url);
   elsewhere.pathname = '/postgres';
@@ -53,7 +53,7 @@ test('a worker on a database that is not there says so, and begins when it is', 
     await queue.drain();
     await worker.stop();
     await engine.stop();`);
-  await until('it has said so', () => /goes on trying.*does not exist.*3D000/s.test(program.stderr()));
+  await until('the process reports it', () => /goes on trying.*does not exist.*3D000/s.test(program.stderr()));
   await admin.query(`alter database "${name}_away" rename to "${name}"`);
   expect(await program.ended).toMatchObject({ code: 0, stdout: 'sent\n' });
 });
@@ -65,7 +65,7 @@ const WAITS = {
 };
 
 test.for(Object.entries(WAITS))(
-  '%s that cannot reach its database says so within its wait, and before the process may end',
+  '%s that cannot reach its database fails within its wait, and keeps the process alive until then',
   async ([, call]) => {
     const { ended } = startProgram(`${IMPORTS}
       const locks = createLocks(postgres('${NOBODY}'));
@@ -88,12 +88,12 @@ test.for(Object.entries(WAITS))(
   },
 );
 
-test('a lock that is waited for without end says that its database cannot be reached', async () => {
+test('a wait for a lock without a limit reports that the database cannot be reached', async () => {
   const program = startProgram(`${IMPORTS}
     const locks = createLocks(postgres('${NOBODY}'));
     locks.on('error', ({ error }) => console.error('told', error.code));
     await locks.acquire('a');`);
-  await until('it has said so', () => /lock: it goes on trying/.test(program.stderr()));
-  await until('its event has come', () => /told connection_failed/.test(program.stderr()));
+  await until('the process reports it', () => /lock: it goes on trying/.test(program.stderr()));
+  await until('the event is emitted', () => /told connection_failed/.test(program.stderr()));
   expect(program.isRunning()).toBe(true);
 });

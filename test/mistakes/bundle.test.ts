@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { startProgram } from './program.ts';
 
-// The recipe of docs/deployment.md, on the package as it was built.
+// The recipe of docs/deployment.md, with the built package.
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -48,7 +48,7 @@ async function bundle(options: { splitting: boolean }): Promise<string> {
   return folder;
 }
 
-test.for([true, false])('a program bundled by esbuild does its work (splitting: %s)', async (splitting) => {
+test.for([true, false])('a program bundled by esbuild works (splitting: %s)', async (splitting) => {
   const folder = await bundle({ splitting });
   const { url } = await freshDatabase({ migrated: false });
   const { ended } = startProgram(`await import(${JSON.stringify(join(folder, 'main.mjs'))});`, {
@@ -58,7 +58,7 @@ test.for([true, false])('a program bundled by esbuild does its work (splitting: 
   expect(await ended).toMatchObject({ code: 0, stdout: 'true\nsent a\n' });
 });
 
-test('what a program that only works loads has no text of the schema, nor what it does not use', async () => {
+test('a program that only runs a worker loads neither the text of the schema nor parts that it does not use', async () => {
   const folder = await bundle({ splitting: true });
   const loaded = reached(folder, 'main.mjs');
   const all = [...loaded].map((file) => readFileSync(join(folder, file), 'utf8')).join('\n');
@@ -69,7 +69,7 @@ test('what a program that only works loads has no text of the schema, nor what i
   expect(whole.join('\n')).toContain('create table pawl.');
 });
 
-/** The file and what it imports as soon as it is loaded. */
+/** The file and all its static imports, also indirect ones. */
 function reached(folder: string, file: string, seen: Set<string> = new Set()): Set<string> {
   if (seen.has(file)) return seen;
   seen.add(file);

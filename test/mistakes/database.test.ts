@@ -17,7 +17,7 @@ async function openEngine(options: PostgresOptions = {}): Promise<PostgresEngine
   return engine;
 }
 
-/** Runs one job with the handler, until it has ended; `error` is what is kept of it. */
+/** Runs one job with the handler until the job has ended; `error` is the stored error. */
 async function ended(
   engine: PostgresEngine,
   handler: (unit: Unit) => unknown,
@@ -29,14 +29,14 @@ async function ended(
   );
   onTestFinished(() => worker.stop({ timeout: 0 }));
   const { id } = await queue.enqueue('job', 1);
-  const { status, error } = await until('it has ended', async () => {
+  const { status, error } = await until('the job has ended', async () => {
     const job = await queue.get(id);
     return job.status === 'error' || job.status === 'complete' ? job : undefined;
   });
   return { status, error: error ?? '' };
 }
 
-test('a handler that swallows the error of its own SQL ends in error, by that name', async () => {
+test('a job whose handler swallows the error of its own SQL ends in error, with the name of that error', async () => {
   const engine = await openEngine();
   const { status, error } = await ended(engine, async ({ tx }) => {
     await tx.query(statement('gone', 'select * from no_such_table')).catch(() => {});
@@ -45,7 +45,7 @@ test('a handler that swallows the error of its own SQL ends in error, by that na
   expect(error).toMatch(/relation "no_such_table" does not exist/);
 });
 
-test('a handler that swallows the error of SQL through the driver ends in error, and is told why', async () => {
+test('a job whose handler swallows an error of the driver ends in error, and the error says why', async () => {
   const engine = await openEngine();
   const { status, error } = await ended(engine, async ({ tx }) => {
     await tx.client.query({ text: 'select * from no_such_table' }).catch(() => {});
@@ -54,7 +54,7 @@ test('a handler that swallows the error of SQL through the driver ends in error,
   expect(error).toMatch(/a statement of the handler failed, and its error was caught/);
 });
 
-test('a handler that commits by hand is named by the log', async () => {
+test('the log names a handler that commits by hand', async () => {
   const log = recordLog();
   const engine = await openEngine({ logger: log });
   const errors: string[] = [];
@@ -66,7 +66,7 @@ test('a handler that commits by hand is named by the log', async () => {
   onTestFinished(() => worker.stop({ timeout: 0 }));
   worker.events.on('error', ({ error }) => errors.push(String(error)));
   const { id } = await queue.enqueue('job', 1);
-  await until('it says so', () => errors[0]);
+  await until('the log has the line', () => errors[0]);
   expect(errors[0]).toMatch(
     new RegExp(`kind "job" has ended the transaction of job ${id} itself, by a commit or rollback`),
   );
@@ -78,14 +78,14 @@ const THROWN: Readonly<Record<string, readonly [unknown, string]>> = {
   'an empty text': ['', "'' was thrown"],
 };
 
-test.for(Object.entries(THROWN))('a handler that throws %s says so', async ([, [thrown, words]]) => {
+test.for(Object.entries(THROWN))('a handler throws %s: the stored error says so', async ([, [thrown, words]]) => {
   const { error } = await ended(await openEngine(), () => {
     throw thrown;
   });
   expect(error).toBe(words);
 });
 
-test('a refused password and a database that is not there say what to look at', async () => {
+test('the errors of a refused password and of a missing database say what to check', async () => {
   const { url } = await freshDatabase();
   const wrong = new URL(url);
   wrong.pathname = '/no_such_database';
@@ -96,7 +96,7 @@ test('a refused password and a database that is not there say what to look at', 
   );
 });
 
-test('a role without rights is told which to grant, for what is of Pawl alone', async () => {
+test('a role without rights gets an error that says what to grant, for the objects of Pawl only', async () => {
   const { url } = await freshDatabase();
   const role = `test_${randomBytes(6).toString('hex')}`;
   const admin = new pg.Client({ connectionString: url });
@@ -118,7 +118,7 @@ test('a role without rights is told which to grant, for what is of Pawl alone', 
   expect(String(own)).not.toContain('grant');
 });
 
-test('a URL that asks for TLS of a server without is a connection that failed', async () => {
+test('a URL that requires TLS of a server without it is a failed connection', async () => {
   const { url } = await freshDatabase();
   const engine = postgres(`${url}${url.includes('?') ? '&' : '?'}sslmode=require`);
   onTestFinished(() => engine.stop());
@@ -127,7 +127,7 @@ test('a URL that asks for TLS of a server without is a connection that failed', 
   expect(String(error)).toMatch(/the server speaks no TLS, which the URL asks for/);
 });
 
-test('a transaction is not repeated for a connection that its own function waits for in vain', async () => {
+test('a transaction is not repeated when its own function has waited for a connection without success', async () => {
   const engine = await openEngine({ max: 1, connectTimeoutMs: 300 });
   const queue = createQueue(engine, 'q', { kinds: { job: {} } });
   await queue.register();
@@ -140,7 +140,7 @@ test('a transaction is not repeated for a connection that its own function waits
   expect(runs).toBe(1);
 });
 
-test('what another connection has not confirmed is not told as not written, and not done twice', async () => {
+test('writes that another connection has not confirmed are not reported as not written, and not repeated', async () => {
   const engine = await openEngine();
   let runs = 0;
   const lost = new ConnectionFailed('the answer of another connection was lost');
@@ -154,7 +154,7 @@ test('what another connection has not confirmed is not told as not written, and 
   expect(runs).toBe(1);
 });
 
-test('the front door has the engine', async () => {
+test('the main entry of the package exports the engine', async () => {
   const { postgres: front } = await import('../../src/index.ts');
   expect(front).toBe(postgres);
 });

@@ -22,7 +22,7 @@ test('a payload, result or progress beyond its limit is refused at once, and the
       { kind: 'small', payload: of(1001) },
     ]),
   ).rejects.toThrow(/^jobs\[1\]\.payload has 1003 bytes/);
-  // Counted in UTF-8, and not in characters.
+  // The limit counts bytes of UTF-8, not characters.
   await expect(queue.enqueue('small', '€'.repeat(400))).rejects.toBeInstanceOf(InvalidInput);
   await queue.enqueue('small', of(900));
   const sql = statement(

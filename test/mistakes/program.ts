@@ -2,22 +2,22 @@ import { spawn } from 'node:child_process';
 import { text } from 'node:stream/consumers';
 import { atTestEnd } from '../support/together.ts';
 
-/** How a program came to its end. */
-export interface Ended {
+/** The end of a program. */
+export interface ProgramEnd {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** A program of somebody who uses the package as it was built. */
+/** A running program that uses the built package. */
 export interface Program {
-  readonly ended: Promise<Ended>;
+  readonly ended: Promise<ProgramEnd>;
   isRunning(): boolean;
-  /** What it has written to standard error so far. */
+  /** The text that it has written to standard error so far. */
   stderr(): string;
 }
 
-/** Runs `source`, an ES module; ended with the test. Needs `dist/`: `npm run build`. */
+/** Runs `source`, an ES module; it is stopped at the end of the test. Needs `dist/`: `npm run build`. */
 export function startProgram(source: string, env: NodeJS.ProcessEnv = {}): Program {
   const child = spawn(process.execPath, ['--input-type=module', '-e', source], {
     env: { ...process.env, ...env },

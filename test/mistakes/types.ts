@@ -10,7 +10,7 @@ import type { Files } from '../../src/files/index.ts';
 import type { Locks } from '../../src/lock/index.ts';
 import { createQueue, type Queue, type Unit } from '../../src/queue/index.ts';
 
-// What the compiler says: `npm run types` checks this file, and nothing of it is run.
+// Mistakes that the compiler finds: `npm run types` checks this file, and nothing runs it.
 
 type Kinds = {
   readonly mail: { readonly payload: StandardSchemaV1<{ to: string }> };
@@ -33,11 +33,11 @@ export function transactions(queue: Queue<Kinds>, unit: Unit, files: Files): voi
   of({} as KyselyTransaction<unknown>);
   of({} as Drizzle);
   of({} as Knex.Transaction);
-  // @ts-expect-error: a number
+  // @ts-expect-error: a number is no transaction
   void queue.enqueue('mail', { to: 'a' }, { tx: 42 });
-  // @ts-expect-error: a URL
+  // @ts-expect-error: a URL is no transaction
   void queue.enqueue('mail', { to: 'a' }, { tx: 'postgres://localhost' });
-  // @ts-expect-error: nothing that could run a statement
+  // @ts-expect-error: this object cannot run a statement
   void queue.enqueue('mail', { to: 'a' }, { tx: {} });
 }
 
@@ -45,9 +45,9 @@ export function durations(locks: Locks, queue: Queue<Kinds>): void {
   void locks.acquire('a', { wait: '3s', lease: '1.5m' });
   void locks.acquire('a', { wait: 500, lease: '90 s' });
   void locks.acquire('a', { wait: 'Infinity' });
-  // @ts-expect-error: no unit that there is
+  // @ts-expect-error: there is no such unit
   void locks.acquire('a', { wait: '5 parsecs' });
-  // @ts-expect-error: no number
+  // @ts-expect-error: not a duration
   void queue.drain({ timeout: 'forever' });
 }
 

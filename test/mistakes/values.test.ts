@@ -22,7 +22,7 @@ test.for(Object.entries(VALUES))('%s as a payload is refused by its path', ([, [
   expect(() => toJson(value, 'payload', 'payload')).toThrow(/^payload cannot be written as JSON: /);
 });
 
-test('what says itself how it is written is written so', () => {
+test('a value with toJSON is stored as toJSON writes it', () => {
   const own = new (class Money {
     readonly cents = 1n;
     toJSON(): string {
@@ -39,7 +39,7 @@ test('what says itself how it is written is written so', () => {
   });
 });
 
-test('what is nested deeper than the stack is searched all the same', () => {
+test('a value that is nested more deeply than the stack allows is checked all the same', () => {
   let deep: unknown = { n: Number.NaN };
   for (let depth = 0; depth < 5_000; depth += 1) deep = { deep };
   expect(() => toJson(deep, 'payload')).toThrow(/\.n is NaN/);
@@ -52,11 +52,11 @@ const SECRETS: Readonly<Record<string, string>> = {
   'Authorization: Bearer hunter2': '"Authorization: Bearer ***"',
 };
 
-test.for(Object.entries(SECRETS))('messages do not show what is secret in %s', ([text, shown]) => {
+test.for(Object.entries(SECRETS))('messages do not show the secret in %s', ([text, shown]) => {
   expect(show(text)).toBe(shown);
 });
 
-test('console.log of a unit shows what it is, and no internals', async () => {
+test('console.log of a unit shows its public fields, and no internals', async () => {
   const { url } = await freshDatabase();
   const engine = postgres(url);
   onTestFinished(() => engine.stop());

@@ -1,9 +1,9 @@
 import { Conflict, CorruptObject, StoreRefused, StoreUnavailable } from '../../base/errors.ts';
 
-/** What may be otherwise in a while: somebody makes room, closes files, mends the disk. */
+/** Errors that may pass: a person makes room, closes files or repairs the disk. */
 const PASSING = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EIO', 'EMFILE', 'ENFILE', 'EAGAIN', 'ESTALE', 'ETIMEDOUT']);
 
-/** Does work on a disk. @throws diskFailure */
+/** Awaits work on a disk; throws its error as {@link diskFailure} translates it. */
 export async function told<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
@@ -12,7 +12,10 @@ export async function told<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** What the operating system threw as one of Pawl's errors. CorruptObject: there is no such file. Conflict: there is one. */
+/**
+ * Translates an error of the operating system to one of Pawl's. CorruptObject: there is no such file. Conflict: there is one
+ * already.
+ */
 export function diskFailure(error: unknown): unknown {
   const code = codeOf(error);
   if (!(error instanceof Error) || code === '') return error;

@@ -5,14 +5,14 @@ import { faults } from '../../base/fault.ts';
 import type { Part } from '../content.ts';
 import { told } from './failure.ts';
 
-/** Handing a read to another thread costs a quarter of a millisecond where processors are virtual: hence few, and large. */
+/** Handing a read to another thread costs a quarter of a millisecond on virtual processors: hence few and large reads. */
 const READ_BYTES = 2 << 20;
-/** Reads under way while a piece is looked at: two, since copying out of the system's memory is work, too. */
+/** Reads under way while a piece is checked: two, since copying out of the system's memory is work, too. */
 const LANES = 2;
-/** The disk begins with what is there, and does not wait for the end: 15 % less for 8 MiB (2 cores, 2026-11). */
+/** Flushing starts after so many bytes and does not wait for the end: 15 % less time for 8 MiB (2 cores, 2026-11). */
 const FLUSH_BYTES = 2 << 20;
 
-/** Writes chunks one behind the other. One is being written while the next is read and hashed, and the disk works on those before. */
+/** Writes chunks in order. While one is written, the next is read and hashed, and the disk flushes those before it. */
 export async function writeChunks(
   file: fs.FileHandle,
   chunks: AsyncIterable<Buffer>,
@@ -26,7 +26,7 @@ export async function writeChunks(
     onProgress(chunk.length);
     if (unflushed >= FLUSH_BYTES && flushing === undefined) {
       unflushed = 0;
-      // One that fails stays: the system tells of an error once, and not the next flush again.
+      // A failed flush is kept: the system reports an error once, and not again at the next flush.
       flushing = told(file.datasync()).then(() => {
         flushing = undefined;
       });
@@ -34,7 +34,7 @@ export async function writeChunks(
     }
     unflushed += chunk.length;
     writing = told(writeAll(file, chunk));
-    // Awaited above or below; until then it must not count as unheard.
+    // It is awaited above or below; until then its rejection must not count as unhandled.
     writing.catch(() => {});
   }
   await writing;
@@ -46,15 +46,15 @@ async function writeAll(file: fs.FileHandle, chunk: Buffer): Promise<void> {
   for (let from = 0; from < chunk.length; ) from += (await file.write(chunk, from)).bytesWritten;
 }
 
-/** A part of a file as a stream, which closes it. @throws CorruptObject  missing */
+/** Opens a part of a file as a stream, which closes the file. @throws CorruptObject  there is no such file */
 export async function openFile(path: string, part: Part): Promise<Readable> {
   return new FileStream(await told(fs.open(path, 'r')), part);
 }
 
-/** Looks at a piece before it is passed on. @throws what is wrong with it */
+/** Checks the file before a piece is passed on; throws to refuse the piece. */
 export type Look = (file: fs.FileHandle) => void;
 
-/** Reads ahead while the last piece is being checked. Closes the file in the end. */
+/** Reads ahead while a piece is being checked. Closes the file at the end. */
 export class FileStream extends Readable {
   readonly #file: fs.FileHandle;
   readonly #part: Part;
@@ -63,7 +63,7 @@ export class FileStream extends Readable {
   #at: number;
 
   constructor(file: fs.FileHandle, part: Part, look?: Look) {
-    // Pieces as they are: a stream of bytes would put those that wait together, which is a copy.
+    // Object mode keeps pieces as they are: a stream of bytes would join waiting pieces, which is a copy.
     super({ objectMode: true, highWaterMark: 1 });
     this.#file = file;
     this.#part = part;
@@ -74,7 +74,7 @@ export class FileStream extends Readable {
   override _read(): void {
     while (this.#ahead.length < LANES && this.#wanted > 0) {
       const piece = told(this.#piece(this.#at, this.#wanted));
-      // It is heard when its turn comes, if it does.
+      // A failure is reported when the turn of this piece comes, if it does.
       piece.catch(() => {});
       this.#ahead.push(piece);
       this.#at += this.#wanted;
@@ -87,7 +87,7 @@ export class FileStream extends Readable {
     );
   }
 
-  /** How many bytes to read next: of a whole file one past its end, so that it shows what should not be there. */
+  /** How many bytes to read next. For a whole file it is one byte past the end, which shows a file that is too long. */
   get #wanted(): number {
     const { end, isWhole } = this.#part;
     return Math.min(READ_BYTES, Math.max(0, (isWhole && this.#at >= end ? end + 1 : end) - this.#at));
@@ -106,7 +106,7 @@ export class FileStream extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    // It waits for reads that are under way; nothing was written, so nothing can be lost.
+    // Closing waits for reads that are under way. Nothing was written, so an error of it loses nothing.
     this.#file.close().catch(() => {});
     callback(error);
   }

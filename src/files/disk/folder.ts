@@ -3,8 +3,8 @@ import { dirname } from 'node:path';
 import { codeOf, told } from './failure.ts';
 
 /**
- * Makes a folder and those it is in, where they are not there. Node's own way of it goes round for ever where a parent says
- * that it is not there and cannot be made, as in /proc.
+ * Makes a folder and its missing parents. Node's recursive `mkdir` loops for ever where a parent does not exist and cannot be
+ * made, as in /proc.
  */
 export async function makeFolder(path: string): Promise<void> {
   try {
@@ -14,7 +14,7 @@ export async function makeFolder(path: string): Promise<void> {
     if (codeOf(error) === 'EEXIST') return;
     if (codeOf(error) !== 'ENOENT' || parent === path) throw error;
     await makeFolder(parent);
-    // Once: whoever removes it as fast as it is made will be told so.
+    // Tries once: if another process removes the parent again at once, the error is thrown.
     await fs.mkdir(path).catch((again: unknown) => {
       if (codeOf(again) !== 'EEXIST') throw again;
     });

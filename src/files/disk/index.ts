@@ -20,9 +20,9 @@ import { makeFolder, syncFolder } from './folder.ts';
 import { placeMarkers, readMarker, writeMarkers } from './marker.ts';
 
 /**
- * A content store in a folder of this machine, or one that all machines mount. Each object is a file that is written once,
- * on disk before `put` answers, and never changed. Made when it is first used.
- * @throws InvalidInput  no path
+ * A content store in a folder of this machine, or in one that all machines mount. Each object is a file that is written once,
+ * is on disk before `put` resolves, and never changes. The folder is made at the first use.
+ * @throws InvalidInput  `dir` is no path
  */
 export function disk(dir: string): Content {
   if (typeof dir !== 'string' || dir === '' || dir.includes('\0')) {
@@ -31,9 +31,9 @@ export function disk(dir: string): Content {
   return new DiskContent(resolve(dir));
 }
 
-/** By the first two letters of their names, so that no folder gets millions of files. */
+/** Subfolders by the first two letters of a name, so that no folder gets millions of files. */
 const FAN = 256;
-/** Names in a page of the list, of as many whole folders as it takes. */
+/** Least names in a page of the list, which consists of whole subfolders. */
 const PAGE = 1000;
 
 class DiskContent implements Content {
@@ -58,7 +58,7 @@ class DiskContent implements Content {
       signal.throwIfAborted();
       await Promise.all([told(file.sync()), syncFolder(this.#folder(name))]);
     } catch (error) {
-      // Room on a disk that is full is wanted at once. What cannot be removed now, the collector will.
+      // A full disk needs the room at once. A file that cannot be removed now is left to the collector.
       await fs.unlink(path).catch(() => {});
       throw error;
     } finally {
@@ -76,7 +76,7 @@ class DiskContent implements Content {
     return stat?.size;
   }
 
-  /** Another name of the same file: objects are never changed. */
+  /** A hard link is enough: objects never change. */
   async copy(from: string, to: string): Promise<boolean> {
     await this.#make();
     try {
@@ -93,7 +93,7 @@ class DiskContent implements Content {
     await told(fs.unlink(this.#path(name))).catch(undefinedIfMissing);
   }
 
-  /** Of one folder after another, by their names; `from` is the last one of the page before. */
+  /** Lists one subfolder after another, in the order of their names; `from` is the last one of the page before. */
   async list(from: string | undefined, { signal }: ContentCall): Promise<ListPage> {
     await this.#make();
     const all = await told(fs.readdir(this.#objects, { withFileTypes: true }));
@@ -110,7 +110,7 @@ class DiskContent implements Content {
   async #listFolder(entry: Dirent): Promise<ListEntry[]> {
     const folder = entry.name;
     const names = entry.isFile() ? undefined : await namesIn(join(this.#objects, folder));
-    // A file, or a link that leads nowhere, where folders should be.
+    // A file, or a broken link, where only subfolders should be.
     if (names === undefined) return [await this.#listed(`./${folder}`)];
     return Promise.all(names.sort().map((name) => this.#listed(name.startsWith(folder) ? name : `${folder}/${name}`)));
   }
@@ -123,10 +123,10 @@ class DiskContent implements Content {
   async quarantine(name: string): Promise<boolean> {
     const from = this.#place(name);
     await told(makeFolder(this.#quarantined));
-    // By its whole path: of one name in two folders both are moved, perhaps at once.
+    // The target contains the whole path: the same name in two folders is moved from both, perhaps at the same time.
     const wanted = join(this.#quarantined, name.replaceAll('/', '%2F'));
     const isTaken = (await told(fs.lstat(wanted)).catch(undefinedIfMissing)) !== undefined;
-    // Nothing is lost there, either.
+    // Files in quarantine are not overwritten, either.
     const to = isTaken ? `${wanted}.${randomUUID()}` : wanted;
     return told(fs.rename(from, to)).then(
       () => true,
@@ -143,7 +143,7 @@ class DiskContent implements Content {
     await (ifAbsent ? placeMarkers : writeMarkers)(this.where, text);
   }
 
-  /** What the operating system promises need not be tried out. */
+  /** The operating system guarantees all of it, so there is nothing to test. */
   async probe(): Promise<StoreProbe> {
     await this.#make();
     return { ifNoneMatch: true, ifMatch: true, checksums: true, abort: true };
@@ -155,13 +155,16 @@ class DiskContent implements Content {
     return join(this.#objects, name.slice(0, 2));
   }
 
-  /** Only names of objects become paths, so none leads out of the folder. */
+  /** Only names of objects become paths, so no path leads out of the folder. */
   #path(name: string): string {
     if (!isObjectName(name)) throw new InvalidInput(`${show(name)} is no name of an object`, { field: 'object' });
     return join(this.#folder(name), name);
   }
 
-  /** Where a name of the list lies: by its first two letters, like an object, or as its path says. Never outside. */
+  /**
+   * The path of a listed name: in the subfolder of its first two letters, like an object, or its own path. Never outside of
+   * the folder.
+   */
   #place(name: string): string {
     const [folder = '', file = '', ...more] = name.includes('/') ? name.split('/') : [name.slice(0, 2), name];
     const isOutside = folder === '' || folder === '..' || file === '' || file === '.' || file === '..';

@@ -10,14 +10,14 @@ import { type FileMark, HotCopy, isSameFile, type KnownCopy } from './copy.ts';
 const NAME = /^[0-9a-f]{64}$/;
 
 /**
- * Copies of objects in a folder of this host, each under the SHA-256 of its bytes, so that a copy is right or is not there. Any
- * number of processes may share the folder: a copy appears whole, by a rename, and one that is read stays readable when
- * another process removes it.
+ * Copies of objects in a folder of this host, each under the SHA-256 of its bytes, so that a reader finds the right bytes or
+ * none. Any number of processes may share the folder: a copy appears whole, by a rename, and stays readable for its readers
+ * when another process removes it.
  */
 export class HotCache {
   readonly #dir: string;
   readonly #maxBytes: number;
-  /** Copies whose hash was checked here, by the file they were then. */
+  /** Copies whose hash this process has checked, with the mark of the file at that time. */
   readonly #known = new Map<string, KnownCopy>();
 
   constructor(dir: string, maxBytes: number) {
@@ -25,7 +25,7 @@ export class HotCache {
     this.#maxBytes = maxBytes;
   }
 
-  /** Opens a copy; undefined when there is none that is right. @throws StoreUnavailable  one that is wrong cannot be dropped */
+  /** Opens a copy; undefined when there is no right one. @throws StoreUnavailable  a wrong copy cannot be removed */
   async open(sha256: string, size: number): Promise<HotCopy | undefined> {
     const file = await fs.open(this.#path(sha256), 'r').catch(() => undefined);
     if (file === undefined) return undefined;
@@ -40,7 +40,7 @@ export class HotCache {
     return undefined;
   }
 
-  /** Whether there is a copy that is right. @throws StoreUnavailable  one that is wrong cannot be dropped */
+  /** Whether there is a right copy. @throws StoreUnavailable  a wrong copy cannot be removed */
   async has(sha256: string, size: number): Promise<boolean> {
     const mark = await fs.stat(this.#path(sha256)).catch(() => undefined);
     if (mark === undefined) return false;
@@ -51,7 +51,7 @@ export class HotCache {
     }
   }
 
-  /** The hash is reckoned the first time, and whenever it is another file than it was. One that is wrong is dropped. */
+  /** Computes the hash the first time, and whenever the file has changed. Removes a wrong copy. */
   async #check(sha256: string, size: number, mark: FileMark): Promise<KnownCopy | undefined> {
     const known = this.#known.get(sha256);
     if (known !== undefined && isSameFile(known.mark, mark)) {
@@ -69,11 +69,11 @@ export class HotCache {
     return known;
   }
 
-  /** Takes a copy in, from bytes that are checked as they come. @throws StoreUnavailable  the folder cannot take it */
+  /** Adds a copy, from chunks that are checked already. @throws StoreUnavailable  the folder cannot take it */
   async add(sha256: string, size: number, chunks: AsyncIterable<Buffer>): Promise<void> {
     const draft = join(this.#dir, `draft-${randomUUID()}`);
     try {
-      // Each time: whoever cleans temporary files takes the folder with them.
+      // Each time, since a cleaner of temporary files may have removed the folder.
       await makeFolder(this.#dir);
       await this.#makeRoom(size);
       const file = await fs.open(draft, 'wx');
@@ -102,7 +102,7 @@ export class HotCache {
     return join(this.#dir, sha256);
   }
 
-  /** The copies that were used last stay. Drafts that nobody has written to for an hour are of the dead. */
+  /** Removes the copies that were used longest ago, and drafts of dead processes: those without a write for an hour. */
   async #makeRoom(size: number): Promise<void> {
     const copies: { name: string; size: number; usedAt: number }[] = [];
     for (const name of await fs.readdir(this.#dir)) {

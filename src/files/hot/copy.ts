@@ -5,28 +5,28 @@ import type { Range } from '../content.ts';
 import { FileStream } from '../disk/file.ts';
 import type { Body } from '../reader.ts';
 
-/** What changes when somebody touches a file. */
+/** The facts about a file that change when it is written. */
 export type FileMark = Pick<Stats, 'size' | 'ino' | 'mtimeMs' | 'ctimeMs'>;
 
-/** What this process knows of a copy: its bytes were right when the file bore this mark. */
+/** What this process knows about a copy: its bytes were right when the file had this mark. */
 export interface KnownCopy {
   readonly mark: FileMark;
   /** When a reader last found every block right; monotonic. */
   checkedAt: number;
-  /** For dropping the one that was used longest ago; of the wall clock, as the times of files are. */
+  /** The last use, for removing the copy that was used longest ago; by the wall clock, like the times of files. */
   usedAt: number;
 }
 
-/** So long a copy that nobody has touched is not checked again. A disk that rots silently is found out after it. */
+/** An unchanged copy is not checked again for this long. Silent damage of the disk is found after it. */
 const TRUST_MS = 10_000;
-/** The system's times of files go on in ticks of up to 10 ms: within one, a change would not show. */
+/** The system's file times have ticks of up to 10 ms: a second change within one tick would not show. */
 const SETTLED_MS = 100;
 
 export function isSameFile(a: FileMark, b: FileMark): boolean {
   return a.ino === b.ino && a.size === b.size && a.mtimeMs === b.mtimeMs && a.ctimeMs === b.ctimeMs;
 }
 
-/** A copy that was opened: it stays readable whatever becomes of its name. */
+/** An open copy: it stays readable even if its name is removed. */
 export class HotCopy {
   readonly #file: fs.FileHandle;
   readonly #known: KnownCopy;
@@ -39,7 +39,7 @@ export class HotCopy {
     this.#isTrusted = now() - known.checkedAt < TRUST_MS;
   }
 
-  /** A part of it. To be called once; the stream closes the file. */
+  /** Reads a part of it. Call it once; the stream closes the file. */
   read(range: Range): Body {
     this.#isTaken = true;
     const { mark } = this.#known;
@@ -57,9 +57,9 @@ export class HotCopy {
     if (!this.#isTaken) await this.#file.close();
   }
 
-  /** Before a piece that nobody checks is passed on: nobody has touched the file. That its name was taken away is no harm. */
+  /** Checks that the file has not changed, before an unchecked piece is passed on. Removing its name does no harm. */
   #look(file: fs.FileHandle): void {
-    // The system has it at hand; another thread would cost a hundred times as much.
+    // Synchronous: the system has the answer in memory; another thread would cost a hundred times as much.
     const { mtimeMs, ctimeMs, nlink } = fstatSync(file.fd);
     const { mark } = this.#known;
     if (nlink > 0 ? ctimeMs === mark.ctimeMs : mtimeMs === mark.mtimeMs) return;

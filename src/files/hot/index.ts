@@ -16,27 +16,27 @@ import type { Readable } from '../version.ts';
 import { HotCache } from './cache.ts';
 import type { HotCopy } from './copy.ts';
 
-/** Of {@link Files.hot}. */
+/** Options of {@link Files.hot}. */
 export interface HotOptions {
-  /** A folder of this host, for copies alone. Processes may share it. */
+  /** A folder of this host that holds nothing else. Processes may share it. */
   readonly dir: string;
-  /** What the copies may take in all; those used longest ago go first. Default 10 GiB. */
+  /** The most bytes that all copies together may take; those used longest ago are removed first. Default 10 GiB. */
   readonly maxBytes?: number | undefined;
   /**
-   * Who fetches a version at one time: one process of this `'host'`, or one of `'all'` hosts, which spares a store that many
-   * want the same of. Default `'host'`.
+   * How many processes fetch one version at a time: one per `'host'`, or one of `'all'` hosts, which spares the store when
+   * many hosts want the same version. Default `'host'`.
    */
   readonly reload?: 'host' | 'all' | undefined;
-  /** How long to wait for another one's reload. Default `'30s'`. */
+  /** How long to wait while another process fetches the version. Default `'30s'`. */
   readonly wait?: Duration | undefined;
   /**
-   * Where the newest version is still being fetched, or neither database nor store answer, a copy is taken that was the newest so
-   * long ago at most. Default 0: never.
+   * While the newest version is being fetched, or the database or the store does not answer, read a copy that was the newest
+   * at most so long ago. Default 0: never.
    */
   readonly maxStale?: Duration | undefined;
 }
 
-/** Of {@link HotFiles.open}. */
+/** Options of {@link HotFiles.open}. */
 export interface HotReadOptions {
   readonly range?: { readonly start?: number | undefined; readonly end?: number };
   readonly signal?: AbortSignal | undefined;
@@ -44,7 +44,7 @@ export interface HotReadOptions {
 
 /** A reading from a hot copy. */
 export interface HotReading extends FileReading {
-  /** For how long this has not been known to be the newest version: 0 when it was asked for just now. */
+  /** How long ago this version was confirmed to be the newest; 0 when the database was asked just now. */
   readonly staleMs: number;
 }
 
@@ -53,20 +53,23 @@ interface VersionCheck {
   readonly at: Moment;
 }
 
-/** What is read: for how long it was not known to be the newest, if it was not asked for just now. */
+/** A copy to read, and how long ago its version was confirmed to be the newest; 0 when the database was asked just now. */
 interface HotRead {
   readonly version: Readable;
   readonly copy: HotCopy;
   readonly staleSince: Moment | undefined;
 }
 
-/** A reloader renews its lease; one that died is followed after this. */
+/**
+ * The lease of a process that fetches a version. It renews the lease; after its death another process takes over within this
+ * time.
+ */
 const LEASE_MS = 5000;
 const LOOK_MS = 50;
 
 /**
- * Copies of versions on this host, for whoever reads the same documents again and again. Before every use the database is
- * asked for the version, in one round trip, and a copy is read only if it has the bytes of that one.
+ * Copies of versions on this host, for programs that read the same documents again and again. Before every use it asks the
+ * database for the live version, in one round trip, and reads a copy only if that has the bytes of this version.
  */
 export class HotFiles {
   readonly #reader: Reader;
@@ -98,10 +101,11 @@ export class HotFiles {
   }
 
   /**
-   * Reads a document's live version from its hot copy, which is fetched when there is none. A copy that was damaged is noticed as
-   * it is read, before the damage is passed on: the stream fails, the copy is dropped, and the next call fetches a new one.
+   * Reads a document's live version from its hot copy, which is fetched first when there is none. A damaged copy is found
+   * while it is read, before the damage is passed on: the stream fails, the copy is removed, and the next call fetches a new
+   * one.
    * @throws NotFound, InvalidInput, StoreUnavailable, CorruptObject
-   * @throws TimedOut  another one was fetching it for longer than `wait`
+   * @throws TimedOut  another process was fetching the version for longer than `wait`
    */
   async open(id: string, options: HotReadOptions = {}): Promise<HotReading> {
     const name = parseId('open', id);
@@ -117,12 +121,15 @@ export class HotFiles {
       });
       return { ...reading, staleMs: staleSince === undefined ? 0 : ownedFor(staleSince) };
     } finally {
-      // Of an empty range nothing was read.
+      // Nothing was read of an empty range.
       await copy.close();
     }
   }
 
-  /** The copy of the live version; or, where that was asked for and cannot be had now, of one that was live not long ago. */
+  /**
+   * The copy of the live version; or, if `maxStale` allows it and the live one is not available now, of a version that was
+   * live not long ago.
+   */
   async #find(id: string, signal: AbortSignal | undefined): Promise<HotRead> {
     const asked = moment();
     const row = await this.#reader
@@ -132,7 +139,7 @@ export class HotFiles {
     const there = await this.#cache.open(row.sha256, row.size);
     if (there === undefined) {
       const loading = this.#load(row, signal);
-      // It goes on, whoever waits for it.
+      // Loading continues even if no caller waits for it any more.
       loading.catch(() => {});
       const stale = await this.#findStale(id);
       if (stale !== undefined) return stale;
@@ -154,12 +161,12 @@ export class HotFiles {
     return known !== undefined && ownedFor(known.at) <= this.#options.maxStaleMs ? known : undefined;
   }
 
-  /** The database does not answer: a copy will do that is not too old. */
+  /** The database does not answer: a copy that is not too old is used. */
   #unlessStale(id: string, error: unknown): undefined {
     if (!(error instanceof ConnectionFailed) || this.#stale(id) === undefined) throw error;
   }
 
-  /** One at a time in this process. Whoever waits for it waits as long as he wants to. */
+  /** One load of a version at a time in this process. Each caller waits for it until its own signal is aborted. */
   async #load(row: Readable, given: AbortSignal | undefined): Promise<void> {
     const underWay = this.#loading.get(row.sha256);
     const loading = underWay ?? this.#reload(row).finally(() => this.#loading.delete(row.sha256));
@@ -172,7 +179,7 @@ export class HotFiles {
     await transfer.wait(loading);
   }
 
-  /** One at a time on this host, or on all. */
+  /** One load at a time on this host, or on all hosts. */
   async #reload(row: Readable): Promise<void> {
     const owner = randomUUID();
     const until = now() + this.#options.waitMs;
@@ -180,7 +187,7 @@ export class HotFiles {
     for (;;) {
       const sentAt = moment();
       const leftMs = await this.#store.takeReload(scope, row.sha256, owner, LEASE_MS);
-      // Whoever had it before may have left the copy here.
+      // The process that had the lease before may have made the copy.
       if (await this.#cache.has(row.sha256, row.size))
         return leftMs === 0 ? this.#store.endReload(scope, row.sha256, owner) : undefined;
       if (leftMs === 0) return this.#fetch(row, owner, sentAt);
@@ -225,5 +232,5 @@ export class HotFiles {
 }
 
 function gone(): never {
-  throw new CorruptObject('the hot copy is gone; it was removed as soon as it was there', { damage: 'missing' });
+  throw new CorruptObject('the hot copy is gone; it was removed right after it was made', { damage: 'missing' });
 }

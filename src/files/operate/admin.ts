@@ -6,13 +6,13 @@ import { PostgresFileStore } from '../postgres/store.ts';
 import type { PastVersion } from '../version.ts';
 import { explainFile, type FileExplanation, withoutChecks } from './explain.ts';
 
-/** What the database knows of files, without the content store and the program that opened it. Looks, and changes nothing. */
+/** Reads what the database knows about files, without the content store and the program that uses it. Changes nothing. */
 export function createFileAdmin(engine: PostgresEngine): FileAdmin {
   requireEngine('createFileAdmin', engine);
   return new FileAdmin(engine);
 }
 
-/** Made by {@link createFileAdmin}. `namespace` is as given to `createFiles`: `''` outside of namespaces. */
+/** Made by {@link createFileAdmin}. `namespace` is that of `createFiles`; `''` without one. */
 export class FileAdmin {
   readonly #engine: PostgresEngine;
 
@@ -43,12 +43,12 @@ export class FileAdmin {
     return this.#of(namespace).past(parseId('history', id), before, limit);
   }
 
-  /** Who holds a document, who waits for it, and who fetches it for hot copies. @throws InvalidInput */
+  /** Which transactions hold a document or wait for it, and which processes fetch it for hot copies. @throws InvalidInput */
   async explain(namespace: string, id: string): Promise<FileExplanation> {
     return explainFile(this.#of(namespace), parseId('explain', id));
   }
 
-  /** Who fetches which bytes for hot copies now; at most 200. */
+  /** The processes that fetch bytes for hot copies now; at most 200. */
   reloads(namespace: string): Promise<ReloadRecord[]> {
     return readReloads(this.#engine, namespace);
   }

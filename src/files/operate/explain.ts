@@ -1,16 +1,16 @@
 import type { DocumentLock, FileStore, Reload } from '../store.ts';
 import type { PastVersion, Readable } from '../version.ts';
 
-/** What stands between a document and its next version. */
+/** Transactions and processes that are at work on a document. */
 export interface FileExplanation {
   readonly id: string;
   /** Undefined when there is no such document. */
   readonly version: PastVersion | undefined;
   /** Transactions that hold the document: readers that share it, or one that changes it. */
   readonly holders: readonly DocumentLock[];
-  /** In the order in which they will have it. */
+  /** Waiting transactions, in the order in which they will hold the document. */
   readonly waiters: readonly DocumentLock[];
-  /** Who fetches the live version for hot copies now. They hold nothing that others wait for. */
+  /** Processes that fetch the live version for hot copies now. They hold no lock that others wait for. */
   readonly reloads: readonly Reload[];
 }
 
@@ -26,7 +26,7 @@ export async function explainFile(store: FileStore, id: string): Promise<FileExp
   };
 }
 
-/** A version as people see it. */
+/** A version without the checksums, which say nothing to people. */
 export function withoutChecks(version: Readable): PastVersion {
   const { checks: _, ...rest } = version;
   return rest;

@@ -6,21 +6,21 @@ import type { FileStore } from '../store.ts';
 import type { PastVersion } from '../version.ts';
 import { type Collector, inParallel } from './sweep.ts';
 
-/** What a comparison of the store with the database found. */
+/** The result of comparing the store with the database. */
 export interface ReconcileReport {
-  /** Names seen in the store. */
+  /** How many names of the store were read. */
   readonly seen: number;
-  /** Names in the store that no row knows: put there by others, or by a future that the database has lost. */
+  /** Names in the store without a row: other programs put them there, or the database lost their rows in a restore. */
   readonly strangers: readonly string[];
-  /** Those of them that were taken to quarantine by this call. */
+  /** The strangers that this call moved to quarantine. */
   readonly quarantined: readonly string[];
   /** Versions whose bytes are not in the store, or have another length there. */
   readonly damaged: readonly DamagedVersion[];
-  /** What the store would not do now; it is as it was, or nothing is known of it. */
+  /** Names for which a call of the store failed. They are unchanged, or their state is unknown. */
   readonly failed: readonly ReconcileFailure[];
   /**
-   * Where to go on from, if this call stopped before the end: 10,000 names are in its report, or the store gave no more of its
-   * list. Undefined: everything was compared.
+   * Where to continue, if this call stopped before the end: its report has 10,000 names, or the store failed to return more
+   * of its list. Undefined: everything was compared.
    */
   readonly next: string | undefined;
 }
@@ -33,7 +33,7 @@ export interface DamagedVersion {
 }
 
 export interface ReconcileFailure {
-  /** Of the object, or whatever else lies there; `''`: the list itself. */
+  /** The name in the store; `''`: listing the store failed. */
   readonly name: string;
   readonly error: string;
 }
@@ -44,16 +44,16 @@ interface Options {
   readonly signal: AbortSignal | undefined;
 }
 
-/** A report that names more helps nobody. */
+/** No person reads a longer report. */
 const MOST_NAMED = 10_000;
 /** Calls of the store under way at once. */
 const LANES = 16;
 
 /**
- * Compares everything in the store with everything in the database. A page of the store's list is taken first, then the rows
- * between its names: a row is committed before its object is written, so what is in the page and has no row is a stranger.
- * What seems to be missing is looked for once more by its name, since it may be younger than the page. A page is compared to
- * its end, so that `next` is where nothing was looked at yet.
+ * Compares everything in the store with everything in the database. It reads a page of the store's list first, then the rows
+ * between its names. A row is committed before its object is written, so a name in the page without a row is a stranger. An
+ * object that seems to be missing is looked up once more by its name, since it may be younger than the page. A page is
+ * compared to its end, so that `next` is the beginning of the uncompared rest.
  */
 export async function reconcile(
   store: FileStore,
@@ -62,7 +62,7 @@ export async function reconcile(
   { dryRun, from, signal }: Options,
 ): Promise<ReconcileReport> {
   await guarded.attach();
-  // A database that does not know whether it is right must not move what it does not know.
+  // A database that may have gone back in time must not move objects that it does not know.
   if (!dryRun) await collector.begin();
   const comparison = new Comparison(store, guarded, dryRun, signal);
   let place: Place | undefined = from === undefined ? BEGINNING : readPlace(from);
@@ -74,7 +74,7 @@ export async function reconcile(
   return { ...comparison.found, next: place && `${place.after} ${place.cursor ?? ''}` };
 }
 
-/** Where a comparison goes on: behind an object, and with a page of the list. */
+/** Where a comparison continues: behind an object, and with a page of the list. */
 interface Place {
   readonly after: string;
   readonly cursor: string | undefined;
@@ -124,7 +124,7 @@ class Comparison {
     return this.#strangers.length + this.#damaged.length + this.#failed.length;
   }
 
-  /** @returns undefined when the store gives no more of its list now */
+  /** @returns undefined when the store fails to return the page */
   async list(cursor: string | undefined): Promise<ListPage | undefined> {
     const { content } = this.#guarded;
     return this.#try('', () =>
@@ -132,7 +132,7 @@ class Comparison {
     );
   }
 
-  /** @param after  the last object of the page before @returns where to go on; undefined: this was the last one */
+  /** @param after  the last object of the page before @returns where to continue; undefined: this was the last page */
   async compare({ entries, next }: ListPage, after: string): Promise<Place | undefined> {
     this.#signal?.throwIfAborted();
     this.#seen += entries.length;
@@ -157,12 +157,15 @@ class Comparison {
     const isTaken = await this.#try(name, () =>
       this.#guarded.call(what, (call) => content.quarantine(name, call), this.#signal),
     );
-    // One that is gone by now is nobody's business any more.
+    // A stranger that is gone by now is not reported.
     if (isTaken !== false) this.#strangers.push(name);
     if (isTaken === true) this.#quarantined.push(name);
   }
 
-  /** It is not in the page as it should be: it may be younger, or have been collected meanwhile. */
+  /**
+   * The page does not have the object, or has it with another length: it may be younger than the page, or have been collected
+   * meanwhile.
+   */
   async #look(row: PastVersion): Promise<void> {
     const { id, version, object, size } = row;
     const { content } = this.#guarded;
@@ -178,7 +181,7 @@ class Comparison {
     this.#damaged.push({ id, version, object, damage });
   }
 
-  /** What the store would not do is counted, and the rest goes on. */
+  /** A failure of the store is recorded, and the comparison continues. */
   async #try<T>(name: string, call: () => Promise<T>): Promise<T | undefined> {
     try {
       return await call();

@@ -6,25 +6,27 @@ import type { Marker } from '../marker.ts';
 import type { ParsedOptions } from '../options.ts';
 import type { CollectorClaim, FileStore } from '../store.ts';
 
-/** What a sweep did, or in a dry run would have to do. */
+/** The result of a sweep. */
 export interface SweepReport {
-  /** Replaced and removed versions whose time is over: no new reader gets them, and those who read them have `limits.total`. */
+  /**
+   * Replaced and removed versions whose time is over. No new reader gets them; current readers have `limits.total` to finish.
+   */
   readonly condemned: number;
   /** Objects deleted in the store, for the first time. */
   readonly deleted: number;
-  /** Objects looked after once more, for requests that came through late. */
+  /** Objects deleted once more, since a late request may have written them again. */
   readonly deletedAgain: number;
-  /** Objects the store would not delete now; another sweep will try. */
+  /** Objects that the store failed to delete; another sweep tries again. */
   readonly failed: number;
 }
 
-/** What there is to collect, now and later. */
+/** How much there is to collect, now and later. */
 export interface CollectorState {
   readonly pending: number;
   readonly retired: number;
   readonly deleting: number;
   readonly deleted: number;
-  /** Of all these, what a sweep would take on now. */
+  /** How many of all these a sweep would claim now. */
   readonly due: number;
   /** Why the collector has stopped itself; undefined while it has not. */
   readonly haltedBecause: string | undefined;
@@ -45,19 +47,24 @@ interface Pass {
 
 interface Batch {
   readonly claimed: readonly CollectorClaim[];
-  /** As many as were wanted: there may be more. */
+  /** The batch is full, so there may be more. */
   readonly isFull: boolean;
 }
 
-/** Claimed at once: a statement of some milliseconds. */
+/** Objects per claim: a statement of some milliseconds. */
 const BATCH = 500;
-/** Deletions of a batch under way at once; of batches there are two. */
+/** Deletions of one batch that are under way at the same time; two batches are. */
 const LANES = 16;
-/** Whoever claims and dies is followed by another one after this, or after twice what one deletion may take. A batch takes seconds. */
+/**
+ * After the death of a collector another one takes over its claims after this time, or after twice the limit of one deletion.
+ * A batch takes seconds.
+ */
 const LEASE_MS = 5 * 60_000;
 const COUNTED_MS = 60 * 60_000;
 
-/** Deletes in the store what the database says nobody needs. Any number may run at a time. */
+/**
+ * Deletes objects in the store that the database does not need any more. Any number of collectors may run at the same time.
+ */
 export class Collector {
   readonly #store: FileStore;
   readonly #guarded: GuardedContent;
@@ -81,7 +88,7 @@ export class Collector {
     if (await this.#isIdle()) return pass.report;
     const first = await this.#next(pass, signal);
     const hands = [this.#work(pass, signal, first)];
-    // There is more: while the database claims and settles one batch, the store deletes another.
+    // There is more work: while the database claims and settles one batch, the store deletes another.
     if (first?.isFull === true) hands.push(this.#next(pass, signal).then((next) => this.#work(pass, signal, next)));
     const broken = (await Promise.allSettled(hands)).find((hand) => hand.status === 'rejected');
     if (broken !== undefined) throw broken.reason;
@@ -92,7 +99,7 @@ export class Collector {
   async #next(pass: Pass, signal: AbortSignal | undefined): Promise<Batch | undefined> {
     if (pass.left === 0 || pass.hasFailed) return undefined;
     signal?.throwIfAborted();
-    // Its number is in the store before anything is deleted there, and looked at anew with each batch.
+    // The number of the pass is in the store before anything is deleted there, and is checked again for each batch.
     await this.begin();
     const wanted = Math.min(BATCH, pass.left);
     pass.left -= wanted;
@@ -113,8 +120,8 @@ export class Collector {
   }
 
   /**
-   * Begins a pass: the database counts it, and then the store's marker says it. A marker that is ahead of the database knows of
-   * a future that the database has lost.
+   * Begins a pass: the database counts it first, then it is written to the store's marker. A marker that is ahead of the
+   * database shows that the database has gone back in time.
    * @throws CollectorHalted
    */
   async begin(): Promise<void> {
@@ -125,7 +132,7 @@ export class Collector {
     );
     if ('halted' in pass) {
       throw new CollectorHalted(
-        `the collector has stopped itself: ${pass.halted}; look which of the two is right, then call rearm()`,
+        `the collector has stopped itself: ${pass.halted}; find out whether the database or the store is right, then call rearm()`,
       );
     }
     await this.#guarded.writeMarker(pass);
@@ -133,8 +140,9 @@ export class Collector {
   }
 
   /**
-   * Nothing is due, and database and marker agree about the past: such a pass writes nothing. One in an hour is counted all the
-   * same, and the first of each process, so that a database that went back further is found out before anything is moved.
+   * Whether nothing is due, and database and marker agree on the pass: such a pass writes nothing. One per hour is counted
+   * all the same, and the first one of each process, so that a database that went back further is found before any object is
+   * moved.
    */
   async #isIdle(): Promise<boolean> {
     if (now() - this.#countedAt > COUNTED_MS || (await this.#store.isDue())) return false;
@@ -149,19 +157,19 @@ export class Collector {
     throw new StoreRefused(`the marker of the store ${this.#guarded.content.where} is gone`);
   }
 
-  /** Nobody has collected in this store yet. */
+  /** No database has collected in this store yet. */
   async #database(store: string): Promise<string> {
     return (await this.#store.attach(store, this.#guarded.content.kind)).database;
   }
 
-  /** An operator has looked, and this database is the one that collects. A marker that is damaged is written anew. */
+  /** An operator has decided that this database is the one that collects. A damaged marker is written anew. */
   async rearm(): Promise<void> {
     const { pass } = await this.#guarded.identify();
     await this.#guarded.writeMarker(await this.#store.rearm(pass));
   }
 
   async #collect(claimed: readonly CollectorClaim[], signal: AbortSignal | undefined): Promise<SweepReport> {
-    // A row that was deleted twice is all that is left, and its time is over, too.
+    // For an object that was deleted twice only the row is left, and its time is over, too.
     const rowsOnly = claimed.filter((each) => each.was === 'deleted' && each.deletions >= 2);
     const doomed = claimed.filter((each) => each.was !== 'retired' && !rowsOnly.includes(each));
     const gone = await this.#delete(doomed, signal);
@@ -177,7 +185,7 @@ export class Collector {
     };
   }
 
-  /** @returns those that are gone; the others are left to another sweep */
+  /** @returns the claims whose objects are gone; the others are left to another sweep */
   async #delete(doomed: readonly CollectorClaim[], signal: AbortSignal | undefined): Promise<CollectorClaim[]> {
     const { content } = this.#guarded;
     const gone: CollectorClaim[] = [];
@@ -189,7 +197,7 @@ export class Collector {
         await this.#guarded.call(`deleting ${object}`, (call) => content.delete(object, { ...what, ...call }), signal);
         gone.push(each);
       } catch {
-        // It stays claimed until its lease is over; the report counts it.
+        // The object stays claimed until the lease is over; the report counts the failure.
       }
     });
     return gone;
@@ -205,7 +213,10 @@ function sum(one: SweepReport, other: SweepReport): SweepReport {
   };
 }
 
-/** Works on all of them, so many at a time, in any order. What `work` throws ends it, once those under way are done. */
+/**
+ * Calls `work` for all of them, so many at a time, in any order. An error of `work` ends it, once the calls under way are
+ * done.
+ */
 export async function inParallel<T>(all: readonly T[], lanes: number, work: (one: T) => Promise<void>): Promise<void> {
   const rest = [...all];
   const lane = async (): Promise<void> => {

@@ -1,15 +1,15 @@
 import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { StoreProbe } from '../content.ts';
 
-/** A namespace that has a content store, and what there is to collect in it. Each count stops at 10,000. */
+/** A namespace with a content store, and how much there is to collect in it. Each count stops at 10,000. */
 export interface FileStoreRecord {
   readonly namespace: string;
   /** `disk` or `s3`. */
   readonly kind: string;
-  /** What the marker in the store says. */
+  /** The id in the store's marker. */
   readonly store: string;
   readonly attachedAt: Date;
-  /** How often it was swept. */
+  /** How many sweeps of it were counted. */
   readonly pass: number;
   readonly probe: StoreProbe | null;
   readonly haltedAt: Date | null;
@@ -19,24 +19,24 @@ export interface FileStoreRecord {
   readonly retired: number;
   readonly deleting: number;
   readonly deleted: number;
-  /** Of all these, what a sweep would take on now. */
+  /** How many of all these a sweep would claim now. */
   readonly due: number;
 }
 
-/** Who fetches which bytes for hot copies now. */
+/** A process that fetches bytes for hot copies now. */
 export interface ReloadRecord {
-  /** Of the bytes, in hex. */
+  /** The SHA-256 of the bytes, in hex. */
   readonly sha256: string;
-  /** The host and folder it is for, or `*` for all. */
+  /** The host and folder for which it fetches, or `*` for all hosts. */
   readonly scope: string;
   readonly host: string;
   readonly pid: number;
   readonly since: Date;
-  /** When another one may take over, unless it is renewed. */
+  /** When another process may take over, unless the lease is renewed. */
   readonly expiresAt: Date;
 }
 
-/** The index of what can be collected gives the most urgent first, so no more of it is read than is counted. */
+/** The index of collectable objects returns the most urgent first, so that no more rows are read than counted. */
 const STORES = statement(
   'files.stores',
   `

@@ -60,7 +60,7 @@ const READABLE = statement('files.readable', 'select pawl.file_readable($1::text
 
 type ReloadJson = Omit<Reload, 'since' | 'expiresAt'> & { readonly sinceMs: number; readonly expiresMs: number };
 
-/** Of an object that may be no version, or be unknown. */
+/** The outcome for an object that may be no version, or may be unknown. */
 type OutcomeJson = VersionJson | { readonly version: null; readonly state: string | null };
 
 /** Files on Postgres: every decision is one call of a function in sql/files. */
@@ -213,7 +213,7 @@ export class PostgresFileStore implements FileStore {
     return rows.map((row) => toPastVersion(row.answer));
   }
 
-  /** A function that answers with one JSON. */
+  /** Calls a function that returns one JSON value. */
   async #ask<Answer>(sql: Statement, values: unknown[]): Promise<Answer> {
     const [row] = await this.#engine.query<{ answer: Answer }>(sql, values);
     if (row === undefined) throw new Error(`"${sql.name}" gave no row, where there is always one`);
@@ -221,7 +221,7 @@ export class PostgresFileStore implements FileStore {
   }
 }
 
-/** An array of what needs no quotes, as its text: the driver would look at each character of each. */
+/** The text of an array of values that need no quotes: the driver would check every character of each value. */
 function arrayOf(values: readonly string[]): string {
   return `{${values.join(',')}}`;
 }

@@ -1,4 +1,4 @@
-/** The requests that Pawl sends to a bucket: what a policy has to allow. */
+/** The requests that Pawl sends to a bucket: a policy has to allow them. */
 export type S3Operation =
   | 'PutObject'
   | 'GetObject'
@@ -12,19 +12,19 @@ export type S3Operation =
   | 'AbortMultipartUpload'
   | 'ListMultipartUploads';
 
-/** What the service answered. */
+/** The answer of the service. */
 export type S3Output = Readonly<Record<string, unknown>>;
 
 export interface S3SendOptions {
   readonly signal: AbortSignal;
-  /** SHA-256 of the body in hex, where it is known, or that it is not signed: it is then not reckoned again. */
+  /** The SHA-256 of the body in hex, if it is known, or the mark of an unsigned body: it is then not computed again. */
   readonly payload?: string;
 }
 
 /** Sends one request to a bucket, once. */
 export interface S3Api {
   readonly bucket: string;
-  /** Of every key of ours; empty, or with a slash at its end. */
+  /** The prefix of all keys; empty, or with a slash at its end. */
   readonly prefix: string;
   /** @throws StoreUnavailable, StoreRefused, Conflict, CorruptObject */
   send(operation: S3Operation, input: object, options: S3SendOptions): Promise<S3Output>;

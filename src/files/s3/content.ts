@@ -7,11 +7,11 @@ import { putObject } from './put.ts';
 import { withRetries } from './retry.ts';
 import { abortUpload, abortUploads } from './uploads.ts';
 
-/** More than that S3 does not copy in one request. */
+/** The most bytes that S3 copies in one request. */
 const MOST_COPIED = 5 * 1024 ** 3;
 const MARKERS = { marker: 'pawl-store.json', copy: 'pawl-store.copy.json' } as const;
 
-/** A content store in a bucket. Objects lie under `objects/`, everything else beside that. */
+/** A content store in a bucket. Objects are under `objects/`, everything else next to it. */
 export class S3Content implements Content {
   readonly kind = 's3';
   readonly where: string;
@@ -52,14 +52,15 @@ export class S3Content implements Content {
   async delete(name: string, { upload, isUnfinished, signal }: DeleteCall): Promise<void> {
     const key = this.#key(name);
     if (upload !== undefined) await abortUpload(this.#api, key, upload, signal);
-    // A process that died between beginning an upload and noting its id has left one that only the list knows.
+    // A process may have died after it began an upload and before the id was in the database: only the list has such an
+    // upload.
     if (isUnfinished) await abortUploads(this.#api, key, (each) => each === key, signal);
     await withRetries(signal, () => this.#api.send('DeleteObject', this.#at(key), { signal })).catch(
       undefinedIfMissing,
     );
   }
 
-  /** `from` is the last name of the page before, which no service forgets. */
+  /** `from` is the last name of the page before: unlike a token of the service, it never expires. */
   async list(from: string | undefined, { signal }: ContentCall): Promise<ListPage> {
     const Prefix = this.#key('');
     const input = { Bucket: this.#api.bucket, Prefix, ...(from !== undefined && { StartAfter: this.#key(from) }) };
@@ -72,7 +73,7 @@ export class S3Content implements Content {
     if (isMore && from !== undefined && (all.at(-1)?.name ?? '') <= from) {
       throw new StoreRefused(`${this.where} does not know StartAfter: its list begins anew`);
     }
-    // Consoles make an empty object for the folder itself.
+    // Web consoles make an empty object for the folder itself.
     return { entries: all.filter(({ name }) => name !== ''), next: isMore ? all.at(-1)?.name : undefined };
   }
 
@@ -131,7 +132,7 @@ export class S3Content implements Content {
     }
   }
 
-  /** What probes have left that were killed, or met a store that failed: whoever probes next gives it up. */
+  /** Aborts uploads that earlier probes left behind, since they were killed or the store failed. */
   async #abortProbes(signal: AbortSignal): Promise<true> {
     await abortUploads(this.#api, `${this.#api.prefix}probe/`, () => true, signal);
     return true;
@@ -170,7 +171,7 @@ export class S3Content implements Content {
     await withRetries(signal, () => this.#api.send('CopyObject', { ...this.#at(to), CopySource }, { signal }));
   }
 
-  /** After an abort a part is refused. */
+  /** Whether the store refuses a part after an abort. */
   async #knowsAbort(at: { Bucket: string; Key: string }, signal: AbortSignal): Promise<boolean> {
     const created = await this.#api.send('CreateMultipartUpload', at, { signal });
     const UploadId = textOf(created, 'UploadId') ?? '';
@@ -181,19 +182,19 @@ export class S3Content implements Content {
   }
 }
 
-/** Whether the store says no, and does not only fail. */
+/** Whether the store refuses the request, and does not only fail for the moment. */
 async function isRefused(request: Promise<unknown>): Promise<boolean> {
   try {
     await request;
     return false;
   } catch (error) {
-    // Damage on the way counts as passing, and here the damage is ours.
+    // Damage in transfer counts as a passing failure; here the damage is made on purpose.
     if (error instanceof StoreUnavailable && !/checksum|digest/i.test(error.message)) throw error;
     return true;
   }
 }
 
-/** All of a small body. @throws StoreUnavailable  it broke off */
+/** Reads all of a small body. @throws StoreUnavailable  the transfer broke off */
 async function bodyOf(body: unknown, signal: AbortSignal): Promise<Buffer> {
   if (!(body instanceof Readable)) return Buffer.alloc(0);
   const chunks: Buffer[] = [];

@@ -10,7 +10,7 @@ import {
 import { isObject } from '../../base/options/shape.ts';
 
 /**
- * What the SDK threw as one of Pawl's errors. NotFound: there is no such upload. Conflict: there is an object of that
+ * Translates an error of the SDK to one of Pawl's. NotFound: there is no such upload. Conflict: there is an object of that
  * name. CorruptObject: there is none.
  */
 export function s3Failure(error: unknown, where: string): unknown {
@@ -32,9 +32,9 @@ export function s3Failure(error: unknown, where: string): unknown {
   return new StoreRefused(`${message}${advice}`, cause);
 }
 
-/** Conflict of two requests, slow down, and an answer that makes no sense and may not come again. */
+/** Statuses of passing failures: two requests in conflict, "slow down", and an unreadable answer (200, 206). */
 const PASSING: ReadonlySet<number> = new Set([200, 206, 408, 409, 429]);
-/** The bytes were damaged on their way: those at hand are right. */
+/** Codes for bytes that were damaged in transfer: the bytes in this process are right. */
 const DAMAGED: ReadonlySet<string> = new Set([
   'BadDigest',
   'XAmzContentChecksumMismatch',

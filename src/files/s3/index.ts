@@ -7,12 +7,12 @@ import type { S3Api, S3Operation, S3Output, S3SendOptions } from './api.ts';
 import { S3Content } from './content.ts';
 import { s3Failure } from './failure.ts';
 
-/** Where a bucket is. What is left out comes from the environment, as everywhere with AWS. */
+/** Where a bucket is. Missing options come from the environment, as with other AWS programs. */
 export interface S3Options {
   readonly bucket: string;
-  /** Of every key; a slash is put between. One prefix for each namespace. Default: none. */
+  /** The prefix of every key, without the slash that follows it. Use one prefix for each namespace. Default: none. */
   readonly prefix?: string | undefined;
-  /** Of a store that is not Amazon's. */
+  /** The URL of a store that is not Amazon's. */
   readonly endpoint?: string | undefined;
   readonly region?: string | undefined;
   readonly credentials?:
@@ -22,15 +22,15 @@ export interface S3Options {
         readonly sessionToken?: string | undefined;
       }
     | undefined;
-  /** The bucket in the path instead of the host name. Default: when there is an endpoint. */
+  /** Puts the bucket into the path instead of the host name. Default: true when there is an endpoint. */
   readonly pathStyle?: boolean | undefined;
   /** Connections to the store, at most. Default 32. */
   readonly sockets?: number | undefined;
 }
 
 /**
- * A content store in an S3 bucket, or in that of a store that speaks S3. Needs the package `@aws-sdk/client-s3`, version 3, and
- * has a client and connections of its own.
+ * A content store in an S3 bucket, of Amazon or of another store that speaks S3. Needs the package `@aws-sdk/client-s3`,
+ * version 3; it has a client and connections of its own.
  * @throws InvalidInput
  */
 export function s3(options: S3Options): Content {
@@ -63,14 +63,14 @@ function parse(options: S3Options) {
 type Sdk = typeof AwsSdk;
 type S3Settings = ReturnType<typeof parse>;
 
-/** What the SDK's commands are used for here; it has a type of its own for each. */
+/** The part of the SDK's commands that is used here; the SDK has a separate type for each. */
 interface Command {
   readonly middlewareStack: { add(middleware: Middleware, options: object): void };
 }
 type Handler = (args: { readonly request: unknown }) => Promise<unknown>;
 type Middleware = (next: Handler) => Handler;
 
-/** Requests through the SDK, each sent once: whether one may be repeated is known where it is made. */
+/** Sends requests through the SDK, each of them once: the caller knows whether a request may be repeated. */
 class SdkApi implements S3Api {
   readonly bucket: string;
   readonly prefix: string;
@@ -125,9 +125,9 @@ class SdkApi implements S3Api {
       ...(credentials !== undefined && { credentials: keysOf(credentials) }),
       forcePathStyle: pathStyle ?? endpoint !== undefined,
       maxAttempts: 1,
-      // Without one the SDK writes to the program's standard error what is thrown here, and typed.
+      // Without a logger the SDK writes errors to standard error; here they are thrown as typed errors.
       logger: SILENT,
-      // Checksums are given with each request, and checked by ourselves in each answer.
+      // This code gives a checksum with each request, and checks each answer itself.
       requestChecksumCalculation: 'WHEN_REQUIRED',
       responseChecksumValidation: 'WHEN_REQUIRED',
       requestHandler: { connectionTimeout: connectMs, httpAgent: agent, httpsAgent: agent },
@@ -139,7 +139,7 @@ class SdkApi implements S3Api {
 const nothing = (): void => {};
 const SILENT = { trace: nothing, debug: nothing, info: nothing, warn: nothing, error: nothing };
 
-/** The SDK writes marks such as `$source` into credentials that it was given before. */
+/** The SDK writes marks such as `$source` into the credentials that a program passes. */
 function withoutMarks(options: S3Options): unknown {
   if (!isObject(options) || !isObject(options.credentials)) return options;
   const own = Object.entries(options.credentials).filter(([name]) => !name.startsWith('$'));
@@ -154,7 +154,7 @@ function keysOf({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Se
   return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) };
 }
 
-/** The hash of the body is known, so the signature need not reckon it once more. */
+/** The hash of the body is known, so that signing need not compute it again. */
 function signedAs(payload: string): Middleware {
   return (next) => (args) => {
     const headers: unknown = Reflect.get(Object(args.request), 'headers');

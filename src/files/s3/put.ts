@@ -7,20 +7,20 @@ import { numberOf, type S3Api, textOf } from './api.ts';
 import { withRetries } from './retry.ts';
 import { abortUpload, abortUploads } from './uploads.ts';
 
-/** S3 wants 5 MiB at least, and 10,000 parts at most: 78 GiB. */
+/** S3 requires parts of at least 5 MiB, and at most 10,000 of them: 78 GiB. */
 const PART_BYTES = 8 << 20;
-/** Up to here, 16 MiB, an object is one request: whatever fails has to be sent again. */
+/** Up to so many parts, 16 MiB, an object is one request: more would have to be sent again after a failure. */
 const WHOLE_PARTS = 2;
-/** Parts under way at once. With the one that is being filled this is what an upload costs in memory. */
+/** Parts under way at the same time. Together with the part that is being filled, they are the memory of an upload. */
 const LANES = 2;
 
-/** Bytes of an object that are sent in one request: as the source gave them, since putting them together is a copy. */
+/** Bytes of an object that are sent in one request, in the chunks of the source, since joining them is a copy. */
 interface Part {
   readonly chunks: readonly Buffer[];
   readonly size: number;
 }
 
-/** Writes one object. Whatever has no certain outcome is sent again: the name is nobody else's. */
+/** Writes one object. A request without a certain outcome is sent again: no other writer uses this name. */
 export async function putObject(api: S3Api, key: string, chunks: AsyncIterable<Buffer>, call: PutCall): Promise<void> {
   const source = new Parts(chunks);
   const first: Part[] = [];
@@ -48,13 +48,16 @@ async function putWhole(api: S3Api, key: string, parts: readonly Part[], call: P
   });
 }
 
-/** One body is sent once: a stream cannot be read again. */
+/** A new body for each request, since a stream cannot be read twice. */
 function toBody(chunks: readonly Buffer[]): Buffer | Readable {
   if (chunks.length > 1) return Readable.from(chunks, { objectMode: false });
   return chunks[0] ?? Buffer.alloc(0);
 }
 
-/** Refused because it is there, or because its upload is not there any more: what was sent before, whose answer was lost. */
+/**
+ * The store refuses a request because the object exists, or because its upload is gone: an earlier request, whose answer was
+ * lost, has done the work.
+ */
 async function isThere(api: S3Api, key: string, size: number, call: PutCall, error: unknown): Promise<boolean> {
   if (!(error instanceof Conflict || error instanceof NotFound)) return false;
   const head = await api.send('HeadObject', { Bucket: api.bucket, Key: key }, { signal: call.signal });
@@ -67,14 +70,14 @@ interface SentPart {
   readonly ChecksumCRC32: string;
 }
 
-/** An object that is sent in parts. Its upload's id is noted in the database before the first of them. */
+/** An object that is sent in parts. The id of the upload is in the database before the first part is sent. */
 class Multipart {
   readonly #api: S3Api;
   readonly #where: { readonly Bucket: string; readonly Key: string };
   readonly #call: PutCall;
   readonly #sent: SentPart[] = [];
   #upload = '';
-  /** More than one: the answer to another one may have been lost, and the store may have it. */
+  /** More than one: an answer was lost, and the store may have another upload of this key. */
   #beginnings = 1;
   #number = 0;
   #size = 0;
@@ -135,7 +138,7 @@ class Multipart {
     await withRetries(signal, async () => {
       onProgress(size * LANES);
       const input = { ...part, Body: toBody(chunks) };
-      // The CRC says whether it is right; a signature over it would cost another SHA-256.
+      // The CRC checks the part; a signature over it would cost another SHA-256.
       const output = await this.#api.send('UploadPart', input, { signal, payload: 'UNSIGNED-PAYLOAD' });
       this.#sent.push({ PartNumber, ETag: textOf(output, 'ETag'), ChecksumCRC32 });
       this.#size += size;
@@ -155,13 +158,13 @@ class Multipart {
     });
   }
 
-  /** The row has the upload's id, so that what is not reached here is aborted by the collector. */
+  /** The row has the upload's id: if this abort fails, the collector aborts the upload. */
   async #abort(): Promise<void> {
     const signal = AbortSignal.timeout(ABORT_MS);
     await abortUpload(this.#api, this.#where.Key, this.#upload, signal).catch(() => undefined);
   }
 
-  /** It is complete: others of its key are those whose beginning nobody was told of. They hold no bytes. */
+  /** The object is complete. Other uploads of its key are those whose answer was lost; they hold no bytes. */
   async #abortOthers(): Promise<void> {
     const { Key } = this.#where;
     const signal = AbortSignal.timeout(ABORT_MS);
@@ -171,7 +174,7 @@ class Multipart {
 
 const ABORT_MS = 2000;
 
-/** Puts chunks of any size into parts of one size, without copying them. */
+/** Groups chunks of any size into parts of one size, without copying them. */
 class Parts {
   readonly #chunks: AsyncIterator<Buffer>;
   #left: Buffer = Buffer.alloc(0);

@@ -3,7 +3,7 @@ import { sleep } from '../../base/time/clock.ts';
 
 const TRIES = 4;
 
-/** Repeats what the store could not do now, with growing pauses. @throws what it throws in the end */
+/** Repeats a call that failed for the moment, with growing pauses. Throws its last error. */
 export async function withRetries<T>(signal: AbortSignal, run: (attempt: number) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {

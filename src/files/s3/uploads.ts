@@ -2,7 +2,7 @@ import { CorruptObject, NotFound } from '../../base/errors.ts';
 import { listOf, type S3Api, textOf } from './api.ts';
 import { withRetries } from './retry.ts';
 
-/** Gives up an upload in parts. One that is not there is no error. */
+/** Aborts an upload in parts. An upload that does not exist is no error. */
 export async function abortUpload(api: S3Api, Key: string, UploadId: string, signal: AbortSignal): Promise<void> {
   const input = { Bucket: api.bucket, Key, UploadId };
   await withRetries(signal, () => api.send('AbortMultipartUpload', input, { signal })).catch((error: unknown) => {
@@ -10,7 +10,7 @@ export async function abortUpload(api: S3Api, Key: string, UploadId: string, sig
   });
 }
 
-/** Gives up all uploads in parts of keys that begin so, also those whose beginning nobody was told of. */
+/** Aborts all uploads in parts whose key begins so, also those whose ids are not in the database. */
 export async function abortUploads(
   api: S3Api,
   Prefix: string,

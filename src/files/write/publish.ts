@@ -21,22 +21,22 @@ export interface Written extends FileVersion {
   readonly previous: number | undefined;
 }
 
-/** Of {@link Upload.publish}. */
+/** Options of {@link Upload.publish}. */
 export interface PublishOptions {
   /** Your own open transaction: the version is committed and rolled back with everything else there. Default: one of its own. */
   readonly tx?: OpenTransaction | undefined;
-  /** As in writing; default: what the upload was begun with. */
+  /** The version that this one must replace. Default: the `ifVersion` of the upload. */
   readonly ifVersion?: number | undefined;
 }
 
-/** A caller who has this long to wait for an answer that was lost learns what became of it. */
+/** How long to wait for the outcome of a transaction whose answer was lost. */
 const OUTCOME_MS = 30_000;
 const TRIES = 4;
 
-/** Bytes that are in the content store, and are no version of anything until they are published. */
+/** Bytes in the content store that are no version of a document until they are published. */
 export class Upload implements AsyncDisposable {
   readonly id: string;
-  /** Its name in the content store. */
+  /** The name of the object in the content store. */
   readonly object: string;
   readonly size: number;
   readonly sha256: string;
@@ -57,12 +57,12 @@ export class Upload implements AsyncDisposable {
   }
 
   /**
-   * Makes it the document's next version, in your transaction: that commits and rolls back with everything else there. The
-   * document is locked until then, which takes one round trip and waits for other writers of it, and for readers with
-   * `lock: 'share'`. Without a transaction it has one of its own, and an answer that was lost is asked for again.
-   * @throws VersionConflict  there is another version than `ifVersion`; nothing was changed
-   * @throws UploadExpired  it was collected; nothing was changed
-   * @throws LeaseLost  the lock it was begun under is lost; nothing was changed
+   * Makes the bytes the document's next version in your transaction: the version commits or rolls back with it. The document
+   * is locked until then; that takes one round trip, and waits for other writers of the document and for readers with `lock:
+   * 'share'`. Without `tx` it uses a transaction of its own, and finds out the outcome if the answer is lost.
+   * @throws VersionConflict  the document has another version than `ifVersion`; nothing was changed
+   * @throws UploadExpired  the collector has deleted the bytes; nothing was changed
+   * @throws LeaseLost  the lock of the upload is lost; nothing was changed
    */
   async publish(options: PublishOptions = {}): Promise<Written> {
     const { tx, ifVersion = this.#given.ifVersion } = parsePublish(options);
@@ -71,19 +71,19 @@ export class Upload implements AsyncDisposable {
   }
 
   /**
-   * Whether it was published: for whoever's COMMIT had no known outcome. Waits for a transaction that is still at it. After
-   * `unpublished`, `publish` may be called again.
+   * Whether it was published: for a caller that does not know the outcome of its COMMIT. Waits for a transaction that is
+   * still publishing it. After `unpublished`, `publish` may be called again.
    */
   outcome(): Promise<UploadFate> {
     return this.#w.store.outcome(this.object, OUTCOME_MS);
   }
 
-  /** Lets the collector have it now, unless it was published. Safe at any time, and as often as you like. */
+  /** Lets the collector delete the bytes now, unless they were published. Safe at any time, and to call again. */
   async abandon(): Promise<void> {
     await abandon(this.#w, this.object);
   }
 
-  /** Abandons it, unless `publish` was called: what became of that is the transaction's business. */
+  /** Abandons the bytes, unless `publish` was called: then the outcome of its transaction decides. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#isLetGo) await this.abandon();
   }
@@ -97,7 +97,8 @@ export class Upload implements AsyncDisposable {
         return written;
       } catch (error) {
         if (error instanceof ConnectionFailed) lost = error;
-        // An answer was lost, this time or before. What was sent then may have come through since, and be what stands in the way.
+        // An answer was lost, this time or before. That statement may have been committed since, and may be the cause of this
+        // error.
         const known = lost && (await this.#lookAgain(lost));
         if (known !== undefined) return known;
         const mayRepeat = error instanceof ConnectionFailed || error instanceof SerializationFailed;
@@ -107,13 +108,13 @@ export class Upload implements AsyncDisposable {
     }
   }
 
-  /** One statement that is committed by itself; with a lock, a transaction in which that is looked at first. */
+  /** One statement that is committed by itself; under a lock, a transaction that checks the lock first. */
   #publishOnce(ifVersion: number | undefined): Promise<Written> {
     if (this.#given.lock === undefined) return this.#publishIn(undefined, ifVersion);
     return this.#w.engine.transaction((tx) => this.#publishIn(tx, ifVersion));
   }
 
-  /** An answer was lost: the row knows. @returns undefined when it was not committed */
+  /** Reads the outcome from the row, after an answer was lost. @returns undefined when nothing was committed */
   async #lookAgain(error: ConnectionFailed): Promise<Written | undefined> {
     const fate = await this.outcome().catch(() => {
       throw error;
@@ -145,7 +146,7 @@ export class Upload implements AsyncDisposable {
     const { pending } = this.#w.options;
     const why = state === 'live' || state === 'retired' ? 'was published before' : 'has been collected';
     return new UploadExpired(
-      `the upload for "${this.id}" ${why}: it has to be published once, within ${formatDuration(pending)} of its beginning`,
+      `the upload for "${this.id}" ${why}: an upload can be published once, within ${formatDuration(pending)} of its start`,
       { cause },
     );
   }
@@ -154,7 +155,7 @@ export class Upload implements AsyncDisposable {
 export function conflict(id: string, expected: number, actual: number): VersionConflict {
   const there = actual === 0 ? 'there is no such document' : `there is version ${actual}`;
   const wanted = expected === 0 ? 'no document' : `version ${expected}`;
-  const message = `"${id}" was expected to have ${wanted}, but ${there}; read it and decide anew`;
+  const message = `"${id}" was expected to have ${wanted}, but ${there}; read the document again and decide anew`;
   return new VersionConflict(message, { id, expected, actual });
 }
 

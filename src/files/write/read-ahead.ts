@@ -1,14 +1,14 @@
-/** As much as is hashed while a row is committed on a slow disk. */
+/** About as much as is hashed while a slow disk commits a row. */
 const AHEAD_BYTES = 4 << 20;
 
 /**
- * Reads while something else is waited for, up to 4 MiB: hashing takes the processor, and a commit the disk.
- * @returns what was read, and then the rest
+ * Reads up to 4 MiB while `until` is pending: hashing needs the processor, and a commit the disk.
+ * @returns the bytes that were read, then the rest
  */
 export function readAhead(chunks: AsyncGenerator<Buffer, void>, until: Promise<unknown>): AsyncGenerator<Buffer, void> {
   const held: Buffer[] = [];
   const reading = fill(held, chunks, until);
-  // Whoever takes the bytes hears of it; perhaps nobody does.
+  // The consumer of the bytes gets the error; there may be no consumer.
   reading.catch(() => {});
   return taken(held, reading, chunks);
 }

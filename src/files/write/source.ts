@@ -2,21 +2,22 @@ import { InvalidInput } from '../../base/errors.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import type { TransferTimeout } from '../transfer-timeout.ts';
 
-/** What a version can be written from. A string is written as UTF-8. */
+/** A source of bytes for a version. A string is written as UTF-8. */
 export type FileSource = string | Uint8Array | AsyncIterable<Uint8Array | string> | Iterable<Uint8Array>;
 
-/** What is known of the bytes before they come, and how long to wait for the next ones. */
+/** Facts about the bytes that are known in advance, and limits for them. */
 export interface ExpectedBytes {
-  /** How many there must be. */
+  /** The exact number of bytes; undefined: any. */
   readonly size: number | undefined;
   readonly maxBytes: number;
   readonly idleMs: number;
 }
 
-// Large enough that a system call is not felt, small enough that hashing one while the last is being written is a rhythm.
+// Large enough that the cost of a system call does not count; small enough that one chunk is hashed while the last one is
+// written.
 const CHUNK_BYTES = 512 * 1024;
 
-/** Smaller chunks are put together: each costs calls of the system, whatever its size. */
+/** Smaller chunks are joined: each chunk costs system calls, whatever its size. */
 const HANDY_BYTES = 64 * 1024;
 
 /** @throws InvalidInput */
@@ -27,7 +28,7 @@ export function checkSource(what: string, source: unknown): FileSource {
 }
 
 /**
- * The bytes of a source as buffers of handy size. An error of the source comes through as it is.
+ * The bytes of a source in buffers of a useful size. An error of the source is thrown unchanged.
  * @throws InvalidInput  something else than bytes; more or fewer than were announced; more than are allowed
  * @throws TimedOut  nothing came for too long
  */
@@ -52,7 +53,7 @@ export async function* readSource(
   if (size > 0) yield Buffer.concat(held, size);
 }
 
-/** The chunks as they come. */
+/** The chunks of the source, with a time limit for each. */
 async function* watched(
   source: FileSource,
   expected: ExpectedBytes,
@@ -73,7 +74,7 @@ async function* watched(
       yield value;
     }
   } finally {
-    // A source that hangs must not keep us: it is told to end, and not waited for.
+    // This calls `return()` on the source and does not wait for it, since the source may hang.
     if (!isOver) void chunks.return().catch(() => {});
   }
   if (expected.size !== undefined && size < expected.size) throw lie(expected.size, String(size));

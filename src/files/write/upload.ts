@@ -14,10 +14,10 @@ import { type FileSource, readSource } from './source.ts';
 import { abandon, type WriteContext } from './write-context.ts';
 
 /**
- * Moves the bytes of a source into the content store, under a new name that the database knows of before the first byte. No
- * connection and no lock is held meanwhile.
- * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused. Nothing is left then but a row
- *   that the collector looks after.
+ * Moves the bytes of a source into the content store, under a new name that is in the database before the first byte is sent.
+ * Holds no connection and no lock meanwhile.
+ * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused. Then only a row is left
+ *   for the collector.
  */
 export async function beginUpload(
   w: WriteContext,
@@ -37,7 +37,7 @@ export async function beginUpload(
       transfer.signal.throwIfAborted();
       await w.guarded.content.put(name, bytes, call);
     } finally {
-      // Also where the store has not read it to the end. A source that hangs is not waited for.
+      // Closes the source, even if the store has not read it to the end; does not wait, since the source may hang.
       void chunks.return().catch(() => {});
     }
     if (faults.armed) await faults.reach('files.after_upload');
@@ -53,7 +53,7 @@ export async function beginUpload(
   return new Upload(w, id, object, print, given);
 }
 
-/** A second object of the bytes of a version: where the store can, they do not come through here. */
+/** Makes a second object with the bytes of a version, inside the store if it can do that. */
 export async function beginCopy(
   w: WriteContext,
   id: string,
@@ -90,11 +90,11 @@ function putCall(
   };
 }
 
-/** Bytes a millisecond. A store that takes them more slowly than that is as good as dead. */
+/** Bytes per millisecond. A slower store counts as dead. */
 const SLOWEST = 64;
 
 /**
- * The intent, the transfer, and on failure the word to the collector.
+ * Commits the intent, transfers the bytes, and after a failure leaves the object to the collector.
  * @param move  sends nothing to the store before the intent is committed
  * @returns the object's name
  */
@@ -117,10 +117,10 @@ async function writeObject(
     });
   } catch (error) {
     if (intent === undefined) throw error;
-    // Until it is committed there is nothing to abandon, and if it cannot be, nothing was sent.
+    // Before the intent is committed there is nothing to abandon; if it cannot be committed, nothing was sent.
     await intent;
     await abandon(w, object);
-    // What a store throws because it was told to stop is not why it was told to.
+    // After an abort the store throws for that reason; the caller gets the reason of the abort.
     throw transfer.signal.aborted ? transfer.signal.reason : asStoreError(error, id);
   }
   return object;
@@ -131,13 +131,13 @@ async function intend({ store, options }: WriteContext, id: string, object: stri
   if (faults.armed) await faults.reach('files.after_intent');
 }
 
-/** A store's own failure in the middle of a transfer is a typed one; what a source threw is the caller's own. */
+/** A failure of the store during a transfer becomes a typed error; an error of the source stays the caller's own. */
 function asStoreError(error: unknown, id: string): unknown {
   if (!(error instanceof CorruptObject)) return error;
   return new StoreUnavailable(`writing "${id}": ${error.message}`, { cause: error });
 }
 
-/** About a millisecond of hashing: so long others may be kept waiting. */
+/** About a millisecond of hashing: for so long, other work of this process may wait. */
 const TURN_BYTES = 512 * 1024;
 
 async function* hashed(chunks: AsyncIterable<Buffer>, digest: Digest): AsyncGenerator<Buffer, void> {

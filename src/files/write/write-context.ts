@@ -3,7 +3,7 @@ import type { GuardedContent } from '../guarded-content.ts';
 import type { ParsedOptions } from '../options.ts';
 import type { FileStore } from '../store.ts';
 
-/** What writing is done with. */
+/** The parts of {@link Files} that writing needs. */
 export interface WriteContext {
   readonly engine: PostgresEngine;
   readonly store: FileStore;
@@ -11,7 +11,7 @@ export interface WriteContext {
   readonly options: ParsedOptions;
 }
 
-/** Tells the collector. If even that fails, the row's deadline does it. */
+/** Lets the collector delete the object. If this fails, the collector does so after the row's deadline. */
 export async function abandon({ store, engine }: WriteContext, object: string): Promise<void> {
   await store.abandon(object).catch((error: unknown) => {
     engine.options.logger.debug({ err: error, object }, 'an abandoned upload waits for its deadline');
