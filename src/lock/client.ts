@@ -28,7 +28,7 @@ function storeOn(engine: LockEngine): LockStore {
   );
 }
 
-/** What all locks of one engine have in common in this process: one keeper, one stream of notices, one crowd of waiters. */
+/** The state that all locks of one engine share in this process: one keeper, one stream of notices, one set of waiters. */
 export class LockClient {
   static readonly #clients = new WeakMap<LockEngine, LockClient>();
   readonly store: LockStore;
@@ -36,7 +36,7 @@ export class LockClient {
   readonly wakeUps: WakeUps = new WakeUps();
   readonly mutex: KeyedMutex = new KeyedMutex();
   readonly places: PlaceKeeper;
-  /** Of waiting, which goes on while the store cannot be asked. */
+  /** Failures of waits, which continue while the store cannot be asked. */
   readonly failures: FailureLog;
   #notices: Promise<NoticeStream | undefined> | undefined;
   #isNotified = (): boolean => false;
@@ -49,11 +49,11 @@ export class LockClient {
     this.keeper = new Keeper(store);
     this.places = new PlaceKeeper(store);
     this.#sweptAt = moment();
-    // Processes that live for a moment must do their share, too, and those that start together not all at once.
+    // Random, so that short-lived processes sweep, too, and processes that start together do not all sweep at once.
     this.#sweepMs = Math.random() < 0.02 ? 0 : Math.random() * SWEEP_MS;
   }
 
-  /** The one of an engine. @throws NotSupported  for something else */
+  /** The client of an engine. @throws NotSupported  for a value that is no engine */
   static of(engine: LockEngine): LockClient {
     let client = LockClient.#clients.get(engine);
     if (client === undefined) {
@@ -66,18 +66,21 @@ export class LockClient {
     return client;
   }
 
-  /** Whether waiters are notified when their turn comes. Begins to listen at the first call. */
+  /** Whether waiters are notified when their turn comes. The first call starts listening. */
   get isNotified(): boolean {
     this.startListening();
     return this.#isNotified();
   }
 
-  /** Listens from now on, until nothing is waited for or held for a while: who holds hears at once that it was broken. */
+  /**
+   * Listens until this process has neither waited for nor held a lock for a while: a holder then learns at once that its lock
+   * was broken.
+   */
   startListening(): void {
     this.#notices ??= this.#listen();
   }
 
-  /** To be called when something is held: a connection is not opened for that alone. */
+  /** Called when a lock is granted: opens no connection for that alone. */
   onHeld(): void {
     if (this.#notices === undefined && this.store.isListening === true) this.startListening();
   }
@@ -87,17 +90,19 @@ export class LockClient {
     for (const { nonce, token } of wakeUps) this.wakeUps.wake(nonce, token);
   }
 
-  /** Ends the listening some time after there was somebody to be told. */
+  /** Stops listening some time after the last waiter or holder. */
   async #stopListeningWhenIdle(notices: NoticeStream): Promise<void> {
     do await sleep(LISTEN_ON_MS, undefined, { unref: true });
     while (this.wakeUps.size > 0 || this.keeper.size > 0);
     this.#notices = undefined;
     this.#isNotified = () => false;
-    // An engine that was stopped meanwhile has ended it already.
+    // An engine that was stopped meanwhile has ended the stream already.
     await notices.stop().catch(() => {});
   }
 
-  /** Gives up the place of a claim, and what it may have been granted; tries until nothing can be left of it. */
+  /**
+   * Gives up the place of a claim, and a lock that it may have been granted; repeats this until nothing can be left of it.
+   */
   async withdraw(key: RequestKey, waiterMs: number): Promise<string | undefined> {
     const start = moment();
     const leaseMs = Math.min(key.leaseMs, SWEEP_MS);
@@ -114,12 +119,12 @@ export class LockClient {
     }
   }
 
-  /** Once an hour, on the occasion of somebody's release: no timer runs for it. */
+  /** Sweeps at most once an hour, at a release: no timer runs for it. */
   sweep(keepMs: number): void {
     if (waitedFor(this.#sweptAt) < this.#sweepMs) return;
     this.#sweptAt = moment();
     this.#sweepMs = SWEEP_MS;
-    // Nobody waits for it, and the next one makes up for it.
+    // Nothing waits for a sweep, and the next one makes up for a failure.
     this.store.sweep(keepMs).catch(() => {});
   }
 
@@ -131,12 +136,12 @@ export class LockClient {
         onGap: () => this.wakeUps.wakeAll(),
       });
       this.#isNotified = () => notices.isReliable;
-      // What came before is gone.
+      // Notices from before may be lost.
       this.wakeUps.wakeAll();
       void this.#stopListeningWhenIdle(notices);
       return notices;
     } catch {
-      // Without notices waiters look for themselves; the next waiter tries again.
+      // Without notices waiters poll; the next waiter tries to listen again.
       this.#notices = undefined;
       return undefined;
     }

@@ -1,7 +1,7 @@
-/** Who waits for whom: each key for all of its values. */
+/** A wait-for graph: each key waits for all of its values. */
 export type Graph = ReadonlyMap<string, readonly string[]>;
 
-/** Every circle that is found when each edge is walked once; each as its members in order, smallest first. */
+/** The circles that are found when each edge is walked once; each as its members in order, the smallest first. */
 export function cyclesOf(graph: Graph): string[][] {
   const cycles = new Map<string, string[]>();
   const done = new Set<string>();

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { GrantKey } from './store.ts';
 
-/** Something held by the callback that runs, until that callback ends. */
+/** A lock that a running callback holds until it ends. */
 interface HeldGrant {
   readonly grant: GrantKey;
   readonly isHeld: boolean;
@@ -13,17 +13,17 @@ interface HeldContext {
 }
 
 /**
- * Which locks the code that runs now keeps while it waits for another: those of the callbacks of `request` around it. A
- * lock taken by `acquire` is no part of it: who will release it, and when, cannot be seen.
+ * The locks that the current code keeps while it waits for another: those of the `request` callbacks around it. Locks of
+ * `acquire` are not included: nothing shows when they will be released.
  */
 const contexts = new AsyncLocalStorage<HeldContext>();
 
-/** Runs the callback of a request: requests made inside know that `lock` is held meanwhile. */
+/** Runs the callback of a request; requests inside it know that it holds `lock` meanwhile. */
 export function runWhileHolding<T>(lock: HeldGrant, fn: () => T): T {
   return contexts.run({ lock, around: contexts.getStore() }, fn);
 }
 
-/** The locks that are kept by the callbacks around. */
+/** The locks of the callbacks around the current code. */
 export function grantsInContext(): GrantKey[] {
   const grants: GrantKey[] = [];
   for (let context = contexts.getStore(); context !== undefined; context = context.around) {

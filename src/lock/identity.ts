@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 
-/** Who a lock belongs to, as others see it. */
+/** The owner of a lock, as others see it. */
 export interface ProcessIdentity {
-  /** Unlike a pid never the same again, and part of a channel's name. */
+  /** Unlike a pid it is never used again; it is part of the name of a channel. */
   readonly id: string;
   readonly host: string;
   readonly pid: number;

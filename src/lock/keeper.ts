@@ -4,62 +4,63 @@ import { after, type Moment, moment, ownedFor } from '../base/time/clock.ts';
 import { describe } from './name.ts';
 import type { GrantKey, LockStore } from './store.ts';
 
-/** What is kept, and how. */
+/** A lock to keep, and how. */
 export interface KeepOptions {
   readonly grant: GrantKey;
-  /** Infinity: there is no lease to renew, but somebody may break the lock, which is looked for. */
+  /** Infinity: there is no lease to renew, and the keeper only checks whether the lock was broken. */
   readonly leaseMs: number;
   readonly everyMs: number | undefined;
-  /** Taken before the request that acquired it was sent. */
+  /** A moment before the request for the lock was sent. */
   readonly since: Moment;
-  /** How long the first lease is, from then. */
+  /** The length of the first lease, from `since`. */
   readonly firstMs: number;
-  /** It is lost; called once. */
+  /** Called once, when the lock is lost. */
   readonly onLost: (reason: LeaseLost) => void;
 }
 
-/** Something held that is kept until it is stopped or lost: what a {@link Renewal} is, also for a lock without a lease. */
+/** A lock that is kept until it is stopped or lost: the interface of {@link Renewal}, also for locks without a lease. */
 export type LockRenewal = Pick<Renewal, 'signal' | 'remainingMs' | 'ageMs' | 'renewed' | 'lose' | 'stop'>;
 
 interface Entry {
   readonly grant: GrantKey;
   readonly everyMs: number;
-  /** How long a renewal may take, so that there is time for another try. */
+  /** How long a renewal may take so that there is time for a second try. */
   readonly patienceMs: number;
   readonly renewal: LockRenewal;
 }
 
-/** What becomes of the entries of one statement. */
+/** The outcome for each entry of one statement. */
 type RenewalOutcomes = ReadonlyMap<Entry, RenewalOutcome>;
 type RenewalOutcome = 'renewed' | 'lost' | { readonly error: unknown };
 
-// How often a lock without a lease is looked at: it learns late only that it was broken, if it did not hear of it.
+// How often a lock without a lease is checked. Only the news that it was broken can come this late, if its notice was lost.
 const CHECK_MS = 10_000;
 
-// Some half a second of one connection (54 µs a name, Postgres 18, 2 cores): a fraction of the patience that each statement has.
+// Names per statement: about half a second of one connection (54 µs a name, Postgres 18, 2 cores), a fraction of a
+// statement's timeout.
 const MOST_AT_ONCE = 10_000;
-// As many connections are kept for it beside the pool.
+// Statements at a time: the engine reserves as many connections outside of the pool for them.
 const LANES = 2;
 
-/** Renews everything that this process holds on one engine: one statement per interval, or as many as it is tens of thousands. */
+/** Renews all locks that this process holds on one engine: one statement per interval and 10,000 names. */
 export class Keeper {
   readonly #store: LockStore;
   readonly #entries = new Map<string, Entry>();
   readonly #due = new Set<Entry>();
   #next: Promise<void> | undefined;
-  /** Under way, or about to be sent. */
+  /** Renewals that are under way or about to be sent. */
   readonly #sending = new Map<Entry, Promise<RenewalOutcomes>>();
 
   constructor(store: LockStore) {
     this.#store = store;
   }
 
-  /** How much is kept. */
+  /** The number of kept locks. */
   get size(): number {
     return this.#entries.size;
   }
 
-  /** Keeps it from now on. To be stopped before it is released. */
+  /** Keeps a lock from now on. Stop it before the lock is released. */
   keep(options: KeepOptions): LockRenewal {
     const { grant, leaseMs, since, firstMs, onLost } = options;
     const everyMs = options.everyMs ?? leaseMs / 3;
@@ -68,7 +69,7 @@ export class Keeper {
       leaseMs === Infinity
         ? new BreakWatch(since, beat, onLost)
         : startRenewal({
-            // Written only when there is something to tell.
+            // A getter, so that the text is made only for a message.
             get what() {
               return describe(grant.names);
             },
@@ -89,20 +90,20 @@ export class Keeper {
     return renewal;
   }
 
-  /** To be called when it is stopped: it is no longer renewed with others. */
+  /** Called when a renewal is stopped: the lock is no longer renewed with others. */
   forget(grant: GrantKey): void {
     this.#entries.delete(grant.nonce);
   }
 
-  /** The lock with this token was broken. */
+  /** Called when the lock with this token was broken. */
   onLost(token: string): void {
     for (const entry of this.#entries.values()) if (String(entry.grant.token) === token) this.#lose(entry);
   }
 
-  /** One beat that is due takes with it all that would be due soon: so all leases of one length come to beat together. */
+  /** A due renewal takes along all that would be due soon: so all leases of one length come to be renewed together. */
   async #renewEntry(nonce: string): Promise<'renewed' | LeaseLost> {
     const entry = this.#entries.get(nonce);
-    // Released meanwhile: nobody looks at the answer.
+    // It was released meanwhile: nothing uses the answer.
     if (entry === undefined) return 'renewed';
     if (!this.#sending.has(entry)) await this.#join(entry);
     const fate = (await this.#sending.get(entry))?.get(entry);
@@ -110,7 +111,7 @@ export class Keeper {
     return fate === 'renewed' ? fate : this.#whyLost(entry.grant);
   }
 
-  /** Whoever is due in the same turn of the event loop goes along. */
+  /** Entries that are due in the same turn of the event loop share one statement. */
   #join(entry: Entry): Promise<void> {
     this.#due.add(entry);
     this.#next ??= nextTurnOfEventLoop().then(() => this.#send());
@@ -134,9 +135,9 @@ export class Keeper {
     }
   }
 
-  /** What is found kept counts from before it was asked for. */
+  /** A renewed lease counts from before the statement was sent. */
   async #renew(due: readonly Entry[]): Promise<RenewalOutcomes> {
-    // What has run out is lost, though no timer could say so yet.
+    // A lease that has run out is lost, even if its timer has not fired yet.
     const entries = due.filter((entry) => entry.renewal.remainingMs() > 0);
     if (entries.length === 0) return new Map();
     const timeoutMs = entries.reduce((least, entry) => Math.min(least, entry.patienceMs), CHECK_MS);
@@ -159,14 +160,14 @@ export class Keeper {
     void this.#whyLost(grant).then((reason) => renewal.lose(reason));
   }
 
-  /** Asks how it was lost, briefly: that it is lost must be told at once. */
+  /** Asks how the lock was lost, with a short timeout: the loss itself must be reported at once. */
   async #whyLost(grant: GrantKey): Promise<LeaseLost> {
     const past = await this.#store.howEnded(grant, { timeoutMs: 1000, isUrgent: true }).catch(() => undefined);
     return lossOf(grant, past?.outcome, past?.reason);
   }
 }
 
-/** Of so many names at most, but for a set that has more by itself. */
+/** Batches of at most so many names, except for a set that alone has more. */
 function batchesOf(entries: readonly Entry[]): Entry[][] {
   const pieces: Entry[][] = [];
   let left = 0;
@@ -197,7 +198,7 @@ function nextTurnOfEventLoop(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A lock without a lease: never lost by silence, only when the store says so. */
+/** Watches a lock without a lease: it is lost only when the store says so, never by lack of an answer. */
 class BreakWatch implements LockRenewal {
   readonly #lost = new AbortController();
   readonly #beat: () => Promise<'renewed' | LeaseLost>;
@@ -253,7 +254,7 @@ class BreakWatch implements LockRenewal {
       const answer = await this.#beat();
       if (answer instanceof LeaseLost) this.lose(answer);
     } catch {
-      // Nobody knows; it is still ours as far as anybody can tell.
+      // The state is unknown; the lock counts as held.
     }
     if (!this.#isStopped) this.#schedule();
   }

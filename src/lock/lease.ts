@@ -10,63 +10,69 @@ import type { CountedRun, GrantKey, PastHolder } from './store.ts';
 
 /** A lock, or a set of them, that is held until it is released or lost. */
 export interface Lock extends AsyncDisposable {
-  /** The name; of a set the first in order. */
+  /** The name; for a set, the first one in order. */
   readonly name: string;
   /** All names, in order. */
   readonly names: readonly string[];
   readonly mode: 'exclusive' | 'shared' | 'permit';
   /**
-   * The fencing token: of all grants of a name a later one has a greater token, for ever. Pass it to whatever you write
-   * outside of the database, and let that refuse a smaller one than it has seen. All names of a set share one.
+   * The fencing token. Of two grants of a name the later one always has the greater token. Pass it with each write outside of
+   * the database, and let the receiver refuse a token that is smaller than one it has seen. All names of a set share one
+   * token.
    */
   readonly token: bigint;
   /**
-   * Aborted with {@link LeaseLost}, whose `reason` and message say why, when the lock is lost or must be assumed to be: no
-   * later than the lease, counted from before the last renewal was sent. Not aborted by releasing.
+   * Aborted with {@link LeaseLost} when the lock is lost or must be assumed lost; its `reason` and message say why. This
+   * happens no later than the end of the lease, counted from before the last renewal was sent. Releasing does not abort it.
    */
   readonly signal: AbortSignal;
   /** True until it is released or lost. */
   readonly isHeld: boolean;
-  /** How long it is certainly held without another renewal; 0 when it is not, Infinity without a lease. */
+  /**
+   * For how many milliseconds it is certainly held without another renewal; 0 when it is not held, Infinity without a lease.
+   */
   remainingMs(): number;
-  /** Throws what `signal` has as its reason when the lock is lost. @throws LeaseLost */
+  /** Throws the reason of `signal` when the lock is lost. @throws LeaseLost */
   assertHeld(): void;
   /**
-   * Inside a transaction of your own, in any library: fails unless this token is still the current one, and until that
-   * transaction ends nobody else is granted the lock. One statement; make it the last before the commit. It never delays
-   * the renewals of the lock. In the same database as the locks only.
-   * @param tx  what `engine.transaction`, pg, postgres.js, kysely, drizzle, knex, prisma… give to their callbacks
-   * @throws LeaseLost  and the transaction can then only be rolled back
+   * Call it inside a transaction of your own, of any library: fails unless this token is still the current one. Until that
+   * transaction ends, no other client is granted the lock. One statement; make it the last before the commit. It never delays
+   * the renewals of the lock. It works only in the database of the locks.
+   * @param tx  the object that `engine.transaction`, pg, postgres.js, kysely, drizzle, knex, prisma… pass to their callbacks
+   * @throws LeaseLost  the transaction can then only be rolled back
    * @throws InvalidInput  when tx is no open transaction
    */
   guard(tx: OpenTransaction): Promise<void>;
   /**
-   * On DynamoDB: one part for each name, to be put into a `TransactWriteItems` of your own, which then fails with
+   * On DynamoDB: returns one part for each name, for a `TransactWriteItems` of your own, which then fails with
    * `TransactionCanceledException` unless this token is still the current one.
    * @throws LeaseLost  when it is known to be lost
    * @throws NotSupported  on Postgres: give it the transaction
    */
   guard(): readonly ConditionCheckItem[];
   /**
-   * Gives it up: the next in line has it at once. Safe to call twice.
-   * @throws LeaseLost  when it was lost before; nothing is changed then
-   * @throws ConnectionFailed  when the store could not be told within 2 s; that is tried on until the lease is over
+   * Releases the lock: the next waiter gets it at once. Safe to call twice.
+   * @throws LeaseLost  the lock was lost before; nothing is changed then
+   * @throws ConnectionFailed  the store did not answer within 2 s; the release is repeated until the lease is over
    */
   release(): Promise<void>;
 }
 
-/** What happens to locks, for logs and metrics. */
+/** The events of locks, for logs and metrics. */
 export interface LockEvents {
   granted: { readonly lock: Lock; readonly waitedMs: number };
   released: { readonly lock: Lock; readonly heldMs: number };
   lost: { readonly lock: Lock; readonly error: LeaseLost };
-  /** It could not be released, and stays held until its lease is over. */
+  /** The lock could not be released, and stays held until its lease is over. */
   releaseFailed: { readonly lock: Lock; readonly error: unknown };
-  /** A lock could not be asked for, as the database is away or busy; whoever waits for it goes on trying while there is time. */
+  /**
+   * The store could not be asked for a lock, since the database is unreachable or busy. The waiter keeps trying while it has
+   * time.
+   */
   error: { readonly names: readonly string[]; readonly error: unknown };
 }
 
-/** Hears of them. */
+/** Reports an event. */
 export type ReportEvent = <K extends keyof LockEvents>(event: K, payload: LockEvents[K]) => void;
 
 const ANSWER_MS = 2000;
@@ -79,7 +85,7 @@ export class HeldLock implements Lock {
   readonly #renewal: LockRenewal;
   readonly #report: ReportEvent;
   readonly #since: Moment;
-  /** Guards under way: a release sent beside one could miss that it locks the row. */
+  /** Guards under way: a release that is sent at the same time could miss that a guard locks the row. */
   readonly #guarding = new Set<Promise<void>>();
   #lost: LeaseLost | undefined;
   #released: Promise<void> | undefined;
@@ -139,7 +145,7 @@ export class HeldLock implements Lock {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // What there is to say was reported: an error here would hide the one that the block ended with.
+    // The failure was reported as an event: an error here would hide the one that ended the block.
     await this.release().catch(() => {});
   }
 
@@ -168,7 +174,7 @@ export class HeldLock implements Lock {
     }
     const leaseMs = this.#renewal.remainingMs();
     this.#client.keeper.forget(this.grant);
-    // A renewal that comes later still finds nothing to renew.
+    // A renewal that arrives after this finds nothing to renew.
     await this.#renewal.stop(ANSWER_MS);
     if (this.#guarding.size > 0) await within(settled(this.#guarding), ANSWER_MS);
     const start = moment();
@@ -178,10 +184,10 @@ export class HeldLock implements Lock {
     const isTold = await within(telling, ANSWER_MS - waitedFor(start));
     if (isTold) return;
     const what = `${describe(this.names)} could not be released within ${ANSWER_MS} ms`;
-    throw new ConnectionFailed(`${what}; that is tried on until its lease is over`);
+    throw new ConnectionFailed(`${what}; the release is repeated until its lease is over`);
   }
 
-  /** @returns false when nobody knows what became of it */
+  /** @returns false when the outcome is unknown */
   async #tryRelease(finish: CountedRun | undefined): Promise<boolean> {
     try {
       if (!(await this.#sendRelease(finish))) throw await this.#whyLost();
@@ -193,7 +199,7 @@ export class HeldLock implements Lock {
     }
   }
 
-  /** Again until the store has answered, or the lease is over and there is nothing to release. */
+  /** Repeats the release until the store has answered, or the lease is over and there is nothing to release. */
   async #keepReleasing(finish: CountedRun | undefined, start: Moment, leaseMs: number): Promise<void> {
     for (let tries = 0; ; tries++) {
       await sleep(Math.min(20 * 2 ** tries, 1000), undefined, { unref: true });
@@ -206,18 +212,18 @@ export class HeldLock implements Lock {
     }
   }
 
-  /** Also where nobody is told otherwise, as at the end of a block. */
+  /** Emits the event, also where no caller gets the error, as at the end of an `await using` block. */
   #reportFailure(error: unknown): void {
     if (!(error instanceof LeaseLost)) this.#report('releaseFailed', { lock: this, error });
   }
 
-  /** Of a set, what was not lost; it would end with its lease anyway. */
+  /** Releases the names of a set that were not lost; without this they would end with their lease. */
   async #releaseRemaining(): Promise<void> {
     const telling = this.#client.store.release(this.grant, undefined, { timeoutMs: ANSWER_MS });
     await telling.then(({ wakeUps }) => this.#client.wake(wakeUps)).catch(() => {});
   }
 
-  /** After a lost answer, not to be held any more is what was wanted, unless it is known, or matters, how that came. */
+  /** After a lost answer a lock that is not held any more counts as released, unless the way it ended is known or matters. */
   async #confirmReleased(finish: CountedRun | undefined): Promise<void> {
     const past = await this.#client.store.howEnded(this.grant, { timeoutMs: ANSWER_MS });
     if (past === undefined ? finish !== undefined : past.outcome !== 'released') throw this.#lossOf(past);
@@ -245,7 +251,7 @@ export class HeldLock implements Lock {
 
   #refuseIfLost(): void {
     if (this.#lost !== undefined) throw this.#lost;
-    // No timer could run yet that would say so.
+    // The timer that reports the loss has not fired yet.
     if (this.#released === undefined && this.#renewal.remainingMs() <= 0) {
       const error = new LeaseLost(
         `the lease of ${describe(this.names)} was lost: it passed before it could be renewed; stop working on it`,
@@ -267,7 +273,7 @@ async function settled(work: Iterable<Promise<void>>): Promise<void> {
   await Promise.allSettled(work);
 }
 
-/** True when it settled well in time, false when it did not settle; throws what it failed with. */
+/** Resolves to true when `work` resolves in time, and to false when it is still pending; throws its error. */
 function within(work: Promise<void>, ms: number): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const cancel = after(ms, () => resolve(false), { unref: true });

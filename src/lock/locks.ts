@@ -26,18 +26,18 @@ import { NamedSemaphore, type Semaphore } from './semaphore.ts';
 import { type BrokenHolder, type Explanation, type PastHolder, SHARED, type Snapshot } from './store.ts';
 
 /**
- * Locks across machines, on the database that the engine speaks to. Every method checks what it is given before it does
- * anything. Make as many of these as you like: all of one engine share one heartbeat and one listening connection.
+ * Locks across machines, in the database of the engine. Every method checks its arguments before it does anything. Make as
+ * many of these as you like: all of one engine share one heartbeat and one listening connection.
  * @throws InvalidInput, NotSupported
  */
 export function createLocks(engine: LockEngine, options?: LocksOptions): Locks {
   return new Locks(LockClient.of(engine), parseLocksOptions(options));
 }
 
-/** How long a wait goes on that was ended: enough for an answer, and for cleaning up. */
+/** How long a cancelled wait may still take: enough for an answer, and for the withdrawal. */
 const ANSWER_MS = 1000;
 
-/** A stop waits no longer for what is to be released. */
+/** The longest time that `stop()` waits for releases. */
 const STOP_MS = 5000;
 
 /** The locks of one namespace; made by {@link createLocks}. */
@@ -60,12 +60,12 @@ export class Locks implements AsyncDisposable {
   }
 
   /**
-   * Runs `fn` while holding the lock, and gives what it gives. The lock is released when `fn` is done, however it ends; an
-   * error of `fn` is thrown as it is.
-   * @param name  1 to 255 bytes; or several, which are then taken together or not at all
-   * @throws LockTimeout  when it was not had within `wait`
-   * @throws Deadlock  when, inside another request, waiting for it would close a circle
-   * @throws LeaseLost  when `fn` came to its end, but the lock was lost meanwhile
+   * Runs `fn` while holding the lock, and returns its result. The lock is released when `fn` has ended in any way; an error
+   * of `fn` is thrown unchanged.
+   * @param name  1 to 255 bytes; or several names, which are taken together or not at all
+   * @throws LockTimeout  the lock was not granted within `wait`
+   * @throws Deadlock  inside another request, waiting for this lock would close a circle
+   * @throws LeaseLost  `fn` has ended without an error, but the lock was lost meanwhile
    */
   request<T>(name: LockName, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
   request<T>(name: LockName, options: LockOptions, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
@@ -76,26 +76,27 @@ export class Locks implements AsyncDisposable {
   }
 
   /**
-   * Takes the lock; it is held until released: `await using lock = await locks.acquire('a')`. One statement, one round trip
-   * when it is free.
-   * @param name  1 to 255 bytes; or several, which are then taken together or not at all, and in no order lock each other out
-   * @throws LockTimeout, Deadlock  as {@link Locks.request}
+   * Takes the lock and holds it until it is released: `await using lock = await locks.acquire('a')`. When the lock is free:
+   * one statement, one round trip.
+   * @param name  1 to 255 bytes; or several names, which are taken together or not at all, and whose order does not matter:
+   * sets never deadlock with each other
+   * @throws LockTimeout, Deadlock  like {@link Locks.request}
    */
   async acquire(name: LockName, options?: LockOptions): Promise<Lock> {
     return this.#take(parseNames('acquire', name), parseLockOptions('acquire', options), undefined);
   }
 
-  /** Takes the lock if it is free and nobody waits for it; undefined when not. Never waits, leaves nothing behind. */
+  /** Takes the lock if it is free and has no waiters; else returns undefined. Never waits, and leaves no waiter behind. */
   async tryAcquire(name: LockName, options?: HoldOptions): Promise<Lock | undefined> {
     return this.#tryTake(parseNames('tryAcquire', name), parseHoldOptions('tryAcquire', options), undefined);
   }
 
   /**
-   * Runs `fn` unless it was run, here or anywhere, within the last `period`, counted from when that run began, or is
-   * running now. Exactly one run per period succeeds; one that crashed does not count.
-   * @throws what `fn` throws; with `onError: 'release'`, which is the default, the next caller may then try at once, with
-   *   `'keep'` only after the period
-   * @throws LeaseLost  when the lock was lost before the run could be counted: somebody else may have begun another
+   * Runs `fn` unless a run is under way now, in this or any other process, or has begun within the last `period` and
+   * succeeded. At most one run per period succeeds; a crashed run does not count.
+   * @throws what `fn` throws; with `onError: 'release'`, the default, the next caller may then try at once; with
+   *   `'keep'`, only after the period
+   * @throws LeaseLost  the lock was lost before the run could be counted: another client may have begun a run
    */
   async oncePer<T>(
     name: string,
@@ -109,7 +110,8 @@ export class Locks implements AsyncDisposable {
   }
 
   /**
-   * A semaphore of that name. All who use it should give the same number; of two, the smaller one counts.
+   * A semaphore of that name. All clients should use the same number of permits; of different numbers, the smallest one
+   * counts.
    * @throws NotSupported  for more permits than the engine can keep: 500 on DynamoDB
    */
   semaphore(name: string, options: { permits: number }): Semaphore {
@@ -130,15 +132,15 @@ export class Locks implements AsyncDisposable {
     return this.#client.store.snapshot(this.#space);
   }
 
-  /** Who holds a lock, who waits for it in which order, and what they in turn wait for. For people: it looks everywhere. */
+  /** Who holds a lock, who waits for it in which order, and what they in turn wait for. For people: it is expensive. */
   async explain(name: string): Promise<Explanation> {
     return this.#client.store.explain(this.#space, parseName('explain', name));
   }
 
   /**
-   * Takes the lock from all its holders, whoever they are; the next in line has it at once. They are told, at the latest by
-   * their next heartbeat, and their guards fail; what they do outside of the database goes on until they look.
-   * @returns who they were; empty when nobody held it
+   * Takes the lock away from all its holders; the next waiter gets it at once. The holders learn of it at the latest at their
+   * next heartbeat, and their guards fail. Their work outside of the database continues until they check the lock's signal.
+   * @returns the former holders; empty when the lock was free
    */
   async break(name: string, options: { reason: string }): Promise<readonly BrokenHolder[]> {
     const checked = parseName('break', name);
@@ -146,7 +148,7 @@ export class Locks implements AsyncDisposable {
     return this.#client.store.break(this.#space, checked, reason);
   }
 
-  /** Who held what until when, and how it ended, newest first. Of all names, or of one; 100 unless `limit` says else. */
+  /** Past holds of one name or of all: holder, times, and how each ended, newest first. `limit`: default 100. */
   async history(options?: { name?: string; limit?: number }): Promise<readonly PastHolder[]> {
     const { name, limit } = checkOptions('history', options, {
       name: optional(text({ min: 1, max: 255 })),
@@ -155,23 +157,27 @@ export class Locks implements AsyncDisposable {
     return this.#client.store.history(this.#space, name, limit);
   }
 
-  /** Opens a connection to hear at once when something held is broken, where the store can tell. @internal */
+  /**
+   * Opens a connection for notices, so that a holder learns at once that its lock was broken, if the store has notices.
+   * @internal
+   */
   startListening(): void {
     this.#client.startListening();
   }
 
-  /** Hears what happens to the locks taken here. @returns ends that */
+  /** Adds a listener for events of the locks that are taken here. @returns a function that removes it */
   on<K extends keyof LockEvents>(event: K, listener: (payload: LockEvents[K]) => unknown): () => void {
     return this.#events.on(event, listener);
   }
 
   /**
-   * Releases everything taken here, and ends all waiting with {@link Stopped}, that within a second also where the store does not
-   * answer. What cannot be released within 5 s is tried on behind, until its lease is over. Safe to call twice; never rejects.
+   * Releases all locks that were taken here, and ends all waits with {@link Stopped}: within a second even if the store does
+   * not answer. A release that takes longer than 5 s continues in the background until the lease is over. Safe to call twice;
+   * never rejects.
    */
   async stop(): Promise<void> {
     this.#stopped ??= this.#endWaits();
-    // Those of other locks look again and wait on.
+    // Waiters of other `Locks` of this engine check their state and continue to wait.
     this.#client.wakeUps.wakeAll();
     const released = Promise.all([...this.#held].map((lock) => lock.release().catch(() => {})));
     await within(STOP_MS, released);
@@ -181,7 +187,7 @@ export class Locks implements AsyncDisposable {
     return this.stop();
   }
 
-  /** Of a store that does not answer nothing more is expected; what it was asked is cleaned up behind. */
+  /** Ends the waits. A store that does not answer is not waited for; withdrawals continue in the background. */
   #endWaits(): Stopped {
     const stopped = new Stopped('the locks were stopped');
     const end = (): void => {
@@ -240,7 +246,7 @@ export class Locks implements AsyncDisposable {
     });
     this.#held.add(lock);
     this.#client.onHeld();
-    // While the answer was on its way, too.
+    // `stop()` may also have been called while the answer was under way.
     if (this.#stopped !== undefined) await lock.release().catch(() => {});
     this.#refuseIfStopped();
     this.#client.sweep(this.#historyMs);

@@ -27,7 +27,7 @@ export function parseName(what: string, name: unknown): string {
   return name;
 }
 
-/** As messages call it: `lock "a"`, `locks "a", "b"`. */
+/** The names for messages: `lock "a"`, `locks "a", "b"`. */
 export function describe(names: readonly string[]): string {
   const shown = names.slice(0, 5).map((name) => show(name));
   const more = names.length > 5 ? ` and ${names.length - 5} more` : '';

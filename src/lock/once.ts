@@ -6,13 +6,13 @@ import { runWhileHolding } from './held-context.ts';
 import { HeldLock, type Lock } from './lease.ts';
 import { type AcquireOptions, type HoldOptions, parseHoldOptions } from './options.ts';
 
-/** Of {@link Locks.oncePer}. */
+/** Options of {@link Locks.oncePer}. */
 export interface OncePerOptions extends Omit<HoldOptions, 'mode'> {
   /** After a failed run the next caller may try at once (`'release'`, the default), or only after the period (`'keep'`). */
   readonly onError?: 'release' | 'keep' | undefined;
 }
 
-/** Whether it was run now. If not, `why`: it `'ran'` within the period, or is `'running'` now. */
+/** Whether this call ran it. If not, `why`: it `'ran'` within the period, or is `'running'` now. */
 export type OncePerResult<T> =
   | { readonly ran: true; readonly value: T }
   | { readonly ran: false; readonly why: 'ran'; readonly nextInMs: number }
@@ -20,7 +20,10 @@ export type OncePerResult<T> =
 
 type Take = (options: AcquireOptions, periodMs: number) => Promise<HeldLock | AcquireOutcome>;
 
-/** Checks, takes the lock unless the period's run was had, runs, and counts the run in the statement that releases. */
+/**
+ * Takes the lock unless the run of this period is done, runs `fn`, and counts the run in the statement that releases the
+ * lock.
+ */
 export async function oncePer<T>(
   take: Take,
   period: Duration,
@@ -41,7 +44,7 @@ export async function oncePer<T>(
     await lock.finish(checked.onError === 'keep' ? { outcome: 'failure', periodMs } : undefined).catch(() => {});
     throw error;
   }
-  // Unlike after a request, the outcome matters: a run that was not counted will be had again.
+  // Unlike after a request, the outcome of the release matters: a run that was not counted will be repeated.
   await lock.finish({ outcome: 'success', periodMs });
   return { ran: true, value };
 }

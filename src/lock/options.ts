@@ -15,41 +15,42 @@ import type { Shape } from '../base/options/shape.ts';
 import type { Duration } from '../base/time/duration.ts';
 import { formatDuration } from '../base/time/duration.ts';
 
-/** Of {@link createLocks}. */
+/** Options of {@link createLocks}. */
 export interface LocksOptions {
-  /** Keeps names of one program apart from equal ones of others; up to 255 bytes. Default: none. */
+  /** Separates the names of one program from equal names of others; up to 255 bytes. Default: none. */
   readonly namespace?: string | undefined;
   /**
-   * How long a waiter keeps its place without a sign of life: a dead one stops the queue no longer than that. 500 ms to
-   * 10 minutes. Default `'6s'`.
+   * How long a waiter keeps its place without a renewal: a dead waiter delays the queue no longer than that. 500 ms to 10
+   * minutes. Default `'6s'`.
    */
   readonly waiterLease?: Duration | undefined;
   /** How long ended holds stay in the history. Default `'7d'`. */
   readonly history?: Duration | undefined;
 }
 
-/** Of taking a lock without waiting. */
+/** Options of taking a lock without waiting. */
 export interface HoldOptions {
   /**
-   * How long the lock stays held when its process dies: 100 ms to 24 h. It is renewed as long as the process lives. With
-   * Infinity it is never lost, but stays held after a crash until somebody breaks it. Default `'30s'`.
+   * How long the lock stays held after the death of its process: 100 ms to 24 h. It is renewed as long as the process lives.
+   * With Infinity the lock never runs out, but stays held after a crash until it is broken by hand. Default `'30s'`.
    */
   readonly lease?: Duration | undefined;
   /** How often the lease is renewed: at most half of it. Default: a third of the lease, so that two renewals may fail. */
   readonly heartbeat?: Duration | undefined;
-  /** Shared locks are held side by side, an exclusive one alone. Default `'exclusive'`. */
+  /** Shared locks are held at the same time, an exclusive one alone. Default `'exclusive'`. */
   readonly mode?: 'exclusive' | 'shared' | undefined;
 }
 
-/** Of taking a lock. */
+/** Options of taking a lock. */
 export interface LockOptions extends HoldOptions {
-  /** How long to wait for it; 0 does not wait at all, Infinity waits as long as it takes. Default Infinity. */
+  /** How long to wait for the lock; 0 does not wait, Infinity waits without a limit. Default Infinity. */
   readonly wait?: Duration | undefined;
-  /** Ends the waiting with the signal's reason; once the lock is held it means nothing any more. */
+  /** Ends the wait with the signal's reason; it has no effect once the lock is held. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Whether those who wait are served in the order in which they came. Without it, a waiter takes no place but looks from
-   * time to time, after all those who do queue: no row, no notification, no promise when. Default true.
+   * Whether waiters are served in the order in which they came. If false, the waiter takes no place in the queue and polls
+   * from time to time, behind all waiters in the queue: it costs no row and no notification, and has no guarantee when it is
+   * served. Default true.
    */
   readonly fair?: boolean | undefined;
   /**
@@ -57,7 +58,10 @@ export interface LockOptions extends HoldOptions {
    * lock held. False for work that is started there but not awaited. Default true.
    */
   readonly nested?: boolean | undefined;
-  /** Other locks that are not released before this one is had; waiting in a circle with them is then refused. */
+  /**
+   * Other locks that the caller keeps while it waits for this one; waiting in a circle with them is then refused with
+   * Deadlock.
+   */
   readonly holding?: readonly { readonly token: bigint }[] | undefined;
 }
 
@@ -151,7 +155,7 @@ export function parseHoldOptions(what: string, options: unknown, isModal = true)
   };
 }
 
-/** Of {@link Locks.semaphore}. @throws InvalidInput */
+/** Checks the options of {@link Locks.semaphore}. @throws InvalidInput */
 export function parsePermits(options: unknown): number {
   return checkOptions('semaphore', options, { permits: integer({ min: 1, max: 1_000_000 }) }).permits;
 }
@@ -181,7 +185,7 @@ function waiting(
   return { waitMs: wait, signal: pending, isFair: fair, isNested: nested };
 }
 
-/** As Web Locks call it. */
+/** Refuses options that only the Web Locks API has. */
 function refuseIfAvailable(what: string, options: unknown): void {
   for (const field of ['ifAvailable', 'steal']) {
     if (!(options instanceof Object) || !(field in options) || Reflect.get(options, field) === undefined) continue;

@@ -3,7 +3,7 @@ import { refusal } from '../base/options/refusal.ts';
 import { runWhileHolding } from './held-context.ts';
 import type { HeldLock, Lock } from './lease.ts';
 
-/** What comes after the name in a call of `request`. */
+/** The arguments after the name in a call of `request`. */
 export type RequestArguments<O, T> =
   | [fn: (lock: Lock) => T | Promise<T>]
   | [options: O, fn: (lock: Lock) => T | Promise<T>];
@@ -18,7 +18,7 @@ export function readRequest<O, T>(
   return { options, fn };
 }
 
-/** Runs the body and releases. The body's own error is never hidden by one of releasing. */
+/** Runs the body and releases the lock. An error of the release never hides an error of the body. */
 export async function runWith<T>(lock: HeldLock, fn: (lock: Lock) => T | Promise<T>): Promise<T> {
   let result: T;
   try {
@@ -28,7 +28,7 @@ export async function runWith<T>(lock: HeldLock, fn: (lock: Lock) => T | Promise
     throw error;
   }
   await lock.release().catch((error: unknown) => {
-    // What was done under the lock is done. Only that it was not held all the while must be told.
+    // The body has done its work. Of the release's errors only this one is thrown: the lock was not held all the time.
     if (error instanceof LeaseLost) throw error;
   });
   return result;

@@ -11,16 +11,16 @@ import { type RequestArguments, readRequest, runWith } from './request.ts';
 /** Options of a permit: a semaphore has no modes. */
 export type PermitOptions = Omit<LockOptions, 'mode'>;
 
-/** A semaphore: at most so many hold it at once, served in order. */
+/** A semaphore: at most `permits` clients hold it at the same time; waiters are served in order. */
 export interface Semaphore {
   readonly name: string;
   readonly permits: number;
-  /** As `locks.request`. */
+  /** Like `locks.request`. */
   request<T>(fn: (lock: Lock) => T | Promise<T>): Promise<T>;
   request<T>(options: PermitOptions, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
-  /** As `locks.acquire`. */
+  /** Like `locks.acquire`. */
   acquire(options?: PermitOptions): Promise<Lock>;
-  /** As `locks.tryAcquire`. */
+  /** Like `locks.tryAcquire`. */
   tryAcquire(options?: Omit<HoldOptions, 'mode'>): Promise<Lock | undefined>;
 }
 

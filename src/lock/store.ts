@@ -1,62 +1,62 @@
 import type { DeadlockStep } from '../base/errors.ts';
 import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
 
-/** One acquisition as the store knows it: its names, sorted and without doubles, and the nonce that makes it known again. */
+/** One request in the store: its names, sorted and without duplicates, and the nonce by which a repetition is recognised. */
 export interface RequestKey {
   readonly space: string;
   readonly names: readonly string[];
   readonly nonce: string;
-  /** How many may hold at once, by this claim: 1 is exclusive, {@link SHARED} is shared. */
+  /** How many holders this claim allows at a time: 1 is exclusive, {@link SHARED} is shared. */
   readonly capacity: number;
-  /** Infinity: until released or broken. */
+  /** Infinity: held until it is released or broken. */
   readonly leaseMs: number;
 }
 
-/** Of a shared claim. */
+/** The capacity of a shared claim. */
 export const SHARED = 2_147_483_647;
 
-/** What is held: the key of every later statement about it. */
+/** A held lock: the key of every later statement about it. */
 export interface GrantKey {
   readonly space: string;
   readonly names: readonly string[];
   readonly token: bigint;
   readonly capacity: number;
-  /** Of the claim that it was granted to. */
+  /** The nonce of the claim to which it was granted. */
   readonly nonce: string;
 }
 
-/** Something held while something else is waited for; what the user names by its token alone is known by no more. */
+/** A lock that is kept while another one is waited for. If the user names it by its token, only the token is known. */
 export type GrantRef = Pick<GrantKey, 'token'> & Partial<GrantKey>;
 
 export interface AcquireCall extends RequestKey {
-  /** How long a place in the queue is kept without a renewal; undefined takes no place. */
+  /** How long the place in the queue is kept without a renewal; undefined: take no place. */
   readonly waiterMs: number | undefined;
-  /** The place, once it is known. */
+  /** The place in the queue, once it is known. */
   readonly ticket: bigint | undefined;
-  /** An earlier call of this nonce may have come through though its answer was lost. */
+  /** An earlier call with this nonce may have been carried out, though its answer was lost. */
   readonly isRetry: boolean;
-  /** What is kept while waiting. */
+  /** The locks that the caller keeps while it waits. */
   readonly holds: readonly GrantRef[];
-  /** Only when the last run counted by `finish` began at least so long ago. */
+  /** Grant only if the last run that `finish` counted began at least so long ago. */
   readonly periodMs: number | undefined;
 }
 
-/** What became of an attempt. */
+/** The answer to an attempt. */
 export type AcquireAnswer =
   | { readonly kind: 'granted'; readonly token: bigint }
   | {
       readonly kind: 'waiting';
       readonly ticket: bigint;
-      /** How many wait before this one, counted up to 8 per name. */
+      /** How many waiters are before this one, counted up to 8 per name. */
       readonly ahead: number;
-      /** When somebody's lease may have run out, from now; undefined when nobody's will. */
+      /** How long until a lease before it may have run out; undefined if none can. */
       readonly retryMs: number | undefined;
       /**
-       * How long the place is certainly kept, from before the statement was sent; a grant told by a notice as long. 0 in a store
-       * that hands nothing over.
+       * How long the place is certainly kept, from before the statement was sent; a direct hand-off to it is valid as long. 0
+       * in a store without direct hand-off.
        */
       readonly placeMs: number;
-      /** The place was taken by this call. */
+      /** This call has taken the place. */
       readonly isNew: boolean;
     }
   | { readonly kind: 'held'; readonly holder: string | undefined }
@@ -66,11 +66,11 @@ export type AcquireAnswer =
 /** A run of `oncePer` that is counted when its lock is released. */
 export interface CountedRun {
   readonly outcome: 'success' | 'failure';
-  /** How long it keeps others from running. */
+  /** How long it keeps other runs from starting. */
   readonly periodMs: number;
 }
 
-/** What giving up a lock or a place came to. */
+/** The result of giving up a lock or a place. */
 export interface ReleaseResult {
   /** False when it was not held any more, or not in all of its names. */
   readonly isReleased: boolean;
@@ -78,25 +78,28 @@ export interface ReleaseResult {
   readonly wakeUps: readonly WakeUp[];
 }
 
-/** What renewing came to. What is in neither of the two is lost. Both by places in the list. */
+/** The result of a renewal, by indexes of the list. Entries in neither of the two are lost. */
 export interface RenewResult {
   readonly renewed: ReadonlySet<number>;
-  /** What nobody knows of, with why. */
+  /** Entries whose state is unknown, with the error. */
   readonly unknown: ReadonlyMap<number, unknown>;
 }
 
 /** A waiter whose turn it is. */
 export interface WakeUp {
   readonly nonce: string;
-  /** It was granted the lock already, for as long as its place would have been kept; else it has to take it itself. */
+  /**
+   * The token of a direct hand-off, which is valid as long as the place would have been kept. Undefined: the waiter has to
+   * take the lock itself.
+   */
   readonly token: bigint | undefined;
 }
 
 /** Limits of one call to the store. */
 export interface CallOptions {
-  /** When no answer came until then, the connection is given up and the call fails as ConnectionFailed. */
+  /** Without an answer in this time the connection is closed and the call fails with ConnectionFailed. */
   readonly timeoutMs: number;
-  /** Past handlers that hold every connection of the pool. */
+  /** True: use a reserved connection if handlers hold every connection of the pool. */
   readonly isUrgent?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
@@ -105,12 +108,12 @@ export interface CallOptions {
 export interface Holder {
   readonly name: string;
   readonly mode: 'exclusive' | 'shared' | 'permit';
-  /** Of a semaphore. */
+  /** The number of permits of a semaphore. */
   readonly permits: number | undefined;
   readonly token: bigint;
   readonly host: string;
   readonly pid: number;
-  /** The job whose handler took it, on Postgres, where its queue was made on the same engine. */
+  /** The job whose handler took it; on Postgres, if its queue was made on the same engine. */
   readonly job: string | undefined;
   readonly since: Date;
   /** Undefined when the lease never ends. */
@@ -133,13 +136,13 @@ export interface Waiter {
   readonly waitedMs: number;
 }
 
-/** What is held and waited for at one moment. */
+/** All holders and waiters at one moment. */
 export interface Snapshot {
   readonly held: readonly Holder[];
   readonly waiting: readonly Waiter[];
 }
 
-/** A connection to the database that waits for others there, be it for rows, tables or advisory locks. */
+/** A database connection that waits for others, for rows, tables or advisory locks. */
 export interface BlockedBackend {
   readonly pid: number;
   readonly applicationName: string;
@@ -151,19 +154,19 @@ export interface BlockedBackend {
 export interface Explanation {
   readonly name: string;
   readonly holders: readonly Holder[];
-  /** In the order in which they will get it. */
+  /** Waiters in the order in which they will get the lock. */
   readonly waiters: readonly Waiter[];
-  /** Pids of the database's own backends whose open transaction guards it: until they end, nobody else can get it. */
+  /** Pids of database backends whose open transaction guards the lock: until they end, no other client can get it. */
   readonly guardedBy: readonly number[];
   /** Which owners wait for which, from this name on: `a (host:pid) → b (host:pid)`. */
   readonly blocking: readonly string[];
   /** Backends of this database that wait for others, row locks included. */
   readonly backends: readonly BlockedBackend[];
-  /** Circles in either of the two, each as the list of its members. */
+  /** Circles in `blocking` or `backends`, each as the list of its members. */
   readonly cycles: readonly (readonly string[])[];
 }
 
-/** A holder that is no more. */
+/** A holder of the past. */
 export interface PastHolder {
   readonly name: string;
   readonly mode: 'exclusive' | 'shared' | 'permit';
@@ -176,75 +179,77 @@ export interface PastHolder {
   readonly grantedAt: Date;
   readonly endedAt: Date;
   readonly outcome: 'released' | 'broken' | 'expired';
-  /** Given by whoever broke it. */
+  /** The reason that was given when it was broken. */
   readonly reason: string | undefined;
 }
 
-/** What the store tells a process without being asked. */
+/** Handlers of the notices that the store sends to a process. */
 export interface NoticeHandlers {
-  /** It may be the turn of that waiter. */
+  /** It may be the turn of this waiter. */
   onWakeUp(call: WakeUp): void;
   /** The lock with this token was broken. */
   onLost(token: string): void;
-  /** Whatever was told meanwhile is gone. */
+  /** Notices may have been lost. */
   onGap(): void;
 }
 
 /** A stream of notices. */
 export interface NoticeStream {
-  /** False when notices do not arrive, and only looking finds out. */
+  /** False when notices do not arrive, so that waiters have to poll. */
   readonly isReliable: boolean;
   stop(): Promise<void>;
 }
 
 /**
- * The port to a database. Every method is one atomic step there; when it throws, the step may have happened or not. It is
- * durable before it answers, but for what would only delay others by a lease if it were undone. Nothing but the store's own
- * clock decides about leases.
+ * The port to a database. Every method is one atomic step there; when it throws, the step may have happened or not. A step is
+ * durable before it is answered, except one whose loss would only delay others by a lease. Only the store's own clock decides
+ * about leases.
  */
 export interface LockStore {
-  /** How many permits a semaphore may have. */
+  /** The most permits of a semaphore. */
   readonly mostPermits: number;
-  /** Takes the names, all or none, or a place in their queues. Calling it again with the same nonce is always right. */
+  /** Takes the names, all or none, or a place in their queues. It may always be repeated with the same nonce. */
   acquire(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer>;
-  /** Gives up the place of the nonce, and whatever it was granted meanwhile. Says who is in the way. */
+  /** Gives up the place of the nonce, and a lock that it was granted meanwhile. Returns the holder that is in the way. */
   withdraw(
     claim: RequestKey,
     options: CallOptions,
   ): Promise<{ holder: string | undefined; wakeUps: readonly WakeUp[] }>;
   /**
-   * Keeps places of which nothing is to be decided yet, in a store that tells whoever is handed a lock. @returns the nonces of those
-   * that were kept and still have two living ones before them; whoever is not among them has to look.
+   * Renews places that are not near their turn, in a store that notifies of direct hand-offs. @returns the nonces of renewed
+   * places with two living ones before them; the other waiters have to poll.
    */
   renewPlaces?(
     places: readonly { readonly nonce: string; readonly waiterMs: number }[],
     options: CallOptions,
   ): Promise<ReadonlySet<string>>;
-  /** Renews what is still held. */
+  /** Renews the locks that are still held. */
   renew(held: readonly GrantKey[], options: CallOptions): Promise<RenewResult>;
-  /** Gives up those of the names that are held with the token; changes nothing about others. `finish` counts the run for `periodMs`. */
+  /** Releases the names that are held with the token; does not change others. `finish` counts the run for `periodMs`. */
   release(held: GrantKey, finish: CountedRun | undefined, options: CallOptions): Promise<ReleaseResult>;
-  /** How a lock ended that is no longer held: by whom it was broken and why, or undefined when it just ran out. */
+  /** How a lock ended: by whom it was broken and why, or undefined when it ran out. */
   howEnded(held: GrantKey, options: CallOptions): Promise<PastHolder | undefined>;
-  /** In the caller's transaction: fails unless the token is the current one, and keeps it so until that ends. */
+  /**
+   * In the caller's transaction: fails unless the token is the current one, and keeps it current until the transaction ends.
+   */
   guard(tx: unknown, held: GrantKey): Promise<void>;
-  /** The same, as parts of a transaction that the caller sends himself. @throws NotSupported  where those are no such thing */
+  /** The same, as parts of a transaction that the caller sends. @throws NotSupported  in a store without such transactions */
   checks(held: GrantKey): readonly ConditionCheckItem[];
-  /** Takes a name from its holders. @returns who they were */
+  /** Takes a name away from its holders. @returns the former holders */
   break(space: string, name: string, reason: string): Promise<readonly BrokenHolder[]>;
   snapshot(space: string): Promise<Snapshot>;
   explain(space: string, name: string): Promise<Explanation>;
   history(space: string, name: string | undefined, limit: number): Promise<readonly PastHolder[]>;
-  /** Removes what nobody asks for any more. */
+  /** Removes old rows of waiters and history. */
   sweep(keepMs: number): Promise<void>;
   notices(to: NoticeHandlers): Promise<NoticeStream>;
-  /** Whether listening for notices costs no connection, as there is one that listens already. */
+  /** True when a connection listens already, so that notices cost no other one. */
   readonly isListening?: boolean;
   /** True when the same call may succeed a moment later. */
   isTransient(error: unknown): boolean;
 }
 
-/** Who lost a lock that was broken. */
+/** A former holder of a lock that was broken. */
 export interface BrokenHolder {
   readonly token: bigint;
   readonly host: string;

@@ -12,16 +12,16 @@ import {
 import { until } from '../support/eventually.ts';
 import { wallClock, whileStepping } from '../support/wall-clock.ts';
 
-/** What the promises are tested on: engines of one database, each as if it were a process of its own. */
+/** The stage of the promises: engines on one database, each like a process of its own. */
 export interface LockWorld {
   engine(options?: { readonly listen?: boolean; readonly max?: number }): LockEngine;
-  /** False on a stand-in without transactions: sets are then not tested. */
+  /** False on a stand-in without transactions: sets are not tested there. */
   readonly hasSets?: boolean;
 }
 
 let names = 0;
 const fresh = (stem = 'lock'): string => `${stem}-${(names += 1)}`;
-/** Of what is still under way when its locks are stopped. */
+/** For requests that are still under way when their locks are stopped. */
 const ignore = (): void => {};
 const within = async (work: Promise<unknown>): Promise<number> => {
   const start = performance.now();
@@ -29,7 +29,7 @@ const within = async (work: Promise<unknown>): Promise<number> => {
   return performance.now() - start;
 };
 
-/** Fails when anything is held or waited for under the names. */
+/** Fails if one of the names is held or waited for. */
 async function expectNothingLeft(locks: Locks, ...which: string[]): Promise<void> {
   const { held, waiting } = await locks.query();
   expect([...held, ...waiting].filter((each) => which.includes(each.name))).toEqual([]);
@@ -45,7 +45,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
 
   describe(`${title}: holding`, () => {
     // Invariant L1.
-    test('at most one holds an exclusive lock, and what it protects loses no update', async () => {
+    test('an exclusive lock has at most one holder, and the value under it loses no update', async () => {
       const name = fresh();
       const parties = [ours(), ours(), ours({}, world().engine({ listen: false }))];
       let count = 0;
@@ -65,7 +65,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     });
 
     // Invariant L3.
-    test('tokens of one name rise, across release, expiry, clean-up and another process', async () => {
+    test('tokens of one name rise across release, expiry, clean-up and processes', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       const tokens: bigint[] = [];
@@ -86,7 +86,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect([...new Set(tokens)].sort((x, y) => (x < y ? -1 : 1))).toEqual(tokens);
     });
 
-    test('a lock outlasts its lease as long as its process lives, and nobody else gets it', async () => {
+    test('a lock outlasts its lease as long as its process lives, and no other client gets it', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       // Long enough for a machine under load to renew it.
@@ -124,7 +124,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await expectNothingLeft(locks, name);
     });
 
-    test('namespaces do not meet, and names are taken to the letter', async () => {
+    test('equal names of different namespaces are different locks, and names are compared exactly', async () => {
       const name = `${fresh()} '"\\ ü 🔒 {,}`;
       const [a, b] = [ours({ namespace: 'a' }), ours({ namespace: 'b' })];
       const [one, two] = [await a.acquire(name), await b.tryAcquire(name)];
@@ -144,7 +144,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
   });
 
   describe(`${title}: losing`, () => {
-    test('a broken lock tells its holder why, at the latest at its next heartbeat', async () => {
+    test('the holder of a broken lock learns the reason, at the latest at its next heartbeat', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       const lock = await a.acquire(name, { lease: '3s' });
@@ -160,7 +160,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     });
 
     // Invariant L8.
-    test('releasing late changes nothing for the next holder, and says that it was lost', async () => {
+    test('a late release changes nothing for the next holder, and reports the loss', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       const lock = await a.acquire(name);
@@ -172,7 +172,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     });
 
     // Invariant L22.
-    test('the error of a body is never hidden by one of releasing', async () => {
+    test('an error of the release never hides an error of the body', async () => {
       const name = fresh();
       const locks = ours();
       const failure = new Error('the body failed');
@@ -183,7 +183,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await expect(lost).rejects.toBe(failure);
     });
 
-    test('a body that ends well under a lock that was lost is reported', async () => {
+    test('a lock that was lost under a successful body is reported', async () => {
       const name = fresh();
       const locks = ours();
       const lost = locks.request(name, async () => void (await locks.break(name, { reason: 'test' })));
@@ -204,7 +204,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
   });
 
   describe(`${title}: waiting`, () => {
-    test('a waiter has the lock when it is released, well before its poll', async () => {
+    test('a waiter gets a released lock well before its next poll', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       await b.acquire(fresh()).then((lock) => lock.release());
@@ -216,11 +216,11 @@ export function describeLocks(title: string, world: () => LockWorld): void {
         await lock.release();
         rounds.push(await within(waiting.then((next) => next.release())));
       }
-      // The first may come before it listens. A poll alone would take half a second on average.
+      // The first release may come before the waiter listens. A poll alone would take half a second on average.
       expect(Math.min(...rounds)).toBeLessThan(250);
     });
 
-    test('a lock that is handed over is held for its whole lease from the first heartbeat on', async () => {
+    test('after a direct hand-off a lock has its whole lease from the first heartbeat on', async () => {
       const name = fresh();
       const [a, b] = [ours({ waiterLease: '3s' }), ours({ waiterLease: '3s' })];
       const lock = await a.acquire(name);
@@ -229,14 +229,14 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await lock.release();
       const next = await waiting;
       expect(next.token).toBeGreaterThan(lock.token);
-      // Its place is what it has at first.
+      // At first it has the lease of its place.
       await until('it was renewed', () => next.remainingMs() > 15_000);
       expect((await a.explain(name)).holders).toMatchObject([{ token: next.token }]);
       expect((await a.explain(name)).holders[0]?.leaseLeftMs).toBeGreaterThan(15_000);
       await next.release();
     });
 
-    test('a lock whose lease is shorter than a place in the queue is had all the same', async () => {
+    test('a lock can have a shorter lease than a place in the queue', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       const lock = await a.acquire(name, { lease: '2s' });
@@ -260,7 +260,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     });
 
     // Invariant L15.
-    test('waiters are served in the order in which they came, and nobody passes them', async () => {
+    test('waiters are served in the order in which they came, and no later request overtakes them', async () => {
       const name = fresh();
       const parties = [ours(), ours(), ours({}, world().engine({ listen: false }))];
       const lock = await ours().acquire(name);
@@ -285,7 +285,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     });
 
     // Invariant L20.
-    test('wait: 0 never waits, and a wait ends in time; neither leaves anything behind', async () => {
+    test('wait: 0 never waits, and a wait ends in time; neither leaves a place behind', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       await b.acquire(fresh());
@@ -325,7 +325,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       });
     });
 
-    test('a machine that was suspended for longer than the lease believes in none of its locks', async () => {
+    test('after a suspension for longer than the lease, a machine counts none of its locks as held', async () => {
       const locks = ours();
       const clock = wallClock();
       const lock = await locks.acquire(fresh(), { lease: '20s' });
@@ -357,7 +357,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await expect(b.acquire(name, { signal: AbortSignal.abort(new Error('before')) })).rejects.toThrow('before');
     });
 
-    test('once held, the signal that could end the waiting means nothing', async () => {
+    test('the signal that could end the wait has no effect once the lock is held', async () => {
       const controller = new AbortController();
       const lock = await ours().acquire(fresh(), { signal: controller.signal });
       controller.abort();
@@ -366,7 +366,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(lock.signal.aborted).toBe(false);
     });
 
-    test('without a place in the queue a request is served after those that have one', async () => {
+    test('a request without a place in the queue is served after those with one', async () => {
       const name = fresh();
       const [a, b, c] = [ours(), ours(), ours()];
       const lock = await a.acquire(name);
@@ -382,7 +382,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(order).toEqual(['fair', 'unfair', 'unfair', 'unfair']);
     });
 
-    test('stopping ends the waiting and releases what is held', async () => {
+    test('stopping ends the waits and releases the locks', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       await a.acquire(name);
@@ -400,7 +400,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
 
   describe(`${title}: sharing`, () => {
     // Invariant L16.
-    test('readers hold together, a writer alone', async () => {
+    test('readers hold a lock together, a writer alone', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       const readers = [await a.acquire(name, { mode: 'shared' }), await b.acquire(name, { mode: 'shared' })];
@@ -411,7 +411,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(await a.tryAcquire(name, { mode: 'shared' })).toBeUndefined();
     });
 
-    test('readers that wait for a writer have it together', async () => {
+    test('readers that wait for a writer get the lock together', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       const writer = await a.acquire(name);
@@ -447,7 +447,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     });
 
     // Invariant L17.
-    test('a semaphore is never above its permits, and never stuck below', async () => {
+    test('a semaphore never exceeds its permits, and never gets stuck below them', async () => {
       const name = fresh();
       const parties = [ours(), ours(), ours()].map((locks) => locks.semaphore(name, { permits: 3 }));
       let inside = 0;
@@ -455,7 +455,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       const use = async (index: number): Promise<void> =>
         parties[index % 3]?.request({ wait: '30s' }, async () => {
           most = Math.max(most, (inside += 1));
-          // Until as many as may are in at once; were it stuck below, that would never be.
+          // Until as many as the permits hold it at once; a semaphore that is stuck below would never get there.
           while (most < 3) await sleep(10);
           inside -= 1;
         });
@@ -484,8 +484,8 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await expectNothingLeft(a, x, y, z);
     });
 
-    test.for(['at once', 'after it was told'])(
-      'a set of which one name was taken away is reported as lost by its release (%s), and the rest is given back',
+    test.for(['at once', 'after the loss was reported'])(
+      'the release of a set that has lost one name reports the loss (%s), and releases the other names',
       async (when, { skip }) => {
         skip(world().hasSets === false, 'no transactions here');
         const [x, y] = [fresh(), fresh()];
@@ -500,7 +500,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       },
     );
 
-    test('a set of readers of which one name was taken away leaves the other readers of the rest in', async ({
+    test('a set of readers that has lost one name does not affect other readers of the remaining names', async ({
       skip,
     }) => {
       skip(world().hasSets === false, 'no transactions here');
@@ -516,7 +516,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     });
 
     // Invariant L18.
-    test('sets in any order neither lock each other out nor lose an update', async ({ skip }) => {
+    test('sets with names in any order neither deadlock nor lose an update', async ({ skip }) => {
       skip(world().hasSets === false, 'no transactions here');
       const all = [fresh(), fresh(), fresh(), fresh()];
       const parties = [ours(), ours(), ours()];
@@ -528,7 +528,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
           which.forEach((name, index) => counts.set(name, (read[index] ?? 0) + 1));
         });
       const pairs = all.flatMap((x, at) => all.slice(at + 1).map((y): string[] => [x, y]));
-      // Each other party says them the other way round.
+      // Every second party names them in the reverse order.
       await Promise.all(
         parties.flatMap((locks, index) => pairs.map((pair) => add(locks, index === 1 ? pair.toReversed() : pair))),
       );
@@ -536,29 +536,29 @@ export function describeLocks(title: string, world: () => LockWorld): void {
     });
 
     // Invariant L19.
-    test('a nested request that would wait in a circle is refused, with the circle', async () => {
+    test('a nested request that would wait in a circle is refused, and the error has the circle', async () => {
       const [x, y] = [fresh('x'), fresh('y')];
       const [a, b] = [ours(), ours()];
       let isInside = false;
       const other = a.request(x, async () => {
-        await until('the other one is inside', () => isInside);
-        return a.request(y, { wait: '30s' }, () => 'the other one gave way');
+        await until('the other request holds its lock', () => isInside);
+        return a.request(y, { wait: '30s' }, () => 'the other request gave way');
       });
       const refused = b.request(y, async () => {
         isInside = true;
-        await until('the other one waits', async () => (await b.query()).waiting.length > 0);
+        await until('the other request waits', async () => (await b.query()).waiting.length > 0);
         return b.request(x, { wait: '30s' }, () => 'never');
       });
       const error: unknown = await refused.catch((reason: unknown) => reason);
       expect(error).toBeInstanceOf(Deadlock);
       expect(error).toMatchObject({ code: 'deadlock', cycle: [{ name: x }, { name: y }] });
       expect(String(error)).toMatch(new RegExp(`"${x}".*waits for "${y}"`));
-      expect(await other).toBe('the other one gave way');
+      expect(await other).toBe('the other request gave way');
       await expectNothingLeft(a, x, y);
     });
 
     // Invariant L19.
-    test('of two nested requests that close a circle in the same moment one gives way', async () => {
+    test('of two nested requests that close a circle at the same moment one gives way', async () => {
       const [x, y] = [fresh('x'), fresh('y')];
       const [a, b] = [ours(), ours()];
       for (let round = 0; round < 5; round++) {
@@ -567,7 +567,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
           locks
             .request(first, async () => {
               inside += 1;
-              await until('both are inside', () => inside === 2);
+              await until('both hold their locks', () => inside === 2);
               return locks.request(second, { wait: '30s' }, () => 'served');
             })
             .catch((error: unknown) => (error instanceof Deadlock ? 'refused' : String(error)));
@@ -576,7 +576,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       }
     });
 
-    test('waiting for a lock that the flow holds itself is refused, unless the work is detached', async () => {
+    test('waiting for a lock that the same callback holds is refused, unless the work is detached', async () => {
       const name = fresh();
       const locks = ours();
       let detached: Promise<unknown> = Promise.resolve();
@@ -607,7 +607,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(runs).toBe(2);
     });
 
-    test('a failed run is had again at once, or kept for the period', async () => {
+    test('a failed run is repeated at once, or counts for the period', async () => {
       const [again, kept] = [fresh(), fresh()];
       const locks = ours();
       const fail = (): never => {
@@ -619,7 +619,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(await locks.oncePer(kept, '1h', () => 'done')).toMatchObject({ ran: false, why: 'ran' });
     });
 
-    test('while it runs nobody else begins, and a run that was taken away does not count', async () => {
+    test('no second run begins while one runs, and a run whose lock was broken does not count', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       const lost = a.oncePer(name, '1h', async () => {
@@ -632,7 +632,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
   });
 
   describe(`${title}: seeing`, () => {
-    test('query and explain say who holds and who waits, in order', async () => {
+    test('query and explain list holders, and waiters in order', async () => {
       const name = fresh();
       const [a, b] = [ours(), ours()];
       const lock = await a.acquire(name, { lease: '10s' });
@@ -657,8 +657,8 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       const lock = await b.acquire(y);
       const nested = a.request(x, () => a.request(y, { wait: '30s' }, () => {}));
       await until('it waits', async () => (await a.query()).waiting.length > 0);
-      // On DynamoDB its place is there a moment before what it keeps meanwhile says so.
-      const [why] = await until('it is told', async () => {
+      // On DynamoDB its place exists a moment before the head of the lock that it keeps names it.
+      const [why] = await until('explain shows it', async () => {
         const { blocking } = await b.explain(x);
         return blocking.length > 0 ? blocking : undefined;
       });
@@ -667,14 +667,14 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await nested;
     });
 
-    test('what a holder waits for is not told of whoever holds it next', async () => {
+    test('what a holder waits for is not shown for the next holder', async () => {
       const [x, y] = [fresh('x'), fresh('y')];
       const [a, b, c] = [ours(), ours(), ours()];
       const kept = await c.acquire(y);
       const lock = await a.acquire(x);
       const ends = new AbortController();
       const waiting = b.acquire(y, { holding: [lock], signal: ends.signal }).catch(() => {});
-      await until('it is told', async () => (await c.explain(x)).blocking.length > 0);
+      await until('explain shows it', async () => (await c.explain(x)).blocking.length > 0);
       await lock.release();
       const next = await c.acquire(x);
       expect((await b.explain(x)).blocking).toEqual([]);
@@ -682,7 +682,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       await Promise.all([waiting, next.release(), kept.release()]);
     });
 
-    test('history tells who held what, and how it ended', async () => {
+    test('history lists who held a name, and how each hold ended', async () => {
       const name = fresh();
       const locks = ours();
       await locks.request(name, () => {});
@@ -694,7 +694,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
         { outcome: 'released', reason: undefined },
       ]);
       expect(await locks.history({ name, limit: 1 })).toHaveLength(1);
-      // Past the next power of ten.
+      // Passes the next power of ten.
       for (let i = 0; i < 10; i++) await locks.request(name, () => {});
       const tokens = (await locks.history({ name })).map((each) => each.token);
       expect(tokens).toEqual(tokens.toSorted((x, y) => (x > y ? -1 : 1)));
@@ -709,12 +709,12 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       ['a name with NUL', () => locks().acquire('a\0b'), /without U\+0000/],
       ['an empty set', () => locks().acquire([]), /empty set/],
       ['a bad name in a set', () => locks().acquire(['a', '']), /1 to 255 bytes/],
-      ['a lease that is too short', () => locks().acquire('a', { lease: '99ms' }), /lease.*from 100ms to 1d/],
-      ['a lease that is too long', () => locks().acquire('a', { lease: '25h' }), /lease.*from 100ms to 1d/],
+      ['a too short lease', () => locks().acquire('a', { lease: '99ms' }), /lease.*from 100ms to 1d/],
+      ['a too long lease', () => locks().acquire('a', { lease: '25h' }), /lease.*from 100ms to 1d/],
       ['a lease of one heartbeat', () => locks().acquire('a', { lease: '1s', heartbeat: '600ms' }), /two heartbeats/],
       ['an unknown option', () => locks().acquire('a', JSON.parse('{"leas":1}')), /did you mean "lease"/],
       ['a negative wait', () => locks().acquire('a', { wait: -1 }), /wait/],
-      ['a wait where none is', () => locks().tryAcquire('a', JSON.parse('{"wait":"5s"}')), /never waits/],
+      ['a wait for a call that never waits', () => locks().tryAcquire('a', JSON.parse('{"wait":"5s"}')), /never waits/],
       ['ifAvailable', () => locks().acquire('a', JSON.parse('{"wait":"5s","ifAvailable":true}')), /tryAcquire|wait: 0/],
       [
         'a mode of a semaphore',
@@ -727,13 +727,13 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       ['a period that is no duration', () => locks().oncePer('a', 'daily' as never, () => {}), /period.*duration/],
       ['no engine', async () => createLocks(JSON.parse('{}')), /takes an engine/],
     ];
-    test.each(cases)('%s is refused with what to do', async (_, call, words) => {
+    test.each(cases)('%s is refused, and the error says what to do', async (_, call, words) => {
       const error: unknown = await call().catch((reason: unknown) => reason);
       expect(String(error)).toMatch(words);
       expect(error).toMatchObject({ code: expect.stringMatching('invalid_input|not_supported') });
     });
 
-    test('what is refused names its field', async () => {
+    test('a refusal names its field', async () => {
       const refused = locks().acquire('a', { lease: 5 });
       await expect(refused).rejects.toBeInstanceOf(InvalidInput);
       await expect(locks().acquire('a', { lease: 5 })).rejects.toMatchObject({ field: 'lease' });
@@ -741,7 +741,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
   });
 
   afterEach(async () => {
-    // Each test looks at all that is held, so each has to leave nothing behind.
+    // Tests look at all held locks, so that each one has to leave none behind.
     const { held } = await createLocks(world().engine()).query();
     for (const { name } of held) await createLocks(world().engine()).break(name, { reason: 'the test is over' });
   });

@@ -4,16 +4,16 @@ import { createLocks, type Lock, type LockEngine, type LockOptions, type Locks }
 import { until } from '../support/eventually.ts';
 import { atTestEnd, together } from '../support/together.ts';
 
-/** How a store answers: at once, later than a waiter has patience for, not at all, or with a refused connection. */
+/** How a store answers: at once, later than a cancelled wait lasts, not at all, or with a refused connection. */
 export type Condition = 'answers' | 'slow' | 'silent' | 'gone';
 
-/** An engine whose store can be made to fail. */
+/** An engine whose store can fail on demand. */
 export interface Unsteady {
   readonly engine: LockEngine;
   become(condition: Condition): void;
-  /** How many requests it was sent so far. */
+  /** How many requests it has received so far. */
   readonly asked: number;
-  /** Resolves when all that it was asked until now is answered. */
+  /** Resolves when all requests so far are answered. */
   answered(): Promise<unknown>;
 }
 
@@ -23,17 +23,17 @@ export interface EndsWorld {
   readonly hasSets: boolean;
 }
 
-/** Longer than a waiter has patience for with a statement that is under way. */
+/** Longer than a cancelled wait lasts for a statement that is under way. */
 export const SLOW_MS = 900;
 const WAIT_MS = 4000;
-/** More than twice as long as an answer says why a wait was not served. */
+/** More than twice the age up to which an answer explains an unserved wait. */
 const LONG_WAIT_MS = 12_000;
-/** What is promised is a second; the rest is for a machine that does much else. */
+/** The promise is one second; the rest is for a busy machine. */
 const SOON_MS = 6000;
 
 let nth = 0;
 
-/** Every way to wait for a lock, of names of its own. */
+/** Every kind of wait for a lock, each with names of its own. */
 const WAITS: Readonly<Record<string, (locks: Locks, name: string, options: LockOptions) => Promise<unknown>>> = {
   acquire: (locks, name, options) => locks.acquire(name, options),
   request: (locks, name, options) => locks.request(name, options, () => 'had'),
@@ -46,14 +46,16 @@ const WAITS: Readonly<Record<string, (locks: Locks, name: string, options: LockO
   set: (locks, name, options) => locks.acquire([name, `${name} too`], options),
 };
 
-/** For each way to wait and to be ended, while the store answers, is slow, is silent, is gone: which error, after how long. */
+/**
+ * For each kind of wait and of its end, while the store answers, is slow, is silent or is gone: which error comes, and when.
+ */
 export function describeEndsOfWaits(title: string, world: () => EndsWorld): void {
   interface Scene {
     readonly settled: Map<string, Promise<{ readonly error: unknown; readonly ms: number }>>;
     readonly abort: (reason: Error) => void;
     readonly locks: Locks;
     readonly store: Unsteady;
-    /** Fails when anything is left of the waits once the store answers again. */
+    /** Fails if anything is left of the waits once the store answers again. */
     readonly expectNothingLeft: () => Promise<void>;
   }
 
@@ -76,17 +78,17 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
       const end = (error: unknown): { error: unknown; ms: number } => ({ error, ms: performance.now() - start });
       settled.set(
         kind,
-        call.then(() => end('it was had'), end),
+        call.then(() => end('the lock was taken'), end),
       );
     }
     const seen = new Set<string>();
-    // One that waits without a place is not seen. On a busy machine the first may have waited enough when the last is seen.
+    // A wait without a place is invisible. On a busy machine the first wait may be over when the last one shows.
     await until('they wait', async () => {
       for (const { name } of (await steady.query()).waiting) seen.add(name);
       return kinds.every((kind) => kind === 'unfair' || seen.has(kind));
     });
-    // A waiter is seen by others before it knows: cut off here, it would never have been told that somebody holds the lock.
-    // Those that were still in line for a connection come before this question.
+    // Others see a waiter before it has its own answer. If the store failed now, the waiter would never learn that the lock
+    // is held. Those that were still in line for a connection come before this question.
     await locks.query();
     await store.answered();
     store.become(condition);
@@ -100,7 +102,7 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
       expectNothingLeft: async () => {
         store.become('answers');
         await Promise.all(held.map((lock) => lock.release()));
-        await until('nothing is left of them', async () => {
+        await until('nothing is left of the waits', async () => {
           const seen = await steady.query();
           return seen.held.length === 0 && seen.waiting.length === 0;
         });
@@ -114,7 +116,7 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
     for (const condition of ['answers', 'slow', 'silent', 'gone'] as const) {
       const is = condition === 'answers' ? condition : `is ${condition}`;
 
-      together(`${is}: an aborted one rejects with the reason of its signal within a second`, async () => {
+      together(`${is}: an aborted wait rejects with the reason of its signal within a second`, async () => {
         const { settled, abort, expectNothingLeft } = await waiting(condition, Infinity);
         const reason = new Error('the reason of the signal');
         const from = performance.now();
@@ -124,7 +126,7 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
         await expectNothingLeft();
       });
 
-      together(`${is}: one that is not served in time rejects with LockTimeout, never early`, async () => {
+      together(`${is}: a wait that is not served in time rejects with LockTimeout, never early`, async () => {
         const { settled, expectNothingLeft } = await waiting(condition, WAIT_MS);
         for (const [kind, end] of settled) {
           const { error, ms } = await end;
@@ -136,7 +138,7 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
         await expectNothingLeft();
       });
 
-      together(`${is}: locks that are stopped reject it with Stopped within a second`, async () => {
+      together(`${is}: stopping the locks rejects a wait with Stopped within a second`, async () => {
         const { settled, locks, expectNothingLeft } = await waiting(condition, Infinity);
         const from = performance.now();
         await locks.stop();
@@ -147,7 +149,7 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
     }
 
     together(
-      'is gone for most of the wait: it rejects with ConnectionFailed, as nobody may hold the lock',
+      'is gone for most of the wait: the wait rejects with ConnectionFailed, since the lock may be free',
       async () => {
         const { settled, expectNothingLeft } = await waiting('gone', LONG_WAIT_MS);
         for (const [kind, end] of settled) {

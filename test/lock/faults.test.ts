@@ -46,33 +46,36 @@ async function proxied(): Promise<Proxy> {
 }
 
 async function rowsOf(table: string, name: string): Promise<number> {
-  // A slot that is free stays.
+  // The row of a free lock stays.
   const isHeld = table === 'lock_grant' ? 'token is not null' : 'true';
   const count = `select count(*)::int as n from pawl.${table} where name = $1 and ${isHeld}`;
   return (await client.query(count, [name])).rows[0].n;
 }
 
-describe('processes that die or stand still', () => {
+describe('processes that die or pause', () => {
   // Invariant L13.
-  together('the lock of a killed holder is had within its lease, by a waiter and by one that only tries', async () => {
-    const [name, other] = [fresh(), fresh()];
-    const locks = ours();
-    const party = await startParty(database.url);
-    await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
-    await party.ask({ do: 'acquire', name: other, options: { lease: 1000 } });
-    const start = performance.now();
-    await party.child.kill();
-    const trying = until('the lock is free', () => locks.tryAcquire(other));
-    await locks.acquire(name, { wait: '30s' });
-    // The lease, and a look.
-    expect(performance.now() - start).toBeLessThan(3000);
-    await trying;
-    expect(performance.now() - start).toBeLessThan(3000);
-    expect(await locks.history({ name })).toMatchObject([{ outcome: 'expired', pid: party.child.pid }]);
-  });
+  together(
+    'the lock of a killed holder is granted within its lease, to a waiter and to a client that never waits',
+    async () => {
+      const [name, other] = [fresh(), fresh()];
+      const locks = ours();
+      const party = await startParty(database.url);
+      await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
+      await party.ask({ do: 'acquire', name: other, options: { lease: 1000 } });
+      const start = performance.now();
+      await party.child.kill();
+      const trying = until('the lock is free', () => locks.tryAcquire(other));
+      await locks.acquire(name, { wait: '30s' });
+      // The lease, and a poll.
+      expect(performance.now() - start).toBeLessThan(3000);
+      await trying;
+      expect(performance.now() - start).toBeLessThan(3000);
+      expect(await locks.history({ name })).toMatchObject([{ outcome: 'expired', pid: party.child.pid }]);
+    },
+  );
 
   // Invariant L14.
-  together('a killed waiter at the front stops the queue no longer than its own lease', async () => {
+  together('a killed waiter at the front delays the queue no longer than its own lease', async () => {
     const name = fresh();
     const locks = ours();
     const lock = await locks.acquire(name);
@@ -85,11 +88,11 @@ describe('processes that die or stand still', () => {
     const start = performance.now();
     await lock.release();
     await next;
-    // The place's lease of a second, and a look.
+    // The place's lease of a second, and a poll.
     expect(performance.now() - start).toBeLessThan(3000);
   });
 
-  together('a paused waiter that is handed the lock does not believe in it past its place', async () => {
+  together('a paused waiter does not count a direct hand-off as held for longer than its place', async () => {
     const name = fresh();
     const locks = ours();
     const lock = await locks.acquire(name);
@@ -98,7 +101,7 @@ describe('processes that die or stand still', () => {
     await until('it waits', () => rowsOf('lock_waiter', name));
     party.child.pause();
     await lock.release();
-    // It has the lock, by the database; nobody told it, and it cannot renew it.
+    // In the database it has the lock; while paused it cannot learn this, and cannot renew it.
     expect((await locks.explain(name)).holders).toMatchObject([{ pid: party.child.pid }]);
     const next = await locks.acquire(name, { wait: '30s' });
     party.child.resume();
@@ -119,15 +122,15 @@ describe('processes that die or stand still', () => {
     await sleep(300);
     expect(await locks.tryAcquire(name)).toBeUndefined();
     expect((await locks.explain(name)).holders).toMatchObject([{ pid: party.child.pid }]);
-    await locks.break(name, { reason: 'looked at what it left' });
+    await locks.break(name, { reason: 'cleaned up after the test' });
     expect(await locks.tryAcquire(name)).toBeDefined();
   });
 
-  together('what is granted without a lease, and not heard of by anybody, ends by itself', async () => {
+  together('a grant without a lease whose answer never arrives ends by itself', async () => {
     const [name, set] = [fresh(), [fresh(), fresh()]];
     const locks = ours();
     const proxy = await proxied();
-    // Whatever says that the grant was heard of does not come through, and nor does what cleans up.
+    // The proxy drops the statement that confirms the grant, and the one that cleans up.
     proxy.loseRequest('lock.keep');
     const party = await startParty(proxy.url);
     void party.ask({ do: 'acquire', name, options: { lease: 'Infinity' } }).catch(() => {});
@@ -144,7 +147,7 @@ describe('processes that die or stand still', () => {
       expect((await locks.tryAcquire(free, { lease: Infinity }))?.remainingMs()).toBe(Infinity);
   });
 
-  together('a lock without a lease is handed to whoever waits for it, and stays', async () => {
+  together('a lock without a lease is handed to a waiter, and stays', async () => {
     const name = fresh();
     const locks = ours();
     const lock = await locks.acquire(name);
@@ -161,7 +164,7 @@ describe('processes that die or stand still', () => {
   });
 
   // Invariants L4, L6.
-  together('a paused holder learns its loss, revives nothing, and what it writes late is refused', async () => {
+  together('a paused holder learns of its loss, revives nothing, and its late write is refused', async () => {
     const name = fresh();
     const locks = ours();
     const party = await startParty(database.url);
@@ -187,7 +190,7 @@ describe('processes that die or stand still', () => {
   });
 
   // Invariant L11.
-  together('a blocked event loop is told as the reason', async () => {
+  together('the reason of a loss names a blocked event loop', async () => {
     const name = fresh();
     const party = await startParty(database.url);
     await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
@@ -195,7 +198,7 @@ describe('processes that die or stand still', () => {
     expect(await party.event((event) => event['event'] === 'lost')).toMatchObject({ reason: 'blocked' });
   });
 
-  together('a killed holder of several leaves none of them, and a killed taker of a set nothing half', async () => {
+  together('of a killed holder of several locks none stays, and of a killed request for a set no part', async () => {
     const [x, y] = [fresh(), fresh()];
     const locks = ours();
     const party = await startParty(database.url);
@@ -207,7 +210,7 @@ describe('processes that die or stand still', () => {
     await until('it waits', () => rowsOf('lock_waiter', x));
     await taker.child.kill();
     await set.release();
-    await until('its place is given up', async () => (await locks.tryAcquire([x, y])) !== undefined);
+    await until('its place has run out', async () => (await locks.tryAcquire([x, y])) !== undefined);
   });
 
   // Invariant L17.
@@ -274,24 +277,27 @@ describe('clocks', () => {
     }
   });
 
-  together('a transaction open for longer than the lease shortens no lease that is taken inside it', async () => {
-    const name = fresh();
-    const engine = engineOn(database.url);
-    const locks = locksOn(engine);
-    await engine.transaction(async (tx) => {
-      await tx.query(statement('test.now', 'select now()'));
-      await sleep(2200);
-      const lock = await locks.acquire(name, { lease: '2s' });
-      expect((await locks.explain(name)).holders[0]?.leaseLeftMs).toBeGreaterThan(500);
-      await lock.guard(tx);
-      await lock.release();
-    });
-  });
+  together(
+    'a transaction that is open for longer than the lease does not shorten a lease that is taken inside it',
+    async () => {
+      const name = fresh();
+      const engine = engineOn(database.url);
+      const locks = locksOn(engine);
+      await engine.transaction(async (tx) => {
+        await tx.query(statement('test.now', 'select now()'));
+        await sleep(2200);
+        const lock = await locks.acquire(name, { lease: '2s' });
+        expect((await locks.explain(name)).holders[0]?.leaseLeftMs).toBeGreaterThan(500);
+        await lock.guard(tx);
+        await lock.release();
+      });
+    },
+  );
 });
 
 describe('connections', () => {
   // Invariant L9.
-  together('an acquire whose answer is lost is recognised as one’s own', async () => {
+  together('an acquire whose answer is lost is recognised by its client', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -307,7 +313,7 @@ describe('connections', () => {
     expect(await rowsOf('lock_grant', name)).toBe(0);
   });
 
-  together('so is one of several names', async () => {
+  together('an acquire of several names whose answer is lost is recognised, too', async () => {
     const names = [fresh(), fresh()];
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -322,7 +328,7 @@ describe('connections', () => {
     for (const name of names) expect(await rowsOf('lock_grant', name)).toBe(0);
   });
 
-  together('a place whose answer is lost, and a lock that was handed over to it meanwhile, are found', async () => {
+  together('a place whose answer is lost, and a direct hand-off to it, are found', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url, { listen: false }));
@@ -335,12 +341,12 @@ describe('connections', () => {
     proxy.loseAnswerTo('never');
     const lock = await taking;
     expect(await rowsOf('lock_grant', name)).toBe(1);
-    // Asked for again, it is renewed for all of its lease.
+    // The repeated request renews it for its whole lease.
     expect(lock.remainingMs()).toBeGreaterThan(25_000);
     await lock.release();
   });
 
-  together('a request without waiting whose answer is lost is asked again', async () => {
+  together('a request that does not wait is repeated after a lost answer', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -349,11 +355,11 @@ describe('connections', () => {
     expect(proxy.lost).toBe(1);
     await lock?.release();
     expect(await rowsOf('lock_grant', name)).toBe(0);
-    // The first try and the repetitions are different statements.
+    // The first attempt and its repetitions are different statements.
     proxy.loseAnswerTo('lock.');
     await expect(locks.tryAcquire(name)).rejects.toMatchObject({ code: 'connection_failed' });
     proxy.loseAnswerTo('never');
-    // What nobody was told of is cleaned up.
+    // The grant without an answer is cleaned up.
     await until('nothing is left', async () => (await rowsOf('lock_grant', name)) === 0);
   });
 
@@ -372,7 +378,7 @@ describe('connections', () => {
     await lock.release();
   });
 
-  together('a release whose answer is lost is one', async () => {
+  together('a release whose answer is lost counts as done', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -384,7 +390,7 @@ describe('connections', () => {
     await releasing;
   });
 
-  together('a run that was taken away before it could be counted is not told to be counted', async () => {
+  together('a run whose lock was broken before it could be counted is not reported as counted', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
@@ -394,14 +400,14 @@ describe('connections', () => {
       isOver = true;
     });
     const refused = expect(run).rejects.toMatchObject({ code: 'lease_lost', reason: 'broken' });
-    await until('it is over', () => isOver);
+    await until('the run is over', () => isOver);
     await ours().break(name, { reason: 'test' });
     proxy.loseRequest('never');
     await refused;
     expect(await ours().oncePer(name, '1h', () => 'counted')).toMatchObject({ ran: true });
   });
 
-  together('a release that fails is told to its caller, and, where a block ends, as an event', async () => {
+  together('a failed release rejects for its caller, and at the end of a block is an event', async () => {
     const [name, other] = [fresh(), fresh()];
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url, { connectTimeoutMs: 1000 }));
@@ -414,12 +420,12 @@ describe('connections', () => {
     proxy.refuse();
     const refused = expect(released.release()).rejects.toMatchObject({ code: 'connection_failed' });
     await Promise.all([refused, disposed[Symbol.asyncDispose]()]);
-    await until('both are told', () => failed.length === 2);
+    await until('both are reported', () => failed.length === 2);
     proxy.accept();
     expect(failed.sort()).toEqual([name, other].sort());
   });
 
-  test('a free lock is taken and given back by one round trip each', async () => {
+  test('taking and releasing a free lock are one round trip each', async () => {
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url, { max: 1 }));
     const name = fresh();
@@ -432,7 +438,7 @@ describe('connections', () => {
   });
 
   // Invariant L11.
-  test('a holder that is cut off is told in time, and why', async () => {
+  test('a holder without a network learns of its loss in time, with the reason', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url, { connectTimeoutMs: 1000 }));
@@ -440,33 +446,30 @@ describe('connections', () => {
     const start = performance.now();
     proxy.refuse();
     await until('it knows', () => lock.signal.aborted);
-    // The lease; the rest is the look every 20 ms, on a machine that may be busy.
+    // The lease; the rest is for the check every 20 ms on a busy machine.
     expect(performance.now() - start).toBeLessThan(2000);
     // Blocked: the processor was busy elsewhere at the very end.
     expect(['unreachable', 'blocked']).toContain(lock.signal.reason.reason);
     proxy.accept();
   });
 
-  together(
-    'connections that swallow everything are left to themselves: neither renewal nor waiting hangs on them',
-    async () => {
-      const [name, other] = [fresh(), fresh()];
-      const proxy = await proxied();
-      const locks = locksOn(engineOn(proxy.url, { max: 2, connectTimeoutMs: 1000 }));
-      const lock = await locks.acquire(name, { lease: '3s' });
-      const kept = await ours().acquire(other);
-      const outcome = locks.acquire(other, { wait: '4s' }).catch((error: unknown) => error);
-      await until('it waits', () => rowsOf('lock_waiter', other));
-      const start = performance.now();
-      proxy.stall();
-      expect(await outcome).toMatchObject({ code: 'lock_timeout' });
-      expect(performance.now() - start).toBeLessThan(7000);
-      expect(lock.isHeld).toBe(true);
-      await kept.release();
-      await lock.release();
-      await until('nothing is left', async () => (await rowsOf('lock_waiter', other)) === 0);
-    },
-  );
+  together('connections that answer nothing are abandoned: neither renewals nor waits hang', async () => {
+    const [name, other] = [fresh(), fresh()];
+    const proxy = await proxied();
+    const locks = locksOn(engineOn(proxy.url, { max: 2, connectTimeoutMs: 1000 }));
+    const lock = await locks.acquire(name, { lease: '3s' });
+    const kept = await ours().acquire(other);
+    const outcome = locks.acquire(other, { wait: '4s' }).catch((error: unknown) => error);
+    await until('it waits', () => rowsOf('lock_waiter', other));
+    const start = performance.now();
+    proxy.stall();
+    expect(await outcome).toMatchObject({ code: 'lock_timeout' });
+    expect(performance.now() - start).toBeLessThan(7000);
+    expect(lock.isHeld).toBe(true);
+    await kept.release();
+    await lock.release();
+    await until('nothing is left', async () => (await rowsOf('lock_waiter', other)) === 0);
+  });
 
   // Invariant L24.
   together('killed database connections neither lose a lock nor leave one behind', async () => {
@@ -489,7 +492,7 @@ describe('connections', () => {
     expect(await rowsOf('lock_waiter', other)).toBe(0);
   });
 
-  together('busy handlers starve neither the renewal nor the lock they wait for', async () => {
+  together('busy handlers starve neither a renewal nor the lock that they wait for', async () => {
     const name = fresh();
     const engine = engineOn(database.url, { max: 1 });
     const locks = locksOn(engine);
@@ -515,7 +518,7 @@ describe('connections', () => {
       const start = performance.now();
       await lock.release();
       await (await waiting).release();
-      // A poll, and what is on its way.
+      // A poll, and a statement that is under way.
       expect(performance.now() - start).toBeLessThan(4000);
     }
   });
@@ -530,7 +533,7 @@ describe('connections', () => {
       const lock = await locks.acquire(name, { lease: '1s' });
       let isCommitted = false;
       const waiting = others.acquire(name, { wait: '30s' }).then(async (next) => {
-        // What the guard covers is committed before the next holder begins.
+        // The guarded write is committed before the next holder begins.
         expect(isCommitted).toBe(true);
         await next.release();
       });
@@ -578,7 +581,7 @@ describe('connections', () => {
     });
 
   together(
-    'a release that is called beside a guard comes after it: nobody is granted the lock until its transaction ends',
+    'a release during a guard takes effect after it: the lock is not granted again until the transaction ends',
     async () => {
       const engine = engineOn(database.url);
       const locks = locksOn(engine);
@@ -626,7 +629,7 @@ describe('connections', () => {
     await locks.stop();
   });
 
-  test('what nobody asks for any more is swept away', async () => {
+  test('old history and dead waiters are swept away', async () => {
     const name = fresh();
     const locks = ours();
     await locks.request(name, () => {});
@@ -653,7 +656,7 @@ describe('connections', () => {
     await after.release();
   });
 
-  test('what oncePer remembers goes when its longest period and the history after it are over', async () => {
+  test('the row of oncePer is removed when its longest period and the history after it are over', async () => {
     const name = fresh();
     const locks = ours();
     await locks.oncePer(name, '2h', () => {});

@@ -3,24 +3,24 @@ import { postgres } from '../../src/engine/postgres/index.ts';
 import type { Lock, LockEngine } from '../../src/lock/index.ts';
 import type { Write } from '../support/history.ts';
 
-/** How a party differs from others. */
+/** The settings of one party. */
 export interface PartySettings {
   readonly listen?: boolean;
   readonly skewMs?: number;
   readonly rate?: number;
-  /** How long its places in queues are kept without a renewal; a second unless said otherwise. */
+  /** How long its places in queues are kept without a renewal; default 1 s. */
   readonly waiterMs?: number;
   readonly faults?: number;
   /** On DynamoDB: leaves out the conditions of its writes. */
   readonly careless?: boolean;
 }
 
-/** Where a party takes its locks, and writes what they protect. */
+/** The place where a party takes its locks and writes the values that they protect. */
 export interface Ground {
   readonly engine: LockEngine;
   /**
-   * Reads, waits, writes what follows from what was read, and lets the guard decide.
-   * @param isUnaware  does not look at its own clock: only the database can refuse
+   * Reads the value, pauses, writes the next value, and lets the guard decide.
+   * @param isUnaware  does not check its own clock: only the database can refuse
    */
   write(lock: Lock, name: string, pauseMs: number, isUnaware: boolean): Promise<Write>;
 }

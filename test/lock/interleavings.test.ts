@@ -7,7 +7,7 @@ import { until } from '../support/eventually.ts';
 
 let database: FreshDatabase;
 let client: pg.Client;
-/** Within a transaction pg_stat_activity stands still. */
+/** A connection of its own: within a transaction pg_stat_activity does not change. */
 let monitor: pg.Client;
 
 beforeAll(async () => {
@@ -27,13 +27,13 @@ function ours(): Locks {
 
 const NONCE = '00000000-0000-4000-8000-00000000000';
 
-/** A statement stopped between its work and its commit. */
+/** Runs a statement in a transaction and does not commit it. */
 async function open(sql: string, values: unknown[]): Promise<void> {
   await client.query('begin');
   await client.query(sql, values);
 }
 
-/** Sessions that wait for the latch of a name. */
+/** How many sessions wait for the latch of a name. */
 async function latched(): Promise<number> {
   const { rows } = await monitor.query(
     `select count(*)::int as n from pg_stat_activity
@@ -43,7 +43,7 @@ async function latched(): Promise<number> {
 }
 
 // Invariant L2.
-test('a place that is not committed yet is not overtaken: tickets come in the order of commits', async () => {
+test('a place that is not committed yet is not overtaken: tickets are in the order of commits', async () => {
   const [a, b] = [ours(), ours()];
   const held = await a.acquire('order');
   await open(`select pawl.lock_acquire_one('', 'order', $1, 30000, 'p', 'h', 1, 20000)`, [`${NONCE}1`]);
@@ -56,13 +56,13 @@ test('a place that is not committed yet is not overtaken: tickets come in the or
     [expect.any(String), 2n],
   ]);
   await held.release();
-  // It goes to the first one, whose process is not there to use it.
+  // The lock goes to the first place, whose process does not exist.
   expect((await a.explain('order')).holders).toMatchObject([{ host: 'h' }]);
   await a.break('order', { reason: 'the test goes on' });
   await (await waiting).release();
 });
 
-test('a grant that is not committed yet is seen by whoever comes next', async () => {
+test('the next request sees a grant that is not committed yet', async () => {
   const locks = ours();
   await open(`select pawl.lock_acquire_one('', 'grant', $1, 30000, 'p', 'h', 1, null)`, [`${NONCE}2`]);
   const trying = locks.tryAcquire('grant');
@@ -71,14 +71,14 @@ test('a grant that is not committed yet is seen by whoever comes next', async ()
   expect(await trying).toBeUndefined();
 });
 
-test('a release that is rolled back hands nothing over', async () => {
+test('a release that is rolled back hands the lock to no waiter', async () => {
   const [a, b] = [ours(), ours()];
   const held = await a.acquire('undone');
   const waiting = b.acquire('undone', { wait: '30s' });
   await until('it waits', async () => (await a.query()).waiting.some(({ name }) => name === 'undone'));
   await open(`select pawl.lock_release_one('', 'undone', $1, 'p')`, [String(held.token)]);
   await client.query('rollback');
-  // Somebody else's open transaction: only then is the row's old xmax looked at.
+  // Another open transaction: only with one does Postgres check the old xmax of the row.
   await open('select pg_current_xact_id()', []);
   onTestFinished(async () => void (await client.query('rollback')));
   expect((await a.explain('undone')).holders).toMatchObject([{ token: held.token }]);
@@ -110,14 +110,14 @@ test('explain shows which sessions of the database wait for which, rows included
 });
 
 // Invariant L7.
-test('a lock is not evicted while a heartbeat that came in time is under way', async () => {
+test('a lock is not taken over while a heartbeat that came in time is under way', async () => {
   const locks = ours();
   const { rows } = await client.query(
     `select pawl.lock_acquire_one('', 'beaten', $1, 1000, 'p', 'h', 1, null)::json ->> 'token' as token`,
     [`${NONCE}3`],
   );
   await open(`select * from pawl.lock_beat(array[''], array['beaten'], array[$1]::bigint[])`, [rows[0].token]);
-  // By what is committed, the lease runs out meanwhile.
+  // The committed lease runs out meanwhile.
   await new Promise((resolve) => setTimeout(resolve, 1100));
   expect(await locks.tryAcquire('beaten')).toBeUndefined();
   await client.query('commit');
@@ -138,14 +138,14 @@ test('a heartbeat that comes after the lease renews nothing', async () => {
   expect((await client.query(beat, [rows[0].token])).rows).toEqual([]);
 });
 
-test('a set that was granted unheard, and half taken over since, is not found again as a whole', async () => {
+test('a set whose grant was lost, and half of which was taken over since, does not count as granted', async () => {
   const locks = ours();
   const names = ['half-a', 'half-b'];
   const take = `select token from pawl.lock_acquire('', $1, $2, 1, $3, 'p', 'h', 1, p_again => $4)`;
   const first = await client.query(take, [names, `${NONCE}5`, 100, false]);
   expect(first.rows[0].token).not.toBeNull();
   const other = await locks.acquire('half-a', { wait: '30s' });
-  // Whoever stood still until now asks for what it was granted.
+  // The client repeats its request after a long pause.
   const again = await client.query(take, [names, `${NONCE}5`, 30_000, true]);
   expect(again.rows).toEqual([{ token: null }]);
   const held = (await locks.query()).held.filter(({ name }) => names.includes(name));

@@ -6,7 +6,7 @@ import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
 import { startProxy } from '../support/proxy.ts';
 
-/** What one process with many locks, or many waiters, asks of the database. */
+/** The load on the database of one process with many locks or many waiters. */
 let database: FreshDatabase;
 let names = 0;
 const fresh = (): string => `many-${(names += 1)}`;
@@ -74,7 +74,7 @@ describe('renewing', () => {
 });
 
 describe('waiting', () => {
-  test('what the waiters of a process cost does not grow with their number, and all are served in order', async () => {
+  test('the cost of the waiters of a process does not grow with their number, and all are served in order', async () => {
     const name = fresh();
     const holder = open().locks;
     const proxy = await startProxy(database.url);
@@ -91,9 +91,10 @@ describe('waiting', () => {
     }
     const [from, start] = [proxy.sent, performance.now()];
     // Places are kept for three seconds without a renewal.
-    await until('each would have been given up', () => performance.now() - start > 7000);
+    await until('the lease of each place has passed', () => performance.now() - start > 7000);
     const perSecond = ((proxy.sent - from) * 1000) / (performance.now() - start);
-    // Two that look, at most once a second each, and one that keeps the other places; each statement is up to three messages.
+    // Two waiters that poll, at most once a second each, and one statement that renews the other places; each statement is up
+    // to three messages.
     expect(perSecond).toBeLessThan(15);
     expect(await places()).toBe(60);
     await lock.release();
@@ -101,7 +102,7 @@ describe('waiting', () => {
     expect(order).toEqual(Array.from({ length: 60 }, (_, place) => place));
   });
 
-  test('a waiter far behind that is handed the lock has it, though its notification is lost', async () => {
+  test('a waiter far behind gets a direct hand-off, though its notification is lost', async () => {
     const name = fresh();
     const { locks: holder, engine } = open();
     const { locks } = open();
@@ -115,7 +116,7 @@ describe('waiting', () => {
         async () => (await holder.query()).waiting.filter((each) => each.name === name).length > place,
       );
     }
-    // As if those before it had gone, and what was told of it were lost.
+    // As if the waiters before it had left, and the notifications of that were lost.
     const gone =
       'delete from pawl.lock_waiter where name = $1 and ticket < (select max(ticket) from pawl.lock_waiter where name = $1)';
     await engine.query(statement('test.gone', gone), [name]);
@@ -128,7 +129,7 @@ describe('waiting', () => {
   });
 
   // Invariant L14.
-  test('those far behind take over when all before them have died', async () => {
+  test('waiters far behind take over when all before them have died', async () => {
     const name = fresh();
     const { locks: holder, engine } = open();
     const { locks } = open();
@@ -142,7 +143,7 @@ describe('waiting', () => {
       );
     }
     const [fifth] = served.slice(-1);
-    // Four whose process died, and a holder of which nobody hears any more.
+    // Four waiters of a dead process, and a holder that renews no more.
     const died = `update pawl.lock_waiter set nonce = gen_random_uuid(), expires_at = clock_timestamp() + interval '1 s'
       where name = $1 and ticket < (select max(ticket) from pawl.lock_waiter where name = $1)`;
     await engine.query(statement('test.died', died), [name]);
@@ -155,7 +156,7 @@ describe('waiting', () => {
 });
 
 describe('breaking', () => {
-  test('a holder that listens hears at once that its lock was broken', async () => {
+  test('a holder that listens learns at once that its lock was broken', async () => {
     const name = fresh();
     const { locks, engine } = open();
     const listening = await engine.listen('anything', () => {});
@@ -172,7 +173,7 @@ describe('breaking', () => {
     expect(lock.signal.reason).toMatchObject({ reason: 'broken' });
   });
 
-  test('a connection is not opened for that alone', async () => {
+  test('no connection is opened only to learn of broken locks', async () => {
     const own = await freshDatabase();
     const { locks, engine } = open(own.url);
     await locks.acquire(fresh());

@@ -24,35 +24,35 @@ const ALL: OursOptions = { ...QUIET, isSuspicious: true, losses: 1, crashes: 1 }
 
 const SMALL: [string, OursOptions][] = [
   ['three clients, without a failure', QUIET],
-  ['three clients, of which two may die anywhere', { ...QUIET, crashes: 2 }],
-  ['three clients, and an answer that is lost anywhere', { ...QUIET, losses: 1 }],
-  ['two clients, answers that are lost anywhere, and a death', { ...QUIET, clients: 2, losses: 4, crashes: 1 }],
-  ['three clients, the living taken for dead', { ...QUIET, isSuspicious: true }],
+  ['three clients, two of which may die anywhere', { ...QUIET, crashes: 2 }],
+  ['three clients, and an answer lost anywhere', { ...QUIET, losses: 1 }],
+  ['two clients, answers lost anywhere, and a death', { ...QUIET, clients: 2, losses: 4, crashes: 1 }],
+  ['three clients, live ones taken for dead', { ...QUIET, isSuspicious: true }],
   ['two clients, all of it at once', { clients: 2, isSuspicious: true, losses: 4, crashes: 1 }],
 ];
 
-/** The last has some three hundred thousand states. */
+/** The last one has some three hundred thousand states. */
 const LARGE: [string, OursOptions][] = [
-  ['three clients, two answers that are lost anywhere, and a death', { ...QUIET, losses: 2, crashes: 1 }],
-  ['three clients, the living taken for dead, and a death anywhere', { ...QUIET, isSuspicious: true, crashes: 1 }],
-  ['three clients, an answer lost, and the living taken for dead', { ...QUIET, isSuspicious: true, losses: 1 }],
+  ['three clients, two answers lost anywhere, and a death', { ...QUIET, losses: 2, crashes: 1 }],
+  ['three clients, live ones taken for dead, and a death anywhere', { ...QUIET, isSuspicious: true, crashes: 1 }],
+  ['three clients, an answer lost, and live ones taken for dead', { ...QUIET, isSuspicious: true, losses: 1 }],
   ['three clients, all of it at once', ALL],
 ];
 
 // Invariant L1.
 test.each(LONG ? [...SMALL, ...LARGE] : SMALL)(
-  'ours never has two holders, reuses no token, and never stands still: %s',
+  'our protocol never has two holders, reuses no token, and never gets stuck: %s',
   (_, options) => {
     const { fault, stuck, states } = explore(ourProtocol(options), MOST);
     expect(fault).toBeUndefined();
-    // Those who were taken for dead too often give up in the model; then nobody is to blame.
+    // In the model, clients that were taken for dead too often give up: being stuck is then no fault.
     if (!options.isSuspicious) expect(stuck).toBeUndefined();
     expect(states).toBeGreaterThan(100);
   },
   900_000,
 );
 
-test('a grant that asks neither whose turn it is nor what was decided is found', () => {
+test('a planted grant that checks neither the turn nor earlier decisions is found', () => {
   const planted = 'a grant asks neither whose turn it is nor what was decided';
   const { fault } = explore(ourProtocol({ ...QUIET, planted }), MOST);
   expect(fault?.what).toBe('two believe that they hold it');

@@ -1,5 +1,5 @@
-// A small explorer of protocols: every order in which a few clients can take their steps, each step one request to the
-// database, crashes and lost answers anywhere. Steps of ours decide by the very functions of the library.
+// A small model checker: explores every order of the steps of a few clients, with crashes and lost answers anywhere. Each
+// step is one request to the database. The steps of our protocol decide with the functions of the library.
 import { createHash } from 'node:crypto';
 import {
   EMPTY,
@@ -11,7 +11,7 @@ import {
   standingOf,
 } from '../../src/lock/dynamodb/head.ts';
 
-/** What may happen next, and what is then. */
+/** A possible next step, and the state after it. */
 export interface Step<S> {
   readonly what: string;
   readonly state: S;
@@ -20,28 +20,28 @@ export interface Step<S> {
 export interface Protocol<S> {
   readonly start: S;
   steps(state: S): readonly Step<S>[];
-  /** What is wrong with a state; undefined when nothing is. */
+  /** The fault of a state; undefined when it has none. */
   fault(state: S): string | undefined;
-  /** Whether everybody who lives has got what he wanted. */
+  /** Whether every live client has finished. */
   isOver(state: S): boolean;
-  /** The same state for all that differ only in which client is which. */
+  /** Maps states that differ only in the order of the clients to one state. */
   canonical?(state: S): S;
 }
 
-export interface Explored {
+export interface Exploration {
   readonly states: number;
-  /** The first fault met, with the shortest way there. */
+  /** The first fault that was found, with the shortest path to it. */
   readonly fault: { readonly what: string; readonly trace: readonly string[] } | undefined;
-  /** A way to a state from which nobody gets any further. */
+  /** A path to a state from which no client can continue. */
   readonly stuck: readonly string[] | undefined;
 }
 
 /**
- * Goes through all states, nearest first. States that differ only in which client is which are one, if the protocol can tell
- * them. A state is kept as a text until its turn has come, and then as a number.
- * @throws Error  when there are more than `most`
+ * Explores all states, nearest first. With `canonical`, states that differ only in the order of the clients are one state. A
+ * state is stored as text until its turn comes, then as a number.
+ * @throws Error  if there are more than `most` states
  */
-export function explore<S>(protocol: Protocol<S>, most: number): Explored {
+export function explore<S>(protocol: Protocol<S>, most: number): Exploration {
   const nameOf = (state: S): string => JSON.stringify(protocol.canonical?.(state) ?? state);
   const numbers = new Map<string, number>();
   const texts: string[] = [];
@@ -79,7 +79,7 @@ export function explore<S>(protocol: Protocol<S>, most: number): Explored {
   return { states: texts.length, fault: undefined, stuck: stuck < 0 ? undefined : traceTo(from, stuck) };
 }
 
-/** Of 128 bits: that two of a million states share one has a chance of 1 in 10^26. */
+/** A hash of 128 bits: the chance that two of a million states share one is 1 in 10^26. */
 function digest(text: string): string {
   return createHash('md5').update(text).digest('base64');
 }
@@ -90,20 +90,23 @@ function traceTo(from: readonly { readonly before: number; readonly what: string
   return trace;
 }
 
-/** The published design: a counter, a row for each ticket, and whoever has the lowest row holds. */
-interface Published {
+/** The published design: a counter, a row for each ticket, and the client with the lowest row holds the lock. */
+interface PublishedState {
   readonly counter: number;
   readonly rows: readonly number[];
   readonly clients: readonly { readonly at: 'begin' | 'ticket' | 'row' | 'holds' | 'done'; readonly ticket: number }[];
 }
 
-export function publishedDesign(clients: number): Protocol<Published> {
-  const change = (state: Published, index: number, client: Published['clients'][number]): Published['clients'] =>
-    state.clients.with(index, client);
+export function publishedDesign(clients: number): Protocol<PublishedState> {
+  const change = (
+    state: PublishedState,
+    index: number,
+    client: PublishedState['clients'][number],
+  ): PublishedState['clients'] => state.clients.with(index, client);
   return {
     start: { counter: 0, rows: [], clients: Array.from({ length: clients }, () => ({ at: 'begin', ticket: 0 })) },
     steps: (state) =>
-      state.clients.flatMap((client, index): Step<Published>[] => {
+      state.clients.flatMap((client, index): Step<PublishedState>[] => {
         const { ticket } = client;
         switch (client.at) {
           case 'begin': {
@@ -138,22 +141,22 @@ export function publishedDesign(clients: number): Protocol<Published> {
   };
 }
 
-/** What a client of ours is about to do. */
+/** The next step of a client of our protocol. */
 type At = 'begin' | 'ticket' | 'row' | 'look' | 'decide' | 'holds' | 'release' | 'done';
 
 interface Client {
   readonly at: At;
   readonly ticket: number;
-  /** Of its grant: a token as text, since states are JSON. */
+  /** The token of its grant, as text, since states are JSON. */
   readonly token: string;
   readonly seen: Plain | undefined;
   readonly isDead: boolean;
   readonly hasBeaten: boolean;
-  /** How often it took a ticket: bounded, or the states would never end. */
+  /** How often it took a ticket: bounded, else there would be no end of states. */
   readonly tries: number;
 }
 
-/** A head as JSON can hold it. */
+/** A head in the form of JSON. */
 type Plain = Omit<Head, 'fence' | 'holders' | 'past'> & {
   readonly fence: string;
   readonly holders: readonly { readonly nonce: string; readonly token: string; readonly beat: string }[];
@@ -177,19 +180,19 @@ export interface Ours {
 
 export interface OursOptions {
   readonly clients: number;
-  /** How many may crash. */
+  /** How many clients may crash. */
   readonly crashes: number;
-  /** Also the living may be taken for dead. */
+  /** True: live clients may be taken for dead. */
   readonly isSuspicious: boolean;
   /** How many answers may be lost after the request was carried out. */
   readonly losses: number;
-  /** A planted fault, to show that it is found. */
+  /** A planted bug, to show that it is found. */
   readonly planted?: typeof GRABBED;
 }
 
 const MOST_TRIES = 2;
 const GRABBED = 'a grant asks neither whose turn it is nor what was decided';
-/** Whose a place is that was marked before its row came. */
+/** The owner of a place that was marked before its row arrived. */
 const NOBODY = '';
 
 export function ourProtocol(options: OursOptions): Protocol<Ours> {
@@ -221,7 +224,10 @@ export function ourProtocol(options: OursOptions): Protocol<Ours> {
   };
 }
 
-/** By the record never two, and, as long as nobody is taken for dead who is not, never two who believe. */
+/**
+ * The head never has two holders; and as long as no live client is taken for dead, never do two clients count the lock as
+ * held.
+ */
 function faultOf({ head, clients }: Ours, { isSuspicious }: OursOptions): string | undefined {
   if (head.holders.length > 1) return 'the head has two holders';
   const believers = clients.filter((each) => !each.isDead && each.at === 'holds');
@@ -241,7 +247,7 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
   if (me === undefined) return [];
   const head = fromPlain(state.head);
   const nonce = String(index);
-  /** The request is carried out; its answer comes, or not. */
+  /** The request is carried out; its answer arrives or is lost. */
   const request = (what: string, done: Ours, answer: Partial<Client>): Step<Ours>[] => [
     { what: `${index} ${what}`, state: withClient(done, index, answer) },
     ...lost(options, done, `${index} ${what}`),
@@ -256,7 +262,7 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
     }
     case 'ticket': {
       if (me.tries >= MOST_TRIES) return [];
-      // As whom it takes this one: another name for each.
+      // The id with which it takes this ticket: a new one for each.
       const taker = `${nonce}.${me.tries}`;
       const after = head.taker === taker ? head : { ...head, last: head.last + 1, taker };
       const answer: Partial<Client> = { at: 'row', ticket: after.last, tries: me.tries + 1 };
@@ -297,7 +303,7 @@ function stepsOf(state: Ours, index: number, options: OursOptions): Step<Ours>[]
   }
 }
 
-/** What it does with what it saw; meanwhile that may be another one. */
+/** The decision on the head that it has read; the head may have changed meanwhile. */
 function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>[] {
   const me = state.clients[index];
   if (me?.seen === undefined) return [];
@@ -324,7 +330,7 @@ function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>
       if (!isSame || !isUntouched) found.push(again('is refused, as something was decided'));
       else {
         const token = head.fence + 1n;
-        // What is written leaves alone what others may write meanwhile: the tickets.
+        // The write does not touch the tickets, which others may take meanwhile.
         const after = {
           ...granted(seen, holderOf(nonce, token), me.ticket, stale, 0),
           last: head.last,
@@ -344,7 +350,7 @@ function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>
   return found;
 }
 
-/** Who stands first, and is dead or taken for dead, is marked and passed over, in one go: each of the two is conditional. */
+/** Marks and passes over a first waiter that is dead or taken for dead; both in one step, since each write is conditional. */
 function passing(state: Ours, index: number, options: OursOptions): Step<Ours>[] {
   const { next, last } = state.head;
   const me = state.clients[index];
@@ -365,19 +371,19 @@ function maySuspect({ clients }: Ours, nonce: string, { isSuspicious }: OursOpti
   return isSuspicious || other === undefined || other.isDead || other.at === 'done';
 }
 
-/** It finds that it holds it: an answer was lost. */
+/** The client finds that it holds the lock: an answer was lost. */
 function mine(state: Ours, index: number, head: Head): Step<Ours> {
   const token = String(head.holders.find((holder) => holder.nonce === String(index))?.token ?? '');
-  // It renews before it goes on; if it was followed meanwhile, that is refused.
+  // It renews before it continues; the renewal is refused if there is another holder meanwhile.
   const isHeld = state.head.holders.some((holder) => holder.token === token);
   const next: Partial<Client> = isHeld ? { at: 'holds', token, seen: undefined } : { at: 'look', seen: undefined };
   return { what: `${index} finds its own`, state: withClient(state, index, next) };
 }
 
-/** The same without its answer. */
+/** The same step with a lost answer. */
 function lost({ losses }: OursOptions, done: Ours, what: string): Step<Ours>[] {
   if (done.losses >= losses) return [];
-  return [{ what: `${what}, and does not hear of it`, state: { ...done, losses: done.losses + 1 } }];
+  return [{ what: `${what}, and its answer is lost`, state: { ...done, losses: done.losses + 1 } }];
 }
 
 const ORDERS: Readonly<Record<number, readonly (readonly number[])[]>> = {
@@ -395,7 +401,7 @@ const ORDERS: Readonly<Record<number, readonly (readonly number[])[]>> = {
   ],
 };
 
-/** Of the orders in which the clients are sorted by what they are about, the one that gives the first text. */
+/** Of the orders that sort the clients by their next steps, the one with the first text. */
 function canonical(state: Ours): Ours {
   const briefs = state.clients.map(({ at, ticket, token, isDead, hasBeaten, tries }) =>
     [at, ticket, token, isDead, hasBeaten, tries].join(),
@@ -412,7 +418,7 @@ function canonical(state: Ours): Ours {
   return first?.each ?? state;
 }
 
-/** With the clients in that order, and all that names them. */
+/** The state with its clients, and all references to them, in this order. */
 function inOrder(state: Ours, order: readonly number[]): Ours {
   const name = (old: string): string => (old === NOBODY ? old : String(order.indexOf(Number(old))));
   const inHead = (head: Plain): Plain => ({

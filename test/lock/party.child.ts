@@ -1,5 +1,5 @@
-// A process that takes part in locking: does what it is told, one line of JSON per order, several at a time.
-// Arguments: the URL, and {listen, skewMs, rate, faults}: its clocks may be wrong, and its requests meet faults of that seed.
+// A process that takes part in locking: carries out orders, one line of JSON each, several at a time. Arguments: the URL, and
+// {listen, skewMs, rate, faults}: its clocks may be wrong, and its requests have the faults of that seed.
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createLocks, type Lock, type LockOptions } from '../../src/lock/index.ts';
@@ -13,20 +13,20 @@ interface Order {
   permits?: number;
   options?: LockOptions;
   ms?: number;
-  /** Does not look at its own clock, as after a pause between looking and writing: only the database can refuse. */
+  /** Does not check its own clock, as after a pause between the check and the write: only the database can refuse. */
   unaware?: boolean;
   steps?: Step[];
 }
 
 /** One hold of a script. */
 export interface Step {
-  /** Several are taken as a set. */
+  /** Several names are taken as a set. */
   readonly names: readonly string[];
   readonly capacity: number;
   readonly lease: number;
   readonly wait: number;
   readonly holdMs: number;
-  /** Adds one to the value of the first name, under the guard, with a pause between reading and writing. */
+  /** Adds one to the value of the first name, under the guard, with a pause between read and write. */
   readonly writes: boolean;
 }
 
@@ -37,7 +37,7 @@ let steppedMs = 0;
 Date.now = () => skewMs + steppedMs + trueDate() * rate;
 performance.now = () => trueNow() * rate;
 
-// An SDK that is not used would be half of what it takes to start.
+// Loading an unused SDK would be half of the time to start.
 const ground: Ground = url.startsWith('http')
   ? (await import('./dynamodb/ground.ts')).dynamoGround(url, rest)
   : (await import('./ground.ts')).postgresGround(url, rest.listen);
@@ -48,7 +48,7 @@ const say = (message: object): void => console.log(JSON.stringify(message));
 
 locks.on('lost', ({ lock, error }) => say({ event: 'lost', name: lock.name, reason: error.reason, at: clock() }));
 
-/** Works off the steps; tells what was held when, by what this process believed. */
+/** Carries out the steps. @returns the holds, with the times at which this process counted them as held */
 async function script(owner: string, steps: readonly Step[]): Promise<Hold[]> {
   const holds: Hold[] = [];
   for (const { names, capacity, lease, wait, holdMs, writes } of steps) {
@@ -63,7 +63,7 @@ async function script(owner: string, steps: readonly Step[]): Promise<Hold[]> {
           : locks.semaphore(name, { permits: capacity }).acquire(options);
     const lock = await taking.catch(() => undefined);
     if (lock === undefined) continue;
-    // Whoever is paused does not note that it holds what it may have lost meanwhile.
+    // A pause ends the noted hold: the lock may have been lost meanwhile.
     let believed = clock();
     const from = believed;
     const note = (): void => {

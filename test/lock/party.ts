@@ -6,21 +6,21 @@ import type { PartySettings } from './ground.ts';
 /** Orders for party.child.ts, without their number. */
 type Order = Record<string, unknown> & { do: string };
 
-/** What a party answered, or told by itself. */
+/** An answer or an event of a party. */
 export type Message = Record<string, unknown>;
 
-/** A process of its own that takes part in locking. */
+/** A child process that takes part in locking. */
 export interface Party {
   readonly child: Child;
-  /** @throws Error  with what the child's call failed with */
+  /** @throws Error  the error of the call in the child */
   ask(order: Order): Promise<Message>;
-  /** What it told without being asked. */
+  /** Its events so far. */
   readonly events: readonly Message[];
   /** Waits for an event that fits. */
   event(fits: (event: Message) => boolean, timeoutMs?: number): Promise<Message>;
 }
 
-/** Starts a party. To be called inside a test. */
+/** Starts a party. Call it inside a test. */
 export async function startParty(url: string, settings: PartySettings = {}): Promise<Party> {
   const child = spawnChild('lock/party.child.ts', [url, JSON.stringify(settings)]);
   await child.message();
@@ -35,7 +35,7 @@ export async function startParty(url: string, settings: PartySettings = {}): Pro
       else settle(message);
     }
   };
-  // Ends with the child; what was asked of it is then never answered.
+  // It ends with the child; open orders are then never answered.
   void read().catch(() => {});
   return {
     child,
@@ -50,7 +50,7 @@ export async function startParty(url: string, settings: PartySettings = {}): Pro
         throw Object.assign(new Error(String(answer['message'])), { name: answer['error'] });
       return answer;
     },
-    event: (fits, timeoutMs) => until('the party tells it', () => events.find(fits), timeoutMs),
+    event: (fits, timeoutMs) => until('the party reports the event', () => events.find(fits), timeoutMs),
   };
 }
 

@@ -43,7 +43,7 @@ describeEndsOfWaits('postgres', () => ({
         else if (condition === 'silent') proxy.silence();
         else proxy.accept();
       },
-      // Whoever is refused, or accepted and never answered, has asked.
+      // A refused connection, and an accepted one without an answer, count as requests.
       get asked() {
         return proxy.sent + proxy.refused + proxy.accepted;
       },
@@ -52,7 +52,7 @@ describeEndsOfWaits('postgres', () => ({
   },
 }));
 
-test('a lock is held for the job whose handler asked for it, in whichever way it is had and lost', async () => {
+test('a lock names the job whose handler requested it, whatever way it is taken and lost', async () => {
   const engine = engineOn(database.url);
   const locks = createLocks(engine, { namespace: 'for jobs' });
   const forJob = (id: string, name: string | string[], options?: LockOptions, by = engine): Promise<Lock> =>
@@ -71,7 +71,7 @@ test('a lock is held for the job whose handler asked for it, in whichever way it
   await waiting(1);
   expect((await locks.explain('one')).waiters).toMatchObject([{ job: '2' }]);
   expect(await locksOfJobs(engine, ['2'])).toMatchObject([{ name: 'one', state: 'waiting', token: null }]);
-  // To the next in line, in the statement of the release; and later to one that works for nobody, in the same row.
+  // First a direct hand-off to the next waiter; later, in the same row, a holder without a job.
   await first.release();
   const handed = await second;
   expect(await jobs('one')).toEqual(['2']);
@@ -103,7 +103,7 @@ test('a lock is held for the job whose handler asked for it, in whichever way it
   await forJob('6', 'four', { lease: '1s' });
   const late = "update pawl.lock_grant set expires_at = '-infinity' where name = 'four'";
   await engine.query(statement('test.late', late));
-  // A job of another database is none of this one's.
+  // A job of another database does not count.
   const other = engineOn(database.url);
   await forJob('7', 'four', {}, other);
   expect([await jobs('four'), await past('four')]).toEqual([[undefined], [['6', 'expired']]]);
@@ -115,7 +115,7 @@ test('a lock is held for the job whose handler asked for it, in whichever way it
   await locks.stop();
 });
 
-test('locks that are held stop within 5 s though the database says nothing any more, also while they are being renewed', async () => {
+test('held locks stop within 5 s though the database answers no more, also during a renewal', async () => {
   const proxy = await startProxy(database.url);
   const engine = postgres(proxy.url, { max: 4, logger: recordLog(), stopTimeoutMs: 1_000 });
   atTestEnd(() => proxy.stop());
@@ -129,7 +129,7 @@ test('locks that are held stop within 5 s though the database says nothing any m
   await locks.stop();
   const stoppedMs = performance.now() - since;
   await engine.stop();
-  // And what a busy machine needs.
+  // 3 s more for a busy machine.
   expect(stoppedMs).toBeLessThan(5_000 + 3_000);
   expect(performance.now() - since).toBeLessThan(5_000 + 1_000 + 2_000 + 4_000);
   expect(held.every(({ isHeld }) => !isHeld)).toBe(true);

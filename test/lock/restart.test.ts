@@ -14,7 +14,7 @@ import { LONG, rarely } from '../support/long.ts';
 const CRASHES = LONG ? 4 : 1;
 const quiet = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
-/** A server that loses, when it crashes, whatever nobody waited for to be on disk. */
+/** A server that loses in a crash every commit that did not wait for the disk. */
 interface Crashable {
   readonly url: string;
   crash(): Promise<void>;
@@ -29,7 +29,7 @@ async function startCrashable(): Promise<Crashable> {
   const engines: PostgresEngine[] = [];
   let server: EmbeddedPostgres = await startEmbedded({ data, ...copied() });
   let writer = 0;
-  /** Nothing is written behind the backs of those who commit. */
+  /** Stops the processes that write to disk without a commit that waits for it. */
   const stopWriter = async (): Promise<void> => {
     const engine = postgres(server.url, { max: 1 });
     engines.push(engine);
@@ -74,7 +74,7 @@ function engineOn(url: string): PostgresEngine {
   return engine;
 }
 
-/** Also where commits are asynchronous by default, locks and their tokens have to be there. */
+/** Makes commits asynchronous by default: locks and their tokens have to survive even then. */
 async function makeLazy(url: string): Promise<void> {
   const engine = postgres(url, { max: 1 });
   await engine.query(statement('test.lazy', 'alter role current_user set synchronous_commit = off'));
@@ -88,7 +88,7 @@ async function takeAndRelease(locks: Locks, name: string, lease: string | number
 }
 
 // Invariant L3.
-test('a crash of the server forgets no grant, repeats no token, and only delays who waits', async () => {
+test('a crash of the server loses no grant, repeats no token, and only delays waiters', async () => {
   const server = await startCrashable();
   await makeLazy(server.url);
   const engine = engineOn(server.url);
@@ -97,7 +97,7 @@ test('a crash of the server forgets no grant, repeats no token, and only delays 
   await a.oncePer('daily', '1h', () => {});
   const durable = [await takeAndRelease(a, 'long', '61s'), await takeAndRelease(a, 'flag', Infinity)];
   const handing = await a.acquire('handed');
-  // Handed over for as long as the place was kept, which is longer than the server will be away.
+  // A direct hand-off for the lease of the place, which is longer than the server will be down.
   const handed = createLocks(engine, { waiterLease: '50s' }).acquire('handed', { lease: '60s' });
   await until('it waits', async () => (await a.query()).waiting.length === 1);
   await handing.release();
@@ -106,13 +106,13 @@ test('a crash of the server forgets no grant, repeats no token, and only delays 
   await until('it waits', async () => (await a.query()).waiting.length === 1);
   await server.crash();
   await server.restart();
-  // What was released for good is free at once.
+  // A lock whose release is on disk is free at once.
   const first = await until('the server answers', () => a.tryAcquire('long').catch(() => undefined), 30_000);
   expect((await a.history({ name: 'long' })).map(({ outcome }) => outcome)).toEqual(['released']);
   const flag = await a.tryAcquire('flag');
   expect(await a.tryAcquire('handed')).toBeUndefined();
   expect(await a.oncePer('daily', '1h', () => {})).toMatchObject({ ran: false, why: 'ran' });
-  // What was not is so within its lease, as if its process had died before.
+  // A lock whose release was lost is free within its lease, as if its process had died before.
   const short = await a.acquire('short', { wait: '30s' });
   expect(await a.history({ name: 'short' })).toMatchObject([{ token: lazy[0]?.token, outcome: 'expired' }]);
   const before = [kept, ...durable, await handed, ...lazy].map(({ token }) => token);
@@ -128,7 +128,7 @@ test('a crash of the server forgets no grant, repeats no token, and only delays 
 /** How many grants between two crashes: more than the tokens that a sequence writes down ahead. */
 const BETWEEN = 100;
 
-/** One has a name for itself, two want the same: they take and release as fast as they can, through crashes. */
+/** One worker has a name for itself, two share one: they take and release as fast as they can, through crashes. */
 async function workThroughCrashes(
   server: Crashable,
   owners: Readonly<Record<string, string>>,
@@ -154,7 +154,7 @@ async function workThroughCrashes(
     const had = holds.length;
     const isHad = (name: string): boolean => holds.slice(had).some((hold) => hold.name === name);
     await until(
-      'each name is had again',
+      'each name is granted again',
       () => Object.values(owners).every(isHad) && holds.length >= had + between,
       30_000,
     );
@@ -168,7 +168,7 @@ async function workThroughCrashes(
   }
   const start = performance.now();
   await allAgain();
-  // The lease that a lost release left behind, and a look.
+  // The lease of a hold whose release was lost, and a poll.
   expect(performance.now() - start).toBeLessThan(10_000);
   isOver = true;
   await Promise.all(working);
@@ -176,7 +176,7 @@ async function workThroughCrashes(
 }
 
 // Invariant L3.
-test('through crashes right after releases no token goes back, none holds beside another, and locks are had again', async () => {
+test('through crashes right after releases tokens rise, no two holders overlap, and locks are granted again', async () => {
   const server = await startCrashable();
   await makeLazy(server.url);
   const holds = await workThroughCrashes(server, { alone: 'mine', a: 'ours', b: 'ours' }, LONG ? BETWEEN : 1);
@@ -184,7 +184,7 @@ test('through crashes right after releases no token goes back, none holds beside
 }, 180_000);
 
 rarely(
-  'grants that are not on disk before they are heard of are caught by the same test',
+  'the same test finds grants that are answered before they are on disk',
   async () => {
     const server = await startCrashable();
     await makeLazy(server.url);

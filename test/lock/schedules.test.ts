@@ -44,7 +44,7 @@ async function openArena(): Promise<Arena> {
   return { client, parties, faults, writes };
 }
 
-/** Changes a function as a careless hand would. */
+/** Plants a bug in a function. */
 async function plant(client: pg.Client, signature: string, change: (source: string) => string): Promise<void> {
   const { rows } = await client.query('select pg_get_functiondef($1::regproc) as source', [signature]);
   const planted = change(rows[0].source);
@@ -63,7 +63,7 @@ async function runUntilFound(arena: Arena, seeds: number): Promise<string[]> {
 }
 
 // Invariant L1.
-test(`${SCHEDULES} random schedules with pauses, breaks and broken connections give right histories`, async () => {
+test(`${SCHEDULES} random schedules with pauses, breaks and broken connections have correct histories`, async () => {
   const arena = await openArena();
   const holds: Hold[] = [];
   for (let seed = SEED; seed < SEED + SCHEDULES; seed++) {
@@ -73,7 +73,7 @@ test(`${SCHEDULES} random schedules with pauses, breaks and broken connections g
   }
   const writes = await arena.writes();
   expect(violations(holds, writes)).toEqual([]);
-  // Nothing was checked that did not happen.
+  // The schedules really had holds.
   expect(holds.length).toBeGreaterThan(SCHEDULES * 2);
   expect(writes.length).toBeGreaterThan(SCHEDULES);
   expect(setsIn(holds)).toBeGreaterThan(SCHEDULES / 4);
@@ -83,12 +83,12 @@ test(`${SCHEDULES} random schedules with pauses, breaks and broken connections g
   });
 });
 
-/** Holds of one owner that share a token: of a set. */
+/** The number of sets: holds of one owner that share a token. */
 function setsIn(holds: readonly Hold[]): number {
   return holds.length - new Set(holds.map(({ owner, token }) => `${owner} ${token}`)).size;
 }
 
-test('a planted bug is found: who holds is not looked at', async () => {
+test('a planted bug is found: holders are not checked', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_acquire_one', (source) =>
     source.replace('and g.token is null and g.xmax = 0', ''),
@@ -96,7 +96,7 @@ test('a planted bug is found: who holds is not looked at', async () => {
   expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits 1/);
 });
 
-rarely('a planted bug is found: of a set only the first name is looked at', async () => {
+rarely('a planted bug is found: only the first name of a set is checked', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_acquire', (source) =>
     source.replace(
@@ -107,7 +107,7 @@ rarely('a planted bug is found: of a set only the first name is looked at', asyn
   expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits 1/);
 });
 
-rarely('a planted bug is found: an eviction does not ask whether the lease ran out', async () => {
+rarely('a planted bug is found: a takeover does not check whether the lease ran out', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_acquire', (source) =>
     source.replace('exit when v_count = 0 or v_first > v_now or', 'exit when v_count = 0 or'),
@@ -116,24 +116,24 @@ rarely('a planted bug is found: an eviction does not ask whether the lease ran o
   expect((await runUntilFound(arena, 30)).join()).toMatch(/hold "s\d+-[ab]", which admits|was written with token/);
 });
 
-rarely('a planted bug is found: whoever releases hands the lock to all that wait', async () => {
+rarely('a planted bug is found: a release hands the lock to all waiters', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_release_one', (source) => source.replace('and w.capacity = 1', 'and false'));
   await plant(arena.client, 'pawl.lock_grant_next', (source) => source.replace('exit when v_count > v_least;', ''));
-  // Each in a slot of its own, or the table itself would refuse.
+  // Each gets a slot of its own, else a constraint of the table would refuse the grants.
   await plant(arena.client, 'pawl.lock_grant_next', (source) =>
     source.replace('case when v_waiter.capacity = 1 then 0 else v_token end', 'v_token'),
   );
   expect((await runUntilFound(arena, 60)).join()).toMatch(/hold "s\d+-[ab]", which admits|was written with token/);
 });
 
-/** The first one reads, and stands still until the second one has had the lock and written; then it writes, too. */
+/** The first party reads and pauses until the second one has held the lock and written; then it writes, too. */
 async function writeLate({ client, parties, writes }: Arena): Promise<{ late: unknown; found: string[] }> {
   const [first, second] = parties;
   const name = 'late';
   await first?.ask({ do: 'acquire', name, options: { lease: 1500 } });
   const writing = first?.ask({ do: 'write', name, ms: 1000, unaware: true }).catch((error: unknown) => error);
-  await until('it has read', () => hasRead(client));
+  await until('the first party has read', () => hasRead(client));
   first?.child.pause();
   await second?.ask({ do: 'acquire', name, options: { lease: 5000, wait: 30_000 } });
   await second?.ask({ do: 'write', name });
@@ -142,14 +142,14 @@ async function writeLate({ client, parties, writes }: Arena): Promise<{ late: un
 }
 
 // Invariant L4.
-test('a late write is refused by the database, though its writer does not look at the clock', async () => {
+test('the database refuses a late write, even if its writer does not check the clock', async () => {
   const { late, found } = await writeLate(await openArena());
   expect(late).toMatchObject({ name: 'LeaseLost' });
   expect(found).toEqual([]);
 });
 
 // Invariant L5.
-test('a planted bug is found: the guard lets everybody write', async () => {
+test('a planted bug is found: the guard lets every token write', async () => {
   const arena = await openArena();
   await plant(arena.client, 'pawl.lock_guard', (source) => source.replace(/raise exception[^;]*;/, 'return true;'));
   expect((await writeLate(arena)).found.join()).toMatch(/update of "late" was lost|with token/);

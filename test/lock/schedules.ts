@@ -3,35 +3,35 @@ import { seeded } from '../support/random.ts';
 import type { Step } from './party.child.ts';
 import type { Party } from './party.ts';
 
-/** What disturbs a schedule from outside, and what there is to disturb. */
+/** The faults of a schedule. */
 export interface Faults {
-  /** Now and then both names are taken as a set. */
+  /** True: both names are sometimes taken as a set. */
   readonly hasSets?: boolean;
-  /** Takes a name away from its holders. Gives their tokens. */
+  /** Breaks the locks of a name. @returns the tokens of its holders */
   readonly breakLock: (name: string) => Promise<string[]>;
-  /** Ends some database connections. */
+  /** Terminates some database connections. */
   readonly terminate: () => Promise<void>;
 }
 
 const SHARED = 2_147_483_647;
 
 /**
- * Runs one schedule: each party works off steps of its own on two names, all at once, while one of them may be paused past
- * its lease, a lock broken, and connections ended, as the seed says. Gives what they believed to hold.
+ * Runs one schedule: all parties carry out steps on two names at the same time. By the seed, one of them may be paused for
+ * longer than its lease, a lock broken, and connections terminated. @returns the holds, as the parties saw them
  */
 export async function runSchedule(seed: number, parties: readonly Party[], faults: Faults): Promise<Hold[]> {
   const random = seeded(seed);
   const pick = <T>(...from: T[]): T => from[Math.floor(random() * from.length)] as T;
   const kinds = [`s${seed}-a`, `s${seed}-b`].map((name) => ({ name, capacity: pick(1, 1, SHARED, 2) }));
-  // What lasts longer than a place in the queue is handed over by whoever releases it; the rest is taken at one's turn.
+  // A lock with a longer lease than a place in the queue is handed over by its release; the rest is taken at a waiter's turn.
   const lease = pick(150, 700);
   const step = (): Step => {
     const { name, capacity } = pick(...kinds);
-    // Readers have a writer among them now and then.
+    // Among readers there is sometimes a writer.
     const mine = capacity === SHARED && random() < 0.3 ? 1 : capacity;
     const writes = capacity === 1 && random() < 0.6;
     const isSet = mine !== 2 && faults.hasSets === true && random() < 0.3;
-    // In any order: which one is asked for first must not matter.
+    // In any order: the order of the names must not matter.
     const names = isSet ? [name, ...kinds.map((kind) => kind.name).filter((other) => other !== name)] : [name];
     return { names, capacity: mine, lease, wait: pick(0, 20, 200, 2000), holdMs: Math.floor(random() * 8), writes };
   };
@@ -39,7 +39,7 @@ export async function runSchedule(seed: number, parties: readonly Party[], fault
     const steps = Array.from({ length: 3 + Math.floor(random() * 4) }, step);
     return party.ask({ do: 'script', name: `s${seed}-${index}`, steps });
   });
-  /** Until when whoever had the lock with the token that was broken certainly held it: a token is one of its name. */
+  /** For each broken token, until when its holder certainly held the lock. Tokens are unique per name. */
   const broken = new Map<string, number>();
   const breakName = async (): Promise<void> => {
     const at = clock();
@@ -48,7 +48,7 @@ export async function runSchedule(seed: number, parties: readonly Party[], fault
   };
   await Promise.all([...working, ...disturbances(random, parties, breakName, faults.terminate, lease)]);
   const holds = (await Promise.all(working)).flatMap((answer) => answer['holds'] as Hold[]);
-  // Whose lock is broken believes in it until he is told: that is what breaking means, and only guards know it at once.
+  // The holder of a broken lock counts it as held until it learns of the break: only guards know at once.
   return holds.map((hold) => ({
     ...hold,
     until: Math.min(hold.until, broken.get(`${hold.name} ${hold.token}`) ?? Infinity),
@@ -88,7 +88,7 @@ function later(ms: number, run: () => Promise<void>): Promise<void> {
   });
 }
 
-/** Rows of the table `written`, as the history wants them. */
+/** Rows of the table `written` in the form of the history. */
 export function toWrites(rows: readonly { seq: string; name: string; value: number; token: string }[]): Write[] {
   return rows.map(({ seq, name, value, token }) => ({ seq: Number(seq), name, value, token: String(token) }));
 }

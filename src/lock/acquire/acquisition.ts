@@ -5,7 +5,7 @@ import type { AcquireAnswer, GrantKey, GrantRef, RequestKey } from '../store.ts'
 import { delayBeforePoll, delayBeforeRetry } from './poll-interval.ts';
 import { deadlock, lockTimeout, unreachable } from './unserved.ts';
 
-/** What is asked for. */
+/** A request for a lock. */
 export interface LockRequest {
   readonly space: string;
   readonly names: readonly string[];
@@ -17,36 +17,36 @@ export interface LockRequest {
   readonly holds: readonly GrantRef[];
   readonly periodMs: number | undefined;
   readonly signal: AbortSignal | undefined;
-  /** Why it is to be given up, once it is; then the waiter is called. */
+  /** The reason to give up the request, once there is one; the waiter is then woken. */
   readonly stopped: () => Error | undefined;
-  /** The store could not be asked, and will be again. */
+  /** Called when the store could not be asked; it will be asked again. */
   readonly onError: (error: unknown) => void;
 }
 
-/** What came of it. */
+/** The outcome of a request. */
 export type AcquireOutcome =
   | {
       readonly kind: 'granted';
       readonly grant: GrantKey;
       readonly since: Moment;
-      /** How long it is held without a renewal, from `since`; the lease, or less when it was handed over. */
+      /** How long the lock is held without a renewal, from `since`: the lease, or less after a direct hand-off. */
       readonly firstMs: number;
       readonly waitedMs: number;
     }
-  /** Somebody has it; only when nothing was to be waited for. */
+  /** Another client holds the lock; only for a request that does not wait. */
   | { readonly kind: 'held'; readonly holder: string | undefined }
-  /** It was had within the period. */
+  /** The run of this period is done already. */
   | { readonly kind: 'done'; readonly retryMs: number };
 
-// How long a call may outlast its time, to clean up behind itself, when the store does not answer.
+// How long a call may outlast its time to clean up, when the store does not answer.
 const GRACE_MS = 500;
-// An answer as old as this still says why a wait was not served, though the last requests got none.
+// An answer of this age still explains why a wait was not served, if the last requests got no answer.
 const RECENT_MS = 5000;
 const TRIES_WITHOUT_WAIT = 3;
 
 /**
- * Takes a lock, or waits for its turn: one statement when it is free. A lost answer is asked for again, and an abandoned
- * attempt cleaned up, so that whatever happens there is either a lock in hand or nothing.
+ * Takes a lock, or waits for its turn; one statement when the lock is free. After a lost answer it asks again, and it cleans
+ * up an abandoned attempt: in the end the caller holds the lock, or no trace of the request is left.
  * @throws LockTimeout, Deadlock, Stopped, the reason of the signal, or the store's error
  */
 export async function acquireLock(client: LockClient, request: LockRequest): Promise<AcquireOutcome> {
@@ -60,17 +60,17 @@ class Acquisition {
   readonly #key: RequestKey;
   readonly #startedAt: Moment = moment();
   #ticket: bigint | undefined;
-  /** A call may have come through without our knowing. */
+  /** True after a lost answer: the call may have been carried out. */
   #isRetry = false;
-  /** The place in the queue, for how long and from when on; unknown after a lost answer, or when a place was lost. */
+  /** The lease of the place in the queue; undefined after a lost answer, or when the place was lost. */
   #placeLease: { readonly since: Moment; readonly ms: number } | undefined;
-  /** No token can have been told but for the place that is known. */
+  /** True while a notified token can only belong to the known place. */
   #canTrustHandoff = true;
   #failures = 0;
   #refusals = 0;
-  /** Of the last attempt. */
+  /** The error of the last attempt. */
   #lastError: unknown;
-  /** When the store last said that the lock is held. */
+  /** When the store last answered that the lock is held. */
   #heldAt: Moment | undefined;
 
   constructor(client: LockClient, request: LockRequest) {
@@ -102,7 +102,7 @@ class Acquisition {
 
   async #attemptUntilDone(): Promise<AcquireOutcome> {
     const { space, names, nonce } = this.#key;
-    // Those without a place are not told by the store, but when their own process releases it.
+    // The store does not notify requests without a place; a release in their own process wakes them.
     const wakeUp = this.#client.wakeUps.expect(this.#request.isFair ? nonce : mutexKey(space, names));
     try {
       for (;;) {
@@ -126,7 +126,7 @@ class Acquisition {
         if (this.#leftMs() <= 0) return await this.#timeOut();
       }
     } catch (error) {
-      // After an answer was lost nobody knows what stands there.
+      // After a lost answer, the rows in the store are unknown.
       if (this.#isRetry) void this.#withdraw();
       throw error;
     } finally {
@@ -136,16 +136,17 @@ class Acquisition {
 
   #recordPlace(answer: AcquireAnswer, since: Moment): void {
     const isWaiting = answer.kind === 'waiting';
-    // A second place: what was granted to the first one ran out, and may be told late.
+    // This is a second place: the grant of the first one ran out, and its notice may still arrive.
     if (isWaiting && answer.isNew && this.#placeLease !== undefined) this.#canTrustHandoff = false;
     this.#ticket = isWaiting ? answer.ticket : undefined;
     this.#placeLease = isWaiting ? { since, ms: answer.placeMs } : undefined;
   }
 
   /**
-   * Granted in the statement of whoever had it before, for as long as the place was kept: that is certain by our own clock,
-   * from before the place was renewed. When not much of it is left, the lock is asked for, which renews it; and so is one
-   * without a lease, as what was handed over has one.
+   * Takes a direct hand-off: the release of the holder before granted the lock, for as long as the lease of the place. That
+   * time is certain by our own clock, counted from before the last renewal of the place. If little of it is left, the lock is
+   * requested in the usual way, which renews it. A lock without a lease is requested, too, since a hand-off always has a
+   * lease.
    */
   #takeHandoff(token: bigint | undefined): AcquireOutcome | undefined {
     const place = this.#placeLease;
@@ -156,7 +157,7 @@ class Acquisition {
     return { kind: 'granted', grant: this.#grantKey(token), since: place.since, firstMs: place.ms, waitedMs };
   }
 
-  /** A place far behind is kept together with others, as long as whoever is handed the lock is told. */
+  /** Renews a place far behind together with others. This needs notices: a waiter must learn of a direct hand-off. */
   #delegatePlace(answer: AcquireAnswer | undefined): (() => void) | undefined {
     const place = this.#placeLease;
     if (answer?.kind !== 'waiting' || answer.ahead < 2 || place === undefined) return undefined;
@@ -172,11 +173,11 @@ class Acquisition {
     );
   }
 
-  /** Undefined when nobody knows what became of it, and it is to be tried again. */
+  /** Undefined when the outcome is unknown and the attempt has to be repeated. */
   async #attempt(since: Moment): Promise<AcquireAnswer | undefined> {
     const { waitMs, waiterMs, isFair, holds, periodMs, leaseMs } = this.#request;
     const isPlaced = isFair && waitMs > 0;
-    // An answer that comes after the lease would be worth nothing.
+    // An answer that comes after the lease is useless.
     const timeoutMs = Math.min(Math.max(leaseMs / 3, 1000), 10_000, this.#leftMs() + GRACE_MS);
     const patience = timeToFinish(this.#request.signal);
     try {
@@ -201,7 +202,8 @@ class Acquisition {
       this.#isRetry = true;
       this.#canTrustHandoff = false;
       this.#failures++;
-      // Whatever the call failed with: its caller knows why it ended. Told first, as the store may not answer.
+      // A cancelled request ends with the reason of the cancellation, whatever the call failed with. This comes first, since
+      // the store may not answer.
       if (this.#isCancelled) return this.#cancel();
       if (!this.#client.store.isTransient(error)) throw error;
       if (waitMs === 0 && this.#failures >= TRIES_WITHOUT_WAIT) throw error;
@@ -237,7 +239,7 @@ class Acquisition {
   #granted(token: bigint, since: Moment): AcquireOutcome | undefined {
     const { leaseMs } = this.#key;
     if (ownedFor(since) > leaseMs / 2) {
-      // The answer took half of the lease: asking again renews it.
+      // The answer took half of the lease: another request renews it.
       this.#isRetry = true;
       return undefined;
     }
@@ -264,7 +266,7 @@ class Acquisition {
     return this.#request.signal?.aborted === true || this.#request.stopped() !== undefined;
   }
 
-  /** Leaves nothing behind. @throws the signal's reason when it is aborted, or Stopped */
+  /** Withdraws the request. @throws the signal's reason when it is aborted, or Stopped */
   async #cancel(): Promise<never> {
     const { signal, stopped } = this.#request;
     await this.#withdraw();
@@ -272,17 +274,20 @@ class Acquisition {
   }
 
   #leftMs(): number {
-    // Without waiting there are only repetitions of what got no answer.
+    // A request that does not wait is only repeated after a lost answer.
     const { waitMs } = this.#request;
     return waitMs === 0 ? Infinity : waitMs - waitedFor(this.#startedAt);
   }
 
-  /** Leaves nothing behind. When the store does not answer, the caller is answered first. @returns who is in the way, if it answers in time */
+  /**
+   * Withdraws the request. If the store does not answer, this resolves first and the withdrawal continues. @returns the
+   * holder, if the store answers in time
+   */
   async #withdraw(): Promise<{ holder: string | undefined } | undefined> {
     this.#isRetry = false;
     const left = this.#client.withdraw(this.#key, this.#request.waiterMs).then((holder) => ({ holder }));
     return new Promise((resolve) => {
-      // Keeps the process alive, whose last thing this wait may be: a wait is settled before its process ends.
+      // This timer keeps the process alive, so that a wait is settled before its process ends.
       const cancel = after(GRACE_MS, () => resolve(undefined));
       void left.then(resolve).finally(cancel);
     });
@@ -305,8 +310,8 @@ class Acquisition {
 }
 
 /**
- * A statement under way when the signal is aborted is waited for a little: cut off, it might be carried out after all, and
- * after what cleans up behind it.
+ * Waits a little for a statement that is under way when the signal is aborted. If the connection were closed, the statement
+ * might be carried out all the same, and after the withdrawal.
  */
 function timeToFinish(signal: AbortSignal | undefined): { over: AbortSignal; end: () => void } | undefined {
   if (signal === undefined) return undefined;
@@ -327,7 +332,7 @@ function mutexKey(space: string, names: readonly string[]): string {
   return JSON.stringify([space, ...names]);
 }
 
-/** Tells requests without a place that one of their process has released these names. */
+/** Wakes requests without a place in this process after it has released these names. */
 export function notifyReleased(client: LockClient, { space, names }: GrantKey): void {
   client.wakeUps.wake(mutexKey(space, names));
 }

@@ -1,12 +1,12 @@
 /**
- * A queue within the process: one at a time passes for each key. Requests without a place in the store's queue wait here,
- * so that of many in one process only one asks the store. Fair requests do not: a place taken here is none among those of
- * other processes, and whoever came later elsewhere would be served first.
+ * A mutex per key within the process. Requests without a place in the store's queue wait here, so that only one of many in a
+ * process asks the store. Fair requests do not wait here: a place in this queue has no rank among those of other processes,
+ * and a later request elsewhere would be served first.
  */
 export class KeyedMutex {
   readonly #tails = new Map<string, Promise<void>>();
 
-  /** Waits for those before, or until `until` settles. @returns opens it for the next one */
+  /** Waits for the requests before it, or until `until` settles. @returns a function that lets the next one in */
   async enter(key: string, until: Promise<unknown>): Promise<() => void> {
     const before = this.#tails.get(key) ?? Promise.resolve();
     let leave = (): void => {};

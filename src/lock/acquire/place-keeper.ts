@@ -1,14 +1,17 @@
 import { after, type Moment, moment, waitedFor } from '../../base/time/clock.ts';
 import type { LockStore } from '../store.ts';
 
-/** The place of a waiter that stands far behind. */
+/** The place of a waiter far behind the front of the queue. */
 export interface DistantPlace {
   readonly nonce: string;
-  /** How long it is kept without a renewal. */
+  /** How long the place is kept without a renewal. */
   readonly waiterMs: number;
-  /** It was kept for so long, from that moment on, which is before the store was asked. */
+  /** Called after a renewal: the place is kept for `ms` from `since`, a moment before the store was asked. */
   readonly onRenewed: (since: Moment, ms: number) => void;
-  /** Its owner has to look for itself: it came near the front, was handed the lock, lost its place, or nobody knows. */
+  /**
+   * Called when the waiter has to poll itself: its place is near the front or lost, the lock was handed to it, or its state
+   * is unknown.
+   */
   readonly onDoubt: () => void;
 }
 
@@ -16,10 +19,13 @@ interface KeptPlace extends DistantPlace {
   since: Moment;
 }
 
-// Others that decide about one of the names wait for a statement of ours: some milliseconds with so many.
+// Other decisions about one of the names wait for this statement: some milliseconds with so many places.
 const MOST_AT_ONCE = 500;
 
-/** Keeps the places of all waiters of this process that stand far behind: one statement a third of a place's time for all of them. */
+/**
+ * Renews the places of all waiters of this process that are far behind: one statement for all of them per third of a place's
+ * lease.
+ */
 export class PlaceKeeper {
   readonly #store: LockStore;
   readonly #places = new Map<string, KeptPlace>();
@@ -31,7 +37,9 @@ export class PlaceKeeper {
     this.#store = store;
   }
 
-  /** From now on. @param since  when it was kept last @returns leaves it to its owner again */
+  /**
+   * Keeps a place from now on. @param since  its last renewal @returns a function that leaves the place to its waiter again
+   */
   keep(place: DistantPlace, since: Moment): () => void {
     const kept = { ...place, since };
     this.#places.set(place.nonce, kept);
@@ -53,7 +61,7 @@ export class PlaceKeeper {
     this.#dueAt = Infinity;
     if (this.#isRenewing) return;
     this.#isRenewing = true;
-    // Whoever would be due soon goes along: so all come to be kept together.
+    // Places that would be due soon are renewed with it: so all of them come to be renewed together.
     const due = [...this.#places.values()].filter((place) => dueInMs(place) <= place.waiterMs / 6);
     for (let from = 0; from < due.length; from += MOST_AT_ONCE) await this.#renew(due.slice(from, from + MOST_AT_ONCE));
     this.#isRenewing = false;
@@ -64,7 +72,7 @@ export class PlaceKeeper {
 
   async #renew(places: readonly KeptPlace[]): Promise<void> {
     const since = moment();
-    // With a third of its time left, each can still look for itself.
+    // Each place has a third of its lease left then, in which its waiter can still poll.
     const timeoutMs = places.reduce((least, { waiterMs }) => Math.min(least, waiterMs / 3), Infinity);
     const kept = await this.#store.renewPlaces?.(places, { timeoutMs }).catch(() => undefined);
     for (const place of places) {

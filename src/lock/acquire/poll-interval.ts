@@ -1,21 +1,21 @@
-/** How a waiter stands, after it was told that it is not its turn. */
+/** The position of a waiter whose turn has not come. */
 export interface QueuePosition {
-  /** How many wait before it. */
+  /** How many waiters are before it. */
   readonly ahead: number;
-  /** When somebody's lease may have run out; undefined when nobody's will. */
+  /** How long until a lease before it may have run out; undefined if none can. */
   readonly retryMs: number | undefined;
 }
 
-// With notifications, looking again only makes up for a lost one; without them it is how the lock is had.
+// With notifications a poll only makes up for a lost one; without them it is the only way to get the lock.
 const FIRST_TOLD_MS = 1000;
 const FIRST_UNTOLD_MS = 25;
 const LONGEST_UNTOLD_MS = 500;
 const SOONEST_MS = 20;
 
 /**
- * How long until a waiter looks again, which also renews its place. The first in line looks as soon as what stands in its
- * way may have run out; the second watches the first in the same way; those behind only keep their place, and what they
- * read is their own row and one of somebody before them.
+ * How long until the next poll of a waiter, which also renews its place. The first in line polls as soon as the lease of the
+ * holder may have run out; the second watches the first in the same way. Those behind only renew their place, and read their
+ * own row and one row before it.
  * @param isNotified  whether notifications arrive
  */
 export function delayBeforePoll(
@@ -30,11 +30,11 @@ export function delayBeforePoll(
   const untold = Math.min(FIRST_UNTOLD_MS * (1 + ahead), LONGEST_UNTOLD_MS);
   const floor = Math.min(isNotified ? told : untold, renewal);
   const expiry = ahead <= 1 ? Math.max(retryMs + 2, SOONEST_MS) : Infinity;
-  // Waiters that came at once shall not look at once for ever.
+  // Waiters that came at the same time must not poll at the same time for ever.
   return Math.min(floor * (0.8 + 0.2 * random), expiry);
 }
 
-/** How long until a request without a place in the queue tries again, after it was refused so many times. */
+/** How long until the next attempt of a request without a place in the queue, after so many refusals. */
 export function delayBeforeRetry(refusals: number, random: number): number {
   return Math.min(10 * 1.5 ** refusals, 250) * (0.5 + 0.5 * random);
 }

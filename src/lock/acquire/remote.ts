@@ -11,29 +11,29 @@ import { lockTimeout } from './unserved.ts';
 
 export interface RemoteRequest {
   readonly leaseMs: number;
-  /** 0 does not wait. */
+  /** How long to wait; 0 does not wait. */
   readonly waitMs: number;
   readonly isShared: boolean;
-  /** Ends the waiting; what was granted meanwhile is given back. */
+  /** Ends the wait; a lock that was granted meanwhile is released. */
   readonly signal: AbortSignal;
 }
 
-/** A lock in the hands of somebody else's program. */
+/** A lock that another program holds through the HTTP API. */
 export interface RemoteLease {
   /** The fencing token. */
   readonly token: bigint;
-  /** Who shows it may renew and release. Unlike the token it is shown to nobody else. */
+  /** A secret that allows its bearer to renew and release. Unlike the token it is shown only to the holder. */
   readonly handle: string;
   readonly leaseMs: number;
-  /** By the server's clock; not later than the lease really ends. */
+  /** The end of the lease by the server's clock; never later than its real end. */
   readonly expiresAt: Date;
 }
 
 const ANSWER_MS = 5000;
 
 /**
- * Locks for callers that are no process of ours: nothing here renews them, so they end with their lease unless the caller renews them.
- * They stand in one queue with all other locks, and fence as all others do.
+ * Locks for programs that do not use this library. Nothing here renews them: they end with their lease unless the caller
+ * renews them. They share queues and fencing tokens with all other locks.
  */
 export class RemoteLocks {
   readonly #engine: PostgresEngine;
@@ -49,7 +49,7 @@ export class RemoteLocks {
     this.#waiterMs = waiterLease;
   }
 
-  /** @throws LockTimeout  it was not had within the time; and the reason of the signal */
+  /** @throws LockTimeout  the lock was not granted in time; and the reason of the signal */
   async acquire(name: string, { leaseMs, waitMs, isShared, signal }: RemoteRequest): Promise<RemoteLease> {
     const names = [parseName('acquire', name)];
     const outcome = await acquireLock(this.#client, {
@@ -72,22 +72,22 @@ export class RemoteLocks {
     const { grant } = outcome;
     if (signal.aborted) await this.#release(grant);
     signal.throwIfAborted();
-    // One that was handed over lasts as its place in the queue would have, until its first renewal.
+    // A lock from a direct hand-off has the lease of its place in the queue until its first renewal.
     return this.renew(name, grant.nonce);
   }
 
-  /** Holds it for another lease from now on. @throws LeaseLost */
+  /** Renews the lease from now on. @throws LeaseLost */
   async renew(name: string, handle: string): Promise<RemoteLease> {
     const begun = moment();
     const { grant, leaseMs, now } = await this.#find(name, handle);
     const { renewed } = await this.#client.store.renew([grant], { timeoutMs: ANSWER_MS });
     if (!renewed.has(0)) throw leaseLost(name);
-    // The time was asked for before the lease was renewed.
+    // The time was read before the lease was renewed.
     if (waitedFor(begun) > leaseMs) throw leaseLost(name);
     return { token: grant.token, handle, leaseMs, expiresAt: new Date(now.getTime() + leaseMs) };
   }
 
-  /** @returns the token that it had @throws LeaseLost */
+  /** @returns the token of the lock @throws LeaseLost */
   async release(name: string, handle: string): Promise<bigint> {
     const { grant } = await this.#find(name, handle);
     if (!(await this.#release(grant))) throw leaseLost(name);
@@ -116,7 +116,7 @@ export class RemoteLocks {
 
 function leaseLost(name: string): LeaseLost {
   return new LeaseLost(
-    `nobody holds lock ${JSON.stringify(name)} by this handle any more: its lease ran out, it was broken, or it was released`,
+    `lock ${JSON.stringify(name)} is no longer held by this handle: its lease ran out, it was broken, or it was released`,
     { reason: 'expired' },
   );
 }

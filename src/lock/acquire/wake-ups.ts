@@ -1,15 +1,15 @@
 import { after } from '../../base/time/clock.ts';
 
-/** What one waiter is woken through. A call that comes while it does not wait is kept for when it does. */
+/** Wakes one waiter. A wake-up that comes while it does not wait is kept for its next wait. */
 export interface WakeUpHandle {
-  /** Waits until called, until `ms` have passed, or until the signal is aborted. */
+  /** Waits for a wake-up, for `ms`, or until the signal is aborted. */
   wait(ms: number, signal: AbortSignal | undefined): Promise<void>;
-  /** What the last call brought with it: the lock itself, granted meanwhile. */
+  /** The token that came with the last wake-up: the lock was granted in a direct hand-off. */
   readonly token: bigint | undefined;
   stop(): void;
 }
 
-/** The waiters of this process. */
+/** The waiters of this process, by key. */
 export class WakeUps {
   readonly #waiting = new Map<string, (token?: bigint) => void>();
 
@@ -17,7 +17,7 @@ export class WakeUps {
     return this.#waiting.size;
   }
 
-  /** Under a key of the waiter's choice, from now on. */
+  /** Registers a waiter under a key of its choice. */
   expect(key: string): WakeUpHandle {
     let isCalled = false;
     let granted: bigint | undefined;

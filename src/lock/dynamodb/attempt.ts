@@ -15,7 +15,7 @@ import { type LocalWaiter, type LocalWaiters, takeHint } from './local-waiters.t
 import { type Queue, renewInMs } from './queue.ts';
 import type { Staleness } from './staleness.ts';
 
-/** What all attempts of one process have in common. */
+/** The state that all attempts of one process share. */
 export interface Parts {
   readonly engine: DynamoEngine;
   readonly self: ProcessIdentity;
@@ -27,21 +27,21 @@ export interface Parts {
   readonly grants: Grants;
 }
 
-/** A head as it was read, and what it means to this attempt. */
+/** A head that was read, and its meaning for this attempt. */
 interface HeadView {
   readonly pk: string;
   readonly head: Head;
   readonly stale: ReadonlySet<string>;
-  /** When somebody's lease will certainly have run out, if nothing changes. */
+  /** How long until a lease has certainly run out, if nothing changes. */
   readonly staleInMs: number;
   readonly standing: Standing;
 }
 
-// Those far behind look at the front seldom: the ones before them do.
+// Only waiters this near to the front watch it often; those farther behind rely on them.
 const NEAR = 25;
 const CIRCLE_MS = 25;
 
-/** One call of `acquire`: takes the lock, or a place, or sees how its place stands. */
+/** One call of `acquire`: takes the lock, takes a place, or checks its place. */
 export class Attempt {
   readonly #parts: Parts;
   readonly #request: AcquireCall;
@@ -58,7 +58,7 @@ export class Attempt {
     this.#nonce = shortNonce(call.nonce);
   }
 
-  /** @param isFirst  nothing is known of the lock: then it is asked for at once, without looking */
+  /** @param isFirst  nothing is known about the lock: the attempt then tries to take it without reading the head first */
   async run(isFirst: boolean): Promise<AcquireAnswer> {
     let heads = isFirst ? await this.#fastAcquire() : await this.#readFirst();
     for (let tries = 0; ; tries++) {
@@ -107,16 +107,16 @@ export class Attempt {
     return leftMs > 0 ? leftMs : undefined;
   }
 
-  /** An earlier request of this claim came through though its answer was lost. */
+  /** An earlier request of this claim was carried out, though its answer was lost. */
   async #confirmGrant(views: readonly HeadView[]): Promise<AcquireAnswer | readonly Head[]> {
     const holders = views.map(({ head }) => head.holders.find((holder) => holder.nonce === this.#nonce));
     const [token] = holders.map((holder) => holder?.token);
     if (token !== undefined && holders.every((holder) => holder?.token === token)) {
-      // Its lease is to begin now: what it is reckoned from is the moment before this call.
+      // The lease begins now: the caller counts it from the moment before this call.
       const isKept = !this.#request.isRetry || (await this.#renew());
       return isKept ? this.#granted(token) : this.#read();
     }
-    // Of a set, heads are read one by one: a grant between two reads looks like half of one.
+    // The heads of a set are read one by one: a grant between two reads looks like half a grant.
     const again = await this.#read();
     const half = again.flatMap((head, index) =>
       head.holders.filter((each) => each.nonce === this.#nonce).map((each) => ({ pk: this.#pks[index] ?? '', each })),
@@ -178,7 +178,10 @@ export class Attempt {
     };
   }
 
-  /** A ticket for one lock is counted where it is taken; those of a set are taken together, so that no two sets cross. */
+  /**
+   * A single ticket is counted in the head itself. The tickets of a set are taken in one transaction, so that no two sets
+   * cross.
+   */
   async #takePlace(waiterMs: number, views: readonly HeadView[]): Promise<readonly Head[]> {
     const { engine, heads, queue, waiters } = this.#parts;
     const taker = waiters.takerOf(this.#request.nonce);
@@ -194,7 +197,7 @@ export class Attempt {
       const rows = [...tickets].map(([pk, ticket]) => queue.taking(pk, ticket, this.#newWaiter(waiterMs, pk, tickets)));
       const isTaken = await heads.write(changes, this.#limits(), rows);
       const next = await this.#read();
-      // When it is refused, they may have been taken by a request whose answer was lost.
+      // After a refusal: a request whose answer was lost may have taken the tickets.
       const isMine = next.every(
         (head, index) => head.taker === taker && head.last === tickets.get(this.#pks[index] ?? ''),
       );
@@ -203,14 +206,14 @@ export class Attempt {
     }
     const outcome = await engine.update(headOf(view.pk), takeTicket(taker), 'ALL_NEW', this.#limits());
     const head = heads.observe(view.pk, outcome) ?? (await heads.read(view.pk, this.#limits()));
-    // When it is refused, the ticket had been taken by a request whose answer was lost.
+    // After a refusal: a request whose answer was lost has taken the ticket.
     if (outcome.isDone || head.taker === taker) {
       this.#addPlace(waiterMs, new Map([[view.pk, head.last]]), undefined);
     }
     return [head];
   }
 
-  /** Its rows are put in once it is known that there is something to wait for, and renewed when it is time. */
+  /** Writes the rows of the place once it is known that it has to wait, and renews them when they are due. */
   async #renewPlace(waiter: LocalWaiter): Promise<boolean> {
     const { queue } = this.#parts;
     const { renewedAt, waiterMs, tickets } = waiter;
@@ -227,7 +230,7 @@ export class Attempt {
     return kept.every(Boolean);
   }
 
-  /** Looks whether those before it live: as soon as it may be its turn without them, and now and then. */
+  /** Checks whether the waiters before it are alive: as soon as it may be its turn without them, and now and then. */
   async #watchThoseBefore(views: readonly HeadView[]): Promise<{ isMoved: boolean; deadInMs: number }> {
     const waiter = this.#waiter;
     const { waiterMs } = this.#request;
@@ -237,7 +240,7 @@ export class Attempt {
       if (standing !== 'waits' || head.next > head.last) continue;
       const until = waiter?.tickets.get(pk) ?? head.last + 1;
       if (until <= head.next) continue;
-      // Who has no place stands behind all of them; whether they live matters when nothing else is in the way.
+      // A request without a place is behind all waiters. Whether they are alive matters only when the lock has room.
       if (waiter === undefined && !hasRoom(head, this.#request.capacity, stale)) continue;
       const dueAt = waiter?.watchAt.get(pk) ?? 0;
       if (dueAt > now()) {
@@ -338,16 +341,16 @@ export class Attempt {
     return Promise.all(this.#pks.map((pk) => this.#parts.heads.read(pk, this.#limits())));
   }
 
-  /** What is left of the time of this call. */
+  /** The time that is left for this call. */
   #limits(): CallLimits {
     const leftMs = Math.max(1, this.#options.timeoutMs - waitedFor(this.#start));
     return { timeoutMs: leftMs, signal: this.#options.signal };
   }
 
-  /** Others decide at the same time: whoever comes too often gives way a little. @throws ConnectionFailed  past the time */
+  /** Pauses when others decide at the same time, longer after each conflict. @throws ConnectionFailed  past the time */
   async #pause(tries: number): Promise<void> {
     if (waitedFor(this.#start) > this.#options.timeoutMs) {
-      throw new ConnectionFailed(`too many decide about ${this.#pks.length} locks at once`, {
+      throw new ConnectionFailed(`too many clients decide about ${this.#pks.length} locks at the same time`, {
         outcome: 'nothing_written',
       });
     }

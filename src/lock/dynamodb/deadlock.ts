@@ -10,12 +10,12 @@ import { readWaiter } from './items/waiter.ts';
 import type { LocalWaiter } from './local-waiters.ts';
 import type { Queue } from './queue.ts';
 
-/** A place in a queue, and how the search came there. */
+/** A place in a queue, and the path of the search to it. */
 interface Spot {
   readonly pk: string;
   readonly ticket: number;
   readonly path: readonly DeadlockStep[];
-  /** Those on the way who have not ended their own search. */
+  /** Nonces on the path whose own search has not ended. */
   readonly searching: readonly string[];
 }
 
@@ -23,11 +23,12 @@ const MOST_SPOTS = 1000;
 const MOST_AHEAD = 100;
 
 /**
- * Finds out whether a nested request would wait in a circle. What a holder waits for stands in the head of what it holds;
- * it is written there before looking, so of those who close a circle at least the last one sees it.
+ * Finds out whether a nested request would wait in a circle. The head of a held lock says what its holder waits for. A
+ * request writes that before it searches, so that at least the last of those that close a circle finds it.
  *
- * Who gives way: whoever sees a circle in which all others have ended their search without finding it. Of several that are
- * still searching the one with the greatest nonce; the others look again. One who has found nothing never gives way.
+ * A request gives way if it finds a circle in which all others have ended their search without result. Of several that still
+ * search, the one with the greatest nonce gives way; the others search again. A request whose search has found nothing never
+ * gives way.
  */
 export class DeadlockDetector {
   readonly #engine: DynamoEngine;
@@ -42,7 +43,7 @@ export class DeadlockDetector {
     this.#queue = queue;
   }
 
-  /** Looks once, unless it has found nothing before. @returns the circle when this one has to give way */
+  /** Searches once, unless an earlier search found nothing. @returns the circle when this request has to give way */
   async detect(
     waiter: LocalWaiter,
     kept: readonly GrantRef[],
@@ -63,7 +64,7 @@ export class DeadlockDetector {
     return found.searching.every((other) => waiter.nonce > other) ? found.path : undefined;
   }
 
-  /** Whether it is still waited for. */
+  /** Whether the waiter still waits. */
   async isCurrent({ nonce, places: [first] }: WaitsFor, limits: CallLimits): Promise<boolean> {
     if (first === undefined) return false;
     const item = await this.#engine.get(waiterOf(first.pk, first.ticket), limits);
@@ -82,7 +83,7 @@ export class DeadlockDetector {
         return this.#engine.update(headOf(lockKey(space, name)), written, 'NONE', limits);
       }),
     );
-    // What is not held any more is waited for by nobody in vain.
+    // Marks of locks that are no longer held need no update.
     await Promise.all(marking);
   }
 
@@ -101,7 +102,7 @@ export class DeadlockDetector {
     return undefined;
   }
 
-  /** Who stands before it: holders, with what they wait for; and sets, with their places in other queues. */
+  /** The requests before it: holders, with what they wait for; and sets, with their places in other queues. */
   async #blockers({ pk, ticket, path, searching }: Spot, limits: CallLimits): Promise<Blocker[]> {
     const head = await this.#heads.read(pk, limits);
     if (head.next > ticket) return [];
@@ -125,7 +126,7 @@ export class DeadlockDetector {
 }
 
 interface Blocker {
-  /** Of what it holds. */
+  /** The nonce of the lock that it holds. */
   readonly nonce: string | undefined;
   readonly spot: Spot;
   readonly spots: readonly Spot[];

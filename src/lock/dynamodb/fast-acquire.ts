@@ -6,7 +6,7 @@ import { A } from './items/head.ts';
 import { headOf, lockKey } from './items/key.ts';
 import { takeFree } from './items/requests.ts';
 
-/** What the fast path needs of the store. */
+/** The parts of the store that the fast path needs. */
 interface FastAcquireParts {
   readonly engine: DynamoEngine;
   readonly heads: Heads;
@@ -31,7 +31,7 @@ export async function fastAcquire(
   const { periodMs } = call;
   const at = periodMs === undefined ? engine.now() : await engine.serviceTime(limits());
   const written = takeFree(holderAt(at), periodMs === undefined ? undefined : at - periodMs);
-  // The old values of what was written are less to send than the whole item: the token before this one is among them.
+  // The old values of the written attributes are less to send than the whole item, and contain the token before this one.
   const outcome = await engine.update(headOf(pk), written, 'UPDATED_OLD', limits());
   if (outcome.isDone) return readBig(outcome.item, A.fence) + 1n;
   return heads.observe(pk, outcome) ?? (await heads.read(pk, limits()));

@@ -8,16 +8,16 @@ import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { makePermanent, release, renew } from './items/requests.ts';
 import type { Staleness } from './staleness.ts';
 
-/** What is known of a grant of this process. */
+/** What this process knows about one of its grants. */
 interface Grant {
-  /** By the clock of the service. */
+  /** The time of the grant by the clock of the service. */
   readonly grantedAt: number;
   beats: number;
-  /** Something else was waited for meanwhile. */
+  /** The holder has waited for another lock meanwhile. */
   hasWaited: boolean;
 }
 
-/** What this process holds: keeping it, giving it up; and whether others are still alive. */
+/** The grants of this process: renews and releases them. Also judges whether other holders are alive. */
 export class Grants {
   readonly #engine: DynamoEngine;
   readonly #self: ProcessIdentity;
@@ -32,18 +32,21 @@ export class Grants {
     this.#staleness = staleness;
   }
 
-  /** @param beats  how often it was renewed already */
+  /** @param beats  how often the grant was renewed already */
   add(claim: string, beats: number): void {
     this.#known.set(claim, { grantedAt: this.#engine.now(), beats, hasWaited: false });
   }
 
-  /** Something else will be waited for while it is held. */
+  /** Notes that the holder will wait for another lock. */
   noteWaiting(claim: string): void {
     const known = this.#known.get(claim);
     if (known !== undefined) known.hasWaited = true;
   }
 
-  /** Takes its lease away: it stays until it is released or broken. @returns false when it is not held in all of its names */
+  /**
+   * Removes its lease: the lock stays held until it is released or broken. @returns false when it is not held in all of its
+   * names
+   */
   async makePermanent(claim: RequestKey, token: bigint, limits: CallLimits): Promise<boolean> {
     const known = this.#known.get(claim.nonce);
     if (known === undefined) return false;
@@ -57,7 +60,7 @@ export class Grants {
     const written = makePermanent(holder, beat);
     const writes = claim.names.map((name) => ({ key: headOf(lockKey(claim.space, name)), written }));
     const [only] = writes;
-    // Of a set all or none: what has no lease would stay without the others.
+    // All names of a set or none: a name without a lease would stay held without the others.
     if (only === undefined || writes.length > 1) return (await this.#engine.transact(writes, limits)).isDone;
     return (await this.#engine.update(only.key, only.written, 'NONE', limits)).isDone;
   }
@@ -76,7 +79,7 @@ export class Grants {
     return isKept;
   }
 
-  /** Gives it up, wherever it is held. @returns whether it was held in all of its names */
+  /** Releases it in each name in which it is held. @returns whether it was held in all of its names */
   async release(held: GrantKey, isCounted: boolean, limits: CallLimits): Promise<boolean> {
     const { space, names, token, capacity, nonce } = held;
     const at = this.#engine.now();
@@ -101,7 +104,8 @@ export class Grants {
       if (outcome.isDone) return true;
       const head = told ?? (await this.#heads.read(pk, limits));
       const remembered = head.past.find((each) => each.token === token);
-      // The first try may have been carried out; if so much came since that nothing tells, not to hold it is what was wanted.
+      // The first try may have been carried out. If later holders have pushed it out of the head's memory, nothing shows
+      // that; the lock is not held, which is the goal.
       return remembered === undefined ? outcome.isRepeated : remembered.outcome === 'released';
     });
     const released = await Promise.all(releasing);
@@ -109,14 +113,14 @@ export class Grants {
     return released.every(Boolean);
   }
 
-  /** Takes a leftover of one's own away. */
+  /** Removes a leftover of this process. */
   async drop(pk: string, holder: HeadHolder, limits: CallLimits): Promise<void> {
     const past = toPast(holder, 'released', undefined, this.#engine.now());
     const written = release(holder.nonce, past, ANY_TRACE, undefined);
     this.#heads.observe(pk, await this.#engine.update(headOf(pk), written, 'ALL_NEW', limits));
   }
 
-  /** How long until a holder, if it does not stir, has certainly lost its lease; 0 when it has. */
+  /** How long until a holder that does not renew has certainly lost its lease; 0 when it has. */
   staleInMs(pk: string, { nonce, beat, leaseMs, beatAt }: HeadHolder): number {
     const leftMs = this.#staleness.observe(`${pk} ${nonce}`, beat, leaseMs);
     const { clockSkewMs } = this.#engine;

@@ -1,31 +1,31 @@
 /**
- * The head of a lock: the one row that decides. Here is what it says and which moves it has, as pure functions; nothing here
- * speaks to a database.
+ * The head of a lock: the one row that decides. This file has its state and its moves as pure functions; nothing here speaks
+ * to a database.
  *
- * - `next` is the ticket whose turn it is. Tickets below it have had their turn, or were passed over for good.
- * - Nobody is granted the lock but by a write that holds only for the state it was decided on, or, when nobody waits, only
- *   while nobody holds it.
- * - That a state never comes again is seen from three numbers: `fence` rises with each grant; between two grants `load` only
- *   falls, and `next` only rises. Renewals, and tickets that are taken, leave them as they are.
- * - `fence` is the last token. It never goes down, whatever becomes of holders and waiters.
+ * - `next` is the ticket whose turn it is. Tickets below it have had their turn, or were passed over and never come back.
+ * - Every grant is a conditional write: it requires the state on which it was decided, or, when there are no waiters, only
+ *   that there is no holder.
+ * - Three numbers show that a state never comes back: `fence` rises with each grant; between two grants `load` only
+ *   falls, and `next` only rises. Renewals and new tickets do not change them.
+ * - `fence` is the last token. It never decreases, whatever happens to holders and waiters.
  */
 export interface Head {
   /** The last ticket that was taken. */
   readonly last: number;
   readonly next: number;
   readonly fence: bigint;
-  /** What the holders weigh together, as it stands in the row. */
+  /** The total weight of the holders, as stored in the row. */
   readonly load: number;
   readonly holders: readonly HeadHolder[];
-  /** The last few who held it. */
+  /** The last few holders of the past. */
   readonly past: readonly HeadPast[];
-  /** When the last run counted by `oncePer` began, by the clock of the service. */
+  /** The start of the last run that `oncePer` counted, by the clock of the service. */
   readonly ranAt: number | undefined;
-  /** Who took the last ticket. */
+  /** The claim that took the last ticket. */
   readonly taker: string | undefined;
 }
 
-/** Somebody who holds the lock. */
+/** A holder of the lock. */
 export interface HeadHolder {
   readonly nonce: string;
   readonly token: bigint;
@@ -33,23 +33,26 @@ export interface HeadHolder {
   readonly leaseMs: number;
   readonly host: string;
   readonly pid: number;
-  /** By the clock of the service, for people. */
+  /** The time of the grant by the clock of the service, for people. */
   readonly grantedAt: number;
   readonly beatAt: number;
-  /** Another one with each renewal: what those who suspect it watch. Empty before the first. */
+  /**
+   * A text that changes with each renewal; others watch it to see whether the holder is alive. Empty before the first
+   * renewal.
+   */
   readonly beat: string;
   readonly waitsFor: WaitsFor | undefined;
 }
 
-/** For what a holder waits meanwhile, nested in what it holds. */
+/** The lock that a holder waits for meanwhile, in a nested request. */
 export interface WaitsFor {
   readonly nonce: string;
   readonly places: readonly { readonly pk: string; readonly ticket: number }[];
-  /** It has looked for a circle, and found none: whoever closes one later gives way. */
+  /** It has searched for a circle and found none: a request that closes one later gives way. */
   readonly isSettled: boolean;
 }
 
-/** Somebody who held it. */
+/** A holder of the past. */
 export interface HeadPast {
   readonly token: bigint;
   readonly capacity: number;
@@ -61,7 +64,7 @@ export interface HeadPast {
   readonly reason: string | undefined;
 }
 
-/** How many of them are kept: with these the row stays below a kilobyte, which is one write unit. */
+/** How many past holders the row keeps: with these it stays below a kilobyte, which is one write unit. */
 export const PAST = 4;
 
 export const EMPTY: Head = {
@@ -75,20 +78,20 @@ export const EMPTY: Head = {
   taker: undefined,
 };
 
-/** What one who holds it alone weighs: more than all others together. */
+/** The weight of an exclusive holder: more than all others together. */
 const ALONE = 1_000_000;
 
-/** What a holder weighs: so one number says whether somebody holds it, alone or beside how many. */
+/** The weight of a holder. The sum of all weights says whether there is a holder, an exclusive one, or how many others. */
 export function weightOf(capacity: number): number {
   return capacity === 1 ? ALONE : 1;
 }
 
-/** Whether nothing was decided between the two. */
+/** Whether nothing was decided between the two states. */
 export function isSameState(a: Head, b: Head): boolean {
   return a.fence === b.fence && a.load === b.load && a.next === b.next;
 }
 
-/** Who wants it, and how. */
+/** A request for the lock. */
 export interface Wish {
   readonly nonce: string;
   readonly capacity: number;
@@ -96,7 +99,7 @@ export interface Wish {
   readonly ticket: number | undefined;
 }
 
-/** How a wish stands. `lost`: its place was given up as dead, and it needs another one. */
+/** The standing of a request. `lost`: others took it for dead and gave up its place, so that it needs another one. */
 export type Standing = 'held' | 'lost' | 'free' | 'waits';
 
 /** @param stale  nonces of holders whose lease has certainly run out */
@@ -108,12 +111,12 @@ export function standingOf(head: Head, { nonce, capacity, ticket }: Wish, stale:
 }
 
 /**
- * How many may hold it at once, whatever the capacity: each has some 200 bytes in the head, every write is paid for by its
- * size, and a row has at most 400 KB. Further readers wait.
+ * The most holders at a time, whatever the capacity: each takes some 200 bytes in the head, a write is charged by the size of
+ * the row, and a row has at most 400 KB. Further readers wait.
  */
 export const MOST_HOLDERS = 500;
 
-/** Whether one more may hold it, counting itself: no more than the smallest capacity among them. */
+/** Whether there is room for one more holder: the number of holders must not exceed the smallest capacity among them. */
 export function hasRoom(head: Head, capacity: number, stale: ReadonlySet<string>): boolean {
   const living = head.holders.filter((holder) => !stale.has(holder.nonce));
   return (
@@ -121,7 +124,7 @@ export function hasRoom(head: Head, capacity: number, stale: ReadonlySet<string>
   );
 }
 
-/** The head with the lock granted. To be written on condition that it is still of that version. */
+/** The head after a grant. Write it on condition that the row still has the state before. */
 export function granted(
   head: Head,
   holder: HeadHolder,
@@ -139,7 +142,7 @@ export function granted(
   };
 }
 
-/** The head without those of its holders. */
+/** The head without these holders. */
 export function ended(
   head: Head,
   which: (holder: HeadHolder) => boolean,
@@ -167,7 +170,7 @@ function loadOf(holders: readonly HeadHolder[]): number {
   return holders.reduce((sum, { capacity }) => sum + weightOf(capacity), 0);
 }
 
-/** What stays of a holder. */
+/** The record of a past holder. */
 export function toPast(
   { token, capacity, host, pid, grantedAt, beatAt, leaseMs }: HeadHolder,
   outcome: HeadPast['outcome'],

@@ -3,7 +3,7 @@ import type { Head } from './head.ts';
 import { readHead, rewrite } from './items/head.ts';
 import { headOf } from './items/key.ts';
 
-/** One head, and what it is to become. */
+/** One head before and after a change. */
 export interface Change {
   readonly pk: string;
   readonly before: Head;
@@ -18,8 +18,8 @@ export class Heads {
   readonly #reading = new Map<string, Promise<Head>>();
 
   /**
-   * @param onSeen  is told of every state that comes by: it may be somebody's turn
-   * @param isAwaited  whether anybody here waits for a turn
+   * @param onSeen  called with every state that is read: it may be the turn of a waiter
+   * @param isAwaited  whether a waiter of this process waits for its turn
    */
   constructor(engine: DynamoEngine, onSeen: (pk: string, head: Head) => void, isAwaited: () => boolean) {
     this.#engine = engine;
@@ -27,7 +27,7 @@ export class Heads {
     this.#onObserved = onSeen;
   }
 
-  /** One read unit; those of this process who ask at the same time share it. */
+  /** Reads a head: one read unit, which callers of this process at the same time share. */
   read(pk: string, { timeoutMs, signal }: CallLimits): Promise<Head> {
     let reading = this.#reading.get(pk);
     if (reading === undefined) {
@@ -37,7 +37,7 @@ export class Heads {
     return signal === undefined ? reading : unlessAborted(reading, signal);
   }
 
-  /** @param rows  are written with them, or not at all @returns false when something was decided meanwhile */
+  /** @param rows  rows that are written in the same transaction @returns false when something was decided meanwhile */
   async write(changes: readonly Change[], limits: CallLimits, rows: readonly PartialWrite[] = []): Promise<boolean> {
     const heads = changes.map(({ pk, before, after }) => ({ key: headOf(pk), written: rewrite(before, after) }));
     const writes = [...heads, ...rows];
@@ -48,12 +48,12 @@ export class Heads {
     return outcome.isDone;
   }
 
-  /** Whether to ask a request what it leaves behind: only if somebody here waits for that. */
+  /** Whether a request should return the new row: only if a waiter of this process needs it. */
   get returns(): 'ALL_NEW' | 'NONE' {
     return this.#hasWaiters() ? 'ALL_NEW' : 'NONE';
   }
 
-  /** Takes note of what a request told. @returns undefined when it told nothing */
+  /** Notes the row that a request returned. @returns undefined when it returned none */
   observe(pk: string, { item }: Outcome): Head | undefined {
     if (item === undefined) return undefined;
     const head = readHead(item);
@@ -68,7 +68,7 @@ export class Heads {
   }
 }
 
-/** The request goes on for the others. */
+/** Rejects for this caller when the signal is aborted; the request continues for the others. */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason instanceof Error ? signal.reason : new Error('aborted'));

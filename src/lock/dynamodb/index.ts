@@ -39,7 +39,7 @@ import { Staleness } from './staleness.ts';
 const OPERATOR: CallLimits = { timeoutMs: 10_000 };
 /** A set takes two writes for each name, and a transaction has a hundred. */
 const MOST_NAMES = 50;
-/** Of a lock without a lease until it is kept: longer than a call may take. */
+/** The first lease of a lock without a lease, until the second write removes it: longer than a call may take. */
 const UNKEPT_MS = 30_000;
 const MOST_REFUSED = 1000;
 /** How many renewals are under way at once: more would only wait for a connection. */
@@ -54,7 +54,7 @@ export class DynamoLockStore implements LockStore {
   readonly #engine: DynamoEngine;
   readonly #parts: Parts;
   readonly #survey: LockInspector;
-  /** Claims that were told that the lock is held: they look before they try again. */
+  /** Claims that found the lock held: they read the head before they try again. */
   readonly #refused = new Set<string>();
   #notices: NoticeHandlers | undefined;
 
@@ -75,8 +75,8 @@ export class DynamoLockStore implements LockStore {
   }
 
   /**
-   * A lock without a lease is granted with one, and kept by a second write: should the first one arrive when nobody waits for
-   * it any more, what it granted ends by itself.
+   * A lock without a lease is first granted with one, which a second write removes. If the first write arrives after its
+   * caller has given up, the grant ends by itself.
    */
   async acquire(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer> {
     if (call.names.length > MOST_NAMES) {
@@ -88,7 +88,7 @@ export class DynamoLockStore implements LockStore {
       const answer = await this.#attempt({ ...call, leaseMs: UNKEPT_MS, isRetry }, options);
       if (answer.kind !== 'granted') return answer;
       if (await this.#parts.grants.makePermanent(call, answer.token, options)) return answer;
-      // Broken, or run out, in between.
+      // The grant was broken or ran out in between.
       isRetry = true;
     }
   }
@@ -117,7 +117,8 @@ export class DynamoLockStore implements LockStore {
       const head = await heads.read(pk, options);
       const mine = head.holders.find((holder) => holder.nonce === nonce);
       if (mine !== undefined) await grants.drop(pk, mine, options);
-      // A ticket whose answer was lost has to be given up, too, or those behind would have to find out that nobody has it.
+      // A ticket whose answer was lost has to be given up, too; else the waiters behind it would have to find out that no
+      // waiter has it.
       const ticket = place?.tickets.get(pk) ?? (head.taker === taker && mine === undefined ? head.last : undefined);
       if (ticket !== undefined && ticket >= head.next) await queue.leave(pk, ticket, nonce, options);
       return head.holders.find((holder) => holder.nonce !== nonce);
@@ -126,7 +127,7 @@ export class DynamoLockStore implements LockStore {
     return { holder: holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`, wakeUps: [] };
   }
 
-  /** Each by itself: what is the matter with one must not be one with the others. */
+  /** Each lock is renewed on its own: a problem with one must not affect the others. */
   async renew(held: readonly GrantKey[], options: CallOptions): Promise<RenewResult> {
     const renewed = new Set<number>();
     const unknown = new Map<number, unknown>();
@@ -143,7 +144,7 @@ export class DynamoLockStore implements LockStore {
 
   async release(held: GrantKey, finish: CountedRun | undefined, options: CallOptions): Promise<ReleaseResult> {
     const isReleased = await this.#parts.grants.release(held, finish !== undefined, options);
-    // Those of this process who wait were called when the head came by.
+    // Waiters of this process were woken when the head was read.
     return { isReleased, wakeUps: [] };
   }
 
@@ -163,7 +164,7 @@ export class DynamoLockStore implements LockStore {
 
   async guard(): Promise<void> {
     throw new NotSupported(
-      'on DynamoDB guard() takes no transaction, but gives what belongs into yours: ' +
+      'on DynamoDB guard() takes no transaction, but returns the parts to put into yours: ' +
         'new TransactWriteItemsCommand({ TransactItems: [...lock.guard(), …] })',
     );
   }
@@ -196,10 +197,10 @@ export class DynamoLockStore implements LockStore {
     return this.#survey.history(space, name, limit);
   }
 
-  /** Nothing to do: DynamoDB removes what waiters left by itself, and heads must stay. */
+  /** Nothing to do: DynamoDB itself removes old rows of waiters, and heads must stay. */
   async sweep(): Promise<void> {}
 
-  /** DynamoDB notifies nobody; only what this process itself comes to see is told. */
+  /** DynamoDB sends no notifications: waiters are woken only by states that this process itself reads. */
   async notices(to: NoticeHandlers): Promise<NoticeStream> {
     this.#notices = to;
     return {

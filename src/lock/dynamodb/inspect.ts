@@ -13,7 +13,7 @@ const LIMITS: CallLimits = { timeoutMs: 10_000 };
 const MOST_WAITERS = 1000;
 const MOST_NAMES = 100;
 
-/** What people ask: who holds, who waits, who held. */
+/** Answers the questions of people: who holds, who waits, who held a lock. */
 export class LockInspector {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
@@ -65,7 +65,7 @@ export class LockInspector {
     };
   }
 
-  /** The last few of each name, newest first. Of all names, by reading the whole table. */
+  /** The last few holders of each name, newest first. For all names, it reads the whole table. */
   async history(space: string, name: string | undefined, limit: number): Promise<readonly PastHolder[]> {
     const found: PastHolder[] = [];
     const add = (of: string, { past }: Head): void => void found.push(...past.map((each) => toPastHolder(of, each)));
@@ -79,7 +79,7 @@ export class LockInspector {
     return found.slice(0, limit);
   }
 
-  /** What the holders of a name wait for, and so on: why it is not released. */
+  /** What the holders of a name wait for, the holders of that, and so on: why the name is not released. */
   async #chain(space: string, name: string): Promise<{ lines: string[]; edges: Map<string, string[]> }> {
     const lines: string[] = [];
     const edges = new Map<string, string[]>();
@@ -141,7 +141,7 @@ function toWaiter(name: string, { capacity, ticket, host, pid, since }: WaiterRo
   };
 }
 
-/** What is remembered of somebody who held it. */
+/** A past holder as the public API shows it. */
 export function toPastHolder(name: string, past: HeadPast): PastHolder {
   const { token, capacity, host, pid, grantedAt, endedAt, outcome, reason } = past;
   return {

@@ -4,18 +4,18 @@ import { shortNonce } from './items/key.ts';
 
 /** A claim of this process that waits. */
 export interface LocalWaiter {
-  /** Of the claim, as it came, and as it stands in the rows. */
+  /** The nonce of the claim; `nonce` is its short form in the rows. */
   readonly requestNonce: string;
   readonly nonce: string;
   readonly capacity: number;
   readonly waiterMs: number;
-  /** By the key of the lock. */
+  /** The tickets of the claim, by the key of the lock. */
   readonly tickets: ReadonlyMap<string, number>;
-  /** By the monotonic clock; undefined until its rows are there. */
+  /** The last renewal by the monotonic clock; undefined until its rows are written. */
   renewedAt: number | undefined;
-  /** When to look at those before it, by the key of the lock. */
+  /** When to check the waiters before it, by the key of the lock. */
   readonly watchAt: Map<string, number>;
-  /** A state of the head in which it is its turn, told by another request of this process. */
+  /** A state of the head in which it is its turn, which another request of this process has read. */
   hint: { readonly head: Head; readonly at: number } | undefined;
   deadlockSearch: 'unmarked' | 'pending' | 'settled';
 }
@@ -30,7 +30,7 @@ export class LocalWaiters {
   readonly #lost = new Map<string, number>();
   readonly #wake: (requestNonce: string) => void;
 
-  /** @param wake  is told the claim whose turn it is */
+  /** @param wake  called with the claim whose turn it is */
   constructor(wake: (requestNonce: string) => void) {
     this.#wake = wake;
   }
@@ -39,7 +39,7 @@ export class LocalWaiters {
     return this.#byRequest.get(requestNonce);
   }
 
-  /** How many wait. */
+  /** The number of waiters. */
   get size(): number {
     return this.#byRequest.size;
   }
@@ -50,22 +50,22 @@ export class LocalWaiters {
   }
 
   /**
-   * As whom a claim takes a ticket: another one each time. A ticket whose answer was lost is known by it; one that was given
-   * up must not be.
+   * The id with which a claim takes a ticket; it is new each time. By it the claim recognises a ticket whose answer was lost,
+   * and does not take a ticket that it gave up for it.
    */
   takerOf(requestNonce: string): string {
     const lost = this.#lost.get(requestNonce);
     return lost === undefined ? shortNonce(requestNonce) : `${shortNonce(requestNonce)}.${lost}`;
   }
 
-  /** The place is no more, and the claim will need another one. */
+  /** Notes that the place is lost, so that the claim needs another one. */
   lose(requestNonce: string): void {
     const lost = (this.#lost.get(requestNonce) ?? 0) + 1;
     this.remove(requestNonce);
     this.#lost.set(requestNonce, lost);
   }
 
-  /** The claim waits no longer. */
+  /** Removes a claim that waits no longer. */
   remove(requestNonce: string): void {
     this.#lost.delete(requestNonce);
     const waiter = this.#byRequest.get(requestNonce);
@@ -73,19 +73,19 @@ export class LocalWaiters {
     for (const [pk, ticket] of waiter?.tickets ?? []) this.#byTicket.delete(`${pk} ${ticket}`);
   }
 
-  /** A head came by: if it is the turn of one of ours, it need not find out by looking. */
+  /** Called with a head that was read: if it is the turn of a waiter of this process, the waiter need not poll. */
   observe(pk: string, head: Head): void {
     if (head.next > head.last) return;
     const waiter = this.#byTicket.get(`${pk} ${head.next}`);
     if (waiter === undefined || !hasRoom(head, waiter.capacity, NOBODY)) return;
-    // Its own look tells it as well.
+    // The waiter has read this state itself.
     if (waiter.hint !== undefined && isSameState(waiter.hint.head, head)) return;
     waiter.hint = { head, at: now() };
     this.#wake(waiter.requestNonce);
   }
 }
 
-/** @returns a head that need not be read again, once */
+/** @returns a head that need not be read again; each hint is used once */
 export function takeHint(waiter: LocalWaiter | undefined): Head | undefined {
   const hint = waiter?.hint;
   if (waiter === undefined || hint === undefined || waiter.tickets.size > 1) return undefined;

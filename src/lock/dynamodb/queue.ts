@@ -14,19 +14,19 @@ import {
 } from './items/waiter.ts';
 import type { Staleness } from './staleness.ts';
 
-/** As many rows as are read at once; their size makes it one read unit. */
+/** Rows per read; with their size that is one read unit. */
 const FRONT = 25;
 const NEVER_KEPT_MS = 6000;
 
-/** What a look at the front of a queue came to. */
+/** The result of watching the front of a queue. */
 export interface FrontView {
-  /** Somebody was passed over: the head is another one now. */
+  /** A waiter was passed over, so the head has changed. */
   readonly isMoved: boolean;
-  /** When the first in line will count as dead, if it does not stir. */
+  /** How long until the first in line counts as dead, if it does not renew its place. */
   readonly deadInMs: number;
 }
 
-/** The rows of waiters: order, signs of life, and passing over the dead. */
+/** The rows of waiters: their order, their renewals, and passing over dead ones. */
 export class Queue {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
@@ -55,7 +55,7 @@ export class Queue {
     return (await this.#engine.update(waiterOf(pk, ticket), written, 'NONE', limits)).isDone;
   }
 
-  /** Gives a place up; if it stands first, those behind it need not find that out. */
+  /** Gives a place up. If it is the first, the next ticket gets its turn at once. */
   async leave(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<void> {
     await this.#engine.update(waiterOf(pk, ticket), leavePlace(nonce, this.#engine.now()), 'NONE', limits);
     for (;;) {
@@ -68,9 +68,9 @@ export class Queue {
   }
 
   /**
-   * Passes over those who stand first and have left, have died, or never took the place of their ticket. One read unit, and
-   * two writes for each of the dead.
-   * @param until  the ticket of whoever looks; or one more than the last
+   * Passes over first places whose waiters have left, have died, or never took the place of their ticket. One read unit, and
+   * two writes for each dead waiter.
+   * @param until  the ticket of the caller; or one more than the last ticket
    */
   async watch(
     pk: string,
@@ -86,7 +86,7 @@ export class Queue {
     for (let ticket = head.next; ticket <= last; ticket++) {
       const row = rows.get(ticket);
       const leftMs = row?.isGone ? 0 : this.#leftMs(pk, ticket, row, waiterMs ?? NEVER_KEPT_MS);
-      // All of them are noted, so that of many dead not one after another has to be watched for a lease.
+      // All of them are observed at once, so that many dead waiters are not watched for a lease one after another.
       if (ticket !== next) continue;
       if (leftMs > 0) deadInMs = leftMs;
       else if (row?.isGone || (await this.#bury(pk, ticket, row, limits))) next = ticket + 1;
@@ -97,13 +97,15 @@ export class Queue {
     return { isMoved: true, deadInMs };
   }
 
-  /** Those who wait, in order. @param to  included */
+  /** The waiters in order. @param to  included */
   async waiters(pk: string, from: number, to: number, limits: CallLimits): Promise<readonly Waiter[]> {
     const rows = await this.#rows(pk, from, to, limits);
     return [...rows.values()].filter((row) => !row.isGone);
   }
 
-  /** Removes rows of places that had their turn. Nobody waits for it, and DynamoDB would do so by itself in a few days. */
+  /**
+   * Removes rows of places that had their turn. Nothing waits for this, and DynamoDB would remove them itself in a few days.
+   */
   tidy(pk: string, tickets: Iterable<number>): void {
     for (const ticket of tickets) {
       this.#staleness.forget(`${pk} ${ticket}`);
@@ -133,7 +135,7 @@ export class Queue {
   }
 }
 
-/** How long until a place has to be kept again: with two thirds of its lease left. */
+/** How long until a place has to be renewed: with two thirds of its lease left. */
 export function renewInMs(keptAt: number, waiterMs: number): number {
   return keptAt + waiterMs / 3 - now();
 }

@@ -1,32 +1,32 @@
 import { now } from '../../base/time/clock.ts';
 
-/** What is not seen again for so long is forgotten: a watched lease is at most a day. */
+/** Keys that are not observed for this long are forgotten: a watched lease is at most a day. */
 const FORGET_MS = 26 * 3_600_000;
 const MOST = 20_000;
 
 /**
- * By how much longer than a lease a thing is watched before it counts as dead. Whoever keeps it reckons with a hundredth
- * less than the lease; between the two, clocks of different machines may differ in speed by a tenth.
+ * A holder or waiter counts as dead after this many times its lease without a change. Its owner counts on a hundredth less
+ * than the lease. So clocks of different machines may differ in speed by a tenth.
  */
 const SLACK = 1.1;
 
-/** When which state of a thing was seen first. */
+/** A state of a holder or waiter, and when it was first seen. */
 interface ObservedState {
   readonly state: string;
   readonly since: number;
 }
 
 /**
- * What this process has seen of others, by its own monotonic clock. Whoever renews changes what is seen; so what has not
- * changed for a lease has not been renewed for a lease, whatever any other clock says. Kept between attempts: then also who
- * never waits, but comes again, can take over from the dead.
+ * The states of others that this process has seen, by its own monotonic clock. Each renewal changes the state. So a state
+ * that has not changed for a lease was not renewed for a lease, whatever any other clock says. It is kept between attempts: a
+ * client that never waits, and tries again and again, can then take over from a dead holder, too.
  */
 export class Staleness {
   readonly #seen = new Map<string, ObservedState>();
 
   /**
-   * Notes a state that was just read. To be called after the answer came: the thing was in this state before that.
-   * @returns how long it must still stay so to be certainly dead; 0 when it is
+   * Notes a state that was just read. Call it after the answer arrived: the state is older than the answer.
+   * @returns how long the state must stay unchanged until its owner is certainly dead; 0 when it is
    */
   observe(key: string, state: string, leaseMs: number): number {
     const seen = this.#seen.get(key);
@@ -43,7 +43,7 @@ export class Staleness {
     this.#seen.delete(key);
   }
 
-  /** The oldest first, which is the order in which they were put in. */
+  /** Iterates from the oldest entry, which is the order of insertion. */
   #forget(): void {
     for (const [key, { since }] of this.#seen) {
       if (this.#seen.size <= MOST / 2 && now() - since < FORGET_MS) return;

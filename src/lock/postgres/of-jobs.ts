@@ -1,19 +1,19 @@
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { OF_JOBS } from './statements.ts';
 
-/** A lock that the handler of a job has, waits for, or had. */
+/** A lock that the handler of a job holds, waits for, or held. */
 export interface JobLock {
   readonly namespace: string;
   readonly name: string;
   readonly state: 'held' | 'waiting' | 'ended';
   readonly mode: 'exclusive' | 'shared' | 'permit';
-  /** Of a semaphore. */
+  /** The number of permits of a semaphore. */
   readonly permits: number | null;
-  /** Null as long as it is waited for. */
+  /** Null while the handler waits for it. */
   readonly token: string | null;
   readonly host: string;
   readonly pid: number;
-  /** Held or waited for since. */
+  /** The beginning of the hold or of the wait. */
   readonly since: Date;
   readonly endedAt: Date | null;
   readonly outcome: 'released' | 'broken' | 'expired' | null;
@@ -22,8 +22,8 @@ export interface JobLock {
 type Row = Omit<JobLock, 'endedAt'> & { readonly ended_at: Date | null };
 
 /**
- * The locks of these jobs, in all namespaces, newest first: up to 100 of each state. Those of the past for as long as the
- * history of locks goes back.
+ * The locks of these jobs, in all namespaces, newest first: up to 100 of each state. Past ones are listed as long as the
+ * history keeps them.
  */
 export async function locksOfJobs(engine: PostgresEngine, jobs: readonly string[]): Promise<readonly JobLock[]> {
   const rows = await engine.query<Row>(OF_JOBS, [jobs]);

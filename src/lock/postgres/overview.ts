@@ -1,6 +1,6 @@
 import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 
-/** Names that are held or waited for, a page by name: the indexes give them in order. */
+/** A page of names that are held or waited for: the indexes return them in order. */
 const LOCKS = statement(
   'lock.overview',
   `
@@ -31,7 +31,7 @@ left join lateral (
 order by n.space, n.name`,
 );
 
-/** Every wait there is, up to 500: who waits for which name, who holds it, and what the waiter keeps meanwhile. */
+/** All waits, up to 500: who waits for which name, who holds it, and what the waiter keeps meanwhile. */
 const WAITS = statement(
   'lock.waits',
   `
@@ -45,7 +45,7 @@ order by w.space, w.name, w.ticket
 limit 500`,
 );
 
-/** The names that were held most often, and longest, within the hour; of at most 20,000 holds. */
+/** The names that were held most often, and longest, within the last hour; from at most 20,000 holds. */
 const HOTTEST = statement(
   'lock.hottest',
   `

@@ -3,12 +3,13 @@ import { now } from '../../base/time/clock.ts';
 import type { PostgresEngine, Session } from '../../engine/postgres/index.ts';
 import type { CallOptions } from '../store.ts';
 
-// Handlers may hold every connection of the pool while they wait for a lock whose holder waits for a connection.
+// How long to wait for a connection of the pool. Handlers may hold all of them while they wait for a lock whose holder waits
+// for a connection.
 const PATIENCE_MS = 50;
 
 /**
- * Runs one statement, as `send` sends it, that must not wait for ever: neither for a connection, nor for an answer that
- * will not come. Past its time, or when the signal is aborted, the connection is closed and the outcome unknown.
+ * Runs one statement through `send` with a time limit, for the connection and for the answer. When the time is over or the
+ * signal is aborted, the connection is closed and the outcome is unknown.
  * @throws ConnectionFailed, and whatever `send` throws
  */
 export async function callWithin<T>(
@@ -45,8 +46,8 @@ interface CheckedOut {
 const NOTHING = (): void => {};
 
 /**
- * From the pool; or, when that gives none for a while, from the reserved connections, though for one call at a time: the
- * other one is for renewals, which shall not queue behind a crowd.
+ * Takes a connection from the pool; or, if the pool has none for a while, from the reserved connections. Only one call at a
+ * time does that: the other reserved connection is for renewals, which must not queue behind many calls.
  */
 async function checkOut(engine: PostgresEngine, isUrgent: boolean, limit: Limit): Promise<CheckedOut> {
   if (isUrgent) return { session: await limit.take(engine.connectReserved()), done: NOTHING };
@@ -63,7 +64,7 @@ async function checkOut(engine: PostgresEngine, isUrgent: boolean, limit: Limit)
   }
 }
 
-/** Engines on which a call passes the pool now. */
+/** Engines on which a call uses a reserved connection now. */
 const usingReserved = new WeakSet<PostgresEngine>();
 
 async function useReserved(engine: PostgresEngine, own: Promise<Session>, limit: Limit): Promise<CheckedOut> {
@@ -79,7 +80,7 @@ async function useReserved(engine: PostgresEngine, own: Promise<Session>, limit:
   }
 }
 
-/** A connection that nobody waits for any more. */
+/** Returns a connection that is not needed any more as soon as it is open. */
 function returnWhenReady(own: Promise<Session>): void {
   own.then(
     (session) => session.release(),
@@ -87,7 +88,7 @@ function returnWhenReady(own: Promise<Session>): void {
   );
 }
 
-/** The end of one call's patience. One timer for all of it: two were a tenth of the time of a call. */
+/** The time limit of one call. It has one timer: a second one cost a tenth of the time of a call. */
 class Limit {
   readonly #what: string;
   readonly #signal: AbortSignal | undefined;
@@ -110,7 +111,7 @@ class Limit {
     return this.#over !== undefined;
   }
 
-  /** One at a time. Promise.race takes five times as long. */
+  /** Call it for one promise at a time. Promise.race takes five times as long. */
   race<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.#fail = reject;
@@ -119,7 +120,7 @@ class Limit {
     });
   }
 
-  /** Undefined when it takes too long. A pool that has one to give, or can open one, is quicker than that. */
+  /** Undefined when the pool takes too long. A pool with a free connection, or room for a new one, is quicker than that. */
   raceOrLate(own: Promise<Session>): Promise<Session | undefined> {
     const late = new Promise<Session | undefined>((resolve, reject) => {
       this.#late = () => resolve(undefined);
@@ -128,7 +129,7 @@ class Limit {
     return this.race(late);
   }
 
-  /** A connection that comes too late goes back. */
+  /** Waits for a connection; one that comes too late goes back to the pool. */
   async take(own: Promise<Session>): Promise<Session> {
     try {
       return await this.race(own);

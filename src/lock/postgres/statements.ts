@@ -1,8 +1,8 @@
 import { instant, type Statement, statement } from '../../engine/postgres/index.ts';
 
-/** Every statement of locks. Those with `latch` in mind run under read committed, whatever the default is. */
+/** Every statement of locks. Those that take a latch run under read committed, whatever the default is. */
 
-/** One name, held alone. One latch, one look, one row: the uncontended acquire, in one round trip and one commit. */
+/** The uncontended acquire of one name, exclusive: one latch, one check, one row, in one round trip and one commit. */
 export const TAKE: Statement = statement(
   'lock.take',
   'select pawl.lock_acquire_one($1::text, $2::text, $3::uuid, $4::bigint, $5::text, $6::text, $7::int, $8::int, $9::bigint) as answer',
@@ -21,13 +21,13 @@ from (
 ) r`,
 );
 
-/** What was granted becomes a lock without a lease. */
+/** Turns a grant into a lock without a lease. */
 export const KEEP: Statement = statement(
   'lock.keep',
   'select pawl.lock_drop_lease($1::text, $2::text[], $3::bigint) as kept',
 );
 
-/** What TAKE took. One latch, one row freed, one row of history, one look for waiters; flushed if there is one. */
+/** Releases a lock of TAKE: one latch, one row freed, one row of history, one search for waiters; flushed if there is one. */
 export const FREE: Statement = statement(
   'lock.free',
   'select pawl.lock_release_one($1::text, $2::text, $3::bigint, $4::text) as answer',
@@ -55,13 +55,16 @@ select place
 from pawl.lock_beat($1::text[], $2::text[], $3::bigint[]) place`,
 );
 
-/** One statement for the waiters of a process that stand far behind: for each an index probe, a HOT update, two rows of the front. */
+/**
+ * One statement for all waiters of a process that are far behind: per waiter an index probe, a HOT update, and two rows of
+ * the front.
+ */
 export const KEEP_PLACES: Statement = statement(
   'lock.keep_places',
   'select nonce::text from pawl.lock_renew_places($1::uuid[], $2::int[]) nonce',
 );
 
-/** The row is still there while a guard's transaction is open. */
+/** How a lock ended. The row still exists while the transaction of a guard is open. */
 export const FATE: Statement = statement(
   'lock.fate',
   `
@@ -95,7 +98,7 @@ from pawl.lock_break($1::text, $2::text, $3::text)`,
 
 export const SWEEP: Statement = statement('lock.sweep', `select pawl.lock_sweep($1::float8 * interval '1 ms')`);
 
-/** Through the view, which is the contract. A name that is null stands for all. */
+/** Reads the public view. A null name stands for all names. */
 export const SNAPSHOT: Statement = statement(
   'lock.snapshot',
   `
@@ -125,7 +128,7 @@ order by h.token desc -- the number, not the text above
 limit $3::int`,
 );
 
-/** Of what is held there is little; the past has an index by job. */
+/** Held locks are few; the history has an index by job. */
 export const OF_JOBS: Statement = statement(
   'lock.of_jobs',
   `
@@ -144,7 +147,7 @@ from (
 order by x.since desc, x.name`,
 );
 
-/** Waiters that keep something meanwhile: what they keep, and what they want. */
+/** Waiters that keep other locks meanwhile: the names they keep, and the name they wait for. */
 export const EDGES: Statement = statement(
   'lock.edges',
   `
@@ -155,7 +158,7 @@ where w.space = $1::text and w.holds operator(pg_catalog.<>) '{}' and w.expires_
 group by w.name, w.ticket, w.host, w.pid`,
 );
 
-/** Takes the lock manager for a moment: for people, not for programs that ask all the time. */
+/** Locks Postgres's lock manager for a moment: for people, not for programs that poll. */
 export const BACKENDS: Statement = statement(
   'lock.backends',
   `
@@ -174,7 +177,7 @@ export const GUARDS: Statement = statement(
   `select distinct pid from pawl.lock_guarding_pids($1::text, $2::text) as pid`,
 );
 
-/** What a claim holds, by its nonce: one index probe, since the name is known. */
+/** The grant of a claim, by its nonce: one index probe, since the name is known. */
 export const HELD_BY: Statement = statement(
   'lock.held_by',
   `

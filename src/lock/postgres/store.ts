@@ -27,7 +27,7 @@ import { callWithin } from './session-call.ts';
 import * as sql from './statements.ts';
 
 const OPERATOR: CallOptions = { timeoutMs: 30_000 };
-/** Of a lock without a lease until it is kept: longer than a call may take. */
+/** The first lease of a lock without a lease, until the second statement removes it: longer than a call may take. */
 const UNKEPT_MS = 30_000;
 const NOBODY: ReadonlyMap<number, unknown> = new Map();
 
@@ -36,7 +36,7 @@ export class PostgresLockStore implements LockStore {
   readonly mostPermits: number = Infinity;
   readonly #engine: PostgresEngine;
   readonly #self: ProcessIdentity;
-  /** Set when transactions here are not read committed by default: the isolation is then sent along each time. */
+  /** True when the default isolation of the server is not read committed: each call then sets the isolation. */
   #isExplicit = false;
 
   constructor(engine: PostgresEngine, self: ProcessIdentity) {
@@ -46,8 +46,8 @@ export class PostgresLockStore implements LockStore {
   }
 
   /**
-   * A lock without a lease is granted with one, and kept by a second statement: should the first one be carried out when
-   * nobody waits for it any more, what it granted ends by itself.
+   * A lock without a lease is first granted with one, which a second statement removes. If the first one is carried out after
+   * its caller has given up, the grant ends by itself.
    */
   async acquire(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer> {
     if (call.leaseMs !== Infinity) return this.#take(call, Math.round(call.leaseMs), options);
@@ -58,7 +58,7 @@ export class PostgresLockStore implements LockStore {
       const { space, names } = call;
       const [row] = await this.#decide<{ kept: boolean }>(sql.KEEP, [space, names, String(answer.token)], options);
       if (row?.kept === true) return answer;
-      // Broken, or run out, in between.
+      // The grant was broken or ran out in between.
       isRetry = true;
     }
   }
@@ -216,7 +216,7 @@ export class PostgresLockStore implements LockStore {
     };
   }
 
-  /** Runs a function that decides: one round trip, also where another isolation than read committed is the default. */
+  /** Runs a function that decides: one round trip, even if the default isolation is not read committed. */
   async #decide<Row>(decision: Statement, values: Value[], options: CallOptions): Promise<Row[]> {
     if (!this.#isExplicit) {
       try {
@@ -226,7 +226,7 @@ export class PostgresLockStore implements LockStore {
         this.#isExplicit = true;
       }
     }
-    // One text of three statements: nobody can stop between them and leave the latch taken.
+    // One text of three statements: the client cannot stop between them and leave the latch locked.
     const body = decision.text.replaceAll(/\$(\d+)/g, (_, place: string) => literal(values[Number(place) - 1]));
     const text = `begin isolation level read committed;\n${body};\ncommit`;
     const [, answer] = await callWithin(this.#engine, decision.name, options, (session) => session.run<Row>(text));
@@ -238,14 +238,14 @@ export class PostgresLockStore implements LockStore {
   }
 }
 
-/** Another transaction of the same moment, an operator, or a tiny lock_timeout: nothing was written. */
+/** Errors by a concurrent transaction, an operator, or a tiny lock_timeout: nothing was written. */
 const PASSING = new Set(['lock_not_available', 'statement_timeout']);
 
 function isWrongIsolation(error: unknown): boolean {
   return error instanceof PawlError && 'sqlState' in error && error.sqlState === 'PW005';
 }
 
-/** A value in the text of a statement, whatever standard_conforming_strings says. */
+/** A value for the text of a statement; it means the same under every setting of standard_conforming_strings. */
 type Value = string | number | boolean | null | readonly string[];
 
 function literal(value: Value | undefined): string {
@@ -275,7 +275,7 @@ interface AcquireRow {
   holder?: string | null;
 }
 
-/** Nothing but one name, alone, for the first time: the statement for that is shorter. */
+/** Whether this is a first request for one exclusive name and nothing else: the statement for that is shorter. */
 function isPlain({ names, capacity, isRetry, ticket, holds, periodMs }: AcquireCall): boolean {
   return (
     names.length === 1 &&
@@ -433,7 +433,7 @@ function graphOf(edges: string[][]): Map<string, string[]> {
   return graph;
 }
 
-/** What the holders of a name wait for, and so on: why it is not released. */
+/** What the holders of a name wait for, the holders of that, and so on: why the name is not released. */
 function blockingFrom(name: string, edges: readonly EdgeRow[]): string[] {
   const lines: string[] = [];
   const seen = new Set<string>();

@@ -4,30 +4,30 @@ import { refusal } from '../../base/options/refusal.ts';
 import { checkTimeout, heldError, type IfLocked, ifLockedShape, type Outcome } from './lock.ts';
 import { callFunction, type Handle, requireTransaction, toText } from './table.ts';
 
-/** How a name is locked, and what happens when others hold it. */
+/** Options of {@link lockKey}. */
 export interface LockKeyOptions extends IfLocked {
-  /** `'shared'` holders stand each other, and nobody else. Default `'exclusive'`. */
+  /** `'shared'` holders exclude only exclusive ones. Default `'exclusive'`. */
   readonly mode?: 'exclusive' | 'shared';
-  /** Names of different namespaces do not meet. Default `'pawl'`. */
+  /** Equal names of different namespaces are different locks. Default `'pawl'`. */
   readonly namespace?: string;
 }
 
 const LONGEST_NAME = 255;
 
 /**
- * Locks a name until the transaction ends: an advisory lock, which stands in no table and costs one round trip. Where
- * there is a transaction anyway, nothing is cheaper, or freed faster when its process dies. It has no token, no lease
- * and no loss to signal: it holds exactly as long as the transaction.
+ * Locks a name until the transaction ends, by an advisory lock: no table, one round trip. In a transaction that you have
+ * anyway, no other lock is cheaper, or freed faster after a crash. It has no token, no lease and no signal: it is held
+ * exactly as long as the transaction.
  *
- * Those who wait are served in order, shared and exclusive in one queue: an exclusive one is not starved by sharers who
- * come later. The same transaction may take a name again. It can go on after a failure to lock.
+ * Waiters are served in order, shared and exclusive ones in one queue: later shared ones do not starve an exclusive one. A
+ * transaction may lock the same name again, and can continue after a failure to lock.
  *
- * Names are hashed to 64 bits (two of five billion meet with a chance of one in two). Those that meet exclude each other
- * for nothing; and two transactions that each hold one of such a pair and want another can deadlock, which Postgres
- * ends with SerializationFailed. Take several names in the same order everywhere.
+ * Names are hashed to 64 bits (among five billion names, the chance that two have the same hash is one in two). Names with
+ * the same hash exclude each other needlessly, and two transactions that take such names in different orders can deadlock,
+ * which Postgres ends with SerializationFailed. Take several names in the same order everywhere.
  * @param tx  an open transaction of any known library
  * @param name  1 to 255 bytes
- * @returns true when it is held; false only with `ifLocked: 'skip'`
+ * @returns true when the name is locked; false only with `ifLocked: 'skip'`
  * @throws InvalidInput  a bad name or option; no transaction
  * @throws LockNotAvailable  with `ifLocked: 'fail'`
  * @throws TimedOut  after `timeout`

@@ -4,7 +4,7 @@ import type { OptionPath } from '../../base/options/refusal.ts';
 import { isObject, readShape } from '../../base/options/shape.ts';
 import { type ColumnLookups, compare, lookUpColumn, lookUpValue, readWhere, type WireCondition } from './where.ts';
 
-/** What a capture sends to the database. */
+/** The request of a capture to the database. */
 export interface CaptureRequest extends ColumnLookups {
   readonly status: { readonly column: string; readonly from: WireCondition; readonly to: string };
   readonly limit: number;
@@ -51,7 +51,7 @@ export function readCapture(what: string, given: unknown): CaptureRequest {
   if (rest.lease !== undefined && rest.lease.column === undefined && rest.token !== undefined) {
     throw contradiction(
       { field: 'lease', what },
-      `must be { column, for } when the token has a column: the lease stands beside the token`,
+      `must be { column, for } when the token has a column: the lease is stored where the token is`,
     );
   }
   return { ...rest, ...lookups, order: orderBy, where: queueId === undefined ? where : [...where, queueId] };
@@ -74,7 +74,7 @@ function readStatus(given: unknown, place: OptionPath, lookups: ColumnLookups): 
   const target = lookUpValue(column, to, at('to'), lookups);
   if (target === null) throw contradiction(at('to'), 'must be a status, but was null');
   if (condition.values.includes(target)) {
-    throw contradiction(at('from'), `must not have "${target}", which is what the rows are moved to`);
+    throw contradiction(at('from'), `must not have "${target}", the status that the rows are moved to`);
   }
   return { column, from: condition, to: target };
 }

@@ -13,33 +13,36 @@ import {
 } from './table.ts';
 import type { Column, Where } from './where.ts';
 
-/** Which rows are captured, and what is written on them. */
+/** Which rows are captured, and which columns are written. */
 export interface CaptureOptions<Row extends object> {
-  /** Rows with one of the statuses `from` get the status `to`. The column is `status` unless another is named. */
+  /** Rows with one of the statuses `from` get the status `to`. `column`: default `status`. */
   readonly status: {
     readonly column?: Column<Row>;
     readonly from: ColumnValue | readonly ColumnValue[];
     readonly to: Exclude<ColumnValue, null>;
   };
-  /** The most rows to capture, 1 to 10,000; never more are, whatever the plan. */
+  /** The most rows to capture, 1 to 10,000; never exceeded, whatever the query plan. */
   readonly limit: number;
-  /** What else must hold. */
+  /** Further conditions. */
   readonly where?: Where<Row>;
-  /** Which rows come first. Default, and after what is given: by primary key. */
+  /** Which rows come first. Default, and among equal rows: by primary key. */
   readonly orderBy?: OrderBy<Row> | readonly OrderBy<Row>[];
-  /** The column that says how many captures a row has left: it is counted down, and at 0 the row is not captured any more. */
+  /**
+   * The column with the number of captures that a row has left: each capture counts it down, and at 0 the row is not captured
+   * any more.
+   */
   readonly retries?: Column<Row>;
-  /** Only rows of this queue: a column and its value. */
+  /** Captures only rows with this value in this column. */
   readonly queueId?: { readonly column: Column<Row>; readonly value: ColumnValue };
   /**
-   * The column for the token, bigint (counted up) or uuid (made anew). Without it, tokens are kept in Pawl's schema, which
-   * costs one more write per row.
+   * The column for the token: bigint (each capture adds one) or uuid (each capture makes a new one). Default: the tokens are
+   * in Pawl's schema, which costs one more write per row.
    */
   readonly token?: Column<Row>;
   /**
-   * How long a capture holds: rows with the status `to` whose lease ran out, by the database's clock, are captured again.
-   * With `column` (timestamptz) it stands in the row; as a mere duration, in Pawl's schema beside the token. Without a lease
-   * a row whose process dies after the commit stays in `to` until somebody moves it.
+   * How long a capture is valid: rows with the status `to` whose lease ran out, by the database's clock, are captured again.
+   * With `column` (timestamptz) the lease is in the row; a plain duration is in Pawl's schema with the token. Default: none;
+   * a row whose process dies after the commit then stays in `to` until it is moved by hand.
    */
   readonly lease?: Duration | { readonly column: Column<Row>; readonly for: Duration };
 }
@@ -47,17 +50,19 @@ export interface CaptureOptions<Row extends object> {
 /** A column, ascending, or one with its direction. */
 export type OrderBy<Row> = Column<Row> | { readonly column: Column<Row>; readonly desc?: boolean };
 
-/** A row that was captured. It may be sent to another process as JSON and settled there. */
+/** A captured row. It may be sent to another process as JSON and settled there. */
 export interface CapturedRow<Row extends object> {
-  /** All columns after the capture, of the types that the driver gives them. */
+  /** All columns after the capture, with the types of the driver. */
   readonly row: Row;
-  /** Whose it is: a bigint in decimal, higher at each capture of this row, or a uuid. Pass it to whatever you write elsewhere. */
+  /**
+   * The fencing token: a bigint in decimal, higher at each capture of this row, or a uuid. Pass it with each write elsewhere.
+   */
   readonly token: string;
-  /** What `settle` needs to know about the capture. */
+  /** Data that `settle` needs. */
   readonly claim: RowClaim;
 }
 
-/** Which row was captured, and where its token and status stand. */
+/** Identifies a captured row, and the columns of its token and status. */
 export interface RowClaim {
   /** The primary key as a JSON array, exact to the last digit. */
   readonly key: string;
@@ -68,17 +73,18 @@ export interface RowClaim {
 }
 
 /**
- * Moves up to `limit` rows of a table of your own from one status to another and gives them to this process alone, with a
- * token for each. Rows that somebody else has locked are passed over, never waited for.
+ * Moves up to `limit` rows of a table of your own from one status to another and returns them to this process alone, with a
+ * token for each. Rows that another transaction has locked are skipped, never waited for.
  *
- * In a transaction of yours the capture is undone when that ends badly or its process dies. On the engine it is
- * committed at once; then give a `lease`, so that the rows of a dead process come back. `settle` says what became of them.
+ * In a transaction of yours the capture is rolled back with it, also when its process dies. On the engine it is committed at
+ * once; give a `lease` then, so that the rows of a dead process are captured again. `settle` gives the rows their next
+ * status.
  *
- * One round trip, and another when a table is first seen by this engine or transaction. It uses the index that your own query
- * with these conditions and this order would use. Rows are locked FOR NO KEY UPDATE: inserts of child rows go on.
+ * One round trip, and another one when this engine or transaction first uses the table. It uses the index that your own query
+ * with these conditions and this order would use. Rows are locked FOR NO KEY UPDATE: child rows can be inserted meanwhile.
  * @param handle  an engine, or an open transaction of any known library
  * @throws InvalidInput  an unknown table, column, option or value; nothing is written, and the transaction goes on
- * @throws SerializationFailed  in a transaction of isolation repeatable read or above, when another one changed a row
+ * @throws SerializationFailed  another transaction changed a row, and yours has isolation repeatable read or above
  */
 export async function captureRows<Row extends object = Record<string, unknown>>(
   handle: Handle,
@@ -93,7 +99,7 @@ export async function captureRows<Row extends object = Record<string, unknown>>(
   return rows.map((row) => readCaptured<Row>(what, row, request));
 }
 
-/** The names are such as no library that renames columns would change: lower case, without underscores. */
+/** The column names are lower case without underscores, so that no library that renames columns changes them. */
 function captureText(parts: TableParts): string {
   return `select refused as pawlrefused, key as pawlkey, token as pawltoken, (captured).*
 from pawl.lock_claim_rows(null::${quoteTable(parts)}, $1::jsonb)`;
@@ -108,7 +114,7 @@ function readCaptured<Row extends object>(
   if (typeof pawlrefused === 'string') throw refusedError(what, JSON.parse(pawlrefused));
   const { status, token, lease } = request;
   return {
-    // The type is what the caller says that the table's rows are.
+    // The caller declares the type of the table's rows.
     row: row as Row,
     token: String(pawltoken),
     claim: {
@@ -124,8 +130,8 @@ function readCaptured<Row extends object>(
 const seenTables = new WeakMap<object, Set<string>>();
 
 /**
- * The capture names the table in its text, for the sake of its row type, and a table that is not there would end the
- * caller's transaction; so it is looked for before the text is first sent. What is remembered is only that.
+ * Checks that the table exists, before the text of the capture is first sent: the text names the table, for the sake of its
+ * row type, and a missing table would abort the caller's transaction. Only this result is remembered.
  */
 async function requireTable(handle: Handle, what: string, parts: TableParts): Promise<void> {
   const seen = handle instanceof Object ? (seenTables.get(handle) ?? new Set()) : new Set<string>();

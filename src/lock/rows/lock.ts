@@ -16,42 +16,43 @@ import {
   toText,
 } from './table.ts';
 
-/** What a primary key's column may be given as. */
+/** A value of a primary key's column. */
 export type KeyValue = Exclude<ColumnValue, null>;
 
 /** The primary key of one row: a value, or for a key of several columns an array in their order, or an object by name. */
 export type RowId = KeyValue | readonly KeyValue[] | Readonly<Record<string, KeyValue>>;
 
-/** How rows are locked, and what happens when others hold them. */
+/** Options of {@link lockRows}. */
 export interface LockRowsOptions extends IfLocked {
   /**
-   * `'update'` (FOR NO KEY UPDATE): nobody else may lock, change or delete the rows; child rows may be inserted.
-   * `'share'` (FOR SHARE): others may lock them for share too, nobody may change them. Default `'update'`.
+   * `'update'` (FOR NO KEY UPDATE): no other transaction can lock, change or delete the rows; child rows can be inserted.
+   * `'share'` (FOR SHARE): others can lock them for share, too, and none can change them. Default `'update'`.
    *
-   * A steady stream of sharers keeps an updater waiting for ever: the database lets a sharer pass who comes later.
+   * A steady stream of shared locks makes an update wait for ever: the database lets a later shared lock pass it.
    */
   readonly mode?: 'update' | 'share' | undefined;
 }
 
-/** What happens when somebody else holds what is to be locked. */
+/** What to do when another transaction holds the lock. */
 export interface IfLocked {
   /**
-   * `'wait'`: until it is free. `'skip'`: goes on without it. `'fail'`: throws at once and keeps nothing. Default `'wait'`.
+   * `'wait'`: waits until it is free. `'skip'`: continues without it. `'fail'`: throws at once and locks nothing. Default
+   * `'wait'`.
    */
   readonly ifLocked?: 'wait' | 'skip' | 'fail' | undefined;
   /**
-   * The longest wait, over all that is to be locked. Only with `'wait'`. Default: that of the session's `lock_timeout`,
-   * which usually is none, and counts for each row anew.
+   * The longest wait for all locks of the call together. Only with `'wait'`. Default: the session's `lock_timeout`, which is
+   * usually unlimited, and which starts anew for each row.
    */
   readonly timeout?: Duration | undefined;
 }
 
-/** What became of each id that was asked for, as it was given. */
+/** The outcome for each requested id, in the form in which it was passed. */
 export interface LockedRows<Id> {
   readonly locked: Id[];
-  /** Held by somebody else; only with `ifLocked: 'skip'`. */
+  /** Rows that another transaction holds; only with `ifLocked: 'skip'`. */
   readonly skipped: Id[];
-  /** There is no such row. */
+  /** Ids without a row. */
   readonly missing: Id[];
 }
 
@@ -62,12 +63,12 @@ export const LONGEST_TIMEOUT = '24d';
  * Locks rows of a table of your own until the transaction ends. The table needs a primary key, and nothing else.
  *
  * Rows are locked in the order of their primary key, so that calls with the same ids in any order cannot deadlock; two
- * calls in one transaction can. What the row says may have changed while waiting: read it after the call.
- * The transaction can go on after a failure to lock. One round trip.
+ * calls in one transaction can. A row may have changed during the wait: read it after the call. The transaction can continue
+ * after a failure to lock. One round trip.
  * @param tx  an open transaction of any known library
  * @throws InvalidInput  an unknown table, option or key; no ids; no transaction
- * @throws LockNotAvailable  with `ifLocked: 'fail'`, names the ids that are held; none is locked
- * @throws TimedOut  after `timeout`, names the ids that are held; none is locked
+ * @throws LockNotAvailable  with `ifLocked: 'fail'`, the error has the ids that are held; no row was locked
+ * @throws TimedOut  after `timeout`, the error has the ids that are held; no row was locked
  */
 export async function lockRows<const Id extends RowId>(
   tx: Handle,
@@ -104,16 +105,16 @@ interface LockRowsAnswer extends Outcome {
   readonly existing: readonly number[];
 }
 
-/** How a call for a lock ended. */
+/** The outcome of a call for a lock. */
 export interface Outcome {
   readonly outcome: 'done' | 'held' | 'timeout';
-  /** Of a timeout: the session's own `lock_timeout`. */
+  /** After a timeout: the session's own `lock_timeout`. */
   readonly sessionTimeout?: string | undefined;
 }
 
 const SHOWN_IDS = 10;
 
-/** The options of {@link IfLocked}, for the table of a call's options. */
+/** Checks of the options of {@link IfLocked}. */
 export const ifLockedShape: {
   readonly ifLocked: Check<CheckedWait['ifLocked']>;
   readonly timeout: Check<CheckedWait['timeout']>;
@@ -122,7 +123,7 @@ export const ifLockedShape: {
   timeout: optional(duration({ min: 1, max: LONGEST_TIMEOUT, infinite: true })),
 };
 
-/** The timeout as the database's functions take it. @throws InvalidInput  when there is nothing to wait for */
+/** The timeout for the database's functions. @throws InvalidInput  when the call never waits */
 export function checkTimeout(what: string, { ifLocked, timeout }: CheckedWait): number | 'Infinity' | undefined {
   if (timeout === undefined) return undefined;
   if (ifLocked !== 'wait') {
@@ -140,7 +141,7 @@ export interface CheckedWait {
   readonly timeout: number | undefined;
 }
 
-/** The error for what could not be locked. */
+/** The error of a call that could not lock. */
 export function heldError(what: string, outcome: Outcome, { timeout }: CheckedWait): LockNotAvailable | TimedOut {
   const rest = 'nothing was locked by this call, and the transaction can go on';
   if (outcome.outcome === 'held') {
@@ -189,7 +190,7 @@ function parseId(place: { field: string; what: string }, given: unknown): KeyTex
   return Object.fromEntries(Object.entries(given).map(([column, value]) => [column, read(value)]));
 }
 
-/** A key by column names, and not one of the values that are objects, too. */
+/** Whether this is a key by column names, and not a value that is an object, too. */
 function isNamed(value: unknown): value is Readonly<Record<string, unknown>> {
   return isObject(value) && !(value instanceof Date) && !(value instanceof Uint8Array);
 }

@@ -8,28 +8,32 @@ import type { CapturedRow, RowClaim } from './claim.ts';
 import { type ColumnValue, callFunction, type Handle, parseTable, type TableName } from './table.ts';
 import { type Column, type ColumnLookups, lookUpColumn, lookUpValue } from './where.ts';
 
-/** What else is written on the rows that are settled. */
+/** Options of {@link settle}. */
 export interface SettleOptions<Row extends object> {
-  /** Columns and their values; an object or array, for a column of type json or jsonb, is written as JSON. */
+  /**
+   * Further columns to write, with their values; an object or array, for a column of type json or jsonb, is written as JSON.
+   */
   readonly set?: { readonly [C in Column<Row>]?: ColumnValue | object };
 }
 
-/** What became of the rows: every one of them is in one of the two. */
+/** The outcome: every row is in one of the two lists. */
 export interface SettleResult<Row extends object> {
   readonly settled: CapturedRow<Row>[];
-  /** No longer this process's: captured by another since, moved by somebody, or deleted. They were not changed. */
+  /**
+   * Rows that no longer belong to this capture: captured again, moved by another program, or deleted. They were not changed.
+   */
   readonly stale: CapturedRow<Row>[];
 }
 
 /**
- * Gives captured rows their next status, each on condition that it still has the token and the status that this process
- * captured it with: what a slow worker settles after somebody took the row over changes nothing. An overrun lease that
- * nobody has taken over is still good. To retry a row, settle it to a status that is captured again.
+ * Gives captured rows their next status, each on condition that it still has the token and the status of its capture: a slow
+ * worker changes nothing after another one took over its row. A row whose lease ran out, but which was not captured again,
+ * can still be settled. To retry a row, settle it to a status that is captured again.
  *
- * In the transaction that also writes the results, it makes them one: check that `stale` is empty, or throw.
- * One round trip, none for no rows. Waits for transactions that have locked the rows.
+ * Call it in the transaction that writes the results, and throw unless `stale` is empty: then both are committed or neither.
+ * One round trip, none without rows. Waits for transactions that have locked the rows.
  * @param handle  an engine, or an open transaction of any known library
- * @throws InvalidInput  an unknown table, column or value, or rows that are not from captureRows; nothing is written
+ * @throws InvalidInput  an unknown table, column or value, or rows that captureRows did not return; nothing is written
  */
 export async function settle<Row extends object>(
   handle: Handle,
@@ -47,7 +51,7 @@ export async function settle<Row extends object>(
       throw refusal(
         { field: 'status', what },
         status,
-        'another status than that of the capture; extendRows() keeps it',
+        'another status than that of the capture; to keep the status, use extendRows()',
       );
     }
     const values = Object.entries(set).map(([column, value]) => {
@@ -66,8 +70,8 @@ export async function settle<Row extends object>(
 }
 
 /**
- * Gives captured rows a new lease from now on, each on condition that it is still this process's. For work that takes
- * longer than the lease: call it at a third of it, and stop working on what is `stale`.
+ * Gives captured rows a new lease from now on, each on condition that it still belongs to this capture. For work that takes
+ * longer than the lease: call it after each third of the lease, and stop working on rows that are `stale`.
  * @param lease  from now on
  * @throws InvalidInput  rows that were captured without a lease
  */
@@ -96,7 +100,10 @@ interface Change extends ColumnLookups {
   readonly lease?: { readonly column: string | undefined; readonly ms: number };
 }
 
-/** Rows of one call of captureRows() are alike but for their keys; others may be among them, each kind is one statement. */
+/**
+ * Rows of one call of captureRows() differ only in their keys. Rows of several calls may be mixed: each kind is one
+ * statement.
+ */
 async function writeRows<Row extends object>(
   handle: Handle,
   table: TableName,
@@ -129,7 +136,7 @@ async function writeRows<Row extends object>(
   return { settled: rows.filter((row) => settled.has(row)), stale: rows.filter((row) => !settled.has(row)) };
 }
 
-/** The columns of a claim that came back from elsewhere are looked up like any others. */
+/** A claim may come from another process: its columns are looked up like any others. */
 function lookUpClaim(
   { statusColumn, tokenColumn, lease }: RowClaim,
   { columns }: Pick<ColumnLookups, 'columns'>,
@@ -166,7 +173,7 @@ function requireCaptured(
     throw refusal(
       { field: `rows.${index}`, what: 'settle' },
       row,
-      'what captureRows() gave, with its row, token and claim',
+      'a row that captureRows() returned, with its row, token and claim',
     );
   }
 }

@@ -8,8 +8,8 @@ import { isStorable } from '../../base/storable.ts';
 import { callInTransaction, id, type OpenTransaction, PostgresEngine, statement } from '../../engine/postgres/index.ts';
 
 /**
- * A table of your own: `'task'`, which the search path finds, or `'billing.task'`. Names are as they stand in the catalog:
- * upper and lower case count, and nothing needs quoting. A name that has a dot in it takes the long form.
+ * A table of your own: `'task'`, which the search path finds, or `'billing.task'`. Write names as the catalog has them: case
+ * matters, and nothing needs quotes. A name with a dot in it needs the object form.
  */
 export type TableName = string | { readonly schema?: string; readonly name: string };
 
@@ -19,7 +19,7 @@ export interface TableParts {
   readonly name: string;
 }
 
-/** A value of a column. A string may be of any type: it is read as what the column is. A Date has milliseconds only. */
+/** A value of a column. A string fits any type: it is read as a value of the column's type. A Date has milliseconds only. */
 export type ColumnValue = string | number | bigint | boolean | Date | Uint8Array | null;
 
 /** An engine, where each call is a transaction of its own, or an open transaction of any known library. */
@@ -47,7 +47,7 @@ function longForm(value: unknown): unknown[] {
   return value.schema === undefined ? [value.name] : [value.schema, value.name];
 }
 
-/** What a column, table or schema can be called. */
+/** Whether a value can be the name of a column, table or schema. */
 export function isName(value: unknown): value is string {
   return typeof value === 'string' && value !== '' && !value.includes('\0');
 }
@@ -57,7 +57,7 @@ export function quoteTable({ schema, name }: TableParts): string {
   return (schema === undefined ? [name] : [schema, name]).map(quoteName).join('.');
 }
 
-/** A dollar is written by its code point: in the text of a statement it would be taken for a parameter. */
+/** A dollar is written by its code point: in the text of a statement it would start a parameter. */
 function quoteName(name: string): string {
   return name.includes('$') ? `U&${id(name.replaceAll('\\', '\\\\').replaceAll('$', () => '\\0024'))}` : id(name);
 }
@@ -67,7 +67,9 @@ export function showTable({ schema, name }: TableParts): string {
   return schema === undefined ? name : `${schema}.${name}`;
 }
 
-/** How a value travels to the database, which reads it as what its column is; undefined when it cannot travel. */
+/**
+ * The text of a value, which the database reads as a value of the column's type; undefined for a value without such a text.
+ */
 export function toText(value: unknown): string | null | undefined {
   switch (typeof value) {
     case 'string':
@@ -87,7 +89,7 @@ export function toText(value: unknown): string | null | undefined {
   }
 }
 
-/** What the database's functions answer when the caller named a table, column or value that is not there. */
+/** The answer of the database's functions to a table, column or value that does not exist. */
 interface TableRefusal {
   readonly field: string;
   readonly problem: string;
@@ -97,7 +99,7 @@ interface TableRefusal {
 
 const SHOWN_CANDIDATES = 20;
 
-/** The error for a refusal of the database: nothing was written, and the transaction it happened in goes on. */
+/** The error for a refusal of the database: nothing was written, and the transaction can continue. */
 export function refusedError(what: string, { field, problem, word, candidates }: TableRefusal): InvalidInput {
   const near = word === null ? undefined : suggest(word, candidates);
   const all = candidates.length === 0 ? '' : `; there are ${candidates.slice(0, SHOWN_CANDIDATES).join(', ')}`;
@@ -105,7 +107,7 @@ export function refusedError(what: string, { field, problem, word, candidates }:
   return new InvalidInput(`option "${field}" for ${what}: ${problem}${advice}`, { field });
 }
 
-/** Runs one statement with one text parameter, in the caller's transaction or, by an engine, in one of its own. */
+/** Runs one statement with one text parameter, in the caller's transaction or, on an engine, in one of its own. */
 export function callOn(
   handle: Handle,
   name: string,
@@ -114,13 +116,13 @@ export function callOn(
 ): Promise<Record<string, unknown>[]> {
   const value = JSON.stringify(payload);
   if (handle instanceof PostgresEngine) {
-    // Rows of the caller's come back, read as he wants them.
+    // The rows are the caller's, so the caller's type parsers read them.
     return handle.query(statement(name, text.replace('$1', '$1::text'), { prepare: false, isOwn: false }), [value]);
   }
   return callInTransaction(handle, `-- ${name}\n${text}`, value);
 }
 
-/** Calls a function of ours that takes a jsonb and gives one back, and refuses what it refuses. */
+/** Calls a function that takes and returns a jsonb; throws when the answer is a refusal. */
 export async function callFunction<Answer extends object>(
   handle: Handle,
   what: string,
@@ -133,7 +135,7 @@ export async function callFunction<Answer extends object>(
   return answer;
 }
 
-/** @throws InvalidInput  for an engine: the locks would be gone when the call returned */
+/** @throws InvalidInput  for an engine: the locks would end before the call returns */
 export function requireTransaction(what: string, handle: Handle): void {
   if (handle instanceof PostgresEngine) {
     throw new InvalidInput(

@@ -5,16 +5,16 @@ import { isObject } from '../../base/options/shape.ts';
 import { suggest } from '../../base/options/suggest.ts';
 import { type ColumnValue, isName, toText } from './table.ts';
 
-/** The name of a column: of `Row` when its type is given, else any. */
+/** The name of a column: one of `Row` when that type is given, else any. */
 export type Column<Row> = keyof Row & string;
 
-/** How a column is compared. Several comparisons of one column must all hold. A null column is neither less nor greater. */
+/** Comparisons of one column; all must be true. A null column is neither less nor greater. */
 export interface Comparison {
-  /** One of these; null may be among them. */
+  /** Equals one of these; null may be among them. */
   readonly in?: readonly ColumnValue[];
-  /** None of these. A column that is null is not captured. */
+  /** Equals none of these. A null column does not match. */
   readonly notIn?: readonly Exclude<ColumnValue, null>[];
-  /** Anything but this, null included. */
+  /** Differs from this value; null matches. */
   readonly not?: ColumnValue;
   readonly lt?: Exclude<ColumnValue, null>;
   readonly lte?: Exclude<ColumnValue, null>;
@@ -22,15 +22,15 @@ export interface Comparison {
   readonly gte?: Exclude<ColumnValue, null>;
 }
 
-/** What each column has to be: a value, null, or a comparison. All must hold. */
+/** A condition for each column: a value, null, or a comparison. All must be true. */
 export type ColumnConditions<Row> = { readonly [C in Column<Row>]?: ColumnValue | Comparison };
 
-/** Columns, or a condition of your own in SQL, or several of them, which must all hold. */
+/** Conditions for columns, or a condition in SQL, or several of them, which must all be true. */
 export type Where<Row> = ColumnConditions<Row> | SqlCondition | readonly (ColumnConditions<Row> | SqlCondition)[];
 
 /** A condition written in SQL; made by {@link sql}. */
 export class SqlCondition {
-  /** @internal One more than there are values. */
+  /** @internal There is one more part than there are values. */
   readonly parts: readonly string[];
   /** @internal */
   readonly values: readonly unknown[];
@@ -44,8 +44,7 @@ export class SqlCondition {
 
 /**
  * A condition in SQL over the columns of the table: sql`due_at + grace < clock_timestamp() and region = ${region}`.
- * What stands in `${}` is a value, never SQL; it takes the type that is asked for where it stands. Another sql`…` may
- * stand there, too.
+ * A `${}` is a value, never SQL, and gets the type that the expression around it requires. It may also be another sql`…`.
  */
 export function sql(strings: TemplateStringsArray, ...values: readonly (ColumnValue | SqlCondition)[]): SqlCondition {
   const parts = [strings[0] ?? ''];
@@ -67,7 +66,7 @@ export function sql(strings: TemplateStringsArray, ...values: readonly (ColumnVa
   return new SqlCondition(parts, flat);
 }
 
-/** A condition as the database's functions take it. */
+/** A condition for the database's functions. */
 export type WireCondition =
   | ColumnCondition
   | { readonly parts: readonly string[]; readonly values: readonly (string | null)[] };
@@ -79,13 +78,13 @@ export interface ColumnCondition {
   readonly values: readonly (string | null)[];
 }
 
-/** What a call names of the table, for the database to look up before it does anything. */
+/** The columns and values of a call, which the database checks before it does anything. */
 export interface ColumnLookups {
   readonly columns: { field: string; column: string; as?: 'token' | 'lease' | 'retries' }[];
   readonly values: { field: string; column: string; value: string | null }[];
 }
 
-/** Reads `where`, and notes the columns and values it has. @throws InvalidInput */
+/** Reads `where`, and adds its columns and values to `lookups`. @throws InvalidInput */
 export function readWhere(where: unknown, place: OptionPath, lookups: ColumnLookups): WireCondition[] {
   if (Array.isArray(where)) {
     return where.flatMap((one: unknown, index) =>
@@ -101,7 +100,7 @@ export function readWhere(where: unknown, place: OptionPath, lookups: ColumnLook
 }
 
 function readColumn(column: string, given: unknown, place: OptionPath, lookups: ColumnLookups): WireCondition[] {
-  // Left out as an option is; taken as "any" it would capture rows that were not meant.
+  // Not treated like a missing option: as "any value" it would capture rows by mistake.
   if (given === undefined)
     throw refusal(place, given, 'a value, null or a comparison; leave the column out to accept any');
   lookUpColumn(column, place, lookups);
@@ -116,7 +115,7 @@ function readColumn(column: string, given: unknown, place: OptionPath, lookups: 
   });
 }
 
-/** Notes a column that must be there, and may have to be fit for a purpose. */
+/** Adds a column that must exist, and that may have to suit a purpose. */
 export function lookUpColumn(
   column: unknown,
   place: OptionPath,
@@ -130,7 +129,7 @@ export function lookUpColumn(
 
 const OPERATORS = ['in', 'notIn', 'not', 'lt', 'lte', 'gt', 'gte'] as const satisfies readonly (keyof Comparison)[];
 
-/** Reads one comparison of a column, and notes its values. @throws InvalidInput */
+/** Reads one comparison of a column, and adds its values to `lookups`. @throws InvalidInput */
 export function compare(
   column: string,
   op: keyof Comparison,
@@ -149,7 +148,7 @@ export function compare(
   return { column, op, values };
 }
 
-/** Notes a value that must be one of its column's type, and gives it as it travels. */
+/** Adds a value that must fit the type of its column. @returns its text */
 export function lookUpValue(column: string, value: unknown, place: OptionPath, lookups: ColumnLookups): string | null {
   const text = readValue(value, place);
   lookups.values.push({ field: place.field, column, value: text });

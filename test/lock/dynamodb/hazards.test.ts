@@ -1,5 +1,5 @@
-// The hazards of the published ticket design, each by the schedule in which it fails. One row per ticket decides there: the
-// lowest one holds.
+// The hazards of the published ticket design, each with the schedule in which it fails. In that design rows decide, one per
+// ticket: the client with the lowest one holds the lock.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   DeleteItemCommand,
@@ -42,14 +42,14 @@ afterAll(async () => {
   client.destroy();
 });
 
-/** Locks of what counts as a process of its own, whose requests meet what `choose` says. */
+/** Locks of a simulated process; `choose` decides about the fault of each request. */
 function ours(choose: (request: Request) => Fault = () => 'pass', waiterMs = WAITER_MS): Locks {
   const locks = createLocks(dynamodb(faultyClient(client, choose), { table: TABLE }), { waiterLease: waiterMs });
   atTestEnd(() => locks.stop());
   return locks;
 }
 
-/** Lets go when opened. */
+/** A promise that `open` resolves. */
 function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   let open = (): void => {};
   const opened = new Promise<void>((resolve) => {
@@ -63,10 +63,10 @@ const isTicket = ({ text }: Request): boolean => text.startsWith('SET q = if_not
 const isPlace = ({ operation, sk, text }: Request): boolean =>
   operation === 'UpdateItem' && sk.startsWith('wait#') && text.startsWith('SET o =');
 const isBeat = ({ sk, text }: Request): boolean => sk === 'head' && text.startsWith('SET b = ');
-/** A grant that was decided on a version: to whoever waited, or took over. */
+/** Whether a request is a conditional grant, to a waiter or to a client that takes over. */
 const isGrant = ({ sk, text }: Request): boolean => sk === 'head' && /^SET n = :.* f = :.* h = /.test(text);
 
-/** By one that has put its row. */
+/** Matches a read by a client that has put its row. */
 function placedLook(): (request: Request) => boolean {
   let isPlaced = false;
   return (request) => {
@@ -79,7 +79,7 @@ function pkOf({ input }: Request): string | undefined {
   return (input['Key'] as { pk?: { S?: string } } | undefined)?.pk?.S;
 }
 
-/** When the first request that fits is sent, does that with it, and says so; all others pass. */
+/** Applies a fault to the first request that fits, and reports it; all others pass. */
 function once(
   fits: (request: Request) => boolean,
   fault: Fault,
@@ -115,7 +115,7 @@ async function rows(): Promise<Record<string, { N?: string; S?: string }>[]> {
   return found;
 }
 
-/** Whoever sends a first request that fits stands still from then on: what it sends arrives when it goes on. */
+/** Pauses the client at its first request that fits: its requests arrive when it continues. */
 function standstill(fits: (request: Request) => boolean): {
   readonly choose: (request: Request) => Fault;
   readonly isStill: boolean;
@@ -139,7 +139,7 @@ function standstill(fits: (request: Request) => boolean): {
   };
 }
 
-/** A lock that is held, and two who come for it; what the first one sends meets what `choose` says. */
+/** A held lock and two clients that request it; `choose` decides about the faults of the first one's requests. */
 async function contended(
   choose: (request: Request) => Fault,
   waiterMs?: number,
@@ -153,7 +153,7 @@ async function untilWaiting(name: string, count: number): Promise<void> {
   await until(`${count} wait`, async () => (await waitersOf(name)) === count);
 }
 
-/** Fails when two of them ever hold at the same time. */
+/** Fails if two of them ever hold the lock at the same time. */
 function exclusive(): { enter(lock: Lock): Promise<void> } {
   let inside = 0;
   return {
@@ -168,9 +168,9 @@ function exclusive(): { enter(lock: Lock): Promise<void> } {
 }
 
 describe('who holds', () => {
-  test('H1: a row that comes after the next ticket’s never makes a second holder, and keeps its turn', async () => {
+  test('H1: a row that arrives after the row of the next ticket never makes a second holder, and keeps its turn', async () => {
     const slow = standstill(isPlace);
-    // Not to be taken for dead meanwhile.
+    // A long lease, so that it is not taken for dead meanwhile.
     const { name, first, second, lock } = await contended(slow.choose, 10 * WAITER_MS);
     const order: string[] = [];
     const served = [first.request(name, () => void order.push('first'))];
@@ -179,7 +179,7 @@ describe('who holds', () => {
     await untilWaiting(name, 1);
     await lock.release();
     await sleep(300);
-    // The published design lets the second one in here.
+    // The published design grants the lock to the second one here.
     expect(order).toEqual([]);
     slow.goOn();
     await Promise.all(served);
@@ -187,12 +187,12 @@ describe('who holds', () => {
   });
 
   const PASSED_OVER = [
-    { what: 'H1, H16: one whose row never comes', fits: isPlace, rows: 0 },
-    { what: 'H7: one that was slow to look', fits: placedLook(), rows: 1 },
-    { what: 'H8: one that saw its turn, but was slow to take it', fits: isGrant, rows: 1 },
+    { what: 'H1, H16: a waiter whose row never arrives', fits: isPlace, rows: 0 },
+    { what: 'H7: a waiter that polls too late', fits: placedLook(), rows: 1 },
+    { what: 'H8: a waiter that saw its turn, but takes it too late', fits: isGrant, rows: 1 },
   ];
   for (const { what, fits, rows: isThere } of PASSED_OVER) {
-    test(`${what} is passed over, and neither believes in it nor comes back into its place`, async () => {
+    test(`${what} is passed over; it neither counts the lock as held nor gets its place back`, async () => {
       const slow = standstill(fits);
       const { name, first, second, lock } = await contended(slow.choose);
       const alone = exclusive();
@@ -200,7 +200,7 @@ describe('who holds', () => {
         await alone.enter(got);
         return got.token;
       });
-      await until('it has its ticket', async () => slow.isStill || (await waitersOf(name)) === 1);
+      await until('the first one has its ticket', async () => slow.isStill || (await waitersOf(name)) === 1);
       await untilWaiting(name, isThere);
       const next = second.acquire(name, { wait: '20s' });
       await untilWaiting(name, isThere + 1);
@@ -217,14 +217,14 @@ describe('who holds', () => {
     });
   }
 
-  test('H7: one that waits alone and was passed over while it was slow takes another place', async () => {
+  test('H7: a single waiter that was passed over during a pause takes another place', async () => {
     const slow = standstill(placedLook());
     const { name, first, second, holder, lock } = await contended(slow.choose);
     const order: string[] = [];
     const served = [first.request(name, { wait: '25s' }, () => void order.push('first'))];
-    await until('it has a place and stands still', () => slow.isStill);
+    await until('it has a place and pauses', () => slow.isStill);
     await lock.release();
-    // Nobody has taken a ticket since.
+    // No ticket was taken since.
     const got = await until('it was passed over', () => second.tryAcquire(name));
     slow.goOn();
     await untilWaiting(name, 1);
@@ -235,7 +235,7 @@ describe('who holds', () => {
     expect(order).toEqual(['first', 'second']);
   });
 
-  test('H3: a takeover that meets a renewal removes nothing', async () => {
+  test('H3: a takeover at the same time as a renewal removes nothing', async () => {
     const name = fresh();
     const [beats, takeover] = [gate(), gate()];
     const held = once(isGrant, { after: takeover.opened });
@@ -254,7 +254,7 @@ describe('who holds', () => {
     await next.release();
   });
 
-  test('H4: the renewal of a holder that was followed revives nothing', async () => {
+  test('H4: a renewal of a holder after the next grant revives nothing', async () => {
     const name = fresh();
     const { opened, open } = gate();
     const held = once(isBeat, { after: opened });
@@ -270,7 +270,7 @@ describe('who holds', () => {
     expect(lock.isHeld).toBe(false);
   });
 
-  test('H9, H13: what decides is read consistently, and rows that a query does not show are not passed over', async () => {
+  test('H9, H13: deciding reads are consistent, and rows that a query does not return yet are not passed over', async () => {
     const name = fresh();
     const reads: Request[] = [];
     const blind = createLocks(
@@ -291,7 +291,7 @@ describe('who holds', () => {
     await untilWaiting(name, 1);
     const second = blind.request(name, () => void order.push('blind'));
     await untilWaiting(name, 2);
-    // Long enough for whoever does not see the row to take its place for one that was never taken.
+    // Long enough for a client that does not see the row to count the place as never taken.
     await sleep(WAITER_MS * 2);
     await lock.release();
     await Promise.all([first, second]);
@@ -300,7 +300,7 @@ describe('who holds', () => {
     for (const { input } of reads) expect(input['ConsistentRead']).toBe(true);
   });
 
-  test('H12: sets that cross, with late requests, neither share a lock nor wait for each other for ever', async ({
+  test('H12: overlapping sets, with late requests, neither share a lock nor wait for each other for ever', async ({
     skip,
   }) => {
     skip(local.kind === 'dynalite', 'no transactions here');
@@ -346,7 +346,7 @@ describe('lost answers', () => {
   }
 
   for (const fault of LOST) {
-    test(`H6: a row whose answer is lost (${fault}) is known as one’s own`, async () => {
+    test(`H6: a row whose answer is lost (${fault}) is recognised by its waiter`, async () => {
       const name = fresh();
       const lossy = once(isPlace, fault);
       const [a, b, holder] = [ours((request) => lossy.choose(request)), ours(), ours()];
@@ -365,7 +365,7 @@ describe('lost answers', () => {
   }
 
   for (const fault of LOST) {
-    test(`an acquire, a grant and a release whose answers are lost (${fault}) happened`, async () => {
+    test(`an acquire, a grant and a release whose answers are lost (${fault}) count as done`, async () => {
       const name = fresh();
       const lossy = ours((request) =>
         request.sk === 'head' &&
@@ -399,36 +399,33 @@ describe('lost answers', () => {
     const lock = await a.acquire(name, { lease: leaseMs });
     const since = performance.now();
     await until(
-      'half of the renewals were lost for longer than the lease',
+      'every second renewal was lost for longer than the lease',
       () => beats > 3 && performance.now() - since > leaseMs * 1.2,
     );
     lock.assertHeld();
     await lock.release();
   });
 
-  together(
-    'a lock whose row is throttled for too long is lost, and takes no other of its process with it',
-    async () => {
-      const [hot, calm] = [fresh(), fresh()];
-      let isHot = false;
-      let beats = 0;
-      const a = ours((request) => {
-        if (isHot && isBeat(request) && pkOf(request) === lockKey('', hot)) return 'throttle';
-        beats += isBeat(request) ? 1 : 0;
-        return 'pass';
-      });
-      const [lost, kept] = [await a.acquire(hot, { lease: '2s' }), await a.acquire(calm, { lease: '2s' })];
-      isHot = true;
-      await until('it is lost', () => lost.signal.aborted);
-      // On a machine that is busy, its own event loop is to blame as well.
-      expect(lost.signal.reason).toMatchObject({ reason: expect.stringMatching('unreachable|blocked') });
-      kept.assertHeld();
-      const before = beats;
-      await until('the other one was renewed for a lease', () => beats > before + 3);
-      kept.assertHeld();
-      await kept.release();
-    },
-  );
+  together('a lock whose row is throttled for too long is lost, and no other lock of its process is', async () => {
+    const [hot, calm] = [fresh(), fresh()];
+    let isHot = false;
+    let beats = 0;
+    const a = ours((request) => {
+      if (isHot && isBeat(request) && pkOf(request) === lockKey('', hot)) return 'throttle';
+      beats += isBeat(request) ? 1 : 0;
+      return 'pass';
+    });
+    const [lost, kept] = [await a.acquire(hot, { lease: '2s' }), await a.acquire(calm, { lease: '2s' })];
+    isHot = true;
+    await until('it is lost', () => lost.signal.aborted);
+    // On a busy machine the reason may also be its own event loop.
+    expect(lost.signal.reason).toMatchObject({ reason: expect.stringMatching('unreachable|blocked') });
+    kept.assertHeld();
+    const before = beats;
+    await until('the other lock was renewed for a lease', () => beats > before + 3);
+    kept.assertHeld();
+    await kept.release();
+  });
 
   together('throttling delays, and loses nothing', async () => {
     const name = fresh();
@@ -446,7 +443,7 @@ describe('lost answers', () => {
 });
 
 describe('the dead', () => {
-  test('H14: a waiter that died at the front is passed over within its lease, also by one that only tries', async () => {
+  test('H14: a dead waiter at the front is passed over within its lease, also by a client that never waits', async () => {
     const [name, other] = [fresh(), fresh()];
     let isDead = false;
     const dying = ours(() => (isDead ? 'drop request' : 'pass'));
@@ -472,7 +469,7 @@ describe('the dead', () => {
     const dying = ours(() => (isDead ? 'drop request' : 'pass'));
     const locks = ours();
     const lock = await locks.acquire(name);
-    // Some more than are looked at at once.
+    // Some more than one read returns.
     const many = LONG ? 100 : 28;
     for (let i = 0; i < many; i++) void dying.acquire(name, { wait: '25s' }).catch(() => {});
     await until('they wait', async () => (await waitersOf(name)) === many, 25_000);
@@ -484,7 +481,7 @@ describe('the dead', () => {
     await next.release();
   });
 
-  together('what is granted without a lease when its request had been given up ends by itself', async ({ skip }) => {
+  together('a grant without a lease whose request was given up before ends by itself', async ({ skip }) => {
     skip(local.kind === 'dynalite', 'no transactions here');
     const [name, set] = [fresh(), [fresh(), fresh()]];
     const { opened, open } = gate();
@@ -504,10 +501,10 @@ describe('the dead', () => {
     await until('both are under way', () => asked === 2);
     over.abort();
     await Promise.all(asking);
-    await until('it was looked for what they left behind', () => looks === 3);
+    await until('the withdrawals have been sent', () => looks === 3);
     open();
     for (const each of [name, ...set]) {
-      const [holder] = await until('it is granted', async () => {
+      const [holder] = await until('the lock is granted', async () => {
         const { holders } = await watching.explain(each);
         return holders.length > 0 ? holders : undefined;
       });
@@ -517,15 +514,15 @@ describe('the dead', () => {
 
   const isKeep = ({ operation, text }: Request): boolean => operation === 'UpdateItem' && /^SET h = .* b = /.test(text);
 
-  together('a lock without a lease stays, even where somebody is about to put it out', async () => {
+  together('a lock without a lease stays, even if another client is about to remove its holder', async () => {
     const name = fresh();
     const { opened, open } = gate();
     const held = once(isKeep, { after: opened });
     const asking = ours((request) => held.choose(request)).acquire(name, { lease: Infinity });
-    await until('it is to be kept', () => held.met);
+    await until('its lease is about to be removed', () => held.met);
     const before = readHead((await row(name)) as Item);
     const [holder] = before.holders;
-    if (holder === undefined) throw new Error('nobody holds it');
+    if (holder === undefined) throw new Error('the lock is free');
     const other = { ...holder, nonce: 'another', token: holder.token + 1n };
     const after = granted(before, other, undefined, new Set([holder.nonce]), 0);
     open();
@@ -543,7 +540,7 @@ describe('the dead', () => {
 
   for (const fault of LOST) {
     together(
-      `a lock without a lease is had, though an answer is lost (${fault}), and a set of them whole`,
+      `a lock without a lease, and a whole set of them, is granted though an answer is lost (${fault})`,
       async () => {
         const sets = [[fresh()], ...(local.kind === 'dynalite' ? [] : [[fresh(), fresh()]])];
         for (const names of sets) {
@@ -562,7 +559,7 @@ describe('the dead', () => {
     );
   }
 
-  test('H10: only rows of waiters may be removed by DynamoDB; a queue goes on without them, and tokens rise', async () => {
+  test('H10: DynamoDB may remove only rows of waiters; a queue works on without them, and tokens rise', async () => {
     const name = fresh();
     const [a, b] = [ours(), ours()];
     const lock = await a.acquire(name);
@@ -586,15 +583,15 @@ describe('the dead', () => {
     await next.release();
   });
 
-  test('H11: places sort by number, however many there were', () => {
+  test('H11: places sort by number, also after very many', () => {
     const tickets = [9, 10, 99, 100, 99_999_999, 100_000_000, 999_999_999_999_999, 1_000_000_000_000_000];
     const keys = tickets.map((ticket) => waiterOf('a', ticket).sk);
     expect(keys.toSorted()).toEqual(keys);
   });
 });
 
-describe('H17: waiting 0, so long, or for ever', () => {
-  test('not waiting is one conditional write, and leaves nothing', async () => {
+describe('H17: a wait of 0, of some time, or for ever', () => {
+  test('a request that does not wait is one conditional write, and leaves no row', async () => {
     const name = fresh();
     const sent: Request[] = [];
     const a = ours((request) => {
@@ -608,7 +605,7 @@ describe('H17: waiting 0, so long, or for ever', () => {
     await lock.release();
   });
 
-  test('a free lock is taken and given back by two writes and no read', async () => {
+  test('taking and releasing a free lock are two writes and no read', async () => {
     const name = fresh();
     const sent: Request[] = [];
     const a = ours((request) => {
@@ -620,7 +617,7 @@ describe('H17: waiting 0, so long, or for ever', () => {
     expect(sent.map((each) => each.operation)).toEqual(['UpdateItem', 'UpdateItem', 'UpdateItem', 'UpdateItem']);
   });
 
-  together('a wait that is over leaves no place, and one whose clean-up is lost is passed over', async () => {
+  together('an ended wait leaves no place, and one whose clean-up is lost is passed over', async () => {
     const name = fresh();
     const [a, b] = [ours(), ours()];
     let isDown = false;
@@ -639,7 +636,7 @@ describe('H17: waiting 0, so long, or for ever', () => {
     isDown = false;
   });
 
-  together('a dead holder is followed by one that never waits, but comes again', async () => {
+  together('a client that never waits, and tries again and again, takes over from a dead holder', async () => {
     const name = fresh();
     let isDead = false;
     const dying = ours(() => (isDead ? 'drop request' : 'pass'));
@@ -647,14 +644,14 @@ describe('H17: waiting 0, so long, or for ever', () => {
     const lock = await dying.acquire(name, { lease: '800ms' });
     isDead = true;
     const start = performance.now();
-    const next = await until('it is had', () => locks.tryAcquire(name));
+    const next = await until('it has the lock', () => locks.tryAcquire(name));
     expect(performance.now() - start).toBeGreaterThan(500);
     expect(performance.now() - start).toBeLessThan(2500);
     expect(next.token).toBeGreaterThan(lock.token);
     isDead = false;
   });
 
-  together('with a bound on the clocks, a dead holder is followed by one that has never seen it', async () => {
+  together('with a bound on the clocks, a client that has never seen a dead holder takes over from it', async () => {
     const name = fresh();
     const dying = ours((request) => (isBeat(request) ? 'drop request' : 'pass'));
     await dying.acquire(name, { lease: '500ms' });

@@ -24,7 +24,7 @@ beforeAll(async () => {
 interface Arena {
   readonly parties: readonly Party[];
   readonly faults: Faults;
-  /** Of every name that was written under. */
+  /** The writes under these names. */
   readonly writes: (names: Iterable<string>) => Promise<Write[]>;
 }
 
@@ -39,7 +39,7 @@ async function openArena(table: string, settings: readonly PartySettings[] = BAD
   const faults: Faults = {
     breakLock: async (name) =>
       (await locks.break(name, { reason: 'by the schedule' })).map(({ token }) => String(token)),
-    // There is no connection that the service would know of; the faults of the parties' networks come all the time.
+    // The service has no connections to end; the networks of the parties have faults all the time.
     terminate: async () => {},
   };
   const writes = async (names: Iterable<string>): Promise<Write[]> => {
@@ -54,7 +54,7 @@ async function openArena(table: string, settings: readonly PartySettings[] = BAD
   return { parties, faults, writes };
 }
 
-test(`${SCHEDULES} random schedules with lost, late and doubled requests, pauses and breaks give right histories`, async ({
+test(`${SCHEDULES} random schedules with lost, late and doubled requests, pauses and breaks have correct histories`, async ({
   skip,
 }) => {
   skip(local.kind === 'dynalite', 'a guarded write is a transaction');
@@ -67,12 +67,12 @@ test(`${SCHEDULES} random schedules with lost, late and doubled requests, pauses
   }
   const writes = await arena.writes(new Set(holds.map((hold) => hold.name)));
   expect(violations(holds, writes)).toEqual([]);
-  // Nothing was checked that did not happen.
+  // The schedules really had holds.
   expect(holds.length).toBeGreaterThan(SCHEDULES * 2);
   expect(writes.length).toBeGreaterThan(SCHEDULES / 2);
 });
 
-test('H16: a late write is refused by the database, though its writer does not look at the clock', async ({ skip }) => {
+test('H16: the database refuses a late write, even if its writer does not check the clock', async ({ skip }) => {
   skip(local.kind === 'dynalite', 'a guarded write is a transaction');
   const { parties, writes } = await openArena('late');
   const [first, second] = parties;

@@ -21,7 +21,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** A session of its own inside a transaction, as a rival is. */
+/** Another session inside a transaction. */
 async function rival(): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: database.url });
   client.on('error', () => {});
@@ -53,7 +53,7 @@ test('a key is held by one transaction until it ends', async () => {
   expect(await lockKey(two, 'a', { ifLocked: 'fail' })).toBe(true);
 });
 
-test('a key dies with its session', async () => {
+test('a key is free when its session dies', async () => {
   const [one, two] = [await rival(), await rival()];
   await lockKey(one, 'dies');
   const waiting = lockKey(two, 'dies');
@@ -62,7 +62,7 @@ test('a key dies with its session', async () => {
   expect(await waiting).toBe(true);
 });
 
-test('a timeout throws, keeps nothing, restores lock_timeout, and lets the transaction go on', async () => {
+test('a timeout throws, locks nothing, restores lock_timeout, and lets the transaction continue', async () => {
   const [one, two] = [await rival(), await rival()];
   await lockKey(one, 'busy');
   await two.query("set lock_timeout = '77s'");
@@ -84,7 +84,7 @@ test('a key that was granted although its wait timed out does not leak', async (
       () => 'locked',
       (error: unknown) => (error instanceof TimedOut ? 'timeout' : Promise.reject(error)),
     );
-    // About when the timeout strikes, so that the grant and the timeout meet.
+    // About the time of the timeout, so that the grant and the timeout race.
     const release = performance.now() + (round % 3) + Math.random() * 1.5;
     while (performance.now() < release) await new Promise((next) => setImmediate(next));
     await holder.query('commit');
@@ -100,7 +100,7 @@ test('a key that was granted although its wait timed out does not leak', async (
   expect([...outcomes].sort()).toEqual(['locked', 'timeout']);
 });
 
-test('sharers share, but do not pass a waiting exclusive one', async () => {
+test('shared ones hold together, and do not overtake a waiting exclusive one', async () => {
   const [one, two, three] = [await rival(), await rival(), await rival()];
   await lockKey(one, 'fair', { mode: 'shared' });
   expect(await lockKey(three, 'fair', { mode: 'shared', ifLocked: 'fail' })).toBe(true);
@@ -144,7 +144,7 @@ test('it works in a transaction of postgres.js', async () => {
   expect(await lockKey(client, 'js', { ifLocked: 'skip' })).toBe(true);
 });
 
-test('bad input is refused, and the transaction goes on', async () => {
+test('bad input is refused, and the transaction continues', async () => {
   await engine.transaction(async (tx) => {
     const refused = async (call: Promise<unknown>, field: string): Promise<void> => {
       const error = await call.then(

@@ -1,4 +1,4 @@
-// Captures rows inside a transaction, says which, and holds them until it is killed or told to commit.
+// Captures rows inside a transaction, prints them, and holds them until it is killed or gets the order to commit.
 import { once } from 'node:events';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { captureRows } from '../../../src/lock/rows/claim.ts';

@@ -44,7 +44,7 @@ async function run<Row = Record<string, unknown>>(text: string, values: unknown[
 
 let tables: number = 0;
 
-/** A table of the test's own, with that many new tasks. */
+/** A new table with so many new tasks. */
 async function tasks(count: number): Promise<string> {
   const name = `task_${(tables += 1)}`;
   await run(`create table ${name} (
@@ -76,7 +76,7 @@ async function statuses(table: string): Promise<Record<string, number>> {
   return Object.fromEntries(rows.map(({ status, n }) => [status, n]));
 }
 
-test('rows are captured in order, at most so many, with all their columns and a token each', async () => {
+test('rows are captured in order, up to the limit, with all their columns and a token each', async () => {
   const table = await tasks(5);
   const rows = await capture(table, { limit: 3, token: 'token' });
   expect(rows).toMatchObject([1, 2, 3].map((id) => ({ row: { id, status: 'in_progress', token: '1' }, token: '1' })));
@@ -134,14 +134,14 @@ test('conditions on columns must all hold', async () => {
   expect(await matching({ note: "' or true --\\" })).toEqual([]);
 });
 
-test('the order is what was asked for, then the primary key', async () => {
+test('rows come in the requested order, then by primary key', async () => {
   const table = await tasks(6);
   await run(`update ${table} set due_at = due_at + (id % 2) * interval '1 day'`);
   expect(ids(await capture(table, { limit: 4, orderBy: { column: 'due_at', desc: true } }))).toEqual([1, 3, 5, 2]);
   expect(ids(await capture(table, { orderBy: ['due_at', { column: 'id', desc: true }] }))).toEqual([6, 4]);
 });
 
-test('only rows of the queue, and only with retries left, which never become negative', async () => {
+test('only rows of the queue with retries left are captured, and retries never become negative', async () => {
   const table = await tasks(4);
   await run(`update ${table} set retries = 0 where id = 1`);
   for (const left of [2, 1, 0]) {
@@ -184,7 +184,7 @@ test.each(['token', 'uuid', undefined] as const)('tokens in %s: a stale settle c
   expect(await run('select from pawl.lock_row_claim where relation = $1', [`public.${table}`])).toEqual([]);
 });
 
-test('a lease that was extended is not taken over', async () => {
+test('a row with an extended lease is not captured again', async () => {
   const table = await tasks(2);
   for (const lease of ['100ms', { column: 'leased_until', for: '100ms' }] as const) {
     const rows = await capture(table, { limit: 1, lease });
@@ -214,13 +214,13 @@ test('settling in a transaction is undone with it', async () => {
   expect(ids((await settle(engine, table, rows, 'failed')).settled)).toEqual([1]);
 });
 
-test('16 capturers get 2,000 rows once each, never more than asked for, whatever the plan', async () => {
+test('16 capturers get 2,000 rows once each, never more than their limit, whatever the plan', async () => {
   const table = await tasks(2000);
   const url = new URL(database.url);
   const seen: unknown[] = [];
   const sizes: number[] = [];
   const one = async (index: number): Promise<void> => {
-    // Half of them are made to plan badly.
+    // Settings make half of them plan badly.
     const bad =
       '-c enable_hashjoin=off -c enable_mergejoin=off -c enable_sort=off -c enable_material=off -c enable_seqscan=off';
     if (index % 2 === 1) url.searchParams.set('options', bad);
@@ -242,7 +242,7 @@ test('16 capturers get 2,000 rows once each, never more than asked for, whatever
   expect(await statuses(table)).toEqual({ done: 2000 });
 });
 
-test('takers of leases that ran out get each row once', async () => {
+test('rows whose lease ran out are captured once each', async () => {
   const table = await tasks(60);
   await capture(table, { limit: 60, lease: '100ms' });
   await run('select pg_sleep(0.15)');
@@ -251,7 +251,7 @@ test('takers of leases that ran out get each row once', async () => {
   expect(new Set(ids(rounds.flat())).size).toBe(60);
 });
 
-test('a lease that is taken while another capture looks at the row is not taken twice', async () => {
+test('a row that is captured while another capture checks it is not captured twice', async () => {
   const table = await tasks(1);
   await capture(table, { lease: '100ms' });
   await run('select pg_sleep(0.15)');
@@ -259,7 +259,7 @@ test('a lease that is taken while another capture looks at the row is not taken 
   await gate.connect();
   onTestFinished(() => gate.end());
   await gate.query('select pg_advisory_lock(77)');
-  // It has its snapshot, and stands between looking at the row and locking it.
+  // It has its snapshot, and waits between checking the row and locking it.
   const where = sql`pg_advisory_xact_lock_shared(77)::text is not null`;
   const slow = capture(table, { lease: '1h', where });
   await until(
@@ -276,7 +276,7 @@ test('a lease that is taken while another capture looks at the row is not taken 
   expect(await slow).toEqual([]);
 });
 
-test('the rows of a killed process come back at once, with their retries', async () => {
+test('the rows of a killed process can be captured again at once, with their retries', async () => {
   const table = await tasks(4);
   const child = spawnChild('lock/rows/claim.child.ts', [table], { DATABASE_URL: database.url });
   expect(await child.message()).toEqual([1, 2, 3]);
@@ -289,7 +289,7 @@ test('the rows of a killed process come back at once, with their retries', async
   expect(rows).toMatchObject([1, 2, 3].map((id) => ({ row: { id, retries: 2, token: '1' } })));
 });
 
-test('a row that is locked, even by a child insert under way, is passed over or taken as it should be', async () => {
+test('a locked row is skipped, and one that only a child insert has locked is captured', async () => {
   const table = await tasks(2);
   await run(`create table ${table}_child (parent int references ${table})`);
   const client = new pg.Client({ connectionString: database.url });
@@ -301,7 +301,7 @@ test('a row that is locked, even by a child insert under way, is passed over or 
   expect(ids(await capture(table))).toEqual([2]);
 });
 
-test('keys of any kind and number name the row exactly, in any time zone', async () => {
+test('keys of any types and number of columns identify the row exactly, in any time zone', async () => {
   await run('create schema "s 1"');
   await run(
     'create table "s 1"."Weird ""Table" ("Weird ""Table" timestamptz, "order" text, "%I" bytea, status int, primary key ("order", "Weird ""Table", "%I"))',
@@ -326,7 +326,7 @@ test('keys of any kind and number name the row exactly, in any time zone', async
   expect(await run('select distinct status from "s 1"."Weird ""Table"')).toEqual([{ status: 2 }]);
 });
 
-test('a table may have any columns, even ones that are called like what Pawl adds', async () => {
+test('a table may have any columns, even ones with the names of those that Pawl adds', async () => {
   await run(
     'create table key (key int primary key, token text, refused bool, captured int, ord int, status text, gone int, t int, k int, c int)',
   );
@@ -436,7 +436,7 @@ const refused: [what: string, call: Call, field: string, words: RegExp][] = [
   ['no limit', (tx, table) => capture(table, { limit: undefined as never }, tx), 'limit', /is required/],
   ['a limit below one', (tx, table) => capture(table, { limit: 0 }, tx), 'limit', /from 1 to 10000/],
   [
-    'a status that stays',
+    'a status that does not change',
     (tx, table) => capture(table, { status: { from: ['new', 'x'], to: 'x' } }, tx),
     'status.from',
     /must not have "x"/,
@@ -455,7 +455,7 @@ const refused: [what: string, call: Call, field: string, words: RegExp][] = [
     /must be timestamp with time zone/,
   ],
   [
-    'a lease that stands nowhere',
+    'a lease without a column',
     (tx, table) => capture(table, { token: 'token', lease: '1s' }, tx),
     'lease',
     /\{ column, for \}/,
@@ -469,13 +469,13 @@ const refused: [what: string, call: Call, field: string, words: RegExp][] = [
   ],
   ['an unknown column to set', settled, 'set.nope', /no column "nope"/],
   [
-    'settling to where they are',
+    'settling to the status of the capture',
     async (tx, table) => settle(tx, table, await capture(table), 'in_progress'),
     'status',
     /another status/,
   ],
   [
-    'settling what was not captured',
+    'settling rows that were not captured',
     (tx, table) => settle(tx, table, [{ id: 1 } as never], 'done'),
     'rows.0',
     /what captureRows\(\) gave/,
@@ -488,22 +488,25 @@ const refused: [what: string, call: Call, field: string, words: RegExp][] = [
   ],
 ];
 
-test.each(refused)('%s is refused, nothing is written, and the transaction goes on', async (_, call, field, words) => {
-  const table = await tasks(1);
-  await engine.transaction(async (tx) => {
-    const error = await call(tx, table).then(
-      () => undefined,
-      (thrown: unknown) => thrown,
-    );
-    expect(error).toBeInstanceOf(InvalidInput);
-    expect(error).toMatchObject({ field, message: expect.stringMatching(words) });
-    const notes = await tx.query(
-      statement('test.after', `select note, retries, status <> 'done' as open from ${table}`, { prepare: false }),
-    );
-    expect(notes).toEqual([{ note: null, retries: 3, open: true }]);
-  });
-});
+test.each(refused)(
+  '%s is refused, nothing is written, and the transaction continues',
+  async (_, call, field, words) => {
+    const table = await tasks(1);
+    await engine.transaction(async (tx) => {
+      const error = await call(tx, table).then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      expect(error).toBeInstanceOf(InvalidInput);
+      expect(error).toMatchObject({ field, message: expect.stringMatching(words) });
+      const notes = await tx.query(
+        statement('test.after', `select note, retries, status <> 'done' as open from ${table}`, { prepare: false }),
+      );
+      expect(notes).toEqual([{ note: null, retries: 3, open: true }]);
+    });
+  },
+);
 
-test('settling nothing asks nothing', async () => {
+test('settling no rows sends no statement', async () => {
   expect(await settle(engine, 'no such table', [], 'done')).toEqual({ settled: [], stale: [] });
 });

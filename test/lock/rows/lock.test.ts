@@ -27,7 +27,7 @@ async function run<Row = Record<string, unknown>>(text: string, values: unknown[
 
 let tables: number = 0;
 
-/** A table of the test's own with the rows 1 to 5. */
+/** A new table with the rows 1 to 5. */
 async function numbered(key: string = 'id int primary key', ids: string = 'generate_series(1, 5)'): Promise<string> {
   const name = `numbered_${(tables += 1)}`;
   await run(`create table ${name} (${key}, note text default '')`);
@@ -35,7 +35,7 @@ async function numbered(key: string = 'id int primary key', ids: string = 'gener
   return name;
 }
 
-/** A session of its own inside a transaction, as a rival is. */
+/** Another session inside a transaction. */
 async function rival(): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: database.url });
   client.on('error', () => {});
@@ -57,7 +57,7 @@ function take<const Id extends RowId>(table: string, ids: readonly Id[], options
   return engine.transaction((tx) => lockRows(tx, table, ids, options));
 }
 
-test('a locked row is nobody else’s until the transaction ends', async () => {
+test('no other transaction can lock a locked row until the transaction ends', async () => {
   const table = await numbered();
   const client = await rival();
   await lockRows(client, table, [2, 3]);
@@ -67,7 +67,7 @@ test('a locked row is nobody else’s until the transaction ends', async () => {
   expect((await take(table, [2, 3], { ifLocked: 'fail' })).locked).toEqual([2, 3]);
 });
 
-test('sharers share, and keep updaters out', async () => {
+test('shared locks are held together, and exclude updates', async () => {
   const table = await numbered();
   const client = await rival();
   await lockRows(client, table, [1], { mode: 'share' });
@@ -75,7 +75,7 @@ test('sharers share, and keep updaters out', async () => {
   await expect(take(table, [1], { ifLocked: 'fail' })).rejects.toThrow(`${table} 1 is locked by another transaction`);
 });
 
-test('what is held is skipped, what is not there is told, and the rest is locked', async () => {
+test('held rows are skipped, missing ones are listed, and the rest is locked', async () => {
   const table = await numbered();
   const client = await rival();
   await lockRows(client, table, [2, 4]);
@@ -86,7 +86,7 @@ test('what is held is skipped, what is not there is told, and the rest is locked
   });
 });
 
-test('failing names what is held, keeps nothing, and lets the transaction go on', async () => {
+test("with ifLocked 'fail' the error names the held rows, nothing is locked, and the transaction continues", async () => {
   const table = await numbered();
   const client = await rival();
   await lockRows(client, table, [2, 4]);
@@ -98,7 +98,7 @@ test('failing names what is held, keeps nothing, and lets the transaction go on'
   });
 });
 
-test('waiting ends when the holder does, and missing rows are told', async () => {
+test('a wait ends with the transaction of the holder, and missing rows are listed', async () => {
   const table = await numbered();
   const client = await rival();
   await lockRows(client, table, [2]);
@@ -109,7 +109,7 @@ test('waiting ends when the holder does, and missing rows are told', async () =>
   expect(await waiting).toEqual({ locked: [1, 2], skipped: [], missing: [7] });
 });
 
-test('a row that is deleted while it is waited for is missing', async () => {
+test('a row that is deleted during the wait for it counts as missing', async () => {
   const table = await numbered();
   const client = await rival();
   await client.query(`delete from ${table} where id = 2`);
@@ -120,7 +120,7 @@ test('a row that is deleted while it is waited for is missing', async () => {
   expect(await waiting).toEqual({ locked: [1], skipped: [], missing: [2] });
 });
 
-test('a timeout is one for all rows, names what is held, and keeps nothing', async () => {
+test('one timeout counts for all rows; its error names the held rows, and nothing is locked', async () => {
   const table = await numbered();
   const client = await rival();
   await lockRows(client, table, [2, 3, 4, 5]);
@@ -134,7 +134,7 @@ test('a timeout is one for all rows, names what is held, and keeps nothing', asy
   });
 });
 
-test('rows that come free one after another all count into one timeout', async () => {
+test('rows that become free one after another share one timeout', async () => {
   const table = await numbered();
   const [one, two] = [await rival(), await rival()];
   await lockRows(one, table, [1]);
@@ -150,7 +150,7 @@ test('rows that come free one after another all count into one timeout', async (
   expect(performance.now() - begun).toBeLessThan(1050);
 });
 
-test("the session's own lock_timeout is kept, during and after", async () => {
+test("the session's own lock_timeout is valid during the call and after it", async () => {
   const table = await numbered();
   const client = await rival();
   await lockRows(client, table, [1]);
@@ -176,7 +176,7 @@ test('a lock that was granted although its wait timed out does not leak', async 
       () => 'locked',
       (error: unknown) => (error instanceof TimedOut ? 'timeout' : Promise.reject(error)),
     );
-    // About when the timeout strikes, so that the grant and the timeout meet.
+    // About the time of the timeout, so that the grant and the timeout race.
     const release = performance.now() + (round % 3) + Math.random() * 1.5;
     while (performance.now() < release) await new Promise((next) => setImmediate(next));
     await holder.query('commit');
@@ -193,7 +193,7 @@ test('a lock that was granted although its wait timed out does not leak', async 
   expect([...outcomes].sort()).toEqual(['locked', 'timeout']);
 });
 
-test('callers who want the same rows in opposite orders never deadlock', async () => {
+test('callers that lock the same rows in opposite orders never deadlock', async () => {
   const table = await numbered('id int primary key', 'generate_series(1, 50)');
   const ids = Array.from({ length: 50 }, (_, index) => index + 1);
   const rounds = Array.from({ length: 60 }, (_, round) =>
@@ -210,7 +210,7 @@ test('a child row can be inserted under a locked parent', async () => {
   expect(await run(`insert into ${table}_child values (1) returning parent`)).toEqual([{ parent: 1 }]);
 });
 
-test('keys of several columns are given in their order or by name, and locked by all of them', async () => {
+test('keys of several columns are passed in order or by name, and all columns count', async () => {
   const table = await numbered(
     'team text, "Order" int, primary key ("Order", team)',
     "'t' || (n / 2), n from generate_series(1, 5) n",
@@ -257,7 +257,7 @@ test.each(keys)('a key of type %s (%s) is found exactly', async (type, value, id
   }
 });
 
-test('any name of schema, table and column is taken as it is', async () => {
+test('any name of a schema, table and column works without quotes', async () => {
   await run('create schema "my ""schema"');
   await run('create table "my ""schema"."weird ""table" ("select" int primary key, "a.b" text)');
   await run('insert into "my ""schema"."weird ""table" values (1)');
@@ -286,7 +286,7 @@ test('rows of a partitioned table are rows of one table', async () => {
 
 const refused: [what: string, call: (tx: Transaction) => Promise<unknown>, field: string, words: RegExp][] = [
   ['an unknown table', (tx) => lockRows(tx, 'refuse', [1]), 'table', /no table "refuse"; did you mean "refused"/],
-  ['a table in a schema that is not there', (tx) => lockRows(tx, 'x.refused', [1]), 'table', /no table "x.refused"$/],
+  ['a table in a schema that does not exist', (tx) => lockRows(tx, 'x.refused', [1]), 'table', /no table "x.refused"$/],
   ['too many dots', (tx) => lockRows(tx, 'a.b.c', [1]), 'table', /name such as/],
   ['a view', (tx) => lockRows(tx, 'refused_view', [1]), 'table', /is no table/],
   ['a table without a primary key', (tx) => lockRows(tx, 'refused_keyless', [1]), 'table', /no primary key/],
@@ -313,7 +313,7 @@ const refused: [what: string, call: (tx: Transaction) => Promise<unknown>, field
     /did you mean "ifLocked"/,
   ],
   [
-    'a mode that is none',
+    'an unknown mode',
     (tx) => lockRows(tx, 'refused', [1], { mode: 'shared' as never }),
     'mode',
     /one of "update", "share"/,
@@ -324,10 +324,10 @@ const refused: [what: string, call: (tx: Transaction) => Promise<unknown>, field
     'timeout',
     /never waits/,
   ],
-  ['a timeout of nothing', (tx) => lockRows(tx, 'refused', [1], { timeout: 0 }), 'timeout', /from 1ms/],
+  ['a timeout of 0', (tx) => lockRows(tx, 'refused', [1], { timeout: 0 }), 'timeout', /from 1ms/],
 ];
 
-test.each(refused)('%s is refused, and the transaction goes on', async (_, call, field, words) => {
+test.each(refused)('%s is refused, and the transaction continues', async (_, call, field, words) => {
   await run('create table if not exists refused (id int primary key)');
   await run('create or replace view refused_view as select * from refused');
   await run('create table if not exists refused_keyless (id int)');
@@ -342,7 +342,7 @@ test.each(refused)('%s is refused, and the transaction goes on', async (_, call,
   });
 });
 
-test('without a transaction it is refused, as the locks would be gone at once', async () => {
+test('an engine in place of a transaction is refused, since the locks would end at once', async () => {
   const table = await numbered();
   await expect(lockRows(engine, table, [1])).rejects.toThrow(/tx is an engine/);
   const client = await rival();

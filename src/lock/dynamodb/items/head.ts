@@ -13,22 +13,22 @@ import { EMPTY, type Head, type HeadHolder, type HeadPast, PAST } from '../head.
 import { ANY_TRACE, holderEntry, MOST_CAPACITY, readHolders, removeHolder, slotOf } from './holder.ts';
 
 /**
- * The attributes of a head. The names are short because they are paid for; one that is not there says the same as in a new
- * head, so that the request for a free lock need not write it.
+ * The attributes of a head. The names are short because DynamoDB charges by the byte. A missing attribute means the same as
+ * in a new head, so that the request for a free lock need not write it.
  */
 export const A = {
   last: 'q',
   next: 's',
   fence: 'f',
   load: 'n',
-  /** The smallest capacity among those who do not hold it alone; it may be too small once somebody has left. */
+  /** The smallest capacity among the holders that are not exclusive; it may be too small after one of them has left. */
   capacity: 'c',
   ranAt: 'r',
   taker: 'k',
   past: (token: bigint): string => `p${token % BigInt(PAST)}`,
 } as const;
 
-/** What a row says; a row that is not there yet says the same as a new one. */
+/** Decodes a row; a missing row means the same as a new head. */
 export function readHead(item: Item | undefined): Head {
   if (item === undefined) return EMPTY;
   return {
@@ -81,15 +81,15 @@ function readFields(item: Item, name: string): readonly (string | number)[] {
 }
 
 /**
- * The request that turns one head into the next one, on condition that nothing was decided meanwhile, and that none of those
- * who are put out has renewed.
+ * The request that turns one head into the next one, on condition that nothing was decided meanwhile and that no removed
+ * holder has renewed.
  */
 export function rewrite(before: Head, after: Head): Written {
   const request = new Expression();
   whenStill(request, A.fence, before.fence, 0n);
   whenStill(request, A.load, before.load, 0);
   whenStill(request, A.next, before.next, 1);
-  // Tickets are taken without regard to that.
+  // New tickets do not change that state, so the last ticket needs a condition of its own.
   if (after.last !== before.last || passesQueue(before, after)) whenStill(request, A.last, before.last, 0);
   request.set(A.load, num(after.load));
   if (after.fence !== before.fence) request.set(A.fence, num(after.fence));
@@ -109,12 +109,12 @@ export function rewrite(before: Head, after: Head): Written {
   return request.write();
 }
 
-/** It is granted without a ticket, as nobody waits: which must still be so. */
+/** Whether the lock is granted without a ticket, which requires that there are still no waiters. */
 function passesQueue(before: Head, after: Head): boolean {
   return after.fence !== before.fence && after.next === before.next;
 }
 
-/** @param absent  what it says when it is not there */
+/** @param absent  the meaning of a missing attribute */
 function whenStill(request: Expression, name: string, value: number | bigint, absent: number | bigint): void {
   const place = request.name(name);
   const isValue = `${place} = ${request.value(num(value))}`;
@@ -130,7 +130,7 @@ function add(request: Expression, holder: HeadHolder): void {
   if (holder.capacity !== 1) request.set(slotOf(holder).token, num(holder.token));
 }
 
-/** @param taken  attributes that are another one's from now on */
+/** @param taken  attributes that belong to another holder from now on */
 function putOut(request: Expression, holder: HeadHolder, taken: ReadonlySet<string>): void {
   const { beat } = slotOf(holder);
   if (holder.beat === '') request.whenAbsent(beat);

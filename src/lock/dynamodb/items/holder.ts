@@ -12,16 +12,16 @@ import {
 } from '../../../engine/dynamodb/index.ts';
 import type { HeadHolder, WaitsFor } from '../head.ts';
 
-/** That of readers, who are not counted. */
+/** The capacity of readers, which are not counted. */
 export const MOST_CAPACITY = 2_147_483_647;
 
-/** Who holds it, as the head knows it. */
+/** A holder, as the head identifies it. */
 export type Who = Pick<HeadHolder, 'nonce' | 'capacity'>;
 
 /** The attributes of a holder. */
 interface Slot {
   readonly holder: string;
-  /** Only of those who do not hold it alone; the token of one who does is the fence. */
+  /** Only for holders that are not exclusive; the token of an exclusive one is the fence. */
   readonly token: string;
   readonly beat: string;
   readonly waitsFor: string;
@@ -31,16 +31,17 @@ const ALONE: Slot = { holder: 'h', token: 't', beat: 'b', waitsFor: 'w' };
 const SHARED = 'h:';
 
 /**
- * Each of several has attributes of its own, named after its nonce: so one request can add or remove one without knowing the
- * others. Who holds it alone always has the same ones: a name that was not met before costs the service (DynamoDB Local) a
- * tenth of the time of the request. Then its entry begins with the nonce.
+ * The names of a holder's attributes. Each of several holders has attributes of its own, named after its nonce, so that one
+ * request can add or remove a holder without knowing the others. An exclusive holder always has the same attributes, since an
+ * attribute name that is new to the service costs it (DynamoDB Local) a tenth of the time of the request; its entry then
+ * begins with the nonce.
  */
 export function slotOf({ nonce, capacity }: Who): Slot {
   if (capacity === 1) return ALONE;
   return { holder: `${SHARED}${nonce}`, token: `t:${nonce}`, beat: `b:${nonce}`, waitsFor: `w:${nonce}` };
 }
 
-/** All who hold it, in the order of their tokens. */
+/** All holders, in the order of their tokens. */
 export function readHolders(item: Item, fence: bigint): readonly HeadHolder[] {
   const alone = readText(item, ALONE.holder);
   if (alone !== undefined) {
@@ -74,19 +75,19 @@ function readHolder(item: Item, nonce: string, entry: string, slot: Slot): HeadH
   };
 }
 
-/** The part of a holder that never changes. One text: a map of five is five times the work for the service. */
+/** The part of a holder that never changes, as one text: a map of five entries is five times the work for the service. */
 export function holderEntry(holder: Omit<HeadHolder, 'token'>): Attribute {
   const { nonce, capacity, leaseMs, host, pid, grantedAt } = holder;
   const entry = JSON.stringify([capacity, leaseMs === Infinity ? 0 : Math.round(leaseMs), pid, grantedAt, host]);
   return text(capacity === 1 ? `${aloneAs(nonce)}${entry}` : entry);
 }
 
-/** What the entry of one who holds it alone begins with. */
+/** The beginning of the entry of an exclusive holder. */
 function aloneAs(nonce: string): string {
   return `${nonce} `;
 }
 
-/** @param holder  who waits: whoever follows it under the same name does not */
+/** @param holder  the nonce of the holder that waits: the next holder has the same attribute and does not wait */
 export function waitsForEntry({ nonce, places, isSettled }: WaitsFor, holder: string): Attribute {
   const list = places.map(({ pk, ticket }): Attribute => ({ M: { k: text(pk), t: num(ticket) } }));
   return { M: { h: text(holder), o: text(nonce), l: { L: list }, s: num(isSettled ? 1 : 0) } };
@@ -101,18 +102,18 @@ function readWaitsFor(entry: Item | undefined, holder: string): WaitsFor | undef
   return { nonce: readText(entry, 'o') ?? '', places, isSettled: readNumber(entry, 's') === 1 };
 }
 
-/** What may stand of a holder beside its entry. */
+/** Attributes that a holder may have in addition to its entry. */
 export interface Trace {
   readonly hasBeaten: boolean;
   readonly hasWaited: boolean;
 }
 
-/** Of somebody else; what comes after the head was read is not seen. */
+/** For holders of other processes: they may have written attributes after the head was read. */
 export const ANY_TRACE: Trace = { hasBeaten: true, hasWaited: true };
 
 /**
- * Removes a holder with all that stands of it, so that whoever comes next is not taken for it, and nothing else: each name
- * costs the service a little.
+ * Removes a holder with all its attributes, so that the next holder is not taken for it. It names no other attributes: each
+ * name costs the service a little.
  */
 export function removeHolder(request: Expression, who: Who, trace: Trace, taken?: ReadonlySet<string>): void {
   const { holder, token, beat, waitsFor } = slotOf(who);
@@ -122,7 +123,7 @@ export function removeHolder(request: Expression, who: Who, trace: Trace, taken?
   if (trace.hasWaited) request.remove(waitsFor);
 }
 
-/** Only as long as it is held: a nonce never comes again. */
+/** Adds the condition that the lock is still held: a nonce is never used again. */
 export function whileHeld(request: Expression, who: Who): Expression {
   const holder = request.name(slotOf(who).holder);
   if (who.capacity !== 1) return request.when(`attribute_exists(${holder})`);

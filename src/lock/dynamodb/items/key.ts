@@ -6,12 +6,12 @@ export const HEAD = 'head';
 const DIGITS = 16;
 const WAITER = 'wait#';
 
-/** Of every row of a lock. The length keeps a namespace from running into a name. */
+/** The partition key of every row of a lock. The length separates the namespace from the name. */
 export function lockKey(space: string, name: string): string {
   return `${spacePrefix(space)}${name}`;
 }
 
-/** What the keys of all locks of a namespace begin with. */
+/** The beginning of the keys of all locks of a namespace. */
 export function spacePrefix(space: string): string {
   return `lock:${space.length}:${space}:`;
 }
@@ -26,17 +26,17 @@ export function headOf(pk: string): Key {
   return { pk, sk: HEAD };
 }
 
-/** The row of a waiter, in the order of the tickets: none will ever have more digits. */
+/** The key of a waiter's row. The keys sort in the order of the tickets: no ticket will ever have more digits. */
 export function waiterOf(pk: string, ticket: number): Key {
   return { pk, sk: `${WAITER}${String(ticket).padStart(DIGITS, '0')}` };
 }
 
-/** @returns undefined when the row is no waiter's */
+/** @returns undefined for a row that is no waiter */
 export function ticketIn(sk: string | undefined): number | undefined {
   return sk?.startsWith(WAITER) ? Number(sk.slice(WAITER.length)) : undefined;
 }
 
-/** Half as long as the claim's own, since it stands in the names of attributes; DynamoDB charges by the byte. */
+/** Half as long as the claim's own nonce, since it is part of attribute names; DynamoDB charges by the byte. */
 export function shortNonce(nonce: string): string {
   return Buffer.from(nonce.replaceAll('-', ''), 'hex').toString('base64url');
 }

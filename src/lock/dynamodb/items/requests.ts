@@ -4,9 +4,9 @@ import { A, pastEntry } from './head.ts';
 import { holderEntry, removeHolder, slotOf, type Trace, type Who, whileHeld } from './holder.ts';
 
 /**
- * Takes a lock that nobody holds, or that may be shared, and for which nobody waits: one request, decided where it is
- * carried out. The token is counted there, too.
- * @param dueAt  the last run counted by `oncePer` must have begun before
+ * Takes a lock that is free or may be shared, and has no waiters: one request, whose condition and token the service
+ * evaluates.
+ * @param dueAt  the last run that `oncePer` counted must have begun before this
  */
 export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | undefined): Written {
   const { capacity } = holder;
@@ -24,7 +24,7 @@ export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | unde
     hasRoom = `(${hasRoom} OR (${least} = ${most} AND ${load} < ${room}))`;
     request.setTo(A.load, `if_not_exists(${load}, ${zero}) + ${one}`).setTo(A.capacity, most);
     request.setTo(slotOf(holder).token, token);
-    // Who holds it alone is not let in twice anyway.
+    // An exclusive holder needs no such condition.
     request.whenAbsent(slotOf(holder).token);
   }
   request.when(
@@ -37,14 +37,16 @@ export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | unde
   return request.write();
 }
 
-/** Keeps it: never makes a row, and changes nothing for whoever lost it. @param beat  a text that was not there before */
+/**
+ * Renews a lease. Never creates a row, and changes nothing if the lock was lost. @param beat  a text that is new to the row
+ */
 export function renew(who: Who, beat: string): Written {
   return whileHeld(new Expression().set(slotOf(who).beat, text(beat)), who).write();
 }
 
 /**
- * Keeps for good what was granted with a lease. The beat is another one afterwards, or whoever saw the lease run out could
- * still put it out. What a repetition of the grant made meanwhile has another token.
+ * Removes the lease of a grant. The beat changes with it; else a client that saw the lease run out could still remove the
+ * holder. A repeated grant that was made meanwhile has another token.
  */
 export function makePermanent(holder: Omit<HeadHolder, 'leaseMs'>, beat: string): Written {
   const { holder: entry, token, beat: sign } = slotOf(holder);
@@ -53,7 +55,7 @@ export function makePermanent(holder: Omit<HeadHolder, 'leaseMs'>, beat: string)
   return whileHeld(request, holder).write();
 }
 
-/** Gives it up, and tells what is remembered of it. @param ranAt  counts the run for `oncePer` */
+/** Releases a lock and adds it to the past holders. @param ranAt  counts the run for `oncePer` */
 export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: number | undefined): Written {
   const { token, capacity } = past;
   const who = { nonce, capacity };
@@ -66,7 +68,7 @@ export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: numb
   return whileHeld(request, who).write();
 }
 
-/** Takes the next ticket, once: a repetition of it is refused while nobody else has taken one. */
+/** Takes the next ticket, once: a repetition is refused until another claim has taken a ticket. */
 export function takeTicket(nonce: string): Written {
   const request = new Expression();
   const [zero, one, taker] = [request.value(num(0)), request.value(num(1)), request.name(A.taker)];

@@ -12,7 +12,7 @@ import {
 } from '../../../engine/dynamodb/index.ts';
 import { ticketIn } from './key.ts';
 
-/** A place in a queue, as its row says. It gives order and can be seen; it decides nothing. */
+/** The row of a place in a queue. It gives the order and makes the waiter visible; it decides nothing. */
 export interface Waiter {
   readonly ticket: number;
   readonly nonce: string;
@@ -22,21 +22,21 @@ export interface Waiter {
   readonly pid: number;
   readonly since: number;
   readonly beats: number;
-  /** Given up, or found dead: passed over when its turn comes. */
+  /** The place was given up, or its waiter is dead: it is passed over when its turn comes. */
   readonly isGone: boolean;
-  /** Of a set, its places in the other queues. */
+  /** For a set: its places in the other queues. */
   readonly others: readonly { readonly pk: string; readonly ticket: number }[];
 }
 
-/** A place as it is taken. */
+/** A new place. */
 export type NewWaiter = Omit<Waiter, 'ticket' | 'beats' | 'isGone'>;
 
-/** DynamoDB may remove the row after a day without a sign of life; what it tells is then long known. */
+/** DynamoDB may remove the row a day after its last renewal, when it is long out of date. */
 const KEEP_S = 86_400;
 
 const W = { nonce: 'o', beats: 'b', gone: 'g' } as const;
 
-/** Takes the place, unless it was given up as dead before it was taken; again and again, if need be. */
+/** Takes the place, unless others gave it up as dead before it was taken. It may be repeated. */
 export function takePlace(waiter: NewWaiter, now: number): Written {
   const { nonce, capacity, leaseMs, host, pid, since, others } = waiter;
   const request = new Expression();
@@ -53,7 +53,7 @@ export function takePlace(waiter: NewWaiter, now: number): Written {
   return request.when(`(attribute_not_exists(${place}) AND attribute_not_exists(${gone})) OR (${isMine})`).write();
 }
 
-/** Says that it is still waited for. Revives nothing. */
+/** Renews the place. Does not revive a place that was given up. */
 export function renewPlace(nonce: string, now: number): Written {
   const request = new Expression();
   const beats = request.name(W.beats);
@@ -65,7 +65,7 @@ export function renewPlace(nonce: string, now: number): Written {
     .write();
 }
 
-/** Gives the place up: also one that was never taken, so that it cannot be taken late. */
+/** Gives the place up, also one that was never taken, so that it cannot be taken late. */
 export function leavePlace(nonce: string, now: number): Written {
   const request = new Expression();
   const place = request.name(W.nonce);
@@ -76,14 +76,14 @@ export function leavePlace(nonce: string, now: number): Written {
     .write();
 }
 
-/** Marks a place as passed over: if it is just as it was seen, or, when none was seen, if there is still none. */
+/** Marks a place as passed over, if its row is unchanged since it was read, or, if there was no row, is still missing. */
 export function buryPlace(seen: Waiter | undefined, now: number): Written {
   const request = new Expression().set(W.gone, num(1)).set(TTL, ttl(now));
   if (seen === undefined) return request.whenAbsent(W.nonce).write();
   return request.whenIs(W.nonce, text(seen.nonce)).whenIs(W.beats, num(seen.beats)).write();
 }
 
-/** @returns undefined for a row that is no waiter's */
+/** @returns undefined for a row that is no waiter */
 export function readWaiter(item: Item): Waiter | undefined {
   const ticket = ticketIn(readText(item, 'sk'));
   if (ticket === undefined) return undefined;
