@@ -58,8 +58,8 @@ export class Upload implements AsyncDisposable {
 
   /**
    * Makes the bytes the document's next version in your transaction: the version commits or rolls back with it. The document
-   * is locked until then; that takes one round trip, and waits for other writers of the document and for readers with `lock:
-   * 'share'`. Without `tx` it uses a transaction of its own, and finds out the outcome if the answer is lost.
+   * is locked until then; that takes one round trip, and waits for other writers of the document and for readers with
+   * `lock: 'share'`. Without `tx` it uses a transaction of its own, and finds out the outcome if the answer is lost.
    * @throws VersionConflict  the document has another version than `ifVersion`; nothing was changed
    * @throws UploadExpired  the collector has deleted the bytes; nothing was changed
    * @throws LeaseLost  the lock of the upload is lost; nothing was changed
