@@ -1,4 +1,4 @@
-import { Command, CommanderError } from 'commander';
+import { type Argument, Command, CommanderError } from 'commander';
 import { EXIT, exitCodeOf, messageOf, nextStepOf } from './output/failure.ts';
 import { type Colour, Talk } from './output/reporter.ts';
 import { addGlobals, DEFAULTS } from './setup/globals.ts';
@@ -24,6 +24,10 @@ const COMMANDS: Record<string, () => Promise<Add>> = {
   file: async () => (await import('./commands/file.ts')).addFile,
   repl: async () => (await import('./commands/repl.ts')).addRepl,
   bench: async () => (await import('./bench/bench.ts')).addBench,
+  completion: async () => {
+    const { addCompletion } = await import('./completion/completion.ts');
+    return (program) => addCompletion(program, wholeProgram);
+  },
   version: async () => (await import('./version.ts')).addVersion,
 };
 
@@ -56,15 +60,32 @@ async function addCommands(program: Command, words: readonly string[]): Promise<
   for (const add of adds) add(program);
 }
 
+async function wholeProgram(): Promise<Command> {
+  const program = makeProgram();
+  await addCommands(program, []);
+  return program;
+}
+
 function makeProgram(): Command {
   const program = new Command('pawl')
     .description('locks, queues and state machines on the database you already run')
     .version(packageVersion(), '-V, --version', 'print the version of pawl')
     .exitOverride()
-    .configureHelp({ showGlobalOptions: true })
+    .configureHelp({
+      showGlobalOptions: true,
+      // Long terms and few columns: a description that is not wrapped would be wider than any terminal.
+      minWidthToWrap: 16,
+      subcommandTerm: (command) => [command.name(), ...command.registeredArguments.map(termOf)].join(' '),
+    })
     .showHelpAfterError('next:  add --help to see what there is')
     .helpCommand('help [command]', 'explain a command');
   addGlobals(program);
   examples(program, ['pawl dev', 'pawl doctor --url postgres://localhost/app']);
   return program;
+}
+
+/** `<queue>`, or `[payload]` where it may be left out. */
+function termOf(argument: Argument): string {
+  const name = `${argument.name()}${argument.variadic ? '...' : ''}`;
+  return argument.required ? `<${name}>` : `[${name}]`;
 }

@@ -87,59 +87,23 @@ describe('exit codes', () => {
 });
 
 describe('help', () => {
-  const commands = [
-    [],
-    ['dev'],
-    ['migrate'],
-    ['migrate', 'up'],
-    ['migrate', 'status'],
-    ['migrate', 'plan'],
-    ['doctor'],
-    ['worker'],
-    ['queue'],
-    ['queue', 'list'],
-    ['queue', 'stats'],
-    ['queue', 'pause'],
-    ['queue', 'resume'],
-    ['job'],
-    ['job', 'get'],
-    ['job', 'add'],
-    ['job', 'retry'],
-    ['job', 'cancel'],
-    ['lock'],
-    ['schedule'],
-    ['schedule', 'list'],
-    ['schedule', 'show'],
-    ['schedule', 'pause'],
-    ['schedule', 'resume'],
-    ['schedule', 'run'],
-    ['lock', 'list'],
-    ['lock', 'show'],
-    ['lock', 'break'],
-    ['lock', 'history'],
-    ['lock', 'run'],
-    ['file'],
-    ['file', 'put'],
-    ['file', 'get'],
-    ['file', 'list'],
-    ['file', 'history'],
-    ['file', 'restore'],
-    ['file', 'sweep'],
-    ['file', 'reconcile'],
-    ['file', 'rearm'],
-    ['bench'],
-    ['version'],
-  ];
-
-  test('every command has help on stdout that begins with two examples of it', async () => {
-    const helps = await Promise.all(commands.map((command) => warmPawl([...command, '--help'])));
-    for (const [index, { code, stdout, stderr }] of helps.entries()) {
-      expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  test('every command has help on stdout that begins with two examples of it, and fits into 80 columns', async () => {
+    const seen: string[] = [];
+    const visit = async (words: readonly string[]): Promise<void> => {
+      const { code, stdout, stderr } = await warmPawl([...words, '--help']);
+      expect({ words, code, stderr }).toEqual({ words, code: 0, stderr: '' });
       const [title, ...lines] = stdout.split('\n');
       expect(title).toBe('Examples:');
-      for (const line of lines.slice(0, 2))
-        expect(line).toMatch(new RegExp(`^  \\$ .*pawl ${commands[index]?.join(' ')}`));
-    }
+      for (const line of lines.slice(0, 2)) expect(line).toMatch(new RegExp(`^  \\$ .*pawl ${words.join(' ')}`));
+      expect(lines.filter((line) => line.length > 80)).toEqual([]);
+      expect(stdout).not.toMatch(/default: null/);
+      seen.push(words.join(' '));
+      const [, commands = ''] = /\nCommands:\n((?: .*\n?)+)/.exec(stdout) ?? [];
+      for (const [, name = ''] of commands.matchAll(/^ {2}(\w+)/gm)) if (name !== 'help') await visit([...words, name]);
+    };
+    await visit([]);
+    expect(seen).toEqual(expect.arrayContaining(['', 'dev', 'migrate plan', 'schedule run', 'lock run', 'file rearm']));
+    expect(seen.length).toBeGreaterThan(70);
   });
 
   test('a mistyped command or option is answered with the right one', async () => {

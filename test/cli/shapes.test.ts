@@ -16,6 +16,23 @@ test('a table pads its columns, and the widest gives way where the line is too l
   expect(lines[1]).toMatch(/…$/);
 });
 
+test('what says what is wrong goes on in the next line, and is not cut', () => {
+  const columns = [{ title: 'CHECK' }, { title: 'DETAIL', wraps: true }];
+  const detail = `the database cannot be reached (connect ECONNREFUSED 127.0.0.1:5432) at ${'x'.repeat(30)}`;
+  const lines = tableLines(
+    columns,
+    [
+      ['connection', detail],
+      ['url', 'short'],
+    ],
+    { width: 36 },
+  );
+  expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(36);
+  expect(lines.join('').replaceAll(/\s+/g, '')).toContain(detail.replaceAll(' ', ''));
+  expect(lines[2]).toMatch(/^ {12}\S/);
+  expect(lines.at(-1)).toBe('url         short');
+});
+
 test('a cell keeps to its line and brings nothing a terminal would act on', () => {
   expect(tableLines([{ title: 'T' }], [['a\nb\u001b[31mc\u202ed']])[1]).toBe('a b [31mc d');
 });

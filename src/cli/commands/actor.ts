@@ -44,7 +44,7 @@ function addLooking(actor: Command): void {
   examples(show, ['pawl actor show 42', 'pawl actor show 42 -o json']);
   show.action((id: string, _options: object, self: Command) => run(self, (cli) => showActor(cli, id)));
   const why = actor.command('explain <id>').description('why an actor is not running, and what helps');
-  examples(why, ['pawl actor explain 42']);
+  examples(why, ['pawl actor explain 42', 'pawl actor explain 42 -o json']);
   why.action((id: string, _options: object, self: Command) => run(self, (cli) => explainActor(cli, id)));
   const history = actor
     .command('history <id>')
@@ -72,13 +72,13 @@ function addChanging(actor: Command): void {
   const work = actor
     .command('work <id>')
     .description('run one turn by hand, due or not, paused or not; needs a config file with the program');
-  examples(work, ['pawl actor work 42 --config pawl.config.mjs']);
+  examples(work, ['pawl actor work 42', 'pawl actor work 42 --config pawl.config.mjs']);
   work.action((id: string, _options: object, self: Command) => run(self, (cli) => workOn(cli, id), { writes: true }));
   const incr = actor
     .command('incr <id> <semaphore>')
     .description('raise a semaphore of an actor, which wakes it')
     .option('--by <n>', 'so often', wholeNumber(1, 1_000_000), 1);
-  examples(incr, ['pawl actor incr 42 restart']);
+  examples(incr, ['pawl actor incr 42 restart', 'pawl actor incr 42 restart --by 3']);
   incr.action((id: string, semaphore: string, { by }: { by: number }, self: Command) =>
     run(
       self,

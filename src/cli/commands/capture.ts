@@ -21,7 +21,8 @@ export function addCapture(program: Command): void {
   type Work = (cli: Cli, entity: string, flags: Flags) => Promise<number>;
   const add = (usage: string, text: string, work: Work, options?: RunOptions): Command => {
     const command = capture.command(usage).description(text);
-    examples(command, [`pawl capture ${usage.replace('<entity>', 'order').replace('[entity]', '')}`.trimEnd()]);
+    const example = `pawl capture ${usage.replace('<entity>', 'order')}`;
+    examples(command, [example, `${example} ${options?.writes === true ? '--dry-run' : '-o json'}`]);
     return command.action((entity: string, flags: Flags, self: Command) =>
       run(self, (cli) => work(cli, entity, flags), options),
     );

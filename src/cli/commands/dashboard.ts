@@ -39,7 +39,7 @@ export function addDashboard(program: Command): void {
   examples(command, ['pawl dashboard --url postgres://localhost/app', 'pawl dashboard --read-only --title production']);
   command.action((flags: Flags, self: Command) => run(self, (cli) => serveIt(cli, flags), { endsBySignal: true }));
   const hash = command.command('hash').description('make what to keep instead of a password, which is read from stdin');
-  examples(hash, ['pawl dashboard hash < password.txt']);
+  examples(hash, ['pawl dashboard hash < password.txt', 'pass show pawl | pawl dashboard hash']);
   hash.action((_options: object, self: Command) => run(self, hashIt));
 }
 

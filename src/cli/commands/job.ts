@@ -75,7 +75,7 @@ const HISTORY: readonly Field<JobTransition>[] = [
   { title: 'ATTEMPT', of: (move) => move.attempt, align: 'right' },
   { title: 'REASON', of: (move) => move.reason },
   { title: 'WORKER', of: (move) => move.worker },
-  { title: 'ERROR', of: (move) => move.error?.split('\n')[0] },
+  { title: 'ERROR', of: (move) => move.error?.split('\n')[0], wraps: true },
 ];
 
 const LOCKS: readonly Field<JobLock>[] = [

@@ -35,7 +35,7 @@ export function addPage(program: Command): void {
     .command('ack <id>')
     .description('say that somebody is looking at it')
     .option('--by <name>', 'who; else you');
-  examples(ack, ['pawl page ack 7']);
+  examples(ack, ['pawl page ack 7', 'pawl page ack 7 --by ada']);
   ack.action((id: string, { by }: { by?: string }, self: Command) =>
     run(self, (cli) => change(cli, id, 'acknowledged', (admin) => admin.ackPage(id, by ?? userInfo().username)), {
       writes: true,
@@ -44,7 +44,7 @@ export function addPage(program: Command): void {
   const resolve = page
     .command('resolve <id>')
     .description('resolve it by hand; it opens again when it is asked for again');
-  examples(resolve, ['pawl page resolve 7']);
+  examples(resolve, ['pawl page resolve 7', 'pawl page list -q | xargs -n 1 pawl page resolve']);
   resolve.action((id: string, _options: object, self: Command) =>
     run(self, (cli) => change(cli, id, 'resolved', (admin) => admin.resolvePage({ id })), { writes: true }),
   );

@@ -10,7 +10,7 @@ export function addRepl(program: Command): void {
   const command = program
     .command('repl')
     .description('a REPL with the actors of a config file: await actors.work("42"), await actors.explain("42")…');
-  examples(command, ['pawl repl --config pawl.config.mjs']);
+  examples(command, ['pawl repl', 'pawl repl --config pawl.config.mjs']);
   command.action((_options: object, self: Command) => run(self, openRepl, { writes: true, endsBySignal: true }));
 }
 

@@ -58,7 +58,7 @@ function print({ out, talk }: Cli, findings: readonly Finding[]): void {
     [
       { title: 'CHECK', of: (finding) => finding.check },
       { title: 'VERDICT', of: (finding) => finding.verdict },
-      { title: 'DETAIL', of: (finding) => finding.detail },
+      { title: 'DETAIL', of: (finding) => finding.detail, wraps: true },
     ],
     (finding) => `${finding.check} ${finding.verdict}`,
   );

@@ -2,6 +2,8 @@
 export interface Column {
   readonly title: string;
   readonly align?: 'left' | 'right';
+  /** Text that says what is wrong: where it does not fit, it goes on in the next line, and is not cut. */
+  readonly wraps?: boolean;
 }
 
 export interface TableLook {
@@ -28,7 +30,24 @@ export function tableLines(
       .map(({ align }, i) => pad(shorten(texts[i] ?? '', widths[i] ?? 0), widths[i] ?? 0, align))
       .join(GAP)
       .trimEnd();
-  return [heading(line(columns.map(({ title }) => title))), ...cells.map(line)];
+  const block = (row: readonly string[]): string[] => {
+    const parts = row.map((text, i) => (columns[i]?.wraps === true ? wrap(text, widths[i] ?? 0) : [text]));
+    const most = Math.max(...parts.map(({ length }) => length));
+    return Array.from({ length: most }, (_, nth) => line(parts.map((part) => part[nth] ?? '')));
+  };
+  return [heading(line(columns.map(({ title }) => title))), ...cells.flatMap(block)];
+}
+
+/** At blanks, and within a word only where it is wider than all of the column. */
+function wrap(text: string, width: number): string[] {
+  const lines = [''];
+  for (const word of text.split(' ').flatMap((one) => one.match(new RegExp(`.{1,${width}}`, 'gu')) ?? [])) {
+    const last = lines.at(-1) ?? '';
+    if (last === '') lines[lines.length - 1] = word;
+    else if (last.length + 1 + word.length <= width) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
 }
 
 // Payloads and errors are other people's text: an escape sequence in one must not reach the terminal.

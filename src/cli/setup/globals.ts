@@ -42,9 +42,9 @@ export function addGlobals(program: Command): void {
     .option('-q, --quiet', 'print ids only, and say nothing else')
     .addOption(choice('--color <when>', 'colours', ['auto', 'always', 'never'], DEFAULTS.color))
     .addOption(
-      new Option('--time <style>', 'times in tables (default: relative on a terminal, else iso)')
+      new Option('--time <style>', 'times in tables')
         .choices(['relative', 'iso'])
-        .default(DEFAULTS.time, 'by terminal'),
+        .default(DEFAULTS.time, 'relative on a terminal, else iso'),
     )
     .option('--timeout <duration>', 'give up after this long, e.g. 10s', durationArgument)
     .option('--dry-run', 'say what would be done, and change nothing')

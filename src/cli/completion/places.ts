@@ -1,0 +1,56 @@
+import type { Command, Option } from 'commander';
+
+/** A word that may come next, and what help says about it. */
+export interface Word {
+  readonly text: string;
+  readonly about: string;
+}
+
+/** An option of a place, in all of its spellings. */
+export interface Flag {
+  readonly spellings: readonly string[];
+  readonly about: string;
+  /** Whether a value follows. */
+  readonly takesValue: boolean;
+  /** The values it may have; none: a file's name, or anything. */
+  readonly values: readonly string[];
+}
+
+/** The words of a program: those of each command, the program itself first, and the options that hold everywhere. */
+export interface Words {
+  readonly places: readonly Place[];
+  readonly everywhere: readonly Flag[];
+}
+
+/** What may follow the words of a command, next to what may stand everywhere. */
+export interface Place {
+  /** `pawl queue stats`. */
+  readonly path: string;
+  readonly commands: readonly Word[];
+  /** Of its first argument, where that is one of a few. */
+  readonly values: readonly string[];
+  readonly flags: readonly Flag[];
+}
+
+export function wordsOf(program: Command): Words {
+  const everywhere = program.options.filter(({ long }) => long !== '--version');
+  const visit = (command: Command, path: string): Place[] => {
+    const options = command
+      .createHelp()
+      .visibleOptions(command)
+      .filter((one) => !everywhere.includes(one));
+    const place = {
+      path,
+      commands: command.commands.map((one) => ({ text: one.name(), about: one.description() })),
+      values: command.registeredArguments[0]?.argChoices ?? [],
+      flags: options.map(toFlag),
+    };
+    return [place, ...command.commands.flatMap((one) => visit(one, `${path} ${one.name()}`))];
+  };
+  return { places: visit(program, program.name()), everywhere: everywhere.map(toFlag) };
+}
+
+function toFlag({ short, long, description, required, optional, argChoices = [] }: Option): Flag {
+  const spellings = [short, long].filter((one) => one !== undefined);
+  return { spellings, about: description, takesValue: required || optional, values: argChoices };
+}
