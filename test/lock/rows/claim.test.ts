@@ -478,7 +478,7 @@ const refused: [what: string, call: Call, field: string, words: RegExp][] = [
     'settling rows that were not captured',
     (tx, table) => settle(tx, table, [{ id: 1 } as never], 'done'),
     'rows.0',
-    /what captureRows\(\) gave/,
+    /a row that captureRows\(\) returned/,
   ],
   [
     'extending without a lease',
