@@ -117,7 +117,10 @@ begin
     '],"payloads":[', string_agg(o.payload::text, ','), ']}')
   into v_read, chains
   from (
-    select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = any (v_ids) order by o.id
+    -- With the statistics of an empty table, Postgres before 17 reads the shard in its order and filters: the bounds keep that from the
+    -- rest of it. One id after the other, by a join, takes twice as long.
+    select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o
+    where o.shard = p_shard and o.id = any (v_ids) and o.id between v_ids[1] and v_ids[cardinality(v_ids)] order by o.id
   ) o;
   if v_missing or v_read <> cardinality(v_ids) then
     select true, 0, null, '', '' into cut, taken, chains, rest, processes
