@@ -21,6 +21,8 @@ export interface LoopOptions {
 
 /** A loop that runs in the background: first turn at once, never two turns at a time. */
 export interface Loop extends AsyncDisposable {
+  /** Why the last turn failed; undefined when it did not. */
+  readonly problem: string | undefined;
   /**
    * Ends the rest now. During a turn it makes another one follow at once, so that no wake-up is lost, however late in the
    * turn it comes. It does not shorten the wait after a failed turn: a busy queue would hammer a broken database.
@@ -46,6 +48,7 @@ class BackgroundLoop implements Loop {
   readonly #ended: Promise<void>;
   #isWoken = false;
   #failures = 0;
+  #failure: unknown;
   /** Ends the rest that is under way. */
   #endRest: (() => void) | undefined;
 
@@ -54,6 +57,11 @@ class BackgroundLoop implements Loop {
     // Each turn may wait in many places at once, each with a listener of its own.
     setMaxListeners(0, this.#abort.signal);
     this.#ended = this.#cycle();
+  }
+
+  get problem(): string | undefined {
+    if (this.#failures === 0) return undefined;
+    return this.#failure instanceof Error ? this.#failure.message : String(this.#failure);
   }
 
   wake(): void {
@@ -93,6 +101,7 @@ class BackgroundLoop implements Loop {
     } catch (error) {
       if (signal.aborted && error === signal.reason) return 0;
       this.#failures++;
+      this.#failure = error;
       this.#report(error);
       return delay(this.#options.backoff ?? BACKOFF, this.#failures, Math.random());
     }

@@ -69,6 +69,11 @@ export class FollowerWorker implements AsyncDisposable {
     this.started.catch(() => {});
   }
 
+  /** Why it does not go on just now; undefined while it does. */
+  get problem(): string | undefined {
+    return this.#stop.signal.aborted ? 'it is stopping' : this.#loops[0]?.problem;
+  }
+
   /** Polls for changes now. */
   wake(): void {
     this.#loops[0]?.wake();

@@ -1,6 +1,9 @@
+import { notStarted } from '../base/work/start-up.ts';
+
 /** The worker of one consumer in this process. */
 interface Worker {
   readonly started: Promise<void>;
+  readonly problem: string | undefined;
   wake(): void;
   stop(): Promise<void>;
 }
@@ -10,12 +13,21 @@ export class CaptureWorker implements AsyncDisposable {
   /** Settles when each worker has found that the capture is installed; rejects when one of them does. */
   readonly started: Promise<void>;
   readonly #workers: readonly Worker[];
+  #hasStarted = false;
 
   /** @internal */
   constructor(workers: readonly Worker[]) {
     this.#workers = workers;
-    this.started = Promise.all(workers.map(({ started }) => started)).then(() => {});
+    this.started = Promise.all(workers.map(({ started }) => started)).then(() => {
+      this.#hasStarted = true;
+    });
     this.started.catch(() => {});
+  }
+
+  /** Why one of its consumers does not go on just now; undefined while all do. It knows by the last poll of each. */
+  get problem(): string | undefined {
+    const found = this.#workers.map((worker) => worker.problem).find((one) => one !== undefined);
+    return found ?? (this.#hasStarted ? undefined : notStarted(undefined));
   }
 
   /** Polls for changes now. */

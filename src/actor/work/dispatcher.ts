@@ -8,7 +8,7 @@ import { currentTask } from '../../base/work/current-task.ts';
 import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
 import { forgive } from '../../base/work/exit-code.ts';
 import { logLife } from '../../base/work/log-life.ts';
-import { startWithRetries } from '../../base/work/start-up.ts';
+import { notStarted, startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { PageChannel } from '../pages/channel.ts';
@@ -50,6 +50,8 @@ export class Dispatcher implements AsyncDisposable {
   readonly events: Events<DispatcherEvents> = new Events();
   readonly #parts: DispatcherParts;
   readonly #stop = new AbortController();
+  /** Why the last try to start failed. */
+  #failure: unknown;
   #worker: ActorWorker | undefined;
   #delivery: Delivery | undefined;
   #watch: EventLoopWatch | undefined;
@@ -64,10 +66,17 @@ export class Dispatcher implements AsyncDisposable {
     this.started = this.#start();
     const { engine } = store;
     const isStopping = (): boolean => this.#stopping !== undefined;
-    logLife(this, { logger, what: 'actor dispatcher', several: 'dispatchers', fields: {}, engine, isStopping });
+    const begins = { concurrency: parts.settings.concurrency };
+    logLife(this, { logger, what: 'actor dispatcher', several: 'dispatchers', fields: {}, begins, engine, isStopping });
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
+  }
+
+  /** Why it can claim nothing just now; undefined while it can. As of a queue's worker. */
+  get problem(): string | undefined {
+    if (this.#stopping !== undefined) return 'it is stopping';
+    return this.#worker === undefined ? notStarted(this.#failure) : this.#worker.problem;
   }
 
   /** Looks for work now, without waiting for a notification or the next poll. */
@@ -103,7 +112,10 @@ export class Dispatcher implements AsyncDisposable {
 
   async #start(): Promise<void> {
     await Promise.resolve();
-    const onError = (error: unknown): void => this.events.emit('error', { error });
+    const onError = (error: unknown): void => {
+      this.#failure = error;
+      this.events.emit('error', { error });
+    };
     await startWithRetries(() => this.#open(), { what: 'the dispatcher', signal: this.#stop.signal, onError });
   }
 

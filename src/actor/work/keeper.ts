@@ -79,6 +79,11 @@ export class Keeper {
     return this.#lease.hasLease;
   }
 
+  /** See {@link LeaseKeeper.problem}. */
+  get problem(): string | undefined {
+    return this.#lease.problem;
+  }
+
   async #send(workers: ReadonlyMap<number, LeaseHolder>): Promise<HeartbeatAnswer> {
     const session = await this.#store.engine.connectReserved();
     this.#session = session;

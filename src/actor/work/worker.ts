@@ -8,6 +8,7 @@ import type { Budget } from '../../base/time/budget.ts';
 import { ClaimLoop, type ClaimSource, type NextPoll } from '../../base/work/claim-loop.ts';
 import { GRACE_MS } from '../../base/work/deadlines.ts';
 import { Drain } from '../../base/work/drain.ts';
+import { UNREGISTERED } from '../../base/work/lease-keeper.ts';
 import type { Subscription } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
@@ -118,6 +119,12 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   get workerId(): number | undefined {
     return this.#loop.id;
+  }
+
+  /** Why it can claim nothing just now. */
+  get problem(): string | undefined {
+    const { keeper } = this.#parts;
+    return this.#loop.problem ?? keeper.problem ?? (this.workerId === undefined ? UNREGISTERED : undefined);
   }
 
   get wantsNotify(): boolean {

@@ -200,6 +200,11 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     });
   }
 
+  /** Why the last poll failed; undefined when it did not. */
+  get problem(): string | undefined {
+    return this.#loop?.problem;
+  }
+
   /** Polls now. */
   wake(): void {
     this.#contendedPolls = 0;

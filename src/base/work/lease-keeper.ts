@@ -15,6 +15,9 @@ export interface LeaseHolder {
   onError(error: unknown): void;
 }
 
+/** Why a worker that the database does not list can claim nothing. */
+export const UNREGISTERED = 'its lease was lost, and it is not registered anew yet';
+
 export interface LeaseKeeperOptions<W, Answer> {
   /** `queue`, in messages and in the names of probes and faults. */
   readonly name: string;
@@ -38,6 +41,8 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
   readonly #workers = new Set<W>();
   #renewal: Renewal | undefined;
   #answeredAt = moment();
+  /** The first heartbeat that failed since one was answered. */
+  #failure: { readonly at: Date; readonly message: string } | undefined;
 
   constructor(options: LeaseKeeperOptions<W, Answer>) {
     this.#options = options;
@@ -58,6 +63,14 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
    */
   get hasLease(): boolean {
     return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+  }
+
+  /** Why the leases may soon be over, or are; undefined while the heartbeats are answered. */
+  get problem(): string | undefined {
+    if (this.#failure !== undefined) {
+      return `no heartbeat has been answered since ${this.#failure.at.toISOString()}: ${this.#failure.message}`;
+    }
+    return this.hasLease ? undefined : 'the lease is over: this process stood still';
   }
 
   /** Keeps the lease of a worker that has just been registered. */
@@ -91,6 +104,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
       leaseMs,
       beat: (signal) => this.beat(signal),
       onError: (error) => {
+        this.#failure ??= { at: new Date(), message: error instanceof Error ? error.message : String(error) };
         onFailure?.();
         this.report(error);
       },
@@ -115,6 +129,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
     if (faults.armed) await faults.reach(`${name}.before_beat`);
     const answer = await this.#send(sent, signal);
     this.#answeredAt = moment();
+    this.#failure = undefined;
     if (probe.listening) probe.hit(`${name}.beat`, { workers: sent.size });
     const alive = new Set(answer.alive);
     for (const [id, worker] of sent) {

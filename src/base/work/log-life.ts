@@ -21,6 +21,8 @@ export interface LifeLog {
   readonly several: string;
   /** Stands in each line of the log. */
   readonly fields: object;
+  /** Stands in the line that says that it has started. */
+  readonly begins: object;
   readonly engine: { readonly isStopped: boolean; address(): Promise<string> };
   readonly isStopping: () => boolean;
 }
@@ -30,7 +32,10 @@ export interface LifeLog {
  * failure. A worker whose engine was stopped is stopped: it can do nothing more, and its timers would keep the process alive. Call it
  * at once when the worker is made: errors before that are not seen.
  */
-export function logLife(worker: LongLived, { logger, what, several, fields, engine, isStopping }: LifeLog): void {
+export function logLife(
+  worker: LongLived,
+  { logger, what, several, fields, begins, engine, isStopping }: LifeLog,
+): void {
   const failures = new FailureLog(logger, what);
   let hasGivenUp = false;
   const endWithEngine = (): void => {
@@ -44,7 +49,8 @@ export function logLife(worker: LongLived, { logger, what, several, fields, engi
     else failures.warn(error, fields);
   });
   const logStart = async (): Promise<void> => {
-    if (!isStopping()) logger.info({ ...fields, database: await engine.address() }, `${what}: it looks for work`);
+    if (!isStopping())
+      logger.info({ ...fields, ...begins, database: await engine.address() }, `${what}: it looks for work`);
   };
   worker.started.then(logStart, (error: unknown) => {
     if (error instanceof Stopped) return;

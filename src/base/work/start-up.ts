@@ -35,6 +35,11 @@ export async function startWithRetries<T>(
   throw new Stopped(`${what} was stopped before it had started`);
 }
 
+/** Why something has not started yet, by the error of the last try. */
+export function notStarted(error: unknown): string {
+  return error instanceof Error ? `it has not started yet: ${error.message}` : 'it has not started yet';
+}
+
 function isLasting(error: unknown): boolean {
   return LASTING.some((kind) => error instanceof kind);
 }

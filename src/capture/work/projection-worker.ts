@@ -59,6 +59,12 @@ export class ProjectionWorker implements AsyncDisposable {
     if (settings.signal?.aborted === true) void this.stop();
   }
 
+  /** Why it does not go on just now; undefined while it does. */
+  get problem(): string | undefined {
+    if (this.#stop.signal.aborted) return 'it is stopping';
+    return this.#loops.map((loop) => loop.problem).find((one) => one !== undefined);
+  }
+
   /** Polls for changes now. */
   wake(): void {
     for (const loop of this.#loops) loop.wake();

@@ -1,4 +1,3 @@
-import { hostname } from 'node:os';
 import type { Command } from 'commander';
 import type { Actors, Dispatcher, RunOptions } from '../../actor/index.ts';
 import { type Logger, stderrLogger } from '../../base/logger.ts';
@@ -14,6 +13,7 @@ import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { needTarget } from '../setup/target.ts';
 import { startCapture } from './capture-worker.ts';
+import { type HealthAddress, healthAddress, serveHealth } from './health.ts';
 
 /** One worker of a config file's `workers`. */
 export interface WorkerEntry {
@@ -25,6 +25,7 @@ export interface WorkerEntry {
 interface WorkerFlags {
   readonly stopTimeout: number;
   readonly connections: number;
+  readonly health?: HealthAddress;
 }
 
 /** `pawl worker --config FILE`: runs workers until it is told to end. */
@@ -33,8 +34,9 @@ export function addWorker(program: Command): void {
     .command('worker')
     .description('run the workers of a config file until SIGTERM or Ctrl-C; a second signal does not wait')
     .addOption(durationOption('--stop-timeout <duration>', 'how long running jobs may take to end', '30s'))
-    .option('--connections <n>', 'connections to the database', wholeNumber(2, 10_000), 20);
-  examples(command, ['pawl worker --config workers.mjs', 'pawl worker --config workers.mjs --stop-timeout 2m -v']);
+    .option('--connections <n>', 'connections to the database', wholeNumber(2, 10_000), 20)
+    .option('--health <port>', 'answer /healthz and /readyz on this port, or address:port', healthAddress);
+  examples(command, ['pawl worker --config workers.mjs', 'pawl worker --config workers.mjs --health 8080']);
   command.action((flags: WorkerFlags, self: Command) =>
     run(self, (cli) => work(cli, flags), { writes: true, endsBySignal: true }),
   );
@@ -50,24 +52,46 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
     if (actors !== undefined) cli.talk.say('would start a dispatcher of actors');
     return EXIT.done;
   }
-  const workers: Pick<Worker, 'started' | 'stop'>[] = entries.map((entry) => start(entry, logger));
-  if (actors !== undefined) workers.push(startActors(actors, dispatcher, logger));
-  for (const capture of captures) workers.push(startCapture(capture, projections, logger));
+  const workers: Running[] = entries.map((entry) => [`queue ${entry.queue.name}`, start(entry, logger)]);
+  if (actors !== undefined) workers.push(['actors', startActors(actors, dispatcher, logger)]);
+  for (const capture of captures) {
+    workers.push([`capture ${capture.entity}`, startCapture(capture, projections, logger)]);
+  }
   const stopAll = async (): Promise<void> => {
-    await Promise.all(workers.map((worker) => worker.stop({ timeout: flags.stopTimeout })));
+    await Promise.all(workers.map(([, worker]) => worker.stop({ timeout: flags.stopTimeout })));
   };
   const told = new Promise<void>((resolve) => {
     cli.signal.addEventListener('abort', () => resolve(), { once: true });
     if (cli.signal.aborted) resolve();
   });
   try {
-    await Promise.race([told, Promise.all(workers.map((worker) => worker.started)).then(() => told)]);
+    if (flags.health !== undefined) await startHealth(cli, flags.health, workers, logger);
+    await Promise.race([told, Promise.all(workers.map(([, worker]) => worker.started)).then(() => told)]);
     logger.info({}, 'stopping: running jobs may end, the others go back; a second signal does not wait');
   } finally {
     await stopAll();
   }
   logger.info({}, 'stopped');
   return EXIT.done;
+}
+
+/** Something that runs until it is stopped, and what it is called. */
+type Running = readonly [name: string, worker: Pick<Worker, 'started' | 'stop' | 'problem'>];
+
+/** It answers until the last worker has stopped. */
+async function startHealth(
+  cli: Cli,
+  address: HealthAddress,
+  workers: readonly Running[],
+  logger: Logger,
+): Promise<void> {
+  const checked = workers.map(([name, worker]) => ({ name, problem: () => worker.problem }));
+  const server = await serveHealth(address, checked);
+  cli.atEnd(async () => {
+    server.closeAllConnections();
+    await server[Symbol.asyncDispose]();
+  });
+  logger.info({ address: server.address() }, 'health: it answers /healthz and /readyz');
 }
 
 function start({ queue, handlers, options = {} }: WorkerEntry, logger: Logger): Worker {
@@ -85,11 +109,6 @@ function start({ queue, handlers, options = {} }: WorkerEntry, logger: Logger): 
     logger.warn({ queue: name, claims }, 'outcomes came too late and were not written'),
   );
   events.on('lost', ({ reason }) => logger.error({ queue: name, reason: reason.message }, 'the lease was lost'));
-  const { concurrency = 10, hold = 'lease' } = options;
-  worker.started.then(
-    () => logger.info({ queue: name, concurrency, hold, host: hostname(), pid: process.pid }, 'worker started'),
-    () => {},
-  );
   return worker;
 }
 
@@ -101,10 +120,6 @@ function startActors(actors: Actors, options: RunOptions, logger: Logger): Dispa
   events.on('stale', (stale) => logger.warn(stale, 'turns came too late and changed nothing'));
   events.on('unknown', (actor) => logger.error(actor, 'an actor is in a state that this program does not know'));
   events.on('lost', ({ reason }) => logger.error({ reason: reason.message }, 'the lease was lost'));
-  dispatcher.started.then(
-    () => logger.info({ host: hostname(), pid: process.pid }, 'dispatcher of actors started'),
-    () => {},
-  );
   return dispatcher;
 }
 

@@ -110,6 +110,11 @@ export class Keeper {
     return this.#lease.hasLease;
   }
 
+  /** See {@link LeaseKeeper.problem}. */
+  get problem(): string | undefined {
+    return this.#lease.problem;
+  }
+
   /** Beats now: cancellations are looked up with each beat. */
   async beatNow(): Promise<void> {
     await this.#lease.beat();

@@ -10,6 +10,7 @@ import { within } from '../../base/time/clock.ts';
 import { ClaimLoop, type ClaimSource, type NextPoll } from '../../base/work/claim-loop.ts';
 import { GRACE_MS, STOP_MS } from '../../base/work/deadlines.ts';
 import { Drain } from '../../base/work/drain.ts';
+import { UNREGISTERED } from '../../base/work/lease-keeper.ts';
 import { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
@@ -191,6 +192,11 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   get workerId(): number | undefined {
     return this.#loop.id;
+  }
+
+  /** Why it can claim nothing just now. */
+  get problem(): string | undefined {
+    return this.#loop.problem ?? this.#keeper.problem ?? (this.workerId === undefined ? UNREGISTERED : undefined);
   }
 
   heartbeat(): Heartbeat | undefined {

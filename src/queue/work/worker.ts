@@ -6,7 +6,7 @@ import { currentTask } from '../../base/work/current-task.ts';
 import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
 import { forgive } from '../../base/work/exit-code.ts';
 import { logLife } from '../../base/work/log-life.ts';
-import { startWithRetries } from '../../base/work/start-up.ts';
+import { notStarted, startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
 import type { QueueIds } from '../store.ts';
 import type { Handler } from './attempt.ts';
@@ -28,6 +28,8 @@ export class Worker implements AsyncDisposable {
   #inner: LeaseWorker | TransactionWorker | undefined;
   readonly #watch: EventLoopWatch | undefined;
   readonly #stop = new AbortController();
+  /** Why the last try to start failed. */
+  #failure: unknown;
   #stopping: Promise<void> | undefined;
   /** It was stopped before it had started, and no caller waits for it any more. */
   #isAbandoned = false;
@@ -53,7 +55,9 @@ export class Worker implements AsyncDisposable {
     });
     const { engine } = parts.store;
     const isStopping = (): boolean => this.#stopping !== undefined;
-    logLife(this, { logger, what: 'queue worker', several: 'workers', fields: { queue }, engine, isStopping });
+    const { concurrency, hold } = parts.settings;
+    const begins = { concurrency, hold };
+    logLife(this, { logger, what: 'queue worker', several: 'workers', fields: { queue }, begins, engine, isStopping });
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
@@ -72,9 +76,21 @@ export class Worker implements AsyncDisposable {
         throw error;
       }
     };
-    const onError = (error: unknown): void => this.events.emit('error', { error });
+    const onError = (error: unknown): void => {
+      this.#failure = error;
+      this.events.emit('error', { error });
+    };
     this.#inner = await startWithRetries(start, { what: 'the worker', signal: this.#stop.signal, onError });
     if (this.#isAbandoned) await this.#inner.stop(0);
+  }
+
+  /**
+   * Why it can claim nothing just now; undefined while it can. It knows without asking the database: from its last poll, from the last
+   * heartbeat, which comes at each third of the lease, and from its lease. For health checks.
+   */
+  get problem(): string | undefined {
+    if (this.#stopping !== undefined) return 'it is stopping';
+    return this.#inner === undefined ? notStarted(this.#failure) : this.#inner.problem;
   }
 
   /** Looks for work now, without waiting for a notification or the next poll. */

@@ -121,7 +121,7 @@ test('a worker runs the actors of the config file, with its options and channels
     `{ poll: '100ms', channels: [{ name: 'test', deliver: async (page) => console.error('told of', page.tag) }] }`,
   );
   const worker = startPawl(['worker', '--config', config, '-v'], { url });
-  await worker.said(/dispatcher of actors started/);
+  await worker.said(/actor dispatcher: it looks for work/);
   await actors.incr(id, 'press');
   await actors.waitFor(id, { state: 'on', status: 'hibernating' });
   await actors.page({ tag: 'dark', summary: 'it is dark' });

@@ -16,7 +16,7 @@ async function startWorker(...args: string[]): Promise<{ admin: QueueAdmin; work
   const engine = postgres(url);
   onTestFinished(() => engine.stop());
   const worker = startPawl(['worker', '--config', CONFIG, ...args], { url });
-  await worker.said(/worker started/);
+  await worker.said(/queue worker: it looks for work/);
   return { admin: createQueueAdmin(engine), worker };
 }
 
@@ -71,7 +71,7 @@ test('without a schema it says which command to run, and begins once that was do
   const worker = startPawl(['worker', '--config', CONFIG], { url });
   await worker.said(/run \\?"pawl migrate\\?"/);
   expect((await pawl(['migrate'], { url })).code).toBe(0);
-  await worker.said(/worker started/);
+  await worker.said(/queue worker: it looks for work/);
 });
 
 test('a config file without workers is a wrong usage that shows a right one', async () => {

@@ -7,6 +7,7 @@ import { Budget } from '../../../base/time/budget.ts';
 import { within } from '../../../base/time/clock.ts';
 import { answerDeadline, END_MS, GRACE_MS, STOP_MS } from '../../../base/work/deadlines.ts';
 import { Drain } from '../../../base/work/drain.ts';
+import { UNREGISTERED } from '../../../base/work/lease-keeper.ts';
 import {
   type AnswerOptions,
   type Backend,
@@ -155,6 +156,11 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
 
   get workerId(): number | undefined {
     return this.#id;
+  }
+
+  /** Why it can claim nothing just now. */
+  get problem(): string | undefined {
+    return this.#keeper.problem ?? (this.#id === undefined ? UNREGISTERED : undefined);
   }
 
   heartbeat(): Heartbeat | undefined {
