@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { NoRetry, SchemaMismatch, TimedOut } from '../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
-import { createQueue, type Kinds, type Queue } from '../../src/queue/index.ts';
+import { createQueue, type Kinds, type Queue, type Unit } from '../../src/queue/index.ts';
 import { type TestQueue, type TestQueueOptions, testQueue } from '../../src/testing/index.ts';
 import { freshDatabase } from '../support/database.ts';
 
@@ -104,13 +104,20 @@ describe('a queue under test', () => {
     expect(hours).toEqual([2, 6, 7]);
   });
 
-  test('ticks at each time of a schedule that passes, by its pattern', async () => {
-    const { queue, seen, opened } = await diary();
-    await queue.schedule('nightly', { cron: '0 3 * * *', timezone: 'UTC', kind: 'note', payload: 'tick' });
+  test('ticks at each time of a schedule that passes, and tells the job the time of the pattern', async () => {
+    const queue = createQueue(await freshEngine(), 'nights', { kinds: { report: {} } });
+    const nights: Date[] = [];
+    const report = ({ schedule }: Unit): void => void nights.push(schedule?.at ?? new Date(0));
+    const opened = await open(queue, { handlers: { report } });
+    await queue.schedule('nightly', { cron: '0 3 * * *', timezone: 'UTC', kind: 'report' });
     for (let day = 1; day <= 3; day += 1) {
       await opened.advance('24h');
-      expect(seen).toHaveLength(day);
+      expect(nights).toHaveLength(day);
     }
+    expect(nights.map((at) => at.toISOString().slice(11))).toEqual(Array(3).fill('03:00:00.000Z'));
+    const [first = 0, second = 0, third = 0] = nights.map(Number);
+    expect([second - first, third - second]).toEqual([86_400_000, 86_400_000]);
+    expect(first).toBeGreaterThan(Date.now());
     const [schedule] = await queue.schedules();
     const untilNext = (schedule?.nextAt?.getTime() ?? 0) - Date.now();
     expect(untilNext).toBeGreaterThan(0);

@@ -37,6 +37,7 @@ describe('a unit without a worker', () => {
       payload: 1,
       queue: 'mail',
       kind: 'send',
+      schedule: { name: 'nightly', at: enqueuedAt },
       key: 'ada',
       attempt: 3,
       token: 7,
@@ -45,6 +46,7 @@ describe('a unit without a worker', () => {
     });
     expect(unit).toMatchObject({ queue: 'mail', kind: 'send', key: 'ada', attempt: 3, token: 7n });
     expect(unit.job).toMatchObject({ id: '41', enqueuedAt, attempt: 3 });
+    expect(unit.schedule?.name).toBe('nightly');
   });
 
   test('has a job for each payload of a kind that coalesces, and notes which was given up', () => {

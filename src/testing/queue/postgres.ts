@@ -64,7 +64,7 @@ const SHIFT_SCHEDULES = statement(
 with time as (
   select q.id as queue, $2::float8 * interval '1 millisecond' as gone from pawl.queue_definition q where q.name = $1::text
 )
-update pawl.queue_schedule s set next_at = s.next_at - t.gone, last_at = s.last_at - t.gone
+update pawl.queue_schedule s set next_at = s.next_at - t.gone
 from time t where s.queue = t.queue`,
 );
 
@@ -138,10 +138,12 @@ export class PostgresTestQueue {
     this.#passedMs += ms;
   }
 
+  /** Its job is told the time of the pattern, as if all the time had passed. */
   #tick({ queue, name, cron, timezone, next }: ScheduleRow): object {
-    const [, following] = nextTicks(cron, timezone, new Date(next + this.#passedMs), 2);
+    const at = next + this.#passedMs;
+    const [, following] = nextTicks(cron, timezone, new Date(at), 2);
     const then = following === undefined ? null : following.getTime() - this.#passedMs;
-    return { queue, name, cron, seen: next, jobs: 1, last: next, next: then };
+    return { queue, name, cron, seen: next, ticks: [at], next: then };
   }
 
   #schedules(): Promise<ScheduleRow[]> {

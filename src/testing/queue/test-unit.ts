@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { InvalidInput, LeaseLost } from '../../base/errors.ts';
-import { checkOptions, custom, integer, list, optional, text } from '../../base/options/options.ts';
+import { checkOptions, custom, integer, list, object, optional, text } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import { Transaction } from '../../engine/postgres/index.ts';
-import { guardHeld, Job, Unit, type UnitHold, type UnitOwner } from '../../queue/index.ts';
+import { guardHeld, Job, type ScheduledFor, Unit, type UnitHold, type UnitOwner } from '../../queue/index.ts';
 
 /** What a test unit is, next to its payload. */
 export interface TestUnitFacts {
@@ -21,6 +21,8 @@ export interface TestUnitFacts {
   readonly id?: number | undefined;
   /** Default: now, by the clock of this process. */
   readonly enqueuedAt?: Date | undefined;
+  /** The tick of a schedule that it is for. Default: none. */
+  readonly schedule?: ScheduledFor | undefined;
   /** The open transaction that holds it, as in a worker with `hold: 'transaction'`. Default: held by a lease. */
   readonly tx?: Transaction | undefined;
 }
@@ -61,6 +63,7 @@ const shape = {
   token: integer({ min: 1, default: 1 }),
   id: integer({ min: 1, default: 1 }),
   enqueuedAt: optional(date),
+  schedule: optional(object({ name: text({ min: 1, max: 100 }), at: date })),
   tx: optional(transaction),
 };
 
@@ -72,14 +75,15 @@ const shape = {
  * @throws InvalidInput  an option cannot be
  */
 export function testUnit<P>(options: TestUnitOptions<P>): TestUnit<P> {
-  const { queue, kind, key, attempt, token, id, enqueuedAt, tx } = checkOptions('testUnit', options, shape);
+  const { queue, kind, key, attempt, token, id, enqueuedAt, schedule, tx } = checkOptions('testUnit', options, shape);
   if (options.payloads !== undefined && 'payload' in options) {
     throw new InvalidInput('testUnit takes "payload" or "payloads", but was given both', { field: 'payloads' });
   }
   const payloads = options.payloads ?? [options.payload];
   const at = (enqueuedAt ?? new Date()).getTime();
   const claim = { id: token, shard: 0, processId: randomUUID(), isAlone: false, left: payloads.length };
-  const jobs = payloads.map((payload, nth) => new Job(id + nth, claim, attempt, at, payload));
+  const origin = schedule === undefined ? at : ([at, schedule.name, schedule.at.getTime()] as const);
+  const jobs = payloads.map((payload, nth) => new Job(id + nth, claim, attempt, origin, payload));
   const epoch = key === undefined ? null : token;
   const held = { epoch, brokenBy: null, isCoalesced: options.payloads !== undefined, tx };
   return new TestUnit(new Notes(queue, tx), kind, key ?? null, jobs, held);
