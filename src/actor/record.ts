@@ -13,12 +13,12 @@ export interface ActorSummary {
   readonly parent: string | null;
   readonly attempt: number;
   readonly error: string | null;
-  readonly enteredAt: string;
-  readonly wakeAt: string | null;
-  readonly createdAt: string;
+  readonly enteredAt: Date;
+  readonly wakeAt: Date | null;
+  readonly createdAt: Date;
 }
 
-/** Everything about one actor. Times are ISO. */
+/** Everything about one actor. */
 export interface ActorRecord extends ActorSummary {
   readonly visit: number;
   readonly epoch: number;
@@ -30,11 +30,11 @@ export interface ActorRecord extends ActorSummary {
   readonly semaphores: Readonly<Record<string, number>>;
   /** That wait to be received; counted up to 1,000. */
   readonly messages: number;
-  readonly deadlineAt: string | null;
-  readonly finishedAt: string | null;
-  readonly pausedAt: string | null;
-  readonly typePausedAt: string | null;
-  readonly statePausedAt: string | null;
+  readonly deadlineAt: Date | null;
+  readonly finishedAt: Date | null;
+  readonly pausedAt: Date | null;
+  readonly typePausedAt: Date | null;
+  readonly statePausedAt: Date | null;
   /** Why no turn may begin, if a worker found that no program knows what to do. */
   readonly held: string | null;
   /** Turns in a row whose process died or stood still. At two it is run alone, at three it is held. */
@@ -45,8 +45,8 @@ export interface ActorRecord extends ActorSummary {
   readonly worker: {
     readonly id: string;
     readonly process: string;
-    readonly claimedAt: string;
-    readonly expiresAt: string;
+    readonly claimedAt: Date;
+    readonly expiresAt: Date;
     readonly lost: boolean;
   } | null;
   /** Living workers that take this type. */
@@ -58,7 +58,7 @@ export interface ActorRecord extends ActorSummary {
 
 /** One row of an actor's history. */
 export interface ActorTransition {
-  readonly at: string;
+  readonly at: Date;
   /** Of the turn that it was; rises from row to row. */
   readonly epoch: number;
   /** Null: it was created. */
@@ -71,7 +71,7 @@ export interface ActorTransition {
 
 /** What one turn changed in the fields of an actor. */
 export interface FieldChange {
-  readonly at: string;
+  readonly at: Date;
   /** Of the turn; the same as in its history. */
   readonly epoch: number;
   /** In which the turn was run. */
@@ -92,9 +92,9 @@ export interface PageRecord {
   /** What is behind it is known from another page about its root: it is kept, but was not delivered. */
   readonly suppressed: boolean;
   readonly count: number;
-  readonly openedAt: string;
-  readonly seenAt: string;
-  readonly ackedAt: string | null;
+  readonly openedAt: Date;
+  readonly seenAt: Date;
+  readonly ackedAt: Date | null;
   readonly ackedBy: string | null;
-  readonly resolvedAt: string | null;
+  readonly resolvedAt: Date | null;
 }

@@ -15,8 +15,8 @@ export interface SearchOptions {
   readonly filter?: Readonly<Record<string, string | number | bigint | boolean | null>> | undefined;
   /** The tenant whose rows are searched. Required where the projection has a tenant column. */
   readonly tenant?: string | number | bigint | undefined;
-  /** `next` of the page before. */
-  readonly cursor?: string | undefined;
+  /** `next` of the page before. Default, and with null: from the first page on. */
+  readonly cursor?: string | null | undefined;
   /** How long the database may take. Default 5 s. */
   readonly timeout?: Duration | undefined;
 }
@@ -38,8 +38,8 @@ export interface SearchPage {
   readonly capped: boolean;
   /** How many match: exact up to 3,000, and 3,000 where there are more. */
   readonly matches: number;
-  /** Where the next page begins; undefined on the last one. */
-  readonly next: string | undefined;
+  /** Where the next page begins; null on the last one. */
+  readonly next: string | null;
 }
 
 /** Ranking reads every candidate; reading this many takes a few milliseconds. */
@@ -70,7 +70,8 @@ export class Searcher {
     if (this.#options.text.length === 0) {
       throw new InvalidInput('this projection has no text to search; declare the columns in text', { field: 'text' });
     }
-    const { limit, filter, tenant, cursor, timeout } = checkOptions('search', options, shape);
+    const given = { ...options, cursor: options.cursor ?? undefined };
+    const { limit, filter, tenant, cursor, timeout } = checkOptions('search', given, shape);
     const terms = parseSearch(checkOptions('search', { query }, { query: text() }).query);
     const condition = this.#statements.condition(terms, this.#filters(filter, tenant));
     const found = this.#engine.transaction(
@@ -84,7 +85,7 @@ export class Searcher {
     );
     return found.catch((error: unknown) => {
       if (!isNoValue(error)) throw error;
-      const field = options.cursor === undefined ? 'filter' : 'cursor';
+      const field = given.cursor === undefined ? 'filter' : 'cursor';
       throw new InvalidInput(`a value does not fit the type of its column: ${error.message}`, { field, cause: error });
     });
   }
@@ -143,7 +144,7 @@ export class Searcher {
         ? toCursor({ ...place, row: [last.rank, last.order, last.key] })
         : capped && window.key !== null && window.order !== null
           ? toCursor({ window: [window.order, window.key] })
-          : undefined;
+          : null;
     return {
       rows: page.map(({ row, rank, snippet }) => ({ row, rank: Number(rank), snippet: toHtml(snippet) })),
       capped,

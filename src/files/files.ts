@@ -234,23 +234,24 @@ export class Files implements AsyncDisposable {
     const isDamaged = (await this.#guarded.findMarker()) === 'damaged';
     if (!isDamaged) await this.#guarded.attach();
     const because = isDamaged ? this.#guarded.damage : (await this.#store.row())?.haltedBecause;
-    return { ...(await this.#store.due()), haltedBecause: because ?? undefined };
+    return { ...(await this.#store.due()), haltedBecause: because ?? null };
   }
 
   /**
    * Compares the content store with the database: finds names in the store that belong to no version, and versions that have
    * lost their bytes. Changes nothing, except that `dryRun: false` moves such names to quarantine, where they are not
    * deleted. A failure of the store is listed in the report, and the comparison continues. A report names 10,000 or a page
-   * more; if it has `next`, pass that as `from` to the next call.
+   * more; if it has `next`, pass that as `from` to the next call; null is the beginning.
    * @throws CollectorHalted  without a dry run: the database and the store disagree about the past
    */
   async reconcile(options?: {
     dryRun?: boolean | undefined;
-    from?: string | undefined;
+    from?: string | null | undefined;
     signal?: AbortSignal | undefined;
   }): Promise<ReconcileReport> {
     const from = optional(text({ min: 1, max: 2000 }));
-    const parsed = checkOptions('reconcile', options, { dryRun: bool({ default: true }), from, signal });
+    const given = { ...options, from: options?.from ?? undefined };
+    const parsed = checkOptions('reconcile', given, { dryRun: bool({ default: true }), from, signal });
     return reconcile(this.#store, this.#guarded, this.#collector, parsed);
   }
 

@@ -34,7 +34,7 @@ export interface DocumentLock {
   readonly mode: 'share' | 'exclusive';
   /** False: it waits. */
   readonly holds: boolean;
-  readonly since: Date | undefined;
+  readonly since: Date | null;
   readonly applicationName: string | null;
   readonly blockedBy: readonly number[];
 }

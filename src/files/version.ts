@@ -11,10 +11,10 @@ export interface FileVersion {
   readonly size: number;
   /** The SHA-256 of all its bytes, in hex. */
   readonly sha256: string;
-  readonly contentType: string | undefined;
+  readonly contentType: string | null;
   readonly meta: Readonly<Record<string, string>>;
   /** The author that the writer named; it is not verified. */
-  readonly author: string | undefined;
+  readonly author: string | null;
   readonly writtenAt: Date;
   /** The name of its bytes in the content store. */
   readonly object: string;
@@ -24,9 +24,9 @@ export interface FileVersion {
 export interface PastVersion extends FileVersion {
   /** `live`: readers get it by default. `retired`: it can be read and restored by its number. Else its bytes are gone. */
   readonly state: FileState;
-  readonly retiredAt: Date | undefined;
+  readonly retiredAt: Date | null;
   /** For a retired version: its bytes are kept at least until then. */
-  readonly keptUntil: Date | undefined;
+  readonly keptUntil: Date | null;
 }
 
 /** A version with what is needed to check its bytes. */
@@ -69,14 +69,14 @@ export function toVersion(json: VersionJson): FileVersion {
     version,
     size,
     sha256,
-    contentType: json.contentType ?? undefined,
+    contentType: json.contentType,
     meta: json.meta ?? {},
-    author: json.author ?? undefined,
+    author: json.author,
     writtenAt: new Date(json.writtenMs),
     object,
   };
 }
 
-function toDate(ms: number | null): Date | undefined {
-  return ms === null ? undefined : new Date(ms);
+function toDate(ms: number | null): Date | null {
+  return ms === null ? null : new Date(ms);
 }

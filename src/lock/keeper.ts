@@ -163,7 +163,7 @@ export class Keeper {
   /** Asks how the lock was lost, with a short timeout: the loss itself must be reported at once. */
   async #whyLost(grant: GrantKey): Promise<LeaseLost> {
     const past = await this.#store.howEnded(grant, { timeoutMs: 1000, isUrgent: true }).catch(() => undefined);
-    return lossOf(grant, past?.outcome, past?.reason);
+    return lossOf(grant, past?.outcome, past?.reason ?? undefined);
   }
 }
 

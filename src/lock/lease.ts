@@ -244,7 +244,7 @@ export class HeldLock implements Lock {
   }
 
   #lossOf(past: PastHolder | undefined): LeaseLost {
-    const error = lossOf(this.grant, past?.outcome, past?.reason);
+    const error = lossOf(this.grant, past?.outcome, past?.reason ?? undefined);
     this.#report('lost', { lock: this, error });
     return error;
   }

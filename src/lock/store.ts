@@ -109,29 +109,29 @@ export interface Holder {
   readonly name: string;
   readonly mode: 'exclusive' | 'shared' | 'permit';
   /** The number of permits of a semaphore. */
-  readonly permits: number | undefined;
+  readonly permits: number | null;
   readonly token: bigint;
   readonly host: string;
   readonly pid: number;
   /** The job whose handler took it; on Postgres, if its queue was made on the same engine. */
-  readonly job: string | undefined;
+  readonly job: string | null;
   readonly since: Date;
-  /** Undefined when the lease never ends. */
-  readonly expiresAt: Date | undefined;
-  readonly leaseLeftMs: number | undefined;
-  readonly lastHeartbeatAt: Date | undefined;
+  /** Null when the lease never ends. */
+  readonly expiresAt: Date | null;
+  readonly leaseLeftMs: number | null;
+  readonly lastHeartbeatAt: Date | null;
 }
 
 /** A waiter for a name, in the order of `ticket`. */
 export interface Waiter {
   readonly name: string;
   readonly mode: 'exclusive' | 'shared' | 'permit';
-  readonly permits: number | undefined;
+  readonly permits: number | null;
   readonly ticket: bigint;
   readonly host: string;
   readonly pid: number;
   /** The job whose handler waits; see {@link Holder}. */
-  readonly job: string | undefined;
+  readonly job: string | null;
   readonly since: Date;
   readonly waitedMs: number;
 }
@@ -170,17 +170,17 @@ export interface Explanation {
 export interface PastHolder {
   readonly name: string;
   readonly mode: 'exclusive' | 'shared' | 'permit';
-  readonly permits: number | undefined;
+  readonly permits: number | null;
   readonly token: bigint;
   readonly host: string;
   readonly pid: number;
   /** See {@link Holder}. */
-  readonly job: string | undefined;
+  readonly job: string | null;
   readonly grantedAt: Date;
   readonly endedAt: Date;
   readonly outcome: 'released' | 'broken' | 'expired';
   /** The reason that was given when it was broken. */
-  readonly reason: string | undefined;
+  readonly reason: string | null;
 }
 
 /** Handlers of the notices that the store sends to a process. */

@@ -26,9 +26,9 @@ const record: ActorRecord = {
   parent: null,
   attempt: 0,
   error: null,
-  enteredAt: '2026-01-01T00:00:00Z',
+  enteredAt: new Date('2026-01-01T00:00:00Z'),
   wakeAt: null,
-  createdAt: '2026-01-01T00:00:00Z',
+  createdAt: new Date('2026-01-01T00:00:00Z'),
   visit: 1,
   epoch: 1,
   fields: {},
@@ -62,8 +62,8 @@ const page: PageRecord = {
   root: null,
   suppressed: false,
   count: 1,
-  openedAt: '2026-01-01T00:00:00Z',
-  seenAt: '2026-01-01T00:00:00Z',
+  openedAt: new Date('2026-01-01T00:00:00Z'),
+  seenAt: new Date('2026-01-01T00:00:00Z'),
   ackedAt: null,
   ackedBy: null,
   resolvedAt: null,
@@ -108,8 +108,16 @@ describe('a diagnostics page', () => {
   test('shows what there is', () => {
     const child = { ...record, id: '8', type: 'lid', state: 'shut' };
     const history = [
-      { at: 'then', epoch: 0, from: null, to: 'left side', reason: 'created', attempt: 0, error: null },
-      { at: 'now', epoch: 1, from: 'left side', to: 'middle', reason: 'failed', attempt: 1, error: 'Error: no\n at x' },
+      { at: new Date(0), epoch: 0, from: null, to: 'left side', reason: 'created', attempt: 0, error: null },
+      {
+        at: new Date(1),
+        epoch: 1,
+        from: 'left side',
+        to: 'middle',
+        reason: 'failed',
+        attempt: 1,
+        error: 'Error: no\n at x',
+      },
     ];
     const actor = { ...record, attempt: 1, error: 'Error: <no>', semaphores: { go: 2 } };
     const html = diagnosticsHtml({ page: { ...page, details: { n: 1 } }, actor, history, children: [child], at });
@@ -129,12 +137,14 @@ describe('a diagnostics page', () => {
     expect(diagnosticsHtml({ ...nothing, actor: { ...record, status: 'running', dueInMs: 0 } })).toContain(
       '<h1>box 7</h1>',
     );
-    expect(diagnosticsHtml({ ...nothing, actor: { ...record, status: 'final', finishedAt: 'now' } })).not.toContain(
-      'pawl actor pause',
+    expect(
+      diagnosticsHtml({ ...nothing, actor: { ...record, status: 'final', finishedAt: new Date(0) } }),
+    ).not.toContain('pawl actor pause');
+    const acked = { ...page, status: 'acked' as const, ackedAt: new Date(0) };
+    expect(diagnosticsHtml({ ...nothing, page: acked })).toMatch(/acknowledged<\/th><td>1970-01-01T00:00:00.000Z</);
+    expect(diagnosticsHtml({ ...nothing, page: { ...acked, ackedBy: 'ann' } })).toMatch(
+      /1970-01-01T00:00:00.000Z by ann/,
     );
-    const acked = { ...page, status: 'acked' as const, ackedAt: 'then' };
-    expect(diagnosticsHtml({ ...nothing, page: acked })).toMatch(/acknowledged<\/th><td>then</);
-    expect(diagnosticsHtml({ ...nothing, page: { ...acked, ackedBy: 'ann' } })).toMatch(/then by ann/);
     expect(diagnosticsHtml(nothing)).toContain('<h1>actor</h1>');
   });
 });

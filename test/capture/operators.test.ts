@@ -93,12 +93,12 @@ test('a search in the order of such a column continues through every window', as
   await capture.apply();
   await projection.backfill();
   const seen: unknown[] = [];
-  let cursor: string | undefined;
+  let cursor: string | null = null;
   do {
     const page = await projection.search('word', { limit: 400, cursor });
     seen.push(...page.rows.map(({ row }) => row['id']));
     cursor = page.next;
-  } while (cursor !== undefined);
+  } while (cursor !== null);
   expect(new Set(seen).size).toBe(1300);
   expect(seen.length).toBe(1300);
   expect(await heard()).toEqual({ is_called: false });

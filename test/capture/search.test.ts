@@ -86,7 +86,7 @@ test('where very many rows match, the first in the declared order are ranked, an
   expect(Number(first?.row['id'])).toBeGreaterThan(12_000 - 3 * 500);
   expect(first?.snippet).toContain('<mark>common</mark>');
   const few = await projection.search('common', { tenant: 1, filter: { id: 4 }, limit: 3 });
-  expect(few).toMatchObject({ capped: false, matches: 1, next: undefined });
+  expect(few).toMatchObject({ capped: false, matches: 1, next: null });
   // The matches are far apart in the order, so that a walk does not find enough of them.
   await run("update doc_search set title = title || ' oldword' where id < 9300");
   const old = await projection.search('oldword', { tenant: 2, limit: 5 });
@@ -95,12 +95,12 @@ test('where very many rows match, the first in the declared order are ranked, an
 
 test('pages follow each other without a gap or a repetition, through every window', async () => {
   const seen: unknown[] = [];
-  let cursor: string | undefined;
+  let cursor: string | null = null;
   do {
     const page = await projection.search('warranty odd', { tenant: 1, limit: 300, cursor });
     seen.push(...keys(page));
     cursor = page.next;
-  } while (cursor !== undefined);
+  } while (cursor !== null);
   expect(seen.length).toBe(2000);
   expect(new Set(seen).size).toBe(2000);
 });

@@ -85,7 +85,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
         meta: { branch: 'main' },
       });
       const sha256 = createHash('sha256').update(bytes).digest('hex');
-      expect(written).toMatchObject({ id, version: 1, size, sha256, previous: undefined, author: 'ada' });
+      expect(written).toMatchObject({ id, version: 1, size, sha256, previous: null, author: 'ada' });
       const { version, stream } = await files.read(id);
       expect((await readAll(stream)).equals(bytes)).toBe(true);
       expect(version).toMatchObject({ id, version: 1, size, sha256, contentType: 'application/x-tar' });
@@ -448,7 +448,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await own.sweep()).toEqual({ condemned: 0, deleted: 0, deletedAgain: 0, failed: 0 });
       expect(await store.names()).toHaveLength(3);
       await upload.publish();
-      expect(await own.collector()).toMatchObject({ pending: 0, retired: 2, due: 0, haltedBecause: undefined });
+      expect(await own.collector()).toMatchObject({ pending: 0, retired: 2, due: 0, haltedBecause: null });
     });
 
     // Invariant F2.

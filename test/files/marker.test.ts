@@ -75,7 +75,7 @@ describe('the marker of a store', () => {
       const files = open();
       await files.write('doc', `in spite of ${name}`);
       expect(await contentOf(files)).toBe(`in spite of ${name}`);
-      expect((await files.collector()).haltedBecause).toBeUndefined();
+      expect((await files.collector()).haltedBecause).toBeNull();
       await sweepOnce(files);
       const [marker, copy] = await Promise.all(
         [MARKER, COPY].map((each) => readFile(join(store.content.where, each), 'utf8')),

@@ -55,7 +55,7 @@ test.each(['hang', 'trickle'] as const)(
     expect(failed).toMatchObject([{ name: '', error: expect.stringContaining('listing the store') }]);
     expect([seen, typeof next]).toEqual([0, 'string']);
     store.server.mend();
-    expect(await files.reconcile({ from: next ?? '' })).toMatchObject({ seen: 1, failed: [], next: undefined });
+    expect(await files.reconcile({ from: next ?? '' })).toMatchObject({ seen: 1, failed: [], next: null });
   },
 );
 
@@ -165,7 +165,7 @@ test('a page that fails ends the call, and `next` says where to continue; togeth
     return list(from, call);
   };
   const reports = [await files.reconcile()];
-  for (let next = reports[0]?.next; next !== undefined; next = reports.at(-1)?.next) {
+  for (let next = reports[0]?.next; typeof next === 'string'; next = reports.at(-1)?.next) {
     reports.push(await files.reconcile({ from: next }));
   }
   expect(reports).toHaveLength(3);
@@ -186,7 +186,7 @@ test('a full report says that there is more', async () => {
   const first = await files.reconcile();
   expect(first.strangers).toHaveLength(10_050);
   expect(first.next).toBeDefined();
-  expect(await files.reconcile({ from: first.next ?? '' })).toMatchObject({ strangers: [], seen: 1, next: undefined });
+  expect(await files.reconcile({ from: first.next ?? '' })).toMatchObject({ strangers: [], seen: 1, next: null });
 });
 
 test('a failed upload writes nothing to standard error', async () => {

@@ -197,7 +197,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(lock.remainingMs()).toBe(Infinity);
       expect(await b.tryAcquire(name)).toBeUndefined();
       await expect(b.acquire(name, { wait: '50ms' })).rejects.toThrow(LockTimeout);
-      expect((await b.explain(name)).holders).toMatchObject([{ token: lock.token, leaseLeftMs: undefined }]);
+      expect((await b.explain(name)).holders).toMatchObject([{ token: lock.token, leaseLeftMs: null }]);
       await b.break(name, { reason: 'the last run did not finish' });
       expect(await b.tryAcquire(name)).toBeDefined();
     });
@@ -691,7 +691,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       const past = await locks.history({ name });
       expect(past).toMatchObject([
         { outcome: 'broken', reason: 'by hand', token: lock.token },
-        { outcome: 'released', reason: undefined },
+        { outcome: 'released', reason: null },
       ]);
       expect(await locks.history({ name, limit: 1 })).toHaveLength(1);
       // Passes the next power of ten.

@@ -57,7 +57,7 @@ test('a lock names the job whose handler requested it, whatever way it is taken 
   const locks = createLocks(engine, { namespace: 'for jobs' });
   const forJob = (id: string, name: string | string[], options?: LockOptions, by = engine): Promise<Lock> =>
     currentTask.run({ id }, by, () => locks.acquire(name, options), undefined);
-  const jobs = async (name: string): Promise<(string | undefined)[]> =>
+  const jobs = async (name: string): Promise<(string | null)[]> =>
     (await locks.explain(name)).holders.map(({ job }) => job);
   const past = async (name: string): Promise<unknown[]> =>
     (await locks.history({ name })).map(({ job, outcome }) => [job, outcome]);
@@ -77,10 +77,10 @@ test('a lock names the job whose handler requested it, whatever way it is taken 
   expect(await jobs('one')).toEqual(['2']);
   await handed.release();
   const plain = await locks.acquire('one');
-  expect(await jobs('one')).toEqual([undefined]);
+  expect(await jobs('one')).toEqual([null]);
   await plain.release();
   expect(await past('one')).toEqual([
-    [undefined, 'released'],
+    [null, 'released'],
     ['2', 'released'],
     [big, 'released'],
   ]);
@@ -106,7 +106,7 @@ test('a lock names the job whose handler requested it, whatever way it is taken 
   // A job of another database does not count.
   const other = engineOn(database.url);
   await forJob('7', 'four', {}, other);
-  expect([await jobs('four'), await past('four')]).toEqual([[undefined], [['6', 'expired']]]);
+  expect([await jobs('four'), await past('four')]).toEqual([[null], [['6', 'expired']]]);
   expect(await locksOfJobs(engine, ['3', '6', '7'])).toMatchObject([
     { name: 'four', state: 'ended', outcome: 'expired' },
     { name: 'three', state: 'ended', endedAt: expect.any(Date) },

@@ -155,7 +155,7 @@ async function locks(engine: PostgresEngine): Promise<void> {
   const granted = (await own.query()).held[0]?.lastHeartbeatAt?.getTime() ?? 0;
   await until('it was renewed', async () => {
     const beat = (await own.query()).held[0]?.lastHeartbeatAt;
-    return beat !== undefined && beat.getTime() > granted;
+    return (beat?.getTime() ?? 0) > granted;
   });
   assert.equal(lock.isHeld, true);
   const { held, waiting: line } = await own.query();

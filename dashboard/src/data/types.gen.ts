@@ -374,9 +374,9 @@ export interface LockDetail {
     readonly job: string | null;
     readonly since: string;
     readonly token: string;
-    readonly expiresAt?: string;
-    readonly leaseLeftMs?: number;
-    readonly lastHeartbeatAt?: string;
+    readonly expiresAt: string | null;
+    readonly leaseLeftMs: number | null;
+    readonly lastHeartbeatAt: string | null;
   }[];
   readonly waiters: readonly {
     readonly name: string;

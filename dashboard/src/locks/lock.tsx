@@ -106,7 +106,7 @@ function Standing({ of: { holders, waiters, guardedBy, blocking } }: { readonly 
               { title: 'Last heartbeat', of: ({ lastHeartbeatAt }) => <Time at={lastHeartbeatAt} /> },
               {
                 title: 'Lease until',
-                of: ({ expiresAt }) => (expiresAt === undefined ? 'released or broken' : <Time at={expiresAt} />),
+                of: ({ expiresAt }) => (expiresAt === null ? 'released or broken' : <Time at={expiresAt} />),
               },
             ]}
           />

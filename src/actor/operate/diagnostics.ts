@@ -36,13 +36,15 @@ function pagePart(page: PageRecord): string {
     ['severity', page.severity],
     ['status', page.status],
     ['tag', page.tag],
-    ['opened', page.openedAt],
-    ['last seen', `${page.seenAt} (${page.count} times)`],
+    ['opened', page.openedAt.toISOString()],
+    ['last seen', `${page.seenAt.toISOString()} (${page.count} times)`],
     [
       'acknowledged',
-      page.ackedAt === null ? 'no' : `${page.ackedAt}${page.ackedBy === null ? '' : ` by ${page.ackedBy}`}`,
+      page.ackedAt === null
+        ? 'no'
+        : `${page.ackedAt.toISOString()}${page.ackedBy === null ? '' : ` by ${page.ackedBy}`}`,
     ],
-    ['resolved', page.resolvedAt ?? 'no'],
+    ['resolved', page.resolvedAt?.toISOString() ?? 'no'],
     ...(page.details === null ? [] : [['details', json(page.details)] as const]),
   ]);
 }
@@ -72,7 +74,7 @@ function actorParts(
       history
         .toReversed()
         .map(({ at, from, to, reason, error }) => [
-          at,
+          at.toISOString(),
           `${from === null ? '' : `${from} → `}${to}: ${reason}${error === null ? '' : `: ${error.replace(/\n[^]*/, '')}`}`,
         ]),
     ),

@@ -30,29 +30,34 @@ export function explain(record: ActorRecord): ActorExplanation {
 type Said = readonly [reason: string, advice?: string];
 
 const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
-  ({ finishedAt }) => (finishedAt === null ? undefined : [[`it is final since ${finishedAt}`]]),
+  ({ finishedAt }) => (finishedAt === null ? undefined : [[`it is final since ${finishedAt.toISOString()}`]]),
   ({ worker }) => {
     if (worker === null) return undefined;
     if (worker.lost) {
       return [
         [
-          `a turn of it was begun by ${worker.process}, which has given no sign of life since its lease ended at ${worker.expiresAt}`,
+          `a turn of it was begun by ${worker.process}, which has given no sign of life since its lease ended at ${worker.expiresAt.toISOString()}`,
           'a running worker frees it within seconds; start one if there is none',
         ],
       ];
     }
-    return [[`a turn of it is running in ${worker.process} since ${worker.claimedAt}`]];
+    return [[`a turn of it is running in ${worker.process} since ${worker.claimedAt.toISOString()}`]];
   },
   ({ id, pausedAt }) =>
-    pausedAt === null ? undefined : [[`it is paused since ${pausedAt}`, `pawl actor resume ${id}`]],
+    pausedAt === null ? undefined : [[`it is paused since ${pausedAt.toISOString()}`, `pawl actor resume ${id}`]],
   ({ type, typePausedAt }) =>
     typePausedAt === null
       ? undefined
-      : [[`its type is paused since ${typePausedAt}`, `pawl actor resume --type ${type}`]],
+      : [[`its type is paused since ${typePausedAt.toISOString()}`, `pawl actor resume --type ${type}`]],
   ({ type, state, statePausedAt }) =>
     statePausedAt === null
       ? undefined
-      : [[`its state is paused since ${statePausedAt}`, `pawl actor resume --type ${type} --state ${state}`]],
+      : [
+          [
+            `its state is paused since ${statePausedAt.toISOString()}`,
+            `pawl actor resume --type ${type} --state ${state}`,
+          ],
+        ],
   ({ id, held, statePausedAt, lost }) => {
     if (held === null || statePausedAt !== null) return undefined;
     if (lost >= 3) return [[held, `mend what it does, then: pawl actor resume ${id}`]];

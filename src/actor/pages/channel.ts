@@ -14,7 +14,7 @@ export interface PageNotice {
   readonly summary: string;
   readonly details: unknown;
   readonly actor: string | null;
-  readonly openedAt: string;
+  readonly openedAt: Date;
   readonly count: number;
   /** Open pages about the same root that are not delivered, since this one is. */
   readonly suppresses: number;

@@ -3,6 +3,7 @@ import { only, type PostgresEngine, statement } from '../../engine/postgres/inde
 import type { Machine } from '../machine.ts';
 import type { PageNotice } from '../pages/channel.ts';
 import type { ActorRecord, ActorSummary, ActorTransition, FieldChange, PageRecord } from '../record.ts';
+import { readTimes } from './times.ts';
 
 const SHOW = statement('actor.show', 'select pawl.actor_show($1::bigint) as answer');
 const FIND = statement(
@@ -178,7 +179,10 @@ export class PostgresActorReader {
   /** @returns undefined when it is no more */
   async look(actor: number): Promise<ActorRecord | undefined> {
     const rows = await this.engine.query<{ answer: ActorRecord | null }>(SHOW, [actor]);
-    return only(rows).answer ?? undefined;
+    const { answer } = only(rows);
+    if (answer === null) return undefined;
+    if (answer.worker !== null) readTimes(answer.worker);
+    return readTimes(answer);
   }
 
   async find(type: string, key: string): Promise<string | undefined> {
@@ -190,19 +194,19 @@ export class PostgresActorReader {
     const { before, type, state, status, parent, final, limit } = filter;
     const values = [before, type ?? null, state ?? null, status ?? null, parent ?? null, final, limit];
     const rows = await this.engine.query<{ actor: ActorSummary }>(LIST, values);
-    return rows.map(({ actor }) => actor);
+    return rows.map(({ actor }) => readTimes(actor));
   }
 
   /** The last of those before an epoch, oldest first. */
   async history(actor: number, before: number, limit: number): Promise<ActorTransition[]> {
     const rows = await this.engine.query<{ move: ActorTransition }>(HISTORY, [actor, before, limit]);
-    return rows.map(({ move }) => move);
+    return rows.map(({ move }) => readTimes(move));
   }
 
   /** The last of those before an epoch, newest first. */
   async fieldHistory(actor: number, before: number, limit: number): Promise<FieldChange[]> {
     const rows = await this.engine.query<{ change: FieldChange }>(FIELD_HISTORY, [actor, before, limit]);
-    return rows.map(({ change }) => change);
+    return rows.map(({ change }) => readTimes(change));
   }
 
   types(): Promise<TypeRecord[]> {
@@ -222,14 +226,14 @@ export class PostgresActorReader {
   async pages(filter: PageFilter): Promise<PageRecord[]> {
     const { resolved, actor, before, limit } = filter;
     const rows = await this.engine.query<{ page: PageRecord }>(PAGES, [resolved, actor ?? null, before, limit]);
-    return rows.map(({ page }) => page);
+    return rows.map(({ page }) => readTimes(page));
   }
 
   /** @throws NotFound */
   async page(id: number): Promise<PageRecord> {
     const [row] = await this.engine.query<{ page: PageRecord }>(PAGE, [id]);
     if (row === undefined) throw new NotFound(`there is no page ${id}`);
-    return row.page;
+    return readTimes(row.page);
   }
 
   /** @returns whether it was open */
@@ -239,7 +243,7 @@ export class PostgresActorReader {
 
   async takeNotices(limit: number): Promise<Notice[]> {
     const rows = await this.engine.query<{ answer: Notice[] }>(TAKE_NOTICES, [limit], DELIVERY);
-    return only(rows).answer;
+    return only(rows).answer.map((notice) => readTimes(notice));
   }
 
   async noteDelivery(note: {

@@ -10,8 +10,8 @@ export interface JobRequest {
   readonly payload?: unknown;
   readonly key?: string | undefined;
   readonly priority?: number | undefined;
-  /** ISO time. */
-  readonly runAt?: string | undefined;
+  /** Not before this moment, by the database's clock. */
+  readonly runAt?: Date | undefined;
 }
 
 /** What effects ask of the database. */

@@ -42,7 +42,7 @@ export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTur
     if (claim === undefined) {
       const { finishedAt, type, state } = await given.show();
       if (finishedAt !== null)
-        throw new Conflict(`actor ${actor} is final: ${type} ended in "${state}" at ${finishedAt}`);
+        throw new Conflict(`actor ${actor} is final: ${type} ended in "${state}" at ${finishedAt.toISOString()}`);
       return undefined;
     }
     return await runTurn(given, claim, worker, kept);

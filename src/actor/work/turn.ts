@@ -56,7 +56,7 @@ export class Turn<F, S extends string, To extends string> {
   /** Rises with each transition: the same number is the same visit of the same state. */
   readonly visit: number;
   readonly enteredAt: Date;
-  readonly parent: string | undefined;
+  readonly parent: string | null;
   /** Children that were not final when the turn began. */
   readonly openChildren: number;
   /** Rises with each turn of this actor: pass it to whatever you write, to refuse a late owner's writes there. */
@@ -93,7 +93,7 @@ export class Turn<F, S extends string, To extends string> {
     this.attempt = attempt;
     this.visit = visit;
     this.enteredAt = new Date(enteredMs);
-    this.parent = parent === 0 ? undefined : String(parent);
+    this.parent = parent === 0 ? null : String(parent);
     this.openChildren = children;
     this.token = BigInt(epoch);
     this.claim = claim;

@@ -116,8 +116,8 @@ const LIST: readonly Field<ActorSummary>[] = [
   { title: 'STATUS', of: (row) => row.status },
   { title: 'KEY', of: (row) => row.key },
   { title: 'PARENT', of: (row) => row.parent, align: 'right' },
-  { title: 'ENTERED', of: (row) => moment(row.enteredAt) },
-  { title: 'WAKES', of: (row) => moment(row.wakeAt) },
+  { title: 'ENTERED', of: (row) => row.enteredAt },
+  { title: 'WAKES', of: (row) => row.wakeAt },
   { title: 'ERROR', of: (row) => row.error?.split('\n')[0] },
 ];
 
@@ -165,9 +165,9 @@ const SHOW: readonly Field<Shown>[] = [
   { title: 'open children', of: (row) => row.openChildren },
   { title: 'visit', of: (row) => row.visit },
   { title: 'attempt', of: (row) => row.attempt },
-  { title: 'entered', of: (row) => moment(row.enteredAt) },
-  { title: 'wakes', of: (row) => moment(row.wakeAt) },
-  { title: 'deadline', of: (row) => moment(row.deadlineAt) },
+  { title: 'entered', of: (row) => row.enteredAt },
+  { title: 'wakes', of: (row) => row.wakeAt },
+  { title: 'deadline', of: (row) => row.deadlineAt },
   { title: 'semaphores', of: (row) => row.semaphores },
   { title: 'messages', of: (row) => row.messages },
   { title: 'error', of: (row) => row.error },
@@ -199,7 +199,7 @@ interface HistoryFlags {
 }
 
 const HISTORY: readonly Field<ActorTransition>[] = [
-  { title: 'AT', of: (move) => moment(move.at) },
+  { title: 'AT', of: (move) => move.at },
   { title: 'FROM', of: (move) => move.from },
   { title: 'TO', of: (move) => move.to },
   { title: 'REASON', of: (move) => move.reason },
@@ -284,9 +284,4 @@ async function each(
   ];
   cli.out.rows(rows, fields, (row) => row.id);
   return code;
-}
-
-/** Times come as text from the database; the output shows dates as it was told to. */
-export function moment(time: string | null): Date | null {
-  return time === null ? null : new Date(time);
 }

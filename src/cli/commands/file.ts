@@ -182,18 +182,18 @@ async function compare(cli: Cli, flags: CompareFlags): Promise<number> {
     for (const { name, error } of failed) cli.talk.say(`failed  ${name === '' ? 'the list' : name}: ${error}`);
     const sum = `${seen} names seen, ${strangers.length} strangers, ${damaged.length} versions damaged`;
     cli.talk.say(failed.length === 0 ? sum : `${sum}, ${failed.length} failed`);
-    if (next !== undefined) cli.talk.say(`there is more: go on with --from '${next}'`);
+    if (next !== null) cli.talk.say(`there is more: go on with --from '${next}'`);
   } else {
     cli.out.one(report, [], String(strangers.length + damaged.length));
   }
   const isWhole = damaged.length === 0 && strangers.length === quarantined.length && failed.length === 0;
-  return isWhole && next === undefined ? EXIT.done : EXIT.failed;
+  return isWhole && next === null ? EXIT.done : EXIT.failed;
 }
 
 async function rearm(cli: Cli, flags: StoreFlags): Promise<number> {
   const files = await openFiles(cli, flags);
   const { haltedBecause } = await files.collector();
-  if (haltedBecause === undefined) {
+  if (haltedBecause === null) {
     cli.talk.say('the collector has not stopped itself; nothing was done');
     return EXIT.done;
   }

@@ -46,8 +46,8 @@ export function addLock(program: Command): void {
 
 type Standing = (Holder & { readonly state: 'held' }) | (Waiter & { readonly state: 'waiting' });
 
-const mode = ({ mode: kind, permits }: { mode: string; permits: number | undefined }): string =>
-  permits === undefined ? kind : `${kind} of ${permits}`;
+const mode = ({ mode: kind, permits }: { mode: string; permits: number | null }): string =>
+  permits === null ? kind : `${kind} of ${permits}`;
 
 const STANDINGS: readonly Field<Standing>[] = [
   { title: 'NAME', of: (row) => row.name },

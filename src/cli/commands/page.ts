@@ -8,7 +8,6 @@ import { openAdmin } from '../setup/actor-config.ts';
 import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
-import { moment } from './actor.ts';
 
 /** `pawl page list|show|ack|resolve`. */
 export function addPage(program: Command): void {
@@ -61,7 +60,7 @@ const LIST: readonly Field<PageRecord>[] = [
   { title: 'ID', of: (row) => row.id, align: 'right' },
   { title: 'SEVERITY', of: (row) => row.severity },
   { title: 'STATUS', of: (row) => (row.suppressed ? `${row.status}, suppressed` : row.status) },
-  { title: 'OPENED', of: (row) => moment(row.openedAt) },
+  { title: 'OPENED', of: (row) => row.openedAt },
   { title: 'COUNT', of: (row) => row.count, align: 'right' },
   { title: 'ACTOR', of: (row) => row.actor, align: 'right' },
   { title: 'TAG', of: (row) => row.tag },
@@ -88,9 +87,12 @@ async function showPage(cli: Cli, id: string, html: string | undefined): Promise
   const more: readonly Field<PageRecord>[] = [
     { title: 'details', of: (row) => row.details },
     { title: 'root', of: (row) => row.root },
-    { title: 'seen', of: (row) => moment(row.seenAt) },
-    { title: 'acked', of: (row) => (row.ackedAt === null ? null : `${row.ackedAt} ${row.ackedBy ?? ''}`) },
-    { title: 'resolved', of: (row) => moment(row.resolvedAt) },
+    { title: 'seen', of: (row) => row.seenAt },
+    {
+      title: 'acked',
+      of: (row) => (row.ackedAt === null ? null : `${row.ackedAt.toISOString()} ${row.ackedBy ?? ''}`),
+    },
+    { title: 'resolved', of: (row) => row.resolvedAt },
   ];
   cli.out.one(page, [...LIST.map((field) => ({ ...field, title: field.title.toLowerCase() })), ...more], page.id);
   return EXIT.done;

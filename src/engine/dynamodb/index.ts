@@ -47,8 +47,8 @@ export interface ConditionCheckItem {
     TableName: string;
     Key: Record<string, { S: string }>;
     ConditionExpression: string;
-    ExpressionAttributeNames?: Record<string, string>;
-    ExpressionAttributeValues?: Record<string, { S: string }>;
+    ExpressionAttributeNames?: Record<string, string> | undefined;
+    ExpressionAttributeValues?: Record<string, { S: string }> | undefined;
   };
 }
 

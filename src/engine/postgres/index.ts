@@ -90,7 +90,7 @@ function openEngine(source?: string | PoolLike, options: PostgresOptions = {}): 
     );
   }
   const max = typeof source === 'object' ? source.options?.max : undefined;
-  const resolved = resolveOptions(max === undefined ? options : { max, ...options });
+  const resolved = resolveOptions(max === undefined ? options : { ...options, max: options.max ?? max });
   const isTemporary = source === undefined && resolved.data === undefined;
   // A URL that a deployment forgot would otherwise be noticed by the data that is gone.
   if (isTemporary && process.env['NODE_ENV'] === 'production') {

@@ -4,23 +4,23 @@ import { bool, checkOptions, integer, logger, optional, type TextKind, text } fr
 /** How the Postgres engine connects. */
 export interface PostgresOptions {
   /** Named prepared statements. Switch off behind a pooler that does not keep them. Default true. */
-  prepare?: boolean;
+  prepare?: boolean | undefined;
   /** A URL that reaches the server itself, for LISTEN, when the first argument points at a pooler. */
-  directUrl?: string;
+  directUrl?: string | undefined;
   /** Connections of our own pool. Default 10, or what the given pool has. */
-  max?: number;
+  max?: number | undefined;
   /** Shown in pg_stat_activity. Default `pawl`. */
-  applicationName?: string;
+  applicationName?: string | undefined;
   /** Milliseconds to wait for a connection, including for a free one of the pool. Default 30,000. */
-  connectTimeoutMs?: number;
+  connectTimeoutMs?: number | undefined;
   /** `false`: never LISTEN; workers find new work by polling alone. Default true. */
-  listen?: boolean;
+  listen?: boolean | undefined;
   /** Milliseconds `stop()` waits for statements and transactions that are under way. Default 3,000. */
-  stopTimeoutMs?: number;
+  stopTimeoutMs?: number | undefined;
   /** Data folder of the embedded Postgres, kept after `stop()`. Default: a temporary one. */
-  data?: string;
+  data?: string | undefined;
   /** Any pino-shaped logger. Default: warnings and errors go to stderr. */
-  logger?: Logger;
+  logger?: Logger | undefined;
 }
 
 /** `PostgresOptions` with every default filled in. */

@@ -10,13 +10,13 @@ export interface Statement {
   /** `false` for text that differs from call to call: a prepared statement's name must always mean the same text. */
   readonly prepare: boolean;
   /** Read by Pawl's own parsers, not by those that the program has set: see `types.ts`. */
-  readonly isOwn?: boolean;
+  readonly isOwn?: boolean | undefined;
 }
 
 export interface StatementOptions {
-  readonly prepare?: boolean;
+  readonly prepare?: boolean | undefined;
   /** `false` for one that answers with rows of the program's own. */
-  readonly isOwn?: boolean;
+  readonly isOwn?: boolean | undefined;
 }
 
 /** `statement('queue.claim', 'select …')`: lower case, one clause a line, values as $1, $2… */

@@ -5,7 +5,7 @@ import type { PastVersion, Readable } from '../version.ts';
 export interface FileExplanation {
   readonly id: string;
   /** Undefined when there is no such document. */
-  readonly version: PastVersion | undefined;
+  readonly version: PastVersion | null;
   /** Transactions that hold the document: readers that share it, or one that changes it. */
   readonly holders: readonly DocumentLock[];
   /** Waiting transactions, in the order in which they will hold the document. */
@@ -19,7 +19,7 @@ export async function explainFile(store: FileStore, id: string): Promise<FileExp
   const [version, standing] = [await store.current(id, undefined), await store.standing(id)];
   return {
     id,
-    version: version === undefined ? undefined : withoutChecks(version),
+    version: version === undefined ? null : withoutChecks(version),
     holders: standing.filter((each) => each.holds),
     waiters: standing.filter((each) => !each.holds),
     reloads: version === undefined ? [] : await store.reloads(version.sha256),

@@ -22,7 +22,7 @@ export interface ReconcileReport {
    * Where to continue, if this call stopped before the end: its report has 10,000 names, or the store failed to return more
    * of its list. Undefined: everything was compared.
    */
-  readonly next: string | undefined;
+  readonly next: string | null;
 }
 
 export interface DamagedVersion {
@@ -71,7 +71,8 @@ export async function reconcile(
     if (page === undefined) break;
     place = await comparison.compare(page, place.after);
   }
-  return { ...comparison.found, next: place && `${place.after} ${place.cursor ?? ''}` };
+  const next = place === undefined ? null : `${place.after} ${place.cursor ?? ''}`;
+  return { ...comparison.found, next };
 }
 
 /** Where a comparison continues: behind an object, and with a page of the list. */

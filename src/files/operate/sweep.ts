@@ -29,7 +29,7 @@ export interface CollectorState {
   /** How many of all these a sweep would claim now. */
   readonly due: number;
   /** Why the collector has stopped itself; undefined while it has not. */
-  readonly haltedBecause: string | undefined;
+  readonly haltedBecause: string | null;
 }
 
 interface Sweeping {

@@ -128,7 +128,7 @@ export class PostgresFileStore implements FileStore {
     ]);
     return rows.map(({ answer: { sinceMs, ...rest } }) => ({
       ...rest,
-      since: sinceMs === null ? undefined : new Date(sinceMs),
+      since: sinceMs === null ? null : new Date(sinceMs),
     }));
   }
 

@@ -17,8 +17,8 @@ import { abandon, type WriteContext } from './write-context.ts';
 
 /** A version that was just written. */
 export interface Written extends FileVersion {
-  /** The version it replaced; undefined when there was none. */
-  readonly previous: number | undefined;
+  /** The version it replaced; null when there was none. */
+  readonly previous: number | null;
 }
 
 /** Options of {@link Upload.publish}. */
@@ -122,7 +122,7 @@ export class Upload implements AsyncDisposable {
     if (fate.kind === 'unpublished') return undefined;
     if (fate.kind === 'collected') throw this.#expired(null, error);
     const { version } = fate.version;
-    return { ...fate.version, previous: version > 1 ? version - 1 : undefined };
+    return { ...fate.version, previous: version > 1 ? version - 1 : null };
   }
 
   async #publishIn(tx: unknown, ifVersion: number | undefined): Promise<Written> {
@@ -138,8 +138,9 @@ export class Upload implements AsyncDisposable {
     if ('conflict' in answer) throw conflict(id, ifVersion ?? 0, answer.conflict);
     if ('lost' in answer) throw this.#expired(answer.lost);
     const { version, previous, writtenMs } = answer;
-    const base = { id, version, size, sha256, object, contentType, author, meta: meta ?? {} };
-    return { ...base, writtenAt: new Date(writtenMs), previous: previous ?? undefined };
+    const base = { id, version, size, sha256, object, meta: meta ?? {} };
+    const said = { contentType: contentType ?? null, author: author ?? null };
+    return { ...base, ...said, writtenAt: new Date(writtenMs), previous: previous ?? null };
   }
 
   #expired(state: string | null, cause?: PawlError): UploadExpired {

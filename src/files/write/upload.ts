@@ -61,7 +61,13 @@ export async function beginCopy(
   open: (version: Readable, transfer: TransferTimeout) => Promise<AsyncIterable<Buffer>>,
   given: Pick<ParsedUpload, 'ifVersion' | 'author' | 'lock' | 'signal'>,
 ): Promise<Upload> {
-  const told = { ...given, contentType: from.contentType, meta: from.meta, size: from.size, sha256: from.sha256 };
+  const told = {
+    ...given,
+    contentType: from.contentType ?? undefined,
+    meta: from.meta,
+    size: from.size,
+    sha256: from.sha256,
+  };
   const object = await writeObject(w, id, told, async (name, transfer, intent) => {
     const { content } = w.guarded;
     await intent;

@@ -66,7 +66,7 @@ function headersOf(
   { id, sha256, contentType, writtenAt, version }: PastVersion,
   hasType: boolean,
 ): Record<string, string> {
-  const type = contentType !== undefined && TYPE.test(contentType) ? contentType : UNKNOWN;
+  const type = contentType !== null && TYPE.test(contentType) ? contentType : UNKNOWN;
   return {
     ...HARMLESS,
     'content-type': hasType ? type : UNKNOWN,

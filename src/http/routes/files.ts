@@ -218,7 +218,7 @@ export const fileRoutes: readonly AnyRoute[] = [
         throw new InvalidInput(`confirm says "${confirm}", not "${space}"; nothing was done`, { field: 'confirm' });
       const files = effects.files(space);
       const { haltedBecause } = await files.collector();
-      if (haltedBecause === undefined) return { done: 'the collector had not stopped itself: nothing was done' };
+      if (haltedBecause === null) return { done: 'the collector had not stopped itself: nothing was done' };
       await files.rearm();
       return { done: `the collector goes on; it had stopped because ${haltedBecause}` };
     },
@@ -241,11 +241,11 @@ function shown(space: string, row: PastVersion): object {
     state,
     size,
     sha256,
-    contentType: contentType ?? null,
-    author: author ?? null,
+    contentType,
+    author,
     writtenAt,
-    retiredAt: retiredAt ?? null,
-    keptUntil: keptUntil ?? null,
+    retiredAt,
+    keptUntil,
   };
 }
 
@@ -254,7 +254,7 @@ function standing({ pid, mode, since, applicationName, blockedBy }: DocumentLock
 }
 
 function written({ id: of, version: number, previous, size, sha256 }: Written): object {
-  return { id: of, version: number, previous: previous ?? null, size, sha256 };
+  return { id: of, version: number, previous, size, sha256 };
 }
 
 function expected(given: number | undefined): { readonly ifVersion?: number } {

@@ -1,5 +1,4 @@
 import { NotFound } from '../../base/errors.ts';
-import type { Holder, Waiter } from '../../lock/index.ts';
 import { pageOf, readCursor, readIdCursor, writeCursor } from '../protocol/cursor.ts';
 import { flag, integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
@@ -83,8 +82,8 @@ export const lockRoutes: readonly AnyRoute[] = [
         namespace: space,
         ...rest,
         backends: backends.map(shownBackend),
-        holders: holders.map(shown),
-        waiters: waiters.map(shown),
+        holders,
+        waiters,
       };
     },
   }),
@@ -121,11 +120,6 @@ export const lockRoutes: readonly AnyRoute[] = [
     },
   }),
 ];
-
-/** Permits are of semaphores alone, and not everything is held for a job. */
-function shown<T extends Holder | Waiter>(of: T): object {
-  return { ...of, permits: of.permits ?? null, job: of.job ?? null };
-}
 
 /** A statement of another session may hold values. */
 function shownBackend<T extends { readonly query: string }>(backend: T): object {

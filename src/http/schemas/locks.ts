@@ -47,7 +47,13 @@ export const LOCKS: Schemas = {
     namespace: text,
     name: text,
     holders: list(
-      object({ ...holder, token: digits, 'expiresAt?': time, 'leaseLeftMs?': number, 'lastHeartbeatAt?': time }),
+      object({
+        ...holder,
+        token: digits,
+        expiresAt: orNull(time),
+        leaseLeftMs: orNull(number),
+        lastHeartbeatAt: orNull(time),
+      }),
     ),
     waiters: list(object({ ...holder, ticket: digits, waitedMs: number })),
     guardedBy: list(whole),

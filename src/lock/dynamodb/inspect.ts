@@ -106,8 +106,8 @@ export class LockInspector {
 type Mode = Pick<Holder, 'mode' | 'permits'>;
 
 function modeOf(capacity: number): Mode {
-  if (capacity === 1) return { mode: 'exclusive', permits: undefined };
-  return capacity === SHARED ? { mode: 'shared', permits: undefined } : { mode: 'permit', permits: capacity };
+  if (capacity === 1) return { mode: 'exclusive', permits: null };
+  return capacity === SHARED ? { mode: 'shared', permits: null } : { mode: 'permit', permits: capacity };
 }
 
 function toHolder(name: string, holder: HeadHolder, now: number): Holder {
@@ -119,11 +119,11 @@ function toHolder(name: string, holder: HeadHolder, now: number): Holder {
     token,
     host,
     pid,
-    job: undefined,
+    job: null,
     since: new Date(grantedAt),
-    expiresAt: isLeased ? new Date(beatAt + leaseMs) : undefined,
-    leaseLeftMs: isLeased ? Math.max(0, beatAt + leaseMs - now) : undefined,
-    lastHeartbeatAt: isLeased ? new Date(beatAt) : undefined,
+    expiresAt: isLeased ? new Date(beatAt + leaseMs) : null,
+    leaseLeftMs: isLeased ? Math.max(0, beatAt + leaseMs - now) : null,
+    lastHeartbeatAt: isLeased ? new Date(beatAt) : null,
   };
 }
 
@@ -135,7 +135,7 @@ function toWaiter(name: string, { capacity, ticket, host, pid, since }: WaiterRo
     ticket: BigInt(ticket),
     host,
     pid,
-    job: undefined,
+    job: null,
     since: new Date(since),
     waitedMs,
   };
@@ -150,10 +150,10 @@ export function toPastHolder(name: string, past: HeadPast): PastHolder {
     token,
     host,
     pid,
-    job: undefined,
+    job: null,
     grantedAt: new Date(grantedAt),
     endedAt: new Date(endedAt),
     outcome,
-    reason,
+    reason: reason ?? null,
   };
 }

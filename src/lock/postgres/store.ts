@@ -357,15 +357,15 @@ function toHolder(row: SnapshotRow): Holder {
   return {
     name: row.name,
     mode: row.mode,
-    permits: row.permits ?? undefined,
+    permits: row.permits ?? null,
     token: BigInt(row.token ?? 0),
     host: row.host,
     pid: row.pid,
-    job: row.job ?? undefined,
+    job: row.job ?? null,
     since: row.since,
-    expiresAt: row.expires_at ?? undefined,
-    leaseLeftMs: row.left_ms ?? undefined,
-    lastHeartbeatAt: row.heartbeat_at ?? undefined,
+    expiresAt: row.expires_at,
+    leaseLeftMs: row.left_ms,
+    lastHeartbeatAt: row.heartbeat_at,
   };
 }
 
@@ -373,11 +373,11 @@ function toWaiter(row: SnapshotRow): Waiter {
   return {
     name: row.name,
     mode: row.mode,
-    permits: row.permits ?? undefined,
+    permits: row.permits ?? null,
     ticket: BigInt(row.ticket ?? 0),
     host: row.host,
     pid: row.pid,
-    job: row.job ?? undefined,
+    job: row.job ?? null,
     since: row.since,
     waitedMs: row.age_ms,
   };
@@ -401,15 +401,15 @@ function toPast(row: PastRow): PastHolder {
   return {
     name: row.name,
     mode: row.mode,
-    permits: row.permits ?? undefined,
+    permits: row.permits ?? null,
     token: BigInt(row.token),
     host: row.host,
     pid: row.pid,
-    job: row.job ?? undefined,
+    job: row.job ?? null,
     grantedAt: row.granted_at,
     endedAt: row.ended_at,
     outcome: row.outcome,
-    reason: row.reason ?? undefined,
+    reason: row.reason,
   };
 }
 

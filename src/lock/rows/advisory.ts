@@ -7,9 +7,9 @@ import { callFunction, type Handle, requireTransaction, toText } from './table.t
 /** Options of {@link lockKey}. */
 export interface LockKeyOptions extends IfLocked {
   /** `'shared'` holders exclude only exclusive ones. Default `'exclusive'`. */
-  readonly mode?: 'exclusive' | 'shared';
+  readonly mode?: 'exclusive' | 'shared' | undefined;
   /** Equal names of different namespaces are different locks. Default `'pawl'`. */
-  readonly namespace?: string;
+  readonly namespace?: string | undefined;
 }
 
 const LONGEST_NAME = 255;

@@ -17,34 +17,34 @@ import type { Column, Where } from './where.ts';
 export interface CaptureOptions<Row extends object> {
   /** Rows with one of the statuses `from` get the status `to`. `column`: default `status`. */
   readonly status: {
-    readonly column?: Column<Row>;
+    readonly column?: Column<Row> | undefined;
     readonly from: ColumnValue | readonly ColumnValue[];
     readonly to: Exclude<ColumnValue, null>;
   };
   /** The most rows to capture, 1 to 10,000; never exceeded, whatever the query plan. */
   readonly limit: number;
   /** Further conditions. */
-  readonly where?: Where<Row>;
+  readonly where?: Where<Row> | undefined;
   /** Which rows come first. Default, and among equal rows: by primary key. */
-  readonly orderBy?: OrderBy<Row> | readonly OrderBy<Row>[];
+  readonly orderBy?: OrderBy<Row> | readonly OrderBy<Row>[] | undefined;
   /**
    * The column with the number of captures that a row has left: each capture counts it down, and at 0 the row is not captured
    * any more.
    */
-  readonly retries?: Column<Row>;
+  readonly retries?: Column<Row> | undefined;
   /** Captures only rows with this value in this column. */
   readonly queueId?: { readonly column: Column<Row>; readonly value: ColumnValue };
   /**
    * The column for the token: bigint (each capture adds one) or uuid (each capture makes a new one). Default: the tokens are
    * in Pawl's schema, which costs one more write per row.
    */
-  readonly token?: Column<Row>;
+  readonly token?: Column<Row> | undefined;
   /**
    * How long a capture is valid: rows with the status `to` whose lease ran out, by the database's clock, are captured again.
    * With `column` (timestamptz) the lease is in the row; a plain duration is in Pawl's schema with the token. Default: none;
    * a row whose process dies after the commit then stays in `to` until it is moved by hand.
    */
-  readonly lease?: Duration | { readonly column: Column<Row>; readonly for: Duration };
+  readonly lease?: Duration | { readonly column: Column<Row> | undefined; readonly for: Duration };
 }
 
 /** A column, ascending, or one with its direction. */
@@ -68,7 +68,7 @@ export interface RowClaim {
   readonly key: string;
   readonly statusColumn: string;
   readonly status: string;
-  readonly tokenColumn?: string;
+  readonly tokenColumn?: string | undefined;
   readonly lease?: { readonly column?: string };
 }
 

@@ -95,7 +95,7 @@ export async function extendRows<Row extends object>(
 
 interface Change extends ColumnLookups {
   readonly what: string;
-  readonly to?: string;
+  readonly to?: string | undefined;
   readonly set: readonly { readonly column: string; readonly value: string | null }[];
   readonly lease?: { readonly column: string | undefined; readonly ms: number };
 }

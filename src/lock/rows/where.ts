@@ -11,15 +11,15 @@ export type Column<Row> = keyof Row & string;
 /** Comparisons of one column; all must be true. A null column is neither less nor greater. */
 export interface Comparison {
   /** Equals one of these; null may be among them. */
-  readonly in?: readonly ColumnValue[];
+  readonly in?: readonly ColumnValue[] | undefined;
   /** Equals none of these. A null column does not match. */
-  readonly notIn?: readonly Exclude<ColumnValue, null>[];
+  readonly notIn?: readonly Exclude<ColumnValue, null>[] | undefined;
   /** Differs from this value; null matches. */
-  readonly not?: ColumnValue;
-  readonly lt?: Exclude<ColumnValue, null>;
-  readonly lte?: Exclude<ColumnValue, null>;
-  readonly gt?: Exclude<ColumnValue, null>;
-  readonly gte?: Exclude<ColumnValue, null>;
+  readonly not?: ColumnValue | undefined;
+  readonly lt?: Exclude<ColumnValue, null> | undefined;
+  readonly lte?: Exclude<ColumnValue, null> | undefined;
+  readonly gt?: Exclude<ColumnValue, null> | undefined;
+  readonly gte?: Exclude<ColumnValue, null> | undefined;
 }
 
 /** A condition for each column: a value, null, or a comparison. All must be true. */

@@ -16,7 +16,7 @@ export interface LostWorker {
   readonly queue: string;
   /** Host and process id. */
   readonly process: string;
-  readonly lostAt: string;
+  readonly lostAt: Date;
   /** Jobs that stay in progress until a worker of the queue takes them over. */
   readonly jobs: number;
 }
@@ -64,13 +64,19 @@ select pg_catalog.json_build_object(
   { prepare: false },
 );
 
+/** As the database gives it: JSON has no times. */
+interface HealthJson extends Omit<QueueHealth, 'lostWorkers'> {
+  readonly lostWorkers: readonly (Omit<LostWorker, 'lostAt'> & { readonly lostAt: string })[];
+}
+
 /**
  * Looks for what no worker would mend by itself. One statement, so it sees one moment; its cost grows with the jobs in
  * progress and the keys that are busy, not with history.
  * @throws SchemaMismatch  the database has no Pawl schema
  */
 export async function readQueueHealth(engine: PostgresEngine): Promise<QueueHealth> {
-  const [row] = await engine.query<{ health: QueueHealth }>(HEALTH);
+  const [row] = await engine.query<{ health: HealthJson }>(HEALTH);
   if (row === undefined) throw new Error('the database answered no row where one always comes');
-  return row.health;
+  const { lostWorkers, ...rest } = row.health;
+  return { ...rest, lostWorkers: lostWorkers.map((worker) => ({ ...worker, lostAt: new Date(worker.lostAt) })) };
 }

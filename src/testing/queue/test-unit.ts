@@ -82,7 +82,8 @@ export function testUnit<P>(options: TestUnitOptions<P>): TestUnit<P> {
   const payloads = options.payloads ?? [options.payload];
   const at = (enqueuedAt ?? new Date()).getTime();
   const claim = { id: token, shard: 0, processId: randomUUID(), isAlone: false, left: payloads.length };
-  const origin = schedule === undefined ? at : ([at, schedule.name, schedule.at.getTime()] as const);
+  const origin =
+    schedule === undefined ? at : { enqueuedAt: at, schedule: schedule.name, tickAt: schedule.at.getTime() };
   const jobs = payloads.map((payload, nth) => new Job(id + nth, claim, attempt, origin, payload));
   const epoch = key === undefined ? null : token;
   const held = { epoch, brokenBy: null, isCoalesced: options.payloads !== undefined, tx };

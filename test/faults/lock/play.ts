@@ -144,7 +144,7 @@ async function left(locks: Locks): Promise<Complaint[]> {
   for (const since = performance.now(); performance.now() - since < 30_000; await sleep(200)) {
     const { held, waiting } = await locks.query();
     // DynamoDB keeps the row of a dead holder until somebody looks at it.
-    const living = held.filter(({ leaseLeftMs = Infinity }) => leaseLeftMs > 0);
+    const living = held.filter(({ leaseLeftMs }) => leaseLeftMs === null || leaseLeftMs > 0);
     if (living.length + waiting.length === 0) return [];
     story = [...living, ...waiting].map((each) =>
       JSON.stringify(each, (_, value) => (typeof value === 'bigint' ? String(value) : value)),

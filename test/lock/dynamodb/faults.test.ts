@@ -82,7 +82,7 @@ describe('processes that die or pause', () => {
     expect(await semaphore.tryAcquire()).toBeUndefined();
     await Promise.all([permit.release(), second?.release()]);
     expect(await locks.tryAcquire(kept)).toBeUndefined();
-    expect((await locks.explain(kept)).holders).toMatchObject([{ pid: dying.child.pid, leaseLeftMs: undefined }]);
+    expect((await locks.explain(kept)).holders).toMatchObject([{ pid: dying.child.pid, leaseLeftMs: null }]);
     await locks.break(kept, { reason: 'cleaned up after the test' });
     expect(await locks.tryAcquire(kept)).toBeDefined();
   });

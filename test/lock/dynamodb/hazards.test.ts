@@ -533,7 +533,7 @@ describe('the dead', () => {
       ...rewrite(before, after),
     };
     await expect(client.send(new UpdateItemCommand(late as UpdateItemCommandInput))).rejects.toThrow('condition');
-    expect((await watching.explain(name)).holders).toMatchObject([{ token: lock.token, expiresAt: undefined }]);
+    expect((await watching.explain(name)).holders).toMatchObject([{ token: lock.token, expiresAt: null }]);
     await lock.release();
     expect(Object.keys(await row(name)).toSorted()).toEqual(['f', 'n', 'p1', 'pk', 'sk']);
   });
@@ -551,7 +551,7 @@ describe('the dead', () => {
           const lock = await lossy.acquire(names, { lease: Infinity, wait: '10s' });
           expect(asked).toBe(fault === 'duplicate' ? names.length : 2 * names.length);
           for (const name of names) {
-            expect((await watching.explain(name)).holders).toMatchObject([{ token: lock.token, expiresAt: undefined }]);
+            expect((await watching.explain(name)).holders).toMatchObject([{ token: lock.token, expiresAt: null }]);
           }
           await lock.release();
         }

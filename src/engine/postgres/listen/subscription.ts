@@ -6,7 +6,7 @@ export interface SubscribeOptions {
    * Shows to those that would notify whether any process listens: as long as the listening connection lives, it holds the session's
    * shared advisory lock on hashtextextended(channel, 0). Not for a connection through a pooler: there it would outlast it.
    */
-  isSeen?: boolean;
+  isSeen?: boolean | undefined;
 }
 
 /** One handler on one channel. */

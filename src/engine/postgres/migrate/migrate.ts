@@ -20,9 +20,9 @@ import {
 /** What to bring up to date, and how. */
 export interface MigrateOptions {
   /** Change nothing; the report's `sql` is what would be run, fit for psql. Default false. */
-  dryRun?: boolean;
+  dryRun?: boolean | undefined;
   /** Only these lines, e.g. `['queue']`. Default: all. */
-  lines?: string[];
+  lines?: string[] | undefined;
 }
 
 /** One numbered file of one line. */

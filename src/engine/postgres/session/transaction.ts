@@ -9,12 +9,12 @@ import type { AnswerOptions, Session } from './session.ts';
 /** How one transaction runs. */
 export interface TransactionOptions {
   /** Default: the database's own default, which is read committed unless somebody changed it. */
-  isolation?: 'read committed' | 'repeatable read' | 'serializable';
+  isolation?: 'read committed' | 'repeatable read' | 'serializable' | undefined;
   /** How often it may be tried again after losing against a concurrent one, or losing its connection. Default 4. */
-  retries?: number;
-  readOnly?: boolean;
+  retries?: number | undefined;
+  readOnly?: boolean | undefined;
   /** When it aborts, the running statement is cancelled and everything is rolled back. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Runs first on the same connection, and is committed by itself, before the transaction begins. */
   before?: (session: Session) => Promise<unknown>;
   /** How many milliseconds each statement of it may take to be answered, and the connection to be free. Default: no limit. */
@@ -25,7 +25,7 @@ export interface TransactionOptions {
    * Where row-level security would leave rows out of what is read or written, the statement fails (42501) instead. Default: as the session
    * has it, which is to leave them out.
    */
-  seesAll?: boolean;
+  seesAll?: boolean | undefined;
 }
 
 /** An open transaction: everything run through it is committed together, or not at all. */
