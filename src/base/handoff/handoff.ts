@@ -80,21 +80,3 @@ export interface HandoffPort {
   close(): boolean;
   stop(): Promise<void>;
 }
-
-/** For workers to which nothing is handed over. */
-export const NO_HANDOFF: HandoffPort = {
-  start: () => {},
-  nextOffer: () => undefined,
-  cancelOffer: () => {},
-  offerSoon: () => {},
-  withdraw: () => {},
-  isOverdue: () => false,
-  recall: async (ask) => {
-    await ask();
-    return true;
-  },
-  noteNotification: () => {},
-  reset: () => {},
-  close: () => false,
-  stop: () => Promise.resolve(),
-};

@@ -1,8 +1,26 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { type Handoff, NO_HANDOFF } from '../../../src/base/handoff/handoff.ts';
+import type { Handoff, HandoffPort } from '../../../src/base/handoff/handoff.ts';
 import { probe } from '../../../src/base/probe.ts';
 import { ClaimLoop, type ClaimSource, type NextPoll } from '../../../src/base/work/claim-loop.ts';
 import { until } from '../../support/eventually.ts';
+
+/** The loop without hand-off. */
+const NO_HANDOFF: HandoffPort = {
+  start: () => {},
+  nextOffer: () => undefined,
+  cancelOffer: () => {},
+  offerSoon: () => {},
+  withdraw: () => {},
+  isOverdue: () => false,
+  recall: async (ask) => {
+    await ask();
+    return true;
+  },
+  noteNotification: () => {},
+  reset: () => {},
+  close: () => false,
+  stop: () => Promise.resolve(),
+};
 
 interface Answer {
   readonly units: readonly number[];

@@ -1,0 +1,175 @@
+import { LeaseLost } from '../../../base/errors.ts';
+import { faults } from '../../../base/fault.ts';
+import { probe } from '../../../base/probe.ts';
+import { within } from '../../../base/time/clock.ts';
+import type { Sleepers } from '../../../base/work/sleepers.ts';
+import type { Candidate, ClaimAnswer } from '../../store.ts';
+import { hasJobs } from '../claim-reader.ts';
+import { Scan, type Verdict } from '../scan.ts';
+import { CLOSED, type Lane, OPEN, type PendingCommit } from './lane.ts';
+import type { LaneConnections } from './lane-connections.ts';
+import { type Lookahead, READ_MS } from './lookahead.ts';
+import type { LostTransactions } from './lost-transactions.ts';
+import { claimOne, commit, enrol, take } from './pipeline.ts';
+import type { Registration } from './registration.ts';
+import type { UnitRunner } from './unit-runner.ts';
+
+/** What the lanes of a worker share. */
+export interface LaneParts {
+  readonly queue: number;
+  readonly pollMs: number;
+  readonly registration: Registration;
+  readonly connections: LaneConnections;
+  /** What the lanes take from, a shard each. */
+  readonly lookaheads: readonly Lookahead[];
+  readonly runner: UnitRunner;
+  readonly lostTransactions: LostTransactions;
+  /** Closed when the worker stops. */
+  readonly sleepers: Sleepers;
+  readonly beatNow: () => Promise<void>;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * One connection, one unit after another, until the worker stops: a look-ahead or a search says what to claim, one message commits
+ * the unit before it and claims, and the handler runs. A connection that fails is closed, and another one opened.
+ */
+export class LaneLoop {
+  readonly #parts: LaneParts;
+  readonly #shards: readonly { readonly scan: Scan; readonly lookahead: Lookahead }[];
+  /** What the next message commits. */
+  #pending: PendingCommit = CLOSED;
+  /** How often in a row others held all that was there. */
+  #busy = 0;
+
+  constructor(parts: LaneParts) {
+    this.#parts = parts;
+    this.#shards = parts.lookaheads.map((lookahead, shard) => ({ scan: new Scan(shard), lookahead }));
+  }
+
+  async run(): Promise<void> {
+    const { connections, sleepers, onError } = this.#parts;
+    let lane: Lane | undefined;
+    for (let failures = 0; !sleepers.isClosed; ) {
+      try {
+        lane ??= await connections.connect();
+        await this.#work(lane);
+      } catch (error) {
+        failures = lane?.hasAnswered === true ? 1 : failures + 1;
+        onError(error);
+        await this.#giveUp(lane, error);
+        lane = undefined;
+        await sleepers.sleep(Math.min(100 * 2 ** failures, 5000));
+      }
+    }
+    if (lane !== undefined) connections.close(lane.session);
+  }
+
+  /** Claims and runs, and rests where nothing is left. */
+  async #work(lane: Lane): Promise<void> {
+    const { registration, runner, sleepers } = this.#parts;
+    this.#pending = CLOSED;
+    this.#busy = 0;
+    for (let at = 0; !sleepers.isClosed; ) {
+      const wakes = sleepers.count;
+      const shard = this.#shards[at % this.#shards.length];
+      if (shard === undefined) return;
+      const { scan, lookahead } = shard;
+      const worker = registration.id ?? (await registration.register());
+      const candidate = lookahead.next();
+      const { reading } = lookahead;
+      if (candidate === undefined && reading !== undefined) {
+        await this.#commit(lane);
+        await within(READ_MS, reading);
+        at += 1;
+        continue;
+      }
+      if (lane.worker !== worker) await enrol(lane, worker);
+      const answer =
+        candidate === undefined
+          ? await this.#search(lane, worker, scan, lookahead)
+          : await this.#take(lane, scan.shard, lookahead, candidate);
+      this.#pending = OPEN;
+      if (answer?.again === true) continue;
+      at += 1;
+      // Another worker has taken the candidate.
+      if (answer === undefined) continue;
+      const verdict = scan.read(answer, 1);
+      if (hasJobs(answer)) {
+        this.#busy = 0;
+        this.#pending = await runner.run(lane, answer, scan.shard, worker);
+      } else if (verdict !== 'again' && this.#shards.every((each) => each.scan.quiet !== undefined)) {
+        await this.#rest(lane, verdict, worker, wakes);
+      }
+    }
+    await this.#commit(lane);
+  }
+
+  async #commit(lane: Lane): Promise<void> {
+    const pending = this.#pending;
+    if (pending.kind === 'closed') return;
+    if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
+    await commit(lane, pending);
+    this.#pending = CLOSED;
+    lane.unconfirmed = undefined;
+    if (faults.armed && pending.kind !== 'open') await faults.reach('queue.after_settle');
+  }
+
+  /** Claims what comes first, where the look-ahead has nothing. */
+  async #search(lane: Lane, worker: number, scan: Scan, lookahead: Lookahead): Promise<ClaimAnswer> {
+    const { shard, cursor, rows, blocker } = scan;
+    const request = { queue: this.#parts.queue, shard, worker, rows, cursor, blocker };
+    const { claimed, unblocked = 0 } = await this.#send(lane, () => claimOne(lane, this.#pending, request));
+    scan.blocker = claimed.blockedBy && { what: claimed.blockedBy, rows, cursor };
+    // Other lanes may have gone to sleep since there was nothing for them.
+    if (unblocked > 0) this.#parts.sleepers.wakeAll();
+    if (!hasJobs(claimed)) lookahead.foundNone();
+    else if (claimed.claimedAt !== undefined && claimed.last !== undefined) lookahead.found(claimed.last);
+    return claimed;
+  }
+
+  /** @returns undefined when the candidate is another worker's */
+  async #take(lane: Lane, shard: number, lookahead: Lookahead, candidate: Candidate): Promise<ClaimAnswer | undefined> {
+    let answer: ClaimAnswer | undefined;
+    try {
+      const { queue } = this.#parts;
+      answer = await this.#send(lane, () => take(lane, this.#pending, { queue, shard }, candidate));
+      return answer;
+    } finally {
+      lookahead.ended(candidate, answer !== undefined);
+    }
+  }
+
+  /** Claims by a message that commits what is pending. */
+  async #send<T>(lane: Lane, claim: () => Promise<T>): Promise<T> {
+    const { kind } = this.#pending;
+    if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
+    const answer = await claim();
+    lane.hasAnswered = true;
+    lane.unconfirmed = undefined;
+    if (faults.armed && kind !== 'closed' && kind !== 'open') await faults.reach('queue.after_settle');
+    if (faults.armed) await faults.reach('queue.after_claim');
+    return answer;
+  }
+
+  /** No shard has anything: until something is due, or a wake-up comes. @param wakes  how many had come before the first of them was asked */
+  async #rest(lane: Lane, verdict: Verdict, worker: number, wakes: number): Promise<void> {
+    const { pollMs, sleepers } = this.#parts;
+    await this.#commit(lane);
+    for (const { scan } of this.#shards) scan.quiet = undefined;
+    const due = Math.min(...this.#shards.map(({ scan }) => scan.due));
+    const ms = verdict === 'busy' ? Math.min(2 ** this.#busy++, 100) : Math.min(pollMs, due);
+    if (verdict === 'empty' && probe.listening) probe.hit('queue.idle', { worker });
+    if (wakes === sleepers.count) await sleepers.sleep(ms);
+  }
+
+  /** The connection of a lane has failed, and what was pending is rolled back with it. */
+  async #giveUp(lane: Lane | undefined, error: unknown): Promise<void> {
+    const { connections, lostTransactions, sleepers, beatNow, onError } = this.#parts;
+    // Its lease is over, but maybe nobody has noticed: the beat says so, or renews it.
+    if (error instanceof LeaseLost) await beatNow().catch(onError);
+    if (lane === undefined) return;
+    const backend = connections.giveUp(lane.session, error);
+    await lostTransactions.add(backend, sleepers.isClosed ? undefined : lane.unconfirmed, error);
+  }
+}

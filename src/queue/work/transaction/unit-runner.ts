@@ -1,0 +1,173 @@
+import { Conflict, ConnectionFailed, DatabaseError, LeaseLost } from '../../../base/errors.ts';
+import type { Events } from '../../../base/events.ts';
+import { faults } from '../../../base/fault.ts';
+import { answerDeadline } from '../../../base/work/deadlines.ts';
+import { statement, Transaction } from '../../../engine/postgres/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { Charged, ClaimAnswer, QueueIds } from '../../store.ts';
+import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
+import { readClaim } from '../claim-reader.ts';
+import type { WorkerEvents } from '../lease-worker.ts';
+import type { Job, Unit, UnitOwner } from '../unit.ts';
+import { type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
+import { pendingCommitOf } from './settlement.ts';
+
+/** A unit whose handler runs, and since when, by the monotonic clock. */
+export interface RunningUnit {
+  readonly since: number;
+  fail: ((why: unknown) => void) | undefined;
+}
+
+export interface UnitRunnerParts {
+  readonly owner: UnitOwner;
+  readonly definition: Definition;
+  readonly registered: QueueIds;
+  readonly handlers: ReadonlyMap<string, Handler>;
+  readonly events: Events<WorkerEvents>;
+  readonly leaseMs: number;
+  /** A handler begins. */
+  readonly onStart: () => void;
+  /** The connection of a unit was lost while its handler ran. */
+  readonly onLost: (unit: UnconfirmedUnit, error: Error) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+const CONSTRAINTS = statement('queue.constraints', 'set constraints all immediate', { prepare: false });
+/** "current transaction is aborted" */
+const IS_ABORTED = '25P02';
+/** How long a job of a kind that this worker does not know waits for one that does. */
+const UNKNOWN_KIND_MS = 30_000;
+
+/** Runs the handlers of units inside the transactions in which they are claimed. */
+export class UnitRunner {
+  readonly running: Map<Unit, RunningUnit> = new Map();
+  readonly #parts: UnitRunnerParts;
+  readonly #handlers: ReadonlyMap<string, Handler>;
+  /** Jobs whose failed attempt was told of. */
+  readonly #reported = new WeakSet<Job>();
+
+  constructor(parts: UnitRunnerParts) {
+    this.#parts = parts;
+    this.#handlers = new Map([...parts.handlers].map(([kind, handler]) => [kind, checked(handler)]));
+  }
+
+  /** Runs the unit of a claim in the lane's open transaction. @returns what to send to settle it, before its COMMIT */
+  async run(lane: Lane, answer: ClaimAnswer, shard: number, worker: number): Promise<PendingCommit> {
+    const { definition, registered, owner, events, leaseMs, onLost, onError } = this.#parts;
+    const { session } = lane;
+    const tx = new Transaction(session);
+    const batch = readClaim(answer, { shard, definition, registered, owner, tx });
+    const unit = batch.units[0];
+    if (unit === undefined) return OPEN;
+    events.emit('claimed', { jobs: unit.jobs.length });
+    const held: HeldUnit = { unit, answer, queue: registered.queue, shard, worker };
+    const owed: UnconfirmedUnit = {
+      held,
+      since: performance.now(),
+      ranMs: undefined,
+      outcome: undefined,
+      isSent: false,
+    };
+    lane.unconfirmed = owed;
+    const lose = (error: Error): void => {
+      unit.abort(new LeaseLost('the connection whose transaction held the job was lost; the job is new again'));
+      // At once, before somebody else has it; its handler may still take its time.
+      lane.unconfirmed = undefined;
+      onLost(owed, error);
+    };
+    session.client.on('error', lose);
+    const outcome = await this.#attempt(unit).finally(() => session.client.removeListener('error', lose));
+    owed.ranMs = performance.now() - owed.since;
+    owed.outcome = outcome;
+    tx.end();
+    tx.end();
+    if (faults.armed) await faults.reach('queue.before_settle');
+    if (unit.hasUsedTx && session.client.getTransactionStatus?.() === 'I') onError(endedByHand(unit));
+    // What its handler left under way: the outcome would come behind it, and never, if that never ends.
+    if (outcome.complete.length === 0 && session.isBusy) await session.cancel(answerDeadline(leaseMs));
+    if (session.isBroken) throw new ConnectionFailed('the connection of the claim was lost; the job is new again');
+    if (outcome.isLost)
+      throw new ConnectionFailed('the claim was lost; its transaction is rolled back, and the job is new again');
+    return pendingCommitOf(held, outcome);
+  }
+
+  #attempt(unit: Unit): Promise<Outcome> {
+    return new Promise((resolve) => {
+      const running: RunningUnit = { since: performance.now(), fail: undefined };
+      this.running.set(unit, running);
+      this.#parts.onStart();
+      running.fail = startAttempt(unit, this.#parts.definition, this.#handlers, (outcome) => {
+        this.running.delete(unit);
+        this.#reportFailed(unit, outcome);
+        resolve(outcome);
+      });
+      if (running.fail === undefined) {
+        this.running.delete(unit);
+        resolve(releasedForOthers(unit));
+      }
+    });
+  }
+
+  #reportFailed(unit: Unit, { failed }: Outcome): void {
+    for (const { id, to, error } of failed) {
+      const job = unit.jobs.find(({ number }) => number === id);
+      if (job === undefined) continue;
+      this.#reported.add(job);
+      this.#parts.events.emit('failed', { unit, job, to, error });
+    }
+  }
+
+  /** Attempts that were spent without their handlers' ends. */
+  reportCharged(unit: Unit, charged: readonly Charged[], error: string): void {
+    for (const { id, to } of charged) {
+      const job = unit.jobs.find(({ number }) => number === id);
+      if (job !== undefined && !this.#reported.has(job)) {
+        this.#parts.events.emit('failed', { unit, job, to: to === 'new' ? 'retry' : to, error });
+      }
+    }
+  }
+}
+
+/** Nobody here has a handler for it. */
+function releasedForOthers(unit: Unit): Outcome {
+  const reason = `no handler for kind "${unit.kind}"`;
+  const failed = unit.jobs.map(
+    (job) => ({ claim: job.claim.id, id: job.number, to: 'release', reason, wait: UNKNOWN_KIND_MS }) as const,
+  );
+  return { failed, complete: [], result: undefined, isLost: false, isRetried: true };
+}
+
+/**
+ * A handler that swallowed a failed statement has not succeeded: the database refuses everything after it, COMMIT included.
+ * Nor has one whose writes break a deferred constraint; that is asked now, since a COMMIT that fails fails for ever.
+ */
+function checked(handler: Handler): Handler {
+  return async (unit) => {
+    const result = await handler(unit);
+    if (!unit.hasUsedTx) return result;
+    const { client, firstFailure } = unit.tx;
+    const failed = (): Error => (firstFailure instanceof Error ? firstFailure : swallowed());
+    if (client.getTransactionStatus?.() === 'E') throw failed();
+    try {
+      await unit.tx.query(CONSTRAINTS);
+    } catch (error) {
+      // The status comes behind the error that was swallowed, and may not be here yet when the handler returns.
+      throw error instanceof DatabaseError && error.sqlState === IS_ABORTED ? failed() : error;
+    }
+    return result;
+  };
+}
+
+function swallowed(): Conflict {
+  return new Conflict(
+    'a statement of the handler failed, and its error was caught: the transaction takes nothing more, and is rolled back; let the ' +
+      'error through, or use a savepoint',
+  );
+}
+
+function endedByHand({ job, kind }: Unit): Conflict {
+  return new Conflict(
+    `the handler of kind "${kind}" has ended the transaction of job ${job.id} itself, by a commit or rollback through unit.tx.client: its ` +
+      'writes and the outcome of the job are not committed together any more; leave both to the worker',
+  );
+}
