@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest';
+import { postgres } from '../../../../src/engine/postgres/index.ts';
+import { createQueue } from '../../../../src/queue/index.ts';
+import { freshDatabase } from '../../../support/database.ts';
+import { spawnChild } from '../../../support/process.ts';
+
+test.each(['lease', 'transaction'])(
+  'hold %s: a worker whose handler never gives the event loop back is ended with SIGKILL, and says which job that was',
+  async (hold) => {
+    const database = await freshDatabase();
+    const engine = postgres(database.url);
+    try {
+      const queue = createQueue(engine, 'blocked', { kinds: { loop: { attempts: 2 } } });
+      const { id } = await queue.enqueue('loop', null);
+      const child = spawnChild('queue/work/crash/blocked.child.ts', [], { URL: database.url, HOLD: hold });
+      expect(await child.exited).toEqual({ code: null, signal: 'SIGKILL' });
+      expect(child.stderr()).toMatch(`Running, the last first: job ${id} of queue "blocked", kind "loop"\n`);
+    } finally {
+      await engine.stop();
+      await database.drop();
+    }
+  },
+);

@@ -1,0 +1,54 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
+import { createQueue } from '../../../../src/queue/index.ts';
+import { startTestServer } from '../../../support/embedded.ts';
+import { until } from '../../../support/eventually.ts';
+import { recordLog } from '../../../support/log.ts';
+
+async function freshServer(): Promise<{ engine: PostgresEngine; crash: () => Promise<void> }> {
+  const server = await startTestServer({ fsync: 'off' });
+  onTestFinished(() => server.stop());
+  const engine = postgres(server.url, { max: 8, logger: recordLog() });
+  onTestFinished(() => engine.stop());
+  await engine.migrate();
+  return { engine, crash: () => server.restart('immediate') };
+}
+
+test.each(['lease', 'transaction'] as const)(
+  'tokens rise when the server crashes while a transaction is open that has told its own; the next claim is made in hold: %s',
+  { timeout: 90_000 },
+  async (next) => {
+    const { engine, crash } = await freshServer();
+    const queue = createQueue(engine, 'tokens', { kinds: { work: { attempts: 20 } } });
+    const { id } = await queue.enqueue('work', null, { key: 'k' });
+    for (let round = 0; round < 3; round += 1) {
+      const told: bigint[] = [];
+      const end = new AbortController();
+      const run = async ({ token }: { token: bigint }): Promise<void> => {
+        told.push(token);
+        await new Promise((resolve) => end.signal.addEventListener('abort', resolve, { once: true }));
+      };
+      const first = queue.work({ work: run }, { hold: 'transaction', concurrency: 1, lease: '2s', poll: '200ms' });
+      await until('its token is told', () => told.length === 1);
+      const stopping = first.stop({ timeout: 0 });
+      await crash();
+      end.abort();
+      await stopping;
+      const again: bigint[] = [];
+      const second = queue.work(
+        {
+          work: ({ token }) => {
+            again.push(token);
+            throw new Error('once more');
+          },
+        },
+        { hold: next, concurrency: 1, lease: '2s', poll: '200ms' },
+      );
+      await until('its next token is told', () => again.length === 1);
+      await second.stop();
+      expect(again[0]).toBeGreaterThan(told[0] ?? 0n);
+      await until('it waits to be tried again', async () => (await queue.get(id)).status === 'new');
+      await engine.query(statement('test.due', 'update pawl.queue_delayed set run_at = clock_timestamp()'));
+    }
+  },
+);

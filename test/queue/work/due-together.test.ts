@@ -1,0 +1,108 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
+import { createQueue, type Queue, type Unit } from '../../../src/queue/index.ts';
+import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+
+// Jobs that wait for their time are brought back by whoever claims next. What must not suffer is the order of a key, and
+// whoever waits for the same moment.
+
+let database: FreshDatabase;
+let engine: PostgresEngine;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  engine = postgres(database.url, { max: 40 });
+});
+
+afterAll(async () => {
+  await engine.stop();
+  await database.drop();
+});
+
+const kinds = { update: { coalesce: 'all' }, single: {} } as const;
+
+function newQueue(name: string): Queue<typeof kinds> {
+  return createQueue(engine, name, { kinds });
+}
+
+describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
+  test('jobs of a key that are due at the same time run in the order they were enqueued', async () => {
+    const queue = newQueue(`due together ${hold}`);
+    const seen = new Map<string, number[]>();
+    const note = (unit: Unit): void => {
+      const list = seen.get(unit.key ?? '') ?? [];
+      seen.set(unit.key ?? '', [...list, ...unit.jobs.map(({ id }) => Number(id))]);
+    };
+    const workers = Array.from({ length: 3 }, () =>
+      queue.work({ update: note, single: note }, { hold, concurrency: 4, poll: '50ms' }),
+    );
+    await Promise.all(workers.map(({ started }) => started));
+    // More than one claim brings back at once, so that several take part.
+    const keys = Array.from({ length: 20 }, (_, n) => `key ${n}`);
+    const runAt = new Date(Date.now() + 1500);
+    const jobs = Array.from({ length: 3000 }, (_, n) => ({
+      kind: 'update' as const,
+      payload: { n },
+      key: keys[n % keys.length],
+      runAt,
+    }));
+    await queue.enqueueMany(jobs);
+    await until('all are done', () => [...seen.values()].flat().length >= jobs.length, 20_000);
+    for (const worker of workers) await worker.stop();
+    for (const [key, ids] of seen) expect(ids, key).toEqual(ids.toSorted((a, b) => a - b));
+  });
+
+  test.for(['single', 'update'] as const)(
+    'a job that may run at once does not overtake one of its key that is due, however many are due (kind %s)',
+    async (kind) => {
+      const queue = newQueue(`overtaken ${hold} ${kind}`);
+      const soon = Date.now() + 300;
+      // More than one claim brings back, and due before the one that matters.
+      const others = { kind: 'single', payload: null, priority: 10, runAt: new Date(soon) } as const;
+      await queue.enqueueMany(Array.from({ length: 2500 }, () => others));
+      const hot = { kind: 'update', payload: null, key: 'hot', priority: 5, runAt: new Date(soon + 1) } as const;
+      const [first = ''] = await queue.enqueueMany([
+        { kind, payload: null, key: 'k', priority: 5, runAt: new Date(soon + 100) },
+        // A key of which more is due than is brought back at once.
+        ...Array.from({ length: 2500 }, () => hot),
+      ]);
+      await until('all are due', () => Date.now() > soon + 200);
+      const second = await queue.enqueue(kind, null, { key: 'k', priority: -10, runAt: new Date(0) });
+      const last = await queue.enqueue('update', null, { key: 'hot', priority: -10 });
+      const seen: string[] = [];
+      const hots: number[] = [];
+      const note = (unit: Unit): void => {
+        if (unit.key === 'k') seen.push(...unit.jobs.map(({ id }) => id));
+        if (unit.key === 'hot') hots.push(...unit.jobs.map(({ id }) => Number(id)));
+      };
+      const worker = queue.work({ update: note, single: note }, { hold, concurrency: 4, poll: '50ms' });
+      await until('both have run', () => seen.length === 2, 20_000);
+      await until('the hot key has run', () => hots.length === 2501, 20_000);
+      await worker.stop();
+      expect(seen).toEqual([first, second.id]);
+      expect(hots.at(-1)).toBe(Number(last.id));
+      expect(hots).toEqual(hots.toSorted((a, b) => a - b));
+    },
+  );
+
+  test('a handler that takes its time does not keep others of the same moment waiting', async () => {
+    const queue = newQueue(`one is slow ${hold}`);
+    let isOver = false;
+    const seen: unknown[] = [];
+    const slow = async (unit: Unit): Promise<void> => {
+      seen.push(unit.key);
+      await until('the others have run', () => isOver, 10_000);
+    };
+    const runAt = new Date(Date.now() + 500);
+    for (let n = 0; n < 10; n += 1) await queue.enqueue('single', {}, { key: `key ${n}`, runAt });
+    const worker = queue.work({ update: slow, single: slow }, { hold, concurrency: 10 });
+    const all = until('all ten run at the same time', () => seen.length === 10, 8000);
+    try {
+      await all;
+    } finally {
+      isOver = true;
+      await worker.stop();
+    }
+  });
+});

@@ -1,0 +1,201 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { LeaseLost } from '../../../src/base/errors.ts';
+import { probe } from '../../../src/base/probe.ts';
+import { type PostgresEngine, postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
+import { createQueue, type Unit } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import { recordLog } from '../../support/log.ts';
+import { wallClock } from '../../support/wall-clock.ts';
+import { gate } from '../contract/fixture.ts';
+import { FAULTS, openScene, proxied } from '../faults.ts';
+
+async function freshEngine(): Promise<PostgresEngine> {
+  const { url } = await freshDatabase();
+  const engine = postgres(url, { max: 10 });
+  onTestFinished(() => engine.stop());
+  return engine;
+}
+
+const NOW = statement('now', 'select clock_timestamp() as now');
+
+test('an attempt whose time is up can neither guard nor note its progress any more, whatever else of its batch is held', async () => {
+  const engine = await freshEngine();
+  const kinds = { slow: { timeout: '50ms', attempts: 2 }, other: {} } as const;
+  const queue = createQueue(engine, 'late', { kinds, retry: { backoff: { kind: 'fixed', min: 1 } } });
+  const over = gate();
+  const told: unknown[] = [];
+  const worker = queue.work(
+    {
+      slow: async (unit) => {
+        // Deaf to its signal, as a handler may be.
+        if (unit.attempt === 1) await over.opened;
+        const guard = engine.transaction(async (tx) => {
+          await tx.query(NOW);
+          await unit.guard(tx);
+        });
+        told.push([unit.attempt, await guard.catch((error: unknown) => error)]);
+        told.push([unit.attempt, await unit.progress('half').catch((error: unknown) => error)]);
+      },
+      other: () => until('the late attempt was told', () => told.length === 4),
+    },
+    { concurrency: 2 },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  await queue.enqueueMany([
+    { kind: 'slow', payload: null },
+    { kind: 'other', payload: null },
+  ]);
+  await until('the second attempt was told', () => told.length === 2);
+  over.open();
+  await until('the late attempt was told', () => told.length === 4);
+  expect(told).toEqual([
+    [2, undefined],
+    [2, undefined],
+    [1, expect.any(LeaseLost)],
+    [1, expect.any(LeaseLost)],
+  ]);
+  await queue.drain();
+});
+
+test('what a worker has finished is written while one of its handlers keeps a transaction open that guards its unit', async () => {
+  const engine = await freshEngine();
+  const queue = createQueue(engine, 'guarded', { kinds: { slow: {}, quick: {} } });
+  const guarded = gate();
+  const release = gate();
+  const worker = queue.work(
+    {
+      slow: (unit) =>
+        engine.transaction(async (tx) => {
+          await unit.guard(tx);
+          guarded.open();
+          await release.opened;
+        }),
+      quick: () => guarded.opened,
+    },
+    { concurrency: 10, lease: '2s' },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  const quick = Array.from({ length: 6 }, () => ({ kind: 'quick', payload: null }) as const);
+  const [slow] = await queue.enqueueMany([{ kind: 'slow', payload: null }, ...quick]);
+  await until('the quick ones are complete', async () => (await queue.stats()).inProgress === 1);
+  expect(await queue.get(slow ?? '')).toMatchObject({ status: 'in-progress' });
+  release.open();
+  await queue.drain();
+});
+
+/** A handler that ends while the transaction in which it has called guard() is still open. */
+async function leaveOpen(engine: PostgresEngine, unit: Unit, release: Promise<void>, ended: () => void): Promise<void> {
+  const guarded = gate();
+  const write = async (tx: Transaction): Promise<void> => {
+    await unit.guard(tx);
+    guarded.open();
+    await release;
+  };
+  void engine.transaction(write).then(ended);
+  await guarded.opened;
+}
+
+test.each([
+  ['returns', 'complete', undefined],
+  ['fails for good', 'error', new Error('given up')],
+])(
+  'a unit whose handler %s is settled only when the transaction that guards it has ended, and nothing of its key runs before',
+  async (_how, status, failure) => {
+    const engine = await freshEngine();
+    const queue = createQueue(engine, 'open', { kinds: { first: { attempts: 1 }, next: {} } });
+    const release = gate();
+    const order: string[] = [];
+    const worker = queue.work({
+      first: async (unit) => {
+        await leaveOpen(engine, unit, release.opened, () => order.push('committed'));
+        if (failure !== undefined) throw failure;
+      },
+      next: () => order.push('next'),
+    });
+    onTestFinished(() => worker.stop({ timeout: 0 }));
+    const heldBack = probe.next('queue.put_off');
+    const { id } = await queue.enqueue('first', null, { key: 'k' });
+    await heldBack;
+    await queue.enqueue('next', null, { key: 'k' });
+    const { id: stranger } = await queue.enqueue('next', null, { key: 'other' });
+    await until('the other key has run', async () => (await queue.get(stranger)).status === 'complete');
+    expect(await queue.get(id)).toMatchObject({ status: 'in-progress' });
+    order.length = 0;
+    release.open();
+    await queue.drain();
+    expect(order).toEqual(['committed', 'next']);
+    expect(await queue.get(id)).toMatchObject({ status });
+  },
+);
+
+test('a process that stood still for longer than its lease begins nothing more of what it had claimed', async () => {
+  const scene = await openScene();
+  const paused = await scene.child('lease', { CONCURRENCY: '1', PREFETCH: '10', LEASE: '1s' });
+  const ids = await scene.queue.enqueueMany(
+    // The first one's handler stops its process, and is over as soon as that wakes: before any timer of it.
+    [1, 2, 3, 4].map((nth) => ({ kind: 'job', payload: { stops: nth === 1 }, key: 'k' }) as const),
+  );
+  expect(await paused.message()).toEqual({ run: Number(ids[0]) });
+  const living = 'select count(*)::int from pawl.queue_worker where expires_at > clock_timestamp()';
+  await until('its lease has run out', async () => (await scene.one(living)) === 0);
+  paused.resume();
+  expect(await paused.message()).toEqual({ lost: true });
+  paused.send('what have you begun?');
+  const { ran = [] } = await until('it says what it has begun', async () => {
+    const said = await paused.message<{ ran?: number[] }>();
+    return said.ran && said;
+  });
+  // If anything, the first one again: that was rescued, and claimed anew.
+  expect(ran.slice(0, 2).every((id) => id === Number(ids[0]))).toBe(true);
+});
+
+test('a transaction that guards a unit ends within a lease where its connection is dead without a word, and the job is run again', async () => {
+  const scene = await openScene();
+  const { proxy, options } = await proxied(scene);
+  const engine = postgres(options.url, { max: 6, logger: recordLog() });
+  onTestFinished(() => engine.stop());
+  const queue = createQueue(engine, 'faults', FAULTS);
+  const worker = queue.work(
+    {
+      job: (unit) =>
+        engine.transaction(async (tx) => {
+          await unit.guard(tx);
+          proxy.silence();
+          await tx.query(NOW);
+        }),
+      fragile: () => {},
+    },
+    { lease: '1s', poll: '200ms' },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  await worker.started;
+  await scene.queue.enqueue('job', null, { key: 'k' });
+  await until('the unit is guarded on a dead connection', () => proxy.isSilent);
+  await scene.worker('lease');
+  await scene.drained(40_000);
+});
+
+test('a machine that was suspended between two jobs begins none that it had claimed before, though no timer could run yet', async () => {
+  const clock = wallClock();
+  const engine = await freshEngine();
+  const queue = createQueue(engine, 'asleep', { kinds: { job: {} } });
+  await queue.enqueueMany(Array.from({ length: 3 }, () => ({ kind: 'job', payload: null })));
+  const begun: Unit[] = [];
+  const events: string[] = [];
+  const handler = (unit: Unit): void => {
+    begun.push(unit);
+    events.push('begun');
+    if (begun.length === 1) clock.suspend(60_000);
+  };
+  const worker = queue.work({ job: handler }, { concurrency: 1, prefetch: 10, lease: '5s' });
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  worker.events.on('claimed', ({ jobs }) => events.push(`claimed ${jobs}`));
+  worker.events.on('lost', () => events.push('lost'));
+  await until('the worker finds that its lease is over', () => events.includes('lost'));
+  // All three were claimed together, one slot was free, and the first took no time.
+  expect(events.slice(0, 3)).toEqual(['claimed 3', 'begun', 'lost']);
+  await queue.drain();
+  const [first, ...others] = begun.map(({ token }) => token);
+  for (const token of others) expect(token).toBeGreaterThan(first ?? 0n);
+});

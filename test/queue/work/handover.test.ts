@@ -1,0 +1,429 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { probe } from '../../../src/base/probe.ts';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createQueue, type Worker } from '../../../src/queue/index.ts';
+import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import { recordLog } from '../../support/log.ts';
+import { FAULTS, openScene, type Scene } from '../faults.ts';
+import { places } from '../invariants.ts';
+import { SqlSession } from '../sql-session.ts';
+
+const OFFERS = 'select count(*)::int from pawl.queue_offer';
+/** Long enough that nothing is found by it while a test lasts. */
+const NEVER = '60s';
+
+function offered(scene: { one<T>(text: string): Promise<T> }): Promise<number> {
+  return until('a sleeping worker has made its offer', () => scene.one<number>(OFFERS));
+}
+
+/** Enqueues in a transaction that the test commits, as the statement of an enqueue does by itself. */
+async function enqueueOpen(scene: Scene, session: SqlSession): Promise<string> {
+  const { queue } = await scene.row();
+  const kind = await scene.one<number>("select id::int from pawl.queue_kind where name = 'job'");
+  return session.one<string>(
+    `select pawl.queue_add_alone($1::smallint, 0::smallint, $2::smallint, 0::smallint, '{}', null, null)::json ->> 'id'`,
+    [queue, kind],
+  );
+}
+
+async function openSession(scene: Scene): Promise<SqlSession> {
+  const session = await SqlSession.open(scene.url);
+  onTestFinished(() => session.end());
+  return session;
+}
+
+describe('a worker that sleeps', () => {
+  test('is handed what is enqueued, and does not have to look for it', async () => {
+    const scene = await openScene();
+    const worker = await scene.worker('lease', { poll: NEVER });
+    await offered(scene);
+    using handed = probe.watch('queue.handed');
+    using looks = probe.watch('queue.claimed');
+    for (let n = 1; n <= 5; n += 1) {
+      const { id } = await scene.queue.enqueue('job', {});
+      await scene.drained();
+      expect(handed.hits).toHaveLength(n);
+      expect(await scene.runs(id)).toMatchObject({ attempts: [1], reasons: [] });
+      expect((await scene.queue.history(id)).map(({ to }) => to)).toEqual(['new', 'in-progress', 'complete']);
+      await offered(scene);
+    }
+    expect(looks.hits.filter(({ rows }) => Number(rows) > 0)).toEqual([]);
+    expect(await scene.breaches()).toEqual([]);
+    await worker.stop();
+    expect(await scene.one(OFFERS)).toBe(0);
+  });
+
+  // Invariant P1.
+  test('is handed nothing that is rolled back', async () => {
+    const scene = await openScene();
+    await scene.worker('lease', { poll: NEVER });
+    await offered(scene);
+    using handed = probe.watch('queue.handed');
+    const session = await openSession(scene);
+    await session.begin();
+    const lost = await enqueueOpen(scene, session);
+    expect(await session.one('select count(*)::int from pawl.queue_running')).toBe(1);
+    await session.client.query('rollback');
+    expect(await scene.one(OFFERS)).toBe(1);
+    const { id } = await scene.queue.enqueue('job', {});
+    await scene.drained();
+    expect(handed.hits).toHaveLength(1);
+    expect(await scene.one('select array_agg(id::int) from test_run')).toEqual([Number(id)]);
+    expect(Number(lost)).toBeLessThan(Number(id));
+  });
+});
+
+describe('what is handed over', () => {
+  let scene: Mixed;
+
+  test('arrives to the letter', async () => {
+    scene = await Mixed.open();
+    const all = ['', 'ä\n"\\\t\u2028😀', 'x'.repeat(7400), null, { a: [1.5, { '': true }] }];
+    for (const payload of all) {
+      await offered(scene);
+      expect(await scene.pickUp(() => scene.queue.enqueue('plain', payload))).toEqual([1, payload]);
+    }
+  });
+
+  test('may have a key that nobody holds; the next job of the key is claimed once that one has ended', async () => {
+    scene = await Mixed.open();
+    for (const key of ['k', 'ä\n"\\😀']) {
+      await offered(scene);
+      expect(await scene.pickUp(() => scene.queue.enqueue('plain', key, { key }))).toEqual([1, key]);
+    }
+    await until('no key is held', async () => (await scene.one('select count(*)::int from pawl.queue_key')) === 0);
+    await offered(scene);
+    const holder = await scene.queue.enqueue('plain', 'first', { key: 'k' });
+    const next = await scene.queue.enqueue('plain', 'second', { key: 'k' });
+    await until('both are complete', async () => (await scene.queue.get(next.id)).status === 'complete');
+    expect((await scene.queue.get(holder.id)).settledAt?.getTime()).toBeLessThanOrEqual(
+      (await scene.queue.get(next.id)).claimedAt?.getTime() ?? 0,
+    );
+    expect(await scene.one('select count(*)::int from pawl.queue_key')).toBe(0);
+  });
+
+  const others: Record<string, (mixed: Mixed) => Promise<unknown>> = {
+    'has a priority': ({ queue }) => queue.enqueue('plain', 1, { priority: -1 }),
+    'has a time': ({ queue }) => queue.enqueue('plain', 1, { runAt: new Date(0) }),
+    'is one of several': ({ queue }) => queue.enqueueMany([1, 1].map((payload) => ({ kind: 'plain', payload }))),
+    'is enqueued in a transaction of the caller': ({ queue, engine }) =>
+      engine.transaction((tx) => queue.enqueue('plain', 1, { tx })),
+    'does not fit into a notification': ({ queue }) => queue.enqueue('plain', 'x'.repeat(8000)),
+    'has a single attempt, which a dead worker would use up': ({ queue }) => queue.enqueue('once', 1),
+  };
+  test.for(Object.keys(others))('is not a job that %s: that is claimed', async (what) => {
+    scene = await Mixed.open();
+    await offered(scene);
+    const [handed] = await scene.pickUp(() => others[what]?.(scene) ?? Promise.reject(new Error(what)));
+    expect(handed).toBe(0);
+  });
+
+  test('is nothing while the queue is paused, though the offer was made before', async () => {
+    scene = await Mixed.open();
+    await offered(scene);
+    await scene.queue.pause();
+    const { id } = await scene.queue.enqueue('plain', 1);
+    expect(await scene.queue.get(id)).toMatchObject({ status: 'new' });
+    const [handed] = await scene.pickUp(() => scene.queue.resume());
+    expect(handed).toBe(0);
+  });
+
+  test('is nothing where a commit is not flushed, or the isolation is above read committed', async () => {
+    scene = await Mixed.open();
+    for (const options of ['-c synchronous_commit=off', '-c default_transaction_isolation=serializable']) {
+      const url = `${scene.url}?options=${encodeURIComponent(options)}`;
+      await using engine = postgres(url, { logger: recordLog() });
+      const queue = createQueue(engine, 'mixed', Mixed.DECLARED);
+      await offered(scene);
+      expect(await scene.pickUp(() => queue.enqueue('plain', 2))).toEqual([0, 2]);
+    }
+  });
+});
+
+/** A queue with a worker that sleeps until it is notified; one database for all tests of a file would do, were it not for the offers. */
+class Mixed {
+  static readonly DECLARED = { kinds: { plain: {}, once: { attempts: 1 } } } as const;
+  readonly url: string;
+  readonly engine: PostgresEngine;
+  readonly queue: ReturnType<typeof Mixed.declare>;
+  readonly #ran: unknown[] = [];
+
+  static async open(): Promise<Mixed> {
+    const database: FreshDatabase = await freshDatabase();
+    onTestFinished(() => database.drop());
+    const mixed = new Mixed(database.url);
+    await mixed.#start();
+    return mixed;
+  }
+
+  static declare(engine: PostgresEngine) {
+    return createQueue(engine, 'mixed', Mixed.DECLARED);
+  }
+
+  private constructor(url: string) {
+    this.url = url;
+    this.engine = postgres(url, { logger: recordLog() });
+    this.queue = Mixed.declare(this.engine);
+  }
+
+  /** @returns how many jobs were handed over, and the payload that ran last */
+  async pickUp(enqueue: () => Promise<unknown>): Promise<[handed: number, payload: unknown]> {
+    using handed = probe.watch('queue.handed');
+    const before = this.#ran.length;
+    await enqueue();
+    await until('it has run', () => this.#ran.length > before);
+    await this.queue.drain();
+    return [handed.hits.length, this.#ran.at(-1)];
+  }
+
+  async one<T>(text: string): Promise<T> {
+    const [row] = await this.engine.query<Record<string, T>>(statement('test.one', text, { prepare: false }));
+    return Object.values(row ?? {})[0] as T;
+  }
+
+  async #start(): Promise<void> {
+    const note = ({ payload }: { payload: unknown }): void => void this.#ran.push(payload);
+    const worker: Worker = this.queue.work({ plain: note, once: note }, { poll: NEVER, lease: '5s' });
+    onTestFinished(async () => {
+      await worker.stop();
+      await this.engine.stop();
+    });
+    await worker.started;
+  }
+}
+
+describe('a notification that is not heard', () => {
+  test('because the listening connection was ended: the job is found by the poll, uncharged', async () => {
+    const scene = await openScene();
+    await scene.worker('lease', { poll: '300ms' });
+    for (let round = 0; round < 3; round += 1) {
+      await offered(scene);
+      await scene.one(`select count(pg_terminate_backend(pid)) from pg_stat_activity
+        where query like '%listen%' and pid <> pg_backend_pid() and datname = current_database()`);
+      const { id } = await scene.queue.enqueue('job', {});
+      await scene.drained();
+      expect((await scene.runs(id)).attempts).toEqual([1]);
+    }
+  });
+
+  test('because its connection stands still: given back at the next poll, uncharged, and begun once', async () => {
+    const scene = await openScene();
+    await scene.worker('lease', { poll: '300ms', lease: '20s' });
+    await offered(scene);
+    const listening = `select pid from pg_stat_activity
+      where query like '%listen%' and pid <> pg_backend_pid() and datname = current_database()`;
+    const pid = await scene.one<number>(listening);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      using recalls = probe.watch('queue.recalled');
+      const first = await scene.queue.enqueue('job', {});
+      await scene.drained();
+      expect(await scene.runs(first.id)).toMatchObject({ attempts: [1], reasons: ['claim lost'] });
+      expect(recalls.hits.length).toBeGreaterThan(0);
+      // It offers nothing more until it hears something: else each poll would cost one job its time.
+      expect(await scene.one(OFFERS)).toBe(0);
+      const second = await scene.queue.enqueue('job', {});
+      await scene.drained();
+      expect(await scene.runs(second.id)).toMatchObject({ attempts: [1], reasons: [] });
+      expect(await scene.one(OFFERS)).toBe(0);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    // What was sent arrives now, and is not believed. Then all is as before.
+    using handed = probe.watch('queue.handed');
+    await offered(scene);
+    expect(await scene.one('select count(*)::int from test_run')).toBe(2);
+    await scene.queue.enqueue('job', {});
+    await scene.drained();
+    expect(handed.hits).toHaveLength(1);
+    expect(await scene.one('select count(*)::int from test_run')).toBe(3);
+  });
+
+  test('because its connection was ended, and renewed while the database was asked for what was lost: it offers again', async () => {
+    const scene = await openScene();
+    const log = recordLog();
+    await scene.worker('lease', { poll: '300ms', lease: '20s' }, { logger: log });
+    await offered(scene);
+    const pid = await scene.one<number>(`select pid from pg_stat_activity
+      where query like '%listen%' and pid <> pg_backend_pid() and datname = current_database()`);
+    const session = await openSession(scene);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      await session.begin();
+      await scene.queue.enqueue('job', {});
+      // So the recall, which gives it back, stands still.
+      await session.one('select id from pawl.queue_running for update');
+      await until('the job is asked for', () =>
+        scene.one(`select count(*)::int from pg_stat_activity
+          where wait_event_type = 'Lock' and query like '%queue_recall%' and datname = current_database()`),
+      );
+      await scene.one('select pg_terminate_backend($1)', [pid]);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    await until('it listens again', () => log.count('info', /listening again/));
+    await session.client.query('rollback');
+    await scene.drained();
+    // Nothing comes that would be heard.
+    await offered(scene);
+  });
+
+  test('because nobody listens: the job is not handed over', async () => {
+    const scene = await openScene();
+    const { queue } = await scene.row();
+    const worker = await scene.eye.addWorker(queue);
+    await scene.eye.client.query(
+      "insert into pawl.queue_offer (queue, worker, number, channel) values ($1, $2, 1, 'x')",
+      [queue, worker],
+    );
+    await scene.queue.enqueue('job', {});
+    expect(await places(scene.eye.client, queue)).toEqual({ ready: 1 });
+    expect(await scene.one(OFFERS)).toBe(0);
+  });
+});
+
+describe('a worker that was handed a job', () => {
+  test('and is killed at once: the job runs elsewhere, once the lease is over', async () => {
+    const scene = await openScene();
+    const victim = await scene.child('lease', { PAWL_FAULT: 'queue.after_handover:kill' });
+    await offered(scene);
+    const { id } = await scene.queue.enqueue('job', {});
+    await victim.exited;
+    await scene.worker('lease');
+    expect(await scene.drained()).toBeLessThan(1000 + 625 + 200 + 5000);
+    expect(await scene.runs(id)).toMatchObject({ attempts: [2], reasons: ['worker lost'] });
+    expect(await scene.breaches()).toEqual([]);
+    expect(
+      await scene.one(
+        'select count(*)::int from pawl.queue_offer o where o.worker not in (select id from pawl.queue_worker)',
+      ),
+    ).toBe(0);
+  });
+
+  test('and was killed before: nothing is handed to it', async () => {
+    const scene = await openScene();
+    const victim = await scene.child('lease', { LEASE: '20s' });
+    await offered(scene);
+    process.kill(victim.pid, 'SIGKILL');
+    await victim.exited;
+    await until('the server has noticed', async () => {
+      const held =
+        "select count(*)::int from pg_locks where locktype = 'advisory' and mode = 'ShareLock' and granted and database = (select oid from pg_database where datname = current_database())";
+      return (await scene.one<number>(held)) === 0;
+    });
+    await scene.queue.enqueue('job', {});
+    const { queue } = await scene.row();
+    expect(await places(scene.eye.client, queue)).toEqual({ ready: 1 });
+  });
+
+  test('while it stands still for longer than its lease: does not begin it when it wakes up', async () => {
+    const scene = await openScene();
+    const paused = await scene.child('lease');
+    await offered(scene);
+    process.kill(paused.pid, 'SIGSTOP');
+    const { id } = await scene.queue.enqueue('job', {});
+    expect(await scene.one('select count(*)::int from pawl.queue_running')).toBe(1);
+    await scene.worker('lease');
+    await scene.drained();
+    process.kill(paused.pid, 'SIGCONT');
+    const lost = async (): Promise<unknown> => {
+      for (;;) {
+        const message = (await paused.message()) as { lost?: boolean };
+        if (message.lost) return message;
+      }
+    };
+    await lost();
+    expect(await scene.runs(id)).toMatchObject({ attempts: [2], reasons: ['worker lost'] });
+    expect(await scene.one('select array_agg(distinct pid) from test_run')).toEqual([process.pid]);
+  });
+
+  test('and has no free slot any more: gives it back, uncharged, and another one runs it', async () => {
+    const scene = await openScene();
+    let open: () => void = () => {};
+    const gate = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    let isBusy = false;
+    const engine = postgres(scene.url, { logger: recordLog() });
+    const handler = async (): Promise<void> => {
+      isBusy = true;
+      await gate;
+    };
+    const worker = createQueue(engine, 'faults', FAULTS).work(
+      { job: handler, fragile: handler },
+      { poll: NEVER, concurrency: 1, lease: '20s' },
+    );
+    onTestFinished(async () => {
+      await worker.stop();
+      await engine.stop();
+    });
+    await offered(scene);
+    const session = await openSession(scene);
+    await session.begin();
+    // The offer is in use, so it is not taken back when something else takes the slot.
+    await session.one('select number from pawl.queue_offer for update');
+    await scene.queue.enqueue('job', {}, { key: 'k' });
+    await until('the slot is taken', () => isBusy);
+    using handed = probe.watch('queue.handed');
+    const id = await enqueueOpen(scene, session);
+    await session.commit();
+    await handed.next();
+    const { queue } = await scene.row();
+    await until('it was given back', async () => (await places(scene.eye.client, queue))['ready'] === 1);
+    await scene.worker('lease', { poll: NEVER });
+    await until('it has run', async () => (await scene.runs(id)).attempts.length > 0);
+    expect((await scene.runs(id)).attempts).toEqual([1]);
+    open();
+    await scene.drained();
+  });
+
+  test('and is being stopped: gives it back, uncharged', async () => {
+    const scene = await openScene();
+    const worker = await scene.worker('lease', { poll: NEVER, lease: '20s' });
+    await offered(scene);
+    const session = await openSession(scene);
+    await session.begin();
+    const id = await enqueueOpen(scene, session);
+    const stopping = worker.stop();
+    await until('the stop waits for the enqueue', () =>
+      scene.one<boolean>(
+        `select exists (select 1 from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0 and datname = current_database())`,
+      ),
+    );
+    await session.commit();
+    await stopping;
+    const { queue } = await scene.row();
+    expect(await places(scene.eye.client, queue)).toEqual({ ready: 1 });
+    expect(await scene.one('select count(*)::int from pawl.queue_worker')).toBe(0);
+    await scene.worker('lease');
+    await scene.drained();
+    expect(await scene.runs(id)).toMatchObject({ attempts: [1], reasons: ['claim lost'] });
+  });
+});
+
+test('looking for somebody to hand a job to is given up for a while when it is slow twice in a row', async () => {
+  const scene = await openScene();
+  const { client } = scene.eye;
+  // What old snapshots do to it: each look at the workers takes its time.
+  const sleep = (ms: number): Promise<unknown> =>
+    client.query(
+      `create or replace function slowness() returns boolean language sql volatile as 'select pg_sleep(${ms / 1000}) is not null'`,
+    );
+  await sleep(0);
+  await client.query(`
+    alter table pawl.queue_worker rename to queue_worker_fast;
+    create view pawl.queue_worker as select * from pawl.queue_worker_fast where slowness()`);
+  await scene.worker('lease', { poll: NEVER, lease: '20s' });
+  using handed = probe.watch('queue.handed');
+  const next = async (ms: number): Promise<number> => {
+    await offered(scene);
+    await sleep(ms);
+    await scene.queue.enqueue('job', {});
+    await sleep(0);
+    await scene.drained();
+    return handed.hits.length;
+  };
+  expect([await next(30), await next(30), await next(0)]).toEqual([1, 2, 2]);
+  expect(await scene.breaches()).toEqual([]);
+});

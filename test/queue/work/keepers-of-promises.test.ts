@@ -1,0 +1,146 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import pg from 'pg';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createQueue, type Queue, type WorkOptions } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import { spawnChild } from '../../support/process.ts';
+
+const run = promisify(execFile);
+
+async function freshEngine(): Promise<{ engine: PostgresEngine; url: string }> {
+  const { url } = await freshDatabase();
+  const engine = postgres(url, { max: 20 });
+  onTestFinished(() => engine.stop());
+  return { engine, url };
+}
+
+async function statusOf(queue: Pick<Queue, 'get'>, id: string): Promise<string> {
+  return (await queue.get(id)).status;
+}
+
+/** The lease of every worker has run out, and somebody notices. */
+async function rescue(engine: PostgresEngine): Promise<void> {
+  await engine.query(
+    statement('expire', "update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 s'"),
+  );
+  await engine.query(statement('rescue', 'select pawl.queue_rescue(id) from pawl.queue_definition'));
+}
+
+test.each(['lease', 'transaction'] as const)(
+  'a result that is no JSON fails its own attempt and nothing else (hold: %s)',
+  async (hold) => {
+    const { engine } = await freshEngine();
+    const queue = createQueue(engine, 'results', { kinds: { work: { attempts: 1 } } });
+    const [bad, good] = await queue.enqueueMany([
+      { kind: 'work', payload: 'bad' },
+      { kind: 'work', payload: 'good' },
+    ]);
+    const options: WorkOptions = { hold, concurrency: 2 };
+    const worker = queue.work({ work: ({ payload }) => (payload === 'bad' ? { size: 1n } : undefined) }, options);
+    onTestFinished(() => worker.stop({ timeout: 0 }));
+    await until('the good job completes', async () => (await statusOf(queue, good ?? '')) === 'complete', 5000);
+    await until('the bad job ends in error', async () => (await statusOf(queue, bad ?? '')) === 'error', 5000);
+  },
+);
+
+test('many jobs cancelled at once: one statement after another on each connection', async () => {
+  const { engine } = await freshEngine();
+  const queue = createQueue(engine, 'cancelled', { kinds: { work: {} } });
+  const ids = await queue.enqueueMany(Array.from({ length: 12 }, () => ({ kind: 'work', payload: null }) as const));
+  const original: unknown = Reflect.get(pg.Client.prototype, 'query');
+  const send = vi.spyOn(pg.Client.prototype, 'query');
+  const isBusy = (client: unknown): boolean => Reflect.get(client as object, 'readyForQuery') === false;
+  const early: unknown[] = [];
+  send.mockImplementation(function (this: pg.Client, ...args: unknown[]) {
+    if (isBusy(this)) early.push(args[0]);
+    return Reflect.apply(original as typeof send, this, args);
+  });
+  onTestFinished(() => send.mockRestore());
+  const worker = queue.work(
+    { work: ({ signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))) },
+    { concurrency: 12 },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  await until('all are in progress', async () => (await queue.stats()).inProgress === 12, 5000);
+  await Promise.all(ids.map((id) => queue.cancel(id)));
+  await queue.drain();
+  expect((await queue.stats()).cancelled).toBe(12);
+  expect(early).toEqual([]);
+});
+
+test('in transaction hold, giving up on one job of a unit keeps what was written for the others', async () => {
+  const { engine } = await freshEngine();
+  await engine.query(statement('note.create', 'create table note (text text)'));
+  const add = statement('note.add', 'insert into note values ($1)');
+  const queue = createQueue(engine, 'notes', { kinds: { write: { coalesce: 'all', attempts: 1 } } });
+  for (const text of ['one', 'two', 'three']) await queue.enqueue('write', text, { key: 'k' });
+  const handlers = {
+    write: async (unit: Parameters<Parameters<typeof queue.work>[0]['write']>[0]): Promise<void> => {
+      for (const job of unit.jobs) {
+        if (job.payload === 'two') unit.fail(job, new Error('not this one'));
+        else await unit.tx.query(add, [job.payload]);
+      }
+    },
+  };
+  const worker = queue.work(handlers, { hold: 'transaction', concurrency: 1 });
+  await queue.drain();
+  await worker.stop();
+  const rows = await engine.query<{ text: string }>(statement('note.list', 'select text from note order by text'));
+  expect(rows.map(({ text }) => text)).toEqual(['one', 'three']);
+});
+
+test('as many connections as the given pool has may hold transactions', async () => {
+  const { url } = await freshDatabase();
+  const pool = new pg.Pool({ connectionString: url, max: 30 });
+  pool.on('error', () => {});
+  const engine = postgres(pool);
+  onTestFinished(async () => {
+    await engine.stop();
+    await pool.end();
+  });
+  const queue = createQueue(engine, 'pool', { kinds: { work: {} } });
+  const worker = queue.work({ work: () => {} }, { hold: 'transaction', concurrency: 20 });
+  await worker.started;
+  await worker.stop();
+});
+
+test.each([
+  ['jobs behind one of their key that kills its process are charged once, however often it does so', 3],
+  ['a job with one attempt is not spent by the death of a worker in which it never began', 1],
+])('%s', async (_promise, attempts) => {
+  const { engine, url } = await freshEngine();
+  const queue = createQueue(engine, 'chain', { kinds: { work: { attempts } } });
+  const ids: string[] = [];
+  for (const payload of ['kill', 1, 2, 3]) ids.push((await queue.enqueue('work', payload, { key: 'k' })).id);
+  for (let crash = 1; crash <= attempts; crash += 1) {
+    await spawnChild('queue/work/crash/chain.child.ts', [url, String(attempts)]).exited;
+    await rescue(engine);
+  }
+  const jobs = await Promise.all(ids.map((id) => queue.get(id)));
+  expect(jobs.map(({ status }) => status)).toEqual(['error', 'new', 'new', 'new']);
+  for (const { attempt } of jobs.slice(1)) expect(attempt).toBeLessThan(Math.max(attempts, 2));
+});
+
+test.each(['lease', 'transaction'] as const)(
+  'a worker whose engine was stopped ends with it (hold: %s)',
+  async (hold) => {
+    const { url } = await freshEngine();
+    const program = `
+    import { postgres } from 'pawl/postgres';
+    import { createQueue } from 'pawl/queue';
+    const engine = postgres(${JSON.stringify(url)});
+    const queue = createQueue(engine, 'forgotten', { kinds: { work: {} } });
+    queue.work({ work: () => console.log('ran') }, { hold: '${hold}', concurrency: 2, poll: '50ms', lease: '1s' });
+    await queue.enqueue('work', 1);
+    await queue.drain();
+    await engine.stop();
+  `;
+    const { stdout, stderr } = await run(process.execPath, ['--input-type=module', '-e', program], { timeout: 30_000 });
+    expect(stdout).toBe('ran\n');
+    expect(stderr.match(/stop workers before their engine/g)).toHaveLength(1);
+    expect(stderr).not.toContain('goes on trying');
+  },
+);
