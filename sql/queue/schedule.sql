@@ -63,13 +63,27 @@ begin
   return cardinality(v_tick.ticks);
 end $$;
 
--- Enqueues what a schedule enqueues, for one tick. Answers as enqueue() does; null when there is no such schedule.
+-- Enqueues what a schedule enqueues, for one tick, and writes down which job that is; the newest hundred are kept. Rows that somebody
+-- else is just removing are left to them. Answers as enqueue() does; null when there is no such schedule.
 create or replace function pawl.queue_schedule_enqueue(p_queue smallint, p_name text, p_at timestamptz) returns jsonb
 language sql set search_path = pg_catalog, pg_temp as $$
-  select pawl.enqueue(jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority,
-      'schedule', jsonb_build_object('name', s.name, 'at', p_at)) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end)
-  from pawl.queue_schedule s
-  join pawl.queue_definition q on q.id = s.queue
-  join pawl.queue_kind k on k.id = s.kind
-  where s.queue = p_queue and s.name = p_name
+  with added as materialized (
+    select pawl.enqueue(jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority,
+        'schedule', jsonb_build_object('name', s.name, 'at', p_at)) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end) as answer
+    from pawl.queue_schedule s
+    join pawl.queue_definition q on q.id = s.queue
+    join pawl.queue_kind k on k.id = s.kind
+    where s.queue = p_queue and s.name = p_name
+  ), noted as (
+    insert into pawl.queue_schedule_run (queue, name, at, job)
+    select p_queue, p_name, p_at, (a.answer ->> 'id')::bigint from added a
+    on conflict do nothing
+  ), removed as (
+    delete from pawl.queue_schedule_run r where r.ctid = any (array(
+      select o.ctid from pawl.queue_schedule_run o
+      where o.queue = p_queue and o.name = p_name and o.at <= (
+        select x.at from pawl.queue_schedule_run x where x.queue = p_queue and x.name = p_name order by x.at desc offset 99 limit 1)
+      for update skip locked))
+  )
+  select a.answer from added a
 $$;

@@ -42,15 +42,21 @@ export type {
 } from './definition.ts';
 export type { Enqueued, EnqueueOptions, JobInput } from './enqueue.ts';
 export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition } from './job.ts';
-export { createQueueAdmin, QueueAdmin } from './operate/admin.ts';
+export { createQueueAdmin, QueueAdmin, type ScheduleRunsOptions } from './operate/admin.ts';
 export type { Counted, CountOptions } from './operate/count.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
 export type { CancelOptions, DrainOptions } from './operate/operations.ts';
-export { nextTicks, type ScheduledFor, type ScheduleOptions, type ScheduleRecord } from './operate/schedule.ts';
+export {
+  nextTicks,
+  type ScheduledFor,
+  type ScheduleOptions,
+  type ScheduleRecord,
+} from './operate/schedule.ts';
 export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './operate/search.ts';
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
 export { type JobStanding, QueueOverview } from './postgres/overview.ts';
+export type { ScheduleRun } from './postgres/schedules.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
 export type { StopOptions, WorkOptions } from './work/options.ts';
 /** @internal */

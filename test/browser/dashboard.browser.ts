@@ -189,7 +189,10 @@ describe('what can be done', () => {
     await page.getByText('page 2 is resolved').waitFor();
     await page.goto(new URL('schedules', base).href);
     await page.getByRole('button', { name: 'Run now: digest' }).click();
-    await page.getByText(/^job \d+ is enqueued$/).waitFor();
+    const enqueued = await page.getByText(/^job \d+ is enqueued$/).innerText();
+    await page.getByLabel('past jobs of digest').click();
+    const past = page.getByRole('list', { name: 'Jobs of digest, newest first' });
+    await past.getByRole('link', { name: enqueued.replaceAll(/\D/g, ''), exact: true }).waitFor();
     await page.getByRole('button', { name: 'Pause digest' }).click();
     await page.getByText('schedule "digest" of queue "mail" is paused').waitFor();
     await page.getByRole('button', { name: 'Resume digest' }).click();

@@ -148,6 +148,16 @@ export interface Schedule {
   readonly next: readonly string[];
 }
 
+export interface ScheduleRun {
+  readonly at: string;
+  readonly job: string;
+  readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled' | null;
+}
+
+export interface ScheduleRunList {
+  readonly items: readonly ScheduleRun[];
+}
+
 export interface ScheduleList {
   readonly items: readonly Schedule[];
 }

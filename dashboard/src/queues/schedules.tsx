@@ -12,6 +12,7 @@ import { cronWords } from '../text/format.ts';
 import { Name, QueueLink } from '../text/name.tsx';
 import { Time } from '../text/time.tsx';
 import { exact } from '../text/zone.ts';
+import { ScheduleRuns } from './schedule-runs.tsx';
 
 /** What is enqueued again and again. */
 export function SchedulesPage(): JSX.Element {
@@ -85,7 +86,7 @@ export function SchedulesPage(): JSX.Element {
                       </>
                     ),
                   },
-                  { title: 'Last', of: ({ lastAt }) => <Time at={lastAt} /> },
+                  { title: 'Last', of: (row) => <ScheduleRuns of={row} /> },
                   {
                     title: 'Missed ticks',
                     of: ({ missed }) =>

@@ -245,6 +245,15 @@ create table pawl.queue_schedule (
   primary key (queue, name)
 );
 
+-- The newest jobs of each schedule: at its ticks, and when somebody ran it by hand.
+create table pawl.queue_schedule_run (
+  queue  smallint not null,
+  name   text not null,
+  at     timestamptz not null,  -- the tick; by hand: when that was
+  job    bigint not null,
+  primary key (queue, name, at, job)
+);
+
 -- A job that comes next of its key: see coalesce.sql.
 create type pawl.queue_unit_job as (
   key text, id bigint, kind smallint, attempt smallint, priority smallint, tid tid, parked boolean, broken_by bigint, whole boolean, lost smallint

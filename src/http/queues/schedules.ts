@@ -1,5 +1,5 @@
 import { nextTicks, type ScheduleRecord } from '../../queue/index.ts';
-import { maybe, text } from '../protocol/field.ts';
+import { integer, maybe, text } from '../protocol/field.ts';
 import { type AnyRoute, route } from '../protocol/route.ts';
 
 const schedule = { queue: text({ max: 100 }), name: text({ max: 100, about: 'the name of a schedule' }) };
@@ -18,6 +18,21 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     answers: 'ScheduleList',
     sharedMs: 1000,
     run: async ({ query, services: { queues } }) => ({ items: (await queues.reads.schedules(query.queue)).map(shown) }),
+  }),
+  route({
+    method: 'GET',
+    path: '/schedules/{queue}/{name}/runs',
+    id: 'listScheduleRuns',
+    tag: 'schedules',
+    summary:
+      'The jobs that a schedule has enqueued, newest first, at its ticks and by hand; the newest hundred are kept.',
+    permission: 'view',
+    params: schedule,
+    query: { limit: integer({ min: 1, max: 100, default: 10 }) },
+    answers: 'ScheduleRunList',
+    run: async ({ params, query: { limit }, services: { queues } }) => ({
+      items: await queues.reads.scheduleRuns(params.queue, params.name, { limit }),
+    }),
   }),
   route({
     method: 'POST',

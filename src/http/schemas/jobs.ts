@@ -1,6 +1,7 @@
 import {
   any,
   digits,
+  jobStatus,
   list,
   listed,
   lockMode,
@@ -15,8 +16,6 @@ import {
   whole,
   yes,
 } from './parts.ts';
-
-const jobStatus = one('new', 'in-progress', 'complete', 'error', 'cancelled');
 
 const job = {
   id: digits,

@@ -36,3 +36,5 @@ export function listed(items: JsonSchema): JsonSchema {
 
 export const lockMode: JsonSchema = one('exclusive', 'shared', 'permit');
 export const lockOutcome: JsonSchema = one('released', 'broken', 'expired');
+
+export const jobStatus: JsonSchema = one('new', 'in-progress', 'complete', 'error', 'cancelled');

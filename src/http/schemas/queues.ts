@@ -1,4 +1,18 @@
-import { list, number, object, one, orNull, ref, type Schemas, text, time, whole, yes } from './parts.ts';
+import {
+  digits,
+  jobStatus,
+  list,
+  number,
+  object,
+  one,
+  orNull,
+  ref,
+  type Schemas,
+  text,
+  time,
+  whole,
+  yes,
+} from './parts.ts';
 
 /** Percentiles of running and waiting; null when nothing was completed. */
 const times = {
@@ -78,5 +92,7 @@ export const QUEUES: Schemas = {
     pausedAt: orNull(time),
     next: list(time),
   }),
+  ScheduleRun: object({ at: time, job: digits, status: orNull(jobStatus) }),
+  ScheduleRunList: object({ items: list(ref('ScheduleRun')) }),
   ScheduleList: object({ items: list(ref('Schedule')) }),
 };

@@ -1,5 +1,5 @@
 import { NotFound } from '../../base/errors.ts';
-import { checkOptions, suggest } from '../../base/options/options.ts';
+import { checkOptions, integer, suggest } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { Enqueued, EnqueueOptions } from '../enqueue.ts';
@@ -7,7 +7,7 @@ import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { readJobId } from '../job-id.ts';
 import { jobShape } from '../job-options.ts';
 import { PostgresQueueReader } from '../postgres/reader.ts';
-import { PostgresQueueSchedules } from '../postgres/schedules.ts';
+import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import { type Counted, type CountOptions, count } from './count.ts';
 import type { Explanation } from './explain.ts';
@@ -15,6 +15,13 @@ import { type CancelOptions, type DrainOptions, drain, Operations, search } from
 import { nextTick, type ScheduleRecord } from './schedule.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
+
+export interface ScheduleRunsOptions {
+  /** 1 to 100; default 10. */
+  readonly limit?: number | undefined;
+}
+
+const runsShape = { limit: integer({ min: 1, max: 100, default: 10 }) };
 
 /** Gives what operates every queue of a database, without knowing how they are declared. Nothing is sent until it is used. */
 export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
@@ -60,6 +67,14 @@ export class QueueAdmin {
   /** One schedule. @throws NotFound */
   async schedule(queue: string, name: string): Promise<ScheduleRecord> {
     return (await this.#schedules.get(queue, name)) ?? this.#refuseSchedule(queue, name);
+  }
+
+  /** What a schedule has enqueued, newest first; the newest hundred jobs are kept. @throws NotFound */
+  async scheduleRuns(queue: string, name: string, options: ScheduleRunsOptions = {}): Promise<ScheduleRun[]> {
+    const { limit } = checkOptions('scheduleRuns', options, runsShape);
+    const runs = await this.#schedules.runs(queue, name, limit);
+    if (runs.length === 0) await this.schedule(queue, name);
+    return runs;
   }
 
   /**

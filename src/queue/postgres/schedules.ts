@@ -1,5 +1,6 @@
 import { type AnswerOptions, instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { Enqueued } from '../enqueue.ts';
+import type { JobStatus } from '../job.ts';
 import type { Due, ScheduleRecord, Tick } from '../operate/schedule.ts';
 import { limited, type Runner } from './store.ts';
 
@@ -10,7 +11,11 @@ const NOW = statement(
 const SET = statement('queue.set_schedule', 'select pawl.queue_set_schedule($1::json)');
 const REMOVE = statement(
   'queue.remove_schedule',
-  'delete from pawl.queue_schedule where queue = pawl.queue_id($1::text) and name = $2::text returning name',
+  `
+with runs as (
+  delete from pawl.queue_schedule_run where queue = pawl.queue_id($1::text) and name = $2::text
+)
+delete from pawl.queue_schedule where queue = pawl.queue_id($1::text) and name = $2::text returning name`,
 );
 const LIST = statement(
   'queue.schedules',
@@ -27,6 +32,18 @@ order by q.name, s.name`,
 const RUN = statement(
   'queue.run_schedule',
   'select pawl.queue_schedule_enqueue(pawl.queue_id($1::text), $2::text, clock_timestamp()) as answer',
+);
+const RUNS = statement(
+  'queue.schedule_runs',
+  `
+select ${instant('r.at')} as at, r.job::text as job, j.status
+from (
+  select r.at, r.job from pawl.queue_schedule_run r
+  where r.queue = pawl.queue_id($1::text) and r.name = $2::text
+  order by r.at desc, r.job desc limit $3::int) r
+left join lateral (
+  select j.status from pawl.job j where j.shard = pawl.queue_shard_of(r.job) and j.id = r.job) j on true
+order by r.at desc, r.job desc`,
 );
 const PAUSE = statement(
   'queue.pause_schedule',
@@ -47,6 +64,15 @@ returning name`,
 );
 const DUE = statement('queue.due', 'select pawl.queue_due($1::smallint[]) as answer');
 const TICK = statement('queue.tick', 'select pawl.queue_tick($1::json) as jobs');
+
+/** A job that a schedule enqueued. */
+export interface ScheduleRun {
+  /** The tick; where it was run by hand, the time of that. */
+  readonly at: Date;
+  readonly job: string;
+  /** Null: the job was removed with the history of its queue. */
+  readonly status: JobStatus | null;
+}
 
 /** The statements of schedules. One round trip each. */
 export class PostgresQueueSchedules {
@@ -84,6 +110,11 @@ export class PostgresQueueSchedules {
   async run(queue: string, name: string): Promise<Enqueued | undefined> {
     const [row] = await this.#runner.query<{ answer: Enqueued | null }>(RUN, [queue, name]);
     return only(row).answer ?? undefined;
+  }
+
+  /** Newest first. @throws NotFound  no such queue */
+  runs(queue: string, name: string, limit: number): Promise<ScheduleRun[]> {
+    return this.#runner.query<ScheduleRun>(RUNS, [queue, name, limit]);
   }
 
   /** @returns whether there is one @throws NotFound  no such queue */

@@ -83,6 +83,7 @@ describe('every answer is what the OpenAPI document says', () => {
     destroyActor: [`/actors/${house.ids.actor}/destroy`, {}],
     listSchedules: ['/schedules'],
     runSchedule: ['/schedules/mail/nightly/run', {}],
+    listScheduleRuns: ['/schedules/mail/nightly/runs?limit=5'],
     pauseSchedule: ['/schedules/mail/nightly/pause', {}],
     resumeSchedule: ['/schedules/mail/nightly/resume', {}],
     deleteSchedule: ['/schedules/mail/nightly'],
