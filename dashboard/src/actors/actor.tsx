@@ -6,7 +6,7 @@ import { refresh } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
 import type { ActorDetail, ActorType, List, Move, Turn } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
-import { Card, Empty, Head, Loaded } from '../parts/card.tsx';
+import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { confirm } from '../parts/dialog.tsx';
 import { type Fact, Facts, Reasons } from '../parts/facts.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -110,7 +110,13 @@ function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
     });
     refresh();
   };
-  if (names.length === 0) return <Empty title="None is raised" />;
+  if (names.length === 0)
+    return (
+      <Empty title="Its type has none">
+        A type names what others may raise to wake its actors:{' '}
+        <Example>{`semaphores: ['restart', 'destroy'],`}</Example>
+      </Empty>
+    );
   return (
     <ul class="attention">
       {names.map((name) => (

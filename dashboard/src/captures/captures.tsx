@@ -160,7 +160,10 @@ function Tail({ entity }: { readonly entity: string }): JSX.Element {
       <Loaded of={changes}>
         {({ items }) =>
           items.length === 0 ? (
-            <Empty title="None">Only tables that were given a history keep their changes.</Empty>
+            <Empty title="None">
+              Only tables that are given a history keep their changes:
+              <Example>{`createCapture(engine, { entity, root, history: { customer: { rows: 'both' } } });`}</Example>
+            </Empty>
           ) : (
             <Table
               caption="Changes, newest first"

@@ -81,7 +81,11 @@ export function Chart({ title, times, lines, format, marks = [], onZoom }: Chart
         ))}
       </div>
       <div class="chart" ref={place} aria-hidden="true">
-        {isEmpty && <span class="nothing">Nothing in this span</span>}
+        {isEmpty && (
+          <span class="nothing">
+            <span>Nothing in this span</span>
+          </span>
+        )}
       </div>
       <details class="twin">
         <summary>As a table</summary>

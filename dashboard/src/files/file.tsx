@@ -192,7 +192,7 @@ function VersionActions({ of, isOpen, live }: VersionActionsProps): JSX.Element 
 
 function Standings({ of: { holders, waiters, reloads } }: { readonly of: FileDetail }): JSX.Element {
   if (holders.length + waiters.length + reloads.length === 0)
-    return <p class="body muted">Nobody writes it, waits for it, or fetches it for a hot copy.</p>;
+    return <p class="body muted">No process writes it, waits for it, or fetches it for a hot copy.</p>;
   const rows = [
     ...holders.map((one) => ({ ...one, what: 'holds' })),
     ...waiters.map((one) => ({ ...one, what: 'waits' })),

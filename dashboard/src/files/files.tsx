@@ -284,7 +284,7 @@ function Reloads({ namespace }: { readonly namespace: string }): JSX.Element {
       <Loaded of={reloads}>
         {({ items }) =>
           items.length === 0 ? (
-            <p class="body muted">None just now: whoever wants a document has it already.</p>
+            <p class="body muted">None just now: each process has the documents that it wants.</p>
           ) : (
             <Table
               caption="Hot copies being fetched"

@@ -59,7 +59,9 @@ export function LockPage(): JSX.Element {
         <Loaded of={past}>
           {({ items }) =>
             items.length === 0 ? (
-              <Empty title="It was not held before" />
+              <Empty title="It was not held before">
+                Past holders stand here for as long as locks keep their history.
+              </Empty>
             ) : (
               <Table
                 caption="Earlier holders, newest first"
@@ -119,7 +121,7 @@ function Standing({ of: { holders, waiters, guardedBy, blocking } }: { readonly 
       </Card>
       <Card title="Waiting, in the order in which they get it">
         {waiters.length === 0 ? (
-          <Empty title="Nobody waits" />
+          <Empty title="No caller waits">The next one gets it as soon as it is free.</Empty>
         ) : (
           <Table
             caption="Waiters"

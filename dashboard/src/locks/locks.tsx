@@ -62,7 +62,7 @@ export function LocksPage(): JSX.Element {
 function Blocking({ of }: { readonly of: LockGraph }): JSX.Element {
   const { waits, backends, cycles } = of;
   if (waits.length === 0 && backends.length === 0)
-    return <Empty title="Nobody waits">Every lock was had at once.</Empty>;
+    return <Empty title="No caller waits">Each lock was free when it was wanted.</Empty>;
   const { nodes, edges } = draw(of);
   const rows = [
     ...waits.map((wait) => ({

@@ -157,7 +157,9 @@ function AuditLog(): JSX.Element {
       <Loaded of={audit}>
         {({ items }) =>
           items.length === 0 ? (
-            <Empty title="No change was made here yet" />
+            <Empty title="No change was made here yet">
+              Each change by HTTP, and each that was refused, gets a line with its author.
+            </Empty>
           ) : (
             <Table
               caption="Audit, newest first"

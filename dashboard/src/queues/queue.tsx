@@ -102,8 +102,9 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
 
 const LEVELS = { ok: ['check', 'good'], warning: ['warn', 'warn'], error: ['cross', 'bad'] } as const;
 
-function reasonOf({ text, level, advice }: Diagnosis['findings'][number]): Reason {
-  const [icon, tone] = LEVELS[level];
+function reasonOf({ code, text, level, advice }: Diagnosis['findings'][number]): Reason {
+  // Why a single job waits is neither good nor bad for its queue.
+  const [icon, tone] = code === 'newest' ? (['info', 'idle'] as const) : LEVELS[level];
   return { text, icon, tone, more: advice !== undefined && <span class="muted">: {advice}</span> };
 }
 
