@@ -9,7 +9,7 @@ import { PATTERNS, TYPE_NAMES } from './prose/patterns.mjs';
 import { proseOf } from './prose/text.mjs';
 
 /** Not clean yet. Take a line off when its files are; add none. */
-const LATER = ['src/queue/', 'test/queue/'];
+const LATER = ['src/queue/'];
 /** Speak about the words themselves, or are made by a program. */
 const NEVER = [/^scripts\/prose\//, /\.gen\.ts$/, /^test\/prose\.test\.ts$/];
 

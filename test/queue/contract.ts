@@ -5,7 +5,7 @@ import type { Fixture } from './contract/fixture.ts';
 import { keyPromises } from './contract/keys.ts';
 import { workPromises } from './contract/work.ts';
 
-/** What a queue promises, whatever holds its jobs: run once for each engine and way to hold a unit. */
+/** The promises of a queue, whatever its engine: called once for each engine and each hold. */
 export function queueContract(open: () => Promise<Fixture>): void {
   describe('enqueue', () => enqueuePromises(open));
   describe('keys', () => keyPromises(open));

@@ -10,19 +10,19 @@ import { type Proxy, startProxy } from '../support/proxy.ts';
 import { breaches, places } from './invariants.ts';
 import { SqlSession } from './sql-session.ts';
 
-/** What a job tells the handler of worker.child.ts to do. */
+/** Instructions in a payload for the handler of worker.child.ts. */
 export interface Orders {
   readonly ms?: number;
   readonly dies?: boolean;
-  /** Its process stands still, until somebody has it go on. */
+  /** Its process pauses itself with SIGSTOP until it gets SIGCONT. */
   readonly stops?: boolean;
   readonly guards?: boolean;
 }
 
-/** A kind that fails as often as it is tried; the child process knows it, too. */
+/** A kind with many attempts; the child process declares it, too. */
 export const WEARY = { attempts: 1000 } as const;
 
-/** The queue of the fault tests, as every process declares it. */
+/** The declaration of the fault tests' queue in every process. */
 export const FAULTS = {
   kinds: { job: {}, fragile: { attempts: 2 } },
   retry: { attempts: 8, backoff: { kind: 'fixed', min: 1 } },
@@ -39,7 +39,7 @@ export async function openScene(): Promise<Scene> {
   return Scene.open(database.url);
 }
 
-/** Every job took effect once; runs may be more. */
+/** Expects that every job took effect once; it may have run more often. */
 export async function expectOneEffectEach(scene: Scene, hold: Hold, jobs: number): Promise<void> {
   expect(await scene.breaches()).toEqual([]);
   expect(await scene.one('select count(distinct id)::int from test_run')).toBe(jobs);
@@ -48,14 +48,14 @@ export async function expectOneEffectEach(scene: Scene, hold: Hold, jobs: number
   expect(await scene.one('select count(distinct id)::int from test_effect')).toBe(jobs);
 }
 
-/** The scene's database behind a proxy that can fail. */
+/** Puts a proxy that can fail in front of the scene's database. */
 export async function proxied(scene: Scene): Promise<{ proxy: Proxy; options: { url: string } }> {
   const proxy = await startProxy(scene.url);
   onTestFinished(() => proxy.stop());
   return { proxy, options: { url: proxy.url } };
 }
 
-/** A database with the queue of the fault tests, seen from outside. */
+/** A database with the queue of the fault tests, and helpers that observe it. */
 export class Scene {
   readonly url: string;
   readonly queue: FaultQueue;
@@ -98,14 +98,14 @@ export class Scene {
     return this.queue.enqueueMany(jobs);
   }
 
-  /** A worker process; ready when this resolves, unless a fault is to hit it before. */
+  /** Starts a worker process; it is ready when this resolves, unless a fault hits it before. */
   async child(hold: Hold, env: NodeJS.ProcessEnv = {}): Promise<Child> {
     const child = spawnChild('queue/worker.child.ts', [], { URL: this.url, HOLD: hold, ...env });
     await child.message();
     return child;
   }
 
-  /** A worker in this process that notes what it runs, as worker.child.ts does. */
+  /** Starts a worker in this process that notes its runs, like worker.child.ts. */
   async worker(
     hold: Hold,
     options: WorkOptions = {},
@@ -159,7 +159,7 @@ export class Scene {
     return breaches(this.eye.client);
   }
 
-  /** Jobs of a key whose last run was not after that of all jobs before them. */
+  /** Jobs of a key whose last run was not after the last runs of all jobs before them. */
   async disorder(): Promise<string[]> {
     const { rows } = await this.eye.client.query<{ wrong: string }>(`
       with last as (
@@ -170,7 +170,7 @@ export class Scene {
     return rows.map(({ wrong }) => wrong);
   }
 
-  /** How often each job ran, took effect, and what was noted of it. */
+  /** The attempts, effects and transition reasons of a job. */
   async runs(id: string | number): Promise<{ attempts: number[]; effects: number; reasons: string[] }> {
     const { rows } = await this.eye.client.query(
       `select array(select attempt from test_run where id = $1 order by at) as attempts,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SqlSession } from './sql-session.ts';
 
-/** One of several sessions that act at the same time: its steps, in its own order. */
+/** One of several concurrent sessions: its steps in order. */
 export interface Actor {
   readonly name: string;
   readonly session: SqlSession;
@@ -22,8 +22,8 @@ export function interleavings(counts: readonly number[]): number[][] {
 }
 
 /**
- * Runs the actors' steps in the given order on real sessions. A step that has to wait for a lock is left waiting while the
- * others go on; its actor's later steps follow when it has come through. Afterwards everything has run.
+ * Runs the actors' steps in the given order on real sessions. While a step waits for a lock, the steps of other actors
+ * continue; the later steps of its own actor follow after it. Resolves when all steps have run.
  */
 export async function interleave(
   monitor: SqlSession,

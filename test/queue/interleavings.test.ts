@@ -5,22 +5,22 @@ import { type Actor, interleave, interleavings } from './interleaving.ts';
 import { breaches, places } from './invariants.ts';
 import { type ClaimedJob, type KindRow, type NewJob, type QueueRow, SqlSession } from './sql-session.ts';
 
-/** What becomes of the job that the owner of the key has when the others come. */
+/** The outcome of the job that holds the key when the other sessions come. */
 type Ending = 'complete' | 'retry' | 'release' | 'error';
-/** Where the key's second job is at that time. */
+/** The state of the key's second job at that time. */
 type Second = 'none' | 'ready' | 'parked';
 
 interface Scene {
   readonly ending: Ending;
   readonly second: Second;
   readonly kinds: readonly KindRow[];
-  /** Kind of the first job, the second, and the one that comes meanwhile. */
+  /** The kinds of the first job, the second job, and the job that comes meanwhile. */
   readonly roles: readonly [string, string, string];
   readonly keys: readonly string[];
   readonly claimers: number;
-  /** How many jobs of a key one claim takes: 1 is what hold: 'transaction' does. Default 32. */
+  /** How many jobs of a key one claim takes; 1 as with hold: 'transaction'. Default 32. */
   readonly chain?: number;
-  /** Jobs of a key complete in the order of their ids. */
+  /** Whether jobs of a key complete in the order of their ids. */
   readonly ordered: boolean;
 }
 
@@ -36,7 +36,7 @@ const CREATE_UPDATE: Plot = {
   roles: ['create', 'update', 'update'],
   ordered: true,
 };
-/** The predecessor comes while its successor already runs or waits. */
+/** The predecessor is enqueued while its successor already runs or waits. */
 const LATE_CREATE: Plot = {
   kinds: [{ name: 'create' }, { name: 'update', after: ['create'] }],
   roles: ['update', 'update', 'create'],
@@ -48,7 +48,7 @@ interface Cast extends QueueRow {
   readonly workers: [number, number, number];
 }
 
-/** A database in which scenes are played, one after another. */
+/** A database for the scenes, which are played one after another. */
 class Stage {
   readonly sessions: SqlSession[];
   readonly #queues = new Map<string, Promise<Cast>>();
@@ -93,7 +93,7 @@ class Stage {
   }
 }
 
-/** Plays one scene in one order of steps and checks what is left, then runs all that is left. */
+/** Plays one scene in one order of steps and checks the remaining rows, then runs the remaining jobs. */
 async function play(stage: Stage, scene: Scene, order: readonly number[]): Promise<void> {
   await stage.clear();
   const [director, owner, producer, ...claimers] = stage.sessions as [
@@ -232,10 +232,10 @@ afterAll(async () => {
 
 const ENDINGS: readonly Ending[] = ['complete', 'retry', 'release', 'error'];
 
-/** Every order in a long run; every n-th otherwise, and each n leaves out other ones. */
+/** A long run plays every order; others play every n-th, with different offsets. */
 const SHORT = 7;
 
-describe('whatever the order of enqueue, claim and settle of one key, nothing is left behind', () => {
+describe('in every order of enqueue, claim and settle of one key, no row is left behind', () => {
   for (const ending of ENDINGS) {
     for (const second of ['none', 'ready', 'parked'] as const) {
       test(`a job that ends by ${ending}, the next one ${second === 'none' ? 'not there yet' : second}`, async () => {
@@ -247,7 +247,7 @@ describe('whatever the order of enqueue, claim and settle of one key, nothing is
       const scene: Scene = { ...PLAIN, ending, second: 'ready', keys: ['a', 'b'], claimers: 1 };
       expect(await playAll(stage, scene, SHORT + 2)).toBeGreaterThan(8);
     });
-    test(`two claimers beside a job that ends by ${ending}`, async () => {
+    test(`two claimers at the same time as a job that ends by ${ending}`, async () => {
       const scene: Scene = { ...PLAIN, ending, second: 'ready', keys: ['a'], claimers: 2 };
       expect(await playAll(stage, scene, 421)).toBeGreaterThan(4);
     }, 600_000);
@@ -288,7 +288,7 @@ describe('a chain of one', () => {
 
 describe('a lost worker was running a job in its own transaction', () => {
   for (const key of ['a', null]) {
-    test(`its attempt is charged while somebody else claims the job, ${key === null ? 'which has no key' : 'by its key'}`, async () => {
+    test(`its attempt is charged while another worker claims the job, ${key === null ? 'which has no key' : 'by its key'}`, async () => {
       for (const order of interleavings([2, 2])) {
         await stage.clear();
         const [director, rescuer, claimer] = stage.sessions as [SqlSession, SqlSession, SqlSession];
@@ -326,7 +326,7 @@ describe('a lost worker was running a job in its own transaction', () => {
   }
 });
 
-describe('the checks would notice', () => {
+describe('the checks find', () => {
   const scene: Scene = { ...PLAIN, ending: 'complete', second: 'ready', keys: ['a'], claimers: 1 };
 
   async function planted(name: string, from: RegExp, to: string): Promise<void> {
@@ -349,7 +349,7 @@ describe('the checks would notice', () => {
     await planted('queue_park', /order by k\.key for share skip locked/, 'order by k.key');
   });
 
-  test('an owner that does not bring the next job back', async () => {
+  test('an owner that does not make the next job ready', async () => {
     await planted(
       'queue_release_keys',
       /k\.tid from key k where not k\.delayed and k\.tid is not null/,
@@ -357,7 +357,7 @@ describe('the checks would notice', () => {
     );
   });
 
-  test('an owner that gives its key up without waiting for those who park', async () => {
+  test('an owner that gives up its key without waiting for claims that park jobs', async () => {
     await planted('queue_release_keys', /and k\.held order by k\.key for update/, 'and k.held order by k.key');
   });
 });

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 
-/** Every place a job can be in, one row a job; the receipts are those of jobs that are complete. */
+/** Every place of a job, one row per job; the receipts are those of complete jobs. */
 const PLACES = `
 place as materialized (
   select shard, r.id + i as id, key, 'ready' as place, null::bigint as worker, epoch
@@ -21,7 +21,9 @@ place as materialized (
   union all select shard, id, null, 'complete', worker, null from pawl.queue_receipt_one
 )`;
 
-/** What must hold in every committed state of a queue whose history is not pruned. Each row is a breach, in words. */
+/**
+ * The invariants of every committed state of a queue whose history is not pruned. Each returned row is a breach, in words.
+ */
 const BREACHES = `
 with ${PLACES}, job as materialized (
   select j.shard, j.id, j.queue, case when q.keyed then j.key end as key
@@ -69,8 +71,8 @@ union all
 select format('key %s is worked on by %s workers', b.key, b.workers) from busy b where b.workers > 1`;
 
 /**
- * As a function, whose plan is kept. The planner takes each range for a hundred thousand jobs, and a hash table made for that
- * many takes 50 ms to throw away.
+ * A function, so that its plan is cached. The planner estimates each range at a hundred thousand jobs, and freeing a hash
+ * table of that size takes 50 ms.
  */
 const CHECK = `
 create function pg_temp.breaches() returns setof text language plpgsql
@@ -78,7 +80,7 @@ set enable_hashjoin = off set enable_hashagg = off set jit = off as $$ begin ret
 
 const checked = new WeakSet<pg.ClientBase>();
 
-/** Every breach of the queue's invariants in this database; none is what you want. */
+/** Every breach of the queue's invariants in this database; empty when all of them hold. */
 export async function breaches(client: pg.ClientBase): Promise<string[]> {
   if (!checked.has(client)) await client.query(CHECK);
   checked.add(client);

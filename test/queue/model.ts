@@ -1,7 +1,7 @@
 import { breaches, places } from './invariants.ts';
 import type { ClaimedJob, KindRow, QueueRow, SqlSession } from './sql-session.ts';
 
-/** One move in a schedule of a queue's life. */
+/** One step of a schedule. */
 export type Move =
   | {
       readonly do: 'enqueue';
@@ -34,7 +34,7 @@ export const KINDS: readonly KindRow[] = [
   { name: 'update', after: ['create'], coalesce: 'all' },
 ];
 
-/** What a worker has of one key (or one job without a key): units in the order in which it runs them. */
+/** The units of one key (or one job without a key) that a worker holds, in the order in which it runs them. */
 interface Holding {
   readonly key: string | null;
   readonly epoch: number | null;
@@ -46,11 +46,11 @@ interface Life {
   readonly key: string | null;
   /** Attempts spent so far. */
   spent: number;
-  /** How often in a row it was lost with its worker. */
+  /** How many times in a row it was lost with its worker. */
   lost: number;
-  /** Enqueued for later, and not yet due. */
+  /** It was enqueued for later, and is not due yet. */
   later: boolean;
-  /** Waits for a retry: everything behind it waits, too. */
+  /** It waits for a retry: the jobs behind it wait, too. */
   backoff: boolean;
   state: 'new' | 'running' | 'complete' | 'error';
   runs: number;
@@ -58,7 +58,7 @@ interface Life {
 
 const ATTEMPTS = 3;
 
-/** Plays moves on a real database and says what was wrong, if anything. */
+/** Plays moves on a real database, and reports violations. */
 export class Model {
   readonly #session: SqlSession;
   readonly #row: QueueRow;
@@ -91,7 +91,7 @@ export class Model {
     if (wrong.length > 0) throw new Error(`after ${JSON.stringify(move)}: ${wrong.join('; ')}`);
   }
 
-  /** Runs everything that is left, and checks that it was run. */
+  /** Runs all remaining jobs, and checks that they ran. */
   async drain(): Promise<void> {
     const [worker] = this.#workers;
     if (worker === undefined) return;
@@ -185,7 +185,7 @@ export class Model {
     }
   }
 
-  /** As the worker makes units of them: what coalesces together, creates before updates, else by id. */
+  /** Groups jobs into units as a worker does: coalescing jobs together, creates before updates, else by id. */
   #holdings(jobs: readonly ClaimedJob[]): Holding[] {
     const holdings: Holding[] = [];
     const byKey = new Map<string, ClaimedJob[]>();
@@ -243,7 +243,7 @@ export class Model {
     }
   }
 
-  /** The worker's lease runs out, its jobs are rescued, and then it tries to settle them all the same. */
+  /** The worker's lease runs out, its jobs are rescued, and then the worker still tries to settle them. */
   async #crash(index: number): Promise<void> {
     const worker = this.#worker(index);
     await this.#session.expire(worker.id);
@@ -257,7 +257,7 @@ export class Model {
     this.#workers[index] = { id: await this.#session.addWorker(this.#row.queue), holdings: [] };
   }
 
-  /** A claim is committed, its answer never arrives, and the worker gives back what it does not know of. */
+  /** A claim is committed, its answer never arrives, and the worker gives back the claims that it does not know. */
   async #loseAnswer({ worker: index, limit }: Extract<Move, { do: 'lose the answer' }>): Promise<void> {
     const worker = this.#worker(index);
     const known = worker.holdings.flatMap((holding) => holding.units.flat().map(({ claim }) => claim));
@@ -271,7 +271,7 @@ export class Model {
     for (const { id } of jobs) this.#life(id).backoff = false;
   }
 
-  /** Those are charged that were lost most often before. */
+  /** Jobs that were lost most often before are charged. */
   #giveBack(id: number, most: number): void {
     const life = this.#life(id);
     const charged = life.lost === most;

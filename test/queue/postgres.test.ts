@@ -52,7 +52,7 @@ describe.each(['lease', 'transaction'] as const)('hold: %s', (hold) => {
   queueContract(() => Promise.resolve(fixture(hold)));
 });
 
-test('pawl.enqueue() says what is wrong with a request, and takes nothing that programs could not read', async () => {
+test('pawl.enqueue() names the mistake in a request, and accepts no job that programs could not read', async () => {
   const queue = createQueue(engine, 'from sql', { kinds: { send: {}, sync: { coalesce: 'all' } } });
   await queue.register();
   const ask = (request: unknown): Promise<{ answer: { id: string } }[]> =>
@@ -83,7 +83,7 @@ test('pawl.enqueue() says what is wrong with a request, and takes nothing that p
   expect(await queue.stats()).toMatchObject({ ready: 2, delayed: 0 });
 });
 
-test('what a database sets for its sessions changes nothing', async () => {
+test('settings of a database for its sessions change nothing', async () => {
   const odd = await freshDatabase({ migrated: false });
   await engine.session(async (session) => {
     for (const setting of [

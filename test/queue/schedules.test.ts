@@ -5,7 +5,7 @@ import { LONG } from '../support/long.ts';
 import { Model, type Move } from './model.ts';
 import { SqlSession } from './sql-session.ts';
 
-/** Fixed, so that a run that fails can be repeated; a long run draws its own and says which. */
+/** Fixed, so that a failed run can be repeated; a long run draws a seed and prints it. */
 const SEED = 20_261_120;
 
 const worker = fc.integer({ min: 0, max: 2 });
@@ -18,7 +18,7 @@ const move: fc.Arbitrary<Move> = fc.oneof(
       do: fc.constant('enqueue'),
       kind: fc.constantFrom('plain', 'loose', 'sync', 'create', 'update'),
       key: fc.constantFrom('a', 'b'),
-      // More than 32 of one key: the last ones are parked where they are written.
+      // More than 32 jobs of one key: the last ones are parked when they are written.
       n: fc.oneof({ weight: 6, arbitrary: fc.integer({ min: 1, max: 4 }) }, { weight: 1, arbitrary: fc.constant(34) }),
       later: chance,
     }),
@@ -86,7 +86,7 @@ describe('any schedule of enqueue, claim, settle, crash and lost answers', () =>
   }, 1_800_000);
 });
 
-describe('the checks would notice', () => {
+describe('the checks find', () => {
   async function planted(name: string, from: RegExp, to: string): Promise<void> {
     const own = await freshDatabase();
     const broken = await SqlSession.open(own.url);
@@ -108,7 +108,7 @@ describe('the checks would notice', () => {
     await planted('queue_fail', /from line l where not l\.is_head/, 'from line l where false');
   });
 
-  test('an owner that gives its key up and forgets who waits', async () => {
+  test('an owner that gives up its key and forgets the waiting jobs', async () => {
     await planted(
       'queue_release_keys',
       /k\.tid from key k where not k\.delayed and k\.tid is not null/,

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { ClaimAnswer } from '../../src/queue/store.ts';
 
-/** A kind, as pawl.queue_register() takes it; what is left out has the default. */
+/** A kind for pawl.queue_register(); missing fields have their defaults. */
 export interface KindRow {
   readonly name: string;
   readonly unique?: boolean;
@@ -35,7 +35,7 @@ export interface ClaimedJob {
 }
 
 export interface Settle {
-  /** Claims all of whose jobs are complete. */
+  /** Claims whose jobs are all complete. */
   readonly whole?: readonly number[];
   readonly part?: readonly { claim: number; ids: readonly number[] }[];
   readonly fail?: readonly {
@@ -53,25 +53,25 @@ export interface Settle {
   readonly guarded?: readonly number[];
 }
 
-/** A claim, read. */
+/** A decoded claim. */
 export interface Brought extends ClaimAnswer {
   readonly jobs: readonly ClaimedJob[];
 }
 
-/** How a claim looks. */
+/** The parameters of a claim. */
 export interface Look {
   readonly limit?: number;
-  /** How many of them start at once; as many as `limit` when left out. */
+  /** How many of the jobs start at once; default: `limit`. */
   readonly slots?: number;
   readonly chain?: number;
   readonly rows?: number;
   readonly after?: readonly [priority: number, id: number];
 }
 
-/** Everything up to here is "from the start". */
+/** The position that means "from the start". */
 const START: readonly [number, number] = [-32_768, 0];
 
-/** One connection that calls the functions of sql/queue the way workers do, with transactions as the test wants them. */
+/** One connection that calls the functions of sql/queue like workers do, in transactions of the test. */
 export class SqlSession {
   readonly client: pg.Client;
   readonly pid: number;
@@ -90,7 +90,7 @@ export class SqlSession {
   }
 
   async one<T = unknown>(text: string, values: unknown[] = []): Promise<T> {
-    // Prepared: planning these functions' callers anew a hundred thousand times is most of a long run.
+    // Prepared: planning the calls of these functions a hundred thousand times would be most of a long run.
     const name = values.length > 0 ? { name: text.slice(0, 60) } : {};
     const { rows } = await this.client.query({ ...name, text, values, rowMode: 'array' });
     return rows[0]?.[0] as T;
@@ -167,12 +167,12 @@ export class SqlSession {
     return { ...claimed, jobs: jobsOf(claimed) };
   }
 
-  /** @returns the claims that were not the worker's any more */
+  /** @returns the claims that no longer belonged to the worker */
   async settle(queue: number, worker: number, what: Settle): Promise<number[]> {
     return (await this.trySettle(queue, worker, what)).stale;
   }
 
-  /** @returns also the jobs that are guarded: where there is one, nothing was settled */
+  /** @returns also the guarded jobs: if there is one, nothing was settled */
   async trySettle(
     queue: number,
     worker: number,
@@ -195,7 +195,7 @@ export class SqlSession {
     return { stale, guarded: held };
   }
 
-  /** Gives up what a claim brought: each key once, under its epoch. */
+  /** The keys of claimed jobs: each key once, with its epoch. */
   static keysOf(jobs: readonly ClaimedJob[]): [string, number][] {
     const keys = new Map(jobs.flatMap(({ key, epoch }) => (key === null || epoch === null ? [] : [[key, epoch]])));
     return [...keys];
@@ -206,7 +206,7 @@ export class SqlSession {
     return this.settle(queue, worker, { whole, keys: SqlSession.keysOf(jobs) });
   }
 
-  /** As unit.guard() does, for units of one job. */
+  /** Like unit.guard(), for units of one job. */
   guard(...jobs: readonly ClaimedJob[]): Promise<unknown> {
     const held = jobs.map(({ id, claim }) => ({ shard: 0, claim, id }));
     return this.one('select pawl.queue_guard($1::json)', [JSON.stringify(held)]);

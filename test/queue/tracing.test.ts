@@ -50,7 +50,7 @@ async function work(hold: 'lease' | 'transaction' = 'lease'): Promise<void> {
   await worker.stop();
 }
 
-test('without OpenTelemetry nothing is written, but what is given', async () => {
+test('without OpenTelemetry only a given traceparent is written', async () => {
   await queue.enqueue('send', {});
   await queue.enqueueMany(TWO);
   expect(await traces()).toBe(0);
@@ -63,12 +63,12 @@ test('without OpenTelemetry nothing is written, but what is given', async () => 
   expect(telemetry.api).toBeUndefined();
 });
 
-test('with it, jobs are linked to the trace they were enqueued in, statements are spans, and both are measured', async () => {
+test('with OpenTelemetry, a run links to the trace of its enqueue, statements are spans, and both are measured', async () => {
   recorder = recordTelemetry();
   onTestFinished(() => recorder.stop());
   await telemetry.ready();
 
-  // The trace of whoever enqueues is that to which the run is linked, in a transaction and without one.
+  // The run links to the trace of the enqueue, in a transaction and without one.
   await recorder.within('checkout', async () => {
     await queue.enqueue('send', {});
     await queue.enqueueMany(TWO);
@@ -100,13 +100,13 @@ test('with it, jobs are linked to the trace they were enqueued in, statements ar
     expect(kind).toBe(4);
     expect(context.traceId).not.toBe(checkout?.context.traceId);
   }
-  // What a handler asks the database is a child of its span; what the worker asks by itself is no trace.
+  // Statements of a handler are children of its span; statements of the worker itself have no trace.
   const own = named('test.read');
   expect(own).toHaveLength(6);
   expect(processed.map(({ context }) => context.spanId)).toContain(own[0]?.parent);
   expect(recorder.spans.filter(({ name }) => name.startsWith('queue.'))).toEqual([]);
 
-  // One that fails says how.
+  // The span of a failed job has the error.
   await queue.enqueue('fail', {}, { traceparent: GIVEN });
   await work('transaction');
   const failed = named('process mail').find(({ status }) => status.code !== 0);
@@ -117,7 +117,7 @@ test('with it, jobs are linked to the trace they were enqueued in, statements ar
   expect(linked(failed)).toBe(GIVEN.slice(3, 35));
 
   const counts = await recorder.measured();
-  // One that is there already was sent, too.
+  // An enqueue of a unique job that exists already counts as sent, too.
   expect(counts).toMatchObject({ 'messaging.client.sent.messages': 9, 'messaging.process.duration': 8 });
   expect(counts['db.client.operation.duration']).toBeGreaterThan(20);
 });

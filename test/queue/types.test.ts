@@ -18,7 +18,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-// What these functions may take and do is checked by the compiler.
+// The compiler checks what these functions may take and do.
 
 async function pauseAll(...queues: readonly Queue[]): Promise<QueueStats[]> {
   for (const queue of queues) await queue.pause();
@@ -26,7 +26,7 @@ async function pauseAll(...queues: readonly Queue[]): Promise<QueueStats[]> {
 }
 
 async function enqueueBlindly(queue: Queue): Promise<void> {
-  // @ts-expect-error  nobody knows here which kinds there are, nor their payloads
+  // @ts-expect-error  the kinds and their payloads are unknown here
   await queue.enqueue('invoice', { n: 1 });
   // @ts-expect-error  likewise
   await queue.enqueueMany([{ kind: 'invoice', payload: { n: 2 } }]);
@@ -36,7 +36,7 @@ function firstKind<K extends Kinds>(queue: Queue<K>, kinds: K): string {
   return `${queue.name}.${Object.keys(kinds)[0]}`;
 }
 
-test('any queue can be passed where a Queue is wanted, and operated there', async () => {
+test('any queue fits a parameter of type Queue, and can be operated there', async () => {
   const kinds = { invoice: { payload: DOUBLING }, digest: { unique: 'key' } } as const;
   const mail = createQueue(engine, 'mail', { kinds });
   const sheets = createQueue(engine, 'sheets', { kinds: { update: { after: ['create'] }, create: {} } });
@@ -50,7 +50,7 @@ test('any queue can be passed where a Queue is wanted, and operated there', asyn
   expect((await inOneList[0]?.stats())?.new).toBe(2);
 });
 
-test('what JavaScript passes in the place of an engine, a name or handlers is refused by name', () => {
+test('wrong values in place of an engine, a name or handlers are refused, and the error names the argument', () => {
   const wrong = (value: unknown): never => value as never;
   const kinds = { send: {} };
   for (const given of [undefined, null, { query: () => [] }]) {

@@ -1,5 +1,5 @@
-// A worker process of the queue "faults". It notes every run in test_run, at once and whatever becomes of the job, and every
-// effect in test_effect: inside unit.tx where there is one. What a job does is told by its payload.
+// A worker process of the queue "faults". It notes every run in test_run, at once and outside of any transaction, and every
+// effect in test_effect, inside unit.tx if there is one. The payload says what a job does.
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Duration } from '../../src/base/time/duration.ts';

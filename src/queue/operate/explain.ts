@@ -168,7 +168,7 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
   return [{ code: 'scheduled', text: isDue ? DUE : `scheduled for later: ${when}`, until }];
 }
 
-const DUE = 'its time has come, and the next look of a worker makes it ready';
+const DUE = 'its time has come, and the next poll of a worker makes it ready';
 
 function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
   const reasons: Reason[] = [];

@@ -5,13 +5,13 @@ import { eventually, until } from '../../support/eventually.ts';
 import { AT_ONCE, type Fixture, gate, seeBehindAwaits, start } from './fixture.ts';
 
 export function attemptPromises(open: () => Promise<Fixture>): void {
-  test('a job that always fails is tried exactly `attempts` times, and ends in error', async () => {
+  test('a job that always fails runs exactly `attempts` times, and ends in error', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {}, once: { attempts: 1 } }, retry: { ...AT_ONCE, attempts: 4 } });
     const attempts: string[] = [];
     const fail = (unit: { kind: string; attempt: number }): never => {
       attempts.push(`${unit.kind} ${unit.attempt}`);
-      throw new Error('out of paper', { cause: new Error('nobody bought any') });
+      throw new Error('out of paper', { cause: new Error('no customer bought any') });
     };
     const worker = await start(fixture, queue, { send: fail, once: fail });
     const told: string[] = [];
@@ -21,7 +21,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     await eventually(async () => expect((await fixture.job(id)).status).toBe('error'));
     await eventually(() => expect(attempts.toSorted()).toEqual(['once 1', 'send 1', 'send 2', 'send 3', 'send 4']));
     const job = await fixture.job(id);
-    expect(job.error).toMatch(/out of paper[\s\S]*caused by[\s\S]*nobody bought any/);
+    expect(job.error).toMatch(/out of paper[\s\S]*caused by[\s\S]*no customer bought any/);
     expect(job.reasons).toEqual(['failed', 'failed', 'failed', 'attempts exhausted']);
     expect(told.filter((line) => line !== '1 error')).toEqual(['1 retry', '2 retry', '3 retry', '4 error']);
   });
@@ -62,7 +62,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     expect(runs).toBe(1);
   });
 
-  test('an attempt that takes too long is told so by its signal, and counts as failed', async () => {
+  test('the signal of an attempt that takes too long is aborted, and the attempt counts as failed', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { slow: { timeout: 50 } }, retry: AT_ONCE });
     const reasons: unknown[] = [];
@@ -85,7 +85,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
   });
 
   test.for(['alone', 'coalesced'])(
-    'an attempt whose time is over has failed, though its handler goes on and returns: %s',
+    'an attempt whose time is over has failed, though its handler continues and returns: %s',
     async (how) => {
       const fixture = await open();
       const kind = how === 'alone' ? {} : ({ coalesce: 'all' } as const);
@@ -94,7 +94,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
       const worker = await start(fixture, queue, {
         slow: async (unit) => {
           if (unit.attempt === 2) return 'in time';
-          // It does not listen to its signal: it looks when it is done.
+          // The handler ignores its signal until it is done.
           await until('its time is over', () => unit.signal.aborted);
           refused.push(await unit.progress('too late').catch((error: unknown) => error));
           return 'too late';
@@ -131,18 +131,18 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
       },
     });
     const { id } = await queue.enqueue('last', {});
-    await until('it was told to stop', () => stopped !== undefined);
+    await until('the handler has called stop', () => stopped !== undefined);
     await stopped;
     expect(await fixture.job(id)).toMatchObject({ status: 'complete', result: 'done', reasons: [] });
   });
 
-  // All of them have begun before one has the worker stop.
+  // All jobs have begun before one of them stops the worker.
   test.for([
     [1, false],
     [1, true],
     [2, true],
   ] as const)(
-    'a handler that awaits the stop of its worker is told when the others have ended, and its job is settled: %i, behind an await: %s',
+    'when a handler awaits the stop of its worker, the promise resolves after the other jobs, and its own job is settled: %i, behind an await: %s',
     async ([handlers, isLate]) => {
       const fixture = await open();
       const queue = fixture.queue({ kinds: { last: {}, other: {} }, retry: AT_ONCE });
@@ -184,7 +184,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     },
   );
 
-  test('whatever a handler throws, the worker lives, the attempt is counted, and what was thrown is kept', async () => {
+  test('whatever a handler throws, the worker lives, the attempt is counted, and the error is stored', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} }, retry: { ...AT_ONCE, attempts: 1 } });
     const circle: { self?: unknown } = Object.create(null);
@@ -229,7 +229,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     expect(await kept(8)).toMatch(/self: \[Circular/);
   });
 
-  test('a result that cannot be kept fails the attempt and disturbs nobody', async () => {
+  test('a result that cannot be stored fails the attempt and affects no other job', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} }, retry: { ...AT_ONCE, attempts: 2 } });
     const circle: { self?: unknown } = {};
@@ -244,7 +244,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     });
   });
 
-  test('results and progress may hold any text that a database can hold', async () => {
+  test('results and progress may contain any text that a database can store', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const odd = { emoji: '😀', quote: `'"\\u0000` };
@@ -263,7 +263,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
   test('a handler may return anything that can be awaited, such as a query', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { good: {}, bad: {} }, retry: { ...AT_ONCE, attempts: 1 } });
-    // Query builders run their query only when somebody calls then().
+    // Query builders run their query only when then() is called.
     const query = (settle: (resolve: (value: unknown) => void, reject: (error: unknown) => void) => void): object => ({
       // oxlint-disable-next-line unicorn/no-thenable -- what query builders have
       then: settle,
@@ -280,7 +280,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     await eventually(async () => expect((await fixture.job(bad.id)).status).toBe('error'));
   });
 
-  test('a stop whose time is up aborts the handler, and its job goes back uncharged', async () => {
+  test('a stop whose time is over aborts the handler, and its job is given back uncharged', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { slow: { attempts: 1 } } });
     let reason: unknown;

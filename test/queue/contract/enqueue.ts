@@ -5,7 +5,7 @@ import { AT_ONCE, DOUBLING, type Fixture, start } from './fixture.ts';
 
 export function enqueuePromises(open: () => Promise<Fixture>): void {
   // Invariant P1.
-  test('what is committed runs, what is rolled back never does', async () => {
+  test('a committed job runs, a rolled-back job never does', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const ran: unknown[] = [];
@@ -36,7 +36,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     expect(ran).toEqual(ids.map((id, n) => [id, n]));
   });
 
-  test('a payload that its schema refuses is not written', async () => {
+  test('a payload that the schema refuses is not written', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { count: { payload: DOUBLING } } });
     const refused = await queue.enqueue('count', { n: 1.5 }).catch((error: unknown) => error);
@@ -53,7 +53,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(ran).toEqual([42]));
   });
 
-  test('a payload is checked again when it runs, and one that is refused then ends in error', async () => {
+  test('a payload is checked again before the job runs; if it is refused then, the job ends in error', async () => {
     const fixture = await open();
     const before = fixture.queue({ kinds: { count: {} }, retry: AT_ONCE }, 'versions');
     const poison = await before.enqueue('count', { n: 'many' });
@@ -66,7 +66,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     expect((await fixture.job(poison.id)).error).toMatch(/must be a whole number/);
   });
 
-  test('a unique kind has one job per key, whoever is first', async () => {
+  test('a unique kind has one job per key, whichever enqueue is first', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { create: { unique: 'key' } } });
     const all = await Promise.all(Array.from({ length: 12 }, () => queue.enqueue('create', {}, { key: 'k' })));
@@ -84,7 +84,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     );
   });
 
-  test('a second unique enqueue waits for the first one to commit, and takes its place if it does not', async () => {
+  test('a second unique enqueue waits for the first one to commit, and takes its place if that rolls back', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { create: { unique: 'key' } } });
     await queue.register();
@@ -98,7 +98,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     expect(await second).toMatchObject({ duplicate: false });
   });
 
-  test('what cannot be is refused before anything is written', async () => {
+  test('bad input is refused before anything is written', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {}, sync: { coalesce: 'all' }, once: { unique: 'key' } } });
     const wrong = (value: unknown): never => value as never;
@@ -127,7 +127,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
       () => queue.enqueueMany([{ kind: 'send', payload: 1 }, wrong({ kind: 'send', payload: 2, keys: 'a' })]),
       () => queue.enqueueMany(wrong({ kind: 'send', payload: 1 })),
       () => queue.enqueueMany(wrong(undefined)),
-      // A transaction with its name misspelt: the job would be committed by itself.
+      // A misspelt option `tx`: the job would be committed outside of the transaction.
       () => queue.enqueueMany([{ kind: 'send', payload: 1 }], wrong({ txx: {} })),
     ]) {
       await expect(bad()).rejects.toThrow(InvalidInput);
@@ -137,7 +137,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     await start(fixture, queue, { send: note, sync: () => {}, once: note });
     await queue.enqueue('send', 'fine', { key: 'k'.repeat(1000) });
     await eventually(() => expect(ran).toEqual(['fine']));
-    // A backslash before it makes it six letters, and a pair of surrogates is one.
+    // A backslash before the escape makes it six letters, and a pair of surrogates is one character.
     await queue.enqueue('once', '\\u0000 \\ud800 😀', { key: 'a', runAt: new Date('0001-01-01T00:00:00Z') });
     await eventually(() => expect(ran).toEqual(['fine', '\\u0000 \\ud800 😀']));
   });
@@ -158,7 +158,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     quote: `'"\\`,
   };
 
-  test('a payload arrives as it was given', async () => {
+  test('a payload arrives unchanged', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const ran: unknown[] = [];
@@ -172,7 +172,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(ran).toEqual([ODD, ODD, null]));
   });
 
-  test('a payload arrives as it was given, from a transaction of the caller', async () => {
+  test('a payload arrives unchanged from a transaction of the caller', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const ran: unknown[] = [];
@@ -181,7 +181,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(ran).toEqual([ODD]));
   });
 
-  test('lower priority numbers run first, and jobs of one priority in their order', async () => {
+  test('lower priority numbers run first, and jobs of one priority run in order', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     for (const [payload, priority] of [
@@ -203,7 +203,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     const at = (ms: number): Date => new Date(Date.now() + ms);
     const due = { first: at(350), second: at(700) };
     const ran = new Map<unknown, number>();
-    // Cancelled and put back, with a key and without: that undoes nothing of "not before".
+    // Cancelled and retried, with a key and without: the run time stays.
     for (const key of [undefined, 'k']) {
       const { id } = await queue.enqueue('send', 'undone', { key, runAt: at(3_600_000) });
       await queue.cancel(id);

@@ -4,10 +4,10 @@ import { currentTask } from '../../../src/base/work/current-task.ts';
 import type { OpenTransaction } from '../../../src/engine/postgres/index.ts';
 import type { Handlers, Kinds, Queue, QueueOptions, Worker, WorkOptions } from '../../../src/queue/index.ts';
 
-/** A job as the contract looks at it. */
+/** The facts about a job that the contract checks. */
 export interface JobView {
   readonly status: string;
-  /** Why it made each move other than enqueue, claim and complete, oldest first. */
+  /** The reason of each transition other than enqueue, claim and complete, oldest first. */
   readonly reasons: readonly string[];
   readonly error: string | null;
   readonly result: unknown;
@@ -17,7 +17,7 @@ export interface JobView {
 /** An engine with queues on it, for one test. */
 export interface Fixture {
   readonly hold: 'lease' | 'transaction';
-  /** A queue that no other test has. A second call with the same name declares the same queue again. */
+  /** A queue of this test only. A second call with the same name declares the same queue again. */
   queue<const K extends Kinds>(options: QueueOptions<K>, name?: string): Queue<K>;
   job(id: string): Promise<JobView>;
   /** A transaction of the engine's own. */
@@ -40,7 +40,7 @@ export async function start<K extends Kinds>(
   return worker;
 }
 
-/** As in a process that makes locks on Postgres: what a handler does behind an `await` is known to be its own. */
+/** As in a process with locks on Postgres: calls of a handler behind an `await` are recognised as its own. */
 export function seeBehindAwaits(isSeen: boolean): void {
   const was = currentTask.isTracked;
   currentTask.isTracked = isSeen;

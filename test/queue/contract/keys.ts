@@ -31,7 +31,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     for (const order of ran.values()) expect(order).toEqual(order.toSorted((a, b) => a - b));
   });
 
-  test('a long backlog of one key that came at once runs in order, whatever was cancelled of it', async () => {
+  test('a long backlog of one key that was enqueued at once runs in order, even if some of it is cancelled', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const backlog = (n: number) =>
@@ -71,7 +71,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(ran).toHaveLength(31));
   });
 
-  test('a job that is retried keeps its place, and delays nobody outside its key', async () => {
+  test('a retried job keeps its place, and delays no job outside of its key', async () => {
     const fixture = await open();
     const queue = fixture.queue({
       kinds: { send: {} },
@@ -91,7 +91,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     expect(ran).toEqual(['b1', 'b2', 'a1', 'a2', 'a3']);
   });
 
-  test('a key goes on after a job of it has ended in error', async () => {
+  test('the next jobs of a key run after one of them has ended in error', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} }, retry: { ...AT_ONCE, attempts: 2 } });
     const ran: unknown[] = [];
@@ -126,7 +126,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
   });
 
   test.for(['complete', 'fail for good'])(
-    'what arrives while a unit runs becomes one more unit (it will %s)',
+    'jobs that arrive while a unit runs become one more unit (it will %s)',
     async (ending) => {
       const fixture = await open();
       const queue = fixture.queue({ kinds: { sync: { coalesce: 'all', attempts: 1 } } });
@@ -151,7 +151,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     },
   );
 
-  test("a kind with coalesce 'latest' shows its handler the newest job, and all are complete", async () => {
+  test("a handler of a kind with coalesce 'latest' gets the newest job, and all jobs are complete", async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { sync: { coalesce: 'latest' } } });
     const ids = await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'sync', payload, key: 'k' })));
@@ -163,7 +163,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     expect(seen).toEqual([[3, 1]]);
   });
 
-  test('of a unit that fails in part, only the failed jobs are tried again', async () => {
+  test('when a part of a unit fails, only the failed jobs are tried again', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { sync: { coalesce: 'all' } }, retry: AT_ONCE });
     const ids = await queue.enqueueMany([0, 1, 2, 3].map((payload) => ({ kind: 'sync', payload, key: 'k' })));
@@ -224,7 +224,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     }
   });
 
-  test('when a predecessor ends in error its successors run all the same, or fail with it', async () => {
+  test('when a predecessor ends in error, its successors run all the same, or fail with it', async () => {
     const fixture = await open();
     const queue = fixture.queue({
       kinds: {
@@ -251,7 +251,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     expect(ran).toEqual(['update']);
   });
 
-  test('of several predecessors the one that was settled last decides whether a successor fails', async () => {
+  test('with several predecessors, the one that was settled last decides whether a successor fails', async () => {
     const fixture = await open();
     const queue = fixture.queue({
       kinds: {
@@ -280,13 +280,13 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     const again = await queue.enqueue('strict', 'the last failed', { key: 'k' });
     await queue.drain();
     expect(await fixture.job(again.id)).toMatchObject({ status: 'error' });
-    // By hand, and after all others: now this one decides.
+    // Retried by hand, and settled after all others: now this one decides.
     await queue.retry(failed.id);
     expect(await successor('the first failed again')).toBe('error');
     expect(ran).toEqual(['none before', 'another succeeded']);
   });
 
-  test('with perKey: Infinity a key is a label: its jobs run side by side', async () => {
+  test('with perKey: Infinity a key is only a label: its jobs run at the same time', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} }, concurrency: { perKey: Infinity } });
     let most = 0;

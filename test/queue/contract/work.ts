@@ -4,7 +4,7 @@ import { eventually } from '../../support/eventually.ts';
 import { AT_ONCE, type Fixture, gate, start } from './fixture.ts';
 
 export function workPromises(open: () => Promise<Fixture>): void {
-  test('what was there before the worker started is run, and so is what comes later', async () => {
+  test('jobs from before the start of the worker run, and so do later ones', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     await queue.enqueueMany(Array.from({ length: 100 }, (_, payload) => ({ kind: 'send', payload })));
@@ -15,7 +15,7 @@ export function workPromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(ran).toHaveLength(101));
   });
 
-  test('an idle worker is woken by an enqueue, whatever its poll is', async () => {
+  test('an enqueue wakes an idle worker, whatever its poll interval is', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const ran: unknown[] = [];
@@ -63,7 +63,7 @@ export function workPromises(open: () => Promise<Fixture>): void {
     expect(most).toBe(3);
   });
 
-  test('a graceful stop lets running handlers finish and hands back what had not started', async () => {
+  test('a graceful stop lets running handlers finish and gives back jobs that had not started', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: { attempts: 2 } } });
     const ids = await queue.enqueueMany(Array.from({ length: 30 }, (_, payload) => ({ kind: 'send', payload })));
@@ -112,7 +112,7 @@ export function workPromises(open: () => Promise<Fixture>): void {
     }
   });
 
-  test('a paused queue starts nothing, lets run what runs, and goes on at once when resumed', async () => {
+  test('a paused queue starts no job, lets running jobs finish, and continues at once when it is resumed', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {}, sync: { coalesce: 'all' } } });
     const running = gate();
@@ -146,13 +146,13 @@ export function workPromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(sync).toEqual([3]));
   });
 
-  test('a cancelled job is told so by its signal, and its key goes on', async () => {
+  test('the signal of a cancelled job is aborted, and the next job of its key runs', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const running = gate();
     let reason: unknown;
     const ran: unknown[] = [];
-    // Long enough to be noted as running, where the claim is not committed yet.
+    // Long enough for the worker to note the job as running, where the claim is not committed yet.
     await start(fixture, queue, {
       send: (unit) => {
         if (unit.payload === 2) return void ran.push(2);
@@ -175,7 +175,7 @@ export function workPromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(ran).toEqual([2]));
   });
 
-  test('a job and a unit in a log say which they are', async () => {
+  test('a job and a unit show their ids in a log', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const seen: string[] = [];
@@ -209,7 +209,7 @@ export function workPromises(open: () => Promise<Fixture>): void {
     );
   });
 
-  test('a guard lets the owner of a unit commit', async () => {
+  test('the owner of a unit passes its guard and commits', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} }, retry: AT_ONCE });
     await start(fixture, queue, {
@@ -235,7 +235,7 @@ export function workPromises(open: () => Promise<Fixture>): void {
     expect(() => queue.work({ send: () => {}, sync: () => {} }, { concurency: 3 } as never)).toThrow('did you mean');
   });
 
-  test('a job of a kind that this program does not know goes back uncharged, and its neighbours run', async () => {
+  test('a job of a kind that this program does not know is given back uncharged, and its neighbours run', async () => {
     const fixture = await open();
     const newer = fixture.queue({ kinds: { send: {}, fax: {} } }, 'kinds');
     await newer.register();

@@ -47,7 +47,7 @@ test('a job without a worker says that one is missing', async () => {
   });
 });
 
-test('a job that is asked for later says when, one of a paused queue that it is paused', async () => {
+test('a delayed job says when it is due, and a job of a paused queue says that the queue is paused', async () => {
   const queue = newQueue();
   const runAt = new Date(Date.now() + 3_600_000);
   const later = await queue.enqueue('job', 1, { runAt });
@@ -62,18 +62,18 @@ test('a job that is asked for later says when, one of a paused queue that it is 
   expect(await codes(queue, later.id)).toEqual(['scheduled', 'queue_paused', 'no_worker']);
 });
 
-test('a job whose time has come, and which no worker has looked at since, says so', async () => {
+test('a job whose time has come, and which no worker has polled since, says so', async () => {
   const queue = newQueue();
   const { id } = await queue.enqueue('job', 1, { runAt: new Date(Date.now() + 200) });
   await eventually(async () =>
     expect((await queue.explain(id)).reasons).toMatchObject([
-      { code: 'scheduled', text: 'its time has come, and the next look of a worker makes it ready' },
+      { code: 'scheduled', text: 'its time has come, and the next poll of a worker makes it ready' },
       { code: 'no_worker' },
     ]),
   );
 });
 
-test('a job of a key names the one before it and what that one does', async () => {
+test('a job of a key names the job before it and the state of that', async () => {
   const queue = newQueue();
   const first = await queue.enqueue('job', 1, { key: 'k' });
   const second = await queue.enqueue('job', 2, { key: 'k' });
@@ -115,7 +115,7 @@ test('a job of a key names the one before it and what that one does', async () =
   await worker.stop();
 });
 
-test('a job that comes after another kind says which job of that kind it waits for', async () => {
+test('a job whose kind comes after another kind names the job that it waits for', async () => {
   const queue = newQueue();
   const create = await queue.enqueue('create', 1, { key: 'k', runAt: new Date(Date.now() + 3_600_000) });
   const update = await queue.enqueue('update', 1, { key: 'k' });
@@ -130,7 +130,7 @@ test('a job that comes after another kind says which job of that kind it waits f
   await worker.stop({ timeout: 0 });
 });
 
-test('when all workers are busy, a job says how many are ahead of it', async () => {
+test('when all workers are busy, a job says how many jobs are ahead of it', async () => {
   const queue = newQueue();
   const worker = queue.work(all(forever), { concurrency: 2, prefetch: 0 });
   const ids = await queue.enqueueMany(Array.from({ length: 20 }, (_, n) => ({ kind: 'job', payload: n }) as const));
@@ -141,7 +141,7 @@ test('when all workers are busy, a job says how many are ahead of it', async () 
   await worker.stop({ timeout: 0 });
 });
 
-test('a job that an open transaction holds says so, and where', async () => {
+test('a job that an open transaction holds says so, and names the connection', async () => {
   const queue = newQueue();
   const { id } = await queue.enqueue('job', 1);
   const worker = queue.work(all(forever), { hold: 'transaction', concurrency: 1 });
@@ -170,7 +170,7 @@ test('a job that an open transaction of a dead process holds says so, and so doe
       text: expect.stringContaining('which runs in an open transaction at'),
     }),
   );
-  // As if it had not beaten for a while.
+  // As if its heartbeat had stopped a while ago.
   const past = `update pawl.queue_worker set beat_at = now() - interval '2 minutes', expires_at = now() - interval '1 minute' where $1::bigint = any (holding)`;
   await engine.query(statement('test.past', past), [id.id]);
   for (const one of [id, next]) {

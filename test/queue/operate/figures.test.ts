@@ -9,7 +9,7 @@ const QUEUES = 40;
 const DELAYED = 2000;
 const BATCHES = 10;
 
-test('the figures of many queues read what waits and runs once, and not once for each queue', async () => {
+test('the figures of many queues read waiting and running jobs once, and not once per queue', async () => {
   const { url } = await freshDatabase();
   const engine = postgres(url);
   const client = new pg.Client(url);
@@ -37,7 +37,7 @@ test('the figures of many queues read what waits and runs once, and not once for
     await deep.enqueue('one', n);
     await until('it runs', () => running === n);
   }
-  // What the statistics know is one queue that has everything.
+  // The table statistics describe one queue that has all jobs.
   await client.query('analyze');
   await client.query(
     `insert into pawl.queue_definition (name) select 'queue-' || n from generate_series(1, ${QUEUES}) n`,

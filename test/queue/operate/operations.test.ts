@@ -13,7 +13,7 @@ let nth = 0;
 
 beforeAll(async () => {
   const { url } = await freshDatabase();
-  // What tests provoke is not for the terminal.
+  // Errors that the tests provoke go to a recording logger, not to the terminal.
   engine = postgres(url, { max: 20, logger: recordLog() });
   admin = createQueueAdmin(engine);
 });
@@ -35,7 +35,7 @@ function newQueue(options: { shards?: number; attempts?: number } = {}): Queue<t
   });
 }
 
-/** A handler that runs until it is told to go on, and lists what it was called with. */
+/** A handler that runs until `open()` is called, and lists its payloads. */
 function gate(): { run: (unit: Unit) => Promise<void>; open: () => void; seen: string[]; signals: AbortSignal[] } {
   const seen: string[] = [];
   const signals: AbortSignal[] = [];
@@ -61,7 +61,7 @@ async function rows(text: string, values: unknown[] = []): Promise<Record<string
   return engine.query(statement('test.rows', text, { prepare: false }), values);
 }
 
-test('stats count what waits, where, and stop at ten thousand', async () => {
+test('stats count waiting jobs by place, up to ten thousand', async () => {
   const queue = newQueue();
   await queue.enqueueMany(Array.from({ length: 300 }, () => ({ kind: 'job', payload: 1 }) as const));
   await queue.enqueue('job', 1, { runAt: new Date(Date.now() + 3_600_000) });
@@ -96,7 +96,7 @@ test('stats count what waits, where, and stop at ten thousand', async () => {
   });
 });
 
-test('a pause lasts until resume, in every process; what runs is finished, and resume wakes at once', async () => {
+test('a pause lasts until resume, in every process; running jobs finish, and resume wakes workers at once', async () => {
   const queue = newQueue();
   const { run, open, seen } = gate();
   const worker = queue.work(all(run), { poll: '1h', prefetch: 0 });
@@ -114,7 +114,7 @@ test('a pause lasts until resume, in every process; what runs is finished, and r
   await worker.stop();
 });
 
-test('a job is read with everything that is known of it', async () => {
+test('get returns everything that the database has about a job', async () => {
   const queue = newQueue({ attempts: 2 });
   const runAt = new Date(Date.now() + 60_000);
   const later = await queue.enqueue('job', { a: 1 }, { key: 'k1', priority: -3, runAt });
@@ -172,7 +172,7 @@ test('a job is read with everything that is known of it', async () => {
   expect(new Set(history.map((move) => move.processId)).size).toBe(3);
 });
 
-test('what a unit is told as its process id stands in its history, alone, in a batch or as one of a coalesced unit', async () => {
+test('the process id of a unit is the one in its history, for a single job, a batch and a coalesced unit', async () => {
   const queue = newQueue();
   const told = new Map<string, string>();
   const note = (unit: Unit): void => {
@@ -192,7 +192,7 @@ test('what a unit is told as its process id stands in its history, alone, in a b
   expect(new Set(told.values()).size).toBe(4);
 });
 
-test('drain waits for what is left, and says so when that takes too long', async () => {
+test('drain waits for the remaining jobs, and rejects when that takes too long', async () => {
   const queue = newQueue();
   await queue.drain();
   await queue.enqueue('job', 1, { runAt: new Date(Date.now() + 400) });
@@ -210,7 +210,7 @@ test('drain waits for what is left, and says so when that takes too long', async
   await expect(draining).rejects.toThrow('enough');
 });
 
-test('a new job that is cancelled never runs, wherever it waits', async () => {
+test('a cancelled new job never runs, wherever it waits', async () => {
   const queue = newQueue();
   const run = await queue.enqueueMany(Array.from({ length: 9 }, (_, n) => ({ kind: 'job', payload: n }) as const));
   const chain = await queue.enqueueMany(
@@ -259,7 +259,7 @@ test('cancelling the head of a key, parked or backing off, lets the next of the 
 });
 
 test.each(['lease', 'transaction'] as const)(
-  'a running job that is cancelled is told so at once, and ends as cancelled (hold: %s)',
+  'the signal of a cancelled running job is aborted at once, and the job ends as cancelled (hold: %s)',
   async (hold) => {
     const queue = newQueue();
     const { run, seen, signals } = gate();
@@ -299,7 +299,7 @@ test('cancelling one job of a coalesced unit cancels that one; the others run ag
   expect(await queue.get(ids[0] ?? '')).toMatchObject({ attempt: 1 });
 });
 
-test('a wish to cancel holds when the attempt fails in the same moment, and leaves nothing behind', async () => {
+test('a cancellation counts even if the attempt fails at the same moment, and leaves no row behind', async () => {
   const queue = newQueue();
   const { id } = await queue.enqueue('job', 1);
   let calls = 0;
@@ -307,7 +307,7 @@ test('a wish to cancel holds when the attempt fails in the same moment, and leav
   const worker = queue.work(
     all(async (unit) => {
       calls += 1;
-      // The failure is written before the worker hears of the cancellation.
+      // The failure is written before the worker learns of the cancellation.
       await rows(
         `insert into pawl.queue_cancel (id, shard, worker, reason) select $1, 0, id, 'stop it' from pawl.queue_worker w
          where w.queue = (select id from pawl.queue_definition where name = $2)`,
@@ -325,7 +325,7 @@ test('a wish to cancel holds when the attempt fails in the same moment, and leav
   expect([calls, isTold]).toEqual([1, false]);
 });
 
-test('cancel against claim: every job either ran or was cancelled, none both, none neither', async () => {
+test('when cancel and claim race, every job either ran or was cancelled: never both, never neither', async () => {
   const queue = newQueue();
   const jobs = Array.from({ length: 400 }, (_, n) =>
     n % 2 === 0 ? ({ kind: 'job', payload: n } as const) : ({ kind: 'job', payload: n, key: `k${n % 7}` } as const),
@@ -387,7 +387,7 @@ test('retry gives a failed or cancelled job all its attempts again', async () =>
   expect(await queue.retry(other.id)).toBe('new');
 });
 
-test('a retried job of a key takes its old place among those that were not tried', async () => {
+test('a retried job of a key takes its old place among the jobs that have not run', async () => {
   const queue = newQueue({ attempts: 1 });
   const first = await queue.enqueue('job', 1, { key: 'k' });
   const failing = queue.work(
@@ -417,7 +417,7 @@ test('a retried job of a key takes its old place among those that were not tried
   expect(order).toEqual([2, 1, 2, 3, 4]);
 });
 
-test('what was claimed ahead does not wait behind what takes every slot: another worker is given it, uncharged', async () => {
+test('prefetched jobs do not wait behind jobs that take every slot: they are given back uncharged to another worker', async () => {
   const queue = newQueue();
   const { run, open, seen } = gate();
   const attempts: number[] = [];
@@ -439,11 +439,11 @@ test('what was claimed ahead does not wait behind what takes every slot: another
   await worker.stop();
 });
 
-test('an answer to a claim that is too large to come in time is asked for in smaller pieces', async () => {
+test('after an answer to a claim that is too large to arrive in time, the next claims are smaller', async () => {
   const queue = newQueue();
   await queue.enqueueMany(Array.from({ length: 30 }, (_, n) => ({ kind: 'job', payload: n }) as const));
   const asked: number[] = [];
-  // As if more than two jobs took longer to arrive than a worker waits.
+  // As if the answer with more than two jobs took longer than a worker waits.
   const disarm = faults.arm('queue.after_claim', async () => {
     const { inProgress } = await queue.stats();
     asked.push(inProgress);
@@ -461,7 +461,7 @@ test('an answer to a claim that is too large to come in time is asked for in sma
   await worker.stop();
 });
 
-test('retry against giving the key up: no job of the key is left behind or run beside another', async () => {
+test('when a retry and the release of its key race, no job of the key is left behind or runs at the same time as another', async () => {
   const queue = newQueue({ attempts: 1 });
   const ids = await queue.enqueueMany(
     Array.from({ length: 60 }, (_, n) => ({ kind: 'job', payload: n, key: `k${n % 2}` }) as const),
@@ -508,7 +508,7 @@ test('queues of several shards are read and changed by id alone', async () => {
   expect(await queue.stats()).toMatchObject({ new: 39, cancelled: 1 });
 });
 
-test('views read what the functions read', async () => {
+test('views show the same as the functions', async () => {
   const queue = newQueue();
   const { id } = await queue.enqueue('job', { a: 1 }, { key: 'k' });
   expect(
@@ -528,7 +528,7 @@ test('views read what the functions read', async () => {
   await worker.stop();
 });
 
-test('bad input is refused with what to do', async () => {
+test('bad input is refused, and the error says what to do', async () => {
   const queue = newQueue();
   const { id } = await queue.enqueue('job', 1);
   const other = newQueue();

@@ -34,7 +34,7 @@ async function setNext(queue: string, next: Date): Promise<void> {
 
 const all = (queue: string): Promise<number> => admin.count('', { queue }).then(({ count }) => count);
 
-describe('a schedule that is paused', () => {
+describe('a paused schedule', () => {
   test('fires at no tick, while others of its queue do, and is still paused when it is declared again', async () => {
     const queue = newQueue();
     const often = { cron: '* * * * * *', kind: 'job' } as const;
@@ -69,7 +69,7 @@ describe('a schedule that is paused', () => {
   });
 
   test.each(['one', 'all', 'skip'] as const)(
-    'passes over the ticks of the pause when it is resumed, with missed: %s',
+    'skips the ticks of the pause when it is resumed, with missed: %s',
     async (missed) => {
       const queue = newQueue();
       await queue.schedule('hourly', { cron: '0 * * * *', kind: 'job', missed });
@@ -97,7 +97,7 @@ describe('a schedule that is paused', () => {
   });
 });
 
-test('a schedule runs by hand, paused or not: its job is for the time of that, and its ticks stay as they are', async () => {
+test('a schedule can be run by hand, paused or not: its job is for the time of the call, and its ticks do not change', async () => {
   const queue = newQueue();
   await queue.schedule('yearly', { cron: '0 0 1 1 *', kind: 'job', payload: { a: 1 }, key: 'k', priority: 2 });
   const before = await admin.schedule(queue.name, 'yearly');
@@ -112,7 +112,7 @@ test('a schedule runs by hand, paused or not: its job is for the time of that, a
   expect(await all(queue.name)).toBe(2);
 });
 
-test('of a queue or a schedule that is not there, each says so', async () => {
+test('each call for a missing queue or schedule fails with an error that names it', async () => {
   const queue = newQueue();
   await queue.schedule('nightly', { cron: '0 0 * * *', kind: 'job' });
   for (const call of ['schedule', 'pauseSchedule', 'resumeSchedule', 'runSchedule', 'unschedule'] as const) {

@@ -8,7 +8,7 @@ import { until } from '../../support/eventually.ts';
 import { spawnChild } from '../../support/process.ts';
 
 const MINUTE = 60_000;
-/** More than a claim reads ahead with the rest of a row. */
+/** A payload that is too large for a look-ahead. */
 const LARGE = 'x'.repeat(3000);
 
 let engine: PostgresEngine;
@@ -26,12 +26,12 @@ async function rows<Row>(text: string, values: unknown[] = []): Promise<Row[]> {
   return engine.query<Row>(statement('test.rows', text, { prepare: false }), values);
 }
 
-/** As if no worker had looked since then. */
+/** As if no worker had checked the schedule since then. */
 async function setNext(queue: Queue, next: Date): Promise<void> {
   await rows('update pawl.queue_schedule set next_at = $2 where queue = pawl.queue_id($1)', [queue.name, next]);
 }
 
-/** What the handlers of a queue see: `<name> <tick>` of each attempt of a job, or `none`. */
+/** Records `<name> <tick>`, or `none`, for each attempt of a job. */
 function recorder(fails: number): { seen: Map<string, string[]>; handler: Handler } {
   const seen = new Map<string, string[]>();
   const handler: Handler = ({ jobs, attempt, schedule, job }) => {
@@ -54,7 +54,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     ['with a key', {}, { key: 'k' }],
     ['of a kind that coalesces', { coalesce: 'all' }, { key: 'k' }],
   ] as const)(
-    'a job %s knows its tick at every attempt, and one that no schedule enqueued has none',
+    'a job %s has its tick in every attempt, and a job that no schedule enqueued has none',
     async (_, kind, given) => {
       nth += 1;
       const queue = createQueue(engine, `tick ${nth}`, { kinds: { job: kind }, ...ordered });
@@ -78,7 +78,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
       for (const { id } of plain) expect(new Set(seen.get(id))).toEqual(new Set(['none']));
       const wanted = ticks.map((_tick, n) => `minutely ${new Date(first + n * MINUTE).toISOString()}`);
       expect(new Set(ticks.map(({ told }) => told[0]))).toEqual(new Set(wanted));
-      // Those that were retried side by side are still told apart.
+      // Jobs that were retried together still have their own ticks.
       for (const { id, told } of ticks) {
         expect(told.length).toBeGreaterThan(1);
         expect(new Set(told).size).toBe(1);
@@ -105,7 +105,7 @@ test('a tick that is enqueued on time is a whole second, and not later than its 
   }
 });
 
-test("after downtime, missed: 'one' enqueues a job for the last tick that was missed", async () => {
+test("after downtime, missed: 'one' enqueues a job for the last missed tick", async () => {
   const queue = createQueue(engine, 'downtime', { kinds: { job: {} } });
   await queue.schedule('minutely', { cron: '* * * * *', kind: 'job' });
   const now = Date.now();
@@ -127,7 +127,7 @@ test.each([
   ['30 2 * * *', 'Europe/Berlin', '2026-03-27T01:30:00Z', '2026-03-29T12:00:00Z', '2026-03-29T01:00:00Z'],
   ['*/10 * * * * *', 'UTC', '2026-03-01T00:00:00Z', '2026-03-01T10:00:00Z', '2026-03-01T09:59:00Z'],
   ['0 0 1 1 *', 'UTC', '2026-01-01T00:00:00Z', '2026-03-01T00:00:00Z', '2026-01-01T00:00:00Z'],
-])('of the ticks of %s in %s that were missed since %s, the last at %s is %s', (cron, timezone, next, now, last) => {
+])('of the missed ticks of %s in %s since %s, the last at %s is %s', (cron, timezone, next, now, last) => {
   const tick = planTick(
     { queue: 1, name: 'x', cron, timezone, missed: 'one', next: Date.parse(next) },
     Date.parse(now),
@@ -135,7 +135,7 @@ test.each([
   expect(new Date(tick.ticks[0] ?? NaN).toISOString()).toBe(new Date(last).toISOString());
 });
 
-test('a tick that two processes look after is told once, whichever enqueues it', async () => {
+test('a tick that two processes watch is enqueued once, whichever enqueues it', async () => {
   const queue = createQueue(engine, 'two processes', { kinds: { tick: {} } });
   await queue.schedule('each second', { cron: '* * * * * *', kind: 'tick' });
   const children = [1, 2].map(() => spawnChild('queue/operate/schedule.child.ts', [], { URL: url }));
@@ -150,7 +150,7 @@ test('a tick that two processes look after is told once, whichever enqueues it',
   expect(told).toEqual(told.map((_, n) => (told[0] ?? NaN) + n * 1000));
 });
 
-test('SQL may say for which tick a job is, and bad ones are refused', async () => {
+test('SQL may set the tick of a job, and bad ticks are refused', async () => {
   const queue = createQueue(engine, 'from sql', { kinds: { job: {} } });
   await queue.register();
   const enqueue = (schedule: unknown): Promise<{ answer: { id: string } }[]> =>

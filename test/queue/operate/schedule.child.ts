@@ -1,4 +1,4 @@
-// A worker process of the queue that the test declares; says so, then does nothing but look after its schedules.
+// A worker process of the test's queue; prints that it is ready, then only runs the schedules.
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 

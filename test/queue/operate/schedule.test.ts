@@ -31,7 +31,7 @@ async function rows<Row>(text: string, values: unknown[] = []): Promise<Row[]> {
   return engine.query<Row>(statement('test.rows', text, { prepare: false }), values);
 }
 
-/** As if no worker had looked since then. */
+/** As if no worker had checked the schedule since then. */
 async function setNext(queue: string, next: Date): Promise<void> {
   await rows('update pawl.queue_schedule set next_at = $2 where queue = pawl.queue_id($1)', [queue, next]);
 }
@@ -40,7 +40,7 @@ const handlers = { tick: (): void => {}, once: (): void => {} };
 const plan = { queue: 1, name: 'x', timezone: 'UTC', missed: 'one' } as const;
 const at = (iso: string): number => Date.parse(iso);
 
-test('two processes that look after a schedule enqueue every tick exactly once, also when one is killed', async () => {
+test('two processes that watch a schedule enqueue every tick exactly once, also when one is killed', async () => {
   const queue = createQueue(engine, 'two processes', { kinds: { tick: {} } });
   await queue.schedule('each second', { cron: '* * * * * *', kind: 'tick', payload: { n: 1 } });
   const first = (await queue.schedules())[0]?.nextAt?.getTime() ?? NaN;
@@ -60,7 +60,7 @@ test('two processes that look after a schedule enqueue every tick exactly once, 
   expect(await count()).toBe((last - first) / 1000 + 1);
 });
 
-test('many that see the same tick at the same moment enqueue one job', async () => {
+test('many schedulers that see the same tick at the same moment enqueue one job', async () => {
   const queue = newQueue();
   await queue.schedule('daily', { cron: '0 0 * * *', kind: 'tick' });
   await setNext(queue.name, new Date(Date.now() - 1000));
@@ -101,7 +101,7 @@ test.each([
   );
   await queue.drain();
   const jobs = await rows<{ n: number }>('select count(*)::int as n from pawl.job where queue = $1', [queue.name]);
-  // The tick of this minute is not missed, and the one before it may just not be either.
+  // The tick of this minute does not count as missed, and the one before it may not, either.
   expect(jobs[0]?.n).toBeGreaterThanOrEqual(made);
   expect(jobs[0]?.n).toBeLessThanOrEqual(made + 2);
   await worker.stop();
@@ -138,7 +138,7 @@ test('declaring a schedule again keeps its next tick, unless the pattern or the 
   expect(await queue.schedules()).toHaveLength(1);
 });
 
-test('where clocks are put forward or back, a fixed time comes once a day, and an interval never stands still', () => {
+test('when clocks change, a fixed time comes once a day, and an interval never stops', () => {
   const berlin = { ...plan, timezone: 'Europe/Berlin' };
   const daily = { ...berlin, cron: '30 2 * * *' };
   const spring = planTick({ ...daily, next: at('2026-03-28T01:30:00Z') }, at('2026-03-28T01:30:01Z'));
@@ -151,14 +151,14 @@ test('where clocks are put forward or back, a fixed time comes once a day, and a
   expect(night.next).toBe(at('2026-10-25T03:00:00Z'));
 });
 
-test('what is missed is made up a hundred at a time', () => {
+test('missed ticks are made up a hundred at a time', () => {
   const schedule = { ...plan, cron: '* * * * * *', missed: 'all' as const, next: at('2026-01-01T00:00:00Z') };
   const first = planTick(schedule, at('2026-01-02T00:00:00Z'));
   expect(first.ticks).toEqual(Array.from({ length: 100 }, (_, n) => at('2026-01-01T00:00:00Z') + n * 1000));
   expect(first.next).toBe(at('2026-01-01T00:01:40Z'));
   const begin = performance.now();
   expect(planTick({ ...schedule, missed: 'one' }, at('2126-01-01T00:00:00.5Z'))).toMatchObject({
-    // The one for all that were missed is for the last of them; the ticks of the last minute are not missed.
+    // The one job for all missed ticks has the last of them; the ticks of the last minute do not count as missed.
     ticks: Array.from({ length: 61 }, (_, n) => at('2125-12-31T23:59:00Z') + n * 1000),
     next: at('2126-01-01T00:00:01Z'),
   });

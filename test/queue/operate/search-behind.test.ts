@@ -8,7 +8,7 @@ const JOBS = 300_000;
 let engine: PostgresEngine;
 let queue: Queue<{ mail: object }>;
 
-/** No worker runs, so none is in the index of words; and nobody has analysed the tables. */
+/** No worker runs, so that no job is in the index of words; and the tables are not analysed. */
 beforeAll(async () => {
   const { url } = await freshDatabase();
   engine = postgres(url);
@@ -31,7 +31,7 @@ beforeAll(async () => {
 
 afterAll(() => engine.stop());
 
-test('the newest jobs are found without reading the others, however far the index of words is behind', async () => {
+test('the newest jobs are found without reading the others, even if the index of words is far behind', async () => {
   const read = await engine.transaction(async (tx) => {
     const search = { terms: [], queue: null, before: null, limit: 50, budget: 10_000 };
     await tx.query(statement('test.search', 'select pawl.queue_search($1::json)'), [JSON.stringify(search)]);
@@ -47,7 +47,7 @@ test('the newest jobs are found without reading the others, however far the inde
   expect(read).toBeLessThan(5000);
 });
 
-test('a page that is short because the index is behind says by how many jobs, and the next ones have what is missing', async () => {
+test('a page that is short because the index is behind says by how many jobs, and the next pages have the missing ones', async () => {
   const { id } = await queue.enqueue('mail', { to: 'zebra' });
   await queue.enqueueMany(Array.from({ length: 3000 }, () => ({ kind: 'mail' as const, payload: { to: 'ada' } })));
   const first = await queue.search('zebra', { budget: 1 });

@@ -6,7 +6,7 @@ import { rarely } from '../../support/long.ts';
 
 const JOBS = 1_000_000;
 
-/** 1,000,000 finished jobs as workers would have left them, one in 200 of them in error. */
+/** Inserts 1,000,000 finished jobs as workers would leave them, one in 200 of them in error. */
 async function fill(engine: PostgresEngine, queue: string): Promise<void> {
   const run = (text: string): Promise<unknown[]> =>
     engine.query(statement('test.fill', text, { prepare: false }), [queue]);

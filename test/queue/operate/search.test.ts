@@ -32,17 +32,17 @@ async function rows<Row>(text: string, values: unknown[] = []): Promise<Row[]> {
   return engine.query<Row>(statement('test.rows', text, { prepare: false }), values);
 }
 
-interface Indexed {
+interface IndexAnswer {
   readonly chunks: number;
   readonly waits: boolean;
 }
 
-async function index(): Promise<Indexed> {
-  const [row] = await rows<{ answer: Indexed }>('select pawl.queue_index(10000) as answer');
+async function index(): Promise<IndexAnswer> {
+  const [row] = await rows<{ answer: IndexAnswer }>('select pawl.queue_index(10000) as answer');
   return row?.answer ?? { chunks: -1, waits: false };
 }
 
-/** Every transaction of the server that is open now is over: those of other tests, too, hold a chunk back. */
+/** Waits until every transaction that is open on the server now has ended: those of other tests, too, delay a chunk. */
 async function settled(): Promise<void> {
   const [now] = await rows<{ xid: string }>('select pg_current_xact_id()::text as xid');
   const isOver = 'select 1 where pg_snapshot_xmin(pg_current_snapshot()) > $1::text::xid8';
@@ -69,7 +69,7 @@ const fail = (): never => {
   throw new Error('connect ECONNREFUSED: the printer is unreachable');
 };
 
-test('words are found whole, in any case and any part of a payload; phrases as they stand', async () => {
+test('words are found whole, in any case and any part of a payload; phrases are found in their order', async () => {
   const queue = newQueue();
   const texts = [
     { to: 'Ann@Acme.example', text: 'Warranty for the drill' },
@@ -128,7 +128,7 @@ test('filters narrow a search by key, kind, status and time, alone and together'
   expect(await found(queue, 'status:complete ink')).toEqual([fourth, first]);
 });
 
-test('what is complete is found at once behind thousands that wait, and outlives its receipt where its key is unique', async () => {
+test('complete jobs are found at once behind thousands of waiting ones, and outlive their receipt if their key is unique', async () => {
   const queue = newQueue();
   const done = await queue.enqueueMany(Array.from({ length: 30 }, (_, n) => ({ kind: 'mail' as const, payload: n })));
   const worker = queue.work({ mail: () => {}, print: () => {} });
@@ -150,7 +150,7 @@ test('what is complete is found at once behind thousands that wait, and outlives
   expect(jobs.map((job) => job.id)).toEqual([id]);
 });
 
-test('jobs are found by the words of their errors, whatever became of them', async () => {
+test('jobs are found by the words of their errors, whatever their final status', async () => {
   const queue = newQueue();
   const bad = await queue.enqueue('mail', { to: 'ann' });
   const late = await queue.enqueue('print', { to: 'bob' });
@@ -174,7 +174,7 @@ test('jobs are found by the words of their errors, whatever became of them', asy
   expect(await found(queue, 'bob unreachable')).toEqual([]);
 });
 
-test('chunks and the rest are searched as one: every page, every job, once, as if each were looked at', async () => {
+test('a search covers chunks and the rest: its pages have every job once, like a scan of all jobs', async () => {
   const queue = newQueue(3);
   const other = newQueue();
   const words = ['red', 'blue', 'tall', 'old', 'rare', 'odd'];
@@ -220,11 +220,11 @@ test('chunks and the rest are searched as one: every page, every job, once, as i
   expect(await found(queue, 'kind:mail', 333)).toEqual(expected('mail'));
 });
 
-test('a chunk waits for every transaction that may still commit a job of it, however late, and misses none', async () => {
+test('a chunk waits for every transaction that may still commit a job of it, and misses none', async () => {
   const queue = newQueue();
-  // Whatever the tests before it left behind is closed first.
+  // First closes the chunks of earlier tests.
   await settled();
-  await until('what was there is indexed', async () => {
+  await until('the existing jobs are indexed', async () => {
     const { chunks, waits } = await index();
     return chunks === 0 && !waits;
   });
@@ -257,7 +257,7 @@ test('a chunk waits for every transaction that may still commit a job of it, how
   expect(await found(queue, 'latecomer')).toEqual([id]);
 });
 
-test('a worker indexes what was enqueued, and takes away chunks of which every job is gone', async () => {
+test('a worker indexes enqueued jobs, and removes chunks whose jobs are all gone', async () => {
   const queue = newQueue();
   await queue.enqueueMany(Array.from({ length: 2100 }, (_, n) => ({ kind: 'mail', payload: `word${n}` }) as const));
   using indexed = probe.watch('queue.indexed');
@@ -283,7 +283,7 @@ test('payloads that jsonb would refuse, and words of any script, do not stop the
   const queue = newQueue();
   const odd = ['emoji 🎉 party', 'back\\slash \\u0041', 'x'.repeat(70_000), { deep: { er: ['ünïcode'] } }];
   await queue.enqueueMany(odd.map((payload) => ({ kind: 'mail', payload }) as const));
-  // No door takes these.
+  // No public function accepts these payloads.
   const refused = String.raw`[{"big":1e400,"s":"caf\u00e9"},"a\u0000b nul","\ud83d alone"]`;
   await rows(
     `select pawl.queue_add(pawl.queue_id($1), 0::smallint, 3, array[k.id], array[0::smallint], $2::json)
@@ -295,7 +295,7 @@ test('payloads that jsonb would refuse, and words of any script, do not stop the
   const counts = async (): Promise<number[]> =>
     Promise.all(words.map(async (word) => (await found(queue, word)).length));
   expect(await counts()).toEqual([1, 1, 1, 1, 1, 1]);
-  // Of others' jobs, too; which call makes a chunk of these is not said.
+  // Other tests' jobs are indexed, too; any of the calls may make the chunk of these.
   await index();
   await settled();
   await index();
@@ -303,7 +303,7 @@ test('payloads that jsonb would refuse, and words of any script, do not stop the
   expect(await counts()).toEqual([1, 1, 1, 1, 1, 1]);
 });
 
-test('all queues are searched together by whoever asks without one', async () => {
+test('a search without a queue covers all queues', async () => {
   const [one, two] = [newQueue(), newQueue()];
   const a = await one.enqueue('mail', 'zebra');
   const b = await two.enqueue('print', 'zebra', { key: 'z' });
@@ -320,7 +320,7 @@ test('all queues are searched together by whoever asks without one', async () =>
   });
 });
 
-test('a query that cannot be understood is refused with what to write instead', async () => {
+test('a malformed query is refused, and the error says what to write instead', async () => {
   const queue = newQueue();
   const refused = async (query: string, words: RegExp): Promise<void> => {
     const error: unknown = await queue.search(query).catch((cause: unknown) => cause);

@@ -30,7 +30,7 @@ let session: SqlSession;
 beforeAll(async () => {
   database = await freshDatabase();
   session = await SqlSession.open(database.url);
-  // Statistics stay those of empty tables: the worst an overloaded autovacuum can leave behind.
+  // Statistics stay those of empty tables: the worst state that an overloaded autovacuum can leave.
   await session.client.query(
     TABLES.map((table) => `alter table pawl.${table} set (autovacuum_enabled = off);`).join(''),
   );
@@ -48,7 +48,7 @@ async function queue(): Promise<QueueRow & { worker: number; kind: number }> {
   return { ...row, worker: await session.addWorker(row.queue), kind: row.kinds['job'] ?? -1 };
 }
 
-/** Jobs straight into the tables, as a million enqueues would leave them. `key` is SQL. */
+/** Inserts jobs directly into the tables, as a million enqueues would leave them. `key` is SQL. */
 function filling(
   into: 'ready' | 'delayed' | 'parked',
   row: { queue: number; kind: number },
@@ -75,7 +75,7 @@ async function fill(...what: Parameters<typeof filling>): Promise<void> {
 const NONE = 'null';
 const OWN = `'k' || id`;
 
-/** Pages that one call touches, all statements inside it included; the least of some calls, each undone. */
+/** Pages that one call reads, including all statements inside it; the least of several calls, each rolled back. */
 async function pages(call: string): Promise<number> {
   let least = Infinity;
   for (let n = 0; n < 4; n += 1) {
@@ -153,7 +153,7 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
     }
     await settle();
     expect(await claim(large, 20)).toBeLessThan((await claim(small, 20)) * HIGHER);
-    // Nor does the owner when it brings the next one back, or when it is rescued.
+    // Nor does the owner when it makes the next job ready, or when it is rescued.
     const held = async ({ queue }: QueueRow): Promise<[string, number]> => {
       const epoch = await session.one<string>(
         `select epoch from pawl.queue_key where queue = ${queue} and key = 'hot'`,
@@ -167,7 +167,7 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
     expect(await giveUp(large)).toBeLessThan((await giveUp(small)) * HIGHER);
   }, 300_000);
 
-  test(`jobs of a hot key that are still ready are looked at once: the next claim passes them by`, async () => {
+  test(`jobs of a hot key that are still ready are read once: the next claim skips them`, async () => {
     const row = await queue();
     await session.add(row.queue, [{ kind: row.kind, key: 'hot' }]);
     expect((await session.claim(row.queue, row.worker)).jobs).toHaveLength(1);
@@ -190,7 +190,7 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
   });
 });
 
-test('plans made while the tables were empty serve them when they are full', async () => {
+test('plans from the time of empty tables are good for full ones', async () => {
   const fresh = await freshDatabase();
   const own = await SqlSession.open(fresh.url);
   try {
@@ -215,7 +215,7 @@ test('plans made while the tables were empty serve them when they are full', asy
   }
 });
 
-/** How many rows it takes to enqueue, claim, fail, settle and enqueue for later; undone. */
+/** How many rows are read by an enqueue, a claim, a failure, a settlement and a delayed enqueue; rolled back. */
 async function rowsReadBy(own: SqlSession, row: { queue: number; kind: number; worker: number }): Promise<number> {
   const read = (): Promise<number> =>
     own.one(`select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::int from pg_stat_xact_user_tables`);
@@ -242,7 +242,7 @@ async function rowsReadBy(own: SqlSession, row: { queue: number; kind: number; w
   return after - before;
 }
 
-test('hold: transaction claims by priority and order, whatever the planner thinks of the table', async () => {
+test('hold: transaction claims by priority and order, whatever plan the planner prefers', async () => {
   const row = await queue();
   const later = Array.from({ length: 300 }, () => ({ kind: row.kind, priority: 9 }));
   const sooner = Array.from({ length: 3 }, () => ({ kind: row.kind, priority: -9 }));

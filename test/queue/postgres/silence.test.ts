@@ -8,10 +8,10 @@ import { recordLog } from '../../support/log.ts';
 import { most } from '../../support/long.ts';
 import { expectOneEffectEach, FAULTS, HOLDS, openScene, proxied } from '../faults.ts';
 
-// Half-open connections: the other side is gone, and nobody said so.
+// Half-open connections: the other side is gone without closing them.
 
 test.for(most(HOLDS, 'transaction'))(
-  'a worker whose connections all went dead, silently, works again within seconds (hold: %s)',
+  'a worker whose connections all die silently works again within seconds (hold: %s)',
   async (hold) => {
     const scene = await openScene();
     const { proxy, options } = await proxied(scene);
@@ -24,7 +24,7 @@ test.for(most(HOLDS, 'transaction'))(
     const since = performance.now();
     const { id } = await scene.queue.enqueue('job', {});
     await until('it has run', async () => (await scene.runs(id)).attempts.length === 1, 20_000);
-    // Lease and poll, and what a busy machine needs.
+    // The lease, a poll, and time for a busy machine.
     expect(performance.now() - since).toBeLessThan(4_000 + 200 + 5_000);
     expect(errors.every((error) => error instanceof ConnectionFailed)).toBe(true);
     await scene.drained();
@@ -33,7 +33,7 @@ test.for(most(HOLDS, 'transaction'))(
 );
 
 test.for(HOLDS)(
-  'connections go dead under load, silently: every job takes effect once (hold: %s)',
+  'when connections die silently under load, every job takes effect once (hold: %s)',
   { timeout: 90_000 },
   async (hold) => {
     const scene = await openScene();
@@ -70,7 +70,7 @@ test.for(most(HOLDS, 'lease'))(
     const since = performance.now();
     await worker.stop({ timeout: '1s' });
     await engine.stop();
-    // Of the worker its time and 10 s, of the engine its time and 2 s, and what a busy machine needs.
+    // The worker's time and 10 s, the engine's time and 2 s, and 4 s for a busy machine.
     expect(performance.now() - since).toBeLessThan(1_000 + 10_000 + 1_000 + 2_000 + 4_000);
     await eventually(() => expect(proxy.open).toBe(0));
   },
@@ -93,7 +93,7 @@ test('a worker that is stopped while it starts on a dead connection does not han
 });
 
 test.for(HOLDS)(
-  'a worker finds its jobs within two polls though the server no longer listens for it, on a connection that lives (hold: %s)',
+  'a worker finds its jobs within two polls though the server has lost the LISTEN of a live connection (hold: %s)',
   async (hold) => {
     const scene = await openScene();
     const connect = vi.spyOn(pg.Client.prototype, 'connect');
@@ -113,14 +113,14 @@ test.for(HOLDS)(
       const since = performance.now();
       const { id } = await scene.queue.enqueue('job', {});
       await until('it has run', async () => (await scene.runs(id)).attempts.length === 1);
-      // And what a busy machine needs.
+      // 4 s more for a busy machine.
       expect(performance.now() - since).toBeLessThan(2 * 625 + 4_000);
       expect((await scene.runs(id)).attempts).toEqual([1]);
     }
   },
 );
 
-test('what a handler does in its own transaction may take longer than the lease', async () => {
+test('statements of a handler in its own transaction may take longer than the lease', async () => {
   const scene = await openScene();
   const engine = postgres(scene.url, { max: 6, logger: recordLog() });
   const attempts: number[] = [];

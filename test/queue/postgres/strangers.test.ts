@@ -10,7 +10,7 @@ import { interleave, interleavings } from '../interleaving.ts';
 import { breaches, places } from '../invariants.ts';
 import { SqlSession } from '../sql-session.ts';
 
-// An open transaction, or a process that stands still, keeps nobody from his work but those who want the very same job.
+// An open transaction, or a paused process, blocks only statements that need the very same job.
 
 async function fresh(): Promise<{ database: FreshDatabase; engine: PostgresEngine }> {
   const database = await freshDatabase();
@@ -26,7 +26,7 @@ async function openSession(url: string): Promise<SqlSession> {
   return session;
 }
 
-test('what cannot be done for one queue keeps no other from being rescued and pruned', async () => {
+test('a failure in one queue keeps no other queue from being rescued and pruned', async () => {
   const { database, engine } = await fresh();
   const [broken, sound] = ['broken', 'sound'].map((name) => createQueue(engine, name, { kinds: { work: {} } }));
   const session = await openSession(database.url);
@@ -55,7 +55,7 @@ test('what cannot be done for one queue keeps no other from being rescued and pr
   await until('the lost job has run', async () => (await places(session.client, row))['complete'] === 1);
 });
 
-test('a process that wants other shards keeps nobody from enqueuing, whatever transaction is open', async () => {
+test('a process that changes the number of shards blocks no enqueue, whatever transaction is open', async () => {
   const { database, engine } = await fresh();
   const mail = createQueue(engine, 'mail', { kinds: { send: {} } });
   const other = createQueue(engine, 'other', { kinds: { send: {} } });
@@ -80,7 +80,7 @@ test('a process that wants other shards keeps nobody from enqueuing, whatever tr
   expect(await engine.query(setting)).toEqual(before);
 });
 
-test('a job that is made new again while its history is removed stays, or was gone before: in every order', async () => {
+test('a job that is retried while its history is removed stays, or was gone before: in every order', async () => {
   const { database } = await fresh();
   const [director, pruner, person] = await Promise.all([1, 2, 3].map(() => openSession(database.url)));
   if (director === undefined || pruner === undefined || person === undefined) throw new Error('there are three');
@@ -128,7 +128,7 @@ test('a job that is made new again while its history is removed stays, or was go
   }
 });
 
-test('jobs that are never removed keep no others from being pruned', async () => {
+test('jobs that are never removed do not keep others from being pruned', async () => {
   const { database, engine } = await fresh();
   const queue = createQueue(engine, 'mail', { kinds: { once: { unique: 'key' }, many: {} }, history: '1h' });
   const session = await openSession(database.url);
@@ -142,7 +142,7 @@ test('jobs that are never removed keep no others from being pruned', async () =>
   expect(await session.one('select count(*)::int from pawl.queue_job')).toBe(once.length);
 });
 
-test('whatever the default isolation is, a process that stands still before its COMMIT has its statement undone', async () => {
+test('under every default isolation, the statement of a process that pauses before its COMMIT is rolled back', async () => {
   const { engine } = await fresh();
   const runner = alone(engine, { deadlineMs: 200 });
   const [row] = await runner.query<{ value: string }>(
@@ -153,14 +153,17 @@ test('whatever the default isolation is, a process that stands still before its 
     async (tx) => {
       const [backend] = await tx.query<{ pid: number }>(statement('test.pid', 'select pg_backend_pid() as pid'));
       const left = statement('test.left', 'select count(*)::int as n from pg_stat_activity where pid = $1');
-      await until('its transaction is undone', async () => (await engine.query(left, [backend?.pid]))[0]?.['n'] === 0);
+      await until(
+        'its transaction is rolled back',
+        async () => (await engine.query(left, [backend?.pid]))[0]?.['n'] === 0,
+      );
     },
     { idleMs: 200, retries: 0 },
   );
   await expect(standsStill).rejects.toMatchObject({ outcome: 'nothing_written' });
 });
 
-test('rows that somebody else has deleted keep no other job of their shard, nor of their key, from running', async () => {
+test('rows that another session has deleted keep no other job of their shard or key from running', async () => {
   const { database } = await fresh();
   const session = await openSession(database.url);
   for (const failedBefore of [false, true]) {

@@ -6,7 +6,8 @@ import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 
-// Two versions of a program at once, which declare the same queue in different ways. The last one to start wins in the database.
+// Two versions of a program run at the same time and declare the same queue differently. In the database the declaration of
+// the last one to start counts.
 
 async function engines(): Promise<[PostgresEngine, PostgresEngine]> {
   const database = await freshDatabase();
@@ -16,7 +17,7 @@ async function engines(): Promise<[PostgresEngine, PostgresEngine]> {
   return both as [PostgresEngine, PostgresEngine];
 }
 
-test('what a program declares as unique is so for what it enqueues, whatever an older version declares beside it', async () => {
+test('a kind that a program declares as unique is unique for its enqueues, whatever an older version declares', async () => {
   const [engine, other] = await engines();
   const queue = createQueue(engine, 'orders', { kinds: { create: { unique: 'key' } } });
   const older = createQueue(other, 'orders', { kinds: { create: {} } });
@@ -31,7 +32,7 @@ test('what a program declares as unique is so for what it enqueues, whatever an 
   expect(await queue.enqueue('create', 1, { key: 'c' })).toEqual({ ...third, duplicate: true });
 });
 
-test('SQL may say that a job is unique, or leave it to what was declared last', async () => {
+test('SQL may make a job unique, or leave that to the last declaration', async () => {
   const [engine] = await engines();
   await createQueue(engine, 'orders', { kinds: { create: {}, once: { unique: 'key' } } }).register();
   const enqueue = async (fields: object): Promise<unknown> => {
@@ -50,7 +51,7 @@ test('SQL may say that a job is unique, or leave it to what was declared last', 
 });
 
 test.each(['lease', 'transaction'] as const)(
-  'a handler whose program does not coalesce is given each job by itself, though a newer version does (hold: %s)',
+  'a handler whose program does not coalesce gets each job alone, though a newer version coalesces (hold: %s)',
   async (hold) => {
     const [engine, other] = await engines();
     const queue = createQueue(engine, 'sheets', {
@@ -85,7 +86,7 @@ test.each(['lease', 'transaction'] as const)(
   },
 );
 
-test('a process whose schema was dropped and made again is told so, and neither writes nor runs jobs of another queue', async () => {
+test('a process whose schema was dropped and made again reports that, and neither writes nor runs jobs of another queue', async () => {
   const [engine, other] = await engines();
   const mail = createQueue(engine, 'mail', { kinds: { send: {}, remind: {} } });
   const ran: unknown[] = [];
@@ -106,7 +107,7 @@ test('a process whose schema was dropped and made again is told so, and neither 
   await other.migrate();
   const bank = createQueue(other, 'bank', { kinds: { pay: {}, refund: {} } });
   await bank.enqueueMany([1, 2, 3, 4].map((payload) => ({ kind: 'pay', payload, key: `k${payload % 2}` }) as const));
-  await until('both workers were told', () => told.every((codes) => codes.has(true)));
+  await until('both workers have reported it', () => told.every((codes) => codes.has(true)));
   const jobs = [{ kind: 'send', payload: 'one' }] as const;
   for (const attempt of [
     () => mail.enqueue('send', 'one'),
@@ -120,7 +121,7 @@ test('a process whose schema was dropped and made again is told so, and neither 
   expect(await bank.stats()).toMatchObject({ new: 4, inProgress: 0, workers: 0 });
 });
 
-test("payloads that a newer version has left out, by coalesce: 'latest', are never given to a handler that wants them", async () => {
+test("a handler that needs all payloads never gets a unit whose payloads a newer version left out by coalesce: 'latest'", async () => {
   const [engine, other] = await engines();
   const all = createQueue(engine, 'sheets', { kinds: { save: { coalesce: 'all' } } });
   const seen: unknown[] = [];
@@ -129,7 +130,7 @@ test("payloads that a newer version has left out, by coalesce: 'latest', are nev
   await latest.register();
   const older = all.work({ save: ({ jobs }) => void seen.push(['all', jobs.map(({ payload }) => payload)]) });
   onTestFinished(() => older.stop({ timeout: 0 }));
-  await until('it was left to the newer version', async () => {
+  await until('it is left to the newer version', async () => {
     const reasons = (await all.history(ids[0] ?? '')).map(({ reason }) => reason);
     return reasons.some((reason) => reason.includes("coalesce 'latest'"));
   });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { countJobs, countUnits } from '../../../src/queue/work/claim-reader.ts';
 
-test('a coalesced unit is one, however many jobs it has, and whether it comes with all of their payloads or with the newest one', () => {
+test('a coalesced unit counts as one, whatever number of jobs it has, with all their payloads or only the newest', () => {
   const fields = { epoch: 1, claims: [9, 9], attempts: [1, 1], origins: [0, 0] };
   const all = { ...fields, key: 'a', ids: [1, 2], kinds: [2, 2], units: [7, 7], payloads: ['a', 'b'] };
   const latest = { ...fields, key: 'b', ids: [3, 4], kinds: [3, 3], units: [8, 8], payloads: [null, 'd'], latest: [8] };

@@ -4,8 +4,8 @@ import { createQueue, type Queue, type Unit } from '../../../src/queue/index.ts'
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 
-// Jobs that wait for their time are brought back by whoever claims next. What must not suffer is the order of a key, and
-// whoever waits for the same moment.
+// The next claim makes jobs ready whose time has come. That must neither break the order of a key nor delay other jobs of the
+// same moment.
 
 let database: FreshDatabase;
 let engine: PostgresEngine;
@@ -38,7 +38,7 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
       queue.work({ update: note, single: note }, { hold, concurrency: 4, poll: '50ms' }),
     );
     await Promise.all(workers.map(({ started }) => started));
-    // More than one claim brings back at once, so that several take part.
+    // More jobs than one claim makes ready, so that several claims take part.
     const keys = Array.from({ length: 20 }, (_, n) => `key ${n}`);
     const runAt = new Date(Date.now() + 1500);
     const jobs = Array.from({ length: 3000 }, (_, n) => ({
@@ -54,17 +54,17 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
   });
 
   test.for(['single', 'update'] as const)(
-    'a job that may run at once does not overtake one of its key that is due, however many are due (kind %s)',
+    'a job without a delay does not overtake a due job of its key, whatever number of jobs is due (kind %s)',
     async (kind) => {
       const queue = newQueue(`overtaken ${hold} ${kind}`);
       const soon = Date.now() + 300;
-      // More than one claim brings back, and due before the one that matters.
+      // More jobs than one claim makes ready, and due before the one that matters.
       const others = { kind: 'single', payload: null, priority: 10, runAt: new Date(soon) } as const;
       await queue.enqueueMany(Array.from({ length: 2500 }, () => others));
       const hot = { kind: 'update', payload: null, key: 'hot', priority: 5, runAt: new Date(soon + 1) } as const;
       const [first = ''] = await queue.enqueueMany([
         { kind, payload: null, key: 'k', priority: 5, runAt: new Date(soon + 100) },
-        // A key of which more is due than is brought back at once.
+        // A key with more due jobs than one claim makes ready.
         ...Array.from({ length: 2500 }, () => hot),
       ]);
       await until('all are due', () => Date.now() > soon + 200);
@@ -86,7 +86,7 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
     },
   );
 
-  test('a handler that takes its time does not keep others of the same moment waiting', async () => {
+  test('a slow handler does not delay other jobs of the same moment', async () => {
     const queue = newQueue(`one is slow ${hold}`);
     let isOver = false;
     const seen: unknown[] = [];

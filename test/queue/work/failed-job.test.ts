@@ -9,7 +9,7 @@ import { FAULTS, HOLDS, type Hold, openScene, type Scene } from '../faults.ts';
 
 const ONCE = { ...FAULTS, kinds: { ...FAULTS.kinds, fragile: { attempts: 1, maxBytes: 16_000_000 } } } as const;
 
-/** Workers of one process, and what they tell of failures. */
+/** Workers of one process, and the failures that they report. */
 async function listen(
   scene: Scene,
   hold: Hold,
@@ -37,22 +37,22 @@ async function listen(
 
 for (const hold of HOLDS) {
   test.for([undefined, 'k'])(
-    `code hears of a job whose worker died in its last attempt, once in the process that finds it: hold ${hold}, key %s`,
+    `a job whose worker died in its last attempt emits one event, in the process that finds it: hold ${hold}, key %s`,
     async (key) => {
       const scene = await openScene();
       const payload = { ms: 700, dies: true };
       const { id } = await scene.queue.enqueue('fragile', payload, key === undefined ? {} : { key });
       const victim = await scene.child(hold, { FRAGILE: '1' });
       await until('it runs', async () => (await scene.runs(id)).attempts.length === 1);
-      // In a transaction it is new at once, and would be run again before anybody has found the worker dead.
+      // With hold: transaction the job is new again at once, and would run again before the worker is found dead.
       await scene.queue.pause();
       await victim.exited;
       const { told } = await listen(scene, hold, 2);
       const workers = 'select count(*)::int from pawl.queue_worker';
       await until('the dead worker is gone', async () => (await scene.one(workers)) === 2);
       await scene.queue.resume();
-      await until('it is told of', () => told.length > 0);
-      // Where it was to be run once more first, it is told of before that is written.
+      await until('the event is emitted', () => told.length > 0);
+      // The event may come before the end of the job is written.
       await until('it has ended', async () => (await scene.queue.get(id)).status === 'error');
       const job = await scene.queue.get(id);
       expect(told).toHaveLength(1);
@@ -72,7 +72,7 @@ for (const hold of HOLDS) {
   );
 }
 
-test('however many jobs ended with a worker, one answer tells of a bounded number, and how many more there are', async () => {
+test('however many jobs ended with a worker, one answer lists a bounded number of them, and counts the rest', async () => {
   const scene = await openScene();
   const producer = createQueue(scene.engine, 'faults', ONCE);
   await producer.register();
@@ -80,7 +80,7 @@ test('however many jobs ended with a worker, one answer tells of a bounded numbe
   const lose = async (jobs: readonly { kind: 'fragile'; payload: string }[]): Promise<number[]> => {
     await producer.enqueueMany(jobs);
     const worker = await scene.eye.addWorker(queue);
-    // Of large ones each claim brings as many as it can carry.
+    // Of large jobs each claim returns as many as fit.
     for (const _ of jobs.slice(0, 3)) await scene.eye.claim(queue, worker, { limit: 5000, rows: 5000 });
     await scene.eye.expire(worker);
     const ended = await scene.one<{ jobs: { payload: string }[]; more: number }>(
@@ -100,7 +100,7 @@ test('however many jobs ended with a worker, one answer tells of a bounded numbe
   expect(await lose(large)).toEqual([2, 1]);
 });
 
-test('the log says how many more ended than are told of', async () => {
+test('the log says how many more jobs ended than it lists', async () => {
   const scene = await openScene();
   const queue = createQueue(scene.engine, 'faults', ONCE);
   await queue.register();
@@ -110,7 +110,7 @@ test('the log says how many more ended than are told of', async () => {
   await scene.eye.claim(row.queue, worker, { limit: 5000, rows: 5000 });
   await scene.eye.expire(worker);
   const { told, log } = await listen(scene, 'lease');
-  await until('they are told of', () => told.length >= 1000);
+  await until('the log has the line', () => told.length >= 1000);
   expect(told).toHaveLength(1000);
   expect(log.count('warn', /^queue worker: 100 more jobs of lost workers ended in error/)).toBe(1);
 });

@@ -19,7 +19,7 @@ async function freshEngine(): Promise<PostgresEngine> {
 
 const NOW = statement('now', 'select clock_timestamp() as now');
 
-test('an attempt whose time is up can neither guard nor note its progress any more, whatever else of its batch is held', async () => {
+test('an attempt whose time is over can neither guard nor store its progress, even while other jobs of its batch are held', async () => {
   const engine = await freshEngine();
   const kinds = { slow: { timeout: '50ms', attempts: 2 }, other: {} } as const;
   const queue = createQueue(engine, 'late', { kinds, retry: { backoff: { kind: 'fixed', min: 1 } } });
@@ -28,7 +28,7 @@ test('an attempt whose time is up can neither guard nor note its progress any mo
   const worker = queue.work(
     {
       slow: async (unit) => {
-        // Deaf to its signal, as a handler may be.
+        // It ignores its signal, as a handler may.
         if (unit.attempt === 1) await over.opened;
         const guard = engine.transaction(async (tx) => {
           await tx.query(NOW);
@@ -37,7 +37,7 @@ test('an attempt whose time is up can neither guard nor note its progress any mo
         told.push([unit.attempt, await guard.catch((error: unknown) => error)]);
         told.push([unit.attempt, await unit.progress('half').catch((error: unknown) => error)]);
       },
-      other: () => until('the late attempt was told', () => told.length === 4),
+      other: () => until('the late attempt has its answer', () => told.length === 4),
     },
     { concurrency: 2 },
   );
@@ -46,9 +46,9 @@ test('an attempt whose time is up can neither guard nor note its progress any mo
     { kind: 'slow', payload: null },
     { kind: 'other', payload: null },
   ]);
-  await until('the second attempt was told', () => told.length === 2);
+  await until('the second attempt has its answer', () => told.length === 2);
   over.open();
-  await until('the late attempt was told', () => told.length === 4);
+  await until('the late attempt has its answer', () => told.length === 4);
   expect(told).toEqual([
     [2, undefined],
     [2, undefined],
@@ -58,7 +58,7 @@ test('an attempt whose time is up can neither guard nor note its progress any mo
   await queue.drain();
 });
 
-test('what a worker has finished is written while one of its handlers keeps a transaction open that guards its unit', async () => {
+test('finished jobs of a worker are written while one of its handlers keeps a transaction open that guards its unit', async () => {
   const engine = await freshEngine();
   const queue = createQueue(engine, 'guarded', { kinds: { slow: {}, quick: {} } });
   const guarded = gate();
@@ -100,7 +100,7 @@ test.each([
   ['returns', 'complete', undefined],
   ['fails for good', 'error', new Error('given up')],
 ])(
-  'a unit whose handler %s is settled only when the transaction that guards it has ended, and nothing of its key runs before',
+  'a unit whose handler %s is settled only after the transaction that guards it, and no job of its key runs before',
   async (_how, status, failure) => {
     const engine = await freshEngine();
     const queue = createQueue(engine, 'open', { kinds: { first: { attempts: 1 }, next: {} } });
@@ -129,11 +129,11 @@ test.each([
   },
 );
 
-test('a process that stood still for longer than its lease begins nothing more of what it had claimed', async () => {
+test('a process that was paused for longer than its lease begins no other job that it had claimed', async () => {
   const scene = await openScene();
   const paused = await scene.child('lease', { CONCURRENCY: '1', PREFETCH: '10', LEASE: '1s' });
   const ids = await scene.queue.enqueueMany(
-    // The first one's handler stops its process, and is over as soon as that wakes: before any timer of it.
+    // The first handler pauses its process, and ends as soon as the process wakes: before any timer runs.
     [1, 2, 3, 4].map((nth) => ({ kind: 'job', payload: { stops: nth === 1 }, key: 'k' }) as const),
   );
   expect(await paused.message()).toEqual({ run: Number(ids[0]) });
@@ -141,16 +141,16 @@ test('a process that stood still for longer than its lease begins nothing more o
   await until('its lease has run out', async () => (await scene.one(living)) === 0);
   paused.resume();
   expect(await paused.message()).toEqual({ lost: true });
-  paused.send('what have you begun?');
-  const { ran = [] } = await until('it says what it has begun', async () => {
+  paused.send('list the begun jobs');
+  const { ran = [] } = await until('it lists the begun jobs', async () => {
     const said = await paused.message<{ ran?: number[] }>();
     return said.ran && said;
   });
-  // If anything, the first one again: that was rescued, and claimed anew.
+  // At most the first one again: it was rescued, and claimed anew.
   expect(ran.slice(0, 2).every((id) => id === Number(ids[0]))).toBe(true);
 });
 
-test('a transaction that guards a unit ends within a lease where its connection is dead without a word, and the job is run again', async () => {
+test('a transaction that guards a unit on a silently dead connection ends within a lease, and the job runs again', async () => {
   const scene = await openScene();
   const { proxy, options } = await proxied(scene);
   const engine = postgres(options.url, { max: 6, logger: recordLog() });
@@ -176,7 +176,7 @@ test('a transaction that guards a unit ends within a lease where its connection 
   await scene.drained(40_000);
 });
 
-test('a machine that was suspended between two jobs begins none that it had claimed before, though no timer could run yet', async () => {
+test('a machine that was suspended between two jobs begins none that it had claimed before, even before a timer has run', async () => {
   const clock = wallClock();
   const engine = await freshEngine();
   const queue = createQueue(engine, 'asleep', { kinds: { job: {} } });

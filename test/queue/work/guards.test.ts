@@ -4,7 +4,7 @@ import { interleave, interleavings } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
 import { type ClaimedJob, type QueueRow, SqlSession } from '../sql-session.ts';
 
-// What a transaction that guards a job keeps others from, and what not. The functions are called as workers call them.
+// What an open transaction that guards a job blocks, and what not. The tests call the functions as workers do.
 
 let database: FreshDatabase;
 let director: SqlSession;
@@ -19,7 +19,7 @@ beforeAll(async () => {
     SqlSession,
     SqlSession,
   ];
-  // Whoever waits for a lock here fails, and says so.
+  // A session that waits for a lock here fails with lock_timeout.
   await other.client.query(`set lock_timeout = '2s'`);
 });
 
@@ -96,14 +96,14 @@ describe('a guard', () => {
     expect(await other.rescue(queue)).toBe(2);
     expect(await running(queue)).toEqual(idsOf(jobs.slice(0, 2)));
     const next = await director.addWorker(queue);
-    // The first of a batch is charged, of each key.
+    // The first job of each key in a batch is charged.
     expect(idsOf((await other.claim(queue, next)).jobs)).toEqual(idsOf([b, c]));
     await handler.commit();
     expect(await other.rescue(queue)).toBe(2);
     expect(await running(queue)).toEqual(idsOf([b, c]));
   });
 
-  test('keeps nobody from rescuing what other lost workers held', async () => {
+  test('does not keep the jobs of other lost workers from being rescued', async () => {
     const { queue, kinds, worker, jobs } = await claimed([null]);
     const second = await director.addWorker(queue);
     await director.add(queue, [{ kind: kinds['work'] ?? -1 }]);
@@ -136,7 +136,8 @@ describe('a guard', () => {
   });
 });
 
-// Whoever takes a job away and a handler that guards it: in every order, the job is taken or the handler has committed before.
+// A statement that takes a job away, and a handler that guards it: in every order the job is taken, or the handler has
+// committed before.
 describe.each([
   [
     'a settlement',
@@ -147,7 +148,7 @@ describe.each([
     'a rescue',
     (queue: number, worker: number): Promise<unknown> => other.expire(worker).then(() => other.rescue(queue)),
   ],
-])('%s beside a guard', (_what, take) => {
+])('%s at the same time as a guard', (_what, take) => {
   for (const jobs of [1, 2]) {
     test(`never takes a job whose handler commits, of a claim of ${jobs}`, async () => {
       for (const order of interleavings([3, 2])) {

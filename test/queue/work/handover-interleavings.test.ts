@@ -5,15 +5,15 @@ import { type Actor, interleave, interleavings } from '../interleaving.ts';
 import { breaches, places } from '../invariants.ts';
 import { SqlSession } from '../sql-session.ts';
 
-/** Every order in a long run, every n-th otherwise. */
+/** A long run plays every order, others every n-th. */
 const EVERY = LONG ? 1 : 16;
 const CHANNEL = 'handover';
 
-/** What happens beside two enqueues that could both use the one offer there is. */
+/** A third event next to two enqueues that could both use the only offer. */
 type Third = 'withdraw' | 'recall' | 'leave' | 'rescue' | 'pause' | 'late commit' | 'claim';
 const THIRDS: readonly Third[] = ['withdraw', 'recall', 'leave', 'rescue', 'pause', 'late commit', 'claim'];
 
-/** After these nothing may be handed over; a claim and a recall leave the offer as it is. */
+/** After these no job may be handed over; a claim and a recall do not change the offer. */
 const FINAL: ReadonlySet<Third> = new Set(['withdraw', 'leave', 'rescue', 'pause', 'late commit']);
 
 class Stage {
@@ -32,7 +32,7 @@ class Stage {
     return Promise.all(this.sessions.map((session) => session.end()));
   }
 
-  /** Plays one order of two enqueues and something else; throws when a promise is broken. */
+  /** Plays one order of two enqueues and a third event; throws if a promise is broken. */
   async play(third: Third, order: readonly number[]): Promise<void> {
     const [director, other, ...producers] = this.sessions as [SqlSession, SqlSession, SqlSession, SqlSession];
     this.#queue += 1;
@@ -78,7 +78,7 @@ class Stage {
       );
       if (isHanded) handed += 1;
       if (isHanded && before.isOver && FINAL.has(third)) throw new Error(`a job was handed over after the ${third}`);
-      if (isHanded && before.isReady) throw new Error('a job was handed over past one that is ready');
+      if (isHanded && before.isReady) throw new Error('a job was handed over before one that is ready');
       return isHanded;
     };
     const producer = (session: SqlSession, index: number): Actor => {
@@ -122,7 +122,7 @@ class Stage {
       throw new Error(`one offer became ${handed} jobs, ${left} left and ${withdrawn.length} taken back`);
     }
     if (handed > 0 && recalled?.offers.includes(1) && recalled.jobs > 0) {
-      throw new Error('the recall gave back a job whose notification would still be believed');
+      throw new Error('the recall gave back a job whose notification would still be accepted');
     }
     if (third === 'leave' && left + (await running(director, queue)) > 0) throw new Error('something is left behind');
     await director.client.query('update pawl.queue_definition set paused_at = null where id = $1', [queue]);
@@ -167,17 +167,17 @@ afterAll(async () => {
   await database.drop();
 });
 
-describe('two enqueues and one offer: it is used once at most, nothing is lost and nothing overtaken', () => {
+describe('two enqueues and one offer: it is used at most once, no job is lost or overtaken', () => {
   for (const third of THIRDS) {
-    test(`whatever the order of them and of a ${third}`, async () => {
+    test(`in every order of them and of a ${third}`, async () => {
       const orders = ORDERS.filter((_, index) => index % EVERY === 0);
       expect(await stage.playAll(third, orders)).toBeGreaterThan(5);
     });
   }
 });
 
-describe('the checks would notice', () => {
-  /** Those in which the third comes late, and those in which it comes first. */
+describe('the checks find', () => {
+  /** Orders in which the third event comes late, and orders in which it comes first. */
   const [late, early] = [ORDERS, ORDERS.toReversed()];
 
   async function planted(
@@ -209,7 +209,7 @@ describe('the checks would notice', () => {
     await planted('pause', late, ['queue_add_alone', from, to]);
   });
 
-  test('an enqueue that does not look whether something is ready', async () => {
+  test('an enqueue that does not check whether a job is ready', async () => {
     await planted('late commit', early, ['queue_add_alone', 'from pawl.queue_ready', 'from pawl.queue_dead']);
   });
 

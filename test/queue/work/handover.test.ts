@@ -10,14 +10,14 @@ import { places } from '../invariants.ts';
 import { SqlSession } from '../sql-session.ts';
 
 const OFFERS = 'select count(*)::int from pawl.queue_offer';
-/** Long enough that nothing is found by it while a test lasts. */
+/** A poll interval so long that no test finds a job by polling. */
 const NEVER = '60s';
 
 function offered(scene: { one<T>(text: string): Promise<T> }): Promise<number> {
   return until('a sleeping worker has made its offer', () => scene.one<number>(OFFERS));
 }
 
-/** Enqueues in a transaction that the test commits, as the statement of an enqueue does by itself. */
+/** Runs the statement of an enqueue in a transaction that the test commits. */
 async function enqueueOpen(scene: Scene, session: SqlSession): Promise<string> {
   const { queue } = await scene.row();
   const kind = await scene.one<number>("select id::int from pawl.queue_kind where name = 'job'");
@@ -34,7 +34,7 @@ async function openSession(scene: Scene): Promise<SqlSession> {
 }
 
 describe('a worker that sleeps', () => {
-  test('is handed what is enqueued, and does not have to look for it', async () => {
+  test('gets an enqueued job by direct hand-off, without a claim', async () => {
     const scene = await openScene();
     const worker = await scene.worker('lease', { poll: NEVER });
     await offered(scene);
@@ -55,7 +55,7 @@ describe('a worker that sleeps', () => {
   });
 
   // Invariant P1.
-  test('is handed nothing that is rolled back', async () => {
+  test('is not handed a job that is rolled back', async () => {
     const scene = await openScene();
     await scene.worker('lease', { poll: NEVER });
     await offered(scene);
@@ -74,11 +74,11 @@ describe('a worker that sleeps', () => {
   });
 });
 
-describe('what is handed over', () => {
-  let scene: Mixed;
+describe('a job that is handed over', () => {
+  let scene: SleepingWorker;
 
-  test('arrives to the letter', async () => {
-    scene = await Mixed.open();
+  test('arrives unchanged', async () => {
+    scene = await SleepingWorker.open();
     const all = ['', 'ä\n"\\\t\u2028😀', 'x'.repeat(7400), null, { a: [1.5, { '': true }] }];
     for (const payload of all) {
       await offered(scene);
@@ -86,8 +86,8 @@ describe('what is handed over', () => {
     }
   });
 
-  test('may have a key that nobody holds; the next job of the key is claimed once that one has ended', async () => {
-    scene = await Mixed.open();
+  test('may have a free key; the next job of the key is claimed after it has ended', async () => {
+    scene = await SleepingWorker.open();
     for (const key of ['k', 'ä\n"\\😀']) {
       await offered(scene);
       expect(await scene.pickUp(() => scene.queue.enqueue('plain', key, { key }))).toEqual([1, key]);
@@ -103,7 +103,7 @@ describe('what is handed over', () => {
     expect(await scene.one('select count(*)::int from pawl.queue_key')).toBe(0);
   });
 
-  const others: Record<string, (mixed: Mixed) => Promise<unknown>> = {
+  const others: Record<string, (mixed: SleepingWorker) => Promise<unknown>> = {
     'has a priority': ({ queue }) => queue.enqueue('plain', 1, { priority: -1 }),
     'has a time': ({ queue }) => queue.enqueue('plain', 1, { runAt: new Date(0) }),
     'is one of several': ({ queue }) => queue.enqueueMany([1, 1].map((payload) => ({ kind: 'plain', payload }))),
@@ -112,15 +112,15 @@ describe('what is handed over', () => {
     'does not fit into a notification': ({ queue }) => queue.enqueue('plain', 'x'.repeat(8000)),
     'has a single attempt, which a dead worker would use up': ({ queue }) => queue.enqueue('once', 1),
   };
-  test.for(Object.keys(others))('is not a job that %s: that is claimed', async (what) => {
-    scene = await Mixed.open();
+  test.for(Object.keys(others))('is never one that %s: such a job is claimed', async (what) => {
+    scene = await SleepingWorker.open();
     await offered(scene);
     const [handed] = await scene.pickUp(() => others[what]?.(scene) ?? Promise.reject(new Error(what)));
     expect(handed).toBe(0);
   });
 
-  test('is nothing while the queue is paused, though the offer was made before', async () => {
-    scene = await Mixed.open();
+  test('does not exist while the queue is paused, though the offer was made before', async () => {
+    scene = await SleepingWorker.open();
     await offered(scene);
     await scene.queue.pause();
     const { id } = await scene.queue.enqueue('plain', 1);
@@ -129,42 +129,42 @@ describe('what is handed over', () => {
     expect(handed).toBe(0);
   });
 
-  test('is nothing where a commit is not flushed, or the isolation is above read committed', async () => {
-    scene = await Mixed.open();
+  test('does not exist if commits are not flushed, or the isolation is above read committed', async () => {
+    scene = await SleepingWorker.open();
     for (const options of ['-c synchronous_commit=off', '-c default_transaction_isolation=serializable']) {
       const url = `${scene.url}?options=${encodeURIComponent(options)}`;
       await using engine = postgres(url, { logger: recordLog() });
-      const queue = createQueue(engine, 'mixed', Mixed.DECLARED);
+      const queue = createQueue(engine, 'mixed', SleepingWorker.DECLARED);
       await offered(scene);
       expect(await scene.pickUp(() => queue.enqueue('plain', 2))).toEqual([0, 2]);
     }
   });
 });
 
-/** A queue with a worker that sleeps until it is notified; one database for all tests of a file would do, were it not for the offers. */
-class Mixed {
+/** A queue with a worker that sleeps until it is notified. Each has a database of its own, since tests count all offers. */
+class SleepingWorker {
   static readonly DECLARED = { kinds: { plain: {}, once: { attempts: 1 } } } as const;
   readonly url: string;
   readonly engine: PostgresEngine;
-  readonly queue: ReturnType<typeof Mixed.declare>;
+  readonly queue: ReturnType<typeof SleepingWorker.declare>;
   readonly #ran: unknown[] = [];
 
-  static async open(): Promise<Mixed> {
+  static async open(): Promise<SleepingWorker> {
     const database: FreshDatabase = await freshDatabase();
     onTestFinished(() => database.drop());
-    const mixed = new Mixed(database.url);
+    const mixed = new SleepingWorker(database.url);
     await mixed.#start();
     return mixed;
   }
 
   static declare(engine: PostgresEngine) {
-    return createQueue(engine, 'mixed', Mixed.DECLARED);
+    return createQueue(engine, 'mixed', SleepingWorker.DECLARED);
   }
 
   private constructor(url: string) {
     this.url = url;
     this.engine = postgres(url, { logger: recordLog() });
-    this.queue = Mixed.declare(this.engine);
+    this.queue = SleepingWorker.declare(this.engine);
   }
 
   /** @returns how many jobs were handed over, and the payload that ran last */
@@ -193,8 +193,8 @@ class Mixed {
   }
 }
 
-describe('a notification that is not heard', () => {
-  test('because the listening connection was ended: the job is found by the poll, uncharged', async () => {
+describe('a notification that does not arrive', () => {
+  test('because the listening connection has ended: the poll finds the job, uncharged', async () => {
     const scene = await openScene();
     await scene.worker('lease', { poll: '300ms' });
     for (let round = 0; round < 3; round += 1) {
@@ -207,7 +207,7 @@ describe('a notification that is not heard', () => {
     }
   });
 
-  test('because its connection stands still: given back at the next poll, uncharged, and begun once', async () => {
+  test('because its connection is silent: the job is given back at the next poll, uncharged, and begun once', async () => {
     const scene = await openScene();
     await scene.worker('lease', { poll: '300ms', lease: '20s' });
     await offered(scene);
@@ -221,7 +221,7 @@ describe('a notification that is not heard', () => {
       await scene.drained();
       expect(await scene.runs(first.id)).toMatchObject({ attempts: [1], reasons: ['claim lost'] });
       expect(recalls.hits.length).toBeGreaterThan(0);
-      // It offers nothing more until it hears something: else each poll would cost one job its time.
+      // The worker makes no other offer until a notification arrives: else each poll would delay a job.
       expect(await scene.one(OFFERS)).toBe(0);
       const second = await scene.queue.enqueue('job', {});
       await scene.drained();
@@ -230,7 +230,7 @@ describe('a notification that is not heard', () => {
     } finally {
       process.kill(pid, 'SIGCONT');
     }
-    // What was sent arrives now, and is not believed. Then all is as before.
+    // The old notification arrives now, and is ignored. Then everything is as before.
     using handed = probe.watch('queue.handed');
     await offered(scene);
     expect(await scene.one('select count(*)::int from test_run')).toBe(2);
@@ -240,7 +240,7 @@ describe('a notification that is not heard', () => {
     expect(await scene.one('select count(*)::int from test_run')).toBe(3);
   });
 
-  test('because its connection was ended, and renewed while the database was asked for what was lost: it offers again', async () => {
+  test('because its connection ended, and was renewed during the recall: the worker makes offers again', async () => {
     const scene = await openScene();
     const log = recordLog();
     await scene.worker('lease', { poll: '300ms', lease: '20s' }, { logger: log });
@@ -252,9 +252,9 @@ describe('a notification that is not heard', () => {
     try {
       await session.begin();
       await scene.queue.enqueue('job', {});
-      // So the recall, which gives it back, stands still.
+      // This lock delays the recall, which gives the job back.
       await session.one('select id from pawl.queue_running for update');
-      await until('the job is asked for', () =>
+      await until('the recall waits for the lock', () =>
         scene.one(`select count(*)::int from pg_stat_activity
           where wait_event_type = 'Lock' and query like '%queue_recall%' and datname = current_database()`),
       );
@@ -265,11 +265,11 @@ describe('a notification that is not heard', () => {
     await until('it listens again', () => log.count('info', /listening again/));
     await session.client.query('rollback');
     await scene.drained();
-    // Nothing comes that would be heard.
+    // No notification comes.
     await offered(scene);
   });
 
-  test('because nobody listens: the job is not handed over', async () => {
+  test('because no worker listens: the job is not handed over', async () => {
     const scene = await openScene();
     const { queue } = await scene.row();
     const worker = await scene.eye.addWorker(queue);
@@ -284,7 +284,7 @@ describe('a notification that is not heard', () => {
 });
 
 describe('a worker that was handed a job', () => {
-  test('and is killed at once: the job runs elsewhere, once the lease is over', async () => {
+  test('and is killed at once: the job runs elsewhere after the lease', async () => {
     const scene = await openScene();
     const victim = await scene.child('lease', { PAWL_FAULT: 'queue.after_handover:kill' });
     await offered(scene);
@@ -301,7 +301,7 @@ describe('a worker that was handed a job', () => {
     ).toBe(0);
   });
 
-  test('and was killed before: nothing is handed to it', async () => {
+  test('and was killed before: no job is handed to it', async () => {
     const scene = await openScene();
     const victim = await scene.child('lease', { LEASE: '20s' });
     await offered(scene);
@@ -317,7 +317,7 @@ describe('a worker that was handed a job', () => {
     expect(await places(scene.eye.client, queue)).toEqual({ ready: 1 });
   });
 
-  test('while it stands still for longer than its lease: does not begin it when it wakes up', async () => {
+  test('while it is paused for longer than its lease: does not begin the job when it wakes up', async () => {
     const scene = await openScene();
     const paused = await scene.child('lease');
     await offered(scene);
@@ -338,7 +338,7 @@ describe('a worker that was handed a job', () => {
     expect(await scene.one('select array_agg(distinct pid) from test_run')).toEqual([process.pid]);
   });
 
-  test('and has no free slot any more: gives it back, uncharged, and another one runs it', async () => {
+  test('and has no free slot any more: gives it back, uncharged, and another worker runs it', async () => {
     const scene = await openScene();
     let open: () => void = () => {};
     const gate = new Promise<void>((resolve) => {
@@ -361,7 +361,7 @@ describe('a worker that was handed a job', () => {
     await offered(scene);
     const session = await openSession(scene);
     await session.begin();
-    // The offer is in use, so it is not taken back when something else takes the slot.
+    // An enqueue is using the offer, so the worker cannot withdraw it when another job takes the slot.
     await session.one('select number from pawl.queue_offer for update');
     await scene.queue.enqueue('job', {}, { key: 'k' });
     await until('the slot is taken', () => isBusy);
@@ -402,10 +402,10 @@ describe('a worker that was handed a job', () => {
   });
 });
 
-test('looking for somebody to hand a job to is given up for a while when it is slow twice in a row', async () => {
+test('the search for a worker to hand a job to has a cooldown after it was slow twice in a row', async () => {
   const scene = await openScene();
   const { client } = scene.eye;
-  // What old snapshots do to it: each look at the workers takes its time.
+  // Simulates old snapshots: each search takes longer.
   const sleep = (ms: number): Promise<unknown> =>
     client.query(
       `create or replace function slowness() returns boolean language sql volatile as 'select pg_sleep(${ms / 1000}) is not null'`,

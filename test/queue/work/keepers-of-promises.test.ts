@@ -21,7 +21,7 @@ async function statusOf(queue: Pick<Queue, 'get'>, id: string): Promise<string> 
   return (await queue.get(id)).status;
 }
 
-/** The lease of every worker has run out, and somebody notices. */
+/** Ends the lease of every worker, and rescues their jobs. */
 async function rescue(engine: PostgresEngine): Promise<void> {
   await engine.query(
     statement('expire', "update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 s'"),
@@ -46,7 +46,7 @@ test.each(['lease', 'transaction'] as const)(
   },
 );
 
-test('many jobs cancelled at once: one statement after another on each connection', async () => {
+test('when many jobs are cancelled at once, each connection runs one statement after another', async () => {
   const { engine } = await freshEngine();
   const queue = createQueue(engine, 'cancelled', { kinds: { work: {} } });
   const ids = await queue.enqueueMany(Array.from({ length: 12 }, () => ({ kind: 'work', payload: null }) as const));
@@ -71,7 +71,7 @@ test('many jobs cancelled at once: one statement after another on each connectio
   expect(early).toEqual([]);
 });
 
-test('in transaction hold, giving up on one job of a unit keeps what was written for the others', async () => {
+test('in transaction hold, giving up one job of a unit keeps the writes for the others', async () => {
   const { engine } = await freshEngine();
   await engine.query(statement('note.create', 'create table note (text text)'));
   const add = statement('note.add', 'insert into note values ($1)');
@@ -92,7 +92,7 @@ test('in transaction hold, giving up on one job of a unit keeps what was written
   expect(rows.map(({ text }) => text)).toEqual(['one', 'three']);
 });
 
-test('as many connections as the given pool has may hold transactions', async () => {
+test('all connections of the given pool may hold transactions', async () => {
   const { url } = await freshDatabase();
   const pool = new pg.Pool({ connectionString: url, max: 30 });
   pool.on('error', () => {});
@@ -108,8 +108,8 @@ test('as many connections as the given pool has may hold transactions', async ()
 });
 
 test.each([
-  ['jobs behind one of their key that kills its process are charged once, however often it does so', 3],
-  ['a job with one attempt is not spent by the death of a worker in which it never began', 1],
+  ['jobs behind a job of their key that kills its process are charged once, however often it does so', 3],
+  ['a job with one attempt is not spent by the death of a worker that never began it', 1],
 ])('%s', async (_promise, attempts) => {
   const { engine, url } = await freshEngine();
   const queue = createQueue(engine, 'chain', { kinds: { work: { attempts } } });

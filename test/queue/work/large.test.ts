@@ -5,7 +5,7 @@ import { freshDatabase } from '../../support/database.ts';
 import { recordLog } from '../../support/log.ts';
 import { SqlSession } from '../sql-session.ts';
 
-// Payloads of megabytes: what one claim brings is bounded.
+// Payloads of megabytes: the size of one claim is bounded.
 
 async function open(): Promise<{ engine: PostgresEngine; sql: SqlSession }> {
   const database = await freshDatabase();
@@ -19,7 +19,7 @@ async function open(): Promise<{ engine: PostgresEngine; sql: SqlSession }> {
   return { engine, sql };
 }
 
-/** Hardly to be compressed. */
+/** A text that hardly compresses. */
 function text(length: number): string {
   let made = '';
   while (made.length < length) made += Math.random().toString(36).slice(2);
@@ -28,7 +28,7 @@ function text(length: number): string {
 
 const MB = 1_000_000;
 
-test("a unit with coalesce: 'all' has 16 MB of payloads at the most, and one job at the least; the rest are the next units", async () => {
+test("a unit with coalesce: 'all' has at most 16 MB of payloads, and at least one job; the rest are the next units", async () => {
   const { engine } = await open();
   const queue = createQueue(engine, 'large', { kinds: { save: { coalesce: 'all', maxBytes: 32_000_000 } } });
   const sizes = [6, 6, 6, 20, 1, 1].map((size) => size * MB);
@@ -53,7 +53,7 @@ test.for<readonly [string, (n: number) => string | undefined, boolean]>([
   ['jobs by themselves', () => undefined, false],
   ['jobs of many keys', (n) => `k${n}`, true],
   ['jobs of one key', () => 'k', true],
-])('a claim brings 16 MB of payloads at the most, and one job at the least: %s', async ([, key, isOneRun]) => {
+])('a claim returns at most 16 MB of payloads, and at least one job: %s', async ([, key, isOneRun]) => {
   const { engine } = await open();
   const queue = createQueue(engine, 'plain', { kinds: { save: { maxBytes: 32_000_000 } } });
   const jobs = Array.from({ length: 7 }, (_, n) => ({ kind: 'save', payload: text(5 * MB), key: key(n) }) as const);
@@ -69,7 +69,7 @@ test.for<readonly [string, (n: number) => string | undefined, boolean]>([
   expect(Math.max(...claimed)).toBeLessThanOrEqual(3);
 });
 
-test("of a unit with coalesce: 'latest' one payload is sent, however many jobs it has", async () => {
+test("a unit with coalesce: 'latest' comes with one payload, however many jobs it has", async () => {
   const { engine, sql } = await open();
   const queue = createQueue(engine, 'latest', { kinds: { save: { coalesce: 'latest', maxBytes: 32_000_000 } } });
   for (let n = 0; n < 20; n += 1) await queue.enqueue('save', { n, text: text(MB) }, { key: 'doc' });

@@ -3,7 +3,7 @@ import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 
-test("a handler of a kind with coalesce: 'latest' sees the newest job alone, and everything else of its unit", async () => {
+test("a handler of a kind with coalesce: 'latest' gets only the newest job, and all other facts about its unit", async () => {
   const { url } = await freshDatabase();
   const engine = postgres(url);
   const queue = createQueue(engine, 'latest', { kinds: { draw: { coalesce: 'latest' } } });

@@ -9,7 +9,7 @@ test(`${processes} processes run ${jobs} jobs, none of them twice`, async () => 
   const database = await freshDatabase();
   onTestFinished(() => database.drop());
   const scene = await Scene.open(database.url);
-  // A lease that outlasts a slow machine: within it nothing may run twice.
+  // A lease long enough for a slow machine: within it no job may run twice.
   const env = { QUIET: '1', LEASE: '60s', CONCURRENCY: '10' };
   const children = await Promise.all(Array.from({ length: processes }, () => scene.child('lease', env)));
   for (let from = 0; from < jobs; from += 5000) {

@@ -5,7 +5,7 @@ import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { OPEN_DOOR } from '../../support/open-door.ts';
 
-/** How many receipts there are, of batches and of single jobs. */
+/** The number of receipts of batches and of single jobs. */
 const RECEIPTS = statement(
   'receipts.count',
   'select (select count(*)::int from pawl.queue_receipt) as batches, (select count(*)::int from pawl.queue_receipt_one) as ones',
@@ -19,7 +19,7 @@ interface Body {
 }
 
 test.each(['lease', 'transaction'] as const)(
-  'what is complete is found, told, counted and pruned alike (hold: %s)',
+  'complete jobs are found, listed, counted and pruned in the same way (hold: %s)',
   async (hold) => {
     const database = await freshDatabase();
     onTestFinished(() => database.drop());
@@ -39,7 +39,7 @@ test.each(['lease', 'transaction'] as const)(
     const [{ batches, ones } = { batches: 0, ones: 0 }] = await engine.query<{ batches: number; ones: number }>(
       RECEIPTS,
     );
-    // Otherwise this would not be about both kinds of receipts.
+    // Makes sure that the test covers both kinds of receipts.
     expect(hold === 'lease' ? [batches > 0, ones] : [batches, ones > 40]).toEqual(
       hold === 'lease' ? [true, 0] : [0, true],
     );

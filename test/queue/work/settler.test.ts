@@ -7,23 +7,23 @@ import { Settler } from '../../../src/queue/work/settler.ts';
 import { type Claim, Job, Unit, type UnitOwner } from '../../../src/queue/work/unit.ts';
 import { LONG } from '../../support/long.ts';
 
-// A database that loses answers, refuses texts and has jobs guarded: whatever it does, each outcome is written once.
+// A database that loses answers, refuses texts, and has guarded jobs: each outcome is still written once.
 
 type Fate = 'complete' | 'result' | 'poison' | 'retry' | 'error' | 'poisoned error';
 type Fault = 'none' | 'answer lost' | 'not sent' | 'refused for another reason';
 
 interface Scene {
-  /** One unit after another; those of one claim run alongside, those of one key in a chain. */
+  /** The units in order; those of one claim run at the same time, those of one key one after another. */
   readonly units: readonly {
     readonly claim: number;
     readonly key: number;
     readonly jobs: number;
     readonly fate: Fate;
     readonly isGuarded: boolean;
-    /** Ends with the one before, and not a moment later. */
+    /** It ends at the same moment as the unit before. */
     readonly isAtOnce: boolean;
   }[];
-  /** What befalls the first statements. */
+  /** The faults of the first statements. */
   readonly faults: readonly Fault[];
   readonly text: number;
 }
@@ -56,7 +56,10 @@ class Tables {
   readonly ended = new Map<number, string>();
   readonly results = new Map<number, string>();
   readonly givenUp = new Map<string, number>();
-  /** What must not be written so. An error would be taken for the database's, and what was to be written tried again. */
+  /**
+   * Violations. They are collected, since a thrown error would be taken for one of the database, and the write would be
+   * repeated.
+   */
   readonly breaches: string[] = [];
   readonly #faults: Fault[];
   readonly #guarded: Set<number>;
@@ -91,7 +94,7 @@ class Tables {
     for (const { claim, ids } of part) this.#end(stale, claim, ids, 'complete');
     for (const [key, epoch] of keys) {
       if (this.givenUp.get(key) === epoch) continue;
-      // Nothing of it may be left: it would be rescued beside, or after, what comes next of the key.
+      // No job of the key may be left: it would be rescued during, or after, the next job of the key.
       const left = [...this.running.values()].flatMap((ids) => [...ids]).filter((id) => this.#keys.get(id) === key);
       if (left.length > 0) this.breaches.push(`${key} is given up with job ${left.join(', ')} not written`);
       this.givenUp.set(key, epoch);
@@ -147,11 +150,11 @@ function outcomeOf(unit: Unit, fate: Fate, text: number): Outcome {
   }
 }
 
-/** What a scene's units are, and what is to become of their jobs. */
+/** The units of a scene, and the expected outcomes of their jobs. */
 class Cast {
   readonly claims = new Map<number, Claim>();
   readonly units: Unit[] = [];
-  /** What was claimed with a unit that is retried, and goes back with it. */
+  /** Units that were claimed with a retried unit, and are given back with it. */
   readonly behind = new Map<Unit, Unit>();
   readonly expected = new Map<number, string>();
   readonly keys = new Map<number, string>();
@@ -162,7 +165,7 @@ class Cast {
     for (const { claim: nth, key: number, jobs, fate, isGuarded } of units) {
       const claim = this.claims.get(nth) ?? { id: nth + 1, shard: 0, processId: '', isAlone: false, left: 0 };
       this.claims.set(nth, claim);
-      // With a job that comes back its key is given up.
+      // The key is given up with a job that is retried.
       const key = number < 4 && !over.has(number) ? `k${number}` : null;
       if (fate === 'retry') over.add(number);
       const unit = this.#unit(key, claim, jobs, endOf(fate));
@@ -228,7 +231,7 @@ async function play(scene: Scene): Promise<void> {
 
 const inOrder = (ended: ReadonlyMap<number, string>): unknown[] => [...ended].toSorted(([a], [b]) => a - b);
 
-test('whatever the database refuses, loses or has guarded, each outcome is written once, and a key is given up last', async () => {
+test('whatever the database refuses, loses or guards, each outcome is written once, and a key is given up last', async () => {
   const all = fc.sample(scenes, LONG ? 2000 : 200);
   await Promise.all(all.map((scene) => play(scene)));
 });

@@ -7,16 +7,16 @@ import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 
 const WORKERS = 8;
-/** Long enough that nothing is found by it while a test lasts. */
+/** A poll interval so long that no test finds a job by polling. */
 const NEVER = '60s';
 
-/** Workers of one process, which rest. */
+/** Idle workers of one process. */
 class Flock {
   readonly engine: PostgresEngine;
   readonly queue: ReturnType<typeof Flock.declare>;
   readonly workers: Worker[];
   readonly ran: unknown[] = [];
-  /** What handlers wait for. */
+  /** The promise that handlers wait for. */
   open = Promise.resolve();
 
   static async start(): Promise<Flock> {
@@ -48,13 +48,16 @@ class Flock {
     );
   }
 
-  /** Every worker has left its offer. */
+  /** Waits until every worker has made its offer. */
   rests(): Promise<unknown> {
     const offers = statement('test.offers', 'select count(*)::int as n from pawl.queue_offer', { prepare: false });
-    return until('all of them rest', async () => (await this.engine.query<{ n: number }>(offers))[0]?.n === WORKERS);
+    return until(
+      'all workers are idle',
+      async () => (await this.engine.query<{ n: number }>(offers))[0]?.n === WORKERS,
+    );
   }
 
-  /** Keeps handlers from ending. @returns lets them */
+  /** Keeps handlers from ending. @returns a function that lets them end */
   shut(): () => void {
     let open = (): void => {};
     this.open = new Promise((resolve) => {
@@ -69,18 +72,18 @@ class Flock {
 }
 
 describe('workers of one process', () => {
-  test('are woken one at a time: a job costs one of them a look, or two, and the others nothing', async () => {
+  test('are woken one at a time: a job costs one of them a claim or two, and the others nothing', async () => {
     const { queue, engine, ...flock } = await Flock.start();
     using looks = probe.watch('queue.claimed');
     await engine.transaction((tx) => queue.enqueue('work', 1, { key: 'k', tx }));
     await queue.drain();
     const workers = new Set(looks.hits.map(({ worker }) => worker));
-    // The one took as much as it could, and so it woke another.
+    // The first one took as much as it could, and so it woke another one.
     expect(workers.size).toBeLessThanOrEqual(2);
     expect(flock.ran).toEqual([1]);
   });
 
-  test('wake one another while there is more than one of them can take', async () => {
+  test('wake one another while there are more jobs than one of them can take', async () => {
     const flock = await Flock.start();
     const open = flock.shut();
     await flock.queue.enqueueMany(Array.from({ length: WORKERS }, (_, payload) => ({ kind: 'work', payload })));
@@ -89,7 +92,7 @@ describe('workers of one process', () => {
     await flock.queue.drain();
   });
 
-  test('are not left asleep by one that stops while it is woken', async () => {
+  test('are woken by another one if the woken worker is just stopping', async () => {
     const flock = await Flock.start();
     const enqueued = flock.engine.transaction((tx) => flock.queue.enqueue('work', 1, { tx }));
     await Promise.all([enqueued, ...flock.workers.slice(0, WORKERS - 1).map((worker) => worker.stop())]);
@@ -97,7 +100,7 @@ describe('workers of one process', () => {
     await flock.queue.drain();
   });
 
-  test('are all told when they may have missed something', async () => {
+  test('all wake when notifications may have been lost', async () => {
     const flock = await Flock.start();
     const open = flock.shut();
     const end = statement(

@@ -1,4 +1,4 @@
-// A worker of the queue "blocked" whose handler never gives the event loop back.
+// A worker of the queue "blocked" whose handler blocks the event loop for ever.
 import { postgres } from '../../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../../src/queue/index.ts';
 

@@ -5,7 +5,7 @@ import { freshDatabase } from '../../../support/database.ts';
 import { spawnChild } from '../../../support/process.ts';
 
 test.each(['lease', 'transaction'])(
-  'hold %s: a worker whose handler never gives the event loop back is ended with SIGKILL, and says which job that was',
+  'hold %s: a worker whose handler blocks the event loop for ever ends itself with SIGKILL, and names the job',
   async (hold) => {
     const database = await freshDatabase();
     const engine = postgres(database.url);

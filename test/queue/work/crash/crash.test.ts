@@ -4,7 +4,7 @@ import { until } from '../../../support/eventually.ts';
 import { most, rarely } from '../../../support/long.ts';
 import { type Hold, Scene } from '../../faults.ts';
 
-/** Lease 1 s, a look for lost workers every 0.6 s at most, a poll of 0.2 s; the rest is for a busy machine. */
+/** Lease 1 s, a search for lost workers at least every 0.6 s, a poll of 0.2 s; the rest is for a busy machine. */
 const BOUND_MS = 1000 + 625 + 200 + 5000;
 
 async function open(): Promise<Scene> {
@@ -32,7 +32,7 @@ describe.each(['lease', 'transaction'] as const)('hold: %s, a worker is killed',
       const scene = await open();
       const nth = point === 'queue.after_register' || point === 'queue.before_beat' ? '' : '#2';
       await scene.enqueue(20, point === 'queue.before_beat' ? { ms: 30 } : {});
-      // A child that is killed before it is ready has nothing to say.
+      // A child that is killed before it is ready rejects; that is fine here.
       const victim = await scene.child(hold, { PAWL_FAULT: `${point}:kill${nth}` }).catch(() => undefined);
       await victim?.exited;
       const worker = await scene.worker(hold);
@@ -67,13 +67,13 @@ describe.each(['lease', 'transaction'] as const)('hold: %s, a worker is killed',
   });
 
   (hold === 'lease' ? test : rarely)(
-    'by the same job again and again: it ends in error after its attempts, and its key goes on',
+    'by the same job again and again: the job ends in error after its attempts, and the next job of its key runs',
     async () => {
       const scene = await open();
       const poison = await scene.queue.enqueue('fragile', { ms: 400, dies: true }, { key: 'k' });
       const next = await scene.queue.enqueue('fragile', {}, { key: 'k' });
       let alive = 0;
-      // Each new worker starts at once, as a supervisor would have it, long before the lease of the last one is over.
+      // Each new worker starts at once, as under a supervisor, long before the lease of the last one is over.
       for (let victims = 0; victims < 12 && alive === 0; victims += 1) {
         const child = await scene.child(hold);
         await Promise.race([
@@ -88,9 +88,9 @@ describe.each(['lease', 'transaction'] as const)('hold: %s, a worker is killed',
       expect(alive).toBeGreaterThan(0);
       expect(await scene.one('select status from pawl.queue_dead where id = $1', [poison.id])).toBe('error');
       expect((await scene.runs(poison.id)).attempts.at(-1)).toBeLessThanOrEqual(2);
-      // Of its two attempts: the claim that finds them spent is none.
+      // It has two attempts; the claim that finds them spent does not count.
       expect(await scene.one('select attempt from pawl.queue_dead where id = $1', [poison.id])).toBe(2);
-      // Charged at most once, for what was claimed along with a job that nobody had tried yet.
+      // Charged at most once: it was claimed together with a job that no worker had tried yet.
       expect((await scene.runs(next.id)).attempts[0]).toBeLessThanOrEqual(2);
       expect(await scene.breaches()).toEqual([]);
     },
@@ -106,12 +106,12 @@ test('hold: transaction: a job that kills its process within a moment ends in er
   const next = await scene.queue.enqueue('fragile', {}, { key: 'k' });
   let deaths = 0;
   const ended = async (): Promise<boolean> => (await scene.runs(next.id)).attempts.length > 0;
-  // Each is started at once, as a supervisor would, long before the lease of the last one is over.
+  // Each worker starts at once, as under a supervisor, long before the lease of the last one is over.
   while (!(await ended())) {
     const child = await scene.child('transaction', { CONCURRENCY: '1' }).catch(() => undefined);
     await Promise.race([child?.exited, until('the next job has run', ended, 20_000)]);
     deaths += 1;
-    // Those who found the first of them dead, and the attempts; half of that may be under way at the same time.
+    // The workers that found the first one dead, and the attempts; half of that may be under way at the same time.
     expect(deaths).toBeLessThan(20);
   }
   expect(await scene.one('select status from pawl.queue_dead where id = $1', [id])).toBe('error');
@@ -130,7 +130,7 @@ test('a job with one attempt is not lost because the job before it killed their 
 
 describe('a worker is paused for longer than its lease', () => {
   // Invariant P4.
-  test('hold: lease: its late outcome changes nothing, it is told, and its guard fails', async () => {
+  test('hold: lease: its late outcome changes nothing, its signal is aborted, and its guard fails', async () => {
     const scene = await open();
     const { id } = await scene.queue.enqueue('job', { ms: 300, guards: true }, { key: 'k' });
     const paused = await scene.child('lease');
@@ -149,7 +149,7 @@ describe('a worker is paused for longer than its lease', () => {
     expect(await scene.one('select max(token) = (select token from test_run where attempt = 2) from test_run')).toBe(
       true,
     );
-    // It is a worker again.
+    // It works again.
     await other.stop();
     const { id: second } = await scene.queue.enqueue('job', {});
     await until('the paused worker runs the next job', async () => (await scene.runs(second)).attempts.length === 1);
@@ -157,13 +157,13 @@ describe('a worker is paused for longer than its lease', () => {
   });
 
   // Invariant P4.
-  test('hold: transaction: its transaction is ended, its job runs elsewhere, and it is told when it wakes', async () => {
+  test('hold: transaction: its transaction is ended, its job runs elsewhere, and it learns of this when it wakes', async () => {
     const scene = await open();
     const { id } = await scene.queue.enqueue('job', { ms: 300 }, { key: 'k' });
     const paused = await scene.child('transaction');
     expect(await paused.message()).toEqual({ run: Number(id) });
     await until(
-      'it is noted',
+      'the job is noted as running',
       async () => (await scene.one('select count(*)::int from pawl.queue_worker where $1 = any (holding)', [id])) === 1,
     );
     paused.pause();
@@ -172,13 +172,13 @@ describe('a worker is paused for longer than its lease', () => {
     paused.resume();
     expect(await paused.message()).toEqual({ lost: true });
     expect(await scene.runs(id)).toMatchObject({ effects: 1 });
-    // It is a worker again.
+    // It works again.
     await scene.enqueue(20);
     await scene.drained();
     expect(await scene.breaches()).toEqual([]);
   });
 
-  test('hold: transaction: it finishes its job where nobody has found it dead', async () => {
+  test('hold: transaction: it finishes its job if no other worker has found it dead', async () => {
     const scene = await open();
     const { id } = await scene.queue.enqueue('job', { ms: 300 }, { key: 'k' });
     const paused = await scene.child('transaction');

@@ -12,7 +12,7 @@ import { expectOneEffectEach, FAULTS, HOLDS, openScene, proxied, Scene } from '.
 import { SqlSession } from '../../sql-session.ts';
 
 describe.each(HOLDS)('hold: %s', (hold) => {
-  test('backends are terminated at random, and every job still runs', async () => {
+  test('while backends are terminated at random, every job still runs', async () => {
     const scene = await openScene();
     await scene.worker(hold, {}, { applicationName: 'to be shot' });
     const shoot = `select count(pg_terminate_backend(pid))::int from (
@@ -21,7 +21,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     let shot = 0;
     for (let round = 0; round < 12; round += 1) {
       await scene.enqueue(10);
-      shot += await until('there is somebody to shoot', () => scene.one<number>(shoot));
+      shot += await until('there is a backend to terminate', () => scene.one<number>(shoot));
     }
     await scene.drained(25_000);
     expect(shot).toBeGreaterThan(10);
@@ -29,7 +29,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     expect(await scene.disorder()).toEqual([]);
   });
 
-  test('the database crashes and restarts under load: what was acknowledged runs', async () => {
+  test('the database crashes and restarts under load: every acknowledged job runs', async () => {
     const server = await startTestServer({ fsync: 'off' });
     onTestFinished(() => server.stop());
     const admin = postgres(server.url);
@@ -69,7 +69,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
   });
 
   // Invariant P5.
-  test('the listening connection dies: work is found by the poll, and by notification again later', async () => {
+  test('after the death of the listening connection, work is found by the poll, and later by notifications again', async () => {
     const scene = await openScene();
     await scene.worker(hold, { poll: '300ms' });
     const kill = `select count(pg_terminate_backend(pid))::int from pg_stat_activity
@@ -93,7 +93,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     }
   });
 
-  test('a job committed late with a lower id is found by the next pass, and in its key, too', async () => {
+  test('a job that is committed late with a lower id is found by the next pass, also within its key', async () => {
     const scene = await openScene();
     const late = await SqlSession.open(scene.url);
     onTestFinished(() => late.end());
@@ -114,7 +114,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     expect(await scene.breaches()).toEqual([]);
   });
 
-  test('the answer to a claim is lost: its jobs are given back, uncharged', async () => {
+  test('after a lost answer to a claim, its jobs are given back, uncharged', async () => {
     const scene = await openScene();
     const proxy = await proxied(scene);
     const worker = await scene.worker(hold, { lease: '20s' }, { ...proxy.options, applicationName: 'proxied' });
@@ -127,7 +127,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     expect(await scene.one("select count(*)::int from pawl.queue_transition where reason = 'worker lost'")).toBe(0);
   });
 
-  test('the answer to a settlement is lost: the outcome stands, nothing runs twice', async () => {
+  test('after a lost answer to a settlement, the outcome stands, and no job runs twice', async () => {
     const scene = await openScene();
     const proxy = await proxied(scene);
     const worker = await scene.worker(hold, { lease: '20s' }, { ...proxy.options });
@@ -158,7 +158,7 @@ function loseOnce(
   return lost;
 }
 
-test('hold: transaction: a handler whose connection is lost is told so, and its job runs again at once', async () => {
+test('hold: transaction: the signal of a handler whose connection is lost is aborted, and its job runs again at once', async () => {
   const scene = await openScene();
   const engine = postgres(scene.url, { max: 6, logger: recordLog() });
   const reasons: unknown[] = [];
@@ -193,7 +193,7 @@ test('hold: transaction: a handler whose connection is lost is told so, and its 
   await scene.drained();
 });
 
-test('a commit that fails counts as an attempt, and the job ends in error', async () => {
+test('a failed commit counts as an attempt, and the job ends in error', async () => {
   const scene = await openScene();
   await scene.eye.client.query(
     'create table test_parent (id int primary key); create table test_child (id int references test_parent deferrable initially deferred)',
@@ -223,7 +223,7 @@ test('a commit that fails counts as an attempt, and the job ends in error', asyn
 });
 
 describe('connections', () => {
-  test('handlers that take every connection of the pool do not cost the worker its lease', async () => {
+  test('a worker keeps its lease while handlers take every connection of the pool', async () => {
     const scene = await openScene();
     const engine = postgres(scene.url, { max: 3, logger: recordLog(), connectTimeoutMs: 10_000 });
     let runs = 0;
@@ -256,7 +256,7 @@ describe('connections', () => {
     expect(() => queue.work({ job: () => {}, fragile: () => {} })).toThrow(/needs \d connections/);
   });
 
-  test('a pool of the user counts with the connections that it has', async () => {
+  test('a pool of the user counts with the connections that it already has', async () => {
     const [small, large] = [new pg.Pool({ max: 4 }), new pg.Pool({ max: 40 })];
     const workOn = (pool: pg.Pool) => (): Worker =>
       createQueue(postgres(pool, { logger: recordLog() }), 'faults', FAULTS).work(
@@ -268,19 +268,19 @@ describe('connections', () => {
     await Promise.all([small.end(), large.end()]);
   });
 
-  test('a heartbeat on a connection that went dead is sent again on another', async () => {
+  test('a heartbeat on a dead connection is repeated on another one', async () => {
     const scene = await openScene();
     const worker = await scene.worker('lease', { lease: '3s' });
     let lost = 0;
     worker.events.on('lost', () => void (lost += 1));
     const beating = `select pid from pg_stat_activity where query like '%queue.beat%' and pid <> pg_backend_pid() and datname = current_database()`;
-    const pid = await until('it has beaten', () => scene.one<number>(beating));
-    // Its server process stands still: nothing is lost, and nothing is answered.
+    const pid = await until('it has sent a heartbeat', () => scene.one<number>(beating));
+    // The server process of its connection is paused: nothing is lost, and nothing is answered.
     process.kill(pid, 'SIGSTOP');
     try {
       const last = 'select max(beat_at)::text from pawl.queue_worker';
       const before = await scene.one(last);
-      await until('it beats again', async () => (await scene.one(last)) !== before);
+      await until('it sends heartbeats again', async () => (await scene.one(last)) !== before);
       expect(lost).toBe(0);
     } finally {
       process.kill(pid, 'SIGCONT');
@@ -289,7 +289,7 @@ describe('connections', () => {
 });
 
 test.for(HOLDS)(
-  'whatever the default isolation of the database is, no job of a key is left behind (hold: %s)',
+  'under every default isolation of the database, no job of a key is left behind (hold: %s)',
   async (hold) => {
     const scene = await openScene();
     const name = await scene.one<string>('select current_database()');

@@ -40,7 +40,7 @@ function enqueue(n: number): Promise<number[]> {
 const claim = (look: { limit?: number; slots?: number } = {}): Promise<Brought> =>
   session.claim(row.queue, worker, { limit: N, ...look });
 
-/** All that was claimed fails with one error, to come again at once, or after `wait`. */
+/** Fails all claimed jobs with one error; they are retried at once, or after `wait`. */
 async function fail({ jobs }: Brought, { wait = 0 }: { wait?: number } = {}): Promise<void> {
   const claims = [...new Set(jobs.map((job) => job.claim))];
   const all = claims.map((id) => {
@@ -60,7 +60,7 @@ async function fail({ jobs }: Brought, { wait = 0 }: { wait?: number } = {}): Pr
 const count = (table: string): Promise<number> =>
   session.one(`select count(*)::int from pawl.${table} where queue = $1`, [row.queue]);
 
-/** Takes the claims of a worker that died, and has another one in its place. */
+/** Rescues the claims of a dead worker, and registers another one in its place. */
 async function crash(): Promise<void> {
   await session.expire(worker);
   await session.rescue(row.queue);
@@ -79,7 +79,7 @@ describe('a mass of failures is work like any other', () => {
     expect(await breaches(session.client)).toEqual([]);
   });
 
-  test('those that wait for their retry become due together', async () => {
+  test('jobs that wait for their retry become due together', async () => {
     await enqueue(N);
     await fail(await claim(), { wait: 3_600_000 });
     expect(await count('queue_delayed')).toBeLessThan(10);
@@ -89,7 +89,7 @@ describe('a mass of failures is work like any other', () => {
     expect(await breaches(session.client)).toEqual([]);
   });
 
-  test('each of them has its own history, and the error that it failed with', async () => {
+  test('each job has its own history, and its own error', async () => {
     const ids = await enqueue(300);
     await fail(await claim());
     await fail(await claim());
@@ -106,7 +106,7 @@ describe('a mass of failures is work like any other', () => {
     }
   });
 
-  test('scattered among others they keep their errors, too, and all are found by them', async () => {
+  test('failed jobs between other jobs keep their errors, too, and a search for the error finds all of them', async () => {
     const ids = await enqueue(300);
     const brought = await claim();
     const third = brought.jobs.filter(({ id }) => id % 3 === 0);
@@ -127,7 +127,7 @@ describe('a mass of failures is work like any other', () => {
     expect(await session.one('select error from pawl.job where id = $1', [wanted[5]])).toBe('smtp 550 is down');
   });
 
-  test.each([0, 1, 299])('number %i of those that wait for their retry can be cancelled by itself', async (nth) => {
+  test.each([0, 1, 299])('job %i of those that wait for their retry can be cancelled alone', async (nth) => {
     const ids = await enqueue(300);
     await fail(await claim(), { wait: 3_600_000 });
     const id = ids[nth];
@@ -139,7 +139,7 @@ describe('a mass of failures is work like any other', () => {
     expect(new Set(jobs.map(({ attempt }) => attempt))).toEqual(new Set([2]));
   });
 
-  test('of a claim the jobs that failed and those that completed are settled in one statement', async () => {
+  test('failed and completed jobs of a claim are settled in one statement', async () => {
     const ids = await enqueue(10);
     const { jobs } = await claim();
     const [first] = jobs;
@@ -155,7 +155,7 @@ describe('a mass of failures is work like any other', () => {
 });
 
 describe('a job is claimed ahead of its turn unless a crash would cost it too much', () => {
-  test('in its last attempt only as many are claimed as can start at once', async () => {
+  test('of jobs in their last attempt only as many are claimed as can start at once', async () => {
     await enqueue(N);
     await fail(await claim());
     await fail(await claim());
@@ -164,7 +164,7 @@ describe('a job is claimed ahead of its turn unless a crash would cost it too mu
     expect(await breaches(session.client)).toEqual([]);
   });
 
-  test('what was lost with its worker is claimed to start at once, until an attempt ends in order', async () => {
+  test('jobs that were lost with their worker are claimed only to start at once, until an attempt ends in order', async () => {
     await enqueue(100);
     await claim();
     await crash();
@@ -177,7 +177,7 @@ describe('a job is claimed ahead of its turn unless a crash would cost it too mu
     expect((await claim({ slots: 0 })).jobs.map(({ id }) => id)).toEqual(suspects.jobs.map(({ id }) => id));
   });
 
-  test('beside a job that was lost before nobody else is charged, and of those lost twice one runs at a time', async () => {
+  test('no other job is charged with one that was lost before, and of jobs lost twice one runs at a time', async () => {
     row = await session.register(`mass ${queues}`, [{ name: 'send' }], { attempts: 10 });
     const ids = await enqueue(3);
     await claim();
@@ -198,7 +198,7 @@ describe('a job is claimed ahead of its turn unless a crash would cost it too mu
   });
 });
 
-test('a job that kills its process charges nobody but itself after its second loss, while a mass of failures is under way', async () => {
+test('after its second loss a job that kills its process charges only itself, during a mass of failures, too', async () => {
   const scene = await openScene();
   const weary = Array.from({ length: 400 }, () => ({ kind: 'weary' as const, payload: {} }));
   const queue = createQueue(scene.engine, 'faults', { ...FAULTS, kinds: { ...FAULTS.kinds, weary: WEARY } });

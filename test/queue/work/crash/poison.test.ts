@@ -6,9 +6,9 @@ import { freshDatabase } from '../../../support/database.ts';
 import { eventually, until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
 
-// Outcomes that a database does not take: each is its own job's trouble, and nobody else's.
+// Outcomes that a database refuses: each affects its own job, and no other.
 
-/** A database with what makes it refuse things. */
+/** A database with an optional set-up that makes it refuse writes. */
 async function open(setUp = ''): Promise<PostgresEngine> {
   const database = await freshDatabase();
   if (setUp !== '') {
@@ -42,8 +42,8 @@ async function count(engine: PostgresEngine, what: string): Promise<number> {
   return row?.n ?? -1;
 }
 
-test('a result that the database refuses ends its own job in error, and everything else is written', async () => {
-  // A tenth of the usual depth, of which Node can write no more than a fifth.
+test('a result that the database refuses ends its own job in error, and all other outcomes are written', async () => {
+  // A tenth of the usual stack depth: Node can serialise no more than a fifth of that.
   const engine = await open(
     `do $$ begin execute format('alter database %I set max_stack_depth = ''200kB''', current_database()); end $$`,
   );
@@ -77,11 +77,11 @@ test('a result that the database refuses ends its own job in error, and everythi
   await worker.stop();
 });
 
-test('the result of a coalesced unit is written once, whatever the number of its jobs, and is the result of each', async () => {
+test('the result of a coalesced unit is written once, whatever number of jobs it has, and is the result of each', async () => {
   const engine = await open();
   const queue = createQueue(engine, 'once', { kinds: { job: { coalesce: 'all' } } });
   const ids = await queue.enqueueMany(many('job', 3000).map((job) => ({ ...job, key: 'doc' })));
-  // Hardly to be compressed: 3,000 times it would be 300 MB.
+  // It hardly compresses: 3,000 copies would be 300 MB.
   const result = Array.from({ length: 10_000 }, () => Math.random().toString(36).slice(2, 12)).join('');
   const worker = queue.work({ job: () => ({ result }) }, { lease: '4s' });
   await queue.drain();
@@ -93,7 +93,7 @@ test('the result of a coalesced unit is written once, whatever the number of its
   await worker.stop();
 });
 
-test('a unit of which so many jobs fail that no statement could say it is written in several, and is one unit again', async () => {
+test('when more jobs of a unit fail than one statement can settle, several statements do, and the jobs are one unit again', async () => {
   const engine = await open();
   const queue = createQueue(engine, 'failures', {
     kinds: { job: { coalesce: 'all' }, small: {} },
@@ -131,7 +131,7 @@ test('a unit of which so many jobs fail that no statement could say it is writte
   await worker.stop();
 });
 
-/** A table of results that takes its time for each row, as a slow disk does. */
+/** A table of results that is slow for each row, like a slow disk. */
 const SLOW_RESULTS = `
 create function public.slow() returns trigger language plpgsql as $$
 begin
@@ -140,18 +140,18 @@ begin
 end $$;
 create trigger slow before insert on pawl.queue_output for each row execute function public.slow()`;
 
-test('a settlement that takes longer than its deadline is not repeated as it is, but in parts', async () => {
+test('a settlement that takes longer than its deadline is repeated in parts', async () => {
   const engine = await open(SLOW_RESULTS);
   const queue = createQueue(engine, 'slow', { kinds: { job: {} } });
   await queue.enqueueMany(many('job', 400));
-  // A second for a hundred, and the deadline is two.
+  // A hundred rows take a second, and the deadline is two seconds.
   const worker = queue.work({ job: ({ payload }) => payload }, { lease: '4s', concurrency: 400, prefetch: 0 });
   await queue.drain({ timeout: '60s' });
   expect(await count(engine, 'select count(*) from pawl.job where result is not null and attempt = 1')).toBe(400);
   await worker.stop();
 });
 
-test('a result that cannot be written within the deadline, alone though it is, ends its own job in error', async () => {
+test('a single result that cannot be written within the deadline ends its own job in error', async () => {
   const engine = await open(SLOW_RESULTS);
   const queue = createQueue(engine, 'large', { kinds: { job: {} } });
   const worker = queue.work(
@@ -169,7 +169,7 @@ test('a result that cannot be written within the deadline, alone though it is, e
   await worker.stop();
 });
 
-test('an outcome that is refused even without its text is left to the rescue, and stops nobody', async () => {
+test('an outcome that is refused even without its text is left to the rescue, and stops no other job', async () => {
   const engine = await open(`
     create table public.refused (id bigint);
     create function public.refuse() returns trigger language plpgsql as $$
@@ -193,7 +193,7 @@ test('an outcome that is refused even without its text is left to the rescue, an
     'all others are complete',
     async () => (await count(engine, `select count(*) from pawl.job where status = 'complete'`)) === 9,
   );
-  await until('it says so', () =>
+  await until('the log has the line', () =>
     errors.some((words) => words.includes(`the outcome of job ${ids[5]} cannot be written`)),
   );
   expect((await queue.get(ids[5] ?? '')).status).toBe('in-progress');

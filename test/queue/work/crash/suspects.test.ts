@@ -3,25 +3,25 @@ import type { ClaimAnswer } from '../../../../src/queue/store.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { type NewJob, SqlSession } from '../../sql-session.ts';
 
-// hold: 'transaction'. A job that kills its process late is with the next worker whenever somebody looks for dead ones, so nobody
-// can charge it: the rescue has to have it before a lane takes it once more.
+// hold: 'transaction'. When a search finds the dead worker of a job that kills its process late, the next worker has the job
+// already, and the job cannot be charged. So the rescue has to charge it before a lane takes it once more.
 
 const CLAIM = `64, (-32768)::smallint, 0`;
 
-/** What queue_claim_one answers: a job without a key, one of a key that was tried before, or one of a key. */
+/** The answer of queue_claim_one: a job without a key, a job of a key that was tried before, or another job of a key. */
 interface Scene {
   readonly dead: number;
   readonly job: number;
   readonly other: SqlSession;
   readonly rescue: () => Promise<number>;
-  /** In a transaction that stays open. @returns the jobs, as [id, attempt] */
+  /** Claims in a transaction that stays open. @returns the jobs, as [id, attempt] */
   readonly claim: (lane: SqlSession) => Promise<number[][]>;
   readonly peek: () => Promise<number>;
   readonly lane: () => Promise<SqlSession>;
   readonly attemptsOf: (job: number) => Promise<number>;
 }
 
-/** A worker that died while it ran the first of these jobs. */
+/** A scene with a worker that died while it ran the first of these jobs. */
 async function open(jobs: readonly Omit<NewJob, 'kind'>[]): Promise<Scene> {
   const database = await freshDatabase();
   onTestFinished(() => database.drop());
@@ -68,13 +68,13 @@ async function open(jobs: readonly Omit<NewJob, 'kind'>[]): Promise<Scene> {
   };
 }
 
-test('a job that killed its worker is charged before it runs again, though another worker has it when that is noticed', async () => {
+test('a job that killed its worker is charged before it runs again, though another worker has it when the death is found', async () => {
   const { rescue, claim, lane, job, attemptsOf, peek } = await open([{ key: null }]);
   const [second, third] = [await lane(), await lane()];
   expect(await claim(second)).toEqual([[job, 1]]);
   expect(await rescue()).toBe(0);
   await second.client.query('rollback');
-  // It is free, and the rescue has not come again.
+  // The job is free, and no rescue has run since.
   expect(await claim(third)).toEqual([]);
   expect(await peek()).toBe(0);
   await third.client.query('rollback');
@@ -99,7 +99,7 @@ test('a job of a key that killed its worker is charged before it runs again, and
   expect(await claim(third)).toEqual([[job, 2]]);
 });
 
-test('a job that its next worker completes is charged nothing, and nothing of it stays noted', async () => {
+test('a job that its next worker completes is not charged, and is no longer a suspect', async () => {
   const { rescue, claim, lane, job, other, dead } = await open([{ key: null }]);
   const second = await lane();
   expect(await claim(second)).toEqual([[job, 1]]);

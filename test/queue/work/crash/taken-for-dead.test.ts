@@ -23,7 +23,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** What is claimed by workers that the database does not know any more. */
+/** Claims of workers that the database does not know any more. */
 const ORPHANS = `select count(*)::int from pawl.queue_running r
   where not exists (select 1 from pawl.queue_worker w where w.id = r.worker)`;
 

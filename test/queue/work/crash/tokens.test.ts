@@ -15,7 +15,7 @@ async function freshServer(): Promise<{ engine: PostgresEngine; crash: () => Pro
 }
 
 test.each(['lease', 'transaction'] as const)(
-  'tokens rise when the server crashes while a transaction is open that has told its own; the next claim is made in hold: %s',
+  'tokens rise through a crash of the server in an open transaction whose token is known; the next claim has hold: %s',
   { timeout: 90_000 },
   async (next) => {
     const { engine, crash } = await freshServer();
@@ -29,7 +29,7 @@ test.each(['lease', 'transaction'] as const)(
         await new Promise((resolve) => end.signal.addEventListener('abort', resolve, { once: true }));
       };
       const first = queue.work({ work: run }, { hold: 'transaction', concurrency: 1, lease: '2s', poll: '200ms' });
-      await until('its token is told', () => told.length === 1);
+      await until('its token is known', () => told.length === 1);
       const stopping = first.stop({ timeout: 0 });
       await crash();
       end.abort();
@@ -44,10 +44,10 @@ test.each(['lease', 'transaction'] as const)(
         },
         { hold: next, concurrency: 1, lease: '2s', poll: '200ms' },
       );
-      await until('its next token is told', () => again.length === 1);
+      await until('its next token is known', () => again.length === 1);
       await second.stop();
       expect(again[0]).toBeGreaterThan(told[0] ?? 0n);
-      await until('it waits to be tried again', async () => (await queue.get(id)).status === 'new');
+      await until('it waits for its retry', async () => (await queue.get(id)).status === 'new');
       await engine.query(statement('test.due', 'update pawl.queue_delayed set run_at = clock_timestamp()'));
     }
   },

@@ -5,17 +5,17 @@ import { until } from '../../../support/eventually.ts';
 import { openScene } from '../../faults.ts';
 import { SqlSession } from '../../sql-session.ts';
 
-// A process may stand still between any two messages of a lane, for as long as it likes. What its transaction holds then, beside
-// its own job and key, everybody else would wait for.
+// A process may pause between any two messages of a lane, for any time. All other workers would wait for locks that its
+// transaction then holds on other rows than its own job and key.
 
 interface Lane {
-  /** In a transaction that stays open. @returns the ids of the jobs it has, and what is in its way */
+  /** Claims in a transaction that stays open. @returns the ids of the claimed jobs, and what blocks the claim */
   claim(): Promise<{ jobs: number[]; blockedBy: string | undefined }>;
   unblock(what: string): Promise<number>;
 }
 
 const LATER = new Date(Date.now() + 3_600_000);
-/** Makes what is delayed due. */
+/** Makes delayed jobs due. */
 const TIME_PASSES = `update pawl.queue_delayed set run_at = clock_timestamp() - interval '1 second'`;
 
 interface Stage {
@@ -23,7 +23,7 @@ interface Stage {
   readonly other: SqlSession;
   readonly queue: number;
   readonly kinds: Readonly<Record<string, number>>;
-  /** A worker that works under a lease, on `other`. */
+  /** The id of a worker with hold: lease, on `other`. */
   readonly worker: number;
   readonly url: string;
 }
@@ -65,7 +65,7 @@ async function open(): Promise<Stage> {
   };
 }
 
-test('a lane that has looked while jobs were due keeps nobody from claiming them', async () => {
+test('a lane that has claimed while jobs were due does not keep other workers from claiming these', async () => {
   const { lane, other, queue, kinds, worker } = await open();
   const later = { kind: kinds['a'] ?? -1, runAt: LATER };
   const ids = await other.add(queue, [later, later]);
@@ -78,7 +78,7 @@ test('a lane that has looked while jobs were due keeps nobody from claiming them
   expect(await lane.unblock('due')).toBe(1);
 });
 
-test('a lane that has met a run keeps nobody from taking its jobs', async () => {
+test('a lane that has met a run does not keep other workers from taking its jobs', async () => {
   const { lane, other, queue, kinds, worker } = await open();
   const job = { kind: kinds['a'] ?? -1 };
   const ids = await other.add(queue, [job, job, job]);
@@ -90,7 +90,7 @@ test('a lane that has met a run keeps nobody from taking its jobs', async () => 
   expect(await lane.unblock('run')).toBe(2);
 });
 
-test('a lane that has passed by a busy key keeps neither its owner from settling nor others from its next job', async () => {
+test('a lane that has skipped a busy key blocks neither the settlement of its owner nor claims of its next job', async () => {
   const { lane, other, queue, kinds, worker } = await open();
   const job = { kind: kinds['a'] ?? -1, key: 'k' };
   const [first] = await other.add(queue, [job]);
@@ -106,7 +106,7 @@ test('a lane that has passed by a busy key keeps neither its owner from settling
   expect(await lane.unblock('keys')).toBe(1);
 });
 
-test('a lane that has met a key whose predecessor is delayed keeps nobody from the key', async () => {
+test('a lane that has met a key whose predecessor is delayed does not block the key', async () => {
   const { lane, other, queue, kinds } = await open();
   const later = { kind: kinds['a'] ?? -1, key: 'k', runAt: LATER };
   const [predecessor] = await other.add(queue, [later]);
@@ -118,7 +118,7 @@ test('a lane that has met a key whose predecessor is delayed keeps nobody from t
   expect(await other.one('select count(*)::int from pawl.queue_parked')).toBe(1);
 });
 
-test('what somebody else has in an open transaction, due as it is, keeps lanes neither from other jobs nor busy', async () => {
+test('due jobs that another open transaction has locked keep lanes neither from other jobs nor busy', async () => {
   const { lane, other, queue, kinds, worker, url } = await open();
   const a = kinds['a'] ?? -1;
   await other.add(queue, [{ kind: a, runAt: LATER }]);
@@ -137,7 +137,7 @@ test('what somebody else has in an open transaction, due as it is, keeps lanes n
   await other.commit();
 });
 
-test('hold: transaction: a process that stands still after a look at due jobs keeps no other worker waiting', async () => {
+test('hold: transaction: a process that pauses after a claim with due jobs delays no other worker', async () => {
   const scene = await openScene();
   const jobs = Array.from({ length: 6 }, (_, n) => ({
     kind: 'job' as const,
@@ -146,7 +146,7 @@ test('hold: transaction: a process that stands still after a look at due jobs ke
     ...(n % 2 === 0 ? { key: `k${n}` } : {}),
   }));
   await scene.queue.enqueueMany(jobs);
-  // Its first claim finds nothing, and the second one, when it is woken, that jobs are due.
+  // Its first claim finds nothing; the second one, after it is woken, finds due jobs.
   await scene.child('transaction', {
     PAWL_FAULT: 'queue.after_claim:stop#2',
     CONCURRENCY: '1',

@@ -31,7 +31,7 @@ function connect(options: PostgresOptions = {}): PostgresEngine {
 const LANE: WorkOptions = { hold: 'transaction', concurrency: 1 };
 
 test.each([true, false])(
-  'one lane starts jobs with and without keys in their order (prepared statements: %s)',
+  'one lane starts jobs with and without keys in order (prepared statements: %s)',
   async (prepare) => {
     const queue = createQueue(connect({ prepare }), `order ${prepare}`, { kinds: { job: {} } });
     const jobs = Array.from({ length: 120 }, (_, n) => ({
@@ -49,11 +49,11 @@ test.each([true, false])(
   },
 );
 
-test('one lane starts a long backlog of short runs in its order, one look-ahead after the other', async () => {
+test('one lane starts a long backlog of short runs in order, one look-ahead after the other', async () => {
   const engine = connect();
   for (const round of [1, 2, 3]) {
     const queue = createQueue(engine, `runs ${round}`, { kinds: { a: {}, b: {} } });
-    // Each job of kind a is alone, and each two of kind b are a run.
+    // Each job of kind a is single, and each two jobs of kind b are a run.
     const jobs = Array.from({ length: 1500 }, (_, n) => ({
       kind: n % 3 === 0 ? ('a' as const) : ('b' as const),
       payload: n,
@@ -68,7 +68,7 @@ test('one lane starts a long backlog of short runs in its order, one look-ahead 
   }
 });
 
-test('what comes due, comes first, or has a key is not kept waiting by the jobs in front of busy lanes', async () => {
+test('jobs that become due, have precedence, or have a key are not delayed by jobs in the look-ahead of busy lanes', async () => {
   const queue = createQueue(connect(), 'late', { kinds: { job: {} } });
   const many = Array.from({ length: 1500 }, (_, n) => ({ kind: 'job' as const, payload: n, priority: 5 }));
   await queue.enqueueMany(many);
@@ -81,9 +81,9 @@ test('what comes due, comes first, or has a key is not kept waiting by the jobs 
   let late: Promise<void> | undefined;
   const handler = async ({ payload }: { payload: unknown }): Promise<void> => {
     seen.push(payload);
-    // Both lanes stand still meanwhile: however long it takes, they are there with most of the jobs still to do.
+    // Both lanes wait meanwhile: however long it takes, most jobs are still to be done after it.
     if (seen.length >= 20) await (late ??= enqueueLate());
-    // Or all would be done within the half second that a single look takes where the machine is busy.
+    // Without this, all jobs could be done within the half second that a single look-ahead takes on a busy machine.
     await sleep(1);
   };
   const worker = queue.work({ job: handler }, { ...LANE, concurrency: 2 });
@@ -93,7 +93,7 @@ test('what comes due, comes first, or has a key is not kept waiting by the jobs 
   for (const name of ['first', 'due', 'key']) expect(seen.indexOf(name), name).toBeLessThan(1400);
 });
 
-test('after a handler that took long, what comes first by then is next, and not what came first before it', async () => {
+test('after a slow handler, the lane takes the job that is first by then, and not the one that was first before', async () => {
   const queue = createQueue(connect(), 'long', { kinds: { job: {} } });
   await queue.enqueueMany(Array.from({ length: 40 }, (_, n) => ({ kind: 'job' as const, payload: n, priority: 5 })));
   const seen: unknown[] = [];
@@ -110,7 +110,7 @@ test('after a handler that took long, what comes first by then is next, and not 
   expect(seen[seen.indexOf(20) + 1]).toBe('first');
 });
 
-test('a handler that deallocates every prepared statement costs no job, and none is done twice', async () => {
+test('a handler that deallocates every prepared statement loses no job, and no job is done twice', async () => {
   const engine = connect();
   await engine.query(statement('done.create', 'create table done (n int)'));
   const queue = createQueue(engine, 'deallocated', { kinds: { job: {} } });
@@ -130,7 +130,7 @@ interface PgClient {
   query(config: { text: string }): Promise<unknown>;
 }
 
-/** A queue of its own, its workers, and what the server answers about it. */
+/** A queue, its workers, and the server's answers about it. */
 async function lookInto(
   name: string,
   workers = 1,
@@ -177,14 +177,14 @@ function idsOf(rows: readonly Candidate[]): number[] {
   return rows.map(({ id }) => id);
 }
 
-/** One after another: jobs that are enqueued together share a row. */
+/** Adds one job after another: jobs that are enqueued together share a row. */
 async function addEach(n: number, add: (jobs: object[]) => Promise<number[]>): Promise<number[]> {
   const ids: number[] = [];
   for (let at = 0; at < n; at += 1) ids.push(...(await add([{}])));
   return ids;
 }
 
-test('a job is taken from where its row was read, and no other: not of a paused queue, not one that is held', async () => {
+test('a take finds the job by the place of its row, and takes no other job: none of a paused queue, and none that is held', async () => {
   const { session, add, peek, take, pause } = await lookInto('takes');
   const [first, second, third] = await addEach(3, add);
   const [one, two, three] = await peek();
@@ -213,7 +213,7 @@ test('a job is taken from where its row was read, and no other: not of a paused 
   expect(left.rows.map(({ id }) => Number(id))).toEqual([second, third]);
 });
 
-test('a read shows no job that a transaction has taken, and one that was rolled back at once', async () => {
+test('a read does not show a job that an open transaction has taken, and shows it again right after a rollback', async () => {
   const { add, peek, take } = await lookInto('held');
   const [first, second] = await addEach(2, add);
   const [one] = await peek();
@@ -227,7 +227,7 @@ test('a read shows no job that a transaction has taken, and one that was rolled 
   expect(await take(one)).not.toBe(null);
 });
 
-test('workers read jobs of their own, each job is one of theirs, and those that stay behind are read by all', async () => {
+test('each worker reads its own share of the jobs, every job is in a share, and all workers read jobs that stay behind', async () => {
   const { add, peek, session, queue } = await lookInto('shared', 3);
   const ids = await addEach(60, add);
   const reads = [await peek({ worker: 0 }), await peek({ worker: 1 }), await peek({ worker: 2 })].map(idsOf);
@@ -241,7 +241,7 @@ test('workers read jobs of their own, each job is one of theirs, and those that 
   expect(idsOf(await peek())).toEqual(ids);
 });
 
-test('a read takes runs apart, brings back what is due, and stops at a key and at a pause', async () => {
+test('a read splits runs, makes due jobs ready, and stops at a key and at a pause', async () => {
   const { session, queue, add, peek, take, pause } = await lookInto('looks');
   expect(await peek({ rows: 10 })).toEqual([]);
   const [due] = await add([{ runAt: new Date(Date.now() - 1000) }]);
@@ -270,26 +270,23 @@ test('a read takes runs apart, brings back what is due, and stops at a key and a
   ).rejects.toMatchObject({ code: 'PW004' });
 });
 
-test.each([1, 2])(
-  'a run that is taken apart just now is passed over by one of several workers only: %i',
-  async (workers) => {
-    const { session, add, peek, queue } = await lookInto(`apart ${workers}`, workers);
-    const all = async (): Promise<number[]> =>
-      idsOf([...(await peek()), ...(workers === 1 ? [] : await peek({ worker: 1 }))]).toSorted((a, b) => a - b);
-    const first = await add([{}, {}]);
-    const second = await add([{}, {}]);
-    const other = await SqlSession.open(database.url);
-    onTestFinished(() => other.end());
-    await other.client.query('begin');
-    await other.client.query(`select from pawl.queue_ready where id = ${first[0]} for update`);
-    expect(await all()).toEqual(workers === 1 ? [] : second);
-    await other.client.query('rollback');
-    expect(await all()).toEqual([...first, ...second]);
-    expect(await session.one(`select count(*)::int from pawl.queue_ready where queue = ${queue} and n = 2`)).toBe(0);
-  },
-);
+test.each([1, 2])('only one of several workers skips a run that is being split: %i', async (workers) => {
+  const { session, add, peek, queue } = await lookInto(`apart ${workers}`, workers);
+  const all = async (): Promise<number[]> =>
+    idsOf([...(await peek()), ...(workers === 1 ? [] : await peek({ worker: 1 }))]).toSorted((a, b) => a - b);
+  const first = await add([{}, {}]);
+  const second = await add([{}, {}]);
+  const other = await SqlSession.open(database.url);
+  onTestFinished(() => other.end());
+  await other.client.query('begin');
+  await other.client.query(`select from pawl.queue_ready where id = ${first[0]} for update`);
+  expect(await all()).toEqual(workers === 1 ? [] : second);
+  await other.client.query('rollback');
+  expect(await all()).toEqual([...first, ...second]);
+  expect(await session.one(`select count(*)::int from pawl.queue_ready where queue = ${queue} and n = 2`)).toBe(0);
+});
 
-/** A look-ahead for two lanes over reads that the test answers. */
+/** A look-ahead for two lanes; the test answers its reads. */
 function lookaheadOf(): { lookahead: Lookahead; reads: Read[] } {
   const reads: Read[] = [];
   const read = (request: Read['request']): Promise<Candidate[]> =>
@@ -309,7 +306,7 @@ interface Read {
   readonly answer: (ids: readonly number[]) => Promise<void>;
 }
 
-/** A pass is due every 100 ms. */
+/** Waits for the next read: a pass is due every 100 ms. */
 async function untilNextRead(lookahead: Lookahead, reads: readonly Read[]): Promise<(Candidate | undefined)[]> {
   const before = reads.length;
   const taken: (Candidate | undefined)[] = [];
@@ -321,7 +318,7 @@ async function untilNextRead(lookahead: Lookahead, reads: readonly Read[]): Prom
   return taken;
 }
 
-test('the first lane has jobs read ahead, the others wait for it, and each takes a job of its own in their order', async () => {
+test('the first lane starts a read, the others wait for it, and each lane takes another job, in order', async () => {
   const { lookahead, reads } = lookaheadOf();
   expect([lookahead.next(), reads.length, lookahead.reading]).toEqual([undefined, 1, expect.any(Promise)]);
   await reads[0]?.answer([1, 2, 3]);
@@ -329,7 +326,7 @@ test('the first lane has jobs read ahead, the others wait for it, and each takes
   expect([lookahead.next(), lookahead.reading]).toEqual([undefined, undefined]);
 });
 
-test('a read that brings fewer, since lanes took jobs meanwhile, has not shown everything: the next begins before it is used up', async () => {
+test('a read that returns fewer jobs, since lanes took some meanwhile, is not the end: the next read begins before it is used up', async () => {
   const { lookahead, reads } = lookaheadOf();
   lookahead.next();
   await reads[0]?.answer(range(1, 16));
@@ -347,14 +344,14 @@ test('a read that brings fewer, since lanes took jobs meanwhile, has not shown e
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, n) => from + n);
 
-test('a read does not show again what a lane takes behind its snapshot, and shows what was rolled back', async () => {
+test('a read does not offer again jobs that a lane took after its snapshot, and offers jobs that were rolled back', async () => {
   const { lookahead, reads } = lookaheadOf();
   lookahead.next();
   await reads[0]?.answer(Array.from({ length: 40 }, (_, at) => at + 1));
   const first = lookahead.next();
   const taken = await untilNextRead(lookahead, reads);
   const late = lookahead.next();
-  // The answers to all these takes come while the read is under way.
+  // All these takes are answered while the read is under way.
   for (const candidate of [first, ...taken, late]) if (candidate !== undefined) lookahead.ended(candidate, true);
   const gone = new Set([first, ...taken, late].map((candidate) => candidate?.id));
   await reads[1]?.answer([1, 2, 3, ...Array.from({ length: 60 }, (_, at) => at + 4)]);
@@ -365,7 +362,7 @@ test('a read does not show again what a lane takes behind its snapshot, and show
   expect(lookahead.next()?.id).toBe(1);
 });
 
-test('where others have taken most of what was read, it is read again at once', async () => {
+test('when other workers have taken most of the read jobs, the next read begins at once', async () => {
   const { lookahead, reads } = lookaheadOf();
   lookahead.next();
   await reads[0]?.answer(Array.from({ length: 60 }, (_, at) => at + 1));
@@ -377,7 +374,7 @@ test('where others have taken most of what was read, it is read again at once', 
   expect(reads).toHaveLength(2);
 });
 
-test('jobs are left to their worker for half a second, and then are free for all', async () => {
+test('jobs are reserved for their worker for half a second, then any worker may take them', async () => {
   const { lookahead, reads } = lookaheadOf();
   const since = performance.now();
   lookahead.next();
@@ -390,7 +387,7 @@ test('jobs are left to their worker for half a second, and then are free for all
   expect(reads[nth]?.request.front.id).toBeLessThan(100 * (nth - 1));
 });
 
-test('where fewer jobs than lanes are ready, each lane claims by itself and none waits for a read', async () => {
+test('when fewer jobs than lanes are ready, each lane claims alone and none waits for a read', async () => {
   const { lookahead, reads } = lookaheadOf();
   lookahead.next();
   await reads[0]?.answer([1]);
@@ -398,7 +395,7 @@ test('where fewer jobs than lanes are ready, each lane claims by itself and none
   expect([lookahead.next(), lookahead.reading, reads.length]).toEqual([undefined, undefined, 1]);
 });
 
-test('the jobs of a worker whose handlers stand still are run by another', async () => {
+test('another worker runs the jobs of a worker whose handlers hang', async () => {
   const [one, other] = [connect(), connect()];
   const queue = createQueue(one, 'still', { kinds: { job: {} } });
   let end = (): void => {};
@@ -434,8 +431,8 @@ test('the jobs of a worker whose handlers stand still are run by another', async
 });
 
 test.each([
-  { when: 'no connection is left for a look beside them', spare: 0, text: 'x' },
-  { when: 'payloads are too large for a look', spare: 1, text: 'x'.repeat(5000) },
+  { when: 'no connection is left for a look-ahead', spare: 0, text: 'x' },
+  { when: 'payloads are too large for a look-ahead', spare: 1, text: 'x'.repeat(5000) },
 ])('lanes do every job once when $when', async ({ when, spare, text }) => {
   const [own, others] = [connect({ max: 4 }), connect()];
   const queue = createQueue(others, when, { kinds: { job: {} } });
@@ -454,7 +451,7 @@ test.each([
   expect(seen.toSorted()).toEqual(texts.toSorted());
 });
 
-/** Two workers take from the same three shards. @returns what went wrong */
+/** Two workers take from the same three shards. @returns the violations */
 async function compete(url: string): Promise<string[]> {
   const engines = [1, 2].map(() => postgres(url, { max: 5, logger: recordLog() }));
   onTestFinished(async () => void (await Promise.all(engines.map((engine) => engine.stop()))));
@@ -467,7 +464,7 @@ async function compete(url: string): Promise<string[]> {
     payload: n,
     ...(n % 10 === 0 ? { key: `k${n % 3}` } : {}),
   }));
-  // A few at a time, so that the ids of a shard have those of the others between them.
+  // A few at a time, so that the ids of the shards alternate.
   for (let n = 0; n < jobs.length; n += 8) await queues[0]?.enqueueMany(jobs.slice(n, n + 8));
   const handler = async ({ tx, job }: { tx: { client: PgClient }; job: { id: string } }): Promise<void> => {
     await tx.client.query({ text: `insert into ran (id) values (${Number(job.id)})` });
@@ -501,13 +498,13 @@ where exists (
   select from pawl.queue_job o join ran s on s.id = o.id where o.key = j.key and o.id < j.id and s.at > r.at)`,
 );
 
-test('two workers take from three shards what each has seen there, each job once', async () => {
+test('two workers take the jobs that they have read in three shards, each job once', async () => {
   const fresh = await freshDatabase();
   onTestFinished(() => fresh.drop());
   expect(await compete(fresh.url)).toEqual([]);
 });
 
-test('that is noticed of a take that does not delete what it takes', async () => {
+test('a planted take that does not delete its row is found', async () => {
   const fresh = await freshDatabase();
   onTestFinished(() => fresh.drop());
   const session = await SqlSession.open(fresh.url);

@@ -16,12 +16,12 @@ import { startProxy } from '../../../support/proxy.ts';
 import { openScene } from '../../faults.ts';
 import { SqlSession } from '../../sql-session.ts';
 
-// hold: 'transaction', and the transaction is lost, or is nobody's any more.
+// hold: 'transaction' when the transaction is lost, or its process is.
 
 const KINDS = { job: {}, once: { attempts: 1, timeout: '200ms' }, twice: { attempts: 2 } } as const;
 const PID = statement('test.pid', 'select pg_backend_pid() as pid');
 
-/** With others about, one of them may have a job once more before it is charged. */
+/** With several lanes, another lane may run a job once more before it is charged. */
 const ALONE: WorkOptions = { concurrency: 1 };
 
 interface Stage {
@@ -34,12 +34,12 @@ interface Stage {
     handler: (unit: Unit) => unknown,
     options?: WorkOptions,
     engine?: PostgresOptions & { url?: string },
-  ): Promise<Told>;
+  ): Promise<WorkerReport>;
   reasons(id: string): Promise<string[]>;
   status(id: string): Promise<string>;
 }
 
-interface Told {
+interface WorkerReport {
   readonly worker: Worker;
   readonly failed: string[];
   readonly errors: unknown[];
@@ -67,7 +67,7 @@ async function open(settings: readonly string[] = []): Promise<Stage> {
         { job: handler, once: handler, twice: handler },
         { hold: 'transaction', concurrency: 2, poll: '200ms', ...options },
       );
-      const told: Told = { worker, failed: [], errors: [] };
+      const told: WorkerReport = { worker, failed: [], errors: [] };
       worker.events.on('failed', ({ to }) => told.failed.push(to));
       worker.events.on('error', ({ error }) => told.errors.push(error));
       onTestFinished(async () => {
@@ -93,7 +93,7 @@ async function cut({ eye }: Stage, unit: Unit): Promise<void> {
   await eye.one('select pg_terminate_backend($1)', [row?.pid]);
 }
 
-/** It may have been told by now. */
+/** The signal may be aborted already. */
 async function aborted({ signal }: Unit): Promise<void> {
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 }
@@ -121,7 +121,7 @@ test.for([undefined, 'k'])(
   },
 );
 
-test('a connection that is lost is replaced at once, however many were lost before', async () => {
+test('a lost connection is replaced at once, however many were lost before', async () => {
   const stage = await open();
   let runs = 0;
   await stage.work(async (unit) => {
@@ -131,11 +131,11 @@ test('a connection that is lost is replaced at once, however many were lost befo
   const since = performance.now();
   const { id } = await stage.queue.enqueue('job', null);
   await until('it is complete', async () => (await stage.status(id)) === 'complete', 60_000);
-  // A pause that doubles up to five seconds would have made half a minute of it.
+  // Pauses that double up to five seconds would take half a minute.
   expect(performance.now() - since).toBeLessThan(20_000);
 });
 
-test('what a provider has set to end sessions that are idle ends no handler', async () => {
+test('a provider’s timeouts for idle sessions end no handler', async () => {
   const stage = await open([
     `idle_in_transaction_session_timeout = '300ms'`,
     `idle_session_timeout = '300ms'`,
@@ -148,7 +148,7 @@ test('what a provider has set to end sessions that are idle ends no handler', as
   const { id } = await stage.queue.enqueue('job', null);
   await until('it is complete', async () => (await stage.status(id)) === 'complete');
   expect(await stage.reasons(id)).toEqual([]);
-  // Its lanes were idle, too.
+  // The lanes are idle, too, for longer than the timeout.
   await sleep(700);
   await until('the next is complete', async () => {
     const next = await stage.queue.enqueue('job', null);
@@ -163,7 +163,7 @@ async function newerThan(major: number, settings: readonly string[]): Promise<re
   return Number(version) >= major * 10_000 ? settings : [];
 }
 
-test('a unit whose time is up while a statement of its handler hangs is charged, and the statement is cancelled', async () => {
+test('a unit whose time ends while a statement of its handler hangs is charged, and the statement is cancelled', async () => {
   const stage = await open();
   let runs = 0;
   const told = await stage.work(async (unit) => {
@@ -198,7 +198,7 @@ test('a result that the database refuses ends its own job in error, once, and no
   expect((await stage.queue.get(id)).error).toMatch(/stack depth/);
 });
 
-test('a transaction whose link has gone silent, acknowledged for ever, is ended with the lease of its worker', async () => {
+test('a transaction on a silent connection that still acknowledges packets is ended with the lease of its worker', async () => {
   const stage = await open();
   const proxy = await startProxy(stage.url);
   onTestFinished(() => proxy.stop());
@@ -219,16 +219,16 @@ test('a transaction whose link has gone silent, acknowledged for ever, is ended 
   proxy.silence();
   const attempts: number[] = [];
   await stage.work(({ attempt }) => void attempts.push(attempt), { lease: '1s' });
-  // Lease and the look for lost workers; the rest is for a busy machine.
+  // The lease and the search for lost workers; the rest is for a busy machine.
   await until('it has run elsewhere', async () => (await stage.status(id)) === 'complete', 1000 + 625 + 10_000);
-  // Whoever ends the transaction charges the attempt, unless a lane that looks in the very same moment is faster.
+  // The worker that ends the transaction charges the attempt, unless a lane that claims at the same moment is faster.
   expect([[2], [1]]).toContainEqual(attempts);
   expect(await stage.reasons(id)).toEqual(attempts[0] === 2 ? ['worker lost'] : []);
   expect(await stage.eye.one('select count(*)::int from pg_stat_activity where pid = any ($1)', [pids])).toBe(0);
   proxy.cut();
 });
 
-test('a transaction that was given up is ended as soon as the server can be reached, though the worker lives', async () => {
+test('an abandoned transaction is ended as soon as the server can be reached, though the worker lives', async () => {
   const stage = await open();
   const proxy = await startProxy(stage.url);
   onTestFinished(() => proxy.stop());
@@ -244,14 +244,14 @@ test('a transaction that was given up is ended as soon as the server can be reac
     { url: proxy.url },
   );
   const { id } = await stage.queue.enqueue('job', null);
-  await until('the server was asked in vain', () => proxy.accepted > 0 && told.errors.length >= 2, 30_000);
+  await until('the server was asked without success', () => proxy.accepted > 0 && told.errors.length >= 2, 30_000);
   expect(await stage.status(id)).toBe('new');
   proxy.loseRequest('\0 nothing has this in it');
   await until('it is complete', async () => (await stage.status(id)) === 'complete', 30_000);
   expect(runs).toBe(2);
 });
 
-test('transactions of a lost worker that a role may not end are told of, and ended by one that may', async () => {
+test('transactions of a lost worker that a role may not end are reported, and ended by a role that may', async () => {
   const { url, eye } = await open();
   const { queue } = await eye.register('other', [{ name: 'a' }]);
   const worker = await eye.addWorker(queue, 1);
@@ -270,7 +270,7 @@ test('transactions of a lost worker that a role may not end are told of, and end
     `grant usage on schema pawl to ${role}; grant all on all tables in schema pawl to ${role}; set role ${role}`,
   );
   const rescue = `select json_build_array(r.jobs, pawl.queue_open_lanes(${queue}::smallint)) from pawl.queue_rescue(${queue}::smallint) r`;
-  await until('it is told of', async () => (await eye.one<[number, number[]]>(rescue))[1].length > 0);
+  await until('it is reported', async () => (await eye.one<[number, number[]]>(rescue))[1].length > 0);
   expect(await eye.one(rescue)).toEqual([0, [lane.pid]]);
   await eye.client.query('reset role');
   await eye.one(rescue);
@@ -280,7 +280,7 @@ test('transactions of a lost worker that a role may not end are told of, and end
   expect(await eye.one('select count(*)::int from pawl.queue_worker where id = $1', [worker])).toBe(0);
 });
 
-test.skipIf(!hasPooler)('behind a pooler, too, the transaction of a process that stands still is found', async () => {
+test.skipIf(!hasPooler)('the transaction of a paused process is found behind a pooler, too', async () => {
   const stage = await open([`idle_in_transaction_session_timeout = '500ms'`]);
   const pooler = await startPooler(stage.url, 8);
   onTestFinished(() => pooler.stop());
