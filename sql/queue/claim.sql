@@ -55,7 +55,7 @@ begin
   if v_near.rows = 1 and v_near.keyed = 0 then
     select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_one from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.n <= p_limit
-      and r.lost = 0
+      and r.lost = 0 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
     order by r.priority, r.id limit 1 for update skip locked;
     if found and (v_one.attempt = 0 or not pawl.queue_is_last(v_one.kind, v_one.attempt))
       and (v_one.n = 1 or pawl.queue_count_fitting(p_shard, array[v_one.id], array[v_one.n]) >= v_one.n) then
@@ -83,6 +83,9 @@ begin
         where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
   end if;
 
+  -- Whether the queue is paused is asked in the statements that see jobs, too: where the preparation waited, it may have been paused
+  -- since, and what was enqueued then would be taken.
+  --
   -- queue.pick. What is looked at is fenced by "materialized": without it a nested loop may lock more rows than asked for.
   -- Only rows without a key are locked, one by one until there are enough, so that two claimers at once share them.
   with picked as materialized (
@@ -90,7 +93,7 @@ begin
       r.lost > 0 or (r.attempt > 0 and r.key is null and pawl.queue_is_last(r.kind, r.attempt)) as alone,
       r.lost > 1 and exists (select 1 from pawl.queue_running o where o.worker = p_worker and o.lost > 1) as barred
     from pawl.queue_ready r
-    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
     order by r.priority, r.id limit p_rows
   ), locked as materialized (
     select r.ctid as tid from picked p join pawl.queue_ready r on r.ctid = p.tid

@@ -87,6 +87,7 @@ begin
       with picked as materialized (
         select r.id, r.priority, r.key, r.epoch from pawl.queue_ready r
         where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.id <> all (v_suspects)
+          and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
         order by r.priority, r.id limit p_rows
       )
       select count(*) as seen, array_agg(p.key) filter (where p.key is not null) as keys,
@@ -120,6 +121,7 @@ begin
       begin
         select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_row from pawl.queue_ready r
         where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.id <> all (v_suspects)
+          and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
         order by r.priority, r.id limit 1 for update skip locked;
         if found and v_row.n > 1 then
           raise exception using errcode = 'PW000';
