@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { actor, createActors } from '../../src/actor/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
+import { expectToSayProblems } from '../support/outage.ts';
 import { startProxy } from '../support/proxy.ts';
 import { openScene } from './scene.ts';
 
@@ -23,12 +23,5 @@ test('a dispatcher says why it can claim nothing, and nothing while it can', asy
   });
   expect(dispatcher.problem).toBe('it has not started yet');
   await dispatcher.started;
-  await until('it has polled', () => dispatcher.problem === undefined);
-  proxy.refuse();
-  await until('it has noticed the outage', () => dispatcher.problem !== undefined);
-  proxy.accept();
-  await until('it has recovered', () => dispatcher.problem === undefined);
-  const stopped = dispatcher.stop();
-  expect(dispatcher.problem).toBe('it is stopping');
-  await stopped;
+  await expectToSayProblems(dispatcher, proxy);
 });

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { createCapture } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
+import { expectToSayProblems } from '../support/outage.ts';
 import { startProxy } from '../support/proxy.ts';
 import { build, openScene, TARGET, VIA } from './scene.ts';
 
@@ -23,12 +23,5 @@ test('consumers of a capture say why they do not go on, and nothing while they d
   });
   expect(worker.problem).toBe('it has not started yet');
   await worker.started;
-  await until('it has polled', () => worker.problem === undefined);
-  proxy.refuse();
-  await until('it has noticed the outage', () => worker.problem !== undefined);
-  proxy.accept();
-  await until('it has recovered', () => worker.problem === undefined);
-  const stopped = worker.stop();
-  expect(worker.problem).toBe('it is stopping');
-  await stopped;
+  await expectToSayProblems(worker, proxy);
 });

@@ -4,6 +4,7 @@ import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
+import { expectToSayProblems } from '../support/outage.ts';
 import { startProxy } from '../support/proxy.ts';
 
 test.each(['lease', 'transaction'] as const)(
@@ -25,13 +26,6 @@ test.each(['lease', 'transaction'] as const)(
     await until('the first try has failed', () => worker.problem?.includes('pawl migrate'));
     await engine.migrate();
     await worker.started;
-    await until('it has polled', () => worker.problem === undefined);
-    proxy.refuse();
-    await until('it has noticed the outage', () => worker.problem !== undefined);
-    proxy.accept();
-    await until('it has recovered', () => worker.problem === undefined);
-    const stopped = worker.stop();
-    expect(worker.problem).toBe('it is stopping');
-    await stopped;
+    await expectToSayProblems(worker, proxy);
   },
 );
