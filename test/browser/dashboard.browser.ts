@@ -201,6 +201,8 @@ describe('what can be done', () => {
     await page.getByLabel(/Type digest/).fill('digest');
     await page.getByRole('button', { name: 'End it' }).click();
     await page.getByText('schedule "digest" of queue "mail" is ended').waitFor();
+    await page.goto(new URL(`jobs/${enqueued.replaceAll(/\D/g, '')}`, base).href);
+    await page.getByRole('link', { name: 'digest', exact: true }).waitFor();
     await page.goto(new URL(`actors/${scene.ids.server}`, base).href);
     await page.getByRole('button', { name: 'Destroy', exact: true }).click();
     await page.getByLabel(/Type/).fill(scene.ids.server);

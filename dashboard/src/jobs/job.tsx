@@ -185,7 +185,14 @@ function factsOf(of: JobDetail): readonly Fact[] {
     ['Priority', of.priority],
     ['Attempt', of.attempt],
     ['Runs at', at(of.runAt)],
-    ['Schedule', of.schedule && of.schedule.name],
+    [
+      'Schedule',
+      of.schedule && (
+        <a href="schedules">
+          <Name of={of.schedule.name} />
+        </a>
+      ),
+    ],
     ['Tick', of.schedule && at(of.schedule.at)],
     ['Enqueued', at(of.enqueuedAt)],
     ['Claimed', at(of.claimedAt)],
