@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { pawl } from './pawl.ts';
 
 function has(program: string): boolean {
-  return spawnSync(program, ['--version']).error === undefined;
+  return spawnSync(program, ['--version']).status === 0;
 }
 
 /** A file with the script for a shell. */
