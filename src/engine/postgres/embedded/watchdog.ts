@@ -59,6 +59,7 @@ export function startWatchdog(folder: string, account: Account | undefined): Wat
   };
 }
 
+/** In Bun, the input of a child process has no such method. */
 function unrefInput(shell: ChildProcess): void {
-  (shell.stdin as Socket).unref();
+  (shell.stdin as Partial<Socket>).unref?.();
 }
