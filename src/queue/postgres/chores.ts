@@ -1,5 +1,5 @@
 import { type AnswerOptions, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
-import { alone, type Runner } from './store.ts';
+import { alone, type Runner } from './runner.ts';
 
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
 const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answer');

@@ -2,7 +2,7 @@ import { instant, type PostgresEngine, statement } from '../../engine/postgres/i
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import type { Facts } from '../operate/explain.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
-import { alone } from './store.ts';
+import { alone } from './runner.ts';
 
 /** The columns of pawl.job, as a JobRecord has them. */
 const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",

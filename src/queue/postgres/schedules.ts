@@ -2,7 +2,7 @@ import { type AnswerOptions, instant, type PostgresEngine, statement } from '../
 import type { Enqueued } from '../enqueue.ts';
 import type { JobStatus } from '../job.ts';
 import type { Due, ScheduleRecord, Tick } from '../operate/schedule.ts';
-import { limited, type Runner } from './store.ts';
+import { limited, type Runner } from './runner.ts';
 
 const NOW = statement(
   'queue.now',

@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { Conflict } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
-import { alone } from '../../../src/queue/postgres/store.ts';
+import { alone } from '../../../src/queue/postgres/runner.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';

@@ -1,5 +1,5 @@
 import type { AnswerOptions, Session } from '../../../engine/postgres/index.ts';
-import type { OpenClaim } from '../../postgres/store.ts';
+import type { OpenClaim } from '../../postgres/texts.ts';
 import type { ClaimAnswer } from '../../store.ts';
 import type { Outcome } from '../attempt.ts';
 import type { Unit } from '../unit.ts';

@@ -1,6 +1,6 @@
 import { ConnectionFailed } from '../../../base/errors.ts';
 import { type Step, statement } from '../../../engine/postgres/index.ts';
-import { claimOneText, quoted, unblockText } from '../../postgres/store.ts';
+import { claimOneText, quoted, unblockText } from '../../postgres/texts.ts';
 import type { Candidate, ClaimAnswer, ClaimOneRequest } from '../../store.ts';
 import type { Lane, PendingCommit } from './lane.ts';
 import { enrolText, enrolTransactionText, readTaken, receiptStep, takeStep } from './statements.ts';

@@ -1,4 +1,4 @@
-import { type OpenClaim, runningText, settleText } from '../../postgres/store.ts';
+import { type OpenClaim, runningText, settleText } from '../../postgres/texts.ts';
 import type { Settlement } from '../../store.ts';
 import type { Outcome } from '../attempt.ts';
 import { jobsByClaim } from '../settlement.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type Statement, type Step, statement, withoutLimits } from '../../../engine/postgres/index.ts';
-import type { OpenClaim } from '../../postgres/store.ts';
+import type { OpenClaim } from '../../postgres/texts.ts';
 import type { Candidate, ClaimAnswer } from '../../store.ts';
 
 /** A handler hears of its token before anything of its transaction is on disk: see pawl.queue_raise_tokens. */

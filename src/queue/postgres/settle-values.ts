@@ -1,0 +1,46 @@
+import type { Settlement } from '../store.ts';
+import { type FailureRun, toRuns } from '../work/failure-runs.ts';
+
+/** Of `SETTLE`. */
+export function settleValues(settlement: Settlement): unknown[] {
+  const { queue, shard, worker, whole, part, failed, results, shared, keys, guarded = [] } = settlement;
+  const { items, errors } = withErrorsOnce(toRuns(failed));
+  return [
+    queue,
+    shard,
+    worker,
+    whole,
+    part.length > 0 ? JSON.stringify(part) : null,
+    items.length > 0 ? JSON.stringify(items) : null,
+    results.length > 0 ? resultsText(results) : null,
+    keys.length > 0 ? keys.map(([key]) => key) : null,
+    keys.length > 0 ? keys.map(([, epoch]) => epoch) : null,
+    errors.length > 0 ? errors : null,
+    shared.length > 0 ? sharedText(shared) : null,
+    guarded.length > 0 ? guarded : null,
+  ];
+}
+
+/** The jobs of a unit fail with one text: it is sent once, and each of them names it by `like`, from 1. */
+export function withErrorsOnce(failed: readonly FailureRun[]): { items: readonly object[]; errors: string[] } {
+  const errors: string[] = [];
+  const items = failed.map((item, index) => {
+    const { error, ...rest } = item;
+    if (error === undefined) return item;
+    if (error !== failed[index - 1]?.error) {
+      if (error !== failed[index + 1]?.error) return item;
+      errors.push(error);
+    }
+    return { ...rest, like: errors.length };
+  });
+  return { items, errors };
+}
+
+/** Arrays and not objects: Postgres takes the fields of an object apart only when no text in it holds U+0000. */
+export function resultsText(results: Settlement['results']): string {
+  return `[${results.map(({ id, claim, result }) => `[${id},${claim},${result}]`).join()}]`;
+}
+
+export function sharedText(shared: Settlement['shared']): string {
+  return `[${shared.map(({ result, jobs }) => `[${result},${JSON.stringify(jobs)}]`).join()}]`;
+}

@@ -1,0 +1,124 @@
+import { type Statement, statement } from '../../engine/postgres/index.ts';
+
+// The statements of workers and producers. The functions they call are in sql/queue/.
+
+export const REGISTER: Statement = statement(
+  'queue.register',
+  `select pawl.queue_register($1::json) as answer, current_setting('transaction_isolation') as isolation,
+  'pawl'::regnamespace::oid::text as schema`,
+);
+/**
+ * The queue of `$1`, whose higher digits say in which schema it has that id. In one that was dropped and made again the ids are
+ * those of other queues. Costs nothing: the schema's own id is a constant of the prepared statement.
+ */
+const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536::bigint)::smallint else pawl.queue_refuse_schema() end`;
+/** As text, which no library that a caller's transaction comes from reads in a way of its own. */
+export const ENQUEUE: Statement = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
+/** Where array_nulls is off, a null in an array is the word: so what no job has stands for it. */
+const ADD_CALL = `pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json,
+  pg_catalog.array_replace($7::text[], '', null), pg_catalog.array_replace($8::timestamptz[], 'infinity', null))`;
+export const ADD: Statement = statement('queue.add', `select ${ADD_CALL}::text as ids`);
+export const ADD_ONE: Statement = statement(
+  'queue.add_one',
+  `select pawl.queue_add_one(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz)::text as id`,
+);
+export const ADD_ALONE: Statement = statement(
+  'queue.add_alone',
+  `select pawl.queue_add_alone(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz) as answer`,
+);
+/**
+ * The same with the trace that these jobs are enqueued in: one statement, so that nobody runs one of them before its trace is
+ * there. In a caller's transaction it is a second statement.
+ */
+export const ENQUEUE_TRACED: Statement = statement(
+  'queue.enqueue_traced',
+  `
+with added as materialized (
+  select pawl.enqueue($1::jsonb) as answer
+), trace as (
+  insert into pawl.queue_trace (id, parent) select (a.answer ->> 'id'::text)::bigint, $2::text from added a where not (a.answer ->> 'duplicate'::text)::boolean
+)
+select a.answer from added a`,
+);
+export const ADD_TRACED: Statement = statement(
+  'queue.add_traced',
+  `
+with added as materialized (
+  select ${ADD_CALL} as ids
+), trace as (
+  insert into pawl.queue_trace (id, parent) select pg_catalog.unnest(a.ids), $9::text from added a
+)
+select a.ids::text as ids from added a`,
+);
+export const TRACE = `
+with trace as (
+  insert into pawl.queue_trace (id, parent)
+  select t.id::bigint, r.request ->> 0
+  from (select $1::json as request) r cross join lateral pg_catalog.json_array_elements_text(r.request -> 1) t (id)
+  returning id
+)
+select count(*)::int as traced from trace`;
+export const TRACES: Statement = statement(
+  'queue.traces',
+  'select t.id::text as id, t.parent from pawl.queue_trace t where t.id = any ($1::bigint[])',
+);
+export const PRUNE_TRACES: Statement = statement('queue.prune_traces', 'select pawl.queue_trace_prune(10000)');
+export const ADD_JSON = 'select pawl.queue_add_json($1::json)::text as ids';
+export const CLAIM: Statement = statement(
+  'queue.claim',
+  `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint) as answer`,
+);
+export const CLAIM_OR_OFFER: Statement = statement(
+  'queue.claim_or_offer',
+  `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint, $10::bigint, $11::text) as answer`,
+);
+export const PEEK: Statement = statement(
+  'queue.peek',
+  'select pawl.queue_peek_ready($1::smallint, $2::smallint, $3::bigint, $4::int, $5::smallint, $6::bigint) as candidates',
+);
+const SETTLE_CALL =
+  'pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json, $12::bigint[])';
+export const SETTLE: Statement = statement('queue.settle', `select ${SETTLE_CALL} as answer`);
+/** With an offer: one round trip, and one commit for both. */
+export const SETTLE_AND_OFFER: Statement = statement(
+  'queue.settle_and_offer',
+  `select ${SETTLE_CALL} as answer, pawl.queue_offer_add($1::smallint, $3::bigint, $13::bigint, $14::text)`,
+);
+export const OFFER: Statement = statement(
+  'queue.offer',
+  'select pawl.queue_offer_add($1::smallint, $2::bigint, $3::bigint, $4::text)',
+);
+export const WITHDRAW: Statement = statement(
+  'queue.withdraw',
+  'select pawl.queue_withdraw($1::smallint, $2::bigint)::text as numbers',
+);
+export const WAKE: Statement = statement('queue.wake', 'select pawl.queue_wake($1::smallint)');
+export const ADD_WORKER: Statement = statement(
+  'queue.add_worker',
+  `
+insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold)
+values (${HERE}, $2, $3, $4, $5::double precision * interval '1 millisecond', clock_timestamp() + $5::double precision * interval '1 millisecond', $6)
+returning id::text`,
+);
+export const BEAT: Statement = statement('queue.beat', 'select pawl.queue_beat($1::json) as answer');
+export const WANTS: Statement = statement('queue.wants', 'select pawl.queue_set_wants_notify($1::bigint, $2::boolean)');
+export const RECALL: Statement = statement(
+  'queue.recall',
+  'select pawl.queue_recall($1::smallint, $2::bigint, $3::bigint[]) as answer',
+);
+export const PROGRESS: Statement = statement('queue.progress', 'select pawl.queue_progress($1::json)');
+export const GUARD = 'select pawl.queue_guard($1::json)';
+export const LEAVE: Statement = statement(
+  'queue.leave',
+  'select pawl.queue_leave($1::smallint, $2::bigint, $3::bigint[])',
+);
+export const REMOVE_WORKER: Statement = statement(
+  'queue.remove_worker',
+  'delete from pawl.queue_worker where id = $1::bigint',
+);
+export const RESCUE: Statement = statement(
+  'queue.rescue',
+  'select r.jobs, r.ended, pawl.queue_open_lanes($1::smallint) as unended from pawl.queue_rescue($1::smallint) r',
+);
+export const CHARGE: Statement = statement('queue.charge', 'select pawl.queue_charge($1::json) as charged');
+export const PRUNE: Statement = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2::int) as jobs');
