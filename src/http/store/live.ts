@@ -9,27 +9,18 @@ const SNAPSHOT = statement(
   `
 select json_build_object(
   'at', clock_timestamp(),
-  'queues', coalesce((
-    select json_agg(json_build_object('name', d.name, 'stats', f.stats) order by d.name)
-    from pawl.queue_figures(null, $1::int) f join pawl.queue_definition d on d.id = f.queue), '[]'),
-  'locks', json_build_object(
-    'held', (select count(*) from (select 1 from pawl.lock_grant g where g.token is not null and g.expires_at > clock_timestamp() limit $1) x),
-    'waiting', (select count(*) from (select 1 from pawl.lock_waiter w where w.expires_at > clock_timestamp() limit $1) x)),
-  'actors', coalesce((
-    select json_agg(json_build_object('type', t.name, 'paused', t.paused_at is not null, 'states', pawl.actor_counts(t.id, 1000),
-      'workers', (select count(*) from pawl.actor_worker w where t.id = any (w.types) and w.expires_at > clock_timestamp())) order by t.name)
-    from pawl.actor_type t), '[]'),
-  'pages', (
-    select json_build_object('open', count(*) filter (where x.acked_at is null), 'acked', count(*) filter (where x.acked_at is not null),
-      'worst', (array['info', 'warning', 'error', 'critical'])[max(x.severity)])
-    from (select p.acked_at, p.severity from pawl.actor_page p where p.resolved_at is null limit $1) x),
+  'queues', pawl.queue_live($1::int),
+  'locks', pawl.lock_live($1),
+  'actors', a.live -> 'actors',
+  'pages', a.live -> 'pages',
   'oldestTransactionMs', (
     select round(extract(epoch from clock_timestamp() - min(a.xact_start)) * 1000) from pg_stat_activity a
     where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'),
   'connections', (select count(*) from pg_stat_activity a where a.backend_type = 'client backend'),
   'maxConnections', current_setting('max_connections')::int,
   'wraparound', (select age(d.datfrozenxid) from pg_database d where d.datname = current_database())
-) as answer`,
+) as answer
+from (select pawl.actor_live($1) as live offset 0) a`,
 );
 
 const PING = statement('http.ping', 'select 1 as one');
