@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { InvalidInput } from '../../base/errors.ts';
 import { type Fields, maybe, readFields, text } from '../protocol/field.ts';
 import { readQuery } from '../protocol/parameters.ts';
@@ -42,14 +43,17 @@ function partsOf(given: string | undefined): readonly (typeof PARTS)[number][] {
   throw new InvalidInput(`part must be some of ${PARTS.join(', ')}, with commas between them`, { field: 'part' });
 }
 
-/** Sends each step of a job, and ends when the job is settled. */
+/** Sends each step of a job, and ends when the job is settled. A client that comes back with the id of a step is not told that one again. */
 export function watchJob(jobs: JobWatch, id: string): Watch {
-  return (_lastId, send, end) => {
+  return (lastId, send, end) => {
     let shown = '';
     return jobs.watch(id, (standing) => {
       if (standing === undefined) return end();
       const data = JSON.stringify(standing);
-      if (data !== shown) send({ event: 'job', data });
+      if (data !== shown) {
+        const step = createHash('sha256').update(data).digest('base64url').slice(0, 16);
+        if (shown !== '' || step !== lastId) send({ id: step, event: 'job', data });
+      }
       shown = data;
       if (isSettled(standing)) end();
     });

@@ -124,6 +124,15 @@ describe('waiting for a job', () => {
     expect(text).toContain(`event: job\ndata: {"id":"${id}","status":"complete"`);
     await worker.stop();
     expect((await get('/jobs/987654321/events')).status).toBe(404);
+    // A client that comes back is told what it has not seen, and nothing twice.
+    const steps = [...text.matchAll(/^id: (\S+)$/gm)].map(([, step = '']) => step);
+    expect([steps.length, new Set(steps).size]).toEqual([3, 3]);
+    const told = async (step: string): Promise<number> => {
+      const headers = { 'last-event-id': step };
+      const again = await visitor.ask(`/api/v1/jobs/${id}/events`, { headers });
+      return again.text.split('event: job').length - 1;
+    };
+    expect([await told(steps.at(-1) ?? ''), await told(steps[0] ?? '')]).toEqual([0, 1]);
   });
 });
 
