@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { InvalidInput, NotFound } from '../../src/base/errors.ts';
-import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
-import { createQueue, createQueueAdmin, type Queue, type QueueAdmin } from '../../src/queue/index.ts';
-import { freshDatabase } from '../support/database.ts';
-import { until } from '../support/eventually.ts';
+import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createQueue, createQueueAdmin, type Queue, type QueueAdmin } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
 
 let engine: PostgresEngine;
 let admin: QueueAdmin;
