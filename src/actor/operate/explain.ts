@@ -66,14 +66,14 @@ const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
   },
   ({ attempt, error, dueInMs, finishedAt, worker }) => {
     if (attempt === 0 || finishedAt !== null || worker !== null) return undefined;
-    const when = dueInMs !== null && dueInMs > 0 ? `; it is tried again in ${formatDuration(dueInMs)}` : '';
+    const when = dueInMs !== null && dueInMs > 0 ? `; it is tried again in ${roughly(dueInMs)}` : '';
     const why = error ?? 'its process died while it ran';
     return [[`its last ${attempt === 1 ? 'turn' : `${attempt} turns`} failed${when}: ${why.replace(/\n[^]*/, '')}`]];
   },
   ({ attempt, dueInMs, finishedAt, worker }) =>
     attempt > 0 || dueInMs === null || dueInMs <= 0 || finishedAt !== null || worker !== null
       ? undefined
-      : [[`it naps for another ${formatDuration(dueInMs)}`]],
+      : [[`it naps for another ${roughly(dueInMs)}`]],
   ({ dueInMs, finishedAt, worker, openChildren }) => {
     if (dueInMs !== null || finishedAt !== null || worker !== null) return undefined;
     const children = openChildren > 0 ? `; ${openChildren} of its children are not final` : '';
@@ -84,17 +84,22 @@ const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
     if (workers === 0) {
       return [
         [
-          `it has been due for ${formatDuration(-dueInMs)}, but no worker of its type lives`,
+          `it has been due for ${roughly(-dueInMs)}, but no worker of its type lives`,
           `start a process that runs "${type}"`,
         ],
       ];
     }
     const others = ahead === null || ahead === 0 ? '' : `; ${ahead} of its type are due before it`;
     return [
-      [
-        `it has been due for ${formatDuration(-dueInMs)}${others}`,
-        'if that lasts, raise concurrency or start more workers',
-      ],
+      [`it has been due for ${roughly(-dueInMs)}${others}`, 'if that lasts, raise concurrency or start more workers'],
     ];
   },
 ];
+
+/** For people: below ten seconds to the millisecond, then in whole seconds, minutes, hours or days. */
+function roughly(ms: number): string {
+  const unit = UNITS.find((one) => ms >= 2 * one) ?? 1;
+  return formatDuration(ms < 10_000 ? ms : Math.round(ms / unit) * unit);
+}
+
+const UNITS = [86_400_000, 3_600_000, 60_000, 1000] as const;

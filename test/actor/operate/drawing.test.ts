@@ -86,6 +86,9 @@ test('a machine is drawn with every state and transition once, whichever way it 
 describe('explain says', () => {
   test.each<[Partial<ActorRecord>, RegExp]>([
     [{}, /naps for another 1m/],
+    [{ dueInMs: 20_159 }, /naps for another 20s$/],
+    [{ dueInMs: 1_209_599_456 }, /naps for another 14d$/],
+    [{ dueInMs: 1234 }, /naps for another 1\.234s$/],
     [
       { attempt: 1, error: 'Error: no\n at x', status: 'backing off' },
       /its last turn failed; it is tried again in 1m: Error: no$/,
