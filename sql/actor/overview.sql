@@ -2,7 +2,7 @@
 
 -- {actors: [{type, paused, states, workers}], pages: {open, acked, worst}}; counts of pages stop at p_most, those of actors at 1,000.
 create or replace function pawl.actor_live(p_most int) returns json
-language sql set search_path = pg_catalog, pg_temp as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select json_build_object(
     'actors', coalesce((
       select json_agg(json_build_object('type', t.name, 'paused', t.paused_at is not null, 'states', pawl.actor_counts(t.id, 1000),

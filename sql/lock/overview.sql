@@ -2,7 +2,7 @@
 
 -- {held, waiting}; counts stop at p_most.
 create or replace function pawl.lock_live(p_most int) returns json
-language sql set search_path = pg_catalog, pg_temp as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select json_build_object(
     'held', (select count(*) from (select 1 from pawl.lock_grant g where g.token is not null and g.expires_at > clock_timestamp() limit p_most) x),
     'waiting', (select count(*) from (select 1 from pawl.lock_waiter w where w.expires_at > clock_timestamp() limit p_most) x))

@@ -2,7 +2,7 @@
 
 -- [{name, stats}], by name; counts stop at p_most.
 create or replace function pawl.queue_live(p_most int) returns json
-language sql set search_path = pg_catalog, pg_temp as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select coalesce(json_agg(json_build_object('name', d.name, 'stats', f.stats) order by d.name), '[]')
   from pawl.queue_figures(null, p_most) f join pawl.queue_definition d on d.id = f.queue
 $$;
