@@ -20,42 +20,46 @@ import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base
 import type { Duration } from '../base/time/duration.ts';
 import { label } from './label.ts';
 
-/** How the jobs of one kind behave. */
+/** Options of one kind of jobs. */
 export interface KindOptions {
   /**
-   * Any Standard Schema (zod, valibot, arktype…). Checked at enqueue and again when the job runs, so that a job written
-   * by an older version, or from SQL, never reaches the handler in a shape it does not know. Default: anything goes.
+   * Any Standard Schema (zod, valibot, arktype…). The payload is checked at enqueue and again when the job runs, so that a
+   * job from an older version of the program, or from SQL, never reaches the handler in a shape that it does not expect.
+   * Default: no check.
    */
   readonly payload?: StandardSchemaV1 | undefined;
-  /** `'key'`: one job of this kind per key, ever. Enqueueing another gives the first one's id. */
+  /** `'key'`: one job of this kind per key, ever. Enqueueing another one returns the id of the first. */
   readonly unique?: 'key' | undefined;
   /**
-   * `'all'`: all outstanding jobs of this kind and key are one unit (10,000 at most), each with its own row, outcome and
-   * history. `'latest'`: the same, and the handler is given the newest one alone. Default `'none'`: one job, one unit.
+   * `'all'`: all outstanding jobs of this kind and key are one unit (at most 10,000), each with its own row, outcome and
+   * history. `'latest'`: the same, and the handler gets only the newest job. Default `'none'`: each job is a unit.
    */
   readonly coalesce?: 'none' | 'latest' | 'all' | undefined;
-  /** Kinds of which no unsettled job of the same key may exist before a job of this kind runs. */
+  /** Predecessor kinds: a job of this kind waits until no job of these kinds with the same key is unsettled. */
   readonly after?: readonly string[] | undefined;
-  /** What becomes of a job whose predecessor (`after`) ended in `error`: it runs all the same (default), or ends in `error` too. */
+  /**
+   * What happens to a job whose predecessor (`after`) ended in `error`: it runs all the same (`'run'`, the default), or ends
+   * in `error`, too.
+   */
   readonly afterError?: 'run' | 'error' | undefined;
-  /** How often a job of this kind is tried. Default: as the queue's `retry.attempts`. */
+  /** The number of attempts of a job of this kind. Default: the queue's `retry.attempts`. */
   readonly attempts?: number | undefined;
   /**
-   * How long one attempt may take; then `unit.signal` aborts and the attempt has failed, whatever its handler comes to. It is
-   * settled when that has ended, 5 s later at the most. Default: no limit.
+   * How long one attempt may take. After that `unit.signal` is aborted and the attempt has failed, whatever its handler
+   * returns. It is settled when the handler has ended, at most 5 s later. Default: no limit.
    */
   readonly timeout?: Duration | undefined;
   /** The largest payload and result of a job of this kind, as JSON in UTF-8. Default 4 MiB; at most 32 MiB. */
   readonly maxBytes?: number | undefined;
 }
 
-/** A queue as its user declares it. */
+/** The declaration of a queue. */
 export interface QueueOptions<K extends Kinds = Kinds> {
   /** The kinds of jobs, by name. */
   readonly kinds: K;
   /**
-   * In how many independent parts the queue is kept; order holds within one. A key always has the same shard. Default 1,
-   * which is strict FIFO; can be changed only while nothing is outstanding. At most 256.
+   * The number of independent parts of the queue; jobs are ordered within each part. A key always has the same shard. Default
+   * 1, which is strict FIFO; at most 256. It can be changed only while no job is outstanding.
    */
   readonly shards?: number | undefined;
   readonly retry?: RetryOptions | undefined;
@@ -65,12 +69,12 @@ export interface QueueOptions<K extends Kinds = Kinds> {
 }
 
 export interface KeyConcurrency {
-  /** 1 (default): the jobs of a key run one after another, in order. Infinity: a key is a label to search by, no more. */
+  /** 1 (default): the jobs of a key run one after another, in order. Infinity: a key is only a label for searches. */
   readonly perKey?: number | undefined;
 }
 
 export interface RetryOptions {
-  /** How often a job is tried in all, the first time included. Default 5. */
+  /** The number of attempts of a job, including the first one. Default 5. */
   readonly attempts?: number | undefined;
   /** The wait between two attempts. Default exponential: 1 s, doubled each time, at most 1 h, half of it random. */
   readonly backoff?: BackoffOption | undefined;
@@ -78,17 +82,17 @@ export interface RetryOptions {
 
 export type Kinds = Readonly<Record<string, KindOptions>>;
 
-/** What a producer passes for a kind. */
+/** The payload that a producer passes for a kind. */
 export type PayloadIn<K extends KindOptions> = K extends { readonly payload: infer S extends StandardSchemaV1 }
   ? InferInput<S>
   : unknown;
 
-/** What a handler is given for a kind. */
+/** The payload that a handler gets for a kind. */
 export type PayloadOut<K extends KindOptions> = K extends { readonly payload: infer S extends StandardSchemaV1 }
   ? InferOutput<S>
   : unknown;
 
-/** One kind, complete. */
+/** One kind with all defaults. */
 export interface Kind {
   readonly name: string;
   readonly schema: StandardSchemaV1 | undefined;
@@ -101,7 +105,7 @@ export interface Kind {
   readonly maxBytes: number;
 }
 
-/** A queue's declaration, checked and complete. */
+/** A queue's declaration, checked and with all defaults. */
 export interface Definition {
   readonly name: string;
   readonly kinds: ReadonlyMap<string, Kind>;
@@ -151,7 +155,7 @@ const shape = {
   concurrency: object({ perKey }),
 };
 
-/** @throws InvalidInput when the declaration is not one a queue can keep */
+/** @throws InvalidInput when the declaration contradicts itself or has a bad option */
 export function define(name: string, options: QueueOptions): Definition {
   checkOptions('createQueue', { name }, { name: label });
   const given = checkOptions('createQueue', options, shape);

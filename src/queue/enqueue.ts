@@ -15,15 +15,15 @@ import { sending } from './tracing.ts';
 export interface EnqueueOptions {
   /** Jobs of one key run one after another, in the order they were enqueued. 1 to 1,000 bytes. */
   readonly key?: string | undefined;
-  /** Lower runs first, among jobs of different keys. Default 0; -32,768 to 32,767. */
+  /** Among jobs of different keys, lower numbers run first. Default 0; -32,768 to 32,767. */
   readonly priority?: number | undefined;
-  /** Not before this moment, by the database's clock. */
+  /** The job does not run before this moment, by the database's clock. */
   readonly runAt?: Date | undefined;
   /** Your own transaction, of any driver: the job exists if and only if it commits. */
   readonly tx?: OpenTransaction | undefined;
   /**
-   * The trace that the job belongs to, as W3C Trace Context writes it; its run is linked to it. Default: the active one, where
-   * OpenTelemetry is.
+   * The trace of the job, in the form of W3C Trace Context; its run is linked to it. Default: the active trace, if
+   * OpenTelemetry is loaded.
    */
   readonly traceparent?: string | undefined;
 }
@@ -31,11 +31,11 @@ export interface EnqueueOptions {
 export interface Enqueued {
   readonly id: string;
   readonly status: JobStatus;
-  /** True when a unique job of this key was there already; `id` and `status` are that one's. */
+  /** True when a unique job of this key existed already; `id` and `status` are those of that job. */
   readonly duplicate: boolean;
 }
 
-/** One of many. */
+/** One job of `enqueueMany`. */
 export interface JobInput extends Omit<EnqueueOptions, 'tx' | 'traceparent'> {
   readonly kind: string;
   readonly payload?: unknown;
@@ -50,7 +50,7 @@ const traceparent = custom(TRACEPARENT, (value, place) => {
 const shape = { ...jobShape, tx: openTransaction, traceparent: optional(traceparent) };
 const manyShape = { tx: openTransaction };
 
-/** A bulk enqueue goes to the database in pieces of this many jobs: one statement each, all or nothing for the piece. */
+/** A bulk enqueue is sent in pieces of this many jobs: one statement each, which writes all of its jobs or none. */
 const AT_ONCE = 1000;
 
 /** Checks jobs and writes them. */
@@ -92,23 +92,26 @@ export class Producer {
     return { id: String(id), status: 'new', duplicate: false };
   }
 
-  /** Whether `one` would take it. @throws InvalidInput, NotFound */
+  /** Checks a job like `one`, and writes nothing. @throws InvalidInput, NotFound */
   async check(kindName: string, payload: unknown, name: string | undefined): Promise<void> {
     const kind = this.#kind(kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
   }
 
-  /** For the database function that looks whether there is one already, and waits for another enqueue of the same key to commit. */
+  /**
+   * The request of a unique job, for the database function that finds an existing one, and waits for the commit of another
+   * enqueue of the same key.
+   */
   #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
     const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload', kind.maxBytes));
     const { name: queue } = this.#definition;
-    // Said here, since another version of the program may have declared the kind without it.
+    // `unique` is sent with each request, since another version of the program may have declared the kind without it.
     const request = { queue, kind: kind.name, payload: json, key: name, priority, unique: true };
     return runAt === undefined ? request : { ...request, runAt: runAt.toISOString() };
   }
 
-  /** All or nothing within each thousand; with `tx`, in all. @returns ids in the same order */
+  /** Writes each thousand of jobs as a whole or not at all; with `tx`, all of them. @returns ids in the same order */
   async many(jobs: readonly JobInput[], options: { readonly tx?: OpenTransaction | undefined }): Promise<string[]> {
     const { tx } = checkOptions('enqueueMany', options, manyShape);
     if (!Array.isArray(jobs)) {
@@ -154,7 +157,7 @@ export class Producer {
     this.#requireKey(kind, name, field);
     if (kind.unique) {
       throw new InvalidInput(
-        `kind "${kind.name}" is unique, which enqueueMany does not look at; use enqueue() for ${field}`,
+        `kind "${kind.name}" is unique, which enqueueMany does not support; use enqueue() for ${field}`,
         { field },
       );
     }
@@ -200,7 +203,7 @@ export class Producer {
     );
   }
 
-  /** Unkeyed jobs of one call stay together in one shard, the next call's in the next. */
+  /** Jobs without a key of one call go to one shard, those of the next call to the next shard. */
   #byShard(rows: readonly Row[], from: number): Map<number, Row[]> {
     const { shards } = this.#definition;
     if (shards === 1) return new Map([[0, [...rows]]]);
@@ -237,13 +240,13 @@ function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Bat
   };
 }
 
-/** One element for all, when all are alike: the database then takes the short way. */
+/** One element if all are equal: the database then takes a shorter path. */
 function compact(values: readonly number[]): readonly number[] {
   const [first] = values;
   return first !== undefined && values.every((value) => value === first) ? [first] : values;
 }
 
-/** As pawl.queue_shard() has it. */
+/** The same function as pawl.queue_shard() in SQL. */
 function shardOf(name: string, shards: number): number {
   return Number.parseInt(createHash('md5').update(name).digest('hex').slice(0, 7), 16) % shards;
 }

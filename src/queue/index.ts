@@ -64,7 +64,10 @@ export { guardHeld } from './work/transaction/guard.ts';
 export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
 export { Worker } from './work/worker.ts';
 
-/** One handler for each kind of a queue. What it returns is kept as the job's result; what it throws fails the attempt. */
+/**
+ * One handler for each kind of a queue. Its return value is stored as the job's result; an error that it throws fails the
+ * attempt.
+ */
 export type Handlers<K extends Kinds> = {
   readonly [N in keyof K]: (unit: Unit<PayloadOut<K[N]>>) => unknown;
 };
@@ -75,9 +78,9 @@ export type JobOf<K extends Kinds> = {
 }[keyof K & string];
 
 /**
- * Declares a queue on your database. Nothing is sent until it is used; the database then learns of the queue and its kinds.
+ * Declares a queue on your database. Sends nothing; the first use registers the queue and its kinds in the database.
  * @param name  1 to 100 characters; the same name is the same queue in every process
- * @throws InvalidInput on a declaration that cannot be kept, such as an unknown option or kinds that wait for each other
+ * @throws InvalidInput on a bad declaration, such as an unknown option or kinds that wait for each other
  */
 export function createQueue<const K extends Kinds>(
   engine: PostgresEngine,
@@ -89,10 +92,10 @@ export function createQueue<const K extends Kinds>(
 }
 
 /**
- * A queue: jobs go in by `enqueue`, in your own transaction if you like, and are run by the workers that `work` starts.
+ * A queue: `enqueue` adds jobs, in your own transaction if you pass it, and the workers that `work` starts run them.
  *
- * In a signature, `Queue` alone is any queue, to look at and to operate; what may be enqueued depends on the kinds, so that
- * takes the type of one: `typeof mail`, or `Queue<K>`.
+ * In a signature, plain `Queue` is any queue, to read and to operate. To enqueue, a signature needs the type with its kinds:
+ * `typeof mail`, or `Queue<K>`.
  */
 export class Queue<K extends Kinds = never> {
   readonly name: string;
@@ -118,19 +121,19 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Makes the queue and its kinds known to the database, so that `pawl.enqueue()` can be called from SQL. Done by itself
-   * at the first use; call it at deploy time if SQL comes first.
+   * Registers the queue and its kinds in the database, so that SQL can call `pawl.enqueue()`. The first use does this by
+   * itself; call it at deploy time if SQL comes first.
    * @throws SchemaMismatch  the database has no Pawl schema, or an older one: run `pawl migrate`
-   * @throws Conflict  shards or perKey differ from what is there, and jobs are outstanding
+   * @throws Conflict  shards or perKey differ from the registered ones, and jobs are outstanding
    */
   async register(): Promise<void> {
     await this.#register();
   }
 
   /**
-   * Adds a job: one round trip, in a transaction of its own or in yours (`tx`). It is run at least once after the commit,
-   * and never if that does not happen.
-   * @throws InvalidInput  the payload was refused by its schema, or an option cannot be; nothing was written
+   * Adds a job: one round trip, in a transaction of its own or in yours (`tx`). The job runs at least once after the commit,
+   * and never without it.
+   * @throws InvalidInput  the schema refused the payload, or an option is bad; nothing was written
    * @throws NotFound  the queue has no such kind
    */
   enqueue<N extends keyof K & string>(
@@ -142,16 +145,17 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Whether `enqueue` would take these, without a word to the database: for whoever writes the job by other means.
-   * @throws InvalidInput  the payload was refused by its schema, or a key is missing @throws NotFound  no such kind
+   * Checks whether `enqueue` would accept these, for programs that write the job in another way. Sends nothing to the
+   * database.
+   * @throws InvalidInput  the schema refused the payload, or a key is missing @throws NotFound  no such kind
    */
   async check(kind: string, payload: unknown, options: { readonly key?: string | undefined } = {}): Promise<void> {
     await this.#producer.check(kind, payload, options.key);
   }
 
   /**
-   * Adds many jobs, a thousand a round trip; unkeyed jobs of one kind cost a fraction of single ones. All are checked before
-   * any is written. Each thousand is all or nothing; with `tx`, all of them are.
+   * Adds many jobs, a thousand per round trip; jobs of one kind without a key cost a fraction of single ones. All are checked
+   * before any is written. Each thousand is written as a whole or not at all; with `tx`, all of them are.
    * @returns the ids, in the order of the jobs
    * @throws InvalidInput  names the job by its index; kinds with `unique` are refused here
    */
@@ -164,9 +168,9 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Starts a worker in this process. It looks for work at once, after every notification, and at every poll.
+   * Starts a worker in this process. It claims jobs at once, after every notification, and at every poll.
    * @param handlers  one for each kind
-   * @throws InvalidInput  a kind has no handler, or an option cannot be
+   * @throws InvalidInput  a kind has no handler, or an option is bad
    */
   work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
     const { settings, signal, onBlocked } = readWorkOptions(options, this.#definition, this.#engine.connections);
@@ -183,38 +187,38 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * How many jobs are where, how many complete a minute, how many workers live. Counts stop at 10,000 ("10,000 or more"),
-   * so that asking costs the same however deep the queue is.
+   * How many jobs are in each state, how many complete per minute, how many workers live. Counts stop at 10,000 ("10,000 or
+   * more"), so that the cost does not grow with the queue.
    */
   async stats(): Promise<QueueStats> {
     await this.#register();
     return this.#reader.stats(this.name, COUNT_LIMIT);
   }
 
-  /** Lets no worker claim any more, in any process, until `resume()`, restarts included. What is claimed is finished. */
+  /** Stops claims of all workers in all processes until `resume()`, also across restarts. Claimed jobs are finished. */
   async pause(): Promise<void> {
     await this.#register();
     await this.#reader.pause(this.name);
   }
 
-  /** Ends a pause; workers look for work at once. Does nothing when there is none. */
+  /** Ends a pause; workers claim jobs at once. Does nothing when the queue is not paused. */
   async resume(): Promise<void> {
     await this.#register();
     await this.#reader.resume(this.name);
   }
 
-  /** @throws NotFound  this queue has no such job @throws InvalidInput  that is no id */
+  /** @throws NotFound  this queue has no such job @throws InvalidInput  the id is none */
   get(id: string): Promise<JobRecord> {
     return this.#operations.get(id);
   }
 
-  /** Every move of a job, oldest first. @throws NotFound, InvalidInput */
+  /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */
   history(id: string): Promise<JobTransition[]> {
     return this.#operations.history(id);
   }
 
   /**
-   * Why a job is where it is, and why it does not run: later, behind job N of its key, the queue is paused, no worker…
+   * Why a job is in its state, and why it does not run: delayed, behind job N of its key, the queue is paused, no worker…
    * @throws NotFound, InvalidInput
    */
   explain(id: string): Promise<Explanation> {
@@ -222,19 +226,19 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Cancels a job. One that is new never runs; what waits behind it in its key goes on. Of one that runs, `unit.signal` is
-   * aborted, and it ends as cancelled unless its handler completes all the same: the answer is then `in-progress`.
-   * @throws Conflict  it is complete or in error
-   * @throws LockNotAvailable  a job of its key is held by an open transaction for more than 5 s; nothing was done
+   * Cancels a job. A new job never runs; the jobs behind it in its key continue. For a running job `unit.signal` is aborted,
+   * and it ends as cancelled unless its handler completes all the same: the returned status is then `in-progress`.
+   * @throws Conflict  the job is complete or in error
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 5 s; nothing was changed
    */
   cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
     return this.#operations.cancel(id, options);
   }
 
   /**
-   * Makes a job that ended in error or was cancelled new again, with all its attempts before it, as if it had never been
-   * tried. In its key it takes its own place among the jobs that have not been tried yet.
-   * @throws Conflict  it is new, in progress or complete
+   * Makes a job that ended in error or was cancelled new again, with all its attempts, as if it had never run. In its key it
+   * takes its old place among the jobs that have not run yet.
+   * @throws Conflict  the job is new, in progress or complete
    */
   retry(id: string): Promise<JobStatus> {
     return this.#operations.retry(id);
@@ -242,9 +246,9 @@ export class Queue<K extends Kinds = never> {
 
   /**
    * Finds jobs, newest first: by words and `"phrases"` of their payloads and errors, `key:`, `kind:`, `status:`, `since:` and
-   * `until:`. Words are runs of letters and digits, whole, in any case. One page takes bounded work, however many jobs
-   * there are: see {@link SearchPage}. Jobs can be found as soon as they are committed.
-   * @throws InvalidInput  the query, an option or the cursor cannot be understood @throws NotFound  no such kind
+   * `until:`. A word is a whole run of letters and digits; case does not matter. The work of one page is bounded, however
+   * many jobs there are: see {@link SearchPage}. Jobs can be found as soon as they are committed.
+   * @throws InvalidInput  the query, an option or the cursor is malformed @throws NotFound  no such kind
    */
   async search(query: string, options: SearchOptions = {}): Promise<SearchPage> {
     await this.#register();
@@ -252,8 +256,8 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Resolves when nothing of this queue is ready, parked or in progress, in any process. For tests and for shutting down.
-   * @throws TimedOut  says what is left
+   * Resolves when no job of this queue is ready, parked or in progress, in any process. For tests and for shutting down.
+   * @throws TimedOut  with the counts of the remaining jobs
    */
   async drain(options: DrainOptions = {}): Promise<void> {
     await this.#register();
@@ -261,11 +265,11 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Enqueues a job at every tick of a cron pattern, as long as any worker of this queue lives: exactly one a tick, however
-   * many processes there are. Kept in the database; declaring it again changes it, and keeps its next tick if the pattern
-   * and the zone are the same.
+   * Enqueues a job at every tick of a cron pattern, as long as any worker of this queue lives: exactly one per tick, however
+   * many processes there are. The schedule is stored in the database; declaring it again changes it, and keeps its next tick
+   * if the pattern and the zone are the same.
    * @param name  1 to 100 characters, one schedule each
-   * @throws InvalidInput  names the field: a pattern, zone or payload that cannot be @throws NotFound  no such kind
+   * @throws InvalidInput  names the field: a bad pattern, zone or payload @throws NotFound  no such kind
    */
   async schedule<N extends keyof K & string>(
     name: string,
@@ -275,7 +279,7 @@ export class Queue<K extends Kinds = never> {
     await setSchedule(this.#schedules, this.#definition, name, options);
   }
 
-  /** Ends a schedule; what it has enqueued stays. @returns whether there was one */
+  /** Ends a schedule; the jobs that it has enqueued stay. @returns whether there was one */
   async unschedule(name: string): Promise<boolean> {
     readScheduleName('unschedule', name);
     await this.#register();
@@ -300,7 +304,7 @@ export class Queue<K extends Kinds = never> {
     return this.#registered;
   }
 
-  /** While it runs, it can be asked for which job: of a unit, the newest. */
+  /** Wraps a handler so that code inside it can ask for its job: the newest one of its unit. */
   #known(handler: Handler): Handler {
     return (unit) => currentTask.run(unit.job, this.#engine, handler, unit);
   }

@@ -1,7 +1,7 @@
 import { type Check, custom, integer, optional, text } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 
-/** Four digits of a year: with more, or with a sign, JavaScript and Postgres do not write times in the same way. */
+/** Years of four digits: with more, or with a sign, JavaScript and Postgres write times differently. */
 const WHEN = 'a valid Date of the years 1 to 9999';
 
 const when: Check<Date> = custom(WHEN, (value, place) => {
@@ -14,7 +14,7 @@ function isPlain(year: number): boolean {
   return year >= 1 && year <= 9999;
 }
 
-/** What is said of a job beside its kind and payload, however it is enqueued. */
+/** Checks of the options of a job that every way of enqueueing has. */
 export const jobShape: {
   readonly key: Check<string | undefined>;
   readonly priority: Check<number>;

@@ -1,7 +1,7 @@
 import type { ScheduledFor } from './operate/schedule.ts';
 
 /**
- * Where a job is:
+ * The status of a job:
  * ```
  *            ┌──────── retry, release, worker lost ────────┐
  *            ▼                                             │
@@ -14,7 +14,7 @@ export type JobStatus = 'new' | 'in-progress' | 'complete' | 'error' | 'cancelle
 
 export const JOB_STATUSES: readonly JobStatus[] = ['new', 'in-progress', 'complete', 'error', 'cancelled'];
 
-/** A job as it is read: see the view pawl.job. */
+/** A job as the view pawl.job shows it. */
 export interface JobRecord {
   readonly id: string;
   readonly queue: string;
@@ -22,11 +22,11 @@ export interface JobRecord {
   readonly key: string | null;
   readonly status: JobStatus;
   readonly priority: number;
-  /** Attempts begun so far. */
+  /** The number of attempts that have begun. */
   readonly attempt: number;
   readonly payload: unknown;
   readonly enqueuedAt: Date;
-  /** When it may run, if that is later than it was enqueued. */
+  /** The earliest time to run; null when that is the time of its enqueue. */
   readonly runAt: Date | null;
   readonly claimedAt: Date | null;
   readonly settledAt: Date | null;
@@ -34,11 +34,11 @@ export interface JobRecord {
   readonly error: string | null;
   readonly progress: unknown;
   readonly result: unknown;
-  /** Which tick of which schedule it is for; null for a job that no schedule enqueued. */
+  /** The schedule and the tick of the job; null for a job that no schedule enqueued. */
   readonly schedule: ScheduledFor | null;
 }
 
-/** One move of a job. */
+/** One transition of a job. */
 export interface JobTransition {
   readonly at: Date;
   readonly from: JobStatus | null;

@@ -3,14 +3,14 @@ import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
 
-/** The ids under which a database knows a queue and its kinds. */
+/** The ids of a queue and its kinds in a database. */
 export interface QueueIds {
   readonly queue: number;
   readonly kindId: ReadonlyMap<string, number>;
   readonly kindName: ReadonlyMap<number, string>;
 }
 
-/** Jobs to be added at once; arrays run parallel. A single-element kinds or priorities stands for all. */
+/** Jobs to be added in one statement, as parallel arrays. A single element in `kinds` or `priorities` stands for all jobs. */
 export interface Batch {
   readonly shard: number;
   readonly n: number;
@@ -22,7 +22,7 @@ export interface Batch {
   readonly runAt: readonly (Date | null)[] | null;
 }
 
-/** Where a pass through one shard goes on. */
+/** Where a pass through one shard continues. */
 export interface Cursor {
   readonly priority: number;
   readonly id: number;
@@ -32,18 +32,18 @@ export interface ClaimRequest {
   readonly queue: number;
   readonly shard: number;
   readonly worker: number;
-  /** Jobs there is room for. */
+  /** The most jobs to claim. */
   readonly limit: number;
-  /** How many of them start at once. */
+  /** How many of them can start at once. */
   readonly slots: number;
-  /** Ready rows to look at. */
+  /** Ready rows to read. */
   readonly rows: number;
-  /** Jobs of one key to take together. */
+  /** The most jobs of one key to claim together. */
   readonly chain: number;
   readonly cursor: Cursor;
 }
 
-/** When a job was enqueued, in milliseconds since 1970; of a job of a schedule also which tick it is for: see pawl.queue_origin(). */
+/** The time of an enqueue, in milliseconds since 1970; for a job of a schedule also its tick: see pawl.queue_origin(). */
 export type Origin = number | ScheduledOrigin;
 
 export interface ScheduledOrigin {
@@ -52,7 +52,7 @@ export interface ScheduledOrigin {
   readonly tickAt: number;
 }
 
-/** Jobs without a key, whose ids follow one another. */
+/** Jobs without a key with consecutive ids. */
 export interface ClaimedRun {
   readonly claim: number;
   readonly first: number;
@@ -63,7 +63,7 @@ export interface ClaimedRun {
   readonly payloads: readonly unknown[];
 }
 
-/** Jobs of one key, oldest first, an array each field. */
+/** Jobs of one key, oldest first, with an array per field. */
 export interface ClaimedKey {
   readonly key: string;
   readonly epoch: number;
@@ -73,15 +73,15 @@ export interface ClaimedKey {
   readonly attempts: readonly number[];
   readonly origins: readonly Origin[];
   readonly payloads: readonly unknown[];
-  /** Numbers of coalesced units, which jobs of one unit share; null for the others. Missing where no kind coalesces. */
+  /** The number of the coalesced unit of each job; null for other jobs. Missing if no kind coalesces. */
   readonly units?: readonly (number | null)[];
-  /** The predecessor that ended in error, where the kind fails then. Missing where no kind has one. */
+  /** The predecessor that ended in error, for kinds that fail then. Missing if no kind has predecessors. */
   readonly brokenBy?: readonly (number | null)[];
-  /** The units of which only the newest job came with its payload. */
+  /** The units for which only the newest job has its payload. */
   readonly latest?: readonly number[];
 }
 
-/** First attempts of keys whose jobs run one by one, oldest first, an array each field; `nth` counts the keys from 1. */
+/** First attempts of keys whose jobs run one by one, oldest first, with an array per field; `nth` counts the keys from 1. */
 export interface ClaimedChains {
   readonly claim: number;
   readonly epoch: number;
@@ -99,57 +99,61 @@ export interface ClaimAnswer {
   readonly chains?: ClaimedChains;
   /** Process id by claim. */
   readonly processes?: Readonly<Record<string, string>>;
-  /** How many ready rows were looked at. */
+  /** How many ready rows were read. */
   readonly seen: number;
-  /** Everything up to here, in order, is dealt with for this pass. */
+  /** The pass has handled all rows up to here. */
   readonly last?: Cursor;
   readonly paused?: boolean;
-  /** Claims whose jobs should start at once: a crash would cost them their last attempt, or was blamed on them before. */
+  /**
+   * Claims whose jobs should start at once: a crash would cost their last attempt, or they were charged with a crash before.
+   */
   readonly alone?: readonly number[];
-  /** Nothing was claimed, though rows are there: somebody else holds them just now. */
+  /** Nothing was claimed, though there are rows: other transactions hold them now. */
   readonly busy?: boolean;
-  /** Nothing was claimed, and the offer that went along was left. */
+  /** Nothing was claimed, and the worker's offer was made. */
   readonly offered?: boolean;
   /** Milliseconds until the next delayed job is due. */
   readonly due?: number;
-  /** hold 'transaction': what a transaction of its own has to put out of the way: see {@link Blocker}. */
+  /** hold 'transaction': what a separate transaction has to remove first: see {@link Blocker}. */
   readonly blockedBy?: Blocker['what'];
-  /** hold 'transaction': once that is done, there may be something to claim from where this poll began. */
+  /** hold 'transaction': after that, there may be jobs to claim from where this poll began. */
   readonly again?: boolean;
-  /** hold 'transaction', a job without a key: when it was claimed. There is no row in queue_running. */
+  /** hold 'transaction', for a job without a key: the time of the claim, since there is no row in queue_running. */
   readonly claimedAt?: string;
 }
 
-/** hold 'transaction': where the search for one unit begins, how many ready rows it reads, and what is to be done before. */
+/**
+ * hold 'transaction': where the search for one unit begins, how many ready rows it reads, and the blocker to remove first.
+ */
 export interface ClaimOneRequest extends Omit<ClaimRequest, 'limit' | 'slots' | 'chain'> {
   readonly blocker?: Blocker | undefined;
 }
 
-/** What stands in the way of a claim, and which rows it had read. */
+/** What blocks a claim, and the rows that it had read. */
 export interface Blocker {
-  /** Jobs that are due are to be brought back, a run is to be taken apart, or jobs of busy keys are to be parked. */
+  /** `due`: due jobs have to be made ready. `run`: a run has to be split. `keys`: jobs of busy keys have to be parked. */
   readonly what: 'due' | 'run' | 'keys';
   readonly rows: number;
   readonly cursor: Cursor;
 }
 
-/** Which ready jobs without a key a worker is to read ahead. */
+/** The request of a look-ahead: which ready jobs without a key a worker reads. */
 export interface PeekRequest {
   readonly queue: number;
   readonly shard: number;
   readonly worker: number;
   readonly rows: number;
-  /** Where this worker was a while ago: jobs up to there that are still ready are anybody's. */
+  /** The position of this worker a while ago: any worker may take jobs up to there that are still ready. */
   readonly front: Cursor;
 }
 
-/** A ready job without a key that was read ahead. Jobs are never changed. */
+/** A ready job without a key from a look-ahead. A job never changes after its enqueue. */
 export interface Candidate extends Cursor {
   readonly kind: number;
   readonly origin: Origin;
-  /** Where its row stands. */
+  /** The place of its row. */
   readonly tid: string;
-  /** Undefined where it is large: the take reads it. Null is a payload. */
+  /** Undefined for a large payload, which the take reads. Null is a payload. */
   readonly payload?: unknown;
 }
 
@@ -158,52 +162,52 @@ export interface JobFailure {
   readonly claim: number;
   readonly id: number;
   readonly to: 'retry' | 'release' | 'error' | 'cancelled';
-  /** Milliseconds until it may run again. */
+  /** Milliseconds until the job may run again. */
   readonly wait?: number | undefined;
-  /** Of a key whose next head is settled after it: parked, and not delayed by itself. */
+  /** True for a job of a key whose next head is settled after it: it is parked, and has no delay of its own. */
   readonly behind?: boolean | undefined;
   readonly reason: string;
   readonly error?: string | undefined;
 }
 
-/** One job, and the claim that it is held under in this attempt. */
+/** One job, and its claim in this attempt. */
 export interface HeldJob {
   readonly shard: number;
   readonly claim: number;
   readonly id: number;
-  /** After how long a silence the server is to end the transaction that guards it. */
+  /** How long the guarding transaction may be idle before the server ends it. */
   readonly idleMs?: number | undefined;
 }
 
-/** What became of claimed jobs of one shard. */
+/** The outcomes of claimed jobs of one shard. */
 export interface Settlement {
   readonly queue: number;
   readonly shard: number;
   readonly worker: number;
-  /** Claims all of whose remaining jobs are complete, but those in `failed`. */
+  /** Claims whose remaining jobs are all complete, except those in `failed`. */
   readonly whole: readonly number[];
   readonly part: readonly { readonly claim: number; readonly ids: readonly number[] }[];
   readonly failed: readonly JobFailure[];
   /** `result` is JSON. */
   readonly results: readonly { readonly id: number; readonly claim: number; readonly result: string }[];
-  /** Results of units of several jobs, likewise, each with its claims and their jobs: written once. */
+  /** Results of units of several jobs, also JSON, each with its claims and their jobs: written once. */
   readonly shared: readonly {
     readonly result: string;
     readonly jobs: readonly (readonly [claim: number, ...ids: number[]])[];
   }[];
-  /** Keys to give up, each under the epoch it was taken with. */
+  /** Keys to give up, each with the epoch of its claim. */
   readonly keys: readonly (readonly [key: string, epoch: number])[];
-  /** Jobs among these for whose unit `guard` was called: a transaction of the handler may hold them still. */
+  /** Jobs among these whose handler called `guard`: a transaction of the handler may still hold them. */
   readonly guarded?: readonly number[];
 }
 
-/** What of a settlement was not written, and whether there may be something to claim after it. */
+/** What of a settlement was not written, and whether there may be jobs to claim after it. */
 export interface SettleAnswer {
   /** Claims that were no longer the worker's: nothing was written for them. */
   readonly stale: readonly number[];
-  /** Jobs that are guarded by a transaction that is still open. Where there is one, nothing was written at all. */
+  /** Jobs that an open transaction guards. If there is one, nothing was written at all. */
   readonly guarded: readonly number[];
-  /** Something waits for a key that was given up. */
+  /** True: a job waits for a key that was given up. */
   readonly hasNext: boolean;
 }
 
@@ -212,15 +216,15 @@ export interface JobHandoff extends ClaimAnswer, Handoff {
   readonly shard: number;
 }
 
-/** An attempt to be spent outside of the transaction that was to say so: see pawl.queue_charge(). */
+/** An attempt that is charged outside of its lost transaction: see pawl.queue_charge(). */
 export interface Charge {
   readonly queue: number;
   readonly shard: number;
   readonly worker: number;
   readonly ids: readonly number[];
-  /** Only jobs that are still in this attempt; null: in whichever. */
+  /** Only jobs that are still in this attempt; null: in any attempt. */
   readonly attempts: readonly number[] | null;
-  /** They end in error, whatever is left to them. */
+  /** True: the jobs end in error, however many attempts they have left. */
   readonly ends: boolean;
   readonly reason: string;
   readonly error: string;
@@ -239,7 +243,7 @@ export interface EndedJob {
   readonly attempt: number;
   readonly error: string;
   readonly origin: Origin;
-  /** Its last attempt; null where the crash has undone the claim. */
+  /** The process id of its last attempt; null if the crash has rolled back the claim. */
   readonly process: string | null;
   readonly payload: unknown;
 }
@@ -247,9 +251,9 @@ export interface EndedJob {
 export interface RescueAnswer {
   /** Jobs that were taken from lost workers. */
   readonly jobs: number;
-  /** Those of them that ended in error, and how many more did than are told of at once. */
+  /** Those of them that ended in error, and how many more did than are listed. */
   readonly ended: { readonly jobs: readonly EndedJob[]; readonly more: number } | null;
-  /** The server's processes with transactions of lost workers that this role may not end. */
+  /** Pids of server processes with transactions of lost workers that this role may not end. */
   readonly unended: readonly number[];
 }
 
@@ -269,52 +273,58 @@ export interface Heartbeat {
 }
 
 export interface HeartbeatAnswer {
-  /** Workers whose lease was renewed; one that is missing has lost it. */
+  /** Workers whose lease was renewed; a missing worker has lost its lease. */
   readonly alive: readonly number[];
   readonly cancel: readonly { readonly worker: number; readonly id: number; readonly reason: string | null }[];
-  /** hold 'transaction': one of the same queue was found dead within the last ten minutes. */
+  /** hold 'transaction': workers of a queue in which one was found dead within the last ten minutes. */
   readonly wary: readonly number[];
 }
 
-/** What the workers of a queue ask of a database. Every method is one round trip unless it says otherwise. */
+/** The port of a queue's workers to a database. Every method is one round trip unless it says otherwise. */
 export interface QueueStore {
-  /** Makes the queue and its kinds known, or brings what is known up to date. @throws Conflict when shards cannot change now */
+  /** Registers the queue and its kinds, or updates them. @throws Conflict when shards cannot change now */
   register(definition: Definition): Promise<QueueIds>;
-  /** One job, in the caller's transaction or its own. @param trace  in which it is enqueued, as traceparent */
+  /** Adds one job, in the caller's transaction or its own. @param trace  the traceparent of the enqueue */
   enqueue(request: object, tx: unknown, trace?: string): Promise<{ id: string; status: JobStatus; duplicate: boolean }>;
-  /** Many jobs of kinds that are not unique. @param trace  in which they are enqueued @returns their ids in order */
+  /** Adds many jobs of kinds that are not unique. @param trace  the traceparent of the enqueue @returns their ids in order */
   add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]>;
-  /** The traces in which these jobs were enqueued, of those that have one. `tx` is asked instead, where it is given. */
+  /** The traces in which these jobs were enqueued, for jobs that have one. With `tx`, it is read through that. */
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;
-  /** Leaves an offer when there is nothing to claim. */
+  /** Claims jobs; makes the offer when there is nothing to claim. */
   claim(request: ClaimRequest, offer?: Offer): Promise<ClaimAnswer>;
-  /** hold 'transaction': what the lanes may take. @throws LeaseLost when the worker is no longer registered */
+  /** hold 'transaction': reads candidates for the lanes. @throws LeaseLost when the worker is no longer registered */
   peek(request: PeekRequest): Promise<Candidate[]>;
-  /** Leaves an offer in the same commit, if there is one. Waits for no guard. */
+  /** Writes outcomes, and makes an offer in the same commit, if there is one. Does not wait for guards. */
   settle(settlement: Settlement, offer?: Offer): Promise<SettleAnswer>;
   offer(queue: number, offer: Offer): Promise<void>;
-  /** Takes back the offers that nobody is just using. @returns their numbers */
+  /** Withdraws the offers that no enqueue is using now. @returns their numbers */
   withdraw(queue: number, worker: number): Promise<number[]>;
-  /** Has sleeping workers look for work. */
+  /** Notifies idle workers to poll. */
   wake(queue: number): Promise<void>;
   addWorker(row: WorkerRow): Promise<number>;
-  /** All workers of a process in one statement. */
+  /** Sends the heartbeats of all workers of a process in one statement. */
   beat(beats: readonly Heartbeat[]): Promise<HeartbeatAnswer>;
-  /** Gives back, uncharged, what the worker holds beside these claims: a claim's answer was lost, or a notification. */
+  /** Gives back, uncharged, all claims of the worker except these: the answer to a claim, or a notification, was lost. */
   recall(queue: number, worker: number, known: readonly number[]): Promise<RecallResult>;
-  /** The same before a worker stops, once its offers are gone, used ones included. */
+  /** The same before a worker stops, once all its offers are gone, including used ones. */
   leave(queue: number, worker: number, known: readonly number[]): Promise<void>;
-  /** Says whether an enqueue should wake this worker. */
+  /** Sets whether an enqueue should wake this worker. */
   setWants(worker: number, wants: boolean): Promise<void>;
-  /** @throws LeaseLost when the claim is no longer the worker's; without a claim the caller has other proof that it is */
+  /**
+   * Stores the progress of a job. @throws LeaseLost when the claim is no longer the worker's; without a claim the caller has
+   * another proof of ownership
+   */
   progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void>;
-  /** In the caller's transaction, until that ends. @throws LeaseLost when a job is no longer held under its claim */
+  /** Guards jobs until the caller's transaction ends. @throws LeaseLost when a job is no longer held under its claim */
   guard(held: readonly HeldJob[], tx: unknown): Promise<void>;
   removeWorker(worker: number): Promise<void>;
-  /** Gives back what lost workers held, and ends the transactions that they left open. */
+  /** Gives back the jobs of lost workers, and ends the transactions that they left open. */
   rescue(queue: number): Promise<RescueAnswer>;
-  /** @returns the jobs that were charged. @throws LockNotAvailable while somebody else is at one of them */
+  /**
+   * Charges an attempt. @returns the jobs that were charged. @throws LockNotAvailable while another transaction holds one of
+   * them
+   */
   charge(charge: Charge): Promise<Charged[]>;
-  /** Removes a bounded amount of history. @returns how many jobs went */
+  /** Removes a bounded amount of history. @returns the number of removed jobs */
   prune(queue: number): Promise<number>;
 }

@@ -13,12 +13,12 @@ import {
 import type { Handler } from './work/attempt.ts';
 import type { Unit } from './work/unit.ts';
 
-/** Gives the traces that jobs were enqueued in, by their ids. */
+/** Returns the traces in which jobs were enqueued, by their ids. */
 export type ReadTraces = (ids: readonly string[], unit: Unit) => Promise<ReadonlyMap<string, string>>;
 
 /**
- * Sends jobs within a span by the conventions for messaging, and says in which trace. Where nobody traces, in the one that was
- * given, if any: at no cost.
+ * Calls `send` within a span by the conventions for messaging, and passes it the traceparent. Without a tracer it passes the
+ * given one, if any, at no cost.
  */
 export async function sending<T>(
   queue: string,
@@ -39,7 +39,7 @@ export async function sending<T>(
   });
 }
 
-/** A handler that runs within a span, linked to those in which its jobs were enqueued, where somebody traces. */
+/** With a tracer, a handler that runs within a span, which is linked to the spans of its jobs' enqueues. */
 export function traced(handler: Handler, read: ReadTraces): Handler {
   return (unit) => {
     const { api } = telemetry;
@@ -50,7 +50,7 @@ export function traced(handler: Handler, read: ReadTraces): Handler {
 async function process(api: TelemetryApi, unit: Unit, handler: Handler, read: ReadTraces): Promise<unknown> {
   const { queue, jobs } = unit;
   const ids = jobs.map(({ id }) => id);
-  // That the trace is not known is no reason not to do the work.
+  // A failure to read the trace is no reason not to do the work.
   const parents = await read(ids, unit).catch(() => new Map<string, string>());
   const links = ids.flatMap((id) => linkTo(id, parents.get(id)));
   const attributes = {

@@ -42,6 +42,6 @@ export function id(...parts: string[]): string {
 /** The row of a statement that always answers one. */
 export function only<Row>(rows: readonly Row[]): Row {
   const [row] = rows;
-  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  if (row === undefined) throw new Error('the database returned no row where there is always one');
   return row;
 }

@@ -60,7 +60,7 @@ export class LiveStore {
 
   async snapshot(): Promise<LiveSnapshot> {
     const [row] = await this.#reads.query<{ answer: LiveSnapshot }>(SNAPSHOT, [MOST]);
-    if (row === undefined) throw new Error('the database answered no row where one always comes');
+    if (row === undefined) throw new Error('the database returned no row where there is always one');
     return row.answer;
   }
 }

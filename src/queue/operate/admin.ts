@@ -23,13 +23,13 @@ export interface ScheduleRunsOptions {
 
 const runsShape = { limit: integer({ min: 1, max: 100, default: 10 }) };
 
-/** Gives what operates every queue of a database, without knowing how they are declared. Nothing is sent until it is used. */
+/** Operates every queue of a database, without their declarations. Sends nothing until it is used. */
 export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
   requireEngine('createQueueAdmin', engine);
   return new QueueAdmin(engine);
 }
 
-/** Every queue of a database, for tools. Jobs are named by their id alone. */
+/** Operates all queues of a database, for tools. A job's id alone identifies it. */
 export class QueueAdmin {
   readonly #reader: PostgresQueueReader;
   readonly #store: PostgresQueueStore;
@@ -49,7 +49,7 @@ export class QueueAdmin {
     return this.#reader.list();
   }
 
-  /** How many jobs are where; counts stop at 10,000. @throws NotFound */
+  /** How many jobs are in each state; counts stop at 10,000. @throws NotFound */
   stats(queue: string): Promise<QueueStats> {
     return this.#reader.stats(queue, COUNT_LIMIT);
   }
@@ -78,8 +78,8 @@ export class QueueAdmin {
   }
 
   /**
-   * Lets a schedule enqueue nothing until `resumeSchedule`, whoever declares it again in between. What it has enqueued stays. Ticks that
-   * come meanwhile are passed over, whatever `missed` says. @throws NotFound
+   * Stops a schedule until `resumeSchedule`, even if a program declares it again in between. The jobs that it has enqueued
+   * stay. Ticks during the pause are skipped, whatever `missed` says. @throws NotFound
    */
   async pauseSchedule(queue: string, name: string): Promise<void> {
     if (!(await this.#schedules.pause(queue, name))) await this.#refuseSchedule(queue, name);
@@ -91,27 +91,27 @@ export class QueueAdmin {
       const schedule = await this.schedule(queue, name);
       if (schedule.pausedAt === null) return;
       const next = nextTick(schedule.cron, schedule.timezone, await this.#schedules.now()) ?? null;
-      // Not when its pattern has been declared anew since it was read.
+      // Fails when another pattern was declared since the schedule was read.
       if (await this.#schedules.resume(schedule, next)) return;
     }
   }
 
-  /** Enqueues now what the schedule does at a tick, also while it is paused; its ticks stay as they are. @throws NotFound */
+  /** Enqueues the job of the schedule now, also while it is paused; its ticks do not change. @throws NotFound */
   async runSchedule(queue: string, name: string): Promise<Enqueued> {
     return (await this.#schedules.run(queue, name)) ?? this.#refuseSchedule(queue, name);
   }
 
-  /** Ends a schedule; a program that declares it at its start makes it anew. @throws NotFound */
+  /** Removes a schedule; a program that declares it at its start creates it again. @throws NotFound */
   async unschedule(queue: string, name: string): Promise<void> {
     if (!(await this.#schedules.remove(queue, name))) await this.#refuseSchedule(queue, name);
   }
 
-  /** Lets no worker claim any more, in any process, until `resume`; what is claimed is finished. @throws NotFound */
+  /** Stops claims of all workers in all processes until `resume`; claimed jobs are finished. @throws NotFound */
   pause(queue: string): Promise<void> {
     return this.#reader.pause(queue);
   }
 
-  /** Ends a pause; workers look for work at once. @throws NotFound */
+  /** Ends a pause; workers claim jobs at once. @throws NotFound */
   resume(queue: string): Promise<void> {
     return this.#reader.resume(queue);
   }
@@ -121,35 +121,35 @@ export class QueueAdmin {
     return this.#operations.get(id);
   }
 
-  /** Every move of a job, oldest first. @throws NotFound, InvalidInput */
+  /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */
   history(id: string): Promise<JobTransition[]> {
     return this.#operations.history(id);
   }
 
-  /** As {@link Queue.explain}. */
+  /** Like {@link Queue.explain}. */
   explain(id: string): Promise<Explanation> {
     return this.#operations.explain(id);
   }
 
-  /** As {@link Queue.cancel}. */
+  /** Like {@link Queue.cancel}. */
   cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
     return this.#operations.cancel(id, options);
   }
 
-  /** As {@link Queue.retry}. */
+  /** Like {@link Queue.retry}. */
   retry(id: string): Promise<JobStatus> {
     return this.#operations.retry(id);
   }
 
-  /** As {@link Queue.search}, in one queue or in all. */
+  /** Like {@link Queue.search}, in one queue or in all. */
   search(query: string, options: SearchOptions & { readonly queue?: string | undefined } = {}): Promise<SearchPage> {
     const { queue, ...rest } = options;
     return search(this.#reader, queue ?? null, query, rest);
   }
 
   /**
-   * How many jobs a search finds, in one queue or in all, and the newest five; only those of one of the `statuses` where they are
-   * given. Bounded by `most` and `budget`. @throws InvalidInput, NotFound
+   * How many jobs a search finds, in one queue or in all, and the newest five. With `statuses`, only jobs with one of them
+   * count. Bounded by `most` and `budget`. @throws InvalidInput, NotFound
    */
   count(
     query: string,
@@ -159,18 +159,18 @@ export class QueueAdmin {
     return count(this.#reader, queue ?? null, query, statuses, rest);
   }
 
-  /** Those of these jobs that are there, in this order. @throws InvalidInput */
+  /** The existing ones of these jobs, in this order. @throws InvalidInput */
   getMany(ids: readonly string[]): Promise<JobRecord[]> {
     return this.#reader.jobs(ids.map(readJobId));
   }
 
-  /** As {@link Queue.drain}. */
+  /** Like {@link Queue.drain}. */
   drain(queue: string, options: DrainOptions = {}): Promise<void> {
     return drain(this.#reader, queue, options);
   }
 
   /**
-   * Adds a job to a queue that is known to the database. The payload is checked when it runs: its schema is the program's.
+   * Adds a job to a registered queue. The payload is checked when the job runs, since only the program has its schema.
    * @throws NotFound, InvalidInput
    */
   async enqueue(

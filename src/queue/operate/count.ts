@@ -6,16 +6,16 @@ import type { PostgresQueueReader } from '../postgres/reader.ts';
 import { parseQuery } from './search.ts';
 
 export interface CountOptions {
-  /** Stops here. Default and most 100,000. */
+  /** Counting stops at this number. Default and maximum 100,000. */
   readonly most?: number | undefined;
-  /** What it may take in all, about. Default 2 s. */
+  /** About how long the count may take in all. Default 2 s. */
   readonly budget?: Duration | undefined;
 }
 
-/** What a search would find. */
+/** The number of jobs that a search finds. */
 export interface Counted {
   readonly count: number;
-  /** False: there may be more; the limit was reached, or the time was over. */
+  /** False: there may be more, since the limit was reached or the time was over. */
   readonly isAll: boolean;
   /** The newest of them. */
   readonly sample: readonly JobRecord[];
@@ -26,11 +26,11 @@ const shape = {
   budget: duration({ min: 1, max: '1m', default: '2s' }),
 };
 const PAGE = 1000;
-/** What one statement may take: less than any limit that is set for statements. */
+/** How long one statement may take: less than any usual statement_timeout. */
 const STEP_MS = 250;
 const SAMPLE = 5;
 
-/** Counts what a query finds, page by page, without reading the jobs; with `statuses` only those of one of these. */
+/** Counts the jobs that a query finds, page by page, without reading them; with `statuses`, only jobs with one of them. */
 export async function count(
   reader: PostgresQueueReader,
   queue: string | null,
@@ -68,7 +68,7 @@ export async function count(
   return { count: ids.length, isAll, sample: newest.length === 0 ? [] : await reader.jobs(newest) };
 }
 
-/** What the query says of the status and what is asked for, together: a search takes one at a time. */
+/** Combines the status in the query with `statuses`: a search takes one status at a time. */
 function wantedOf(said: string | undefined, statuses: readonly JobStatus[] | undefined): (string | undefined)[] {
   if (statuses === undefined) return [said];
   return said === undefined ? [...statuses] : statuses.filter((status) => status === said);

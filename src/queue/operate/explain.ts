@@ -2,14 +2,14 @@ import { formatDuration } from '../../base/time/duration.ts';
 import type { JobStatus } from '../job.ts';
 import { COUNT_LIMIT } from './stats.ts';
 
-/** Why a job is where it is. */
+/** The reasons for the state of a job. */
 export interface Explanation {
   readonly status: JobStatus;
-  /** The first one is the answer; the others hold, too. Never empty. */
+  /** Never empty. The first reason is the decisive one; the others are true, too. */
   readonly reasons: readonly Reason[];
 }
 
-/** One reason, for programs (`code`, and what is named beside it) and for people (`text`). */
+/** One reason, for programs (`code` and the other fields) and for people (`text`). */
 export interface Reason {
   readonly code:
     | 'complete'
@@ -28,19 +28,19 @@ export interface Reason {
     | 'workers_busy'
     | 'next';
   readonly text: string;
-  /** The job that is waited for. */
+  /** The job that it waits for. */
   readonly job?: string | undefined;
   readonly kind?: string | undefined;
-  /** When it may run. */
+  /** The time from which it may run. */
   readonly until?: Date | undefined;
   readonly since?: Date | undefined;
-  /** Where it runs: `host:pid`. */
+  /** The worker that runs it: `host:pid`. */
   readonly worker?: string | undefined;
-  /** Jobs that come first; {@link COUNT_LIMIT} means that many or more. */
+  /** How many jobs come first; {@link COUNT_LIMIT} means that many or more. */
   readonly ahead?: number | undefined;
 }
 
-/** What the database knows: see pawl.queue_explain(). */
+/** The facts that pawl.queue_explain() returns. */
 export interface Facts {
   readonly status: JobStatus;
   readonly place: 'ready' | 'delayed' | 'parked' | 'running' | 'dead' | 'complete';
@@ -70,7 +70,7 @@ export interface Facts {
 interface Place {
   readonly host: string;
   readonly pid: number;
-  /** When the last sign of life came from it, where that was too long ago. */
+  /** The time of its last heartbeat, if that was too long ago. */
   readonly lostSince?: string | null;
 }
 
@@ -84,7 +84,7 @@ interface Before {
   readonly runAt?: string | null;
 }
 
-/** Puts what the database knows into words. */
+/** Puts the facts from the database into words. */
 export function explainFacts(id: string, facts: Facts): Explanation {
   const reasons = facts.status === 'new' ? whyNew(facts) : [whyNot(id, facts), ...cancelling(facts)];
   return { status: facts.status, reasons };
@@ -105,7 +105,10 @@ function whyNot(id: string, facts: Facts): Reason {
       };
     }
     case 'error':
-      return { code: 'error', text: `ended in error${at}: ${firstLine(facts.error)}; retry it when that is mended` };
+      return {
+        code: 'error',
+        text: `ended in error${at}: ${firstLine(facts.error)}; retry it when the cause is fixed`,
+      };
     case 'cancelled':
       return { code: 'cancelled', text: `cancelled${at}${facts.error === null ? '' : `: ${firstLine(facts.error)}`}` };
     case 'complete':
@@ -120,7 +123,7 @@ function cancelling({ wish }: Facts): Reason[] {
   return [{ code: 'cancelling', text: `its worker was told to cancel it${why}`, since: new Date(wish.at) }];
 }
 
-/** In the order in which they have to be mended. */
+/** The reasons in the order in which a person has to remove them. */
 function whyNew(facts: Facts): Reason[] {
   const reasons = [
     ...cancelling(facts),
@@ -145,14 +148,14 @@ function held({ isHeld, holder }: Facts): Reason[] {
 
 function lost(since: string | null | undefined): string | undefined {
   if (since === undefined || since === null) return undefined;
-  return `its process has given no sign of life since ${since}; workers of this queue end that transaction within seconds`;
+  return `its process has sent no heartbeat since ${since}; workers of this queue end that transaction within seconds`;
 }
 
 function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
   if (place !== 'delayed' || runAt === null) return [];
   const until = new Date(runAt);
   const wait = Math.max(0, until.getTime() - new Date(now).getTime());
-  // Nothing makes it ready at the moment itself.
+  // No statement runs at the very moment it is due: it becomes ready at the next poll.
   const isDue = wait === 0;
   const when = `until ${runAt}, in ${formatDuration(roughly(wait))}`;
   if (attempt > 0 && failure !== null) {
@@ -160,7 +163,7 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
     const text = `${begin}, after attempt ${attempt} ${failure.reason}: ${firstLine(failure.error)}`;
     return [{ code: 'backing_off', text, until }];
   }
-  // Only a worker says so, of what it gives back for a while.
+  // Only a worker that gives a job back for a while writes this reason.
   if (failure?.reason.startsWith('no handler') === true) {
     const text = `given back until ${runAt}: the worker that took it has ${failure.reason}; start one whose queue is declared with that kind`;
     return [{ code: 'no_handler', text, until }];
@@ -208,7 +211,7 @@ function workers({ queue, workers: live, slots, running, ahead, place }: Facts):
   return [{ code: 'workers_busy', text, ahead: ahead ?? 0 }];
 }
 
-/** No more exact than a person wants it. */
+/** A rounded duration for people. */
 function roughly(ms: number): number {
   const unit = ms > 7_200_000 ? 600_000 : ms > 600_000 ? 60_000 : ms > 1000 ? 1000 : 1;
   return Math.ceil(ms / unit) * unit;

@@ -2,16 +2,16 @@ import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
 import type { PostgresQueueChores } from '../postgres/chores.ts';
 
-/** How often it is looked for jobs that are not indexed yet. */
+/** How often the indexer looks for jobs that are not indexed yet. */
 const LOOK_MS = 5000;
-/** How soon after transactions were found in the way. */
+/** The pause after open transactions have blocked the next chunk. */
 const WAIT_MS = 1000;
 /** Chunks written in one transaction. */
 const AT_ONCE = 8;
-/** How much longer than its work the indexer rests: while jobs are ready to run, they come first. */
+/** The indexer rests so many times as long as it worked: ready jobs come first. */
 const REST = { quiet: 1, busy: 40 } as const;
 
-/** Prepares jobs for being searched by words, behind everybody's back: see sql/queue/search_index.sql. */
+/** Indexes jobs for the search by words, in the background: see sql/queue/search_index.sql. */
 export class Indexer {
   readonly #chores: PostgresQueueChores;
   readonly #loop: Loop;

@@ -11,12 +11,12 @@ import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCurso
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
 
 export interface CancelOptions {
-  /** Kept with the job as its error, and given to a running handler. At most 1,000 characters. */
+  /** Stored as the error of the job, and passed to a running handler. At most 1,000 characters. */
   readonly reason?: string | undefined;
 }
 
 export interface DrainOptions {
-  /** How long to wait at most. Default `'30s'`. */
+  /** The longest wait. Default `'30s'`. */
   readonly timeout?: Duration | undefined;
   /** Wait for delayed jobs, too. Default false. */
   readonly delayed?: boolean | undefined;
@@ -31,11 +31,11 @@ const searchShape = {
   budget: duration({ min: 1, max: '1m', default: 120 }),
 };
 
-/** How long to go on trying while somebody is at the job: a claim takes milliseconds, one that stays open may take long. */
+/** How long to repeat while another transaction holds the job: a claim takes milliseconds, an open one may take long. */
 const PATIENCE_MS = 5000;
 const POLL_MS = { min: 5, max: 100 } as const;
 
-/** What can be done with a queue's jobs by hand; with `queue` null, with the jobs of every queue. */
+/** Operations by hand on the jobs of a queue; with `queue` null, on the jobs of every queue. */
 export class Operations {
   readonly #reader: PostgresQueueReader;
   readonly #queue: string | null;
@@ -95,7 +95,7 @@ export async function search(
   return { jobs, after: writeCursor(next), indexBehind: next === null || ids.length === limit ? 0 : behind };
 }
 
-/** Waits until nothing of a queue is left to do. @throws TimedOut */
+/** Waits until a queue has no job left to do. @throws TimedOut */
 export async function drain(reader: PostgresQueueReader, queue: string, options: DrainOptions): Promise<void> {
   const { timeout, delayed, signal: abort } = checkOptions('drain', options, drainShape);
   const start = moment();
@@ -120,8 +120,8 @@ async function notBusy<T extends string>(id: string, ask: () => Promise<T | 'bus
     if (answer !== 'busy') return answer as Exclude<T, 'busy'>;
     if (waitedFor(start) > PATIENCE_MS) {
       throw new LockNotAvailable(
-        `job ${id} cannot be changed now: it, or a job of its key, is held by an open transaction (hold: 'transaction'); ` +
-          'nothing was done, try again when that one has ended',
+        `job ${id} cannot be changed now: an open transaction holds it or a job of its key (hold: 'transaction'); ` +
+          'nothing was changed; try again when that transaction has ended',
       );
     }
     await sleep(25);

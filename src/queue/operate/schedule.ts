@@ -1,11 +1,12 @@
 import { Cron } from 'croner';
 import { InvalidInput } from '../../base/errors.ts';
 
-/** When, and what, to enqueue again and again. */
+/** When to enqueue a job again and again, and which one. */
 export interface ScheduleOptions {
   /**
    * Five fields (minute, hour, day, month, weekday), six with seconds before them, or `@daily` and the like. At most 100
-   * characters. Where a clock is put forward, a fixed time that does not exist runs right after; where it is put back, once.
+   * characters. When clocks are put forward, a fixed time that does not exist runs right after the gap; when they are put
+   * back, it runs once.
    */
   readonly cron: string;
   /** An IANA time zone, such as `Europe/Berlin`. Default `UTC`. */
@@ -15,13 +16,13 @@ export interface ScheduleOptions {
   readonly key?: string | undefined;
   readonly priority?: number | undefined;
   /**
-   * What becomes of ticks that nobody saw within a minute, because no worker was running: `'skip'` forgets them, `'one'`
-   * (default) enqueues one job for all of them, for the last one, `'all'` one for each, 100 at a time.
+   * What happens to ticks that no worker saw within a minute: `'skip'` forgets them, `'one'` (default) enqueues a single job,
+   * for the last of them, `'all'` enqueues one job for each, 100 at a time.
    */
   readonly missed?: 'skip' | 'one' | 'all' | undefined;
 }
 
-/** A schedule as it is kept. */
+/** A schedule as it is stored. */
 export interface ScheduleRecord {
   readonly queue: string;
   readonly name: string;
@@ -40,22 +41,22 @@ export interface ScheduleRecord {
   readonly pausedAt: Date | null;
 }
 
-/** What a job of a schedule is for. */
+/** The schedule and the tick of a job. */
 export interface ScheduledFor {
   /** The schedule's name. */
   readonly name: string;
   /**
-   * The tick: the time that the pattern names, whenever the job is enqueued. Where the schedule was run by hand, the time of that. With
-   * `missed: 'one'`, the last of the ticks that were missed.
+   * The tick: the time by the pattern, however late the job is enqueued. For a schedule that was run by hand, the time of
+   * that. With `missed: 'one'`, the last of the missed ticks.
    */
   readonly at: Date;
 }
 
-/** What is due, by the database's clock; times in ms. */
+/** Due schedules, by the database's clock; times in ms. */
 export interface Due {
   readonly now: number;
   readonly due: readonly DueSchedule[];
-  /** Until the next tick; null when there is none. */
+  /** How long until the next tick; null when there is none. */
   readonly wait: number | null;
 }
 
@@ -65,11 +66,11 @@ export interface DueSchedule {
   readonly cron: string;
   readonly timezone: string;
   readonly missed: 'skip' | 'one' | 'all';
-  /** The first tick that nobody has dealt with. */
+  /** The first tick that has not been handled. */
   readonly next: number;
 }
 
-/** What to do about it. */
+/** What to do for a due schedule. */
 export interface Tick {
   readonly queue: number;
   readonly name: string;
@@ -81,26 +82,26 @@ export interface Tick {
   readonly next: number | null;
 }
 
-/** A tick that is seen later than this was missed. */
+/** A tick that is found later than this counts as missed. */
 const MISSED_MS = 60_000;
-/** Jobs of one schedule enqueued in one transaction. */
+/** The most jobs of one schedule per transaction. */
 const AT_ONCE = 100;
 
 /**
  * The first tick after `afterMs`, in ms; undefined when there is none.
- * @throws InvalidInput  the pattern or the zone cannot be understood
+ * @throws InvalidInput  the pattern or the zone is malformed
  */
 export function nextTick(cron: string, timezone: string, afterMs: number): number | undefined {
   return ticksOf(cron, timezone).nextRun(new Date(afterMs))?.getTime();
 }
 
-/** A schedule's next ticks, from one that is known on. Empty when there is none. */
+/** A schedule's next ticks, starting with a known one. Empty when there is none. */
 export function nextTicks(cron: string, timezone: string, from: Date | null, count: number): Date[] {
   if (from === null) return [];
   return [from, ...ticksOf(cron, timezone).nextRuns(count - 1, from)].slice(0, count);
 }
 
-/** Reckons for which ticks of a schedule a job is due, and its next tick. */
+/** Computes the ticks of a schedule for which a job is due, and its next tick. */
 export function planTick(schedule: DueSchedule, now: number): Tick {
   const { queue, name, cron, timezone, missed, next } = schedule;
   const pattern = ticksOf(cron, timezone);
@@ -119,7 +120,7 @@ export function planTick(schedule: DueSchedule, now: number): Tick {
 }
 
 function lastBefore(pattern: Cron, ms: number): number | undefined {
-  // Up to a millisecond before: what falls into the same second as that moment counts.
+  // From a millisecond before: a tick within the same second counts.
   return pattern.previousRuns(1, new Date(ms - 1))[0]?.getTime();
 }
 

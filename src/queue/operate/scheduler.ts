@@ -5,19 +5,19 @@ import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { PostgresQueueSchedules } from '../postgres/schedules.ts';
 import { type DueSchedule, planTick } from './schedule.ts';
 
-/** A schedule that another process has just written is seen after this long. */
+/** A new schedule of another process is found within this time. */
 const LOOK_MS = 2000;
 
 export interface SchedulerOptions {
   readonly engine: PostgresEngine;
   /** How long each statement may take. */
   readonly deadlineMs: number;
-  /** The queues whose schedules to look after. */
+  /** The queues whose schedules it runs. */
   readonly queues: () => readonly number[];
   readonly onError: (error: unknown) => void;
 }
 
-/** Enqueues what the schedules of some queues ask for. Any number of processes may do so: each tick is enqueued once. */
+/** Enqueues the jobs of the schedules of some queues. Any number of processes may do so: each tick is enqueued once. */
 export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #store: PostgresQueueSchedules;
@@ -45,7 +45,7 @@ export class Scheduler {
     return ticked ? 0 : Math.min(wait === null || wait === 0 ? LOOK_MS : wait, LOOK_MS);
   }
 
-  /** A schedule that cannot be enqueued does not hold up the others. */
+  /** A schedule whose job cannot be enqueued does not delay the others. */
   async #tick(schedule: DueSchedule, now: number): Promise<boolean> {
     try {
       const tick = planTick(schedule, now);

@@ -6,30 +6,33 @@ import { type Duration, parseDuration } from '../../base/time/duration.ts';
 import { JOB_STATUSES, type JobRecord } from '../job.ts';
 
 export interface SearchOptions {
-  /** Jobs of one page. Default 50, at most 1,000. */
+  /** Jobs per page. Default 50, at most 1,000. */
   readonly limit?: number | undefined;
-  /** Where the page before ended: its `after`. */
+  /** The `after` of the page before. */
   readonly after?: string | null | undefined;
-  /** What one page may take in the database, about; it then says where to go on. Default 120 ms. */
+  /**
+   * About how long one page may take in the database; it ends then, and `after` says where the next one continues. Default
+   * 120 ms.
+   */
   readonly budget?: Duration | undefined;
 }
 
-/** One page of what was found, newest first. */
+/** One page of the found jobs, newest first. */
 export interface SearchPage {
   readonly jobs: readonly JobRecord[];
   /**
-   * Pass it on to get the next page; null when this is the last one. The work of one page is bounded, so a page may have
-   * fewer jobs than asked for, or none, and still have a next one.
+   * The cursor of the next page; null on the last one. The work of one page is bounded, so a page may have fewer jobs than
+   * `limit`, or none, and still have a next one.
    */
   readonly after: string | null;
   /**
-   * How many jobs the index does not have yet, where that is why this page is short: they are read one by one, the newest first, and
-   * its next pages have what is missing. 0 for a page that is full, or the last one.
+   * When this page is short because the index is behind: how many jobs it does not have yet. They are read one by one, the
+   * newest first, and the next pages have the missing ones. 0 for a full page and for the last one.
    */
   readonly indexBehind: number;
 }
 
-/** A query, read: what pawl.queue_search() takes. */
+/** A parsed query, for pawl.queue_search(). */
 export interface SearchQuery {
   readonly terms: readonly string[];
   readonly key?: string | undefined;
@@ -37,7 +40,7 @@ export interface SearchQuery {
   readonly status?: string | undefined;
   readonly since?: string | undefined;
   readonly until?: string | undefined;
-  /** Before now, in ms. */
+  /** How long before now, in ms. */
   readonly sinceMs?: number | undefined;
   readonly untilMs?: number | undefined;
 }
@@ -45,15 +48,17 @@ export interface SearchQuery {
 const FILTERS = ['key', 'kind', 'status', 'since', 'until'] as const;
 type Filter = (typeof FILTERS)[number];
 
-/** Enough for a key of 1,000 bytes of which each is escaped. */
+/** Enough for a key of 1,000 bytes that are all escaped. */
 const LONGEST = 3000;
 const MOST_TERMS = 20;
 
-/** `name:value`, `name:"value"`, `"a phrase"`, or a word; a lone quote is an error. Within quotes, `\"` and `\\` are what they escape. */
+/**
+ * `name:value`, `name:"value"`, `"a phrase"`, or a word; a lone quote is an error. Within quotes, `\"` and `\\` are escapes.
+ */
 const TOKEN =
   /\s*(?:([a-z]+):(?:"((?:[^"\\]|\\[^])*)"|([^\s"]*))(?=\s|$)|"((?:[^"\\]|\\[^])*)"|([^\s"]+)(?=[\s"]|$))/iy;
 
-/** A filter of a search, whatever its value: `key:"a \"b\" c"`. */
+/** Writes a filter for any value: `key:"a \"b\" c"`. */
 export function searchFilter(name: 'key' | 'kind' | 'status' | 'since' | 'until', value: string): string {
   return `${name}:"${value.replaceAll(/["\\]/g, '\\$&')}"`;
 }
@@ -63,9 +68,10 @@ function unescape(quoted: string | undefined): string | undefined {
 }
 
 /**
- * Reads a query: words and `"quoted phrases"`, all of which a job's payload, or one of its errors, must have, in any case;
- * `key:`, `kind:`, `status:`; `since:` and `until:` with a date, a time in ISO 8601, or a duration back from now (`since:2h`).
- * @throws InvalidInput  says what cannot be understood
+ * Parses a query: words and `"quoted phrases"`, all of which a job's payload, or one of its errors, must contain, in any
+ * case; `key:`, `kind:`, `status:`; `since:` and `until:` with a date, a time in ISO 8601, or a duration back from now
+ * (`since:2h`).
+ * @throws InvalidInput  the message names the malformed part
  */
 export function parseQuery(query: string): SearchQuery {
   if (typeof query !== 'string' || query.length > LONGEST) {
@@ -88,7 +94,7 @@ export function parseQuery(query: string): SearchQuery {
   return { terms, ...readFilters(filters) };
 }
 
-/** @returns undefined when it is not meant as a filter: `http://…` is a word */
+/** @returns undefined when the text is no filter: `http://…` is a word */
 function filterOf(name: string): Filter | undefined {
   const lower = name.toLowerCase();
   const filter = FILTERS.find((one) => one === lower);
@@ -147,12 +153,12 @@ function refused(why: string): InvalidInput {
   return new InvalidInput(`the search query cannot be understood: ${why}`, { field: 'query' });
 }
 
-/** The cursor as its user sees it. */
+/** The cursor in the form for users. */
 export function writeCursor(before: string | null): string | null {
   return before === null ? null : Buffer.from(`1:${before}`).toString('base64url');
 }
 
-/** @throws InvalidInput  it is none of ours */
+/** @throws InvalidInput  it is not a cursor of this function */
 export function readCursor(after: unknown): string {
   const text = typeof after === 'string' ? Buffer.from(after, 'base64url').toString() : '';
   const match = /^1:([1-9]\d{0,18})$/.exec(text);

@@ -4,19 +4,19 @@ import { alone, type Runner } from './runner.ts';
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
 const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answer');
 
-/** For making jobs searchable: payloads may be large, and its delay costs nobody anything. */
+/** For indexing jobs: payloads may be large, and a delay does no harm. */
 const INDEX_MS = 300_000;
 
-/** What one step of indexing came to. */
+/** The result of one step of indexing. */
 export interface Indexed {
   readonly chunks: number;
-  /** There are ids that cannot be indexed before some open transaction has ended. */
+  /** True: some ids cannot be indexed before an open transaction has ended. */
   readonly waits: boolean;
-  /** Nothing is ready to run. */
+  /** True: no job is ready to run. */
   readonly quiet: boolean;
 }
 
-/** The statements of what a keeper does now and then, beside the leases. */
+/** Statements for the chores that a keeper does now and then, in addition to the leases. */
 export class PostgresQueueChores {
   readonly #engine: PostgresEngine;
   readonly #alone: Runner;
@@ -26,15 +26,15 @@ export class PostgresQueueChores {
     this.#alone = alone(engine, answer);
   }
 
-  /** Carries out wishes to cancel whose job is no longer where it was. One look at an empty table as a rule. */
+  /** Carries out cancellations whose job has moved since. Usually it reads an empty table. */
   async sweepCancels(queue: number): Promise<void> {
     await this.#alone.query(SWEEP, [queue]);
   }
 
-  /** Makes up to so many chunks of 256 jobs ready to be searched by words. */
+  /** Indexes up to so many chunks of 256 jobs for the search by words. */
   async index(chunks: number): Promise<Indexed> {
     const [row] = await this.#engine.query<{ answer: Indexed }>(INDEX, [chunks], { deadlineMs: INDEX_MS });
-    if (row === undefined) throw new Error('the database answered no row where one always comes');
+    if (row === undefined) throw new Error('the database returned no row where there is always one');
     return row.answer;
   }
 }

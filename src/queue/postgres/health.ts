@@ -1,12 +1,12 @@
 import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 
-/** What is wrong, or about to be, in the queues of a database. All empty is healthy. */
+/** Problems in the queues of a database, present or coming. Healthy when all lists are empty. */
 export interface QueueHealth {
-  /** Their lease ran out and nobody has taken over yet. */
+  /** Workers whose lease ran out and whose jobs no other worker has rescued yet. */
   readonly lostWorkers: readonly LostWorker[];
-  /** Keys that count as busy although no worker has a job of theirs, or that wait behind a job that is not there. */
+  /** Keys that count as busy although no worker has a job of theirs, or that wait behind a job that does not exist. */
   readonly strandedKeys: readonly { readonly queue: string; readonly key: string }[];
-  /** Jobs can run, but no worker of the queue lives. */
+  /** Queues with ready jobs and without a live worker. */
   readonly unattended: readonly string[];
   readonly paused: readonly string[];
 }
@@ -14,10 +14,10 @@ export interface QueueHealth {
 export interface LostWorker {
   readonly worker: string;
   readonly queue: string;
-  /** Host and process id. */
+  /** Its host and process id. */
   readonly process: string;
   readonly lostAt: Date;
-  /** Jobs that stay in progress until a worker of the queue takes them over. */
+  /** How many jobs stay in progress until a worker of the queue rescues them. */
   readonly jobs: number;
 }
 
@@ -70,13 +70,13 @@ interface HealthJson extends Omit<QueueHealth, 'lostWorkers'> {
 }
 
 /**
- * Looks for what no worker would mend by itself. One statement, so it sees one moment; its cost grows with the jobs in
- * progress and the keys that are busy, not with history.
+ * Finds problems that no worker solves by itself. One statement, so that it sees one moment; its cost grows with the jobs in
+ * progress and the busy keys, not with history.
  * @throws SchemaMismatch  the database has no Pawl schema
  */
 export async function readQueueHealth(engine: PostgresEngine): Promise<QueueHealth> {
   const [row] = await engine.query<{ health: HealthJson }>(HEALTH);
-  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  if (row === undefined) throw new Error('the database returned no row where there is always one');
   const { lostWorkers, ...rest } = row.health;
   return { ...rest, lostWorkers: lostWorkers.map((worker) => ({ ...worker, lostAt: new Date(worker.lostAt) })) };
 }

@@ -1,7 +1,7 @@
 import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { JobStatus } from '../job.ts';
 
-/** To the letter: numbers beyond 2^53 stay what they are. */
+/** As text, so that numbers beyond 2^53 stay exact. */
 const PAYLOAD = statement(
   'queue.payload',
   `
@@ -11,7 +11,7 @@ left join pawl.queue_output s on s.shard = o.shard and s.id = o.result_of
 where j.shard = pawl.queue_find(null, $1::bigint) and j.id = $1::bigint`,
 );
 
-/** How some jobs stand: a few index probes each. */
+/** The states of some jobs: a few index probes each. */
 const STANDING = statement(
   'queue.standing',
   `
@@ -24,7 +24,7 @@ from pg_catalog.unnest($1::bigint[]) u (id) cross join lateral (
 
 const TRACE = statement('queue.trace', 'select t.parent from pawl.queue_trace t where t.id = $1::bigint');
 
-/** Jobs of the same key around one, and those that ran as one unit with it. */
+/** Jobs of the same key around one job, and those that ran in one unit with it. */
 const SIBLINGS = statement(
   'queue.siblings',
   `
@@ -41,8 +41,8 @@ order by j.id`,
 );
 
 /**
- * Figures over time. Of every queue and bucket at most $5 batches are read, and what they show is scaled to the bucket: the
- * cost is bounded by buckets and by the queues that had something to do, not by jobs.
+ * Figures over time. It reads at most $5 batches per queue and bucket, and scales their figures to the bucket: buckets and
+ * active queues bound the cost, and not jobs.
  */
 const SERIES = statement(
   'queue.series',
@@ -90,7 +90,7 @@ order by b.at`,
 
 type Row = Record<string, unknown>;
 
-/** Where a job is. */
+/** The state of a job. */
 export interface JobStanding {
   readonly id: string;
   readonly status: JobStatus;
@@ -98,7 +98,7 @@ export interface JobStanding {
   readonly progressAt: Date | null;
 }
 
-/** Jobs of all queues, and what queues did over time, as the HTTP API shows them. */
+/** Jobs of all queues, and figures of queues over time, for the HTTP API. */
 export class QueueOverview {
   readonly #reads: PostgresEngine;
 
@@ -112,12 +112,12 @@ export class QueueOverview {
     return row;
   }
 
-  /** Those that are there. */
+  /** The states of the existing ones of these jobs. */
   standing(jobs: readonly string[]): Promise<JobStanding[]> {
     return this.#reads.query<JobStanding>(STANDING, [jobs]);
   }
 
-  /** The trace that a job was enqueued in. */
+  /** The trace in which a job was enqueued. */
   async trace(job: string): Promise<string | undefined> {
     const [row] = await this.#reads.query<{ parent: string }>(TRACE, [job]);
     return row?.parent;
@@ -127,7 +127,7 @@ export class QueueOverview {
     return this.#reads.query(SIBLINGS, [job]);
   }
 
-  /** A point for each step; of each queue and step at most `batches` are read. */
+  /** A point for each step; at most `batches` are read per queue and step. */
   series(queue: string | undefined, from: number, to: number, stepMs: number, batches: number): Promise<Row[]> {
     return this.#reads.query(SERIES, [queue ?? null, from, to, stepMs, batches]);
   }

@@ -4,7 +4,7 @@ import type { Facts } from '../operate/explain.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
 import { alone } from './runner.ts';
 
-/** The columns of pawl.job, as a JobRecord has them. */
+/** The columns of pawl.job under the names of JobRecord. */
 const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",
   ${instant('claimed_at')} as "claimedAt", ${instant('settled_at')} as "settledAt", process_id::text as "processId", error, progress, result,
   schedule as "scheduleName", ${instant('tick_at')} as "tickAt"`;
@@ -46,7 +46,7 @@ const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
 const CANCEL = statement('queue.cancel', 'select pawl.queue_cancel_job($1::text, $2::bigint, $3::text) as status');
 const RETRY = statement('queue.retry', 'select pawl.queue_retry_job($1::text, $2::bigint) as status');
 const EXPLAIN = statement('queue.explain', 'select pawl.queue_explain($1::text, $2::bigint) as facts');
-/** Only a row lock that is tried tells, so to a role that may lock no rows no job seems held. */
+/** Only trying a row lock shows that a job is held. To a role that may lock no rows, no job seems held. */
 const IS_HELD = statement(
   'queue.is_held',
   `select case when pg_catalog.has_table_privilege('pawl.queue_ready'::regclass::oid, 'update'::text) then pawl.queue_is_held($1::bigint)
@@ -62,7 +62,7 @@ cross join lateral (select * from pawl.job j where j.shard = pawl.queue_shard_of
 order by u.nth`,
 );
 
-/** Which places of a queue have jobs. */
+/** The places of a queue that have jobs. */
 export interface Left {
   readonly ready: boolean;
   readonly parked: boolean;
@@ -70,11 +70,11 @@ export interface Left {
   readonly delayed: boolean;
 }
 
-/** One page of a search: which jobs, and where the next page begins. */
+/** One page of a search: the ids, and the position of the next page. */
 export interface Found {
   readonly ids: readonly string[];
   readonly next: string | null;
-  /** Jobs that the index does not have yet, where it was to be asked. */
+  /** How many jobs the index does not have yet, if the search needs it. */
   readonly behind: number;
 }
 
@@ -87,7 +87,7 @@ interface StatsRow extends Omit<QueueStats, 'paused' | 'pausedAt'> {
   readonly pausedAt: string | null;
 }
 
-/** The statements that read queues and change them by hand. `queue` null means: of any queue. One round trip each. */
+/** The statements that read queues and change them by hand. `queue` null means any queue. One round trip each. */
 export class PostgresQueueReader {
   readonly engine: PostgresEngine;
 
@@ -142,7 +142,7 @@ export class PostgresQueueReader {
     return only(row).answer;
   }
 
-  /** Those that are still there, in this order. */
+  /** The existing ones of these jobs, in this order. */
   async jobs(ids: readonly string[]): Promise<JobRecord[]> {
     return (await this.engine.query<JobRow>(JOBS, [ids])).map(toRecord);
   }
@@ -157,7 +157,7 @@ export class PostgresQueueReader {
     await this.engine.query(RESUME, [queue]);
   }
 
-  /** `busy`: somebody is at the job just now. @throws NotFound, Conflict */
+  /** `busy`: another transaction holds the job now. @throws NotFound, Conflict */
   async cancel(queue: string | null, id: string, reason: string | null): Promise<JobStatus | 'busy'> {
     const [row] = await alone(this.engine).query<{ status: JobStatus | 'busy' }>(CANCEL, [queue, id, reason]);
     return only(row).status;
@@ -175,6 +175,6 @@ function toRecord({ scheduleName: name, tickAt: at, ...job }: JobRow): JobRecord
 }
 
 function only<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  if (row === undefined) throw new Error('the database returned no row where there is always one');
   return row;
 }

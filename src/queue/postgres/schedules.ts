@@ -53,7 +53,7 @@ set paused_at = coalesce(paused_at, clock_timestamp())
 where queue = pawl.queue_id($1::text) and name = $2::text
 returning name`,
 );
-/** Where the schedule is still paused, and has the pattern that its next tick was reckoned from. */
+/** Only if the schedule is still paused, and still has the pattern from which its next tick was computed. */
 const RESUME = statement(
   'queue.resume_schedule',
   `
@@ -106,7 +106,7 @@ export class PostgresQueueSchedules {
     return row;
   }
 
-  /** Enqueues now what the schedule enqueues. @returns undefined when there is no such schedule @throws NotFound  no such queue */
+  /** Enqueues the job of a schedule now. @returns undefined when there is no such schedule @throws NotFound  no such queue */
   async run(queue: string, name: string): Promise<Enqueued | undefined> {
     const [row] = await this.#runner.query<{ answer: Enqueued | null }>(RUN, [queue, name]);
     return only(row).answer ?? undefined;
@@ -122,7 +122,7 @@ export class PostgresQueueSchedules {
     return (await this.#runner.query(PAUSE, [queue, name])).length > 0;
   }
 
-  /** @param next  its next tick, ms; null: none @returns whether it is paused, with this pattern, no more */
+  /** @param next  its next tick, ms; null: none @returns whether it was paused, had this pattern, and is resumed now */
   async resume({ queue, name, cron, timezone }: ScheduleRecord, next: number | null): Promise<boolean> {
     return (await this.#runner.query(RESUME, [queue, name, next, cron, timezone])).length > 0;
   }
@@ -132,7 +132,7 @@ export class PostgresQueueSchedules {
     return only(row).answer;
   }
 
-  /** Enqueues and moves on, in one transaction. @returns how many jobs; null when somebody else was quicker */
+  /** Enqueues and sets the next tick, in one transaction. @returns how many jobs; null when another process was quicker */
   async tick(tick: Tick): Promise<number | null> {
     const [row] = await this.#runner.query<{ jobs: number | null }>(TICK, [JSON.stringify(tick)]);
     return only(row).jobs;
@@ -140,6 +140,6 @@ export class PostgresQueueSchedules {
 }
 
 function only<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  if (row === undefined) throw new Error('the database returned no row where there is always one');
   return row;
 }

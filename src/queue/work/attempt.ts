@@ -11,34 +11,35 @@ import type { Definition, Kind } from '../definition.ts';
 import type { JobFailure } from '../store.ts';
 import type { Job, Unit } from './unit.ts';
 
-/** What one attempt at a unit came to. */
+/** The outcome of one attempt at a unit. */
 export interface Outcome {
   readonly failed: readonly JobFailure[];
   /** The jobs that are complete. */
   readonly complete: readonly Job[];
-  /** What the handler returned, as JSON; undefined when it returned nothing that JSON has. */
+  /** The return value of the handler as JSON; undefined when it has no JSON form. */
   readonly result: string | undefined;
-  /** Nothing may be written any more: somebody else owns the unit. */
+  /** True: nothing may be written any more, since another worker may own the unit. */
   readonly isLost: boolean;
-  /** A job will come back, so the rest of its key has to wait for it. */
+  /** True: a job will be retried, so that the rest of its key has to wait for it. */
   readonly isRetried: boolean;
 }
 
 export type Handler = (unit: Unit) => unknown;
 
-/** Of a unit in which nothing failed: one for all. */
+/** Shared by all units in which nothing failed. */
 const NONE: readonly JobFailure[] = [];
 
-/** Why a job fails whose kind has `afterError: 'error'`. */
+/** The error of a job whose predecessor failed, for kinds with `afterError: 'error'`. */
 class PredecessorFailed extends NoRetry {
   constructor(job: number) {
-    super(`its predecessor, job ${job}, ended in error; retry that one first, then this one`);
+    super(`its predecessor, job ${job}, ended in error; retry that job first, then this one`);
   }
 }
 
 /**
- * One attempt at a unit, from the checks before it to its outcome. `end` is called exactly once, maybe before this returns.
- * @returns ends it from outside: call it with why, and what the handler does later no longer counts; undefined when this
+ * Runs one attempt at a unit, from the checks to the outcome. Calls `end` exactly once, possibly before it returns.
+ * @returns a function that ends the attempt from outside with a reason; the handler's later outcome is then ignored.
+ * Undefined when this
  *   program has no handler for the kind, and nothing was done
  */
 export function startAttempt(
@@ -58,7 +59,7 @@ export function startAttempt(
     end(outcome);
   };
   const fail = (error: unknown): void => finish(failed(unit, definition, kind, error));
-  // Told to end for its time it has failed, whatever it comes to.
+  // An attempt whose time is over has failed, whatever its handler returns.
   const pass = (value: unknown): void =>
     unit.abortReason instanceof TimedOut ? fail(unit.abortReason) : finish(succeeded(unit, definition, kind, value));
   if (unit.brokenBy !== null) fail(new PredecessorFailed(unit.brokenBy));
@@ -78,7 +79,7 @@ export function startAttempt(
   return fail;
 }
 
-/** Aborts the unit when its time is up, and fails it without its handler when that does not end then. */
+/** Aborts the unit when its time is over, and fails it if its handler does not end soon after. */
 function limit(unit: Unit, ms: number, fail: (error: unknown) => void): () => void {
   let cancel = after(ms, () => {
     const error = new TimedOut(`the attempt took longer than its ${formatDuration(ms)}`);
@@ -89,8 +90,8 @@ function limit(unit: Unit, ms: number, fail: (error: unknown) => void): () => vo
 }
 
 /**
- * Calls the handler: payloads validated first. Gives its value at once when everything in it is synchronous, so that ten
- * thousand small jobs need not wait for ten thousand turns of the event loop.
+ * Validates the payloads, then calls the handler. Returns the value itself when everything is synchronous, so that ten
+ * thousand small jobs do not need ten thousand turns of the event loop.
  */
 function call(unit: Unit, kind: Kind, handler: Handler): unknown {
   const seen = kind.coalesce === 'latest' ? latest(unit) : unit;
@@ -104,7 +105,7 @@ function call(unit: Unit, kind: Kind, handler: Handler): unknown {
   return late === undefined ? handler(seen) : Promise.all(late).then(() => handler(seen));
 }
 
-/** The unit as a handler of a kind with `coalesce: 'latest'` sees it: with its newest job alone. */
+/** The unit for a handler of a kind with `coalesce: 'latest'`: with only its newest job. */
 function latest(unit: Unit): Unit {
   if (unit.jobs.length === 1) return unit;
   const jobs = [unit.job];
@@ -153,7 +154,7 @@ function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknow
   };
 }
 
-/** An attempt whose handler threw, or that was ended from outside. */
+/** The outcome of an attempt whose handler threw, or that was ended from outside. */
 function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown): Outcome {
   const why = unit.abortReason ?? error;
   if (why instanceof LeaseLost) return { failed: [], complete: [], result: undefined, isLost: true, isRetried: false };
@@ -182,11 +183,11 @@ function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown, 
   return { ...base, to: 'retry', reason, wait: delay(backoff, job.attempt, chance(job)) };
 }
 
-/** Neighbours that fail in the same attempt one after the other come back together, and so go on as one run. */
+/** Jobs with neighbouring ids that fail in the same attempt get the same delay, so that they stay one run. */
 const NEIGHBOURS = 64;
 let last = { block: -1, attempt: 0, chance: 0 };
 
-/** How much jitter a job gets: one throw for neighbours. */
+/** The jitter of a job, from 0 to 1; neighbours have the same. */
 function chance({ number, attempt }: Job): number {
   const block = Math.floor(number / NEIGHBOURS);
   if (block !== last.block || attempt !== last.attempt) last = { block, attempt, chance: Math.random() };
@@ -194,8 +195,8 @@ function chance({ number, attempt }: Job): number {
 }
 
 /**
- * When a unit has ended in error: what is still to come of its key in this claim was claimed before that was known, so its
- * kinds with `afterError: 'error'` are told here.
+ * Called when a unit has ended in error. The next units of its key in this claim were claimed before, so this marks those
+ * whose kind has `afterError: 'error'`.
  */
 export function breakSuccessors(unit: Unit, { failed: all }: Outcome, definition: Definition): void {
   const broken = all.find(({ to }) => to === 'error');

@@ -3,24 +3,24 @@ import type { Definition } from '../definition.ts';
 import type { ClaimAnswer, ClaimedChains, ClaimedKey, ClaimedRun, QueueIds } from '../store.ts';
 import { type Claim, Job, Unit, type UnitOwner } from './unit.ts';
 
-/** Everything one claim brought, ready to run. */
+/** The units of one claim, ready to run. */
 export interface ClaimedUnits {
   readonly claims: readonly Claim[];
-  /** Units to start from; a unit of a key leads to the next one by `next`. In order. */
+  /** The first units in order; a unit of a key leads to the next one by `next`. */
   readonly units: readonly Unit[];
-  /** Jobs in all. */
+  /** The number of all jobs. */
   readonly jobs: number;
-  /** Units in all: as many handlers will be called. */
+  /** The number of all units: as many handlers will be called. */
   readonly count: number;
 }
 
-/** What the units of one claim have in common. */
+/** The state that the units of one claim share. */
 export interface ClaimContext {
   readonly shard: number;
   readonly definition: Definition;
   readonly registered: QueueIds;
   readonly owner: UnitOwner;
-  /** With `hold: 'transaction'`, the transaction that holds the claim. */
+  /** With `hold: 'transaction'`: the transaction that holds the claim. */
   readonly tx?: Transaction | undefined;
 }
 
@@ -28,19 +28,19 @@ export function hasJobs(answer: ClaimAnswer): boolean {
   return answer.runs.length > 0 || answer.keys.length > 0 || answer.chains !== undefined;
 }
 
-/** How many jobs an answer brought. */
+/** The number of jobs in an answer. */
 export function countJobs(answer: ClaimAnswer): number {
   return countSingle(answer) + countJobsOfKeys(answer);
 }
 
-/** Of these a row each was read. */
+/** The number of jobs of keys in an answer; each of them was a row. */
 export function countJobsOfKeys({ keys }: ClaimAnswer): number {
   let jobs = 0;
   for (const { ids } of keys) jobs += ids.length;
   return jobs;
 }
 
-/** How many units an answer brought: a coalesced group is one, however many jobs it has. */
+/** The number of units in an answer: a coalesced group is one, however many jobs it has. */
 export function countUnits(answer: ClaimAnswer): number {
   let units = countSingle(answer);
   for (const { ids, units: numbers } of answer.keys) {
@@ -49,7 +49,7 @@ export function countUnits(answer: ClaimAnswer): number {
   return units;
 }
 
-/** Jobs that never share a unit. */
+/** The number of jobs that never share a unit. */
 function countSingle({ runs, chains }: ClaimAnswer): number {
   let jobs = chains?.ids.length ?? 0;
   for (const { n } of runs) jobs += n;
@@ -66,7 +66,7 @@ function countOfKey(numbers: readonly (number | null)[]): number {
   return single + coalesced.size;
 }
 
-/** Makes units of claimed rows: one a job, one a coalesced group, and a chain of them for each key. */
+/** Makes units of claimed rows: one per job or coalesced group, and a chain of them for each key. */
 export function readClaim(answer: ClaimAnswer, holder: ClaimContext): ClaimedUnits {
   const claims = new Map<number, Claim>();
   const claimOf = (id: number): Claim => {
@@ -101,7 +101,7 @@ function addRun(
   }
 }
 
-/** One unit a job, each leading to the next one of its key. */
+/** One unit per job, each leading to the next one of its key. */
 function addChains(units: Unit[], chains: ClaimedChains, claim: Claim, holder: ClaimContext): void {
   const held = { epoch: chains.epoch, brokenBy: null, isCoalesced: false, tx: holder.tx };
   const last: (Unit | undefined)[] = [];
@@ -172,8 +172,9 @@ function groupsOf(claimed: ClaimedKey, claimOf: (id: number) => Claim, holder: C
 }
 
 /**
- * How a kind's jobs run is for this program to say, where another version of it has declared something else. Its handler looks at
- * one job, if it does not coalesce; and where it wants payloads that were left out, the unit is left to the other version.
+ * This program's declaration decides how jobs of a kind run, even if another version has declared the kind differently. If
+ * the kind does not coalesce here, each job is a unit; if the handler needs payloads that the claim left out, the unit is
+ * left to the other version.
  */
 function newGroup({ kinds, units, latest }: ClaimedKey, index: number, holder: ClaimContext): Group {
   const kind = nameOf(kinds[index] ?? 0, holder);
@@ -186,7 +187,7 @@ function newGroup({ kinds, units, latest }: ClaimedKey, index: number, holder: C
   return { kind, jobs: [], isCoalesced: number !== null && coalesce !== 'none', brokenBy: null };
 }
 
-/** The oldest that waits for none of the others, again and again. There is always one: `after` has no circles. */
+/** Repeatedly takes the oldest group that waits for none of the others. There is always one: `after` has no circles. */
 function inOrder(groups: readonly Group[], { kinds }: Definition): Group[] {
   const left = [...groups];
   const ordered: Group[] = [];

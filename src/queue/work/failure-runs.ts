@@ -1,14 +1,14 @@
 import type { JobFailure } from '../store.ts';
 
-/** Failures of which all is the same but the jobs. */
+/** Failures that are equal except for their jobs. */
 export interface FailureRun extends Omit<JobFailure, 'id'> {
   /** The jobs, as an int8multirange. */
   readonly ids: string;
 }
 
 /**
- * Puts together what failed alike: as a rule a third party is down, and a thousand jobs fail with the same words. Each run is one
- * row wherever it is written, and its error is sent and kept once.
+ * Groups equal failures: often a third party is down, and a thousand jobs fail with the same text. Each run is one row in
+ * every table, and its error is sent and stored once.
  */
 export function toRuns(failed: readonly JobFailure[]): FailureRun[] {
   const runs = new Map<string, Run>();
@@ -44,7 +44,7 @@ function isAlike(one: JobFailure, other: JobFailure): boolean {
   );
 }
 
-/** `{[1,4),[7,8)}` of 2, 7, 1, 3. */
+/** Ids as a multirange: `{[1,4),[7,8)}` for 2, 7, 1, 3. */
 function multirange(ids: number[]): string {
   const spans: string[] = [];
   let from: number | undefined;

@@ -11,17 +11,17 @@ import { PostgresQueueChores } from '../postgres/chores.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
 import type { EndedJob, Heartbeat, HeartbeatAnswer, RescueAnswer } from '../store.ts';
 
-/** A worker, as its keeper sees it. */
+/** The interface of a worker for its keeper. */
 export interface LeaseHolder extends Holder {
   readonly queue: number;
   heartbeat(): Heartbeat | undefined;
-  /** Whether a worker like it has died lately. */
+  /** Tells it whether a worker of its queue has died lately. */
   beWary?(isWary: boolean): void;
-  /** Somebody asked for a running job to be cancelled. */
+  /** Called when a running job is to be cancelled. */
   cancel(job: number, reason: string | null): void;
-  /** Whether failed attempts have a listener. */
+  /** Whether the `failed` event has a listener. */
   readonly reportsFailures: boolean;
-  /** Jobs of its queue ended in error without the workers that had them. */
+  /** Called when jobs of lost workers of its queue ended in error. */
   jobsEnded(jobs: readonly EndedJob[]): void;
 }
 
@@ -31,8 +31,8 @@ const PRUNE_MS = 60_000;
 
 /**
  * Keeps the leases of all workers of this process on one database: one heartbeat statement for all of them, on a
- * connection of its own, so that neither busy handlers nor a pool that is used up can starve it. Looks for lost workers
- * and for history that is over.
+ * connection of its own, so that neither busy handlers nor an exhausted pool can starve it. Also rescues jobs of lost workers
+ * and prunes history.
  */
 export class Keeper {
   static readonly #keepers = new WeakMap<PostgresEngine, Map<number, Keeper>>();
@@ -46,10 +46,10 @@ export class Keeper {
   #indexer: Indexer | undefined;
   #session: Session | undefined;
   #connecting: Promise<Session> | undefined;
-  /** The last beat, failed or not. */
+  /** The last heartbeat, failed or not. */
   #lastBeat: Promise<unknown> = Promise.resolve();
   #prunedAt = -Infinity;
-  /** Processes of the server whose transactions could not be ended. */
+  /** Pids of server processes whose transactions could not be ended. */
   readonly #unended = new Set<number>();
 
   private constructor(store: PostgresQueueStore, leaseMs: number) {
@@ -75,7 +75,7 @@ export class Keeper {
     return keeper;
   }
 
-  /** Starts to keep a worker that has just been registered; its connection is taken before handlers can use up the pool. */
+  /** Starts to keep a worker that has just been registered. It takes its connection before handlers can use up the pool. */
   async add(worker: LeaseHolder): Promise<void> {
     this.#lease.add(worker);
     this.#rescue ??= startLoop({
@@ -100,7 +100,7 @@ export class Keeper {
     this.#rescue = undefined;
     this.#scheduler = undefined;
     this.#indexer = undefined;
-    // A statement on a connection that went dead is not waited for; its deadline ends it.
+    // Does not wait for a statement on a dead connection; its deadline ends it.
     await within(STOP_MS, Promise.all(ending.map(async (one) => one?.stop())));
     if (this.#workers.size === 0) this.#disconnect();
   }
@@ -115,7 +115,7 @@ export class Keeper {
     return this.#lease.problem;
   }
 
-  /** Beats now: cancellations are looked up with each beat. */
+  /** Sends a heartbeat now: each heartbeat also returns cancellations. */
   async beatNow(): Promise<void> {
     await this.#lease.beat();
   }
@@ -136,7 +136,7 @@ export class Keeper {
     }
   }
 
-  /** A connection takes one statement after another, and a beat may be wanted while one is under way. */
+  /** Runs heartbeats one after another: a connection takes one statement at a time. */
   #inTurn<T>(beat: () => Promise<T>): Promise<T> {
     const answer = this.#lastBeat.then(beat);
     this.#lastBeat = answer.catch(() => {});
@@ -162,11 +162,11 @@ export class Keeper {
   async #runChores(): Promise<number> {
     const prunes = performance.now() - this.#prunedAt > PRUNE_MS;
     if (prunes) this.#prunedAt = performance.now();
-    // After a pause of this process its own workers come first: no process has found them dead by now.
+    // After a pause of this process its own leases come first: perhaps no other process has found its workers dead yet.
     if (this.#lease.answeredMs > this.#leaseMs / 2) await this.beatNow();
     const failures: unknown[] = [];
     for (const queue of this.#queues()) {
-      // Each by itself: what one of them comes across is no reason to leave the others.
+      // Each chore on its own: an error in one does not stop the others.
       for (const chore of [this.#rescueJobs, this.#sweepCancels, ...(prunes ? [this.#prune] : [])]) {
         await chore(queue).catch((error: unknown) => failures.push(error));
       }
@@ -182,7 +182,7 @@ export class Keeper {
     this.#reportUnended(unended);
   };
 
-  /** By one worker of the queue: what one process has found is one event. */
+  /** Only one worker of the queue reports them, so that each is one event per process. */
   #reportEnded(queue: number, { jobs, more }: NonNullable<RescueAnswer['ended']>): void {
     const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.reportsFailures);
     teller?.jobsEnded(jobs);
@@ -199,7 +199,7 @@ export class Keeper {
     while (this.#workers.size > 0 && (await this.#store.prune(queue)) > 0);
   };
 
-  /** Once for each: as long as they live, every rescue finds them. */
+  /** Reports each of them once: every rescue finds them again as long as they live. */
   #reportUnended(pids: readonly number[]): void {
     const fresh = pids.filter((pid) => !this.#unended.has(pid));
     for (const pid of fresh) this.#unended.add(pid);
@@ -207,7 +207,7 @@ export class Keeper {
     this.#report(
       new NotSupported(
         `lost workers have left transactions open that this role may not end, or that do not end: their jobs wait until ` +
-          `somebody calls pg_terminate_backend for ${fresh.join(', ')}; workers of one role, or with pg_signal_backend, do so themselves`,
+          `a superuser calls pg_terminate_backend for ${fresh.join(', ')}; workers of the same role, or with pg_signal_backend, do so themselves`,
       ),
     );
   }

@@ -25,34 +25,35 @@ import { Settler } from './settler.ts';
 import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
 import { type GroupMember, WorkerGroup } from './worker-group.ts';
 
-/** What a worker tells about its life; for logs, metrics and tests. */
+/** The events of a worker, for logs, metrics and tests. */
 export interface WorkerEvents {
   /** Jobs were claimed. */
   claimed: { readonly jobs: number };
   /**
-   * An attempt failed; `to` says what became of the job. Also for a job of a lost worker that had no attempt left, on one of the
-   * workers of the process that found it: then `unit` is over, has this job alone, its payload as it was enqueued, and `token` 0.
+   * An attempt failed; `to` is the next state of the job. Also emitted for a job of a lost worker that had no attempt left,
+   * on one worker of the process that found it: `unit` is then over, and has only this job, its payload as enqueued, and
+   * `token` 0.
    */
   failed: FailedJob;
-  /** Outcomes came too late and were not written: somebody else owns these claims. */
+  /** Outcomes came too late and were not written: other workers own these claims. */
   stale: { readonly claims: readonly number[] };
-  /** The worker's lease is gone; everything it ran was told to end. It registers anew. */
+  /** The worker has lost its lease; the signals of all its units are aborted. It registers anew. */
   lost: { readonly reason: LeaseLost };
-  /** The database could not be reached or refused something; the worker goes on trying. */
+  /** The database could not be reached, or refused a statement; the worker keeps trying. */
   error: { readonly error: unknown };
 }
 
-/** A worker, complete. */
+/** Work options with all defaults. */
 export interface WorkerSettings {
   readonly concurrency: number;
   readonly hold: 'lease' | 'transaction';
   readonly leaseMs: number;
   readonly pollMs: number;
-  /** Jobs claimed ahead of their turn: a number, or as many as the last 50 ms would have run. */
+  /** How many jobs to prefetch: a number, or as many as the rate of the last 50 ms allows. */
   readonly prefetch: number | 'auto';
 }
 
-/** What a worker is made of. */
+/** The parts of a worker. */
 export interface WorkerParts {
   readonly store: PostgresQueueStore;
   readonly definition: Definition;
@@ -62,20 +63,20 @@ export interface WorkerParts {
   readonly events: Events<WorkerEvents>;
 }
 
-/** Jobs of one key taken together: enough to make a claim worth its cost, few enough to share a hot key's time. */
+/** Jobs of one key per claim: enough to be worth the cost of a claim, few enough to share a hot key's time. */
 const CHAIN = 32;
 const PREFETCH_MAX = 2000;
-/** How long a job of a kind that this worker does not know waits for one that does. */
+/** How long a job of an unknown kind is delayed for a worker that knows it. */
 const UNKNOWN_KIND_MS = 30_000;
 
 /**
- * A worker that holds its units by a lease: claims many at once, runs each unit's handler, settles many at once. When it polls, and
- * how much runs, is for its {@link ClaimLoop}. The path of a job: `claim`, `post`, `begin`, `#finish`, which gives what became of it
- * to the settler.
+ * A worker with hold: 'lease': claims many jobs at once, runs each unit's handler, settles many at once. Its
+ * {@link ClaimLoop} decides when it polls, and how much runs. The path of a job: `claim`, `post`, `begin`, `#finish`, which
+ * passes the outcome to the settler.
  */
 export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSource<Unit, ClaimAnswer, JobHandoff> {
   readonly events: Events<WorkerEvents>;
-  /** Units whose handler runs, and how to end each from outside. */
+  /** Units whose handler runs, each with the function that ends it from outside. */
   readonly running: Map<Unit, ((why: unknown) => void) | undefined> = new Map();
   readonly isExclusive = false;
   readonly settler: Settler;
@@ -87,18 +88,18 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   readonly #chain: number;
   readonly #claims = new Set<Claim>();
   readonly #drain: Drain<Unit> = new Drain(() => this.running.keys());
-  /** The shard that is polled next. */
+  /** The scan of the shard that is polled next. */
   #scan: Scan;
-  /** Units claimed and not yet finished. */
+  /** The number of claimed units that have not finished. */
   #held = 0;
-  /** Others may be asleep, who could run it now. */
+  /** True: jobs were given back that idle workers could run now. */
   #hasReleased = false;
 
   constructor(parts: WorkerParts) {
     this.#parts = parts;
     this.events = parts.events;
     const { store, definition, registered, settings } = parts;
-    // A job with a single attempt must not lose it because the worker died of the one before it.
+    // A job with a single attempt must not lose it because the job before it killed the worker.
     this.#chain = [...definition.kinds.values()].some((kind) => kind.attempts === 1) ? 1 : CHAIN;
     this.#scan = new Scan(0);
     this.#scans = [this.#scan, ...Array.from({ length: definition.shards - 1 }, (_, shard) => new Scan(shard + 1))];
@@ -126,7 +127,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     return this.#parts.registered.queue;
   }
 
-  /** Starts to poll, at once and whenever something is enqueued. */
+  /** Starts polling, at once and after every enqueue. */
   async start(): Promise<void> {
     await this.#loop.register();
     await this.#keeper.add(this);
@@ -148,7 +149,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     return unit && this.#drain.waitInside(unit);
   }
 
-  // What its group asks of it.
+  // For {@link GroupMember}.
 
   get isIdle(): boolean {
     return this.#loop.isIdle;
@@ -166,7 +167,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.#keeper.beatNow().catch((error: unknown) => this.onError(error));
   }
 
-  // What a unit asks of its worker.
+  // For {@link UnitOwner}.
 
   async progress(unit: Unit, job: Job, json: string): Promise<void> {
     this.#requireLease(unit);
@@ -175,20 +176,21 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   async guard(unit: Unit, tx: unknown): Promise<void> {
     this.#requireLease(unit);
-    // Before it is sent: once the unit is settled, its settlement has to say so.
+    // Set before the statement is sent: the settlement of the unit has to know it.
     unit.isGuarded = true;
-    // Another library's connection may end its process when the server hangs up on it; the engine's own does not.
+    // The process of another library may die when the server closes its connection; the engine's own connections survive
+    // that.
     const idleMs = tx instanceof Transaction ? this.#parts.settings.leaseMs : undefined;
     await this.#parts.store.guard(heldJobs(unit, idleMs), tx);
   }
 
-  /** A process that has stood still knows by its clock what its timers and the database have yet to tell it. */
+  /** After a pause the clock shows the loss of the lease before a timer or the database does. */
   #requireLease(unit: Unit): void {
     if (this.hasLease) return;
     throw new LeaseLost(`the lease of job ${unit.job.id} ran out before it could be renewed; stop working on it`);
   }
 
-  // What the keeper asks of it.
+  // For {@link LeaseHolder}.
 
   get workerId(): number | undefined {
     return this.#loop.id;
@@ -211,7 +213,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.#claims.clear();
     this.#held = 0;
     this.#loop.reset();
-    // What a handler does after this counts for nothing: the settler has dropped its claims.
+    // Later outcomes of handlers are ignored: the settler has dropped their claims.
     for (const [unit, fail] of running) {
       unit.abort(reason);
       fail?.(reason);
@@ -241,15 +243,15 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.events.emit('error', { error });
   }
 
-  // What its loop asks of it: the hot path.
+  // For {@link ClaimSource}: the hot path.
 
   get hasLease(): boolean {
     return this.#keeper.hasLease;
   }
 
   /**
-   * None while there is still half a helping. A key's chain is held by one slot, however long it is: slots that nothing held can
-   * fill are room in any case.
+   * How many jobs to claim; 0 while half of the prefetched units are left. A chain of a key takes one slot, however long it
+   * is: slots that no held unit can fill always count as room.
    */
   capacity(prefetch: number): number {
     const { concurrency } = this.#parts.settings;
@@ -318,7 +320,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.#held -= 1;
     if (outcome.failed.length > 0) this.#reportFailures(unit, outcome.failed);
     let { next } = unit;
-    // Of one that failed, a transaction that it guards may be open still: nothing of its key begins while that is open.
+    // A failed unit may have a guarding transaction that is still open: no other job of its key begins before it ends.
     const mayWrite = unit.isGuarded && outcome.failed.length > 0;
     if (outcome.isRetried || mayWrite || this.#loop.isStopping) {
       this.#releaseChain(next, 'behind a job of its key', false);
@@ -332,7 +334,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.#drain.recordEnd();
   }
 
-  /** Where to poll next, and when. */
+  /** The shard and the time of the next poll. */
   nextPoll(answer: ClaimAnswer, limit: number): NextPoll {
     const verdict = this.#scan.read(answer, limit);
     const scans = this.#scans;
@@ -348,7 +350,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.#add(this.#read(handoff, handoff.shard));
   }
 
-  // The rest is what happens rarely.
+  // From here on, rare cases.
 
   declineHandoff(handoff: JobHandoff): void {
     const { claims, units } = this.#read(handoff, handoff.shard);
@@ -375,7 +377,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     }
   }
 
-  /** A kind that a newer version of the program knows: left to that one. */
+  /** Gives back a unit of an unknown kind, for a newer version of the program. */
   #releaseUnknownKind(unit: Unit): void {
     this.#held -= 1;
     this.#releaseChain(unit.next, 'behind a job of its key', false);
@@ -412,7 +414,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     return this.#parts.store.leave(this.queue, worker, this.#knownClaims());
   }
 
-  /** The claims that it knows, and whose rows may still be there. */
+  /** The claims that it knows and whose rows may still exist. */
   #knownClaims(): number[] {
     this.#dropFinishedClaims();
     return [...this.#claims].map(({ id }) => id);
@@ -432,7 +434,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   }
 
   drain(time: Budget): Promise<void> {
-    const reason = new Stopped('the worker is being stopped and its time is up');
+    const reason = new Stopped('the worker is being stopped and its time is over');
     return this.#drain.run({
       time,
       graceMs: GRACE_MS,
@@ -442,7 +444,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     });
   }
 
-  /** A handler that did not end when told to: its jobs go back, and its later outcome counts for nothing. */
+  /** Gives back the jobs of handlers that did not end after their abort; their later outcomes are ignored. */
   #abandonHandlers(left: readonly Unit[]): void {
     logAbandoned(this.#parts.store.engine.options.logger, this.queueName, left);
     for (const unit of left) this.running.get(unit)?.(new Stopped('the worker was stopped'));
@@ -477,7 +479,7 @@ function handoffOf(
   });
 }
 
-/** One job of each claim: those of one unit leave a claim together. */
+/** One job of each claim: the jobs of a unit leave their claim together. */
 function heldJobs(unit: Unit, idleMs: number | undefined): HeldJob[] {
   const ofClaim = new Map<number, HeldJob>();
   for (const { number, claim } of unit.jobs) {

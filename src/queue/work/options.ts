@@ -14,25 +14,32 @@ import type { Duration } from '../../base/time/duration.ts';
 import type { Definition } from '../definition.ts';
 import type { WorkerSettings } from './lease-worker.ts';
 
-/** How a worker works. */
+/** Options of a worker. */
 export interface WorkOptions {
-  /** Units whose handlers run at the same time in this process. Default 10. */
+  /** How many units this worker runs at the same time. Default 10. */
   readonly concurrency?: number | undefined;
   /**
-   * `'lease'` (default): claim and settle are two short statements in batches; at least once. `'transaction'`: the claim's
-   * transaction stays open while the handler runs, `unit.tx` is that transaction, and its writes and the outcome are
-   * committed together; takes one connection per unit of concurrency.
+   * `'lease'` (default): claim and settle are two short statements for batches; jobs run at least once. `'transaction'`: the
+   * claim's transaction stays open while the handler runs, `unit.tx` is that transaction, and its writes and the outcome are
+   * committed together; needs one connection per unit of concurrency.
    */
   readonly hold?: 'lease' | 'transaction' | undefined;
-  /** How long a worker that gives no sign of life keeps its units. Renewed every third of it. Default `'20s'`, at least `'1s'`. */
+  /**
+   * How long a worker keeps its units without a heartbeat. It sends one every third of this time. Default `'20s'`, at least
+   * `'1s'`.
+   */
   readonly lease?: Duration | undefined;
   /** How often to poll for work without a notification. Default `'2s'`. */
   readonly poll?: Duration | undefined;
-  /** Jobs claimed ahead of their turn. Default `'auto'`: what the last 50 ms would have run, at most 2,000. */
+  /**
+   * How many jobs to claim ahead of free slots. Default `'auto'`: as many as the rate of the last 50 ms allows, at most
+   * 2,000.
+   */
   readonly prefetch?: number | 'auto' | undefined;
   /**
-   * `'exit'`: when the event loop of this process has stood still for a lease, what runs is written to stderr and the process ended
-   * with SIGKILL, for a supervisor to start another one. A thread watches it. Default: not watched.
+   * `'exit'`: when the event loop of this process has been blocked for a lease, the running jobs are written to stderr and
+   * the process ends itself with SIGKILL, so that a supervisor can start another one. A thread watches the event loop.
+   * Default: not watched.
    */
   readonly onBlocked?: 'exit' | undefined;
   /** Stops the worker when it aborts. */
@@ -40,7 +47,10 @@ export interface WorkOptions {
 }
 
 export interface StopOptions {
-  /** How long running handlers may go on; then their `signal` aborts and their jobs go back, the attempt not spent. Default `'15s'`. */
+  /**
+   * How long running handlers may continue; then their `signal` is aborted and their jobs are given back, without spending
+   * the attempt. Default `'15s'`.
+   */
   readonly timeout?: Duration | undefined;
 }
 
@@ -67,7 +77,7 @@ const shape = {
 
 const stopShape = { timeout: duration({ default: '15s' }) };
 
-/** @throws InvalidInput on options that cannot be, or that the engine has too few connections for */
+/** @throws InvalidInput on bad options, and when the engine has too few connections for them */
 export function readWorkOptions(
   options: WorkOptions,
   definition: Definition,
@@ -75,7 +85,7 @@ export function readWorkOptions(
 ): { settings: WorkerSettings; signal: AbortSignal | undefined; onBlocked: 'exit' | undefined } {
   const given = checkOptions('work', options, shape);
   const once = [...definition.kinds.values()].some((kind) => kind.attempts === 1);
-  // The heartbeat keeps one for itself; everything else can share another.
+  // The heartbeat has a connection of its own; everything else can share another one.
   const needed = given.hold === 'transaction' ? given.concurrency + 2 : 2;
   if (needed > connections) {
     throw new InvalidInput(
@@ -89,7 +99,7 @@ export function readWorkOptions(
     hold: given.hold,
     leaseMs: given.lease,
     pollMs: given.poll,
-    // A job with a single attempt must not lose it because its worker died with it in the drawer.
+    // A job with a single attempt must not lose it because its worker died while the job was only prefetched.
     prefetch: once ? 0 : given.prefetch,
   };
   return { settings: Object.freeze(settings), signal: given.signal, onBlocked: given.onBlocked };

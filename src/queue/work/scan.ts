@@ -1,35 +1,34 @@
 import type { Blocker, ClaimAnswer, Cursor } from '../store.ts';
 import { countJobsOfKeys, countUnits } from './claim-reader.ts';
 
-/** Before every job. */
+/** The position before every job. */
 export const START: Cursor = { priority: -32_768, id: 0 };
 
 /**
- * A pass begins anew after this long at the latest, so that a job of higher priority, or one committed late with a lower
- * id, waits no longer than this behind a deep backlog.
+ * A new pass begins after this time at the latest: a job of higher priority, or one that is committed late with a lower id,
+ * waits no longer than this behind a deep backlog.
  */
 const PASS_MS = 100;
 
 const ROWS = { min: 16, max: 2000 } as const;
 
-/** What a poll has shown: more may come, nothing is there, or others hold what is there just now. */
+/** The result of a poll: there may be more jobs, there are none, or other transactions hold the rows now. */
 export type Verdict = 'again' | 'empty' | 'busy';
 
 /**
- * Passes over one shard: from the start, onwards from where the last poll ended, and from the
- * start again until a whole pass finds nothing. No order of ids is trusted: what is committed behind the cursor is
- * found by the next pass.
+ * Passes over one shard: from the start, on from the end of the last poll, and from the start again until a whole pass finds
+ * nothing. It does not rely on the order of ids: the next pass finds jobs that were committed behind the cursor.
  */
 export class Scan {
   readonly shard: number;
   cursor: Cursor = START;
-  /** How many ready rows to read. A bulk enqueue makes rows of many jobs, so it follows what the last polls brought. */
+  /** How many ready rows to read. A bulk enqueue makes rows of many jobs, so this adapts to the last polls. */
   rows: number = 64;
-  /** Milliseconds until the next delayed job, as of the last poll that found nothing. */
+  /** Milliseconds until the next delayed job, from the last poll that found nothing. */
   due: number = Infinity;
-  /** What the last poll ended with, if it was not `again`. */
+  /** The result of the last poll, if it was not `again`. */
   quiet: 'empty' | 'busy' | undefined;
-  /** hold 'transaction': what is to be put out of the way before the next poll. */
+  /** hold 'transaction': the blocker that the next poll removes first. */
   blocker: Blocker | undefined;
   #startedAt = performance.now();
   #found = false;
@@ -40,7 +39,7 @@ export class Scan {
 
   read(answer: ClaimAnswer, limit: number): Verdict {
     const units = countUnits(answer);
-    // The jobs of a coalesced unit are a row each, and may all stand before those of the next key.
+    // Each job of a coalesced unit is a row, and all of them may come before those of the next key.
     const rows = answer.runs.length + countJobsOfKeys(answer) + (answer.chains?.keys.length ?? 0);
     if (units >= limit) this.rows = Math.min(ROWS.max, Math.max(ROWS.min, Math.ceil(rows * 1.25)));
     else if (answer.seen >= this.rows) this.rows = Math.min(ROWS.max, this.rows * 2);

@@ -2,31 +2,33 @@ import type { JobFailure, Settlement } from '../store.ts';
 import type { Outcome } from './attempt.ts';
 import type { Claim, Job, Unit } from './unit.ts';
 
-/** What became of a unit: what is written as a whole, or not at all. A unit of very many failures is several of them. */
+/**
+ * The outcome of a unit, which is written as a whole or not at all. A unit with very many failures becomes several of them.
+ */
 export interface PendingSettlement {
   readonly unit: Unit;
   readonly complete: readonly Job[];
   readonly failed: readonly JobFailure[];
-  /** Of each job that is complete, as JSON. */
+  /** The result of each complete job, as JSON. */
   readonly result: string | undefined;
-  /** To be given up with it: nothing more of the key is to come. */
+  /** The key that is given up with it, since no other unit of the key follows. */
   readonly key: readonly [key: string, epoch: number] | undefined;
-  /** Its text was refused before, and is not in it any more. */
+  /** True: its text was refused before, and has been removed. */
   readonly isBare: boolean;
-  /** It was sent before and not answered: that its rows are gone may be our own doing. */
+  /** True: it was sent before without an answer, so its rows may be gone because that statement was carried out. */
   wasSent: boolean;
-  /** How often it alone was not answered, while the database answered something else. */
+  /** How often it got no answer when sent alone, while the database answered another statement. */
   unanswered: number;
 }
 
 /**
- * What one statement may have to write. 4 MB of errors, which are indexed, take half a second (2 cores, November 2026), and the
- * shortest deadline is two. A failure moves its job and writes its error twice, so it counts for two rows.
+ * The limits of one statement. 4 MB of errors, which are indexed, take half a second (2 cores, November 2026), and the
+ * shortest deadline is two seconds. A failure moves its job and writes its error twice, so it counts as two rows.
  */
 const MOST_ROWS = 5000;
 const MOST_TEXT = 4_000_000;
 
-/** What became of a unit, with the key that it gives up. */
+/** The pending settlement of a unit, with the key that it gives up. */
 export function toPending(unit: Unit, { complete, failed, result }: Outcome, givesUp: boolean): PendingSettlement {
   const key = givesUp && unit.key !== null && unit.epoch !== null ? ([unit.key, unit.epoch] as const) : undefined;
   return { unit, complete, failed, result, key, isBare: false, wasSent: false, unanswered: 0 };
@@ -38,8 +40,8 @@ export function isLarge(settled: PendingSettlement): boolean {
 }
 
 /**
- * In the order in which it may be written, a cut at any place: the key is given up with the last of it, and the job that is
- * the key's next head is in there too. Whatever fails before is parked behind that.
+ * Splits a large settlement into parts that may be written one after another, with a stop after any of them. The last part
+ * gives up the key and has the job that is the key's next head. Failures in earlier parts are parked behind that job.
  */
 export function split(last: PendingSettlement): PendingSettlement[] {
   const { failed } = last;
@@ -69,7 +71,7 @@ function inParts(failed: readonly JobFailure[]): JobFailure[][] {
   return parts;
 }
 
-/** How many of them one statement takes: as a rule all, one in any case. */
+/** How many of them fit into one statement: usually all, at least one. */
 export function countFitting(pending: readonly PendingSettlement[], most: number): number {
   let rows = 0;
   let text = 0;
@@ -98,7 +100,7 @@ function textOf({ failed, result }: PendingSettlement): number {
   return text;
 }
 
-/** One statement's worth, for one shard. */
+/** The settlement of one statement, for one shard. */
 export function toSettlement(
   where: Pick<Settlement, 'queue' | 'shard' | 'worker'>,
   settled: readonly PendingSettlement[],
@@ -108,7 +110,7 @@ export function toSettlement(
   return { ...where, ...completed(settled, details.failed), ...details };
 }
 
-/** What a settlement says in addition to what is complete. */
+/** The parts of a settlement in addition to complete jobs. */
 interface Details {
   readonly failed: JobFailure[];
   readonly results: Settlement['results'][number][];
@@ -117,12 +119,12 @@ interface Details {
   readonly guarded: number[];
 }
 
-/** Complete, and nothing else to say of it. */
+/** Whether all its jobs are complete, without a result or a key. */
 function isPlain({ unit, failed, result, key }: PendingSettlement): boolean {
   return failed.length === 0 && result === undefined && key === undefined && !unit.isGuarded;
 }
 
-// A function of its own: V8 throws the compiled loop over thousands away each time it comes upon one that is not plain.
+// A separate function: else V8 discards the compiled loop over thousands of units each time it meets one that is not plain.
 function addDetails(details: Details, { unit, complete, failed, result, key }: PendingSettlement): void {
   for (const item of failed) details.failed.push(item);
   if (result !== undefined && complete.length > 1) details.shared.push({ result, jobs: jobsByClaim(complete) });
@@ -135,7 +137,7 @@ function addDetails(details: Details, { unit, complete, failed, result, key }: P
   for (const { id } of failed) details.guarded.push(id);
 }
 
-/** Claims that are settled to the last job, which need no ids; and of the others the jobs that are complete. */
+/** Claims that are settled completely, which need no ids; and the complete jobs of all other claims. */
 function completed(
   settled: readonly PendingSettlement[],
   failed: readonly JobFailure[],
@@ -145,7 +147,7 @@ function completed(
   const whole: number[] = [];
   const rest = new Map<Claim, number[]>();
   for (const [claim, complete] of countByClaim(settled)) {
-    // What failed of it is taken out before.
+    // Its failed jobs are removed first.
     if (complete + (failures.get(claim.id) ?? 0) === claim.left) whole.push(claim.id);
     else rest.set(claim, []);
   }
@@ -155,13 +157,16 @@ function completed(
   return { whole, part: [...rest].map(([claim, ids]) => ({ claim: claim.id, ids })) };
 }
 
-/** Neighbours are of one claim, as a rule: a lookup for each of 2,000 jobs costs what all else here does. */
+/**
+ * Neighbours usually belong to one claim: a map lookup for each of 2,000 jobs would cost as much as the rest of this
+ * function.
+ */
 function countByClaim(settled: readonly PendingSettlement[]): Map<Claim, number> {
   const counts = new Map<Claim, number>();
   let last: Claim | undefined;
   let count = 0;
   for (const { complete } of settled) {
-    // Without an iterator for each unit of one job.
+    // An index loop: it avoids an iterator for each unit of one job.
     for (let at = 0; at < complete.length; at += 1) {
       const claim = complete[at]?.claim;
       if (claim !== last) {
@@ -176,7 +181,7 @@ function countByClaim(settled: readonly PendingSettlement[]): Map<Claim, number>
   return counts;
 }
 
-/** Each claim with its jobs. */
+/** Groups jobs by claim. */
 export function jobsByClaim(jobs: readonly Job[]): [claim: number, ...ids: number[]][] {
   const ids = new Map<Claim, number[]>();
   for (const { claim, number } of jobs) add(ids, claim, number);
@@ -189,7 +194,7 @@ function add(ids: Map<Claim, number[]>, claim: Claim, id: number): void {
   else known.push(id);
 }
 
-/** It is written: what is left of its claims. */
+/** Called when it is written: counts down the jobs that are left in its claims. */
 export function recordSettled({ unit, complete, failed }: PendingSettlement): void {
   for (let at = 0; at < complete.length; at += 1) {
     const claim = complete[at]?.claim;
@@ -203,18 +208,18 @@ export function recordSettled({ unit, complete, failed }: PendingSettlement): vo
   }
 }
 
-/** Whether there is something in it that a database might refuse, and that it can do without. */
+/** Whether it has text that a database might refuse, and that may be left out. */
 export function hasText({ result, failed }: PendingSettlement): boolean {
   return result !== undefined || failed.some(({ error }) => error !== undefined);
 }
 
 /**
- * The same without what handlers made of it: a job with a result ends in error, one that failed does what it was to do. `why`
- * takes the place of every text.
+ * The same without texts of handlers: a job with a result ends in error, a failed job keeps its outcome. `why` replaces every
+ * text.
  */
 export function withoutText(settled: PendingSettlement, why: string): PendingSettlement {
   const { complete, failed, result } = settled;
-  const error = `the database refused what this attempt came to: ${why}`;
+  const error = `the database refused the outcome of this attempt: ${why}`;
   const told = failed.map((item) => (item.error === undefined ? item : { ...item, error }));
   const base = { ...settled, result: undefined, isBare: true, unanswered: 0 };
   if (result === undefined) return { ...base, failed: told };

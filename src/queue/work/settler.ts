@@ -22,47 +22,47 @@ import type { Unit } from './unit.ts';
 export interface SettlerOptions {
   readonly queue: number;
   readonly settle: (settlement: Settlement, offer: Offer | undefined) => Promise<SettleAnswer>;
-  /** The offer that is to go along: asked once for each statement, and not again when that has to be repeated. */
+  /** The offer to send with a statement: called once for each statement, and not again for its repetitions. */
   readonly offer: () => Offer | undefined;
-  /** Claims that were no longer the worker's: nothing was written for them. */
+  /** Called with claims that no longer belonged to the worker: nothing was written for them. */
   readonly onStale: (claims: readonly number[]) => void;
-  /** The database refused a unit's result, or the text of its errors: this is what becomes of its jobs. */
+  /** Called when the database refused a unit's result, or the text of its errors, with the new outcomes of its jobs. */
   readonly onRefused: (unit: Unit, failed: readonly JobFailure[]) => void;
   readonly onError: (error: unknown) => void;
-  /** Something was written after which there may be work: a job that comes back, or the next one of a key. */
+  /** Called after a settlement that may lead to work: a retried job, or the next job of a key. */
   readonly onMore: () => void;
 }
 
 const BACKOFF = { kind: 'exponential', min: 50, max: 2000, factor: 2, jitter: 0.5 } as const;
-/** What cannot be written alone lets everything else go first. */
+/** How long an outcome that cannot be written alone is postponed, behind everything else. */
 const POSTPONE_MS = 500;
-/** So often a unit may take longer than its deadline, all by itself, before it goes without its text. */
+/** How often a unit may exceed the deadline, sent alone, before its text is removed. */
 const UNANSWERED = 3;
 
 /**
- * Writes outcomes, many at a time, one statement after another: what comes in while one is under way goes with the next.
- * A single job is written at once; under load the batches grow by themselves. A claim of which every job is complete
- * costs the database one deleted and one inserted row, however many jobs it has.
+ * Writes outcomes, many at a time, one statement after another: outcomes that arrive during a statement go with the next one.
+ * A single job is written at once; under load the batches grow by themselves. A claim whose jobs are all complete costs the
+ * database one deleted and one inserted row, however many jobs it has.
  *
- * Every statement is conditional on the claim, so that one whose answer was lost can be sent again. One that is not taken is
- * halved, until what cannot be written stands alone; see `#isolate`. None waits for a transaction of a handler that guards its
- * unit: what became of that unit is put off until the transaction has ended.
+ * Every statement is conditional on the claim, so that it can be repeated after a lost answer. A failed statement is halved
+ * until the outcome that cannot be written is alone; see `#isolate`. No statement waits for a transaction of a handler that
+ * guards its unit: the outcome of that unit is postponed until the transaction has ended.
  */
 export class Settler {
   readonly #options: SettlerOptions;
-  /** By shard. */
+  /** Outcomes to write, by shard. */
   #pending = new Map<number, PendingSettlement[]>();
-  /** By shard: what did not fit into the last statement. */
+  /** By shard: outcomes that did not fit into the last statement. */
   #overflow = new Map<number, readonly PendingSettlement[]>();
   #flushing: Promise<void> | undefined;
-  /** By shard: what could not be written alone. */
+  /** By shard: outcomes that could not be written alone. */
   #postponed = new Map<number, PendingSettlement[]>();
   #waiting: Promise<void> | undefined;
-  /** How many units go into a statement: halved by one that was not taken, and more after each that was. */
+  /** The most units per statement: halved after each failure, and raised after each success. */
   #unitLimit = Infinity;
-  /** By how much: what was refused is one unit's fault, what was too slow would be so again. */
+  /** The factor of the raise: a refusal is the fault of one unit, while a slow statement would be slow again. */
   #growth = 1;
-  /** One after another. */
+  /** The number of failures in a row. */
   #failures = 0;
   #worker = 0;
   #isDropped = false;
@@ -71,22 +71,22 @@ export class Settler {
     this.#options = options;
   }
 
-  /** From now on for this worker id; what is pending for the one before is forgotten. */
+  /** Starts for a new worker id, and forgets what is pending for the one before. */
   startFor(worker: number): void {
     this.#worker = worker;
     this.#forget();
     this.#isDropped = false;
   }
 
-  /** Forgets what is pending: the lease is lost, and with it the right to write. */
+  /** Forgets pending outcomes: with the lease the worker has lost the right to write them. */
   drop(): void {
     this.#forget();
     this.#isDropped = true;
   }
 
   /**
-   * Takes what became of a unit; `givesUp` when nothing more of its key is to come. What is handed back of a key comes before
-   * the unit with which the key is given up, as it may be written before it.
+   * Adds the outcome of a unit; `givesUp` when no other unit of its key follows. Add jobs of a key that are given back before
+   * the unit that gives up the key: they may be written before it.
    */
   add(unit: Unit, outcome: Outcome, givesUp: boolean): void {
     if (this.#isDropped) return;
@@ -97,7 +97,7 @@ export class Settler {
     this.#start();
   }
 
-  /** Hands jobs back that never started. */
+  /** Gives back jobs that never started. */
   release(unit: Unit, reason: string, givesUp: boolean, wait?: number): void {
     const failed = unit.jobs.map(
       (job): JobFailure => ({ claim: job.claim.id, id: job.number, to: 'release', reason, wait }),
@@ -105,12 +105,12 @@ export class Settler {
     this.add(unit, { failed, complete: [], result: undefined, isLost: false, isRetried: true }, givesUp);
   }
 
-  /** Resolves when everything taken so far is written, put off, or dropped. */
+  /** Resolves when every outcome so far is written, postponed, or dropped. */
   async attempted(): Promise<void> {
     while (this.#flushing !== undefined) await this.#flushing;
   }
 
-  /** Resolves when everything taken so far is written, or dropped. */
+  /** Resolves when every outcome so far is written or dropped. */
   async flushed(): Promise<void> {
     for (;;) {
       const busy = this.#flushing ?? this.#waiting;
@@ -132,9 +132,9 @@ export class Settler {
     });
   }
 
-  /** One statement for each shard. */
+  /** Sends one statement for each shard. */
   async #flush(): Promise<void> {
-    // Handlers that finished in this same turn of the event loop go along.
+    // Handlers that finish in the same turn of the event loop go with it.
     await new Promise<void>((resolve) => setImmediate(resolve));
     const worker = this.#worker;
     for (const [shard, pending] of this.#nextBatch()) {
@@ -150,8 +150,8 @@ export class Settler {
   }
 
   /**
-   * What came last waits for one statement of the overflow at the most, not for all of it. Of a key it stays behind what came
-   * before, also behind what was postponed: the key may be given up with it.
+   * The next batch. New outcomes wait for at most one statement of the overflow, not for all of it. Outcomes of a key keep
+   * their order, also behind postponed ones, since the last one gives up the key.
    */
   #nextBatch(): Map<number, readonly PendingSettlement[]> {
     const pending = this.#pending;
@@ -170,7 +170,7 @@ export class Settler {
     return all;
   }
 
-  /** @returns those of no key of which something was put off; the others are put off, too */
+  /** Postpones outcomes of keys with postponed ones. @returns the others */
   #behindPostponed(shard: number, recent: readonly PendingSettlement[]): readonly PendingSettlement[] {
     const later = this.#postponed.get(shard);
     if (later === undefined) return recent;
@@ -179,7 +179,7 @@ export class Settler {
     return free;
   }
 
-  /** @returns what is still to be written: as a rule nothing */
+  /** @returns the outcomes that are still to be written: usually none */
   async #write(shard: number, pending: readonly PendingSettlement[]): Promise<readonly PendingSettlement[]> {
     const part = pending.slice(0, countFitting(pending, this.#unitLimit));
     let guarded: readonly number[];
@@ -195,7 +195,7 @@ export class Settler {
     return pending.slice(part.length);
   }
 
-  /** The statement of a part was not taken. */
+  /** Called when the statement of a part has failed. */
   async #retry(
     shard: number,
     pending: readonly PendingSettlement[],
@@ -206,21 +206,21 @@ export class Settler {
     this.#options.onError(error);
     for (const settled of part) settled.wasSent = true;
     const isRefused = isRefusal(error);
-    // A database that refuses is there: what it refuses is found without waiting.
+    // A database that refuses does answer: no pause is needed before the next statement.
     if (!isRefused) await sleep(delay(BACKOFF, this.#failures, Math.random()));
     if (part.length > 1) this.#halve(part.length, isRefused);
     else if (isRefused || this.#failures > 1) return this.#isolate(shard, pending, error);
     return pending;
   }
 
-  /** A first failure is the connection's. */
+  /** A first failure counts as one of the connection. */
   #halve(units: number, isRefused: boolean): void {
     if (!isRefused && this.#failures === 1 && this.#unitLimit === Infinity) return;
     this.#unitLimit = Math.ceil(units / 2);
     this.#growth = isRefused ? 2 : 1.1;
   }
 
-  /** @returns jobs that are guarded still: if there is any, nothing was written */
+  /** @returns jobs that are still guarded: if there is one, nothing was written */
   async #send(settlement: Settlement, part: readonly PendingSettlement[]): Promise<readonly number[]> {
     const { settle, offer, onStale, onMore } = this.#options;
     const isRepeated = part.some(({ wasSent }) => wasSent);
@@ -229,13 +229,13 @@ export class Settler {
     if (faults.armed) await faults.reach('queue.after_settle');
     if (guarded.length > 0) return guarded;
     if (probe.listening) probe.hit('queue.settled', { ...settlement, stale });
-    // After a lost answer the rows may be gone because it was us who settled them.
+    // After a lost answer the rows may be gone because the first statement has settled them.
     if (stale.length > 0 && !isRepeated) onStale(stale);
     if (settlement.failed.length > 0 || hasNext) onMore();
     return guarded;
   }
 
-  /** A transaction that guards their units is open. @returns what is still to be written now */
+  /** Postpones units that an open transaction guards. @returns the outcomes that are still to be written now */
   #postponeGuarded(
     shard: number,
     pending: readonly PendingSettlement[],
@@ -248,8 +248,8 @@ export class Settler {
   }
 
   /**
-   * The first was not written though it was sent alone. Where its text is the reason it goes without it; otherwise everything
-   * else goes first. @returns what is still to be written
+   * Called when the first outcome could not be written although it was sent alone. If its text is the reason, the text is
+   * removed; otherwise the outcome is postponed behind everything else. @returns the outcomes that are still to be written
    */
   async #isolate(
     shard: number,
@@ -270,7 +270,7 @@ export class Settler {
     return [without, ...rest];
   }
 
-  /** Whether what it says is the reason, and not the database's state. */
+  /** Whether the content of the outcome is the reason of the failure, and not the state of the database. */
   async #isRefused(settled: PendingSettlement, error: unknown): Promise<boolean> {
     if (!hasText(settled)) return false;
     if (isRefusal(error)) return true;
@@ -288,7 +288,7 @@ export class Settler {
     );
   }
 
-  /** Puts them off, with what else there is of their keys: what comes after may give a key up. @returns the others */
+  /** Postpones outcomes, together with the others of their keys, since a later one may give up the key. @returns the rest */
   #postponeThese(
     shard: number,
     pending: readonly PendingSettlement[],
@@ -318,7 +318,7 @@ function append(lists: Map<number, PendingSettlement[]>, shard: number, settled:
   else list.push(settled);
 }
 
-/** @returns those that share a key with one of `before`, and the others */
+/** @returns the outcomes that share a key with one of `before`, and the others */
 function partition(
   settled: readonly PendingSettlement[],
   before: readonly PendingSettlement[],
@@ -344,8 +344,8 @@ function notWritten({ jobs }: Unit, cause: unknown): DatabaseError {
 }
 
 /**
- * It says something that cannot be written: data that is none (22), a limit of the server's (54, XX000) or its memory, or of
- * this process's strings.
+ * Whether an error says that the data cannot be written: invalid data (22), a limit of the server (54, XX000) or of its
+ * memory, or of strings in this process.
  */
 export function isRefusal(error: unknown): boolean {
   if (error instanceof DatabaseError) return /^(?:22|54|XX|53200)/.test(error.sqlState ?? '');

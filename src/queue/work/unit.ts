@@ -6,28 +6,28 @@ import type { OpenTransaction, Transaction } from '../../engine/postgres/index.t
 import type { ScheduledFor } from '../operate/schedule.ts';
 import type { Origin } from '../store.ts';
 
-/** A batch claimed in one statement; its id is the fencing token. */
+/** Jobs that one statement claimed together; the id is their fencing token. */
 export interface Claim {
   readonly id: number;
   readonly shard: number;
   readonly processId: string;
-  /** Its jobs were taken to start at once, before what waits. */
+  /** True: its jobs must start at once, before waiting ones. */
   readonly isAlone: boolean;
-  /** Jobs of it of which the database does not know yet what became of them. */
+  /** How many of its jobs have no outcome in the database yet. */
   left: number;
 }
 
-/** What a unit asks of the worker that runs it. */
+/** The interface of a worker for its units. */
 export interface UnitOwner {
   readonly queueName: string;
-  /** @param json  what is to be noted */
+  /** @param json  the progress as JSON */
   progress(unit: Unit, job: Job, json: string): Promise<void>;
   guard(unit: Unit, tx: unknown): Promise<void>;
 }
 
-/** One job, as a handler sees it. */
+/** One job for a handler. */
 export class Job<P = unknown> {
-  /** Which attempt this is: 1 for the first. */
+  /** The number of this attempt: 1 for the first. */
   readonly attempt: number;
   /** @internal */
   readonly number: number;
@@ -50,7 +50,7 @@ export class Job<P = unknown> {
     return this.#payload;
   }
 
-  /** The schema's output takes the place of what was stored: its defaults and transformations are what a handler sees. @internal */
+  /** Replaces the stored payload by the output of the schema, with its defaults and transformations. @internal */
   accept(payload: P): void {
     this.#payload = payload;
   }
@@ -59,12 +59,12 @@ export class Job<P = unknown> {
     return String(this.number);
   }
 
-  /** By the database's clock. */
+  /** The time of the enqueue, by the database's clock. */
   get enqueuedAt(): Date {
     return new Date(typeof this.#origin === 'number' ? this.#origin : this.#origin.enqueuedAt);
   }
 
-  /** Which tick of which schedule it is for; undefined for a job that no schedule enqueued. */
+  /** The schedule and the tick of the job; undefined for a job that no schedule enqueued. */
   get schedule(): ScheduledFor | undefined {
     if (typeof this.#origin === 'number') return undefined;
     const { schedule, tickAt } = this.#origin;
@@ -76,7 +76,7 @@ export class Job<P = unknown> {
     this.#unit = unit;
   }
 
-  /** What `JSON.stringify`, and so a log, makes of it. */
+  /** The form for `JSON.stringify`, and so for logs. */
   toJSON(): object {
     const { id, attempt, enqueuedAt, schedule, payload } = this;
     const { queue, kind, key } = this.#unit ?? {};
@@ -85,28 +85,28 @@ export class Job<P = unknown> {
 }
 
 /**
- * What a handler is called with: one job, or all outstanding jobs of one key where the kind coalesces. No other worker
- * has the key meanwhile, as long as `signal` is not aborted; a process that was paused may outlive its lease without
- * noticing, so give `token` to what you write outside, or call `guard(tx)` in your own transaction.
+ * The argument of a handler: one job, or all outstanding jobs of one key if the kind coalesces. No other worker has the key
+ * as long as `signal` is not aborted. A process that was paused may outlive its lease without noticing: pass `token` with
+ * each write outside of the database, or call `guard(tx)` in your own transaction.
  */
 export class Unit<P = unknown> {
   readonly kind: string;
   readonly key: string | null;
-  /** Oldest first. One, unless the kind coalesces. */
+  /** The jobs, oldest first; a single one, unless the kind coalesces. */
   readonly jobs: readonly Job<P>[];
   /** The next unit of the same key, held by the same worker. @internal */
   next: Unit | undefined;
   /** The epoch under which the key is held. @internal */
   readonly epoch: number | null;
-  /** The predecessor that ended in error, where the kind wants to fail then. @internal */
+  /** The predecessor that ended in error, for a kind that fails then. @internal */
   brokenBy: number | null;
-  /** Jobs that the handler gave up on by `fail()`. @internal */
+  /** Jobs that the handler gave up by `fail()`. @internal */
   failed: Map<Job, unknown> | undefined;
-  /** Jobs that somebody cancelled, and in which words. @internal */
+  /** Cancelled jobs, with the reason. @internal */
   cancelled: Map<number, string> | undefined;
-  /** Settled without its handler: the time ran out, or the lease. @internal */
+  /** True: it was settled without its handler, since its time or its lease was over. @internal */
   isOver = false;
-  /** Its handler has called `guard`: a transaction of its own may hold the unit's jobs. @internal */
+  /** True: its handler has called `guard`, so that a transaction of the handler may hold the unit's jobs. @internal */
   isGuarded = false;
   #controller: AbortController | undefined;
   #abortedWith: unknown;
@@ -132,7 +132,7 @@ export class Unit<P = unknown> {
     return this.#owner.queueName;
   }
 
-  /** What `JSON.stringify`, and so a log, makes of it. */
+  /** The form for `JSON.stringify`, and so for logs. */
   toJSON(): object {
     const { processId, jobs } = this;
     return { processId, jobs };
@@ -151,34 +151,37 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * Which tick of which schedule the newest job is for; undefined where no schedule enqueued it. A tick that is made up for is told
-   * by its time: `schedule.at` lies well before `job.enqueuedAt`.
+   * The schedule and the tick of the newest job; undefined if no schedule enqueued it. For a tick that was missed and made
+   * up, `schedule.at` is well before `job.enqueuedAt`.
    */
   get schedule(): ScheduledFor | undefined {
     return this.job.schedule;
   }
 
-  /** The attempt of the job that has been tried most often. */
+  /** The highest attempt number of its jobs. */
   get attempt(): number {
     let most = 0;
     for (const { attempt } of this.jobs) most = Math.max(most, attempt);
     return most;
   }
 
-  /** The same for everything that happens to this unit in this attempt; in the history it is `process_id`. */
+  /** The id of this attempt at this unit; in the history it is `process_id`. */
   get processId(): string {
     const { processId } = this.job.claim;
     return this.#isCoalesced ? processId : processIdOf(processId, this.job.number);
   }
 
-  /** Rises with every claim of the key (or of the job, when it has no key), for ever: refuse writes with a lower one. */
+  /**
+   * The fencing token. It always rises with every claim of the key (or of the job, if it has no key): refuse writes with a
+   * lower one.
+   */
   get token(): bigint {
     return BigInt(this.epoch ?? this.job.claim.id);
   }
 
   /**
-   * Aborts when the work should end: the job was cancelled, the lease was lost, the time ran out, the worker stops. Its
-   * `reason` is the error that says why.
+   * Aborted when the work should end: the job was cancelled, the lease was lost, the time is over, the worker stops. Its
+   * `reason` is an error that says why.
    */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
@@ -190,8 +193,8 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * With `hold: 'transaction'`, the transaction in which the job is claimed: what you write through it and the job's
-   * outcome are committed together.
+   * With `hold: 'transaction'`, the transaction in which the job is claimed: writes through it and the job's outcome are
+   * committed together.
    * @throws NotSupported under `hold: 'lease'`, where there is no open transaction
    */
   get tx(): Transaction {
@@ -215,8 +218,8 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * Gives up on one job of a coalesced unit: it is retried, or ends in `error`, by itself, while the others complete when
-   * the handler returns.
+   * Fails one job of a coalesced unit: only this job is retried or ends in `error`; the others complete when the handler
+   * returns.
    * @throws InvalidInput when the job is not of this unit
    */
   fail(job: Job<P>, error: unknown): void {
@@ -226,7 +229,7 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * Notes how far a job is, for its readers; any JSON. One round trip, committed at once.
+   * Stores the progress of a job, as any JSON value, for its readers. One round trip, committed at once.
    * @throws LeaseLost when the unit is over, or no longer this worker's @throws InvalidInput for what cannot be stored
    */
   async progress(value: unknown, job: Job<P> = this.job): Promise<void> {
@@ -235,15 +238,15 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * Inside your own transaction, under `hold: 'lease'`: fails unless this unit, in this attempt, is still this worker's, and
-   * keeps it so until your transaction ends: until then no other worker is given its jobs, nor others of its key, whatever becomes
-   * of this process. One round trip, and none once the unit is over: timed out, given up, cancelled, or its lease lost. Call it
-   * last, since your unit is not settled before your transaction has ended; what else the worker has does not wait for it.
+   * Under `hold: 'lease'`, call it inside your own transaction: fails unless this unit, in this attempt, is still this
+   * worker's. Until your transaction ends, no other worker gets its jobs or others of its key, even if this process dies. One
+   * round trip, and none once the unit is over: timed out, given up, cancelled, or its lease lost. Call it last: your unit is
+   * not settled before your transaction has ended. Other jobs of the worker do not wait for it.
    *
-   * Under `hold: 'transaction'` it takes `unit.tx` alone, in which nothing can be committed that is not this worker's, and asks
-   * the database nothing: it fails where this process knows that the unit is over.
+   * Under `hold: 'transaction'` it accepts only `unit.tx`, in which only this worker can commit. It sends nothing to the
+   * database, and fails if this process knows that the unit is over.
    * @throws LeaseLost the unit is over, or no longer this worker's: roll back
-   * @throws NotSupported under `hold: 'transaction'`, for any other transaction: that could be committed without the claim
+   * @throws NotSupported under `hold: 'transaction'`, for any other transaction, which could be committed without the claim
    */
   async guard(tx: OpenTransaction): Promise<void> {
     this.#requireOpen();
@@ -259,7 +262,7 @@ export class Unit<P = unknown> {
     );
   }
 
-  /** One of the jobs was cancelled: the unit ends, and the others are run again. @internal */
+  /** Called when one of the jobs was cancelled: the unit ends, and the other jobs run again. @internal */
   cancel(job: number, reason: string | null): void {
     const words = `job ${job} was cancelled${reason === null ? '' : `: ${reason}`}`;
     this.cancelled ??= new Map();
@@ -267,7 +270,7 @@ export class Unit<P = unknown> {
     this.abort(new Cancelled(words));
   }
 
-  /** Why the unit was told to end, if it was. @internal */
+  /** The reason of the abort, if the unit was aborted. @internal */
   get abortReason(): unknown {
     return this.#abortedWith;
   }
@@ -280,7 +283,7 @@ export class Unit<P = unknown> {
   }
 }
 
-/** What `console.log` shows: what a person wants to know, under the name of the class. */
+/** Sets the output of `console.log`: some fields for people, under the name of the class. */
 function showAs<T>(kind: { readonly name: string; readonly prototype: T }, fields: (shown: T) => object): void {
   const value = function (this: T, depth: number, options: InspectOptions): string {
     return depth < 0 ? `[${kind.name}]` : `${kind.name} ${inspect(fields(this), { ...options, depth })}`;
@@ -293,23 +296,23 @@ showAs(Unit, ({ job, jobs, token, processId }) => {
   return { ...job.toJSON(), token, processId, ...(jobs.length > 1 && { jobs }) };
 });
 
-/** Of these units the one whose handler works on the job. */
+/** The unit whose handler is the given task. */
 export function unitOf(task: object | undefined, units: Iterable<Unit>): Unit | undefined {
   if (task === undefined) return undefined;
   for (const unit of units) if (unit.job === task) return unit;
   return undefined;
 }
 
-/** What a unit is held by. */
+/** The hold of a unit. */
 export interface UnitHold {
   readonly epoch: number | null;
   readonly brokenBy: number | null;
-  /** Of a kind that coalesces: all jobs have the batch's process id, even where there is only one. */
+  /** True for a kind that coalesces: all jobs have the process id of the batch, even a single one. */
   readonly isCoalesced: boolean;
   readonly tx?: Transaction | undefined;
 }
 
-/** One job's process id within a claimed batch: the batch's, with the job's number for its last twelve digits. */
+/** The process id of one job in a claimed batch: that of the batch, with the job's number as its last twelve digits. */
 export function processIdOf(batch: string, job: number): string {
   return batch.slice(0, 24) + (job % 2 ** 48).toString(16).padStart(12, '0');
 }

@@ -1,32 +1,32 @@
 import type { PostgresEngine, Subscription } from '../../engine/postgres/index.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
 
-/** A worker, as its group sees it. */
+/** The interface of a worker for its group. */
 export interface GroupMember {
-  /** Sleeps, and would begin something now. */
+  /** It sleeps, and has room for a job. */
   readonly isIdle: boolean;
-  /** Polls just now, and would begin something. */
+  /** It polls now, and has room for a job. */
   readonly isPolling: boolean;
-  /** Polls now, or as soon as it can begin something. */
+  /** Makes it poll now, or as soon as it has room. */
   wake(): void;
-  /** A notification came, for any worker. */
+  /** Called when a notification has arrived for any of the workers. */
   noteNotification(): void;
   checkCancels(): void;
 }
 
 /**
- * The workers of one queue in this process. A notification says that there is work, as a rule for one: so it wakes one of them, and
- * a worker that took as much as it could wakes the next. Otherwise each of fifty would poll for a single job. If the one that was
- * woken fails, or stops, another is woken; and each finds by its own poll what was missed.
+ * The workers of one queue in this process. A notification usually means work for one worker. So it wakes one of them, and a
+ * worker that took as much as it could wakes the next; otherwise each of fifty workers would poll for a single job. If the
+ * woken worker fails or stops, another one is woken; and polls of each worker find missed jobs.
  */
 export class WorkerGroup {
   static readonly #groups = new WeakMap<PostgresEngine, Map<number, WorkerGroup>>();
 
   readonly #store: PostgresQueueStore;
   readonly #queue: number;
-  /** The one that was woken last comes last. */
+  /** In the order of waking: the one that was woken last is last. */
   readonly #members = new Set<GroupMember>();
-  /** Woken, and have not polled since. */
+  /** Workers that were woken and have not polled since. */
   readonly #woken = new Set<GroupMember>();
   #subscription: Promise<Subscription> | undefined;
 
@@ -63,12 +63,12 @@ export class WorkerGroup {
     await (await subscription?.catch(() => undefined))?.stop();
   }
 
-  /** There is work for one of them. */
+  /** Called when there is work for one of them. */
   notify(): void {
     const members = [...this.#members];
     const next = members.find((one) => one.isIdle && !this.#woken.has(one)) ?? members.find((one) => one.isPolling);
     if (next === undefined) {
-      // No worker has a free slot. The first one to have one polls then.
+      // No worker has a free slot: the first one with a free slot polls.
       for (const one of members) one.wake();
       return;
     }
@@ -78,7 +78,7 @@ export class WorkerGroup {
     next.wake();
   }
 
-  /** It has polled. @param isMore  there may be more than it could take, or its poll has failed */
+  /** Called when a worker has polled. @param isMore  there may be more than it could take, or its poll has failed */
   notePolled(member: GroupMember, isMore: boolean): void {
     this.#woken.delete(member);
     if (isMore && [...this.#members].some((one) => one !== member && one.isIdle)) this.notify();

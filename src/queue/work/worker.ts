@@ -15,13 +15,13 @@ import { readStopOptions, type StopOptions } from './options.ts';
 import { TransactionWorker } from './transaction/worker.ts';
 import type { Unit } from './unit.ts';
 
-/** A worker, as its user holds it. Runs until stopped; `await using worker = queue.work(…)` stops it by itself. */
+/** A running worker. It runs until it is stopped; `await using worker = queue.work(…)` stops it at the end of the block. */
 export class Worker implements AsyncDisposable {
   /**
-   * Resolves when the worker is registered and looks for work. Until then it tries: a database that is away, refuses the
-   * password or is not migrated yet is an `error` event at each try, and a line in the log at growing intervals. Rejects with
-   * what the program itself has to change. Not awaiting it is fine: the failure is then an `error` event and a line in the log, and a
-   * process that comes to its end ends with 1.
+   * Resolves when the worker is registered and polls. Until then it keeps trying: while the database is unreachable, refuses
+   * the password or is not migrated, each try emits an `error` event, and the log gets a line at growing intervals. Rejects
+   * with an error that only a change of the program helps against. You need not await it: the failure is then an `error`
+   * event and a line in the log, and a process with nothing else to do ends with exit code 1.
    */
   readonly started: Promise<void>;
   readonly events: Events<WorkerEvents>;
@@ -31,7 +31,7 @@ export class Worker implements AsyncDisposable {
   /** Why the last try to start failed. */
   #failure: unknown;
   #stopping: Promise<void> | undefined;
-  /** It was stopped before it had started, and no caller waits for it any more. */
+  /** True: it was stopped before it had started, and no caller waits for it any more. */
   #isAbandoned = false;
 
   /** @internal */
@@ -71,7 +71,7 @@ export class Worker implements AsyncDisposable {
         await inner.start();
         return inner;
       } catch (error) {
-        // What it had begun would go on at the same time as the next one.
+        // Without this its jobs would run at the same time as those of the next one.
         await inner.stop(0);
         throw error;
       }
@@ -93,16 +93,17 @@ export class Worker implements AsyncDisposable {
     return this.#inner === undefined ? notStarted(this.#failure) : this.#inner.problem;
   }
 
-  /** Looks for work now, without waiting for a notification or the next poll. */
+  /** Polls now, without waiting for a notification or the next poll. */
   wake(): void {
     this.#inner?.wake();
   }
 
   /**
-   * Claims nothing more, hands back what has not started (its attempt is not spent), lets running handlers finish, writes
-   * their outcomes, and leaves neither timer nor connection. Safe to call twice. A handler of this worker that calls it is told
-   * when all others have ended; its own outcome is written once it returns. So it is before its first `await`, and in processes that
-   * make locks on Postgres; else call it without `await`, or it waits for itself.
+   * Claims nothing more, gives back jobs that have not started (without spending an attempt), lets running handlers finish,
+   * writes their outcomes, and leaves neither timer nor connection. Safe to call twice. When a handler of this worker awaits
+   * it, it resolves after all other handlers have ended, and the handler's own outcome is written after it returns. That
+   * works before the handler's first `await`, and in processes that make locks on Postgres; elsewhere call it without
+   * `await`, or the handler waits for itself.
    */
   stop(options: StopOptions = {}): Promise<void> {
     const timeoutMs = readStopOptions(options);
@@ -119,7 +120,7 @@ export class Worker implements AsyncDisposable {
 
   async #shutDown(timeoutMs: number): Promise<void> {
     if (this.#inner === undefined) {
-      // What has not started is not waited for longer than what has; it stops by itself when it has.
+      // It waits no longer for a start than for a running worker; a worker that starts later then stops by itself.
       const settled = this.started.catch(() => {});
       this.#isAbandoned = !(await within(Math.max(timeoutMs, STOP_MS), settled));
     }
@@ -128,7 +129,7 @@ export class Worker implements AsyncDisposable {
   }
 }
 
-/** The same handlers, noted while they run. */
+/** The same handlers, recorded for the watchdog while they run. */
 function watched(
   queue: string,
   handlers: ReadonlyMap<string, Handler>,

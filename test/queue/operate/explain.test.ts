@@ -174,7 +174,7 @@ test('a job that an open transaction of a dead process holds says so, and so doe
   const past = `update pawl.queue_worker set beat_at = now() - interval '2 minutes', expires_at = now() - interval '1 minute' where $1::bigint = any (holding)`;
   await engine.query(statement('test.past', past), [id.id]);
   for (const one of [id, next]) {
-    expect((await queue.explain(one.id)).reasons[0]?.text).toMatch(/no sign of life since .*end that transaction/);
+    expect((await queue.explain(one.id)).reasons[0]?.text).toMatch(/no heartbeat since .*end that transaction/);
   }
   await worker.stop({ timeout: 0 });
 });

@@ -2,19 +2,19 @@ import { LeaseLost, NotSupported } from '../../../base/errors.ts';
 import type { Unit } from '../unit.ts';
 
 /**
- * The guard of a unit with `hold: 'transaction'`. The claim's own transaction is the proof: what is written through `unit.tx` cannot
+ * The guard of a unit with `hold: 'transaction'`. The claim's own transaction is the proof: writes through `unit.tx` cannot
  * be committed without it.
  * @throws NotSupported  any other transaction @throws LeaseLost  the unit is over
  */
 export function guardHeld(unit: Unit, tx: unknown): void {
   if (!unit.isHeldBy(tx)) {
     throw new NotSupported(
-      "with hold: 'transaction', guard() takes unit.tx alone: another transaction could be committed after the claim's own was " +
+      "with hold: 'transaction', guard() takes only unit.tx: another transaction could be committed after the claim's own was " +
         "rolled back, since nothing keeps them together; write through unit.tx, or work with hold: 'lease'",
     );
   }
   if (!unit.isOver && unit.abortReason === undefined) return;
-  throw new LeaseLost('the unit is over: nothing of what its handler still writes is committed', {
+  throw new LeaseLost('the unit is over: later writes of its handler are not committed', {
     cause: unit.abortReason,
   });
 }

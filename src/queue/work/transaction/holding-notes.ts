@@ -2,17 +2,17 @@ import type { Unit } from '../unit.ts';
 import { MOMENT_MS } from './lost-transactions.ts';
 
 export interface HoldingNotesOptions {
-  /** Units whose handlers run, and since when, by the monotonic clock. */
+  /** Units whose handlers run, each with the time of its start by the monotonic clock. */
   readonly running: () => Iterable<readonly [Unit, { readonly since: number }]>;
-  /** Sends a heartbeat, which notes what {@link HoldingNotes.holding} says. */
+  /** Sends a heartbeat, which stores the jobs of {@link HoldingNotes.holding}. */
   readonly beatNow: () => Promise<void>;
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * The jobs of open transactions, for the rescue: no other process can see whose they are. A job is noted once it has run for a
- * moment; where a worker of the queue has died lately, as soon as it begins, since a job that kills its process within a moment would
- * do so for ever.
+ * Records the jobs of open transactions for the rescue, since other processes cannot see these claims. A job is recorded once
+ * it has run for a moment; after a worker of the queue has died lately, as soon as it begins, since a job that kills its
+ * process within a moment would do so for ever.
  */
 export class HoldingNotes {
   readonly #options: HoldingNotesOptions;
@@ -37,12 +37,12 @@ export class HoldingNotes {
     this.#isWary = isWary;
   }
 
-  /** A handler begins. */
+  /** Called when a handler begins. */
   recordStart(): void {
     if (this.#isWary) this.#note();
   }
 
-  /** Ids of jobs. */
+  /** The ids of the jobs to record. */
   holding(): number[] {
     const past = this.#isWary ? Infinity : performance.now() - MOMENT_MS;
     return [...this.#options.running()]

@@ -12,7 +12,7 @@ const IS_DEALLOCATED = '26000';
 export class LaneConnections {
   readonly #store: PostgresQueueStore;
   readonly #leaseMs: number;
-  /** With the process that serves each, where it is known. */
+  /** The connections, each with its server process, if that is known. */
   readonly #backends = new Map<Session, Backend | undefined>();
   #mayPrepare = true;
 
@@ -32,7 +32,7 @@ export class LaneConnections {
       const backend = await limitSilence(session, this.#leaseMs, answer);
       await session.query(RAISE_TOKENS, [], answer);
       this.#backends.set(session, backend);
-      // Behind a pooler the next transaction may be another server process's.
+      // Behind a pooler the next transaction may have another server process.
       const takesBatches = backend !== undefined && session.takesBatches && this.#mayPrepare;
       return { session, answer, takesBatches, isPooled: backend === undefined };
     } catch (error) {
@@ -41,18 +41,18 @@ export class LaneConnections {
     }
   }
 
-  /** Closes it: it has settings and a lock that nobody else should have. */
+  /** Closes a connection, since its settings and its lock must not get to another user of the pool. */
   close(session: Session): void {
     this.#backends.delete(session);
     session.release(true);
   }
 
   /**
-   * After a failure nobody knows what state the transaction is in: the connection is closed over it.
-   * @returns the process that serves it, which may not know, and keep the transaction with its jobs and keys
+   * Closes a connection after a failure, which leaves the state of its transaction unknown.
+   * @returns its server process, which may not have noticed the failure, and keep the transaction with its jobs and keys
    */
   giveUp(session: Session, error: unknown): Backend | undefined {
-    // A handler had everything deallocated, and might do so again.
+    // A handler has deallocated all prepared statements, and may do so again.
     if (error instanceof DatabaseError && error.sqlState === IS_DEALLOCATED) this.#mayPrepare = false;
     const backend = session.isBroken ? this.#backends.get(session) : undefined;
     this.close(session);

@@ -14,13 +14,13 @@ import { claimOne, commit, enrol, take } from './pipeline.ts';
 import type { Registration } from './registration.ts';
 import type { UnitRunner } from './unit-runner.ts';
 
-/** What the lanes of a worker share. */
+/** The parts that the lanes of a worker share. */
 export interface LaneParts {
   readonly queue: number;
   readonly pollMs: number;
   readonly registration: Registration;
   readonly connections: LaneConnections;
-  /** What the lanes take from, a shard each. */
+  /** The look-aheads of the lanes, one per shard. */
   readonly lookaheads: readonly Lookahead[];
   readonly runner: UnitRunner;
   readonly lostTransactions: LostTransactions;
@@ -31,15 +31,16 @@ export interface LaneParts {
 }
 
 /**
- * One connection, one unit after another, until the worker stops: a look-ahead or a search says what to claim, one message commits
- * the unit before it and claims, and the handler runs. A connection that fails is closed, and another one opened.
+ * Runs a lane until the worker stops: one connection, one unit after another. A look-ahead or a search finds the job, one
+ * message commits the unit before it and claims the next one, and the handler runs. A failed connection is closed, and
+ * another one opened.
  */
 export class LaneLoop {
   readonly #parts: LaneParts;
   readonly #shards: readonly { readonly scan: Scan; readonly lookahead: Lookahead }[];
-  /** What the next message commits. */
+  /** The work that the next message commits. */
   #pending: PendingCommit = CLOSED;
-  /** How often in a row others held all that was there. */
+  /** How many times in a row others held all ready rows. */
   #busy = 0;
 
   constructor(parts: LaneParts) {
@@ -65,7 +66,7 @@ export class LaneLoop {
     if (lane !== undefined) connections.close(lane.session);
   }
 
-  /** Claims and runs, and rests where nothing is left. */
+  /** Claims and runs, and rests when nothing is left. */
   async #work(lane: Lane): Promise<void> {
     const { registration, runner, sleepers } = this.#parts;
     this.#pending = CLOSED;
@@ -115,20 +116,20 @@ export class LaneLoop {
     if (faults.armed && pending.kind !== 'open') await faults.reach('queue.after_settle');
   }
 
-  /** Claims what comes first, where the look-ahead has nothing. */
+  /** Claims the first unit, when the look-ahead has no candidate. */
   async #search(lane: Lane, worker: number, scan: Scan, lookahead: Lookahead): Promise<ClaimAnswer> {
     const { shard, cursor, rows, blocker } = scan;
     const request = { queue: this.#parts.queue, shard, worker, rows, cursor, blocker };
     const { claimed, unblocked = 0 } = await this.#send(lane, () => claimOne(lane, this.#pending, request));
     scan.blocker = claimed.blockedBy && { what: claimed.blockedBy, rows, cursor };
-    // Other lanes may have gone to sleep since there was nothing for them.
+    // Other lanes may be asleep, since there was nothing for them.
     if (unblocked > 0) this.#parts.sleepers.wakeAll();
     if (!hasJobs(claimed)) lookahead.foundNone();
     else if (claimed.claimedAt !== undefined && claimed.last !== undefined) lookahead.found(claimed.last);
     return claimed;
   }
 
-  /** @returns undefined when the candidate is another worker's */
+  /** @returns undefined when another worker has the candidate */
   async #take(lane: Lane, shard: number, lookahead: Lookahead, candidate: Candidate): Promise<ClaimAnswer | undefined> {
     let answer: ClaimAnswer | undefined;
     try {
@@ -140,7 +141,7 @@ export class LaneLoop {
     }
   }
 
-  /** Claims by a message that commits what is pending. */
+  /** Sends a message that commits the pending outcome and claims. */
   async #send<T>(lane: Lane, claim: () => Promise<T>): Promise<T> {
     const { kind } = this.#pending;
     if (lane.unconfirmed !== undefined) lane.unconfirmed.isSent = true;
@@ -152,7 +153,10 @@ export class LaneLoop {
     return answer;
   }
 
-  /** No shard has anything: until something is due, or a wake-up comes. @param wakes  how many had come before the first of them was asked */
+  /**
+   * Rests while no shard has jobs, until one is due or a wake-up comes. @param wakes  how many wake-ups had come before the
+   * first shard was polled
+   */
   async #rest(lane: Lane, verdict: Verdict, worker: number, wakes: number): Promise<void> {
     const { pollMs, sleepers } = this.#parts;
     await this.#commit(lane);
@@ -163,10 +167,10 @@ export class LaneLoop {
     if (wakes === sleepers.count) await sleepers.sleep(ms);
   }
 
-  /** The connection of a lane has failed, and what was pending is rolled back with it. */
+  /** Called when the connection of a lane has failed: the pending commit is rolled back with it. */
   async #giveUp(lane: Lane | undefined, error: unknown): Promise<void> {
     const { connections, lostTransactions, sleepers, beatNow, onError } = this.#parts;
-    // Its lease is over, but maybe nobody has noticed: the beat says so, or renews it.
+    // The lease is over, but perhaps no worker has found that: the heartbeat reports the loss, or renews the lease.
     if (error instanceof LeaseLost) await beatNow().catch(onError);
     if (lane === undefined) return;
     const backend = connections.giveUp(lane.session, error);

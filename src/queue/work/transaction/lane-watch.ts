@@ -9,25 +9,25 @@ import {
 
 export interface LaneWatchOptions {
   readonly engine: PostgresEngine;
-  /** How long a statement may be on its way before it is asked for, and the time between two looks; milliseconds. */
+  /** How long a statement may be under way before it is checked, and the time between two checks; milliseconds. */
   readonly deadlineMs: number;
-  /** The connections, each with the process that serves it, where that is known. */
+  /** The connections, each with its server process, if that is known. */
   readonly lanes: () => Iterable<readonly [Session, Backend | undefined]>;
-  /** What else is to be done at each look. */
+  /** Other work for each check. */
   readonly settle: () => Promise<void>;
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * A handler's statement may take as long as it likes, so no deadline tells when the connection under it has gone dead. But the
- * server knows: a process that has done nothing between two looks, while a statement for it was under way all the time,
- * will never hear of it.
+ * Finds dead connections under statements of handlers. Such a statement has no time limit, so no deadline shows that its
+ * connection is dead. The server does: if its process was idle at two checks, while a statement was under way all the time,
+ * the statement will never arrive there.
  */
 export class LaneWatch {
   readonly #options: LaneWatchOptions;
   readonly #answer: AnswerOptions;
   readonly #loop: Loop;
-  /** When each process that should be at work was found resting. */
+  /** When each server process that should be working was found idle. */
   #resting = new Map<Session, string>();
 
   constructor(options: LaneWatchOptions) {

@@ -7,27 +7,30 @@ import type { Unit } from '../unit.ts';
 /** A connection of the transaction hold. */
 export interface Lane {
   readonly session: Session;
-  /** For what the worker sends itself; a handler's own statements may take as long as they like. */
+  /** The time limit of the worker's own statements; statements of a handler have none. */
   readonly answer: AnswerOptions;
-  /** Whether what is sent for every job is prepared. */
+  /** Whether the statements for every job are prepared. */
   readonly takesBatches: boolean;
-  /** Each of its transactions may be served by another process, so that each says what else the connection has said once. */
+  /**
+   * Behind a pooler each transaction may have another server process, so that each has to repeat the settings of the
+   * connection.
+   */
   readonly isPooled: boolean;
-  /** Whose its transactions are, as far as the server knows. */
+  /** The worker that the server has on record for its transactions. */
   worker?: number | undefined;
-  /** The server has answered something that the worker itself asked for. */
+  /** True: the server has answered a statement of the worker itself. */
   hasAnswered?: boolean;
-  /** The unit that it has. */
+  /** The current unit of the lane. */
   unconfirmed?: UnconfirmedUnit | undefined;
 }
 
-/** What the next message of a lane has to commit before it begins another transaction. */
+/** The work that the next message of a lane commits before it begins another transaction. */
 export type PendingCommit =
   /** No transaction is open. */
   | { readonly kind: 'closed' }
-  /** One is open, and has nothing more to say. */
+  /** A transaction is open, with nothing left to write. */
   | { readonly kind: 'open' }
-  /** Its job has completed, and has no key and no result: a receipt is all there is to write. */
+  /** Its job is complete, and has no key and no result: only a receipt has to be written. */
   | { readonly kind: 'complete'; readonly claim: OpenClaim }
   /** Any other outcome of its unit. */
   | { readonly kind: 'outcome'; readonly sql: string };
@@ -38,7 +41,7 @@ export const OPEN: PendingCommit = { kind: 'open' };
 /** A unit that a lane holds in its open transaction. */
 export interface HeldUnit {
   readonly unit: Unit;
-  /** With which it was claimed. */
+  /** The answer of its claim. */
   readonly answer: ClaimAnswer;
   readonly queue: number;
   readonly shard: number;
@@ -53,6 +56,6 @@ export interface UnconfirmedUnit {
   /** For how long the handler ran; undefined while it does. */
   ranMs: number | undefined;
   outcome: Outcome | undefined;
-  /** It is on its way to the server, which may have committed it. */
+  /** True: its outcome was sent, and the server may have committed it. */
   isSent: boolean;
 }

@@ -2,76 +2,81 @@ import { Cooldown } from '../../../base/time/cooldown.ts';
 import type { Candidate, Cursor, PeekRequest } from '../../store.ts';
 import { START } from '../scan.ts';
 
-/** The buffer is read again after this: what came due, goes first, or was committed late with a lower id, waits no longer. */
+/**
+ * The buffer is read again after this time: jobs that became due, have precedence, or were committed late with a lower id,
+ * wait no longer.
+ */
 const PASS_MS = 100;
 
 /**
- * What another worker should have taken is free for all after this time, and at most twice as long. With 100 ms, four busy processes
- * went after the same jobs: a sixth of their takes were in vain.
+ * Jobs of another worker's share are free for all workers after this time, or at most twice as long. With 100 ms, four busy
+ * processes tried to take the same jobs: a sixth of their takes failed.
  */
 const OVERDUE_MS = 500;
 
-/** A candidate that was read this long ago is not taken any more: with handlers that take long, something may come before it by now. */
+/**
+ * A candidate that was read this long ago is not taken any more: with slow handlers, another job may have precedence by now.
+ */
 const STALE_MS = 1000;
 
-/** A lane waits no longer than this for a read, whose connection may be dead; then it claims by itself. */
+/** A lane waits no longer than this for a read, whose connection may be dead; then it claims alone. */
 export const READ_MS = 100;
 
-/** How many rows a read may bring: each costs 5 µs. */
+/** How many rows a read may return: each costs 5 µs. */
 const ROWS = { min: 16, max: 1024 } as const;
 
-/** Where several workers share the jobs by a hash, a read brings a little more or less than this worker's share of them. */
+/** Several workers share the jobs by a hash, so that a read returns a little more or less than this worker's share. */
 const FULL = 0.75;
 
 export interface LookaheadOptions {
   readonly lanes: number;
-  /** Reads candidates, on a connection that no handler has. */
+  /** Reads candidates, on a connection without a handler. */
   readonly read: (request: Pick<PeekRequest, 'rows' | 'front'>) => Promise<readonly Candidate[]>;
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * Ready jobs without a key of one shard, read ahead for all lanes of a worker. It holds no lock on them: a lane that takes one may
- * find it gone. Each read replaces what is left of the one before.
+ * Ready jobs without a key of one shard, read ahead for all lanes of a worker. It holds no locks: the job of a candidate may
+ * be gone when a lane takes it. Each read replaces the rest of the one before.
  */
 export class Lookahead {
   readonly #options: LookaheadOptions;
   #candidates: readonly Candidate[] = [];
-  /** The next of them. */
+  /** The index of the next candidate. */
   #at = 0;
-  /** The last read showed fewer jobs than there are lanes, as with keys: each lane claims by itself. */
+  /** True: the last read had fewer jobs than there are lanes, as with keys, so that each lane claims alone. */
   #isSparse = false;
-  /** The last read brought far fewer jobs than it was to bring, those included that lanes have taken meanwhile. */
+  /** True: the last read, including jobs that lanes took meanwhile, had far fewer jobs than its limit. */
   #hasShownAll = false;
   #reading: Promise<void> | undefined;
   #readAt = -Infinity;
-  /** How many the last read was to bring, and how many lanes have taken, or missed, since it began. */
+  /** The limit of the last read, and how many jobs lanes have taken, or missed, since it began. */
   #rows: number = ROWS.min;
   #taken = 0;
   #missed = 0;
-  /** Jobs of takes without an answer. */
+  /** Jobs whose take has no answer yet. */
   readonly #open = new Set<number>();
-  /** Jobs that the read under way may show as free, since a lane takes them behind its snapshot. */
+  /** Jobs that the current read may show as free, since lanes take them after its snapshot. */
   readonly #recent = new Set<number>();
-  /** The last job taken; where that was up to {@link OVERDUE_MS} ago, and up to twice as long ago. */
+  /** The last taken job; the last one up to {@link OVERDUE_MS} ago; and up to twice as long ago. */
   #last: Cursor = START;
   #front: Cursor = START;
   #frontBefore: Cursor = START;
   #frontAt = -Infinity;
   #passAt = -Infinity;
-  /** Slow reads help no lane. */
+  /** A slow read helps no lane. */
   readonly #cooldown = new Cooldown();
 
   constructor(options: LookaheadOptions) {
     this.#options = options;
   }
 
-  /** A read that a lane without a candidate should wait for: a claim that searches costs as much as four takes. */
+  /** The read that a lane without a candidate should wait for: a claim with a search costs as much as four takes. */
   get reading(): Promise<void> | undefined {
     return this.#isSparse || this.#left > 0 || this.#isOverdue ? undefined : this.#reading;
   }
 
-  /** The next job to take, of which {@link ended} tells how that went. Undefined: there is none to be known yet. */
+  /** The next job to take; call {@link ended} with the result. Undefined: no candidate is known yet. */
   next(): Candidate | undefined {
     if (performance.now() - this.#readAt > STALE_MS) this.#candidates = [];
     if (this.#wantsRead) this.#read();
@@ -83,19 +88,19 @@ export class Lookahead {
     return candidate;
   }
 
-  /** A take has ended. */
+  /** Called when a take has ended. */
   ended({ id }: Candidate, isTaken: boolean): void {
     this.#open.delete(id);
     if (!isTaken) this.#missed += 1;
   }
 
-  /** A lane's own claim has found a job without a key: more may be ready. */
+  /** Called when a lane's own claim has found a job without a key: more may be ready. */
   found(job: Cursor): void {
     this.#note(job);
     if (this.#reading === undefined && this.#left <= 0 && (!this.#isSparse || this.#isPassDue)) this.#read();
   }
 
-  /** A lane's own claim has found nothing. */
+  /** Called when a lane's own claim has found nothing. */
   foundNone(): void {
     if (this.#left <= 0) this.#isSparse = true;
   }
@@ -120,7 +125,7 @@ export class Lookahead {
   get #wantsRead(): boolean {
     if (this.#reading !== undefined || !this.#cooldown.isOver) return false;
     if (this.#left <= 0) return !this.#isSparse && this.#isPassDue;
-    // Other workers are at the same jobs: most of what was read may be gone.
+    // Many takes have failed, so other workers take the same jobs: most candidates may be gone.
     return this.#isPassDue || this.#isScarce || this.#missed > this.#options.lanes / 2 + this.#taken / 4;
   }
 
@@ -161,7 +166,7 @@ export class Lookahead {
       });
   }
 
-  /** A quarter more than the lanes take until the next pass, at the pace since the last read. */
+  /** A quarter more than the lanes will take until the next pass, at the rate since the last read. */
   #rowsFor(elapsedMs: number): number {
     const { lanes } = this.#options;
     const pace = (this.#taken * PASS_MS) / Math.min(Math.max(elapsedMs, 1), PASS_MS);

@@ -9,17 +9,17 @@ import type { UnconfirmedUnit } from './lane.ts';
 export interface LostTransactionsOptions {
   readonly store: PostgresQueueStore;
   readonly answer: AnswerOptions;
-  /** An attempt was spent by the loss of its transaction. */
+  /** Called when the loss of its transaction has spent an attempt. */
   readonly onCharged: (unit: Unit, charged: readonly Charged[], error: string) => void;
   readonly onError: (error: unknown) => void;
 }
 
-/** A job that ran for longer than this when its transaction was lost has spent an attempt. */
+/** A job that had run for longer than this when its transaction was lost has spent an attempt. */
 export const MOMENT_MS = 100;
 
 /**
- * What is still to be done about transactions that were lost, until the server has answered: their processes are ended, which
- * may not have heard of it, and the attempts charged that were rolled back with them.
+ * The work that lost transactions leave, repeated until the server has answered: it ends their server processes, which may
+ * still hold them open, and charges the attempts that were rolled back with them.
  */
 export class LostTransactions {
   readonly #options: LostTransactionsOptions;
@@ -31,7 +31,9 @@ export class LostTransactions {
     this.#options = options;
   }
 
-  /** A lane was given up over an error. @param backend  what serves it, where that may still hold the transaction */
+  /**
+   * Adds a lane that was given up after an error. @param backend  its server process, if that may still hold the transaction
+   */
   async add(backend: Backend | undefined, owed: UnconfirmedUnit | undefined, error: unknown): Promise<void> {
     if (backend !== undefined) this.#backends.add(backend);
     const charge = owed && chargeOf(owed, error);
@@ -39,9 +41,9 @@ export class LostTransactions {
     await this.settle();
   }
 
-  /** Tries all of it again. */
+  /** Tries all open work again. */
   async settle(): Promise<void> {
-    // What was added meanwhile may have come too late for the one that is under way.
+    // Work that was added meanwhile may have come too late for the run that is under way.
     await this.#settling;
     this.#settling ??= this.#settleNow().finally(() => {
       this.#settling = undefined;
@@ -58,7 +60,7 @@ export class LostTransactions {
       }
       for (const [charge, unit] of Array.from(this.#charges)) {
         const charged = await store.charge(charge).catch((error: unknown) => {
-          // Somebody else is at the job just now.
+          // Another transaction holds the job now.
           if (error instanceof LockNotAvailable) return undefined;
           if (!(error instanceof ConnectionFailed)) this.#charges.delete(charge);
           throw error;
@@ -73,11 +75,11 @@ export class LostTransactions {
   }
 }
 
-/** @returns undefined where the attempt is not spent: it was over in a moment, or its outcome spends none */
+/** @returns undefined when the attempt is not spent: it lasted only a moment, or its outcome does not spend it */
 function chargeOf({ held, since, ranMs, outcome, isSent }: UnconfirmedUnit, error: unknown): Charge | undefined {
   const { unit, queue, shard, worker } = held;
   const isRefused = isSent && isRefusal(error);
-  // A handler that came across a lease of another kind would do so again, and at once.
+  // A LeaseLost of another lock or unit, thrown by the handler, would come again at once.
   const isOwn = outcome?.isLost === true && !(unit.abortReason instanceof LeaseLost);
   if (!isRefused && !isOwn && (ranMs ?? performance.now() - since) < MOMENT_MS) return undefined;
   const failed = outcome?.failed[0];
@@ -93,7 +95,7 @@ function chargeOf({ held, since, ranMs, outcome, isSent }: UnconfirmedUnit, erro
     ends: lostResult,
     reason: lostResult ? 'result refused' : (failed?.reason ?? 'transaction lost'),
     error: isRefused
-      ? `the database refused what this attempt came to: ${why}`
+      ? `the database refused the outcome of this attempt: ${why}`
       : (failed?.error ?? `the transaction that held the job was lost: ${why}`),
   };
 }

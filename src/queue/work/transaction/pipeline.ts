@@ -7,23 +7,23 @@ import { enrolText, enrolTransactionText, readTaken, receiptStep, takeStep } fro
 
 const BEGIN = 'begin isolation level read committed;';
 const COMMIT = 'commit;';
-/** The next transaction begins like the one before: one statement less for the driver to take apart. */
+/** Begins the next transaction with the settings of this one: one statement less for the driver to parse. */
 const COMMIT_AND_BEGIN = 'commit and chain;';
 const SAVEPOINT = 'savepoint pawl_handler;';
 const BEGIN_STEP: Step = { statement: statement('queue.begin', BEGIN), values: [] };
 const CHAIN_STEP: Step = { statement: statement('queue.commit', COMMIT_AND_BEGIN), values: [] };
 const SAVEPOINT_STEP: Step = { statement: statement('queue.savepoint', SAVEPOINT), values: [] };
 
-/** Undoes what the handler wrote. */
+/** Rolls back the writes of the handler. */
 export const UNDO = 'rollback to savepoint pawl_handler;';
 
-/** Says whose the transactions of this lane are from now on. One round trip for each connection, and none for a job. */
+/** Records the worker of this lane's transactions. One round trip for each connection, and none for a job. */
 export async function enrol(lane: Lane, worker: number): Promise<void> {
   if (!lane.isPooled) await lane.session.run(enrolText(worker, lane.worker), lane.answer);
   lane.worker = worker;
 }
 
-/** What each transaction begins with. */
+/** The first statements of each transaction. */
 function openingOf({ isPooled, worker }: Lane): string {
   return isPooled && worker !== undefined ? enrolTransactionText(worker) : '';
 }
@@ -32,16 +32,16 @@ export async function commit({ session, answer }: Lane, pending: PendingCommit):
   await session.run(textOf(pending) + COMMIT, answer);
 }
 
-/** What a lane's own search has brought. */
+/** The answer to a lane's own claim. */
 export interface ClaimOneAnswer {
   readonly claimed: ClaimAnswer;
-  /** How many jobs were moved out of its way before; undefined where nothing was to be done. */
+  /** How many jobs were moved to unblock it; undefined if nothing had to be done. */
   readonly unblocked: number | undefined;
 }
 
 /**
- * Searches for a unit and claims it. What blocked the last search is put out of the way and committed in the same message: others wait for
- * that, and must not wait for this process, which may stand still before it sends the next one.
+ * Searches for a unit and claims it. The same message first removes what blocked the last search, and commits that: other
+ * workers wait for those locks, and must not wait for this process, which may pause before its next message.
  */
 export async function claimOne(lane: Lane, pending: PendingCommit, request: ClaimOneRequest): Promise<ClaimOneAnswer> {
   const { blocker } = request;
@@ -54,7 +54,7 @@ export async function claimOne(lane: Lane, pending: PendingCommit, request: Clai
   };
 }
 
-/** @returns undefined where another worker has taken it, or holds it, and while the queue is paused */
+/** Takes a candidate. @returns undefined when another worker has taken or holds it, and while the queue is paused */
 export async function take(
   lane: Lane,
   pending: PendingCommit,
@@ -71,7 +71,7 @@ export async function take(
   return taken === null ? undefined : readTaken(taken, candidate);
 }
 
-/** Undefined for an outcome that only a text can tell. */
+/** Undefined for an outcome that needs a text. */
 function openingSteps(pending: PendingCommit): Step[] | undefined {
   switch (pending.kind) {
     case 'closed':
@@ -85,7 +85,7 @@ function openingSteps(pending: PendingCommit): Step[] | undefined {
   }
 }
 
-/** @returns what each statement answered, the last one of the call at the end */
+/** @returns the answer of each statement; that of the call is the last one */
 async function askByText(lane: Lane, pending: PendingCommit, call: string): Promise<(string | null | undefined)[]> {
   const { session, answer } = lane;
   const opening = (pending.kind === 'closed' ? BEGIN : textOf(pending) + COMMIT_AND_BEGIN) + openingOf(lane);
@@ -110,7 +110,10 @@ function textOf(pending: PendingCommit): string {
   }
 }
 
-/** A step where nothing can be prepared. Every value is in quotes: a minus sign before a number would be an operator. */
+/**
+ * A step as text, for connections without prepared statements. Every value is in quotes: a minus sign before a number would
+ * be an operator.
+ */
 function inText({ statement: { text }, values }: Step): string {
   return text.replace(/\$(\d+)/g, (_, n: string) => {
     const value = values[Number(n) - 1];

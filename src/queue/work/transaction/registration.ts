@@ -3,7 +3,7 @@ import { faults } from '../../../base/fault.ts';
 import type { PostgresQueueStore } from '../../postgres/store.ts';
 import type { WorkerSettings } from '../lease-worker.ts';
 
-/** The row that says a worker is there. It is written anew when the worker was taken for dead. */
+/** The row of a worker in the database. It is written anew after the worker was taken for dead. */
 export class Registration {
   readonly #store: PostgresQueueStore;
   readonly #queue: number;
@@ -17,12 +17,12 @@ export class Registration {
     this.#settings = settings;
   }
 
-  /** Undefined until it is there. */
+  /** The id of the worker; undefined until it is registered. */
   get id(): number | undefined {
     return this.#id;
   }
 
-  /** @returns its id */
+  /** Registers the worker; calls at the same time share one registration. @returns its id */
   register(): Promise<number> {
     this.#registering ??= this.#registerNow().finally(() => {
       this.#registering = undefined;

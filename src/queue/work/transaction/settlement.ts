@@ -5,11 +5,11 @@ import { jobsByClaim } from '../settlement.ts';
 import type { HeldUnit, PendingCommit } from './lane.ts';
 import { UNDO } from './pipeline.ts';
 
-/** What the open transaction has to write of the unit's outcome. */
+/** The writes of a unit's outcome in the open transaction. */
 export function pendingCommitOf(held: HeldUnit, outcome: Outcome): PendingCommit {
   const { unit, answer, queue, shard, worker } = held;
   const settlement = settlementOf(held, outcome);
-  // Where some jobs of a unit are complete, what the handler wrote for them stays.
+  // If some jobs of a unit are complete, the writes of the handler stay.
   const undo = outcome.complete.length === 0 ? UNDO : '';
   if (answer.claimedAt === undefined) return { kind: 'outcome', sql: `${undo}${settleText(settlement)};` };
   const { claim, number, attempt } = unit.job;
@@ -22,7 +22,7 @@ export function pendingCommitOf(held: HeldUnit, outcome: Outcome): PendingCommit
 
 function settlementOf({ unit, queue, shard, worker }: HeldUnit, outcome: Outcome): Settlement {
   const failed = [...outcome.failed];
-  // More of the key may have been claimed along; it goes back in the same transaction.
+  // Other units of the key that were claimed with it are given back in the same transaction.
   for (let rest = unit.next; rest !== undefined; rest = rest.next) {
     failed.push(
       ...rest.jobs.map(

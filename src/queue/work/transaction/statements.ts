@@ -3,7 +3,7 @@ import { type Statement, type Step, statement, withoutLimits } from '../../../en
 import type { OpenClaim } from '../../postgres/texts.ts';
 import type { Candidate, ClaimAnswer } from '../../store.ts';
 
-/** A handler hears of its token before anything of its transaction is on disk: see pawl.queue_raise_tokens. */
+/** A handler gets its token before its transaction is on disk: see pawl.queue_raise_tokens. */
 export const RAISE_TOKENS: Statement = statement('queue.raise_tokens', 'select pawl.queue_raise_tokens()', {
   prepare: false,
 });
@@ -18,16 +18,19 @@ insert into pawl.queue_receipt_one (claim, worker, claimed_at, settled_at, proce
 values ($1::bigint, $2::bigint, $3::timestamptz, clock_timestamp(), $4::uuid, $5::smallint, $6::smallint, $7::smallint, $8::bigint)`,
 );
 
-/** By this lock whoever finds a worker dead finds its transactions: see pawl.queue_lanes(). */
+/** By this lock a rescue finds the transactions of a dead worker: see pawl.queue_lanes(). */
 const OF_WORKERS = 1_885_435_757;
 
-/** Says whose the transactions of a connection are from now on, and no longer are. */
+/** Records the new worker of a connection's transactions in place of the one before. */
 export function enrolText(worker: number, before: number | undefined): string {
   const unlock = before === undefined ? '' : `pg_advisory_unlock_shared(${ofWorker(before)}), `;
   return `select ${unlock}pg_advisory_lock_shared(${ofWorker(worker)})`;
 }
 
-/** Says so for one transaction, whose connection is somebody else's before and after it, and lifts its limits of time. */
+/**
+ * The same for one transaction, on a pooled connection that belongs to others before and after it; also lifts its time
+ * limits.
+ */
 export function enrolTransactionText(worker: number): string {
   return `select pg_advisory_xact_lock_shared(${ofWorker(worker)}), ${withoutLimits(true)};`;
 }
@@ -36,18 +39,18 @@ function ofWorker(worker: number): string {
   return `${OF_WORKERS}, ${Number(worker) % 2_147_483_647}`;
 }
 
-/** Takes this very job, from where its row stands: {@link readTaken} reads the answer. */
+/** Takes this one job, by the place of its row; {@link readTaken} reads the answer. */
 export function takeStep({ queue, shard }: { queue: number; shard: number }, { id, tid, payload }: Candidate): Step {
   return { statement: TAKE, values: [queue, shard, id, tid, payload === undefined ? 'true' : 'false'] };
 }
 
-/** The receipt of a job that completed. */
+/** Writes the receipt of a complete job. */
 export function receiptStep(open: OpenClaim): Step {
   const { claim, worker, claimedAt, processId, shard, queue, attempt, id } = open;
   return { statement: RECEIPT, values: [claim, worker, claimedAt, processId, shard, queue, attempt, id] };
 }
 
-/** @returns as `pawl.queue_claim_one` answers */
+/** @returns an answer like that of `pawl.queue_claim_one` */
 export function readTaken(text: string, { id, priority, kind, origin, payload }: Candidate): ClaimAnswer {
   const taken = JSON.parse(text) as TakenRow;
   const { claim, attempt, claimedAt } = taken;
@@ -67,6 +70,6 @@ interface TakenRow {
   readonly claim: number;
   readonly attempt: number;
   readonly claimedAt: string;
-  /** Where the candidate came without it. */
+  /** Set if the candidate came without its payload. */
   readonly payload?: unknown;
 }

@@ -12,7 +12,7 @@ import type { Job, Unit, UnitOwner } from '../unit.ts';
 import { type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
 import { pendingCommitOf } from './settlement.ts';
 
-/** A unit whose handler runs, and since when, by the monotonic clock. */
+/** A unit whose handler runs, and the time of its start by the monotonic clock. */
 export interface RunningUnit {
   readonly since: number;
   fail: ((why: unknown) => void) | undefined;
@@ -25,9 +25,9 @@ export interface UnitRunnerParts {
   readonly handlers: ReadonlyMap<string, Handler>;
   readonly events: Events<WorkerEvents>;
   readonly leaseMs: number;
-  /** A handler begins. */
+  /** Called when a handler begins. */
   readonly onStart: () => void;
-  /** The connection of a unit was lost while its handler ran. */
+  /** Called when the connection of a unit was lost while its handler ran. */
   readonly onLost: (unit: UnconfirmedUnit, error: Error) => void;
   readonly onError: (error: unknown) => void;
 }
@@ -35,7 +35,7 @@ export interface UnitRunnerParts {
 const CONSTRAINTS = statement('queue.constraints', 'set constraints all immediate', { prepare: false });
 /** "current transaction is aborted" */
 const IS_ABORTED = '25P02';
-/** How long a job of a kind that this worker does not know waits for one that does. */
+/** How long a job of an unknown kind is delayed for a worker that knows it. */
 const UNKNOWN_KIND_MS = 30_000;
 
 /** Runs the handlers of units inside the transactions in which they are claimed. */
@@ -43,7 +43,7 @@ export class UnitRunner {
   readonly running: Map<Unit, RunningUnit> = new Map();
   readonly #parts: UnitRunnerParts;
   readonly #handlers: ReadonlyMap<string, Handler>;
-  /** Jobs whose failed attempt was told of. */
+  /** Jobs whose failed attempt was reported. */
   readonly #reported = new WeakSet<Job>();
 
   constructor(parts: UnitRunnerParts) {
@@ -51,7 +51,10 @@ export class UnitRunner {
     this.#handlers = new Map([...parts.handlers].map(([kind, handler]) => [kind, checked(handler)]));
   }
 
-  /** Runs the unit of a claim in the lane's open transaction. @returns what to send to settle it, before its COMMIT */
+  /**
+   * Runs the unit of a claim in the lane's open transaction. @returns the statements that settle it, to be sent before its
+   * COMMIT
+   */
   async run(lane: Lane, answer: ClaimAnswer, shard: number, worker: number): Promise<PendingCommit> {
     const { definition, registered, owner, events, leaseMs, onLost, onError } = this.#parts;
     const { session } = lane;
@@ -71,7 +74,7 @@ export class UnitRunner {
     lane.unconfirmed = owed;
     const lose = (error: Error): void => {
       unit.abort(new LeaseLost('the connection whose transaction held the job was lost; the job is new again'));
-      // At once, before somebody else has it; its handler may still take its time.
+      // At once, before another worker has the job; its handler may still take long.
       lane.unconfirmed = undefined;
       onLost(owed, error);
     };
@@ -83,7 +86,7 @@ export class UnitRunner {
     tx.end();
     if (faults.armed) await faults.reach('queue.before_settle');
     if (unit.hasUsedTx && session.client.getTransactionStatus?.() === 'I') onError(endedByHand(unit));
-    // What its handler left under way: the outcome would come behind it, and never, if that never ends.
+    // The handler has left a statement under way: the outcome would wait behind it, possibly for ever.
     if (outcome.complete.length === 0 && session.isBusy) await session.cancel(answerDeadline(leaseMs));
     if (session.isBroken) throw new ConnectionFailed('the connection of the claim was lost; the job is new again');
     if (outcome.isLost)
@@ -117,7 +120,7 @@ export class UnitRunner {
     }
   }
 
-  /** Attempts that were spent without their handlers' ends. */
+  /** Reports attempts that were spent before their handlers ended. */
   reportCharged(unit: Unit, charged: readonly Charged[], error: string): void {
     for (const { id, to } of charged) {
       const job = unit.jobs.find(({ number }) => number === id);
@@ -128,7 +131,7 @@ export class UnitRunner {
   }
 }
 
-/** Nobody here has a handler for it. */
+/** Gives back a unit without a handler in this program. */
 function releasedForOthers(unit: Unit): Outcome {
   const reason = `no handler for kind "${unit.kind}"`;
   const failed = unit.jobs.map(
@@ -138,8 +141,9 @@ function releasedForOthers(unit: Unit): Outcome {
 }
 
 /**
- * A handler that swallowed a failed statement has not succeeded: the database refuses everything after it, COMMIT included.
- * Nor has one whose writes break a deferred constraint; that is asked now, since a COMMIT that fails fails for ever.
+ * A handler that swallowed a failed statement has not succeeded: the database refuses everything after it, including COMMIT.
+ * Neither has one whose writes break a deferred constraint; this is checked now, since a failed COMMIT would fail again every
+ * time.
  */
 function checked(handler: Handler): Handler {
   return async (unit) => {
@@ -151,7 +155,7 @@ function checked(handler: Handler): Handler {
     try {
       await unit.tx.query(CONSTRAINTS);
     } catch (error) {
-      // The status comes behind the error that was swallowed, and may not be here yet when the handler returns.
+      // The transaction status arrives after the swallowed error, possibly only after the handler has returned.
       throw error instanceof DatabaseError && error.sqlState === IS_ABORTED ? failed() : error;
     }
     return result;
@@ -160,7 +164,7 @@ function checked(handler: Handler): Handler {
 
 function swallowed(): Conflict {
   return new Conflict(
-    'a statement of the handler failed, and its error was caught: the transaction takes nothing more, and is rolled back; let the ' +
+    'a statement of the handler failed, and its error was caught: the transaction accepts nothing more, and is rolled back; let the ' +
       'error through, or use a savepoint',
   );
 }

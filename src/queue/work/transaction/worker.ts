@@ -25,12 +25,12 @@ import { Registration } from './registration.ts';
 import { UnitRunner } from './unit-runner.ts';
 
 /**
- * A worker that claims each unit in a transaction of its own and keeps it open while the handler runs: what the handler
- * writes through `unit.tx` and the job's outcome are committed together, or, in a crash, not at all, and the job is `new`
+ * A worker with hold: 'transaction': it claims each unit in a transaction of its own, which stays open while the handler
+ * runs. Writes through `unit.tx` and the job's outcome are committed together. After a crash neither is, and the job is `new`
  * again at once.
  *
- * Each lane has a connection and does one unit after another. One round trip a job while there is work: the outcome, COMMIT,
- * BEGIN and the next claim go in one message.
+ * Each lane has a connection and runs one unit after another. While there is work, a job costs one round trip: the outcome,
+ * COMMIT, BEGIN and the next claim are one message.
  */
 export class TransactionWorker implements UnitOwner, LeaseHolder {
   readonly events: Events<WorkerEvents>;
@@ -99,7 +99,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
       wake: () => this.wake(),
       cancel: () => this.#beatSoon(),
     });
-    // Before the first job begins, as a rule: whether one of its like has died.
+    // Usually answered before the first job begins: whether a worker of this queue has died lately.
     this.#beatSoon();
     this.#notes.start();
     this.#openLanes = this.#parts.settings.concurrency;
@@ -128,7 +128,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
   }
 
   async progress(_unit: Unit, job: Job, json: string): Promise<void> {
-    // On another connection, so that it can be read now; the open transaction is the proof that the job is ours.
+    // On another connection, so that others can read it now; the open transaction proves that the job is this worker's.
     await this.#parts.store.progress(job.claim.shard, undefined, job.number, json);
   }
 
@@ -140,7 +140,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     return this.#registration.id;
   }
 
-  /** Why it can claim nothing just now. */
+  /** Why it cannot claim now; undefined when it can. */
   get problem(): string | undefined {
     return this.#keeper.problem ?? (this.#registration.id === undefined ? UNREGISTERED : undefined);
   }
@@ -151,8 +151,8 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
   }
 
   /**
-   * The row locks of the open transactions hold the jobs, not the lease: handlers go on as long as nobody has found the worker
-   * dead, and so ended their transactions. The next beat tells.
+   * Row locks of the open transactions hold the jobs, not the lease: handlers continue until another worker finds this one
+   * dead and ends their transactions. The next heartbeat shows it.
    */
   lost(reason: LeaseLost, isCertain: boolean): void {
     if (!isCertain) return;
@@ -162,7 +162,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     this.wake();
   }
 
-  /** One of the queue's workers has died lately. */
+  /** Tells it whether a worker of its queue has died lately. */
   beWary(isWary: boolean): void {
     this.#notes.isWary = isWary;
   }
@@ -205,7 +205,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     const { concurrency: lanes } = settings;
     return new Lookahead({
       lanes,
-      // On a connection of the pool: no lane stands still for it, or plans it for the first time.
+      // On a connection of the pool, so that no lane waits for it, or plans it for the first time.
       read: async (request) => {
         const worker = this.#registration.id ?? (await this.#registration.register());
         return store.peek({ queue: this.queue, shard, worker, ...request });
@@ -226,7 +226,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
   async #shutDown(timeoutMs: number): Promise<void> {
     this.#sleepers.close();
     const end = new Budget(timeoutMs + END_MS);
-    const reason = new Stopped('the worker is being stopped and its time is up');
+    const reason = new Stopped('the worker is being stopped and its time is over');
     await this.#ends.run({
       time: new Budget(timeoutMs),
       graceMs: GRACE_MS,

@@ -68,7 +68,7 @@ test('a result that the database refuses ends its own job in error, and all othe
       status: 'error',
       attempt: 1,
       result: null,
-      error: expect.stringMatching(/^the database refused what this attempt came to: .*stack depth limit exceeded/),
+      error: expect.stringMatching(/^the database refused the outcome of this attempt: .*stack depth limit exceeded/),
     });
     expect((await queue.history(ids[n] ?? '')).at(-1)?.reason).toBe('result refused');
   }
