@@ -28,7 +28,7 @@ export interface EnqueueOptions {
   readonly traceparent?: string | undefined;
 }
 
-export interface Enqueued {
+export interface EnqueueResult {
   readonly id: string;
   readonly status: JobStatus;
   /** True when a unique job of this key existed already; `id` and `status` are those of that job. */
@@ -66,7 +66,7 @@ export class Producer {
     this.#register = register;
   }
 
-  async one(kindName: string, payload: unknown, options: EnqueueOptions): Promise<Enqueued> {
+  async one(kindName: string, payload: unknown, options: EnqueueOptions): Promise<EnqueueResult> {
     const { key: name, priority, runAt, tx, traceparent } = checkOptions('enqueue', options, shape);
     const kind = this.#kind(kindName, undefined);
     await validate(kind.schema, payload, 'payload');

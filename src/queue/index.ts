@@ -11,7 +11,7 @@ import {
   type PayloadOut,
   type QueueOptions,
 } from './definition.ts';
-import { type Enqueued, type EnqueueOptions, type JobInput, Producer } from './enqueue.ts';
+import { type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from './enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
 import type { Explanation } from './operate/explain.ts';
 import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operate/operations.ts';
@@ -40,10 +40,10 @@ export type {
   QueueOptions,
   RetryOptions,
 } from './definition.ts';
-export type { Enqueued, EnqueueOptions, JobInput } from './enqueue.ts';
+export type { EnqueueOptions, EnqueueResult, JobInput } from './enqueue.ts';
 export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition } from './job.ts';
 export { createQueueAdmin, QueueAdmin, type ScheduleRunsOptions } from './operate/admin.ts';
-export type { Counted, CountOptions } from './operate/count.ts';
+export type { CountOptions, SearchCount } from './operate/count.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
 export type { CancelOptions, DrainOptions } from './operate/operations.ts';
 export {
@@ -140,7 +140,7 @@ export class Queue<K extends Kinds = never> {
     kind: N,
     payload: PayloadIn<K[N]>,
     options: EnqueueOptions = {},
-  ): Promise<Enqueued> {
+  ): Promise<EnqueueResult> {
     return this.#producer.one(kind, payload, options);
   }
 

@@ -230,7 +230,7 @@ export interface Charge {
   readonly error: string;
 }
 
-export interface Charged {
+export interface ChargedJob {
   readonly id: number;
   readonly to: 'new' | 'error';
 }
@@ -324,7 +324,7 @@ export interface QueueStore {
    * Charges an attempt. @returns the jobs that were charged. @throws LockNotAvailable while another transaction holds one of
    * them
    */
-  charge(charge: Charge): Promise<Charged[]>;
+  charge(charge: Charge): Promise<ChargedJob[]>;
   /** Removes a bounded amount of history. @returns the number of removed jobs */
   prune(queue: number): Promise<number>;
 }

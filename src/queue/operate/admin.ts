@@ -2,14 +2,14 @@ import { NotFound } from '../../base/errors.ts';
 import { checkOptions, integer, suggest } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
-import type { Enqueued, EnqueueOptions } from '../enqueue.ts';
+import type { EnqueueOptions, EnqueueResult } from '../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { readJobId } from '../job-id.ts';
 import { jobShape } from '../job-options.ts';
 import { PostgresQueueReader } from '../postgres/reader.ts';
 import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
-import { type Counted, type CountOptions, count } from './count.ts';
+import { type CountOptions, count, type SearchCount } from './count.ts';
 import type { Explanation } from './explain.ts';
 import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
 import { nextTick, type ScheduleRecord } from './schedule.ts';
@@ -97,7 +97,7 @@ export class QueueAdmin {
   }
 
   /** Enqueues the job of the schedule now, also while it is paused; its ticks do not change. @throws NotFound */
-  async runSchedule(queue: string, name: string): Promise<Enqueued> {
+  async runSchedule(queue: string, name: string): Promise<EnqueueResult> {
     return (await this.#schedules.run(queue, name)) ?? this.#refuseSchedule(queue, name);
   }
 
@@ -154,7 +154,7 @@ export class QueueAdmin {
   count(
     query: string,
     options: CountOptions & { readonly queue?: string | undefined; readonly statuses?: readonly JobStatus[] } = {},
-  ): Promise<Counted> {
+  ): Promise<SearchCount> {
     const { queue, statuses, ...rest } = options;
     return count(this.#reader, queue ?? null, query, statuses, rest);
   }
@@ -178,7 +178,7 @@ export class QueueAdmin {
     kind: string,
     payload: unknown,
     options: Omit<EnqueueOptions, 'tx'> = {},
-  ): Promise<Enqueued> {
+  ): Promise<EnqueueResult> {
     const { key, priority, runAt } = checkOptions('enqueue', options, jobShape);
     const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
     const request = { queue, kind, payload: json, key, priority, runAt: runAt?.toISOString() };

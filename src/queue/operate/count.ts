@@ -13,7 +13,7 @@ export interface CountOptions {
 }
 
 /** The number of jobs that a search finds. */
-export interface Counted {
+export interface SearchCount {
   readonly count: number;
   /** False: there may be more, since the limit was reached or the time was over. */
   readonly isAll: boolean;
@@ -37,7 +37,7 @@ export async function count(
   query: string,
   statuses: readonly JobStatus[] | undefined,
   options: CountOptions,
-): Promise<Counted> {
+): Promise<SearchCount> {
   const { most, budget } = checkOptions('count', options, shape);
   const parsed = parseQuery(query);
   const begun = moment();

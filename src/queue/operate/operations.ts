@@ -5,7 +5,7 @@ import type { Duration } from '../../base/time/duration.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { readJobId } from '../job-id.ts';
-import type { Left, PostgresQueueReader } from '../postgres/reader.ts';
+import type { PostgresQueueReader, RemainingWork } from '../postgres/reader.ts';
 import { type Explanation, explainFacts } from './explain.ts';
 import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCursor } from './search.ts';
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
@@ -99,7 +99,8 @@ export async function search(
 export async function drain(reader: PostgresQueueReader, queue: string, options: DrainOptions): Promise<void> {
   const { timeout, delayed, signal: abort } = checkOptions('drain', options, drainShape);
   const start = moment();
-  const isDone = (left: Left): boolean => !(left.ready || left.parked || left.running || (delayed && left.delayed));
+  const isDone = (left: RemainingWork): boolean =>
+    !(left.ready || left.parked || left.running || (delayed && left.delayed));
   for (let rest: number = POLL_MS.min; ; rest = Math.min(rest * 1.5, POLL_MS.max)) {
     abort?.throwIfAborted();
     if (isDone(await reader.left(queue))) return;

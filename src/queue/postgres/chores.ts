@@ -8,7 +8,7 @@ const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answ
 const INDEX_MS = 300_000;
 
 /** The result of one step of indexing. */
-export interface Indexed {
+export interface IndexStep {
   readonly chunks: number;
   /** True: some ids cannot be indexed before an open transaction has ended. */
   readonly waits: boolean;
@@ -32,8 +32,8 @@ export class PostgresQueueChores {
   }
 
   /** Indexes up to so many chunks of 256 jobs for the search by words. */
-  async index(chunks: number): Promise<Indexed> {
-    const [row] = await this.#engine.query<{ answer: Indexed }>(INDEX, [chunks], { deadlineMs: INDEX_MS });
+  async index(chunks: number): Promise<IndexStep> {
+    const [row] = await this.#engine.query<{ answer: IndexStep }>(INDEX, [chunks], { deadlineMs: INDEX_MS });
     if (row === undefined) throw new Error('the database returned no row where there is always one');
     return row.answer;
   }

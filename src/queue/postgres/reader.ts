@@ -63,7 +63,7 @@ order by u.nth`,
 );
 
 /** The places of a queue that have jobs. */
-export interface Left {
+export interface RemainingWork {
   readonly ready: boolean;
   readonly parked: boolean;
   readonly running: boolean;
@@ -71,7 +71,7 @@ export interface Left {
 }
 
 /** One page of a search: the ids, and the position of the next page. */
-export interface Found {
+export interface FoundPage {
   readonly ids: readonly string[];
   readonly next: string | null;
   /** How many jobs the index does not have yet, if the search needs it. */
@@ -114,8 +114,8 @@ export class PostgresQueueReader {
   }
 
   /** @throws NotFound */
-  async left(queue: string): Promise<Left> {
-    const [row] = await this.engine.query<Left>(LEFT, [queue]);
+  async left(queue: string): Promise<RemainingWork> {
+    const [row] = await this.engine.query<RemainingWork>(LEFT, [queue]);
     return only(row);
   }
 
@@ -137,8 +137,8 @@ export class PostgresQueueReader {
   }
 
   /** Bounded work: see pawl.queue_search(). @throws NotFound  no such queue or kind */
-  async search(search: object): Promise<Found> {
-    const [row] = await this.engine.query<{ answer: Found }>(SEARCH, [JSON.stringify(search)]);
+  async search(search: object): Promise<FoundPage> {
+    const [row] = await this.engine.query<{ answer: FoundPage }>(SEARCH, [JSON.stringify(search)]);
     return only(row).answer;
   }
 

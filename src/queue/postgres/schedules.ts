@@ -1,5 +1,5 @@
 import { type AnswerOptions, instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
-import type { Enqueued } from '../enqueue.ts';
+import type { EnqueueResult } from '../enqueue.ts';
 import type { JobStatus } from '../job.ts';
 import type { Due, ScheduleRecord, Tick } from '../operate/schedule.ts';
 import { limited, type Runner } from './runner.ts';
@@ -107,8 +107,8 @@ export class PostgresQueueSchedules {
   }
 
   /** Enqueues the job of a schedule now. @returns undefined when there is no such schedule @throws NotFound  no such queue */
-  async run(queue: string, name: string): Promise<Enqueued | undefined> {
-    const [row] = await this.#runner.query<{ answer: Enqueued | null }>(RUN, [queue, name]);
+  async run(queue: string, name: string): Promise<EnqueueResult | undefined> {
+    const [row] = await this.#runner.query<{ answer: EnqueueResult | null }>(RUN, [queue, name]);
     return only(row).answer ?? undefined;
   }
 

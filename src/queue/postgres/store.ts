@@ -15,7 +15,7 @@ import type {
   Batch,
   Candidate,
   Charge,
-  Charged,
+  ChargedJob,
   ClaimAnswer,
   ClaimRequest,
   Heartbeat,
@@ -300,8 +300,8 @@ export class PostgresQueueStore implements QueueStore {
     return only(row);
   }
 
-  async charge(charge: Charge): Promise<Charged[]> {
-    const [row] = await this.#keys.query<{ charged: Charged[] }>(sql.CHARGE, [JSON.stringify(charge)]);
+  async charge(charge: Charge): Promise<ChargedJob[]> {
+    const [row] = await this.#keys.query<{ charged: ChargedJob[] }>(sql.CHARGE, [JSON.stringify(charge)]);
     return only(row).charged;
   }
 

@@ -1,7 +1,7 @@
 import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../../../base/errors.ts';
 import { type AnswerOptions, type Backend, endBackend } from '../../../engine/postgres/index.ts';
 import type { PostgresQueueStore } from '../../postgres/store.ts';
-import type { Charge, Charged } from '../../store.ts';
+import type { Charge, ChargedJob } from '../../store.ts';
 import { isRefusal } from '../settler.ts';
 import type { Unit } from '../unit.ts';
 import type { UnconfirmedUnit } from './lane.ts';
@@ -10,7 +10,7 @@ export interface LostTransactionsOptions {
   readonly store: PostgresQueueStore;
   readonly answer: AnswerOptions;
   /** Called when the loss of its transaction has spent an attempt. */
-  readonly onCharged: (unit: Unit, charged: readonly Charged[], error: string) => void;
+  readonly onCharged: (unit: Unit, charged: readonly ChargedJob[], error: string) => void;
   readonly onError: (error: unknown) => void;
 }
 

@@ -4,7 +4,7 @@ import { faults } from '../../../base/fault.ts';
 import { answerDeadline } from '../../../base/work/deadlines.ts';
 import { statement, Transaction } from '../../../engine/postgres/index.ts';
 import type { Definition } from '../../definition.ts';
-import type { Charged, ClaimAnswer, QueueIds } from '../../store.ts';
+import type { ChargedJob, ClaimAnswer, QueueIds } from '../../store.ts';
 import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { readClaim } from '../claim-reader.ts';
 import type { WorkerEvents } from '../lease-worker.ts';
@@ -121,7 +121,7 @@ export class UnitRunner {
   }
 
   /** Reports attempts that were spent before their handlers ended. */
-  reportCharged(unit: Unit, charged: readonly Charged[], error: string): void {
+  reportCharged(unit: Unit, charged: readonly ChargedJob[], error: string): void {
     for (const { id, to } of charged) {
       const job = unit.jobs.find(({ number }) => number === id);
       if (job !== undefined && !this.#reported.has(job)) {
