@@ -92,8 +92,8 @@ export class Locks implements AsyncDisposable {
   }
 
   /**
-   * Runs `fn` unless a run is under way now, in this or any other process, or has begun within the last `period` and
-   * succeeded. At most one run per period succeeds; a crashed run does not count.
+   * Runs `fn` unless a run has begun within the last `period`, or is under way now, in this or any other process. Exactly one
+   * run per period succeeds; a crashed run does not count.
    * @throws what `fn` throws; with `onError: 'release'`, the default, the next caller may then try at once; with
    *   `'keep'`, only after the period
    * @throws LeaseLost  the lock was lost before the run could be counted: another client may have begun a run

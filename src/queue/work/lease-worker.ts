@@ -250,8 +250,8 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   }
 
   /**
-   * How many jobs to claim; 0 while half of the prefetched units are left. A chain of a key takes one slot, however long it
-   * is: slots that no held unit can fill always count as room.
+   * How many jobs to claim: only as many as there are free slots while more than half of the prefetched units are left. A
+   * chain of a key takes one slot, however long it is, so free slots that no held unit can fill always count as room.
    */
   capacity(prefetch: number): number {
     const { concurrency } = this.#parts.settings;

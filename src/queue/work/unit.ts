@@ -296,7 +296,7 @@ showAs(Unit, ({ job, jobs, token, processId }) => {
   return { ...job.toJSON(), token, processId, ...(jobs.length > 1 && { jobs }) };
 });
 
-/** The unit whose handler is the given task. */
+/** The one of these units whose handler works on the job `task`. */
 export function unitOf(task: object | undefined, units: Iterable<Unit>): Unit | undefined {
   if (task === undefined) return undefined;
   for (const unit of units) if (unit.job === task) return unit;
