@@ -77,7 +77,7 @@ function makeProgram(): Command {
       minWidthToWrap: 16,
       subcommandTerm: (command) => [command.name(), ...command.registeredArguments.map(termOf)].join(' '),
     })
-    .showHelpAfterError('next:  add --help to see what there is')
+    .showHelpAfterError('next:  add --help to see the commands and options')
     .helpCommand('help [command]', 'explain a command');
   addGlobals(program);
   examples(program, ['pawl dev', 'pawl doctor --url postgres://localhost/app']);

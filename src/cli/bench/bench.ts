@@ -26,7 +26,7 @@ export function addBench(program: Command): void {
     .command('bench')
     .description(`measure enqueue, drain and pick-up on the database, in a queue "pawl-bench" that is emptied again`)
     .option('--jobs <n>', 'jobs to enqueue and drain', wholeNumber(1, 10_000_000), 20_000)
-    .option('--concurrency <n>', 'of the worker', wholeNumber(1, 10_000), 10)
+    .option('--concurrency <n>', 'how many jobs the worker runs at once', wholeNumber(1, 10_000), 10)
     .option('--pickups <n>', 'single jobs to time', wholeNumber(1, 100_000), 200);
   examples(command, ['pawl bench', 'pawl bench --jobs 100000 -o json']);
   command.action((flags: BenchSize, self: Command) => run(self, (cli) => bench(cli, flags), { writes: true }));

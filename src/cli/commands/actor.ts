@@ -11,7 +11,7 @@ import { type Cli, run } from '../setup/run.ts';
 
 /** `pawl actor list|show|explain|history|work|incr|pause|resume|destroy|diagram`. */
 export function addActor(program: Command): void {
-  const actor = program.command('actor').description('look at actors, wake, pause and destroy them');
+  const actor = program.command('actor').description('show, wake, pause and destroy actors');
   examples(actor, ['pawl actor list --type server', 'pawl actor explain 42']);
   addLooking(actor);
   addChanging(actor);
@@ -30,17 +30,17 @@ interface ListFlags {
 function addLooking(actor: Command): void {
   const list = actor
     .command('list')
-    .description('actors, newest first; those that are not final')
+    .description('actors that are not final, newest first')
     .option('--type <type>', 'only of this type')
     .option('--state <state>', 'only in this state')
     .option('--status <status>', 'only running, due, napping, hibernating, "backing off", paused, held or final')
     .option('--parent <id>', 'only the children of this one')
-    .option('--final', 'those that are final, too')
-    .option('--before <id>', 'only older ones than this: the last of the list before')
-    .option('--limit <n>', 'at most so many', wholeNumber(1, 10_000), 100);
+    .option('--final', 'include final ones')
+    .option('--before <id>', 'only actors older than this one: the last of the page before')
+    .option('--limit <n>', 'show at most this many', wholeNumber(1, 10_000), 100);
   examples(list, ['pawl actor list', 'pawl actor list --type server --state running -o json']);
   list.action((flags: ListFlags, self: Command) => run(self, (cli) => listActors(cli, flags)));
-  const show = actor.command('show <id>').description('one actor: where it is, what it holds, why it does not run');
+  const show = actor.command('show <id>').description('one actor: its state, what holds it, why it does not run');
   examples(show, ['pawl actor show 42', 'pawl actor show 42 -o json']);
   show.action((id: string, _options: object, self: Command) => run(self, (cli) => showActor(cli, id)));
   const why = actor.command('explain <id>').description('why an actor is not running, and what helps');
@@ -49,15 +49,15 @@ function addLooking(actor: Command): void {
   const history = actor
     .command('history <id>')
     .description('transitions and failures of an actor, oldest first')
-    .option('--before <epoch>', 'only older ones: the epoch of the first of the list before', wholeNumber(0, 1e15))
-    .option('--limit <n>', 'at most so many, the last ones', wholeNumber(1, 10_000), 1000);
+    .option('--before <epoch>', 'only older ones: the epoch of the first of the page before', wholeNumber(0, 1e15))
+    .option('--limit <n>', 'show at most this many: the last ones', wholeNumber(1, 10_000), 1000);
   examples(history, ['pawl actor history 42', 'pawl actor history 42 --limit 20']);
   history.action((id: string, flags: HistoryFlags, self: Command) => run(self, (cli) => showHistory(cli, id, flags)));
   const diagram = actor
     .command('diagram <type>')
     .description('the machine of a type, with how many actors are in each state')
-    .option('--svg', 'as SVG; else as Mermaid')
-    .option('--no-counts', 'the machine alone');
+    .option('--svg', 'print SVG instead of Mermaid')
+    .option('--no-counts', 'without the numbers of actors');
   examples(diagram, ['pawl actor diagram server', 'pawl actor diagram server --svg > server.svg']);
   diagram.action((type: string, flags: { svg?: boolean; counts: boolean }, self: Command) =>
     run(self, async (cli) => {
@@ -91,18 +91,18 @@ function addChanging(actor: Command): void {
     ),
   );
   for (const verb of ['pause', 'resume'] as const) {
-    const does = verb === 'pause' ? 'let no turn of it begin; what comes is kept' : 'let turns begin again';
+    const does = verb === 'pause' ? 'let no turn of it begin; its inbox is kept' : 'let turns begin again';
     const command = actor
       .command(`${verb} [id...]`)
       .description(does)
-      .option('--type <type>', 'a whole type')
-      .option('--state <state>', 'with --type: one state of it');
+      .option('--type <type>', 'all actors of this type')
+      .option('--state <state>', 'with --type: only in this state');
     examples(command, [`pawl actor ${verb} 42`, `pawl actor ${verb} --type server --state booting`]);
     command.action((ids: string[], flags: { type?: string; state?: string }, self: Command) =>
       run(self, (cli) => pauseOrResume(cli, verb, ids, flags), { writes: true }),
     );
   }
-  const destroy = actor.command('destroy <id...>').description('ask actors to end, from whatever state they are in');
+  const destroy = actor.command('destroy <id...>').description('ask actors to end, whatever their state');
   examples(destroy, ['pawl actor destroy 42', 'pawl actor list --type server -q | xargs pawl actor destroy --yes']);
   destroy.action((ids: string[], _options: object, self: Command) =>
     run(self, (cli) => destroyAll(cli, ids), { writes: true }),

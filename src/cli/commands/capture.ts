@@ -27,10 +27,10 @@ export function addCapture(program: Command): void {
       run(self, (cli) => work(cli, entity, flags), options),
     );
   };
-  add('plan <entity>', 'the SQL that apply would run; 1 when there is something to do', plan);
+  add('plan <entity>', 'print the SQL that apply would run; exit 1 when there is something to do', plan);
   add('apply <entity>', 'install the triggers, and the tables of the projections', apply, { writes: true });
-  add('verify <entity>', 'prove that no change can go unnoticed; 1 when one can', verify);
-  const status = capture.command('status [entity]').description('how far each consumer is behind, and what keeps it');
+  add('verify <entity>', 'prove that no change is missed; exit 1 when one may be', verify);
+  const status = capture.command('status [entity]').description('how far each consumer is behind, and why');
   examples(status, ['pawl capture status', 'pawl capture status order -o json']);
   status.action((entity: string | undefined, _flags: object, self: Command) =>
     run(self, (cli) => showStatus(cli, entity)),
@@ -38,11 +38,16 @@ export function addCapture(program: Command): void {
   add('tail <entity>', 'changes as they are committed, in tables with a history', tail, { endsBySignal: true });
   add('replay <entity>', 'project all entities once, while changes go on', replay, { writes: true })
     .option('--into <name>', 'only this projection')
-    .option('--again', 'begin from the start, although one is under way');
-  add('reconcile <entity>', 'compare every entity with its row and repair it; 1 when one was wrong', reconcile, {
-    writes: true,
-  }).option('--into <name>', 'only this projection');
-  add('detach <entity>', 'take out the triggers and everything noted', detach, { writes: true });
+    .option('--again', 'start from the beginning, even if a replay is under way');
+  add(
+    'reconcile <entity>',
+    'compare every entity with its row, and repair wrong ones; exit 1 when there was one',
+    reconcile,
+    {
+      writes: true,
+    },
+  ).option('--into <name>', 'only this projection');
+  add('detach <entity>', 'remove the triggers and the log', detach, { writes: true });
 }
 
 const DIFFERENCES: readonly Field<Difference>[] = [
@@ -71,7 +76,7 @@ async function verify(cli: Cli, entity: string): Promise<number> {
   const found = await (await openCaptureAdmin(cli)).verify(entity);
   cli.out.rows(found, DIFFERENCES, (row) => row.object);
   cli.talk.say(
-    found.length === 0 ? 'every change is captured' : 'changes may go unnoticed; pawl capture apply mends it',
+    found.length === 0 ? 'every change is captured' : 'changes may be missed; pawl capture apply repairs that',
   );
   return found.length === 0 ? EXIT.done : EXIT.failed;
 }
@@ -116,7 +121,7 @@ async function showStatus(cli: Cli, entity: string | undefined): Promise<number>
   cli.out.rows(lines, STATUS, (row) => `${row.entity}/${row.name}`);
   if (lines.length === 0) cli.talk.say('no consumer is installed');
   if (culprits.length > 0 && cli.out.format === 'table') {
-    cli.out.heading('transactions that have long been open');
+    cli.out.heading('transactions that have been open for long');
     cli.out.rows(culprits, CULPRITS, (row) => String(row.pid));
   }
   return EXIT.done;
@@ -200,11 +205,11 @@ async function detach(cli: Cli, entity: string): Promise<number> {
   const admin = await openCaptureAdmin(cli);
   const tables = (await admin.list()).find((one) => one.entity === entity)?.tables ?? [];
   if (cli.globals.dryRun && tables.length > 0) {
-    cli.talk.say(`the triggers on ${tables.join(', ')} would be taken out`);
+    cli.talk.say(`the triggers on ${tables.join(', ')} would be removed`);
     return EXIT.done;
   }
   await admin.detach(entity);
-  cli.talk.say(`the capture "${entity}" is taken out; tables that projections wrote are left`);
+  cli.talk.say(`the capture "${entity}" is removed; tables that projections wrote stay`);
   cli.out.one({ entity, detached: true }, [{ title: 'detached', of: () => entity }], entity);
   return EXIT.done;
 }

@@ -28,17 +28,17 @@ export function addDashboard(program: Command): void {
   const command = program
     .command('dashboard')
     .description('serve the dashboard and the HTTP API until SIGTERM or Ctrl-C')
-    .option('--port <port>', 'where to listen', wholeNumber(0, 65_535), 7295)
-    .option('--host <host>', 'on which interface; others than this machine need auth', '127.0.0.1')
-    .option('--base-path <path>', 'below which path, such as /pawl')
+    .option('--port <port>', 'the port to listen on', wholeNumber(0, 65_535), 7295)
+    .option('--host <host>', 'the address to listen on; one that other machines reach needs auth', '127.0.0.1')
+    .option('--base-path <path>', 'the path to serve it under, such as /pawl')
     .option('--title <text>', 'shown on every page, such as "production"')
     .option('--token <token>', 'an administrator’s token; else PAWL_TOKEN, or http.auth in the config file')
     .option('--no-open', 'open no browser, even in a terminal')
     .option('--store <place>', 'the bytes of files: a folder, or s3://bucket/prefix; else PAWL_FILES')
-    .option('--endpoint <url>', 'of a store that speaks S3 and is not Amazon’s; else PAWL_FILES_ENDPOINT');
+    .option('--endpoint <url>', 'the URL of a store that speaks S3 and is not Amazon’s; else PAWL_FILES_ENDPOINT');
   examples(command, ['pawl dashboard --url postgres://localhost/app', 'pawl dashboard --read-only --title production']);
   command.action((flags: Flags, self: Command) => run(self, (cli) => serveIt(cli, flags), { endsBySignal: true }));
-  const hash = command.command('hash').description('make what to keep instead of a password, which is read from stdin');
+  const hash = command.command('hash').description('print the hash of a password, which is read from stdin');
   examples(hash, ['pawl dashboard hash < password.txt', 'pass show pawl | pawl dashboard hash']);
   hash.action((_options: object, self: Command) => run(self, hashIt));
 }
@@ -115,7 +115,7 @@ async function filesOf(
 function refuseOpenDoor(host: string, options: HttpOptions): void {
   const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/.test(host);
   if (isLocal || hasWayIn(options)) return;
-  throw new Failure(`on ${host} others could ask, and there is no way for them to get in`, {
+  throw new Failure(`other machines can reach ${host}, and no authentication is set up`, {
     exit: EXIT.usage,
     next: 'add --token, or http: { auth: … } to the config file',
   });

@@ -107,5 +107,5 @@ async function refuseIfThere(path: string): Promise<void> {
     () => true,
     () => false,
   );
-  if (there) throw new Failure(`${path} is there already`, { exit: EXIT.conflict, next: 'add --force to replace it' });
+  if (there) throw new Failure(`${path} exists already`, { exit: EXIT.conflict, next: 'add --force to replace it' });
 }

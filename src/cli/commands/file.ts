@@ -14,7 +14,7 @@ const version = wholeNumber(0, Number.MAX_SAFE_INTEGER);
 export function addFile(program: Command): void {
   const file = program
     .command('file')
-    .description('versioned files: bytes in a folder or bucket, truth in the database');
+    .description('versioned files: bytes in a folder or bucket, versions in the database');
   examples(file, ['pawl file put doc-1 ./report.pdf --store ./objects', 'pawl file history doc-1']);
   const add = (usage: string, text: string, shown: readonly string[]): Command =>
     examples(storeOptions(file.command(usage).description(text)), shown);
@@ -30,9 +30,9 @@ function addBytes(add: Add): void {
     'pawl file put doc-1 ./report.pdf',
     'tar c notes | pawl file put notes - --if-version 3',
   ])
-    .option('--if-version <n>', 'the version it is to replace; 0: there must be none', version)
-    .option('--author <name>', 'for the history (default: the user’s name)')
-    .option('--content-type <type>', 'kept with the version')
+    .option('--if-version <n>', 'the version that it must replace; 0: there must be none', version)
+    .option('--author <name>', 'the author, for the history (default: the user’s name)')
+    .option('--content-type <type>', 'stored with the version')
     .action((id: string, path: string, flags: PutFlags, self: Command) =>
       run(self, (cli) => put(cli, id, path, flags), { writes: true }),
     );
@@ -41,7 +41,7 @@ function addBytes(add: Add): void {
     'pawl file get notes - --at 3 | tar t',
   ])
     .option('--at <version>', 'an earlier version', version)
-    .option('--force', 'replace the file if it is there')
+    .option('--force', 'replace an existing file')
     .action((id: string, path: string, flags: GetFlags, self: Command) =>
       run(self, (cli) => get(cli, id, path, flags)),
     );
@@ -65,7 +65,7 @@ function addVersions(add: Add): void {
     'pawl file restore doc-1 3',
     'pawl file restore doc-1 3 --if-version 7',
   ])
-    .option('--if-version <n>', 'the version it is to replace', version)
+    .option('--if-version <n>', 'the version that it must replace', version)
     .action((id: string, from: string, flags: StoreFlags & { ifVersion?: number }, self: Command) =>
       run(self, (cli) => restore(cli, id, version(from), flags), { writes: true }),
     );
@@ -80,12 +80,12 @@ function addStore(add: Add): void {
     'pawl file reconcile',
     'pawl file reconcile --quarantine',
   ])
-    .option('--quarantine', 'take what belongs to nothing out of the way')
-    .option('--from <place>', 'go on where another one has stopped')
+    .option('--quarantine', 'move names that belong to no version to quarantine')
+    .option('--from <place>', 'continue where an earlier call has stopped')
     .action((flags: CompareFlags, self: Command) =>
       run(self, (cli) => compare(cli, flags), { writes: flags.quarantine === true }),
     );
-  add('rearm', 'let a collector that has stopped itself go on, after you have looked', [
+  add('rearm', 'restart a collector that has stopped itself; reconcile before it', [
     'pawl file rearm',
     'pawl file rearm --yes',
   ]).action((flags: StoreFlags, self: Command) => run(self, (cli) => rearm(cli, flags), { writes: true }));
@@ -182,7 +182,7 @@ async function compare(cli: Cli, flags: CompareFlags): Promise<number> {
     for (const { name, error } of failed) cli.talk.say(`failed  ${name === '' ? 'the list' : name}: ${error}`);
     const sum = `${seen} names seen, ${strangers.length} strangers, ${damaged.length} versions damaged`;
     cli.talk.say(failed.length === 0 ? sum : `${sum}, ${failed.length} failed`);
-    if (next !== null) cli.talk.say(`there is more: go on with --from '${next}'`);
+    if (next !== null) cli.talk.say(`there is more: continue with --from '${next}'`);
   } else {
     cli.out.one(report, [], String(strangers.length + damaged.length));
   }
@@ -198,10 +198,10 @@ async function rearm(cli: Cli, flags: StoreFlags): Promise<number> {
     return EXIT.done;
   }
   if (cli.globals.dryRun) {
-    cli.talk.say(`would let the collector go on, which has stopped because ${haltedBecause}`);
+    cli.talk.say(`would restart the collector, which has stopped because ${haltedBecause}`);
     return EXIT.done;
   }
-  if (!cli.globals.yes) await cli.talk.confirm(`It stopped because ${haltedBecause}. Let it go on?`, cli.signal);
+  if (!cli.globals.yes) await cli.talk.confirm(`It stopped because ${haltedBecause}. Restart it?`, cli.signal);
   await files.rearm();
   return EXIT.done;
 }

@@ -24,7 +24,7 @@ export function addJobAdd(job: Command): void {
     .description('add a job; the payload is JSON, "-" reads it from stdin')
     .option('--key <key>', 'jobs of one key run one after another')
     .option('--priority <n>', 'lower runs first', wholeNumber(-32_768, 32_767))
-    .option('--run-at <time>', 'not before: ISO 8601, or a wait such as 10m', timeArgument)
+    .option('--run-at <time>', 'the earliest time: ISO 8601, or a delay such as 10m', timeArgument)
     .option('--file <file>', 'read the payload from a file');
   examples(command, [
     `pawl job add emails send '{"to":"ada@example.org"}' --key ada`,
@@ -55,7 +55,7 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
   const added = await admin
     .enqueue(queue, kind, value, { key, priority, runAt })
     .catch((error: unknown) => refuseUnknownQueue(admin, queue, error));
-  if (added.duplicate) cli.talk.say(`job ${added.id} of this key was there already; nothing was added`);
+  if (added.duplicate) cli.talk.say(`job ${added.id} of this key exists already; nothing was added`);
   const fields = [
     { title: 'id', of: (row: typeof added) => row.id },
     { title: 'status', of: (row: typeof added) => row.status },
@@ -120,6 +120,7 @@ function readText(file: string | undefined): string {
 
 function timeArgument(value: string): Date {
   const at = readTime(value);
-  if (at === undefined) throw new InvalidArgumentError('It must be like 2026-12-24T18:00:00Z, or a wait such as 10m.');
+  if (at === undefined)
+    throw new InvalidArgumentError('It must be a time such as 2026-12-24T18:00:00Z, or a delay such as 10m.');
   return at;
 }

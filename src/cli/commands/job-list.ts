@@ -14,9 +14,9 @@ interface ListFlags {
 
 /** Each is a filter of a search. */
 const FILTERS = {
-  status: 'new, in-progress, complete, error or cancelled',
-  kind: 'of this kind',
-  key: 'of this key',
+  status: 'only jobs that are new, in-progress, complete, error or cancelled',
+  kind: 'only of this kind',
+  key: 'only of this key',
   since: 'enqueued since: a date, ISO 8601, or back from now such as 2h',
   until: 'enqueued until: the same',
 } as const;
@@ -42,9 +42,9 @@ export function addJobList(job: Command): void {
 
 function withLimits(command: Command): Command {
   return command
-    .option('--queue <queue>', 'of this queue alone')
-    .option('--limit <n>', 'at most so many', wholeNumber(1, 10_000), 20)
-    .option('--after <cursor>', 'the next page: what the one before said');
+    .option('--queue <queue>', 'only of this queue')
+    .option('--limit <n>', 'show at most this many', wholeNumber(1, 10_000), 20)
+    .option('--after <cursor>', 'the next page: the cursor that the page before has printed');
 }
 
 function queryOf(flags: FilterFlags): string {
@@ -67,7 +67,7 @@ const FIELDS: readonly Field<JobRecord>[] = [
 async function show(cli: Cli, query: string, flags: ListFlags): Promise<number> {
   const { jobs, after } = await find(cli, query, flags);
   cli.out.rows(jobs, FIELDS, (job) => job.id);
-  if (jobs.length === 0) cli.talk.say('no job fits');
+  if (jobs.length === 0) cli.talk.say('no job matches');
   if (after !== null) cli.talk.say(`there are more: add --after ${after}`);
   return EXIT.done;
 }

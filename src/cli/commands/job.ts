@@ -10,12 +10,10 @@ import { addJobList } from './job-list.ts';
 
 /** `pawl job list|get|add|retry|cancel|search`. */
 export function addJob(program: Command): void {
-  const job = program.command('job').description('look at jobs, add, retry and cancel them');
+  const job = program.command('job').description('show, add, retry and cancel jobs');
   examples(job, ['pawl job list --status error', 'pawl job get 1042']);
   addJobList(job);
-  const get = job
-    .command('get <id>')
-    .description('one job: where it is, why it is not running, and what happened to it');
+  const get = job.command('get <id>').description('one job: its state, why it is not running, and its history');
   examples(get, ['pawl job get 1042', 'pawl job get 1042 -o json']);
   get.action((id: string, _options: object, self: Command) => run(self, (cli) => showJob(cli, id)));
   addJobAdd(job);
@@ -26,8 +24,8 @@ export function addJob(program: Command): void {
   retry.action((ids: string[], _options: object, self: Command) =>
     run(self, (cli) => each(cli, ids, 'retry', (admin, id) => admin.retry(id)), { writes: true }),
   );
-  const cancel = job.command('cancel <id...>').description('cancel jobs; the handler of one that runs is told to end');
-  cancel.option('--reason <text>', 'kept with the job');
+  const cancel = job.command('cancel <id...>').description('cancel jobs; the signal of a running one is aborted');
+  cancel.option('--reason <text>', 'the reason, stored with the job');
   examples(cancel, ['pawl job cancel 1042 --reason "sent twice"', 'pawl job cancel 1042 1043 --yes']);
   cancel.action((ids: string[], { reason }: { reason?: string }, self: Command) =>
     run(

@@ -10,7 +10,7 @@ import { type Cli, run } from '../setup/run.ts';
 
 /** `pawl lock list|show|break|history|run`. */
 export function addLock(program: Command): void {
-  const lock = program.command('lock').description('look at locks, break them, run commands under them');
+  const lock = program.command('lock').description('show and break locks, run commands under them');
   examples(lock, ['pawl lock list', 'pawl lock run nightly --wait 5s -- ./nightly.sh']);
   const add = (usage: string, text: string, shown: readonly string[]): Command => {
     const command = lock.command(usage).description(text);
@@ -21,19 +21,19 @@ export function addLock(program: Command): void {
     'pawl lock list --namespace shop -q',
     'pawl lock list --dynamodb locks',
   ]).action((flags: LockFlags, self: Command) => run(self, (cli) => list(cli, flags)));
-  add('show <name>', 'one lock: who holds it, who waits in which order, and what stands in their way', [
+  add('show <name>', 'one lock: who holds it, who waits in which order, and why', [
     'pawl lock show invoice:42',
     'pawl lock show invoice:42 -o json',
   ]).action((name: string, flags: LockFlags, self: Command) => run(self, (cli) => show(cli, name, flags)));
-  add('break <name>', 'take a lock away from its holders; they are told, but may still be at work', [
+  add('break <name>', 'take a lock away from its holders; they are notified, but may still be at work', [
     'pawl lock break nightly --reason "the machine is gone"',
     'pawl lock break nightly --reason "the machine is gone" --yes',
   ])
-    .requiredOption('--reason <text>', 'kept in the history, and told to the holders')
+    .requiredOption('--reason <text>', 'stored in the history, and shown to the holders')
     .action((name: string, flags: LockFlags & { reason: string }, self: Command) =>
       run(self, (cli) => breakLock(cli, name, flags), { writes: true }),
     );
-  add('history [name]', 'who held what until when, and how it ended, newest first', [
+  add('history [name]', 'past holders, and how each hold ended, newest first', [
     'pawl lock history',
     'pawl lock history invoice:42 --limit 100 -o jsonl',
   ])
@@ -154,7 +154,9 @@ async function take(cli: Cli, locks: Locks, name: string, flags: LockFlags & { r
     { title: 'SINCE', of: (row) => row.since },
   ];
   cli.out.rows(broken, fields, (row) => String(row.token));
-  cli.talk.say(`lock "${name}" is broken; its holders are told, but what they have begun goes on until they look`);
+  cli.talk.say(
+    `lock "${name}" is broken; its holders are notified, but their work continues until they check the signal`,
+  );
   return EXIT.done;
 }
 

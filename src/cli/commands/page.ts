@@ -11,15 +11,15 @@ import { type Cli, run } from '../setup/run.ts';
 
 /** `pawl page list|show|ack|resolve`. */
 export function addPage(program: Command): void {
-  const page = program.command('page').description('what needs a person: look at pages, acknowledge and resolve them');
+  const page = program.command('page').description('show, acknowledge and resolve pages: what needs a person');
   examples(page, ['pawl page list', 'pawl page show 7 --html page.html']);
   const list = page
     .command('list')
     .description('open pages, newest first')
-    .option('--resolved', 'those that are resolved, too')
+    .option('--resolved', 'include resolved ones')
     .option('--actor <id>', 'only about this actor')
-    .option('--before <id>', 'only older ones than this: the last of the list before')
-    .option('--limit <n>', 'at most so many', wholeNumber(1, 10_000), 100);
+    .option('--before <id>', 'only pages older than this one: the last of the page before')
+    .option('--limit <n>', 'show at most this many', wholeNumber(1, 10_000), 100);
   examples(list, ['pawl page list', 'pawl page list --resolved -o json']);
   list.action((flags: ListFlags, self: Command) => run(self, (cli) => listPages(cli, flags)));
   const show = page
@@ -32,8 +32,8 @@ export function addPage(program: Command): void {
   );
   const ack = page
     .command('ack <id>')
-    .description('say that somebody is looking at it')
-    .option('--by <name>', 'who; else you');
+    .description('acknowledge that a person is working on it')
+    .option('--by <name>', 'the name of that person (default: you)');
   examples(ack, ['pawl page ack 7', 'pawl page ack 7 --by ada']);
   ack.action((id: string, { by }: { by?: string }, self: Command) =>
     run(self, (cli) => change(cli, id, 'acknowledged', (admin) => admin.ackPage(id, by ?? userInfo().username)), {
@@ -42,7 +42,7 @@ export function addPage(program: Command): void {
   );
   const resolve = page
     .command('resolve <id>')
-    .description('resolve it by hand; it opens again when it is asked for again');
+    .description('resolve it by hand; the next request for it opens it again');
   examples(resolve, ['pawl page resolve 7', 'pawl page list -q | xargs -n 1 pawl page resolve']);
   resolve.action((id: string, _options: object, self: Command) =>
     run(self, (cli) => change(cli, id, 'resolved', (admin) => admin.resolvePage({ id })), { writes: true }),

@@ -7,16 +7,16 @@ import { type Cli, run } from '../setup/run.ts';
 
 /** `pawl queue list|stats|pause|resume`. */
 export function addQueue(program: Command): void {
-  const queue = program.command('queue').description('look at queues, pause and resume them');
+  const queue = program.command('queue').description('show, pause and resume queues');
   examples(queue, ['pawl queue list', 'pawl queue stats emails -o json']);
   const list = queue.command('list').description('the queues that the database knows');
   examples(list, ['pawl queue list', 'pawl queue list -q']);
   list.action((_options: object, self: Command) => run(self, listQueues));
-  const stats = queue.command('stats [queue]').description('how many jobs are where, in one queue or in each');
+  const stats = queue.command('stats [queue]').description('how many jobs are in each state, in one queue or in all');
   examples(stats, ['pawl queue stats', 'pawl queue stats emails -o json']);
   stats.action((name: string | undefined, _options: object, self: Command) => run(self, (cli) => showStats(cli, name)));
   for (const verb of ['pause', 'resume'] as const) {
-    const does = verb === 'pause' ? 'let no worker claim any more; what runs is finished' : 'let workers claim again';
+    const does = verb === 'pause' ? 'stop all claims; running jobs are finished' : 'let workers claim again';
     const command = queue.command(`${verb} <queue>`).description(does);
     examples(command, [`pawl queue ${verb} emails`, `pawl queue ${verb} emails --dry-run`]);
     command.action((name: string, _options: object, self: Command) =>
@@ -39,7 +39,8 @@ async function listQueues(cli: Cli): Promise<number> {
     ],
     (row) => row.name,
   );
-  if (queues.length === 0) cli.talk.say('no queue is known yet: a program makes its own known when it first uses it');
+  if (queues.length === 0)
+    cli.talk.say('no queue is registered yet: a program registers a queue when it first uses it');
   return EXIT.done;
 }
 

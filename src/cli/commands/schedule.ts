@@ -10,7 +10,7 @@ const SHOWN = 5;
 
 /** `pawl schedule list|show|pause|resume|run`. */
 export function addSchedule(program: Command): void {
-  const schedule = program.command('schedule').description('look at schedules, pause, resume and run them');
+  const schedule = program.command('schedule').description('show, pause, resume and run schedules');
   examples(schedule, ['pawl schedule list', 'pawl schedule run reports nightly']);
   const list = schedule.command('list [queue]').description('the schedules of one queue, or of all');
   examples(list, ['pawl schedule list', 'pawl schedule list reports -o json']);
@@ -21,7 +21,7 @@ export function addSchedule(program: Command): void {
     run(self, (cli) => showOne(cli, queue, name)),
   );
   for (const [verb, does] of [
-    ['pause', 'enqueue nothing until it is resumed; ticks that come meanwhile are passed over'],
+    ['pause', 'enqueue nothing until it is resumed; ticks during the pause are skipped'],
     ['resume', 'enqueue again, from the next tick on'],
   ] as const) {
     const command = schedule.command(`${verb} <queue> <name>`).description(does);
@@ -30,7 +30,7 @@ export function addSchedule(program: Command): void {
       run(self, (cli) => turn(cli, verb, queue, name), { writes: true }),
     );
   }
-  const now = schedule.command('run <queue> <name>').description('enqueue now what it enqueues at a tick');
+  const now = schedule.command('run <queue> <name>').description('enqueue its job now');
   examples(now, ['pawl schedule run reports nightly', 'id=$(pawl schedule run reports nightly -q)']);
   now.action((queue: string, name: string, _options: object, self: Command) =>
     run(self, (cli) => runNow(cli, queue, name), { writes: true }),
@@ -106,7 +106,7 @@ async function runNow(cli: Cli, queue: string, name: string): Promise<number> {
     return EXIT.done;
   }
   const added = await admin.runSchedule(queue, name);
-  if (added.duplicate) cli.talk.say(`it was there before, as job ${added.id}`);
+  if (added.duplicate) cli.talk.say(`it exists already, as job ${added.id}`);
   const fields = [
     { title: 'id', of: () => added.id },
     { title: 'status', of: () => added.status },

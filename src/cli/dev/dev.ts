@@ -83,14 +83,18 @@ export function addDev(program: Command): void {
   const command = program
     .command('dev')
     .description('try it now: start a database of our own and run the examples on it')
-    .option('--exit-after <duration>', 'end by itself, e.g. 20s, and exit 1 unless all was well', durationArgument)
+    .option(
+      '--exit-after <duration>',
+      'end after this time, e.g. 20s, and exit 1 unless all was well',
+      durationArgument,
+    )
     .option('--json', 'end with one line of JSON on stdout')
     .option('--port <port>', 'port of the front end (default: any free one)', wholeNumber(0, 65_535))
     .option('--dashboard-port <port>', 'port of the dashboard (default: any free one)', wholeNumber(0, 65_535))
     .option('--data <dir>', 'keep the data in this folder (default: temporary)')
-    .option('--seed <n>', 'make what is random repeatable', wholeNumber(0, 2 ** 31 - 1))
+    .option('--seed <n>', 'make random choices repeatable', wholeNumber(0, 2 ** 31 - 1))
     .option('--no-open', 'open no browser, even in a terminal')
-    .option('--bare', 'the database alone, without the examples');
+    .option('--bare', 'only the database, without the examples');
   examples(command, ['pawl dev', 'pawl dev --exit-after 20s --json']);
   command.action((flags: DevFlags, self: Command) =>
     run(self, (cli) => dev(cli, flags), { writes: true, endsBySignal: true }),

@@ -28,11 +28,7 @@ function checkCoverage(drift: readonly (readonly [string, readonly Difference[]]
     const rest = more.length === 0 ? '' : ` (and ${more.length} more)`;
     return `${entity}: ${one?.object}: ${one?.problem}${rest}`;
   });
-  return fail(
-    'captures',
-    `changes may go unnoticed: ${told.join('; ')}`,
-    `pawl capture apply ${first[0]} --config FILE`,
-  );
+  return fail('captures', `changes may be missed: ${told.join('; ')}`, `pawl capture apply ${first[0]} --config FILE`);
 }
 
 function checkLag(late: readonly LineStatus[], culprits: readonly Culprit[]): Finding {

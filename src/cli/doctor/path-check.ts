@@ -12,7 +12,7 @@ export function checkPath(path: readonly PathSchema[]): Finding {
     const fix = 'take pg_catalog out of the setting search_path: it is then the first';
     return warn(
       'search path',
-      `${before.join(', ')} comes before pg_catalog, so what stands there is called instead of what Postgres has`,
+      `${before.join(', ')} comes before pg_catalog, so its functions and operators are called instead of those of Postgres`,
       fix,
     );
   }

@@ -23,18 +23,23 @@ interface Flags extends LockFlags {
 /** `pawl lock run NAME -- CMD…`: runs a command while holding a lock, and gives its exit code. */
 export function addLockRun(lock: Command): void {
   const command = addLockFlags(lock.command('run <name> <command...>'))
-    .description('run a command under a lock; gives its exit code, or 5 when the lock is not had in time')
+    .description('run a command under a lock; exits with its code, or with 5 when the lock is not granted in time')
     .addOption(
       durationOption('--wait <duration>', 'how long to wait for the lock; 0 does not wait', 'Infinity', waitArgument),
     )
     .addOption(
-      durationOption('--lease <duration>', 'how long it stays held when this process dies', '30s', leaseArgument),
+      durationOption(
+        '--lease <duration>',
+        'how long the lock stays held after this process dies',
+        '30s',
+        leaseArgument,
+      ),
     )
     .option('--shared', 'hold it together with other shared holders', false)
     .addOption(
       durationOption(
         '--kill-after <duration>',
-        'SIGKILL what goes on after SIGTERM: a command that lost the lock, what an ended one left behind',
+        'SIGKILL processes that continue after SIGTERM: a command that lost the lock, or children that an ended one left',
         '10s',
       ),
     );

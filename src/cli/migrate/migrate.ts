@@ -13,7 +13,7 @@ export function addMigrate(program: Command): void {
   examples(migrate, ['pawl migrate', 'pawl migrate --dynamodb']);
   const up = migrate
     .command('up', { isDefault: true })
-    .description('apply what is missing (the default)')
+    .description('apply missing migrations and functions (the default)')
     .argument('[unknown...]')
     .usage('[options]');
   examples(up, ['pawl migrate up', 'pawl migrate up --dry-run > pawl.sql']);
@@ -28,7 +28,7 @@ export function addMigrate(program: Command): void {
   examples(status, ['pawl migrate status', 'pawl migrate status -o json']);
   addMigrateFlags(status);
   status.action((flags: MigrateFlags, self: Command) => run(self, either(flags, showStatus, showDynamodb)));
-  const planned = migrate.command('plan').description('print the SQL that would be run, fit for psql; change nothing');
+  const planned = migrate.command('plan').description('print the SQL that would be run, for psql; change nothing');
   examples(planned, ['pawl migrate plan', 'pawl migrate plan | psql "$DATABASE_URL"']);
   addMigrateFlags(planned);
   planned.action((flags: MigrateFlags, self: Command) => run(self, either(flags, plan, planDynamodb)));

@@ -18,8 +18,8 @@ const DEFAULT_TABLE = 'pawl';
 export function addDynamoFlags(command: Command, what: string): Command {
   return command
     .option('--dynamodb [table]', `${what} on DynamoDB instead; "${DEFAULT_TABLE}" unless named`)
-    .option('--region <region>', 'of the table; else AWS_REGION')
-    .option('--endpoint <url>', 'e.g. http://localhost:8000 for DynamoDB Local');
+    .option('--region <region>', 'the region of the table; else AWS_REGION')
+    .option('--endpoint <url>', 'the URL of the service, e.g. http://localhost:8000 for DynamoDB Local');
 }
 
 /** The table that was named; undefined when it is about Postgres. @throws Failure (usage) when it is about both */

@@ -39,7 +39,7 @@ export function addGlobals(program: Command): void {
     .option('--url <url>', 'database to use; else PAWL_URL, DATABASE_URL, or url in the config file')
     .option('--config <file>', 'config file; else pawl.config.js, .mjs or .json in this folder')
     .addOption(choice('-o, --output <format>', 'form of the data on stdout', FORMATS, DEFAULTS.output))
-    .option('-q, --quiet', 'print ids only, and say nothing else')
+    .option('-q, --quiet', 'print only ids')
     .addOption(choice('--color <when>', 'colours', ['auto', 'always', 'never'], DEFAULTS.color))
     .addOption(
       new Option('--time <style>', 'times in tables')
@@ -47,8 +47,8 @@ export function addGlobals(program: Command): void {
         .default(DEFAULTS.time, 'relative on a terminal, else iso'),
     )
     .option('--timeout <duration>', 'give up after this long, e.g. 10s', durationArgument)
-    .option('--dry-run', 'say what would be done, and change nothing')
-    .option('--yes', 'do not ask')
+    .option('--dry-run', 'print what would be done, and change nothing')
+    .option('--yes', 'do not ask for confirmation')
     .option('--read-only', 'refuse every command that changes something')
     .option('-v, --verbose', 'say more');
 }

@@ -14,9 +14,9 @@ export interface StoreFlags {
 /** Adds the options that say where the bytes are. */
 export function storeOptions(command: Command): Command {
   return command
-    .option('--store <place>', 'a folder, or s3://bucket/prefix; else PAWL_FILES')
-    .option('--endpoint <url>', 'of a store that speaks S3 and is not Amazon’s; else PAWL_FILES_ENDPOINT')
-    .option('--namespace <namespace>', 'of the files, as given to createFiles', '');
+    .option('--store <place>', 'the store: a folder, or s3://bucket/prefix; else PAWL_FILES')
+    .option('--endpoint <url>', 'the URL of a store that speaks S3 and is not Amazon’s; else PAWL_FILES_ENDPOINT')
+    .option('--namespace <namespace>', 'the namespace of the files, as passed to createFiles', '');
 }
 
 /** The files of the command line's database and store. @throws Failure (usage) when no store was named */

@@ -10,7 +10,7 @@ export interface LockFlags extends DynamoFlags {
 
 /** Adds what says so to a command. */
 export function addLockFlags(command: Command): Command {
-  command.option('--namespace <namespace>', 'of the locks, as given to createLocks', '');
+  command.option('--namespace <namespace>', 'the namespace of the locks, as passed to createLocks', '');
   return addDynamoFlags(command, 'the table of the locks');
 }
 

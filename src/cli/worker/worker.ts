@@ -67,7 +67,7 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   try {
     if (flags.health !== undefined) await startHealth(cli, flags.health, workers, logger);
     await Promise.race([told, Promise.all(workers.map(([, worker]) => worker.started)).then(() => told)]);
-    logger.info({}, 'stopping: running jobs may end, the others go back; a second signal does not wait');
+    logger.info({}, 'stopping: running jobs may end, the others are given back; a second signal does not wait');
   } finally {
     await stopAll();
   }

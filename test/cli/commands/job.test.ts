@@ -122,7 +122,7 @@ test('list and search show the newest jobs that fit, as a table, as JSON, and as
   expect((await job(['list', '--after', after, '-q'])).stdout).toBe(lines([...newest.slice(2), bad]));
   expect((await job(['search', 'mailbox', 'status:error', '-q'])).stdout).toBe(lines([bad]));
   expect((await job(['search', '"carl 3"', '-q'])).stdout).toBe(lines(newest.slice(1, 2)));
-  expect(await job(['search', 'nobody'])).toMatchObject({ code: 0, stderr: expect.stringContaining('no job fits') });
+  expect(await job(['search', 'nobody'])).toMatchObject({ code: 0, stderr: expect.stringContaining('no job matches') });
   expect(await job(['list', '--status', 'eror'])).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('"error"'),
