@@ -68,6 +68,7 @@ describe('a stream of what happens', () => {
     await visitor.ask(`/api/v1/pages/${house.ids.page}/resolve`, { method: 'POST', body: {} });
     await until('the job is sent', () => jobs.told.some(({ data }) => data.id === id));
     await until('the lock is sent', () => both.told.some(({ data }) => data.subject === 'watched'));
+    await until('the job is sent there, too', () => both.told.some(({ data }) => data.id === id));
     await until('the page is sent', () => pages.told.some(({ data }) => data.event === 'resolved'));
     expect(new Set(jobs.told.map(({ data }) => `${data.part} ${data.subject}`))).toEqual(new Set(['job mail']));
     expect(new Set(both.told.map(({ data }) => data.part))).toEqual(new Set(['job', 'lock']));

@@ -12,15 +12,15 @@ test.each([
 ] as const)(
   'a claim that waits while its queue is paused starts nothing that is enqueued then: %s',
   async (_, key, n) => {
-    const { url, drop } = await freshDatabase();
-    onTestFinished(drop);
-    const [admin, claimer, blocker] = await Promise.all([1, 2, 3].map(() => SqlSession.open(url)));
+    const database = await freshDatabase();
+    onTestFinished(() => database.drop());
+    const [admin, claimer, blocker] = await Promise.all([1, 2, 3].map(() => SqlSession.open(database.url)));
     if (admin === undefined || claimer === undefined || blocker === undefined) throw new Error('no session');
     onTestFinished(async () => void (await Promise.all([admin, claimer, blocker].map((session) => session.end()))));
     const { queue, kinds } = await admin.register('paused', [{ name: 'job' }]);
     const kind = kinds['job'] ?? -1;
     const worker = await admin.addWorker(queue);
-    // A claim waits for whoever brings due jobs back: here, until the queue is paused.
+    // A claim waits for a session that brings due jobs back: here, until the queue is paused.
     const [due] = await admin.add(queue, [{ kind, runAt: new Date(Date.now() + 3_600_000) }]);
     await admin.client.query('update pawl.queue_delayed set run_at = clock_timestamp()');
     await blocker.begin();
