@@ -1,7 +1,7 @@
 import type { Settlement } from '../store.ts';
 import { type FailureRun, toRuns } from '../work/failure-runs.ts';
 
-/** Of `SETTLE`. */
+/** The parameters of `SETTLE`. */
 export function settleValues(settlement: Settlement): unknown[] {
   const { queue, shard, worker, whole, part, failed, results, shared, keys, guarded = [] } = settlement;
   const { items, errors } = withErrorsOnce(toRuns(failed));
@@ -21,7 +21,7 @@ export function settleValues(settlement: Settlement): unknown[] {
   ];
 }
 
-/** The jobs of a unit fail with one text: it is sent once, and each of them names it by `like`, from 1. */
+/** All jobs of a unit fail with one text: it is sent once, and each job refers to it by its number in `like`, from 1. */
 export function withErrorsOnce(failed: readonly FailureRun[]): { items: readonly object[]; errors: string[] } {
   const errors: string[] = [];
   const items = failed.map((item, index) => {
@@ -36,7 +36,7 @@ export function withErrorsOnce(failed: readonly FailureRun[]): { items: readonly
   return { items, errors };
 }
 
-/** Arrays and not objects: Postgres takes the fields of an object apart only when no text in it holds U+0000. */
+/** Arrays and not objects: Postgres reads the fields of a JSON object only when no text in it has U+0000. */
 export function resultsText(results: Settlement['results']): string {
   return `[${results.map(({ id, claim, result }) => `[${id},${claim},${result}]`).join()}]`;
 }

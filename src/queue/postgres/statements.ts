@@ -8,13 +8,14 @@ export const REGISTER: Statement = statement(
   'pawl'::regnamespace::oid::text as schema`,
 );
 /**
- * The queue of `$1`, whose higher digits say in which schema it has that id. In one that was dropped and made again the ids are
- * those of other queues. Costs nothing: the schema's own id is a constant of the prepared statement.
+ * The queue of `$1`, whose higher digits are the oid of the schema in which it was registered. In a schema that was dropped
+ * and made again, the same id belongs to another queue. This check costs nothing: the schema's oid is a constant of the
+ * prepared statement.
  */
 const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536::bigint)::smallint else pawl.queue_refuse_schema() end`;
-/** As text, which no library that a caller's transaction comes from reads in a way of its own. */
+/** As text, since the library of the caller's transaction might parse JSON in its own way. */
 export const ENQUEUE: Statement = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
-/** Where array_nulls is off, a null in an array is the word: so what no job has stands for it. */
+/** With array_nulls off, a null in an array literal is the word NULL: a value that no job has stands for it. */
 const ADD_CALL = `pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json,
   pg_catalog.array_replace($7::text[], '', null), pg_catalog.array_replace($8::timestamptz[], 'infinity', null))`;
 export const ADD: Statement = statement('queue.add', `select ${ADD_CALL}::text as ids`);
@@ -27,8 +28,8 @@ export const ADD_ALONE: Statement = statement(
   `select pawl.queue_add_alone(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz) as answer`,
 );
 /**
- * The same with the trace that these jobs are enqueued in: one statement, so that nobody runs one of them before its trace is
- * there. In a caller's transaction it is a second statement.
+ * The same with the trace of these jobs: one statement, so that no worker runs one of them before its trace is stored. In a
+ * caller's transaction the trace is a second statement.
  */
 export const ENQUEUE_TRACED: Statement = statement(
   'queue.enqueue_traced',
@@ -79,7 +80,7 @@ export const PEEK: Statement = statement(
 const SETTLE_CALL =
   'pawl.queue_settle($1::smallint, $2::smallint, $3::bigint, $4::bigint[], $5::json, $6::json, $7::json, $8::text[], $9::bigint[], $10::text[], $11::json, $12::bigint[])';
 export const SETTLE: Statement = statement('queue.settle', `select ${SETTLE_CALL} as answer`);
-/** With an offer: one round trip, and one commit for both. */
+/** A settlement with an offer: one round trip, and one commit for both. */
 export const SETTLE_AND_OFFER: Statement = statement(
   'queue.settle_and_offer',
   `select ${SETTLE_CALL} as answer, pawl.queue_offer_add($1::smallint, $3::bigint, $13::bigint, $14::text)`,

@@ -2,26 +2,26 @@ import type { Blocker, ClaimOneRequest, Cursor, Settlement } from '../store.ts';
 import { toRuns } from '../work/failure-runs.ts';
 import { resultsText, sharedText, withErrorsOnce } from './settle-values.ts';
 
-// Calls as text for the simple protocol, where several statements go in one message.
+// Calls as text for the simple protocol, in which one message has several statements.
 
-/** The claim of one unit. Numbers only. */
+/** The claim of one unit. It contains only numbers. */
 export function claimOneText({ queue, shard, worker, rows, cursor, blocker }: ClaimOneRequest): string {
   const [q, sh, w] = [queue, shard, worker].map(Number);
   const unblocked = blocker === undefined ? '' : ', true';
   return `select pawl.queue_claim_one(${q}::smallint, ${sh}::smallint, ${w}, ${from(rows, cursor)}${unblocked})`;
 }
 
-/** Puts out of the way what blocked a claim. */
+/** The statement that removes a blocker of a claim. */
 export function unblockText({ queue, shard }: ClaimOneRequest, { what, rows, cursor }: Blocker): string {
   return `select pawl.queue_unblock_claim(${Number(queue)}::smallint, ${Number(shard)}::smallint, ${quoted(what)}, ${from(rows, cursor)})`;
 }
 
 function from(rows: number, { priority, id }: Cursor): string {
-  // In brackets: -32768::smallint is the negation of a number that does not fit.
+  // In parentheses: -32768::smallint would negate a number that does not fit.
   return `${Number(rows)}, (${Number(priority)})::smallint, ${Number(id)}`;
 }
 
-/** One job without a key that was claimed inside the open transaction. */
+/** A job without a key that the open transaction has claimed. */
 export interface OpenClaim {
   readonly queue: number;
   readonly shard: number;
@@ -33,7 +33,7 @@ export interface OpenClaim {
   readonly id: number;
 }
 
-/** The row that a claim under a lease has, for what only `settleText` can write. */
+/** Inserts the row that a claim under a lease has, for outcomes that only `settleText` can write. */
 export function runningText(open: OpenClaim): string {
   const job = Number(open.id);
   return (
@@ -43,7 +43,7 @@ export function runningText(open: OpenClaim): string {
   );
 }
 
-/** A settlement; every text in it is quoted. */
+/** A settlement; every value in it is quoted. */
 export function settleText(settlement: Settlement): string {
   const { queue, shard, worker, whole, part, failed, results, shared, keys } = settlement;
   const { items, errors } = withErrorsOnce(toRuns(failed));
@@ -60,7 +60,7 @@ export function settleText(settlement: Settlement): string {
   );
 }
 
-/** A literal that means the same whatever standard_conforming_strings and backslash_quote are. */
+/** A literal that means the same under every setting of standard_conforming_strings and backslash_quote. */
 export function quoted(text: string): string {
   return `e'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
 }
