@@ -70,7 +70,7 @@ test('a bucket is named by its URL; without a store the command says how to name
   store.fault('unavailable', { operation: 'ListObjectsV2' });
   const stopped = await warmPawl(['file', 'reconcile'], { url, env });
   expect(stopped).toMatchObject({ code: 1 });
-  expect(stopped.stderr).toMatch(/failed  the list: .*503[^]*go on with --from/);
+  expect(stopped.stderr).toMatch(/failed  the list: .*503[^]*continue with --from/);
   const nowhere = await warmPawl(['file', 'list'], { url });
   expect(nowhere).toMatchObject({ code: 2, stdout: '' });
   expect(nowhere.stderr).toMatch(/next:.*--store/);
