@@ -69,7 +69,7 @@ export class PostgresQueueStore implements QueueStore {
     return store;
   }
 
-  /** A connection for whoever runs several statements on it. */
+  /** A connection for a caller that runs several statements on it. */
   connect(): Promise<Session> {
     return this.engine.connect(this.#answer);
   }
@@ -169,7 +169,7 @@ export class PostgresQueueStore implements QueueStore {
     return new Map(rows.map(({ id, parent }) => [id, parent]));
   }
 
-  /** Whoever writes traces sees to it, now and then, that they do not pile up. */
+  /** A process that writes traces removes old ones now and then, so that they do not pile up. */
   #pruneTraces(): void {
     if (performance.now() < this.#prunesTracesAt) return;
     this.#prunesTracesAt = performance.now() + PRUNE_TRACES_MS;

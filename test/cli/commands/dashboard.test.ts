@@ -102,7 +102,10 @@ test('dashboard --read-only changes nothing; a token opens it to others', async 
 test('an interface that others reach is refused without a way in, and so are options that cannot be', async () => {
   const { url } = await freshDatabase({ migrated: false });
   const open = await warmPawl(['dashboard', '--host', '0.0.0.0'], { url });
-  expect(open).toMatchObject({ code: 2, stderr: expect.stringMatching(/no authentication is set up[^]*next:.*--token/) });
+  expect(open).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/no authentication is set up[^]*next:.*--token/),
+  });
   expect((await warmPawl(['dashboard', '--base-path', 'pawl', '--port', '0'], { url })).code).toBe(2);
   expect((await warmPawl(['dashboard', '--token', 'short', '--port', '0'], { url })).code).toBe(2);
   expect((await warmPawl(['dashboard', '--dry-run'], { url })).code).toBe(0);
