@@ -221,14 +221,14 @@ async function actors(engine: PostgresEngine): Promise<void> {
     ['hello', PAYLOAD],
   ]);
   const moves = await all.history(made[0] ?? '');
-  for (const { at } of moves) isoTime(at);
+  for (const { at } of moves) aboutNow(at);
   assert.deepEqual(moves.map(({ from, to, reason }) => [from, to, reason]).slice(-3), [
     ['first', 'second', 'to'],
     ['second', 'second', 'failed'],
     ['second', 'second', 'done'],
   ]);
   await all.page({ tag: 'disk', summary: 'full', severity: 'warning' });
-  isoTime((await all.pages())[0]?.openedAt);
+  aboutNow((await all.pages())[0]?.openedAt);
   assert.equal(await all.resolvePage({ tag: 'disk' }), true);
   await overHttp(engine, [
     ['/pages?status=all', (body) => isoTime(list(body)[0]?.['openedAt'])],

@@ -32,15 +32,15 @@ order by j.id`,
 const NEXT = statement(
   'test_queue.next',
   `
-select ceil(extract(epoch from min(d.run_at) - clock_timestamp()) * 1000)::float8 as wait
+select pg_catalog.ceil(extract(epoch from pg_catalog.min(d.run_at) - clock_timestamp()) * 1000::numeric)::float8 as wait
 from pawl.queue_delayed d join pawl.queue_definition q on q.id = d.queue
 where q.name = $1::text`,
 );
 const SCHEDULES = statement(
   'test_queue.schedules',
   `
-select s.queue, s.name, s.cron, s.timezone, (extract(epoch from s.next_at) * 1000)::float8 as next,
-  ceil(extract(epoch from s.next_at - clock_timestamp()) * 1000)::float8 as wait
+select s.queue, s.name, s.cron, s.timezone, (extract(epoch from s.next_at) * 1000::numeric)::float8 as next,
+  pg_catalog.ceil(extract(epoch from s.next_at - clock_timestamp()) * 1000::numeric)::float8 as wait
 from pawl.queue_schedule s join pawl.queue_definition q on q.id = s.queue
 where q.name = $1::text and s.paused_at is null and s.next_at < 'infinity'`,
 );

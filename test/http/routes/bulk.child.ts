@@ -12,5 +12,5 @@ const request = new Request('http://localhost/api/v1/bulk', {
   body,
 });
 const response = await pawl(request, { remoteAddress: '127.0.0.1' });
-console.log(await response.text());
+await response.text();
 setInterval(() => {}, 2 ** 30);

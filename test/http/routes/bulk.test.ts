@@ -97,8 +97,9 @@ describe('when the process that does it is killed', () => {
       const word = 'bulkword';
       await fill(word, many);
       const child = spawnChild('http/routes/bulk.child.ts', [house.url], { PAWL_FAULT: fault });
-      const { id } = await child.message<{ id: string }>();
       expect((await child.exited).signal).toBe('SIGKILL');
+      const find = statement('test.bulk', 'select id::text from pawl.http_bulk');
+      const [{ id } = expect.fail('no bulk')] = await house.engine.query<{ id: string }>(find);
       const left = (await api(`/bulk/${id}`)).body;
       expect(left).toMatchObject({ status: 'running', endedAt: null });
       await expire(id);

@@ -80,7 +80,8 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
       expect(new Set(ticks.map(({ told }) => told[0]))).toEqual(new Set(wanted));
       // Jobs that were retried together still have their own ticks.
       for (const { id, told } of ticks) {
-        expect(told.length).toBeGreaterThan(1);
+        // What is enqueued while its key backs off joins the second attempt.
+        if (!('coalesce' in kind)) expect(told.length).toBeGreaterThan(1);
         expect(new Set(told).size).toBe(1);
         const { schedule } = await queue.get(id);
         expect(`${schedule?.name} ${schedule?.at.toISOString()}`).toBe(told[0]);
