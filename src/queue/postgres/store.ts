@@ -34,19 +34,19 @@ import { alone, limited, type Runner } from './runner.ts';
 import { settleValues } from './settle-values.ts';
 import * as sql from './statements.ts';
 
-/** How many jobs one pruning takes away at most: a few milliseconds, so that it never stands in anybody's way. */
+/** The most jobs that one pruning removes: a few milliseconds, so that it never blocks others for long. */
 const PRUNE_AT_ONCE = 5000;
 const PRUNE_TRACES_MS = 3_600_000;
 
-/** Every statement of the workers and producers. The functions they call are in sql/queue/. */
+/** Every statement of workers and producers. The functions that they call are in sql/queue/. */
 export class PostgresQueueStore implements QueueStore {
   readonly engine: PostgresEngine;
-  /** How long each statement may take; a worker's have a limit, a caller's have none. */
+  /** How long each statement may take; statements of a worker have a limit, those of a caller have none. */
   readonly #answer: AnswerOptions;
   readonly #runner: Runner;
   /**
-   * Runs the statements that move the jobs of keys. They see what others committed while they waited for a lock, which only
-   * read committed gives them: where the database's default is another, each gets a transaction of its own.
+   * Runs the statements that move jobs of keys. After waiting for a lock they must see what others committed meanwhile, which
+   * only read committed allows: if the database has another default, each gets a transaction of its own.
    */
   #keys: Runner;
   #prunesTracesAt = -Infinity;
@@ -61,7 +61,7 @@ export class PostgresQueueStore implements QueueStore {
     this.#keys = this.#runner;
   }
 
-  /** The same, with a limit to how long each statement may take: see {@link AnswerOptions}. */
+  /** A store with a time limit for each statement: see {@link AnswerOptions}. */
   within(deadlineMs: number): PostgresQueueStore {
     const store = new PostgresQueueStore(this.engine, { deadlineMs });
     store.#schema = this.#schema;
@@ -178,7 +178,7 @@ export class PostgresQueueStore implements QueueStore {
     });
   }
 
-  /** Handed to a sleeping worker, where there is one. */
+  /** Adds one job, with a direct hand-off if a worker is idle. */
   async #addOne(values: unknown[]): Promise<number> {
     if (!this.#cooldown.isOver) {
       const [added] = await this.#runner.query<{ id: string }>(sql.ADD_ONE, values);
@@ -229,8 +229,8 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   /**
-   * Calls back when something was enqueued, when such notifications may have been missed, and when a running job of this process
-   * is to be cancelled.
+   * Calls the listeners when a job was enqueued, when such notifications may have been lost, and when a running job of this
+   * process is to be cancelled.
    */
   listen(
     queue: number,
@@ -244,7 +244,7 @@ export class PostgresQueueStore implements QueueStore {
     return this.engine.listen('pawl_queue', heard, { onReconnect: handlers.missed ?? handlers.wake });
   }
 
-  /** Calls back with each job that is handed over by way of this channel; says that somebody listens there. */
+  /** Calls back with each job that is handed over through this channel; marks the channel as listened to. */
   listenForHandoffs(
     channel: string,
     { onHandoff, onReconnect }: { onHandoff: (job: JobHandoff) => void; onReconnect: () => void },
@@ -290,7 +290,7 @@ export class PostgresQueueStore implements QueueStore {
     await this.#runner.query(sql.WANTS, [worker, wants]);
   }
 
-  /** A courtesy, for which no stop should wait long: the row goes when its lease is over. */
+  /** Optional, so that no stop waits long for it: the row is removed anyway after its lease. */
   async removeWorker(worker: number): Promise<void> {
     await this.engine.query(sql.REMOVE_WORKER, [worker], { deadlineMs: STOP_MS });
   }
@@ -318,16 +318,16 @@ function addValues(queue: number, { shard, n, kinds, priorities, payloads, keys,
 }
 
 function only<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('the database answered no row where one always comes');
+  if (row === undefined) throw new Error('the database returned no row where there is always one');
   return row;
 }
 
-/** A json column that some drivers parse and some do not. */
+/** Decodes a json column, which some drivers parse and some do not. */
 function fromJson(value: unknown): unknown {
   return typeof value === 'string' ? JSON.parse(value) : value;
 }
 
-/** Writes down the trace of jobs in the caller's transaction. */
+/** Stores the trace of jobs in the caller's transaction. */
 async function traceIn(tx: unknown, ids: readonly (string | number)[], trace: string): Promise<void> {
   await callInTransaction(tx, sql.TRACE, JSON.stringify([trace, ids]));
 }
