@@ -113,7 +113,8 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
   const seconds = (ms: number): string => `${Math.round(ms)} ms`;
 
   describe(`${title}: ending a wait while the store`, () => {
-    for (const condition of ['answers', 'slow', 'silent', 'gone'] as const) {
+    // One condition after the other: all at once, a hundred waiters kept the stand-in of a store from answering any.
+    describe.each(['answers', 'slow', 'silent', 'gone'] as const)('%s', (condition) => {
       const is = condition === 'answers' ? condition : `is ${condition}`;
 
       together(`${is}: an aborted wait rejects with the reason of its signal within a second`, async () => {
@@ -146,7 +147,7 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
         expect(performance.now() - from, seconds(performance.now() - from)).toBeLessThan(SOON_MS);
         await expectNothingLeft();
       });
-    }
+    });
 
     together(
       'is gone for most of the wait: the wait rejects with ConnectionFailed, since the lock may be free',
