@@ -27,6 +27,11 @@ const LONG = [
   'lock/postgres',
   'lock/model',
   'actor/database',
+  'matrix/queue',
+  'matrix/actor',
+  'engine/postgres/parsers',
+  'engine/postgres/settings',
+  'queue/work/large',
   'capture/copy',
   'queue/schedules',
 ].map((name) => `/test/${name}.test.ts`);
@@ -51,8 +56,8 @@ const config: ViteUserConfig = defineConfig({
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
     isolate: false,
-    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve five files at a time.
-    maxWorkers: 5,
+    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve six files at a time.
+    maxWorkers: 6,
     sequence: { sequencer: LongestFirst },
     testTimeout: 120_000,
     hookTimeout: 60_000,

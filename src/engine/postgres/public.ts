@@ -1,7 +1,29 @@
 import { statement as ownStatement, type Statement } from './sql.ts';
 
-// `pawl/postgres`, as programs see it.
-export * from './index.ts';
+// `pawl/postgres`, as programs see it: by name, since the rest of the engine is for the other parts of Pawl alone.
+export type {
+  AnswerOptions,
+  ClientLike,
+  EngineDescription,
+  FunctionsStatus,
+  Logger,
+  MigrateOptions,
+  MigrationReport,
+  MigrationStatus,
+  MigrationStep,
+  OpenPostgres,
+  OpenTransaction,
+  PoolLike,
+  PostgresOptions,
+  QueryResult,
+  Session,
+  Statement,
+  StatementOptions,
+  SubscribeOptions,
+  Subscription,
+  TransactionOptions,
+} from './index.ts';
+export { id, isTransient, PostgresEngine, postgres, Transaction } from './index.ts';
 
 /**
  * One SQL statement with a name: `statement('invoice.pay', 'update …')`, values as $1, $2… The name stands first in its text, so
