@@ -160,12 +160,14 @@ begin
       v_runs := v_runs || (
         -- format() takes half as long as concat() here: each piece of text is an argument of that, too.
         select string_agg(format(',{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
-          v_claim, u.lo, u.take, u.kind, u.attempt + 1, j.origin, j.payloads), '' order by u.ord)
+          v_claim, u.lo, u.take, u.kind, u.attempt + 1,
+          -- Of the first: the jobs of a run have the same.
+          (select pawl.queue_origin(o.created_at, o.schedule, o.tick_at) from pawl.queue_job o where o.shard = p_shard and o.id = u.lo), j.payloads),
+          '' order by u.ord)
         from unnest(v_lo, v_take, v_kinds, v_attempts, v_losts, v_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
         cross join lateral (
-          select string_agg(j.payload::text, ',') as payloads, pawl.queue_origin(min(j.created_at), min(j.schedule), min(j.tick_at)) as origin from (
-            select j.payload, j.created_at, j.schedule, j.tick_at from pawl.queue_job j
-            where j.shard = p_shard and j.id >= u.lo and j.id < u.lo + u.take order by j.id
+          select string_agg(j.payload::text, ',') as payloads from (
+            select j.payload from pawl.queue_job j where j.shard = p_shard and j.id >= u.lo and j.id < u.lo + u.take order by j.id
           ) j
         ) j
         where case when v_part.lo is null then u.attempt = v_part.attempt and u.lost = 0 and u.alone = v_part.alone else u.lo = v_part.lo end);
