@@ -56,8 +56,8 @@ const config: ViteUserConfig = defineConfig({
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
     isolate: false,
-    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve six files at a time.
-    maxWorkers: 6,
+    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve five files at a time.
+    maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
     testTimeout: 120_000,
     hookTimeout: 60_000,

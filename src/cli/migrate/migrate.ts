@@ -91,7 +91,7 @@ async function apply(cli: Cli): Promise<number> {
 
 async function plan(cli: Cli): Promise<number> {
   const engine = await cli.engine();
-  const { sql = '' } = await engine.migrate({ dryRun: true });
+  const sql = (await engine.migrate({ dryRun: true })).sql ?? '';
   sayRetired(cli, await engine.status());
   if (sql === '') cli.talk.say('nothing to do: the schema is up to date');
   else cli.out.text(sql.trimEnd());
@@ -132,7 +132,7 @@ function stepsOf({ applied, pending, functions }: MigrationStatus): Step[] {
         ...FUNCTIONS,
         line,
         state: state === 'current' ? 'applied' : 'pending',
-        appliedAt: appliedAt ?? null,
+        appliedAt,
       }),
     ),
   ];

@@ -28,7 +28,7 @@ export interface PoolLike {
   removeListener(event: 'error', listener: (error: Error) => void): unknown;
   removeListener(event: 'connect' | 'acquire' | 'remove', listener: (client: ClientLike) => void): unknown;
   listenerCount(event: 'error'): number;
-  readonly options?: PoolSettings;
+  readonly options?: PoolSettings | undefined;
 }
 
 /** What a pool tells about where it connects to; used to open the LISTEN connection and to describe the engine. */

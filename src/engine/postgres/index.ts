@@ -45,7 +45,7 @@ export interface EngineDescription {
   serverVersion: string;
   /** True when this engine started the server itself. */
   embedded: boolean;
-  dataDir: string | undefined;
+  dataDir: string | null;
   /** True when the data folder is removed by `stop()`. */
   temporary: boolean;
 }
@@ -240,7 +240,7 @@ export class PostgresEngine {
       url,
       serverVersion: row?.server_version ?? 'unknown',
       embedded: embedded !== undefined,
-      dataDir: embedded?.dataDir,
+      dataDir: embedded?.dataDir ?? null,
       temporary: embedded?.temporary ?? false,
     };
   }

@@ -87,8 +87,6 @@ async function readAdmin({ services }: { readonly services: Services }): Promise
     server: { ...server, oldestTransaction: oldestTransaction ?? null },
     migrations: {
       ...status,
-      problem: status.problem ?? null,
-      functions: status.functions.map((set) => ({ ...set, appliedAt: set.appliedAt ?? null })),
     },
     tables,
     process: {

@@ -366,7 +366,7 @@ describe('construction', () => {
     url.password ||= 'hunter2';
     await using described = postgres(url.toString());
     const description = await described.describe();
-    expect(description).toMatchObject({ kind: 'postgres', embedded: false, dataDir: undefined, temporary: false });
+    expect(description).toMatchObject({ kind: 'postgres', embedded: false, dataDir: null, temporary: false });
     expect(description.url).toContain(':***@');
     expect(description.serverVersion).toMatch(/^\d+/);
     expect(JSON.stringify(description)).not.toContain(url.password);

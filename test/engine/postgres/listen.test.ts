@@ -105,7 +105,7 @@ describe('listening', () => {
     );
     const subscription = await listener.subscribe('asked', () => {});
     await eventually(() => expect(log.count('debug', /could not be sent/)).toBeGreaterThan(1));
-    expect(subscription.reliable).toBeUndefined();
+    expect(subscription.reliable).toBeNull();
     isAway = false;
     expect(await subscription.tested).toBe(true);
     await listener.stop();
@@ -300,7 +300,7 @@ describe('a subscription made while the database is away', () => {
         caughtUp += 1;
       },
     });
-    expect(subscription.reliable).toBeUndefined();
+    expect(subscription.reliable).toBeNull();
     proxy.accept();
     await eventually(() => expect(caughtUp).toBe(1));
     await notify('early', 'x');

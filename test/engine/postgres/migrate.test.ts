@@ -54,9 +54,9 @@ describe('migrate', () => {
       'alpha/2_more',
       'beta/1_other',
     ]);
-    expect(await migrate(engine, {}, SCHEMA)).toEqual({ applied: [], functions: [], sql: undefined });
+    expect(await migrate(engine, {}, SCHEMA)).toEqual({ applied: [], functions: [], sql: null });
     expect(await ran()).toEqual(['1', '3', "it's 2"]);
-    expect(await status(engine, SCHEMA)).toMatchObject({ state: 'current', pending: [], problem: undefined });
+    expect(await status(engine, SCHEMA)).toMatchObject({ state: 'current', pending: [], problem: null });
   });
 
   test('applies the schema of this version', async () => {

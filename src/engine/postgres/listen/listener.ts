@@ -272,7 +272,7 @@ export class Listener {
   }
 
   #subscription(subscriber: Subscriber): Subscription {
-    const isReliable = (): boolean | undefined => this.#reliable;
+    const isReliable = (): boolean | null => this.#reliable ?? null;
     const stop = (): Promise<void> => this.#unsubscribe(subscriber);
     return {
       channel: subscriber.channel,

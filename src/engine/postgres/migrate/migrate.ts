@@ -39,7 +39,7 @@ export interface MigrationReport {
   /** Lines whose functions and views were applied again by this call. */
   functions: string[];
   /** Only of a dry run: the statements it would have run. */
-  sql: string | undefined;
+  sql: string | null;
 }
 
 /** The functions and views of one line. */
@@ -48,7 +48,7 @@ export interface FunctionsStatus {
   /** Whether they are those of this version. */
   state: 'current' | 'behind';
   /** Undefined: never. */
-  appliedAt: Date | undefined;
+  appliedAt: Date | null;
   /** Functions of an earlier version, kept for its processes. A later migration removes them. */
   retired: string[];
 }
@@ -61,7 +61,7 @@ export interface MigrationStatus {
   pending: MigrationStep[];
   functions: FunctionsStatus[];
   /** What is newer or changed, in words; undefined otherwise. */
-  problem: string | undefined;
+  problem: string | null;
 }
 
 /** What migrating needs of an engine. */
@@ -100,7 +100,7 @@ async function bringUpToDate(
     const scripts = [...pending.map(applyTables), ...outdated.map((set) => applyFunctions(set, known.version))];
     return { applied: [], functions: [], sql: scripts.map(script).join('\n') };
   }
-  const report: MigrationReport = { applied: [], functions: [], sql: undefined };
+  const report: MigrationReport = { applied: [], functions: [], sql: null };
   if (pending.length + outdated.length > 0) {
     await engine.session(async (session) => {
       while (await applyNext(session, known, wanted, report));
@@ -123,11 +123,11 @@ export async function status(engine: MigrationTarget, known: Schema = released):
       return {
         line: set.line,
         state: outdated.includes(set) ? 'behind' : 'current',
-        appliedAt: row?.applied_at,
+        appliedAt: row?.applied_at ?? null,
         retired: row?.retired ?? [],
       };
     }),
-    problem: changed ?? newer,
+    problem: changed ?? newer ?? null,
   };
 }
 

@@ -16,7 +16,7 @@ export interface TransactionOptions {
   /** When it aborts, the running statement is cancelled and everything is rolled back. */
   signal?: AbortSignal | undefined;
   /** Runs first on the same connection, and is committed by itself, before the transaction begins. */
-  before?: (session: Session) => Promise<unknown>;
+  before?: ((session: Session) => Promise<unknown>) | undefined;
   /** How many milliseconds each statement of it may take to be answered, and the connection to be free. Default: no limit. */
   deadlineMs?: number | undefined;
   /** For how many milliseconds the server waits for this process between two statements before it rolls back. Default: as the database has it. */
