@@ -2,7 +2,8 @@
 -- each of its elements, and ranges are made of stretches of ids, not of single ones.
 
 -- Takes free keys of a queue without coalescing and predecessors: up to p_chain jobs of each, oldest first, p_limit in all.
--- p_waiting: those of the keys that have a row in queue_key.
+-- p_waiting: those of the keys that have a row in queue_key. The statement that reads the jobs asks whether the queue is paused: a claim
+-- that waited since it found the key would take what was enqueued after the pause.
 -- The first attempts are one claim (chains). A job that has failed or was lost before comes alone, under a claim of its own (rest), so
 -- that a crash charges no other job. Arrays from step to step and columns in the answer cost half of what rows cost.
 create or replace function pawl.queue_claim_chains(
@@ -38,6 +39,7 @@ begin
             select 1 from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = u.key)
         ) r order by r.id limit p_chain
       ) x
+      where (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
       limit p_limit
     ) s order by s.id
   ) s;

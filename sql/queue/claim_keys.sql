@@ -79,6 +79,11 @@ begin
     return;
   end if;
   v_got := array(select row(g.*)::pawl.queue_unit_job from pawl.queue_next_units(p_queue, p_shard, v_free) g);
+  -- Asked after the jobs were read: among them may be some that were enqueued after a pause.
+  if (select d.paused_at is not null from pawl.queue_definition d where d.id = p_queue) then
+    complete := false;
+    return;
+  end if;
   if p_parks then
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
     from unnest(v_free) u (key) where u.key not in (select g.key from unnest(v_got) g);

@@ -12,11 +12,7 @@ test.each([
 ] as const)(
   'a claim that waits while its queue is paused starts nothing that is enqueued then: %s',
   async (_, key, n) => {
-    const database = await freshDatabase();
-    onTestFinished(() => database.drop());
-    const [admin, claimer, blocker] = await Promise.all([1, 2, 3].map(() => SqlSession.open(database.url)));
-    if (admin === undefined || claimer === undefined || blocker === undefined) throw new Error('no session');
-    onTestFinished(async () => void (await Promise.all([admin, claimer, blocker].map((session) => session.end()))));
+    const { admin, claimer, blocker } = await threeSessions();
     const { queue, kinds } = await admin.register('paused', [{ name: 'job' }]);
     const kind = kinds['job'] ?? -1;
     const worker = await admin.addWorker(queue);
@@ -42,3 +38,44 @@ test.each([
     expect((await claimer.claim(queue, worker)).jobs.length).toBeGreaterThanOrEqual(n);
   },
 );
+
+test.each([
+  ['jobs that run one by one', 'none'],
+  ['jobs that coalesce', 'all'],
+] as const)(
+  'a claim that has a key while its queue is paused takes no later job of that key: %s',
+  async (_, coalesce) => {
+    const { admin, claimer, blocker } = await threeSessions();
+    const { queue, kinds } = await admin.register('paused', [{ name: 'job', coalesce }]);
+    const kind = kinds['job'] ?? -1;
+    const worker = await admin.addWorker(queue);
+    const before = await admin.add(queue, [{ kind, key: 'k' }]);
+    // The claim has seen that the key has a job, and waits for the row of its worker.
+    await blocker.begin();
+    await blocker.one('select id from pawl.queue_worker where id = $1 for update', [worker]);
+    const claimed = claimer.claim(queue, worker);
+    await until(
+      'the claim waits',
+      () => admin.one("select wait_event_type = 'Lock' from pg_stat_activity where pid = $1", [claimer.pid]),
+      10_000,
+    );
+    await admin.one('select pawl.queue_pause($1)', ['paused']);
+    const after = await admin.add(queue, [{ kind, key: 'k' }]);
+    await blocker.commit();
+    const { jobs } = await claimed;
+    expect(jobs.filter(({ id }) => after.includes(id))).toEqual([]);
+    await admin.complete(queue, worker, jobs);
+    await admin.one('select pawl.queue_resume($1)', ['paused']);
+    const rest = [...before, ...after].filter((id) => !jobs.some((job) => job.id === id));
+    expect((await claimer.claim(queue, worker)).jobs.map(({ id }) => id)).toEqual(rest);
+  },
+);
+
+async function threeSessions(): Promise<Record<'admin' | 'claimer' | 'blocker', SqlSession>> {
+  const database = await freshDatabase();
+  onTestFinished(() => database.drop());
+  const [admin, claimer, blocker] = await Promise.all([1, 2, 3].map(() => SqlSession.open(database.url)));
+  if (admin === undefined || claimer === undefined || blocker === undefined) throw new Error('no session');
+  onTestFinished(async () => void (await Promise.all([admin, claimer, blocker].map((session) => session.end()))));
+  return { admin, claimer, blocker };
+}
