@@ -68,7 +68,7 @@ begin
       return (
         select format('{"runs":[{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
           '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s}}',
-          v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, pawl.queue_origin(min(j.created_at), min(j.schedule), min(j.tick_at)),
+          v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, pawl.queue_origin(min(j.created_at), min(j.options::text)::json),
           string_agg(j.payload::text, ',' order by j.id), v_claim, v_process, v_one.priority, v_one.id)
         from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n);
     end if;
@@ -161,8 +161,8 @@ begin
         -- format() takes half as long as concat() here: each piece of text is an argument of that, too.
         select string_agg(format(',{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
           v_claim, u.lo, u.take, u.kind, u.attempt + 1,
-          -- Of the first: the jobs of a run have the same.
-          (select pawl.queue_origin(o.created_at, o.schedule, o.tick_at) from pawl.queue_job o where o.shard = p_shard and o.id = u.lo), j.payloads),
+          -- Of the first: the jobs of a run have the same, and a job with options is no run.
+          (select pawl.queue_origin(o.created_at, o.options) from pawl.queue_job o where o.shard = p_shard and o.id = u.lo), j.payloads),
           '' order by u.ord)
         from unnest(v_lo, v_take, v_kinds, v_attempts, v_losts, v_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
         cross join lateral (
@@ -225,10 +225,9 @@ language sql stable as $$
   select p_attempt + 1 >= coalesce(k.attempts, d.attempts) from pawl.queue_kind k join pawl.queue_definition d on d.id = k.queue where k.id = p_kind
 $$;
 
--- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job of a schedule {enqueuedAt, schedule, tickAt}, in ms, too.
-create or replace function pawl.queue_origin(p_at timestamptz, p_schedule text, p_tick timestamptz) returns text
+-- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job with options of its own {enqueuedAt, options}.
+create or replace function pawl.queue_origin(p_at timestamptz, p_options json) returns text
 language sql stable as $$
-  select case when p_schedule is null then (date_part('epoch', p_at) * 1000)::bigint::text
-    else json_build_object('enqueuedAt', (date_part('epoch', p_at) * 1000)::bigint, 'schedule', p_schedule,
-      'tickAt', (date_part('epoch', p_tick) * 1000)::bigint)::text end
+  select case when p_options is null then (date_part('epoch', p_at) * 1000)::bigint::text
+    else format('{"enqueuedAt":%s,"options":%s}', (date_part('epoch', p_at) * 1000)::bigint, p_options) end
 $$;

@@ -173,9 +173,9 @@ begin
         '],"payloads":[', string_agg(j.payload, ','),
         '],"latest":[', string_agg(j.number::text, ',') filter (where j.is_bare and j.id = j.oldest), ']}') as object
       from (  -- sorted here, and not by each aggregate
-        select j.*, pawl.queue_origin(o.created_at, o.schedule, o.tick_at) as origin, case when j.is_bare then 'null' else o.payload::text end as payload
+        select j.*, pawl.queue_origin(o.created_at, o.options) as origin, case when j.is_bare then 'null' else o.payload::text end as payload
         from claimed j cross join lateral (
-          select o.created_at, o.schedule, o.tick_at, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
+          select o.created_at, o.options, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
         order by j.key, j.ord
       ) j
       group by j.key) k)

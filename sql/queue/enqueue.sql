@@ -3,8 +3,8 @@
 -- worker has said that it sleeps.
 
 -- The public form, for any driver, psql and triggers: one object, or an array of objects, of
---   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?, schedule?
--- schedule is {name, at}: the schedule's tick that the job is for.
+--   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?,
+--   and the options of a job that job_options.sql lists
 -- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
 -- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind
 -- whose key exists the id is that of the first job, with "duplicate": true and its status now.
@@ -23,8 +23,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_unknown text;
   v_unique boolean;
-  v_schedule text;
-  v_tick_at timestamptz;
+  v_options json;
 begin
   if jsonb_typeof(request) = 'array' then
     for v_item in select value from jsonb_array_elements(request) loop
@@ -36,9 +35,9 @@ begin
     raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
   end if;
   select key into v_unknown from jsonb_object_keys(request) key
-  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique', 'schedule') limit 1;
+  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique', 'schedule', 'meta') limit 1;
   if found then
-    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique, schedule', v_unknown using errcode = 'PW001';
+    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique, schedule, meta', v_unknown using errcode = 'PW001';
   end if;
   if request ->> 'queue' is null or request ->> 'kind' is null then
     raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
@@ -76,25 +75,17 @@ begin
   exception when others then
     raise exception 'runAt must be a timestamp, delay an interval and priority an integer from -32768 to 32767: %', sqlerrm using errcode = 'PW001';
   end;
-  if jsonb_typeof(request -> 'schedule') <> 'null' then
-    begin
-      v_schedule := request -> 'schedule' ->> 'name';
-      v_tick_at := (request -> 'schedule' ->> 'at')::timestamptz;
-      if v_schedule is null or v_tick_at is null or not isfinite(v_tick_at) then
-        raise exception 'name or at is missing';
-      end if;
-    exception when others then
-      raise exception 'schedule must be an object of a name and a timestamp, {name, at}: %', sqlerrm using errcode = 'PW001', column = 'schedule';
-    end;
+  if request ?| array['schedule', 'meta'] then
+    v_options := pawl.queue_job_options(request);
   end if;
   v_shard := case when v_queue.shards = 1 then 0
     when v_key is not null then pawl.queue_shard(v_key, v_queue.shards)
     else floor(random() * v_queue.shards)::smallint end;
 
   perform pg_current_xact_id();  -- before the id: see search_index.sql
-  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload, schedule, tick_at)
+  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload, options)
   values (nextval('pawl.queue_job_id'), v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_unique, false),
-    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json, v_schedule, v_tick_at)
+    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json, v_options)
   on conflict (shard, queue, kind, key) where only_one do nothing
   returning id into v_id;
   if v_id is null then
@@ -137,7 +128,8 @@ end $$;
 
 -- One job: no arrays, no plans over sets.
 create or replace function pawl.queue_add_one(
-  p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz
+  p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz,
+  p_options json default null
 ) returns bigint
 language plpgsql as $$
 declare
@@ -147,8 +139,8 @@ declare
 begin
   perform pg_current_xact_id();  -- before the id: see search_index.sql
   v_id := nextval('pawl.queue_job_id');
-  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload)
-  values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_run_at, p_key, p_payload);
+  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options)
+  values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_run_at, p_key, p_payload, p_options);
   if p_key is not null and not (select d.keyed from pawl.queue_definition d where d.id = p_queue) then
     v_line := null;
   end if;
@@ -164,11 +156,11 @@ begin
 end $$;
 
 -- The bulk form: n jobs by position. A null array means "as the first"/"none"; p_kinds and p_priorities may have one
--- element for all. Returns the ids in order. Unkeyed jobs that may run now get one ready row per run of up to 256
--- consecutive ids of one kind and priority. Kinds with a unique key go through pawl.enqueue().
+-- element for all; p_options is an array, too. Returns the ids in order. Unkeyed jobs that may run now get one ready row per run of up to
+-- 256 consecutive ids of one kind and priority, except those with options. Kinds with a unique key go through pawl.enqueue().
 create or replace function pawl.queue_add(
   p_queue smallint, p_shard smallint, p_n int, p_kinds smallint[], p_priorities smallint[], p_payloads json,
-  p_keys text[] default null, p_run_at timestamptz[] default null
+  p_keys text[] default null, p_run_at timestamptz[] default null, p_options json default null
 ) returns bigint[]
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -179,7 +171,7 @@ declare
 begin
   perform pg_current_xact_id();  -- before the ids: see search_index.sql
   v_ids := array(select nextval('pawl.queue_job_id') from generate_series(1, p_n));
-  if v_one and p_keys is null and p_run_at is null then
+  if v_one and p_keys is null and p_run_at is null and p_options is null then
     insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, payload)
     select v_ids[e.ord], v_now, p_shard, p_queue, p_kinds[1], p_priorities[1], e.value
     from json_array_elements(p_payloads) with ordinality e (value, ord);
@@ -191,19 +183,19 @@ begin
       perform pawl.queue_add_runs(p_queue, p_shard, v_ids, array_fill(p_kinds[1], array[p_n]), array_fill(p_priorities[1], array[p_n]));
     end if;
   else
-    perform pawl.queue_add_mixed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at);
+    perform pawl.queue_add_mixed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at, p_options);
   end if;
   perform pawl.queue_wake(p_queue);
   return v_ids;
 end $$;
 
--- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt}, [payload, …]].
+-- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt}, [payload, …], [options, …]?].
 -- An array, since the functions that take an object apart refuse U+0000 wherever it stands in it. The queue's higher digits are
 -- the id of the schema in which it has its own.
 create or replace function pawl.queue_add_json(p_batch json) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   select pawl.queue_add(
-    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_refuse_schema() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt")
+    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_refuse_schema() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt", b.part[3])
   from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_batch) with ordinality e (value, ord)) b
   cross join lateral json_to_record(b.part[1]) h (
     queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[])
@@ -228,7 +220,7 @@ $$;
 -- the jobs of other keys (100,000 jobs of one key kept those waiting for 2 s).
 create or replace function pawl.queue_add_mixed(
   p_queue smallint, p_shard smallint, p_ids bigint[], p_now timestamptz, p_kinds smallint[], p_priorities smallint[],
-  p_payloads json, p_keys text[], p_run_at timestamptz[]
+  p_payloads json, p_keys text[], p_run_at timestamptz[], p_options json
 ) returns void
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -240,11 +232,14 @@ declare
 begin
   select d.keyed into v_keyed from pawl.queue_definition d where d.id = p_queue;
   with job as (
-    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload)
-    select p_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]), e.run_at, e.key, e.value
-    from rows from (json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_run_at), unnest(p_keys))
-      with ordinality e (value, kind, priority, run_at, key, ord)
-    returning id, kind, priority, run_at, key, key is not null and v_keyed as is_keyed, coalesce(run_at > p_now, false) as is_later
+    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options)
+    select p_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]), e.run_at, e.key, e.value,
+      nullif(e.options::text, 'null')::json
+    from rows from (
+      json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_run_at), unnest(p_keys), json_array_elements(p_options))
+      with ordinality e (value, kind, priority, run_at, key, options, ord)
+    returning id, kind, priority, run_at, key, key is not null and v_keyed as is_keyed, coalesce(run_at > p_now, false) as is_later,
+      options is not null as is_special
   ), line as materialized (
     select j.*, row_number() over (partition by j.key order by j.id) as nth from job j where j.is_keyed and not j.is_later
   ), later as (
@@ -252,14 +247,17 @@ begin
     select j.run_at, j.id, p_shard, p_queue, j.priority, j.kind, case when j.is_keyed then j.key end from job j where j.is_later
   ), ready as (
     insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
-    select l.id, p_shard, p_queue, l.priority, l.kind, l.key from line l where l.nth <= 32 order by l.id
+    select l.id, p_shard, p_queue, l.priority, l.kind, l.key from line l where l.nth <= 32
+    union all
+    select j.id, p_shard, p_queue, j.priority, j.kind, null from job j where j.is_special and not j.is_keyed and not j.is_later
+    order by 1
   ), parked as (
     insert into pawl.queue_parked (id, shard, queue, priority, kind, key)
     select l.id, p_shard, p_queue, l.priority, l.kind, l.key from line l where l.nth > 32
   )
   select array_agg(j.id order by j.id), array_agg(j.kind order by j.id), array_agg(j.priority order by j.id)
   into v_ids, v_kinds, v_priorities
-  from job j where not j.is_keyed and not j.is_later;
+  from job j where not j.is_keyed and not j.is_later and not j.is_special;
   if v_ids is not null then
     perform pawl.queue_add_runs(p_queue, p_shard, v_ids, v_kinds, v_priorities);
   end if;

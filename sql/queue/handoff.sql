@@ -23,7 +23,8 @@
 -- and 1.74 both times in another series (medians of 900 each, in turns); in a loop where no worker sleeps 54 us instead of 61. Without
 -- the read of the workers before it 1.48 instead of 1.57, but 34 us more where no worker sleeps.
 create or replace function pawl.queue_add_alone(
-  p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz
+  p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz,
+  p_options json default null
 ) returns text
 language plpgsql as $$
 declare
@@ -37,7 +38,7 @@ declare
   v_sleeps boolean;
 begin
   if p_run_at is not null then
-    return '{"id":' || pawl.queue_add_one(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at) || '}';
+    return '{"id":' || pawl.queue_add_one(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at, p_options) || '}';
   end if;
   v_sleeps := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.wants_notify);
   if v_sleeps and p_priority = 0 and current_setting('synchronous_commit') <> 'off' and current_setting('transaction_isolation') = 'read committed'
@@ -50,7 +51,7 @@ begin
         and exists (
           select 1 from pawl.queue_definition d join pawl.queue_kind k on k.queue = d.id
           where d.id = p_queue and k.id = p_kind and d.paused_at is null and coalesce(k.attempts, d.attempts) > 1
-            and octet_length(p_payload::text) + coalesce(octet_length(to_json(p_key)::text), 0) <= 7500
+            and octet_length(p_payload::text) + coalesce(octet_length(to_json(p_key)::text), 0) + coalesce(octet_length(p_options::text), 0) <= 7500
             and not exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue offset 0))
       limit 1 for update of o skip locked)
     returning o.worker, o.number, o.channel into v_offer;
@@ -61,8 +62,8 @@ begin
       v_id := nextval('pawl.queue_job_id');
       v_claim := nextval('pawl.queue_claim_id');
       v_process := gen_random_uuid();
-      insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, key, payload)
-      values (v_id, v_now, p_shard, p_queue, p_kind, 0, p_key, p_payload);
+      insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, key, payload, options)
+      values (v_id, v_now, p_shard, p_queue, p_kind, 0, p_key, p_payload, p_options);
       if p_key is not null then
         v_epoch := nextval('pawl.queue_claim_id');
         insert into pawl.queue_key (shard, queue, key, epoch, held) values (p_shard, p_queue, p_key, v_epoch, true);
@@ -71,19 +72,19 @@ begin
       values (v_claim, v_offer.worker, v_now, v_process, p_shard, p_queue, 1, false, int8multirange(int8range(v_id, v_id + 1)));
       perform pg_notify(v_offer.channel, concat('{"worker":', v_offer.worker, ',"offer":', v_offer.number, ',"shard":', p_shard,
         case when p_key is null then concat(',"runs":[{"claim":', v_claim, ',"first":', v_id, ',"n":1,"kind":', p_kind, ',"attempt":1,"origin":',
-          (date_part('epoch', v_now) * 1000)::bigint, ',"payloads":[', p_payload, ']}],"keys":[]')
+          pawl.queue_origin(v_now, p_options), ',"payloads":[', p_payload, ']}],"keys":[]')
         else concat(',"runs":[],"keys":[{"key":', to_json(p_key), ',"epoch":', v_epoch, ',"ids":[', v_id, '],"claims":[', v_claim,
-          '],"kinds":[', p_kind, '],"attempts":[1],"origins":[', (date_part('epoch', v_now) * 1000)::bigint, '],"payloads":[', p_payload, ']}]') end,
+          '],"kinds":[', p_kind, '],"attempts":[1],"origins":[', pawl.queue_origin(v_now, p_options), '],"payloads":[', p_payload, ']}]') end,
         ',"seen":1,"processes":{"', v_claim, '":"', v_process, '"}}'));
     end if;
   end if;
   if v_id is null and p_key is not null then
-    v_id := pawl.queue_add_one(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, null);
+    v_id := pawl.queue_add_one(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, null, p_options);
   elsif v_id is null then
     perform pg_current_xact_id();
     v_id := nextval('pawl.queue_job_id');
-    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, payload)
-    values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_payload);
+    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, payload, options)
+    values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_payload, p_options);
     insert into pawl.queue_ready (id, shard, queue, priority, kind)
     values (v_id, p_shard, p_queue, p_priority, p_kind);
     if v_sleeps then

@@ -57,7 +57,7 @@ begin
   -- alone keeps the order, and stops there; several have none between them.
   -- Large payloads, compressed or not, are told from the others without reading them.
   select string_agg(format('{"priority":%s,"id":%s,"kind":%s,"origin":%s,"tid":"%s"%s}',
-    r.priority, r.id, j.kind, pawl.queue_origin(j.created_at, j.schedule, j.tick_at), r.tid,
+    r.priority, r.id, j.kind, pawl.queue_origin(j.created_at, j.options), r.tid,
     case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',"payload":' || j.payload end), ',')
   into v_jobs
   from (
@@ -71,7 +71,7 @@ begin
         select from pawl.queue_ready f where f.ctid = r.tid and f.id = r.id for update skip locked))
     limit p_rows
   ) r cross join lateral (
-    select j.kind, j.created_at, j.schedule, j.tick_at, j.payload from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j;
+    select j.kind, j.created_at, j.options, j.payload from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j;
   return '[' || v_jobs || ']';
 end $$;
 

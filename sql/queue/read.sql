@@ -160,7 +160,7 @@ $$;
 create or replace function pawl.queue_describe_ended(p_queue smallint, p_ids bigint[]) returns json
 language sql /* planner: batch */ as $$
   with ended as materialized (
-    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, pawl.queue_origin(j.created_at, j.schedule, j.tick_at)::json as origin, j.payload,
+    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, pawl.queue_origin(j.created_at, j.options)::json as origin, j.payload,
       pawl.queue_process(t.process_id, d.id, k.coalesce <> 'none') as process,
       sum(pg_column_size(j.payload)) over (order by d.id) - pg_column_size(j.payload) as before
     from (select i.id from unnest(p_ids) i (id) order by i.id limit 1000) i

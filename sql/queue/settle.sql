@@ -158,8 +158,8 @@ end $$;
 
 -- Jobs that did not complete. Of the jobs of one key that wait for a retry the first becomes the key's head, delayed;
 -- everything else of the key is parked behind it, to be brought back when the key is given up. Jobs without a key of which all is the
--- same stay together, as runs: a thousand that fail cost hardly more than a thousand that do not. A job of a schedule stands alone: the
--- jobs of a run share their origin.
+-- same stay together, as runs: a thousand that fail cost hardly more than a thousand that do not. A job with options of its own stands
+-- alone: the jobs of a run share their origin.
 create or replace function pawl.queue_fail(
   p_queue smallint, p_shard smallint, p_worker bigint, p_fail json, p_errors text[], p_now timestamptz
 ) returns bigint[]
@@ -186,12 +186,12 @@ begin
       a."to" in ('retry', 'release') as lives, not a.behind and (a."to" = 'retry' or coalesce(a.wait, 0) > 0) as waits
     from asked a join mine m on m.claim = a.claim
   ), job as materialized (
-    select v.*, j.id, j.kind, j.priority, j.schedule, k.key, k.epoch, j.key as own_key,
+    select v.*, j.id, j.kind, j.priority, j.is_special, k.key, k.epoch, j.key as own_key,
       row_number() over (partition by v.part order by j.id) as nth,
-      row_number() over (partition by v.part, j.kind, j.priority, k.key is null order by j.id) as nth_alike
+      row_number() over (partition by v.part, j.kind, j.priority, k.key is null, j.is_special order by j.id) as nth_alike
     from move v cross join lateral unnest(v.ids) u (span)
     cross join lateral (  -- "offset" keeps the planner from reading all jobs once and passing over them for each span
-      select j.id, j.kind, j.priority, j.key, j.schedule from pawl.queue_job j
+      select j.id, j.kind, j.priority, j.key, j.options is not null as is_special from pawl.queue_job j
       where j.shard = p_shard and j.id >= lower(u.span) and j.id < upper(u.span) offset 0) j
     left join lateral (
       select k.key, k.epoch from pawl.queue_key k
@@ -203,7 +203,7 @@ begin
   ), plain as materialized (
     select min(j.id) as id, count(*) as n, j.kind, j.priority, min(j.spent) as spent, min(j.lost) as lost, min(j.wait) as wait
     from job j where j.lives and j.key is null
-    group by j.part, j.kind, j.priority, j.id - j.nth_alike, (j.nth_alike - 1) / 256, case when j.lost > 0 or j.schedule is not null then j.id end
+    group by j.part, j.kind, j.priority, j.id - j.nth_alike, (j.nth_alike - 1) / 256, case when j.lost > 0 or j.is_special then j.id end
   ), line as materialized (
     select j.*, row_number() over (partition by j.key, j.waits order by j.id) = 1 and j.waits as is_head from job j where j.lives and j.key is not null
   ), delayed as (

@@ -53,7 +53,7 @@ begin
     )
     select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
       '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s}',
-      c.id, j.id, j.kind, m.attempt + 1, pawl.queue_origin(j.created_at, j.schedule, j.tick_at), j.payload::text,
+      c.id, j.id, j.kind, m.attempt + 1, pawl.queue_origin(j.created_at, j.options), j.payload::text,
       c.id, gen_random_uuid(), j.priority, j.id, to_json(v_now)), m.n
     into v_answer, v_n
     from mine m cross join lateral (
@@ -131,7 +131,7 @@ begin
           return (
             select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
               '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s%s}',
-              v_claim, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.schedule, j.tick_at), j.payload::text,
+              v_claim, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.options), j.payload::text,
               v_claim, gen_random_uuid(), j.priority, j.id, to_json(v_now), ',"blockedBy":"' || v_blocked_by || '"')
             from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);
         end if;

@@ -8,17 +8,11 @@ import { isTraceparent } from '../base/telemetry.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
-import { jobShape } from './job-options.ts';
+import { type JobOptions, jobShape, ownOptions } from './job-options.ts';
 import type { Batch, QueueIds, QueueStore } from './store.ts';
 import { sending } from './tracing.ts';
 
-export interface EnqueueOptions {
-  /** Jobs of one key run one after another, in the order they were enqueued. 1 to 1,000 bytes. */
-  readonly key?: string | undefined;
-  /** Among jobs of different keys, lower numbers run first. Default 0; -32,768 to 32,767. */
-  readonly priority?: number | undefined;
-  /** The job does not run before this moment, by the database's clock. */
-  readonly runAt?: Date | undefined;
+export interface EnqueueOptions extends JobOptions {
   /** Your own transaction, of any driver: the job exists if and only if it commits. */
   readonly tx?: OpenTransaction | undefined;
   /**
@@ -36,7 +30,7 @@ export interface EnqueueResult {
 }
 
 /** One job of `enqueueMany`. */
-export interface JobInput extends Omit<EnqueueOptions, 'tx' | 'traceparent'> {
+export interface JobInput extends JobOptions {
   readonly kind: string;
   readonly payload?: unknown;
 }
@@ -67,13 +61,15 @@ export class Producer {
   }
 
   async one(kindName: string, payload: unknown, options: EnqueueOptions): Promise<EnqueueResult> {
-    const { key: name, priority, runAt, tx, traceparent } = checkOptions('enqueue', options, shape);
+    const given = checkOptions('enqueue', options, shape);
+    const { key: name, priority, runAt, tx, traceparent } = given;
+    const own = ownOptions(given);
     const kind = this.#kind(kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
     const registered = await this.#register();
     if (kind.unique) {
-      const request = this.#request(kind, payload, name, priority, runAt);
+      const request = { ...own, ...this.#request(kind, payload, name, priority, runAt) };
       return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, tx, trace));
     }
     const row = {
@@ -82,6 +78,7 @@ export class Producer {
       key: name ?? null,
       priority,
       runAt: runAt ?? null,
+      own,
       payload: toJson(payload, 'payload', 'payload', kind.maxBytes),
     };
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
@@ -143,16 +140,8 @@ export class Producer {
     if (typeof job !== 'object' || job === null) {
       throw new InvalidInput(`${field} must be an object such as { kind, payload }`, { field });
     }
-    const { kind: kindName, payload, key: name, priority = 0, runAt, ...unknown } = job;
-    const [stranger] = Object.keys(unknown);
-    if (stranger !== undefined) {
-      throw new InvalidInput(`unknown field "${stranger}" in ${field}; there are kind, payload, key, priority, runAt`, {
-        field,
-      });
-    }
-    if (name !== undefined || priority !== 0 || runAt !== undefined) {
-      checkOptions(`enqueueMany, ${field}`, { key: name, priority, runAt }, jobShape);
-    }
+    const { kind: kindName, payload, ...options } = job;
+    const { key: name, priority, runAt, own } = readOptions(options, field);
     const kind = this.#kind(kindName, field);
     this.#requireKey(kind, name, field);
     if (kind.unique) {
@@ -166,7 +155,8 @@ export class Producer {
       kind: kind.name,
       key: name ?? null,
       priority,
-      runAt: runAt ?? null,
+      runAt,
+      own,
       payload: toJson(payload, `${field}.payload`, `${field}.payload`, kind.maxBytes),
     });
     if (kind.schema === undefined) return row();
@@ -223,7 +213,27 @@ interface Row {
   readonly key: string | null;
   readonly priority: number;
   readonly runAt: Date | null;
+  readonly own: object | undefined;
   readonly payload: string;
+}
+
+interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'own'> {
+  readonly key: string | undefined;
+}
+
+const PLAIN: RowOptions = { key: undefined, priority: 0, runAt: null, own: undefined };
+
+/** @throws InvalidInput */
+function readOptions(options: JobOptions, field: string): RowOptions {
+  const names = Object.keys(options);
+  if (names.length === 0) return PLAIN;
+  const stranger = names.find((name) => !Object.hasOwn(jobShape, name));
+  if (stranger !== undefined) {
+    const known = ['kind', 'payload', ...Object.keys(jobShape)].join(', ');
+    throw new InvalidInput(`unknown field "${stranger}" in ${field}; there are ${known}`, { field });
+  }
+  const given = checkOptions(`enqueueMany, ${field}`, options, jobShape);
+  return { key: given.key, priority: given.priority, runAt: given.runAt ?? null, own: ownOptions(given) };
 }
 
 function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Batch {
@@ -237,6 +247,7 @@ function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Bat
     payloads: `[${rows.map((row) => row.payload).join()}]`,
     keys: rows.some((row) => row.key !== null) ? rows.map((row) => row.key) : null,
     runAt: rows.some((row) => row.runAt !== null) ? rows.map((row) => row.runAt) : null,
+    options: rows.some((row) => row.own !== undefined) ? JSON.stringify(rows.map((row) => row.own ?? null)) : null,
   };
 }
 

@@ -1,5 +1,26 @@
 import { type Check, custom, integer, optional, text } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
+import { toJson } from '../base/storable.ts';
+
+/** Options of one job, wherever it is enqueued; `pawl.enqueue()` in SQL has the same names. */
+export interface JobOptions {
+  /** Jobs of one key run one after another, in the order they were enqueued. 1 to 1,000 bytes. */
+  readonly key?: string | undefined;
+  /** Among jobs of different keys, lower numbers run first. Default 0; -32,768 to 32,767. */
+  readonly priority?: number | undefined;
+  /** The job does not run before this moment, by the database's clock. */
+  readonly runAt?: Date | undefined;
+  /** Facts about the job for its handler and for people, next to its payload: an object of at most 16 KiB as JSON. */
+  readonly meta?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** What a job keeps for itself; only the options that were given are there. */
+export interface OwnOptions {
+  /** `at` is an ISO text. */
+  readonly schedule?: { readonly name: string; readonly at: string };
+  readonly meta?: Readonly<Record<string, unknown>>;
+}
 
 /** Years of four digits: with more, or with a sign, JavaScript and Postgres write times differently. */
 const WHEN = 'a valid Date of the years 1 to 9999';
@@ -14,13 +35,44 @@ function isPlain(year: number): boolean {
   return year >= 1 && year <= 9999;
 }
 
-/** Checks of the options of a job that every way of enqueueing has. */
-export const jobShape: {
+/** Each claim of the job carries it. */
+const MOST_META_BYTES = 16_384;
+
+const meta: Check<Readonly<Record<string, unknown>>> = custom('an object', (value, place) => {
+  if (!isObject(value) || Array.isArray(value)) throw refusal(place, value, 'an object');
+  toJson(value, place.field, place.field, MOST_META_BYTES);
+  return { ...value };
+});
+
+type OwnShape = {
+  readonly meta: Check<Readonly<Record<string, unknown>> | undefined>;
+};
+
+/** The options that a job keeps for itself, in queue_job.options, with their checks. */
+const ownShape: OwnShape = {
+  meta: optional(meta),
+};
+
+type JobShape = OwnShape & {
   readonly key: Check<string | undefined>;
   readonly priority: Check<number>;
   readonly runAt: Check<Date | undefined>;
-} = {
+};
+
+/** Checks of the options of a job that every way of enqueueing has. */
+export const jobShape: JobShape = {
   key: optional(text({ min: 1, maxBytes: 1000 })),
   priority: integer({ min: -32_768, max: 32_767, default: 0 }),
   runAt: optional(when),
+  ...ownShape,
 };
+
+const OWN = Object.keys(ownShape) as (keyof OwnShape)[];
+
+/** What a job keeps for itself, of checked options; undefined for nearly all jobs, which were given nothing of it. */
+export function ownOptions(given: { readonly [N in keyof OwnShape]?: unknown }): object | undefined {
+  for (const name of OWN) {
+    if (given[name] !== undefined) return Object.fromEntries(OWN.map((own) => [own, given[own]]));
+  }
+  return undefined;
+}

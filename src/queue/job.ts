@@ -36,6 +36,8 @@ export interface JobRecord {
   readonly result: unknown;
   /** The schedule and the tick of the job; null for a job that no schedule enqueued. */
   readonly schedule: ScheduledFor | null;
+  /** The `meta` of its enqueue; null when none was given. */
+  readonly meta: Readonly<Record<string, unknown>> | null;
 }
 
 /** One transition of a job. */

@@ -2,6 +2,7 @@ import type { Handoff, Offer, RecallResult } from '../base/handoff/handoff.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
+import type { OwnOptions } from './job-options.ts';
 
 /** The ids of a queue and its kinds in a database. */
 export interface QueueIds {
@@ -20,6 +21,8 @@ export interface Batch {
   readonly payloads: string;
   readonly keys: readonly (string | null)[] | null;
   readonly runAt: readonly (Date | null)[] | null;
+  /** A JSON array of what each job keeps for itself, or null. */
+  readonly options: string | null;
 }
 
 /** Where a pass through one shard continues. */
@@ -43,13 +46,12 @@ export interface ClaimRequest {
   readonly cursor: Cursor;
 }
 
-/** The time of an enqueue, in milliseconds since 1970; for a job of a schedule also its tick: see pawl.queue_origin(). */
-export type Origin = number | ScheduledOrigin;
+/** The time of an enqueue, in milliseconds since 1970; for a job with options of its own also these: see pawl.queue_origin(). */
+export type Origin = number | SpecialOrigin;
 
-export interface ScheduledOrigin {
+export interface SpecialOrigin {
   readonly enqueuedAt: number;
-  readonly schedule: string;
-  readonly tickAt: number;
+  readonly options: OwnOptions;
 }
 
 /** Jobs without a key with consecutive ids. */

@@ -57,8 +57,7 @@ create table pawl.queue_job (
   run_at      timestamptz,
   key         text check (octet_length(key) between 1 and 1000),
   payload     json not null,      -- json, not jsonb: kept to the letter (digits, key order), and cheaper both ways
-  schedule    text,               -- of a job that a schedule enqueued: its name
-  tick_at     timestamptz,        -- of such a job: the tick that it is for
+  options     json,               -- what was asked for this job alone: see job_options.sql; null for nearly all jobs
   primary key (shard, id)
 );
 create unique index queue_job_only_one on pawl.queue_job (shard, queue, kind, key) where only_one;

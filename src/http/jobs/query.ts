@@ -41,6 +41,6 @@ export async function ofQuery<T>(field: string, searching: Promise<T>): Promise<
 
 /** For lists: without the fields that may be long or secret. */
 export function summary(record: JobRecord): object {
-  const { payload: _payload, result: _result, ...rest } = record;
+  const { payload: _payload, result: _result, meta: _meta, ...rest } = record;
   return { ...rest, progress: null, error: errorOf(record.error, record) };
 }

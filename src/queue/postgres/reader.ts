@@ -1,5 +1,6 @@
 import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
+import type { OwnOptions } from '../job-options.ts';
 import type { Facts } from '../operate/explain.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
 import { alone } from './runner.ts';
@@ -7,7 +8,7 @@ import { alone } from './runner.ts';
 /** The columns of pawl.job under the names of JobRecord. */
 const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",
   ${instant('claimed_at')} as "claimedAt", ${instant('settled_at')} as "settledAt", process_id::text as "processId", error, progress, result,
-  schedule as "scheduleName", ${instant('tick_at')} as "tickAt"`;
+  schedule as "scheduleName", ${instant('tick_at')} as "tickAt", options`;
 
 const GET = statement(
   'queue.get',
@@ -78,9 +79,10 @@ export interface FoundPage {
   readonly behind: number;
 }
 
-interface JobRow extends Omit<JobRecord, 'schedule'> {
+interface JobRow extends Omit<JobRecord, 'schedule' | 'meta'> {
   readonly scheduleName: string | null;
   readonly tickAt: Date | null;
+  readonly options: OwnOptions | null;
 }
 
 interface StatsRow extends Omit<QueueStats, 'paused' | 'pausedAt'> {
@@ -170,8 +172,8 @@ export class PostgresQueueReader {
   }
 }
 
-function toRecord({ scheduleName: name, tickAt: at, ...job }: JobRow): JobRecord {
-  return { ...job, schedule: name === null || at === null ? null : { name, at } };
+function toRecord({ scheduleName: name, tickAt: at, options, ...job }: JobRow): JobRecord {
+  return { ...job, schedule: name === null || at === null ? null : { name, at }, meta: options?.meta ?? null };
 }
 
 function only<T>(row: T | undefined): T {

@@ -122,7 +122,7 @@ export class PostgresQueueStore implements QueueStore {
 
   async add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]> {
     if (trace !== undefined) return this.#addTraced(queue, batch, tx, trace);
-    const { shard, n, kinds, priorities, payloads, keys, runAt } = batch;
+    const { shard, n, kinds, priorities, payloads, keys, runAt, options } = batch;
     if (n === 1 && tx === undefined) {
       const values = [
         this.#here(queue),
@@ -132,6 +132,7 @@ export class PostgresQueueStore implements QueueStore {
         payloads.slice(1, -1),
         keys?.[0] ?? null,
         runAt?.[0] ?? null,
+        options?.slice(1, -1) ?? null,
       ];
       return [await this.#addOne(values)];
     }
@@ -141,7 +142,7 @@ export class PostgresQueueStore implements QueueStore {
         : await callInTransaction(
             tx,
             sql.ADD_JSON,
-            `[${JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt })},${payloads}]`,
+            `[${JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt })},${payloads}${options === null ? '' : `,${options}`}]`,
           );
     return numbers(String(only(row).ids));
   }
@@ -311,10 +312,11 @@ export class PostgresQueueStore implements QueueStore {
   }
 }
 
-function addValues(queue: number, { shard, n, kinds, priorities, payloads, keys, runAt }: Batch): unknown[] {
+function addValues(queue: number, batch: Batch): unknown[] {
+  const { shard, n, kinds, priorities, payloads, keys, runAt, options } = batch;
   const everyKey = keys?.map((key) => key ?? '') ?? null;
   const everyTime = runAt?.map((time) => time ?? 'infinity') ?? null;
-  return [queue, shard, n, kinds, priorities, payloads, everyKey, everyTime];
+  return [queue, shard, n, kinds, priorities, payloads, everyKey, everyTime, options];
 }
 
 function only<T>(row: T | undefined): T {

@@ -3,6 +3,7 @@ import { type InspectOptions, inspect } from 'node:util';
 import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../base/errors.ts';
 import { toJson } from '../../base/storable.ts';
 import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
+import type { OwnOptions } from '../job-options.ts';
 import type { ScheduledFor } from '../operate/schedule.ts';
 import type { Origin } from '../store.ts';
 
@@ -66,9 +67,18 @@ export class Job<P = unknown> {
 
   /** The schedule and the tick of the job; undefined for a job that no schedule enqueued. */
   get schedule(): ScheduledFor | undefined {
-    if (typeof this.#origin === 'number') return undefined;
-    const { schedule, tickAt } = this.#origin;
-    return { name: schedule, at: new Date(tickAt) };
+    const schedule = this.own?.schedule;
+    return schedule && { name: schedule.name, at: new Date(schedule.at) };
+  }
+
+  /** The `meta` of its enqueue; undefined when none was given. */
+  get meta(): Readonly<Record<string, unknown>> | undefined {
+    return this.own?.meta;
+  }
+
+  /** What was asked for this job alone; undefined for nearly all jobs. @internal */
+  get own(): OwnOptions | undefined {
+    return typeof this.#origin === 'number' ? undefined : this.#origin.options;
   }
 
   /** @internal */
@@ -78,9 +88,9 @@ export class Job<P = unknown> {
 
   /** The form for `JSON.stringify`, and so for logs. */
   toJSON(): object {
-    const { id, attempt, enqueuedAt, schedule, payload } = this;
+    const { id, attempt, enqueuedAt, schedule, meta, payload } = this;
     const { queue, kind, key } = this.#unit ?? {};
-    return { id, queue, kind, key, attempt, enqueuedAt, schedule, payload };
+    return { id, queue, kind, key, attempt, enqueuedAt, schedule, meta, payload };
   }
 }
 

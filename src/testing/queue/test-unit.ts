@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { InvalidInput, LeaseLost } from '../../base/errors.ts';
-import { checkOptions, custom, integer, list, object, optional, text } from '../../base/options/options.ts';
+import { checkOptions, custom, integer, list, object, optional, record, text } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import { Transaction } from '../../engine/postgres/index.ts';
 import { guardHeld, Job, type ScheduledFor, Unit, type UnitHold, type UnitOwner } from '../../queue/index.ts';
@@ -23,6 +23,8 @@ export interface TestUnitFacts {
   readonly enqueuedAt?: Date | undefined;
   /** The tick of a schedule that it is for. Default: none. */
   readonly schedule?: ScheduledFor | undefined;
+  /** The `meta` of its enqueue. Default: none. */
+  readonly meta?: Readonly<Record<string, unknown>> | undefined;
   /** The open transaction that holds it, as in a worker with `hold: 'transaction'`. Default: held by a lease. */
   readonly tx?: Transaction | undefined;
 }
@@ -64,6 +66,7 @@ const shape = {
   id: integer({ min: 1, default: 1 }),
   enqueuedAt: optional(date),
   schedule: optional(object({ name: text({ min: 1, max: 100 }), at: date })),
+  meta: optional(record(anything)),
   tx: optional(transaction),
 };
 
@@ -75,15 +78,22 @@ const shape = {
  * @throws InvalidInput  an option cannot be
  */
 export function testUnit<P>(options: TestUnitOptions<P>): TestUnit<P> {
-  const { queue, kind, key, attempt, token, id, enqueuedAt, schedule, tx } = checkOptions('testUnit', options, shape);
+  const { queue, kind, key, attempt, token, id, enqueuedAt, schedule, meta, tx } = checkOptions(
+    'testUnit',
+    options,
+    shape,
+  );
   if (options.payloads !== undefined && 'payload' in options) {
     throw new InvalidInput('testUnit takes "payload" or "payloads", but was given both', { field: 'payloads' });
   }
   const payloads = options.payloads ?? [options.payload];
   const at = (enqueuedAt ?? new Date()).getTime();
   const claim = { id: token, shard: 0, processId: randomUUID(), isAlone: false, left: payloads.length };
+  const scheduled = schedule && { schedule: { name: schedule.name, at: schedule.at.toISOString() } };
   const origin =
-    schedule === undefined ? at : { enqueuedAt: at, schedule: schedule.name, tickAt: schedule.at.getTime() };
+    scheduled === undefined && meta === undefined
+      ? at
+      : { enqueuedAt: at, options: { ...scheduled, ...(meta && { meta }) } };
   const jobs = payloads.map((payload, nth) => new Job(id + nth, claim, attempt, origin, payload));
   const epoch = key === undefined ? null : token;
   const held = { epoch, brokenBy: null, isCoalesced: options.payloads !== undefined, tx };
