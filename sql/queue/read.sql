@@ -219,3 +219,15 @@ begin
   end if;
   return v_id;
 end $$;
+
+-- The newest job of a key, or null.
+create or replace function pawl.queue_newest(p_queue text, p_key text) returns bigint
+language plpgsql stable /* planner: probe */ as $$
+begin
+  return (
+    select j.id from pawl.queue_definition q cross join lateral (
+      select j.id from pawl.queue_job j
+      where j.shard = case when q.shards = 1 then 0::smallint else pawl.queue_shard(p_key, q.shards) end and j.queue = q.id and j.key = p_key
+      order by j.id desc limit 1) j
+    where q.name = p_queue);
+end $$;

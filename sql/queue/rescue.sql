@@ -50,6 +50,9 @@ begin
   end if;
   jobs := v_jobs;
   if v_ended <> '{}' then
+    perform pawl.queue_ended(e.shard, e.ids) from (
+      select s.shard, array_agg(int8multirange(int8range(i.id, i.id + 1))) as ids
+      from unnest(v_ended) i (id) cross join lateral (select pawl.queue_shard_of(i.id) as shard offset 0) s group by s.shard order by s.shard) e;
     ended := pawl.queue_describe_ended(p_queue, v_ended);
   end if;
 end $$;

@@ -25,6 +25,8 @@ declare
   v_now timestamptz := clock_timestamp();
   v_done bigint[] := '{}';
   v_more bigint[];
+  v_ended int8multirange[];
+  v_more_ended int8multirange[];
   v_failed bigint[] := '{}';
   v_stale bigint[];
   v_guarded bigint[];
@@ -60,7 +62,7 @@ begin
       insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
       select id, worker, claimed_at, v_now, process_id, shard, queue, attempt, unit, ids from gone
     )
-    select coalesce(array_agg(g.id), '{}') into v_done from gone g;
+    select coalesce(array_agg(g.id), '{}'), array_agg(g.ids) into v_done, v_ended from gone g;
   end if;
   if p_part is not null then
     with asked as materialized (
@@ -74,11 +76,19 @@ begin
       insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
       select claim, worker, claimed_at, v_now, process_id, p_shard, p_queue, attempt, unit, ids from mine
     )
-    select coalesce(array_agg(m.claim), '{}') into v_more from mine m;
+    select coalesce(array_agg(m.claim), '{}'), array_agg(m.ids) into v_more, v_more_ended from mine m;
     v_done := v_done || v_more;
+    v_ended := v_ended || v_more_ended;
   end if;
   if p_keys is not null then
     v_has_next := pawl.queue_release_keys(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
+  end if;
+  -- The last thing that is locked: see watch.sql.
+  if exists (select 1 from pawl.queue_watch_part w where w.shard = p_shard) then
+    if p_fail is not null then
+      v_ended := array_append(v_ended, pawl.queue_failed(p_shard, p_fail, v_now));
+    end if;
+    v_has_next := p_queue = any (pawl.queue_ended(p_shard, v_ended)) or v_has_next;
   end if;
   if p_part is not null or p_fail is not null or cardinality(v_done) < cardinality(p_whole) then
     v_stale := array(
@@ -232,3 +242,15 @@ begin
   select coalesce(array_agg(distinct v.claim), '{}') into v_done from move v where not isempty(v.ids);
   return v_done;
 end $$;
+
+-- Those of failed jobs that have just ended.
+create or replace function pawl.queue_failed(p_shard smallint, p_fail json, p_now timestamptz) returns int8multirange
+language sql /* planner: loop */ as $$
+  select range_agg(int8range(d.id, d.id + 1))
+  from json_to_recordset(p_fail) f (id bigint, ids int8multirange, "to" text)
+  cross join lateral unnest(coalesce(f.ids, int8multirange(int8range(f.id, f.id + 1)))) s (span)
+  cross join lateral (
+    select d.id from pawl.queue_dead d
+    where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span) and d.at = p_now offset 0) d
+  where f."to" not in ('retry', 'release')
+$$;

@@ -173,5 +173,7 @@ begin
   update pawl.queue_worker w set holding = array(select i.id from unnest(w.holding) i (id) where i.id <> all (v_charge.ids))
   where w.id = v_charge.worker and w.holding && v_charge.ids;
   perform pawl.queue_wake(v_charge.queue);
+  perform pawl.queue_ended(v_charge.shard, array_agg(int8multirange(int8range(i.id, i.id + 1))))
+  from (select (d.done ->> 'id')::bigint as id from unnest(v_done) d (done) where d.done ->> 'to' = 'error') i;
   return array_to_json(v_done);
 end $$;

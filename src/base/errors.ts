@@ -152,7 +152,7 @@ export interface DeadlockStep {
   readonly pid: number;
 }
 
-/** The work was cancelled by an operator. */
+/** The work was cancelled by an operator: the reason of `unit.signal`, and what a wait for the job fails with. */
 export class Cancelled extends PawlError {
   readonly code = 'cancelled';
 }
@@ -170,6 +170,19 @@ export class Stopped extends PawlError {
 /** Thrown by a handler: this job cannot succeed, however often it is tried. It ends in `error` at once. */
 export class NoRetry extends PawlError {
   readonly code = 'no_retry';
+}
+
+/** A job that somebody waited for has ended in `error`: `jobError` is what its last attempt failed with. */
+export class JobFailed extends PawlError {
+  readonly code = 'job_failed';
+  readonly id: string;
+  readonly jobError: string;
+
+  constructor(message: string, fields: { readonly id: string; readonly jobError: string }) {
+    super(message);
+    this.id = fields.id;
+    this.jobError = fields.jobError;
+  }
 }
 
 /** The document has another version than the caller expected. Nothing was changed, and the transaction can go on. */

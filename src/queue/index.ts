@@ -24,12 +24,13 @@ import { PostgresQueueSchedules } from './postgres/schedules.ts';
 import { PostgresQueueStore } from './postgres/store.ts';
 import type { QueueIds } from './store.ts';
 import { type ReadTraces, traced } from './tracing.ts';
+import { readWaitOptions, type WaitForOptions, type WaitTarget, waitFor } from './watch/wait-for.ts';
 import type { Handler } from './work/attempt.ts';
 import { readWorkOptions, type WorkOptions } from './work/options.ts';
 import type { Unit } from './work/unit.ts';
 import { Worker } from './work/worker.ts';
 
-export { NoRetry } from '../base/errors.ts';
+export { JobFailed, NoRetry } from '../base/errors.ts';
 export type { Duration } from '../base/time/duration.ts';
 export type {
   KeyConcurrency,
@@ -57,6 +58,7 @@ export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } fro
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
 export { type JobStanding, QueueOverview } from './postgres/overview.ts';
 export type { ScheduleRun } from './postgres/schedules.ts';
+export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
 export type { StopOptions, WorkOptions } from './work/options.ts';
 /** @internal */
@@ -76,6 +78,9 @@ export type Handlers<K extends Kinds> = {
 export type JobOf<K extends Kinds> = {
   [N in keyof K & string]: Omit<JobInput, 'kind' | 'payload'> & { readonly kind: N; readonly payload: PayloadIn<K[N]> };
 }[keyof K & string];
+
+/** The options of `run`. */
+export interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
 
 /**
  * Declares a queue on your database. Sends nothing; the first use registers the queue and its kinds in the database.
@@ -223,6 +228,32 @@ export class Queue<K extends Kinds = never> {
    */
   explain(id: string): Promise<Explanation> {
     return this.#operations.explain(id);
+  }
+
+  /**
+   * Waits until a job has ended, in any process, and gives the result that its handler returned (null for none). A process uses
+   * one connection for all of its waits. The end is told as soon as it is committed; where notifications do not arrive, within
+   * two seconds.
+   * @param target  the id of a job, or `{ key }`: the newest job of that key
+   * @throws JobFailed  it ended in error @throws Cancelled  it was cancelled
+   * @throws NotFound  there is no such job: it is not committed yet, or its history is over
+   * @throws TimedOut  it has not ended; it goes on
+   */
+  async waitFor(target: WaitTarget, options: WaitForOptions = {}): Promise<unknown> {
+    await this.#register();
+    return waitFor(this.#engine, this.name, target, options);
+  }
+
+  /**
+   * Enqueues a job and waits for its result: `enqueue` and `waitFor`. If this process dies meanwhile, the job runs all the same.
+   * @throws the errors of both
+   */
+  async run<N extends keyof K & string>(kind: N, payload: PayloadIn<K[N]>, options: RunOptions = {}): Promise<unknown> {
+    const { timeout, signal, ...rest } = options;
+    readWaitOptions('run', { timeout, signal });
+    signal?.throwIfAborted();
+    const { id } = await this.#producer.one(kind, payload, rest);
+    return waitFor(this.#engine, this.name, id, { timeout, signal });
   }
 
   /**

@@ -31,6 +31,11 @@ function add({ one }: Caller, { queue, kind }: QueueSide, name: string, key: str
   return one(text, [queue, kind, key]);
 }
 
+/** A process of this side waits for jobs. */
+function wait({ worker }: QueueSide, one: Caller['one'], ids: readonly number[]): Promise<unknown> {
+  return one(`select pawl.queue_wait('pawl_wait_' || $1, 60000, $2, '{}', '{}')`, [worker, ids]);
+}
+
 /** Every call of the queue that writes. Where a move names a job or a key, it is one of its side. */
 export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   // Producers.
@@ -249,6 +254,37 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['queue_sweep_cancels'],
     open: 'statement',
     run: ({ one }, { queue }) => one('select pawl.queue_sweep_cancels($1::smallint)', [queue]),
+  },
+  // Who waits for jobs.
+  {
+    name: 'wait for jobs',
+    functions: ['queue_wait'],
+    open: 'statement',
+    run: ({ one }, side) => wait(side, one, [side.running[0].id, side.ready, side.dead]),
+  },
+  {
+    name: 'wait no more',
+    functions: ['queue_wait_end'],
+    open: 'statement',
+    run: async ({ one }, side) => {
+      await wait(side, one, [side.running[0].id]);
+      return one(`select pawl.queue_wait_end('pawl_wait_' || $1)`, [side.worker]);
+    },
+  },
+  {
+    name: 'end a job that is waited for',
+    functions: ['queue_ended_alone'],
+    open: 'statement',
+    run: async ({ one }, side) => {
+      await wait(side, one, [side.ready]);
+      return one('select pawl.queue_ended_alone(0::smallint, $1)', [side.ready]);
+    },
+  },
+  {
+    name: 'sweep watches',
+    functions: ['queue_sweep_watches'],
+    open: 'statement',
+    run: ({ one }) => one('select pawl.queue_sweep_watches()'),
   },
   {
     name: 'index for search',

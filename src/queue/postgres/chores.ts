@@ -2,6 +2,7 @@ import { type AnswerOptions, type PostgresEngine, statement } from '../../engine
 import { alone, type Runner } from './runner.ts';
 
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
+const SWEEP_WATCHES = statement('queue.sweep_watches', 'select pawl.queue_sweep_watches() as swept');
 const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answer');
 
 /** For indexing jobs: payloads may be large, and a delay does no harm. */
@@ -29,6 +30,11 @@ export class PostgresQueueChores {
   /** Carries out cancellations whose job has moved since. Usually it reads an empty table. */
   async sweepCancels(queue: number): Promise<void> {
     await this.#alone.query(SWEEP, [queue]);
+  }
+
+  /** Removes what processes that died while they waited for jobs have left. Usually it reads an empty table. */
+  async sweepWatches(): Promise<void> {
+    await this.#alone.query(SWEEP_WATCHES);
   }
 
   /** Indexes up to so many chunks of 256 jobs for the search by words. */

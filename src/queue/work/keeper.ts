@@ -171,6 +171,7 @@ export class Keeper {
         await chore(queue).catch((error: unknown) => failures.push(error));
       }
     }
+    await this.#chores.sweepWatches().catch((error: unknown) => failures.push(error));
     if (failures.length > 0) throw failures[0];
     return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);
   }

@@ -1,0 +1,232 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Cancelled, InvalidInput, JobFailed, NotFound, TimedOut } from '../../../src/base/errors.ts';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createQueue, type Queue, type Unit, type Worker } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { eventually } from '../../support/eventually.ts';
+import { recordLog } from '../../support/log.ts';
+
+let engine: PostgresEngine;
+let url: string;
+let nth = 0;
+
+beforeAll(async () => {
+  ({ url } = await freshDatabase());
+  engine = postgres(url, { max: 20, logger: recordLog() });
+});
+
+afterAll(() => engine.stop());
+
+const kinds = { job: {}, other: {} } as const;
+
+function newQueue(attempts = 1, shards = 1): Queue<typeof kinds> {
+  nth += 1;
+  return createQueue(engine, `wait ${nth}`, {
+    kinds,
+    shards,
+    retry: { attempts, backoff: { kind: 'fixed', min: 1 } },
+  });
+}
+
+async function withWorker<T>(
+  queue: Queue<typeof kinds>,
+  handler: (unit: Unit) => unknown,
+  body: (worker: Worker) => Promise<T>,
+  hold: 'lease' | 'transaction' = 'lease',
+): Promise<T> {
+  const worker = queue.work({ job: handler, other: handler }, { concurrency: 10, hold });
+  try {
+    return await body(worker);
+  } finally {
+    await worker.stop();
+  }
+}
+
+async function count(table: string): Promise<number> {
+  const [row] = await engine.query<{ n: number }>(
+    statement(`test.count_${table}`, `select count(*)::int as n from pawl.${table}`),
+  );
+  return row?.n ?? -1;
+}
+
+/** Until the wait for so many jobs is registered in the database. */
+const registered = (n: number): Promise<void> =>
+  eventually(async () => expect(await count('queue_watch_part')).toBe(n));
+
+test.for(['lease', 'transaction'] as const)('a wait gives the result of the handler, hold %s', async (hold) => {
+  const queue = newQueue();
+  const results = await withWorker(
+    queue,
+    (unit) => unit.payload,
+    async () => {
+      const payloads = [{ n: 1 }, 'text', 0, false, [1, 'zwei', null], 'x'.repeat(5000)];
+      return Promise.all(payloads.map((payload) => queue.run('job', payload)));
+    },
+    hold,
+  );
+  expect(results).toEqual([{ n: 1 }, 'text', 0, false, [1, 'zwei', null], 'x'.repeat(5000)]);
+  await registered(0);
+});
+
+test('a handler that returns nothing gives null', async () => {
+  const queue = newQueue();
+  expect(
+    await withWorker(
+      queue,
+      () => undefined,
+      () => queue.run('job', 1),
+    ),
+  ).toBeNull();
+});
+
+test('a wait that begins after the end gives the result at once', async () => {
+  const queue = newQueue();
+  const { id } = await queue.enqueue('job', 7);
+  await withWorker(
+    queue,
+    (unit) => unit.payload,
+    () => queue.drain(),
+  );
+  expect(await queue.waitFor(id)).toBe(7);
+  expect(await Promise.all([queue.waitFor(id), queue.waitFor(id)])).toEqual([7, 7]);
+});
+
+test('a job that ends in error fails its wait with the error', async () => {
+  const queue = newQueue(2);
+  const failed = withWorker(
+    queue,
+    () => {
+      throw new Error('no route');
+    },
+    () => queue.run('job', 1),
+  );
+  await expect(failed).rejects.toThrow(JobFailed);
+  await expect(failed).rejects.toMatchObject({
+    code: 'job_failed',
+    message: expect.stringMatching(
+      /^job \d+ \(kind "job" of queue "wait \d+"\) ended in error in attempt 2: .*no route/s,
+    ),
+    jobError: expect.stringContaining('no route'),
+  });
+});
+
+test('a cancelled job fails its wait with the reason', async () => {
+  const queue = newQueue();
+  const { id } = await queue.enqueue('job', 1);
+  const waiting = queue.waitFor(id);
+  await registered(1);
+  await queue.cancel(id, { reason: 'not needed' });
+  await expect(waiting).rejects.toThrow(Cancelled);
+  await expect(waiting).rejects.toThrow('was cancelled: not needed');
+});
+
+test('a wait ends with its time or its signal, and the job goes on', async () => {
+  const queue = newQueue();
+  const { id } = await queue.enqueue('job', 1);
+  await expect(queue.waitFor(id, { timeout: 50 })).rejects.toThrow(TimedOut);
+  await expect(queue.waitFor(id, { timeout: 50 })).rejects.toThrow(`it is new; queue.explain('${id}') says why`);
+  const stop = new AbortController();
+  const waiting = queue.waitFor(id, { signal: stop.signal });
+  await registered(1);
+  stop.abort(new Error('enough'));
+  await expect(waiting).rejects.toThrow('enough');
+  await registered(0);
+  expect((await queue.get(id)).status).toBe('new');
+});
+
+test('a wait for what there is not is refused', async () => {
+  const queue = newQueue();
+  const other = newQueue();
+  await queue.register();
+  const { id } = await other.enqueue('job', 1);
+  await expect(queue.waitFor('987654321')).rejects.toThrow(NotFound);
+  await expect(queue.waitFor(id)).rejects.toThrow(`that one is of queue "${other.name}"`);
+  await expect(queue.waitFor('x')).rejects.toThrow(InvalidInput);
+  await expect(queue.waitFor({ key: 'none' })).rejects.toThrow('has no job of key "none"');
+  await expect(queue.waitFor(id, { timeout: -1 })).rejects.toThrow(InvalidInput);
+});
+
+test('a wait for a key waits for its newest job, in each shard', async () => {
+  const queue = newQueue(1, 4);
+  await queue.enqueue('job', 'first', { key: 'k' });
+  await queue.enqueue('other', 'last', { key: 'k' });
+  const result = await withWorker(
+    queue,
+    (unit) => unit.payload,
+    () => queue.waitFor({ key: 'k' }),
+  );
+  expect(result).toBe('last');
+});
+
+test('a job of another transaction can be waited for once it is committed', async () => {
+  const queue = newQueue();
+  await queue.register();
+  const id = await engine.transaction(async (tx) => {
+    const added = await queue.enqueue('job', 1, { tx });
+    await expect(queue.waitFor(added.id)).rejects.toThrow(NotFound);
+    return added.id;
+  });
+  expect(
+    await withWorker(
+      queue,
+      (unit) => unit.payload,
+      () => queue.waitFor(id),
+    ),
+  ).toBe(1);
+});
+
+test('thousands wait on one connection, and leave nothing', async () => {
+  const queue = newQueue();
+  const ids = await queue.enqueueMany(Array.from({ length: 1500 }, (_, n) => ({ kind: 'job', payload: n }) as const));
+  const waiting = Promise.all(ids.map((id) => queue.waitFor(id)));
+  await registered(1500);
+  const [listeners] = await engine.query<{ n: number }>(
+    statement('test.watches', 'select count(*)::int as n from pawl.queue_watch'),
+  );
+  expect(listeners?.n).toBe(1);
+  const results = await withWorker(
+    queue,
+    (unit) => unit.payload,
+    () => waiting,
+  );
+  expect(results).toEqual(ids.map((_, n) => n));
+  await registered(0);
+  await eventually(async () => expect(await count('queue_watch')).toBe(0), 10_000);
+});
+
+test('a wait ends where no notification arrives', async () => {
+  const silent = postgres(url, { listen: false, logger: recordLog() });
+  try {
+    const queue = createQueue(silent, 'silent', { kinds });
+    const worker = queue.work({ job: (unit) => unit.payload, other: () => {} }, { poll: 50 });
+    expect(await queue.run('job', 5)).toBe(5);
+    await worker.stop();
+  } finally {
+    await silent.stop();
+  }
+});
+
+test('a wait ends when the engine is stopped', async () => {
+  const own = postgres(url, { logger: recordLog() });
+  const queue = createQueue(own, 'stopped', { kinds });
+  const { id } = await queue.enqueue('job', 1);
+  const waiting = queue.waitFor(id, { timeout: Infinity });
+  waiting.catch(() => {});
+  await registered(1);
+  await own.stop();
+  await expect(waiting).rejects.toThrow('the engine has been stopped');
+});
+
+test('what a dead process has left is removed', async () => {
+  const queue = newQueue();
+  const { id } = await queue.enqueue('job', 1);
+  await engine.query(statement('test.dead', "select pawl.queue_wait('pawl_wait_dead', -1, $1::bigint[], '{}', '{}')"), [
+    [id],
+  ]);
+  expect(await count('queue_watch_part')).toBeGreaterThan(0);
+  await engine.query(statement('test.sweep', 'select pawl.queue_sweep_watches()'));
+  const [left] = await engine.query(
+    statement('test.left', "select 1 from pawl.queue_watch w where w.channel = 'pawl_wait_dead'"),
+  );
+  expect(left).toBeUndefined();
+});
