@@ -75,9 +75,12 @@ export interface NextOptions {
   readonly addressOf?: ((request: Request) => string | undefined) | undefined;
 }
 
-/** For Next.js, in `app/pawl/[[...path]]/route.ts`: `export const { GET, POST, PUT, DELETE } = nextHandlers(pawl)`. */
+/**
+ * For Next.js, in `app/pawl/[[...path]]/route.ts`: `export const { GET, POST, PUT, DELETE } = nextHandlers(pawl)`. A function that calls
+ * the handler will do, too: one that makes it at the first request lets Next build without a database.
+ */
 export function nextHandlers(
-  handler: HttpHandler,
+  handler: (request: Request, peer?: Peer) => Promise<Response>,
   { addressOf }: NextOptions = {},
 ): Record<'GET' | 'POST' | 'PUT' | 'DELETE', Fetch> {
   const answer: Fetch = (request) => handler(request, { remoteAddress: addressOf?.(request) });
