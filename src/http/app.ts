@@ -26,6 +26,7 @@ import { traceRequest } from './protocol/telemetry.ts';
 import { chartRoutes } from './queues/charts.ts';
 import { queueRoutes } from './queues/routes.ts';
 import { scheduleRoutes } from './queues/schedules.ts';
+import { workerRoutes } from './queues/workers.ts';
 import { actorRoutes } from './routes/actors.ts';
 import { captureRoutes } from './routes/captures.ts';
 import { fileRoutes } from './routes/files.ts';
@@ -42,6 +43,7 @@ export const ROUTES: readonly AnyRoute[] = [
   ...visitorRoutes,
   ...overviewRoutes,
   ...queueRoutes,
+  ...workerRoutes,
   ...chartRoutes,
   ...jobRoutes,
   ...bulkRoutes,

@@ -57,10 +57,12 @@ export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, sear
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
 export { type JobStanding, QueueOverview } from './postgres/overview.ts';
+export type { ReleasedWorker } from './postgres/reader.ts';
 export type { ScheduleRun } from './postgres/schedules.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
-export type { StopOptions, WorkOptions } from './work/options.ts';
+export type { OnceResult } from './work/once/tally.ts';
+export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
 /** @internal */
 export { guardHeld } from './work/transaction/guard.ts';
 export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';

@@ -346,6 +346,12 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: ({ one }, { name }) => one('select pawl.queue_resume($1)', [name]),
   },
   {
+    name: 'release a worker',
+    functions: ['queue_release_worker'],
+    open: 'statement',
+    run: ({ one }, { lost }) => one('select pawl.queue_release_worker($1)', [lost.worker]),
+  },
+  {
     name: 'wake',
     functions: ['queue_wake'],
     open: 'statement',

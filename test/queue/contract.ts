@@ -3,6 +3,7 @@ import { attemptPromises } from './contract/attempts.ts';
 import { enqueuePromises } from './contract/enqueue.ts';
 import type { Fixture } from './contract/fixture.ts';
 import { keyPromises } from './contract/keys.ts';
+import { oncePromises } from './contract/once.ts';
 import { workPromises } from './contract/work.ts';
 
 /** The promises of a queue, whatever its engine: called once for each engine and each hold. */
@@ -10,5 +11,6 @@ export function queueContract(open: () => Promise<Fixture>): void {
   describe('enqueue', () => enqueuePromises(open));
   describe('keys', () => keyPromises(open));
   describe('attempts', () => attemptPromises(open));
+  describe('once', () => oncePromises(open));
   describe('workers', () => workPromises(open));
 }

@@ -158,6 +158,12 @@ export interface ScheduleRunList {
   readonly items: readonly ScheduleRun[];
 }
 
+export interface WorkerReleased {
+  readonly id: string;
+  readonly jobs: number;
+  readonly left: number;
+}
+
 export interface ScheduleList {
   readonly items: readonly Schedule[];
 }

@@ -14,6 +14,7 @@ import { type Cli, run } from '../setup/run.ts';
 import { needTarget } from '../setup/target.ts';
 import { startCapture } from './capture-worker.ts';
 import { type HealthAddress, healthAddress, serveHealth } from './health.ts';
+import { addRelease } from './release.ts';
 
 /** One worker of a config file's `workers`. */
 export interface WorkerEntry {
@@ -26,20 +27,27 @@ interface WorkerFlags {
   readonly stopTimeout: number;
   readonly connections: number;
   readonly health?: HealthAddress;
+  readonly once?: true;
 }
 
-/** `pawl worker --config FILE`: runs workers until it is told to end. */
+/** `pawl worker --config FILE`: runs workers until it is told to end, or with `--once` until nothing is ready. */
 export function addWorker(program: Command): void {
   const command = program
     .command('worker')
     .description('run the workers of a config file until SIGTERM or Ctrl-C; a second signal does not wait')
     .addOption(durationOption('--stop-timeout <duration>', 'how long running jobs may take to end', '30s'))
     .option('--connections <n>', 'connections to the database', wholeNumber(2, 10_000), 20)
+    .option('--once', 'run the jobs that are ready now, and end')
     .option('--health <port>', 'answer /healthz and /readyz on this port, or address:port', healthAddress);
-  examples(command, ['pawl worker --config workers.mjs', 'pawl worker --config workers.mjs --health 8080']);
+  examples(command, [
+    'pawl worker --config workers.mjs',
+    'pawl worker --config workers.mjs --health 8080',
+    'pawl worker --config workers.mjs --once',
+  ]);
   command.action((flags: WorkerFlags, self: Command) =>
     run(self, (cli) => work(cli, flags), { writes: true, endsBySignal: true }),
   );
+  addRelease(command);
 }
 
 async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
@@ -51,6 +59,10 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
     for (const { queue } of entries) cli.talk.say(`would start a worker of queue "${queue.name}"`);
     if (actors !== undefined) cli.talk.say('would start a dispatcher of actors');
     return EXIT.done;
+  }
+  if (flags.once === true) {
+    if (actors !== undefined || captures.length > 0) throw onceIsForQueues();
+    return runOnce(cli, entries, logger);
   }
   const workers: Running[] = entries.map((entry) => [`queue ${entry.queue.name}`, start(entry, logger)]);
   if (actors !== undefined) workers.push(['actors', startActors(actors, dispatcher, logger)]);
@@ -73,6 +85,38 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   }
   logger.info({}, 'stopped');
   return EXIT.done;
+}
+
+/** A signal stops the workers as without `--once`. */
+async function runOnce(cli: Cli, entries: readonly WorkerEntry[], logger: Logger): Promise<number> {
+  const results = await Promise.all(
+    entries.map(async (entry) => {
+      const worker = start(entry, logger);
+      const stop = (): void => void worker.stop();
+      cli.signal.addEventListener('abort', stop, { once: true });
+      if (cli.signal.aborted) stop();
+      return { queue: entry.queue.name, ...(await worker.once()) };
+    }),
+  );
+  cli.out.rows(
+    results,
+    [
+      { title: 'QUEUE', of: (row) => row.queue },
+      { title: 'COMPLETE', of: (row) => row.complete, align: 'right' },
+      { title: 'RETRIED', of: (row) => row.retried, align: 'right' },
+      { title: 'ERROR', of: (row) => row.error, align: 'right' },
+      { title: 'CANCELLED', of: (row) => row.cancelled, align: 'right' },
+    ],
+    (row) => row.queue,
+  );
+  return EXIT.done;
+}
+
+function onceIsForQueues(): Failure {
+  return new Failure('--once runs queues only, and this config file has actors or captures, which never end', {
+    exit: EXIT.usage,
+    next: 'give --once a config file with "workers" alone',
+  });
 }
 
 /** Something that runs until it is stopped, and what it is called. */

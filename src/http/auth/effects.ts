@@ -30,6 +30,7 @@ const NEEDED = {
     cancel: 'job:cancel',
     pause: 'queue:pause',
     resume: 'queue:pause',
+    release: 'worker:release',
     runSchedule: 'job:enqueue',
     pauseSchedule: 'schedule:pause',
     resumeSchedule: 'schedule:pause',
@@ -83,7 +84,15 @@ type FileEffects = Pick<Files, 'read' | 'write' | 'restore' | 'remove' | 'sweep'
 export class Effects {
   readonly queues: Pick<
     QueueAdmin,
-    'retry' | 'cancel' | 'pause' | 'resume' | 'runSchedule' | 'pauseSchedule' | 'resumeSchedule' | 'unschedule'
+    | 'retry'
+    | 'cancel'
+    | 'pause'
+    | 'resume'
+    | 'release'
+    | 'runSchedule'
+    | 'pauseSchedule'
+    | 'resumeSchedule'
+    | 'unschedule'
   >;
   readonly actors: Pick<ActorAdmin, 'incr' | 'send' | 'destroy' | 'pause' | 'resume' | 'ackPage' | 'resolvePage'>;
   readonly captures: Pick<CaptureAdmin, 'replay' | 'detach'>;

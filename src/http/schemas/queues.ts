@@ -94,5 +94,6 @@ export const QUEUES: Schemas = {
   }),
   ScheduleRun: object({ at: time, job: digits, status: orNull(jobStatus) }),
   ScheduleRunList: object({ items: list(ref('ScheduleRun')) }),
+  WorkerReleased: object({ id: digits, jobs: whole, left: whole }),
   ScheduleList: object({ items: list(ref('Schedule')) }),
 };

@@ -6,12 +6,12 @@ import type { EnqueueOptions, EnqueueResult } from '../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { readJobId } from '../job-id.ts';
 import { jobShape } from '../job-options.ts';
-import { PostgresQueueReader } from '../postgres/reader.ts';
+import { PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
 import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import { type CountOptions, count, type SearchCount } from './count.ts';
 import type { Explanation } from './explain.ts';
-import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operations.ts';
+import { type CancelOptions, type DrainOptions, drain, Operations, releaseWorker, search } from './operations.ts';
 import { nextTick, type ScheduleRecord } from './schedule.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
@@ -57,6 +57,17 @@ export class QueueAdmin {
   /** The workers of one queue, or of all. */
   workers(queue?: string): Promise<WorkerRecord[]> {
     return this.#reader.workers(queue ?? null);
+  }
+
+  /**
+   * Gives back the jobs of a worker that you know to be dead, without waiting for the end of its lease. They are charged like
+   * those of any lost worker. If it lives all the same, it is told so at once: its signals are aborted, nothing that it settles
+   * afterwards is written, and it registers anew.
+   * @throws NotFound  no such worker @throws InvalidInput
+   * @throws LockNotAvailable  its row was locked for more than 5 s; nothing was changed
+   */
+  release(worker: string): Promise<ReleasedWorker> {
+    return releaseWorker(this.#reader, worker);
   }
 
   /** The schedules of one queue, or of all. */

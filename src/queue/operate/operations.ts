@@ -4,8 +4,8 @@ import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
-import { readJobId } from '../job-id.ts';
-import type { PostgresQueueReader, RemainingWork } from '../postgres/reader.ts';
+import { readJobId, readWorkerId } from '../job-id.ts';
+import type { PostgresQueueReader, ReleasedWorker, RemainingWork } from '../postgres/reader.ts';
 import { type Explanation, explainFacts } from './explain.ts';
 import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCursor } from './search.ts';
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
@@ -72,6 +72,16 @@ export class Operations {
   }
 }
 
+/** Gives back the jobs of a worker that is dead. @throws NotFound, InvalidInput, LockNotAvailable */
+export async function releaseWorker(reader: PostgresQueueReader, id: string): Promise<ReleasedWorker> {
+  const worker = readWorkerId(id);
+  const given = await untilFree(() => reader.release(worker));
+  if (given !== 'busy') return given;
+  throw new LockNotAvailable(
+    `worker ${worker} cannot be released now: a claim of it, or a rescue, is under way and does not end; nothing was changed; try again`,
+  );
+}
+
 /** One page of a search in one queue, or with `queue` null in all. */
 export async function search(
   reader: PostgresQueueReader,
@@ -115,16 +125,20 @@ export async function drain(reader: PostgresQueueReader, queue: string, options:
 }
 
 async function notBusy<T extends string>(id: string, ask: () => Promise<T | 'busy'>): Promise<Exclude<T, 'busy'>> {
+  const answer = await untilFree(ask);
+  if (answer !== 'busy') return answer as Exclude<T, 'busy'>;
+  throw new LockNotAvailable(
+    `job ${id} cannot be changed now: an open transaction holds it or a job of its key (hold: 'transaction'); ` +
+      'nothing was changed; try again when that transaction has ended',
+  );
+}
+
+/** Asks until the answer is not `busy`, or the time is over. */
+async function untilFree<T>(ask: () => Promise<T | 'busy'>): Promise<T | 'busy'> {
   const start = moment();
   for (;;) {
     const answer = await ask();
-    if (answer !== 'busy') return answer as Exclude<T, 'busy'>;
-    if (waitedFor(start) > PATIENCE_MS) {
-      throw new LockNotAvailable(
-        `job ${id} cannot be changed now: an open transaction holds it or a job of its key (hold: 'transaction'); ` +
-          'nothing was changed; try again when that transaction has ended',
-      );
-    }
+    if (answer !== 'busy' || waitedFor(start) > PATIENCE_MS) return answer;
     await sleep(25);
   }
 }

@@ -46,6 +46,7 @@ const PAUSE = statement('queue.pause', 'select pawl.queue_pause($1::text)');
 const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
 const CANCEL = statement('queue.cancel', 'select pawl.queue_cancel_job($1::text, $2::bigint, $3::text) as status');
 const RETRY = statement('queue.retry', 'select pawl.queue_retry_job($1::text, $2::bigint) as status');
+const RELEASE = statement('queue.release', 'select pawl.queue_release_worker($1::bigint) as released');
 const EXPLAIN = statement('queue.explain', 'select pawl.queue_explain($1::text, $2::bigint) as facts');
 /** Only trying a row lock shows that a job is held. To a role that may lock no rows, no job seems held. */
 const IS_HELD = statement(
@@ -69,6 +70,14 @@ export interface RemainingWork {
   readonly parked: boolean;
   readonly running: boolean;
   readonly delayed: boolean;
+}
+
+/** What a worker has given up that was released. */
+export interface ReleasedWorker {
+  /** How many jobs were given back. */
+  readonly jobs: number;
+  /** How many it still has, since an open transaction holds them: they are given back when that has ended. */
+  readonly left: number;
 }
 
 /** One page of a search: the ids, and the position of the next page. */
@@ -157,6 +166,12 @@ export class PostgresQueueReader {
   /** @throws NotFound */
   async resume(queue: string): Promise<void> {
     await this.engine.query(RESUME, [queue]);
+  }
+
+  /** `busy`: another transaction holds the worker's row now. @throws NotFound */
+  async release(worker: string): Promise<ReleasedWorker | 'busy'> {
+    const [row] = await alone(this.engine).query<{ released: ReleasedWorker | null }>(RELEASE, [worker]);
+    return only(row).released ?? 'busy';
   }
 
   /** `busy`: another transaction holds the job now. @throws NotFound, Conflict */

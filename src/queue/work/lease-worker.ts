@@ -20,6 +20,8 @@ import { breakSuccessors, type Handler, type Outcome, startAttempt } from './att
 import { type ClaimedUnits, countUnits, hasJobs, readClaim } from './claim-reader.ts';
 import { type FailedJob, toFailedJob } from './failed-job.ts';
 import { Keeper, type LeaseHolder } from './keeper.ts';
+import { Quiet } from './once/quiet.ts';
+import { countOutcome, type Tally } from './once/tally.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
 import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
@@ -61,6 +63,8 @@ export interface WorkerParts {
   readonly handlers: ReadonlyMap<string, Handler>;
   readonly settings: WorkerSettings;
   readonly events: Events<WorkerEvents>;
+  /** Counts the outcomes of its handlers. */
+  readonly tally: Tally;
 }
 
 /** Jobs of one key per claim: enough to be worth the cost of a claim, few enough to share a hot key's time. */
@@ -88,6 +92,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   readonly #chain: number;
   readonly #claims = new Set<Claim>();
   readonly #drain: Drain<Unit> = new Drain(() => this.running.keys());
+  readonly #quiet = new Quiet();
   /** The scan of the shard that is polled next. */
   #scan: Scan;
   /** The number of claimed units that have not finished. */
@@ -138,6 +143,13 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   wake(): void {
     for (const scan of this.#scans) scan.quiet = undefined;
     this.#loop.wake();
+  }
+
+  /** Resolves when nothing is left that this worker could run now. */
+  whenQuiet(): Promise<void> {
+    const quiet = this.#quiet.wait();
+    this.wake();
+    return quiet;
   }
 
   stop(timeoutMs: number): Promise<void> {
@@ -262,6 +274,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   }
 
   claim(worker: number, limit: number, offer: Offer | undefined): Promise<ClaimAnswer> {
+    this.#quiet.recordPoll(this.#isBusy);
     const slots = Math.max(0, this.#parts.settings.concurrency - this.running.size);
     const { shard, cursor, rows } = this.#scan;
     return this.#parts.store.claim(
@@ -318,6 +331,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   #finish(unit: Unit, outcome: Outcome): void {
     this.#held -= 1;
+    countOutcome(this.#parts.tally, outcome);
     if (outcome.failed.length > 0) this.#reportFailures(unit, outcome.failed);
     let { next } = unit;
     // A failed unit may have a guarding transaction that is still open: no other job of its key begins before it ends.
@@ -332,6 +346,12 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     }
     this.#loop.ended(next);
     this.#drain.recordEnd();
+    if (this.#quiet.isAwaited && this.#held === 0) void this.settler.flushed().then(() => this.wake());
+  }
+
+  /** Something of its own is under way, which may lead to more jobs. */
+  get #isBusy(): boolean {
+    return this.#held > 0 || this.settler.isBusy;
   }
 
   /** The shard and the time of the next poll. */
@@ -339,11 +359,20 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     const verdict = this.#scan.read(answer, limit);
     const scans = this.#scans;
     this.#scan = scans[(this.#scan.shard + 1) % scans.length] ?? scans[0];
-    if (answer.paused === true) return 'paused';
+    if (answer.paused === true) {
+      this.#endRound();
+      return 'paused';
+    }
     if (verdict === 'again') return 'more';
     if (scans.some(({ quiet }) => quiet === undefined)) return 'elsewhere';
     for (const other of scans) other.quiet = undefined;
+    this.#endRound();
     return verdict === 'busy' ? 'contended' : Math.min(...scans.map((one) => one.due));
+  }
+
+  /** All shards were polled, and none has anything. */
+  #endRound(): void {
+    if (this.#quiet.recordEmptyRound() && !this.#isBusy) this.wake();
   }
 
   takeHandoff(handoff: JobHandoff): void {

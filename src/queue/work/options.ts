@@ -54,6 +54,11 @@ export interface StopOptions {
   readonly timeout?: Duration | undefined;
 }
 
+export interface OnceOptions {
+  /** After this time nothing more is claimed; what runs then may end, as with `stop`. Default: no limit. */
+  readonly timeout?: Duration | undefined;
+}
+
 const prefetch: Check<number | 'auto'> = custom(
   "'auto' or a whole number from 0 to 100000",
   (value, place) => {
@@ -76,6 +81,7 @@ const shape = {
 };
 
 const stopShape = { timeout: duration({ default: '15s' }) };
+const onceShape = { timeout: duration({ default: Infinity, infinite: true }) };
 
 /** @throws InvalidInput on bad options, and when the engine has too few connections for them */
 export function readWorkOptions(
@@ -108,4 +114,9 @@ export function readWorkOptions(
 /** @throws InvalidInput */
 export function readStopOptions(options: StopOptions): number {
   return checkOptions('stop', options, stopShape).timeout;
+}
+
+/** @throws InvalidInput */
+export function readOnceOptions(options: OnceOptions): number {
+  return checkOptions('once', options, onceShape).timeout;
 }

@@ -110,6 +110,11 @@ export class Settler {
     while (this.#flushing !== undefined) await this.#flushing;
   }
 
+  /** Whether an outcome is still to be written. */
+  get isBusy(): boolean {
+    return this.#flushing !== undefined || this.#waiting !== undefined;
+  }
+
   /** Resolves when every outcome so far is written or dropped. */
   async flushed(): Promise<void> {
     for (;;) {

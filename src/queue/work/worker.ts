@@ -1,6 +1,6 @@
 import { Stopped } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
-import { within } from '../../base/time/clock.ts';
+import { sleep, within } from '../../base/time/clock.ts';
 import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
 import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
@@ -11,7 +11,8 @@ import type { Logger } from '../../engine/postgres/index.ts';
 import type { QueueIds } from '../store.ts';
 import type { Handler } from './attempt.ts';
 import { LeaseWorker, type WorkerEvents, type WorkerParts } from './lease-worker.ts';
-import { readStopOptions, type StopOptions } from './options.ts';
+import { newTally, type OnceResult } from './once/tally.ts';
+import { type OnceOptions, readOnceOptions, readStopOptions, type StopOptions } from './options.ts';
 import { TransactionWorker } from './transaction/worker.ts';
 import type { Unit } from './unit.ts';
 
@@ -28,6 +29,7 @@ export class Worker implements AsyncDisposable {
   #inner: LeaseWorker | TransactionWorker | undefined;
   readonly #watch: EventLoopWatch | undefined;
   readonly #stop = new AbortController();
+  readonly #tally = newTally();
   /** Why the last try to start failed. */
   #failure: unknown;
   #stopping: Promise<void> | undefined;
@@ -36,7 +38,7 @@ export class Worker implements AsyncDisposable {
 
   /** @internal */
   constructor(
-    given: Omit<WorkerParts, 'registered' | 'events'> & { readonly onBlocked: 'exit' | undefined },
+    given: Omit<WorkerParts, 'registered' | 'events' | 'tally'> & { readonly onBlocked: 'exit' | undefined },
     register: () => Promise<QueueIds>,
     events: Events<WorkerEvents>,
     logger: Logger,
@@ -50,7 +52,7 @@ export class Worker implements AsyncDisposable {
     this.started = this.#start(async () => {
       const registered = await register();
       const store = parts.store.within(answerDeadline(parts.settings.leaseMs));
-      const all = { ...parts, handlers, store, registered, events };
+      const all = { ...parts, handlers, store, registered, events, tally: this.#tally };
       return all.settings.hold === 'lease' ? new LeaseWorker(all) : new TransactionWorker(all);
     });
     const { engine } = parts.store;
@@ -96,6 +98,20 @@ export class Worker implements AsyncDisposable {
   /** Polls now, without waiting for a notification or the next poll. */
   wake(): void {
     this.#inner?.wake();
+  }
+
+  /**
+   * Runs the jobs that are ready now, and those that become ready while it does, such as the next jobs of their keys; then stops.
+   * For programs that are started by cron or by a request. Does not wait for delayed jobs, for jobs that back off, or for
+   * what other workers run.
+   * @returns the outcomes of all handlers that this worker has called
+   */
+  async once(options: OnceOptions = {}): Promise<OnceResult> {
+    const timeoutMs = readOnceOptions(options);
+    const nothingLeft = this.started.then(() => this.#inner?.whenQuiet());
+    await Promise.race([nothingLeft, sleep(timeoutMs, this.#stop.signal)]);
+    await this.stop();
+    return { ...this.#tally };
   }
 
   /**

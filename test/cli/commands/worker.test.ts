@@ -11,13 +11,13 @@ import { pawl, type Running, startPawl } from '../pawl.ts';
 
 const CONFIG = fileURLToPath(new URL('workers.mjs', import.meta.url));
 
-async function startWorker(...args: string[]): Promise<{ admin: QueueAdmin; worker: Running }> {
+async function startWorker(...args: string[]): Promise<{ admin: QueueAdmin; worker: Running; url: string }> {
   const { url } = await freshDatabase();
   const engine = postgres(url);
   onTestFinished(() => engine.stop());
   const worker = startPawl(['worker', '--config', CONFIG, ...args], { url });
   await worker.said(/queue worker: it looks for work/);
-  return { admin: createQueueAdmin(engine), worker };
+  return { admin: createQueueAdmin(engine), worker, url };
 }
 
 async function enqueue(admin: QueueAdmin, kind: string): Promise<string> {
@@ -86,4 +86,36 @@ test('a config file without workers is a wrong usage that shows a right one', as
     expect(stderr).toMatch(/workers[^]*next:.*export default/);
   }
   expect((await pawl(['worker'], { cwd: folder })).code).toBe(2);
+});
+
+test('--once runs what is ready, prints what became of it, and ends', async () => {
+  const { url } = await freshDatabase();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  const none = await pawl(['worker', '--config', CONFIG, '--once', '-o', 'json'], { url });
+  expect(none).toMatchObject({ code: 0 });
+  const admin = createQueueAdmin(engine);
+  const { id } = await admin.enqueue('chores', 'slow', {});
+  const { code, stdout } = await pawl(['worker', '--config', CONFIG, '--once', '-o', 'json'], { url });
+  expect(code).toBe(0);
+  expect(JSON.parse(stdout)).toEqual([expect.objectContaining({ queue: 'chores', complete: 1, error: 0 })]);
+  expect(await admin.get(id)).toMatchObject({ status: 'complete' });
+});
+
+test('worker release gives back the jobs of a worker that stands still', async () => {
+  const { admin, worker, url } = await startWorker();
+  const id = await enqueue(admin, 'stuck');
+  worker.signal('SIGSTOP');
+  onTestFinished(() => worker.signal('SIGKILL'));
+  const [listed] = await admin.workers('chores');
+  const number = listed?.id ?? '';
+  const release = ['worker', 'release', number];
+  expect((await pawl([...release, '--dry-run'], { url })).stderr).toMatch(/would be released, with 1 jobs/);
+  const { code, stdout } = await pawl([...release, '-o', 'json'], { url });
+  expect({ code, stdout: JSON.parse(stdout) as unknown }).toEqual({
+    code: 0,
+    stdout: { worker: number, jobs: 1, left: 0 },
+  });
+  expect(await admin.get(id)).toMatchObject({ status: 'new' });
+  expect((await pawl(release, { url })).code).toBe(4);
 });

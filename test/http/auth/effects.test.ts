@@ -29,6 +29,7 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
   return {
     pauseQueue: of('/queues/mail/pause', 'queue:pause'),
     resumeQueue: of('/queues/mail/resume', 'queue:pause'),
+    releaseWorker: of('/workers/999999/release', 'worker:release'),
     enqueueJob: of('/queues/mail/jobs', 'job:enqueue', { kind: 'send' }),
     retryJob: [
       { path: `/jobs/${failed}/retry`, needs: ['job:retry'] },

@@ -40,6 +40,7 @@ describe('every answer is what the OpenAPI document says', () => {
     diagnoseQueue: ['/queues/mail/diagnosis'],
     pauseQueue: ['/queues/mail/pause', {}],
     resumeQueue: ['/queues/mail/resume', {}],
+    releaseWorker: ['/workers/999999/release', {}],
     charts: ['/charts?range=24h'],
     listErrors: ['/errors'],
     listJobs: ['/jobs?limit=2'],
@@ -120,6 +121,7 @@ describe('every answer is what the OpenAPI document says', () => {
   const REFUSED: Readonly<Record<string, number>> = {
     runDevControl: 404,
     stopBulk: 404,
+    releaseWorker: 404,
     detachCapture: 400,
     renewLock: 409,
     releaseLock: 409,

@@ -27,6 +27,8 @@ export interface LaneParts {
   /** Closed when the worker stops. */
   readonly sleepers: Sleepers;
   readonly beatNow: () => Promise<void>;
+  /** Called when the lane has found nothing, and has nothing to commit. @returns what to call when it looks again */
+  readonly onRest: () => () => void;
   readonly onError: (error: unknown) => void;
 }
 
@@ -164,7 +166,10 @@ export class LaneLoop {
     const due = Math.min(...this.#shards.map(({ scan }) => scan.due));
     const ms = verdict === 'busy' ? Math.min(2 ** this.#busy++, 100) : Math.min(pollMs, due);
     if (verdict === 'empty' && probe.listening) probe.hit('queue.idle', { worker });
-    if (wakes === sleepers.count) await sleepers.sleep(ms);
+    if (wakes !== sleepers.count) return;
+    const onEnd = this.#parts.onRest();
+    await sleepers.sleep(ms);
+    onEnd();
   }
 
   /** Called when the connection of a lane has failed: the pending commit is rolled back with it. */

@@ -8,6 +8,7 @@ import type { ChargedJob, ClaimAnswer, QueueIds } from '../../store.ts';
 import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { readClaim } from '../claim-reader.ts';
 import type { WorkerEvents } from '../lease-worker.ts';
+import { countOutcome, type Tally } from '../once/tally.ts';
 import type { Job, Unit, UnitOwner } from '../unit.ts';
 import { type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
 import { pendingCommitOf } from './settlement.ts';
@@ -24,6 +25,7 @@ export interface UnitRunnerParts {
   readonly registered: QueueIds;
   readonly handlers: ReadonlyMap<string, Handler>;
   readonly events: Events<WorkerEvents>;
+  readonly tally: Tally;
   readonly leaseMs: number;
   /** Called when a handler begins. */
   readonly onStart: () => void;
@@ -91,6 +93,7 @@ export class UnitRunner {
     if (session.isBroken) throw new ConnectionFailed('the connection of the claim was lost; the job is new again');
     if (outcome.isLost)
       throw new ConnectionFailed('the claim was lost; its transaction is rolled back, and the job is new again');
+    countOutcome(this.#parts.tally, outcome);
     return pendingCommitOf(held, outcome);
   }
 

@@ -51,6 +51,8 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     () => this.#openLanes <= this.#runner.running.size,
   );
   #watch: LaneWatch | undefined;
+  #restingLanes = 0;
+  #whenQuiet: (() => void)[] = [];
   #subscription: Subscription | undefined;
   #stopping: Promise<void> | undefined;
 
@@ -115,6 +117,13 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
 
   wake(): void {
     this.#sleepers.wakeAll();
+  }
+
+  /** Resolves when nothing is left that this worker could run now. */
+  whenQuiet(): Promise<void> {
+    const quiet = new Promise<void>((resolve) => this.#whenQuiet.push(resolve));
+    this.wake();
+    return quiet;
   }
 
   stop(timeoutMs: number): Promise<void> {
@@ -196,9 +205,19 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
       lostTransactions: this.#lostTransactions,
       sleepers: this.#sleepers,
       beatNow: () => this.#keeper.beatNow(),
+      onRest: this.#noteRest,
       onError: this.onError,
     });
   }
+
+  /** When all lanes rest, each has found nothing since the last one of them committed. */
+  readonly #noteRest = (): (() => void) => {
+    this.#restingLanes += 1;
+    if (this.#restingLanes === this.#openLanes) for (const resolve of this.#whenQuiet.splice(0)) resolve();
+    return () => {
+      this.#restingLanes -= 1;
+    };
+  };
 
   #lookaheadOf(shard: number): Lookahead {
     const { store, settings } = this.#parts;
