@@ -113,6 +113,8 @@ export interface Content {
   writeMarker(text: string, ifAbsent: boolean, call: ContentCall): Promise<void>;
   /** Tests which guarantees the store gives, with test objects. @throws StoreRefused  it cannot be used */
   probe(call: ContentCall): Promise<StoreProbe>;
+  /** Removes what tests of the store left behind, since they were killed or the store failed. */
+  endProbes(call: ContentCall): Promise<void>;
   /** Closes the connections of this object. */
   stop(): void;
 }

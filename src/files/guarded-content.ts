@@ -175,6 +175,11 @@ export class GuardedContent {
     await this.call('writing the marker of the store', (call) => this.content.writeMarker(text, ifAbsent, call));
   }
 
+  /** Removes uploads that probes left behind. Only the list of uploads has those of processes that were killed. */
+  async endProbes(): Promise<void> {
+    await this.call('removing what probes left', (call) => this.content.endProbes(call));
+  }
+
   async #probe(): Promise<StoreProbe> {
     const probe = await this.call('trying out the store', (call) => this.content.probe(call));
     for (const [what, consequence] of Object.entries(WEAKNESSES)) {

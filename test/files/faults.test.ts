@@ -194,16 +194,24 @@ describe('a store that fails', () => {
   });
 
   // Invariant F13.
-  test('with a lost answer to the start of an upload: the upload is aborted, of an object and of a probe', async () => {
+  test('with a lost answer to the start of an upload: the upload is aborted', async () => {
     const { files, store } = await onBucket();
-    // An upload that the probe of another, killed process has left behind.
-    store.server.fault('lose_answer', { operation: 'CreateMultipartUpload', times: 1 });
-    await expect(files.probe()).rejects.toThrow(StoreUnavailable);
-    expect(store.server.unfinished).toHaveLength(1);
     await files.probe();
-    expect(store.server.unfinished).toEqual([]);
     store.server.fault('lose_answer', { operation: 'CreateMultipartUpload', times: 1 });
     await files.write('doc', randomFile(17 * MIB));
+    expect(store.server.unfinished).toEqual([]);
+    expect(await problemsOf(files, store)).toEqual([]);
+  });
+
+  // Invariant F13.
+  test('in a probe leaves an upload, also of one that was killed: the first sweep of a process removes it', async () => {
+    const { files, store } = await onBucket();
+    await files.probe();
+    const signal = AbortSignal.timeout(10_000);
+    store.server.fault('lose_answer', { operation: 'CreateMultipartUpload', times: 1 });
+    await expect(store.again().probe({ signal })).rejects.toThrow(StoreUnavailable);
+    expect(store.server.unfinished).toHaveLength(1);
+    await files.sweep();
     expect(store.server.unfinished).toEqual([]);
     expect(await problemsOf(files, store)).toEqual([]);
   });

@@ -149,6 +149,9 @@ class DiskContent implements Content {
     return { ifNoneMatch: true, ifMatch: true, checksums: true, abort: true };
   }
 
+  /** A probe writes nothing. */
+  async endProbes(): Promise<void> {}
+
   stop(): void {}
 
   #folder(name: string): string {

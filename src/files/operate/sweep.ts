@@ -70,6 +70,7 @@ export class Collector {
   readonly #guarded: GuardedContent;
   readonly #options: ParsedOptions;
   #countedAt = -Infinity;
+  #endedProbesAt = -Infinity;
 
   constructor(store: FileStore, guarded: GuardedContent, options: ParsedOptions) {
     this.#store = store;
@@ -79,7 +80,8 @@ export class Collector {
 
   /** @throws CollectorHalted */
   async sweep({ limit, signal }: Sweeping): Promise<SweepReport> {
-    await this.#guarded.attach();
+    const { abort } = await this.#guarded.attach();
+    if (abort) await this.#endProbes();
     const pass: Pass = {
       left: limit,
       hasFailed: false,
@@ -93,6 +95,16 @@ export class Collector {
     const broken = (await Promise.allSettled(hands)).find((hand) => hand.status === 'rejected');
     if (broken !== undefined) throw broken.reason;
     return pass.report;
+  }
+
+  /**
+   * A store is tried out once. So nobody else would remove what a process left that was killed while it tried at the same time as
+   * another one. One request, with the first sweep of each process and once an hour.
+   */
+  async #endProbes(): Promise<void> {
+    if (now() - this.#endedProbesAt <= COUNTED_MS) return;
+    await this.#guarded.endProbes();
+    this.#endedProbesAt = now();
   }
 
   /** @returns undefined when nothing is due, or nothing more is wanted */

@@ -125,17 +125,16 @@ export class S3Content implements Content {
         ifNoneMatch: await isRefused(put({ IfNoneMatch: '*' })),
         ifMatch: await isRefused(put({ IfMatch: '"0123456789abcdef0123456789abcdef"' })),
         checksums: await isRefused(put({ ChecksumSHA256: Buffer.alloc(32).toString('base64') })),
-        abort: (await this.#knowsAbort(at, signal)) && (await this.#abortProbes(signal)),
+        abort: await this.#knowsAbort(at, signal),
       };
     } finally {
       await this.#api.send('DeleteObject', at, { signal }).catch(() => undefined);
     }
   }
 
-  /** Aborts uploads that earlier probes left behind, since they were killed or the store failed. */
-  async #abortProbes(signal: AbortSignal): Promise<true> {
+  /** A probe that is under way meanwhile finds its upload aborted, as it wants it. */
+  async endProbes({ signal }: ContentCall): Promise<void> {
     await abortUploads(this.#api, `${this.#api.prefix}probe/`, () => true, signal);
-    return true;
   }
 
   stop(): void {
