@@ -8,6 +8,9 @@ import { hashOf } from './bytes.ts';
 import type { StorePlace } from './member-store.ts';
 import type { FilesPlan, StoreFaulting } from './plan.ts';
 
+/** How long a disk is full. With longer times, a schedule may end in which nothing was written. */
+const FULL_MS = 1000;
+
 /** The content store of a schedule, as its hand, its members and its checker have it. */
 export class GroundStore implements AsyncDisposable {
   readonly place: StorePlace;
@@ -87,7 +90,7 @@ export class GroundStore implements AsyncDisposable {
       case 'full': {
         const flag = name === 'hang' ? this.place.hanging : this.place.full;
         await writeFile(flag, '');
-        await sleep(ms);
+        await sleep(name === 'hang' ? ms : Math.min(ms, FULL_MS));
         await rm(flag, { force: true });
         return true;
       }
