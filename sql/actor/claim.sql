@@ -3,8 +3,9 @@
 -- Claims up to p_limit actors of these types that are due, the longest due first. Each is charged an attempt, and its next
 -- try is written as if the turn had failed: a worker that dies with it has nothing to undo.
 --
--- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, and "due":
--- ms until the next one is due, or "again": true when there is more to do at once. p_offer: the number of the offer to leave when there
+-- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, with them "now": the
+-- database's clock in ms, and "due": ms until the next one is due, or "again": true when there is more to do at once. A row has two
+-- more values where it has timers or an error of its last turn. p_offer: the number of the offer to leave when there
 -- is nothing, and its channel, see handoff.sql; "offered": true says that it was left.
 --
 -- A claim of several types first counts how many of which type are among the first that are due. Actors whose bodies run with hold:
@@ -86,7 +87,7 @@ begin
     perform pawl.actor_offer_add(p_worker, p_offer, p_channel);
     v_offered := ',"offered":true';
   end if;
-  return concat('{"rows":[', v_rows, ']', v_offered, case when v_again then ',"again":true' end,
+  return concat('{"rows":[', v_rows, ']', ',"now":' || case when v_rows is not null then pawl.actor_ms(v_now) end, v_offered, case when v_again then ',"again":true' end,
     ',"due":' || (
       -- greatest() would make 0 of null: due now, instead of never
       select case when v_inbox = 'locked' then 0 when min(d.wake_at) is not null then ceil(greatest(0, extract(epoch from min(d.wake_at) - clock_timestamp()) * 1000)) end
@@ -133,6 +134,8 @@ begin
         when c.at is not null then c.at
         -- The last child is final, or was so before the row of its birth was absorbed.
         when a.children + c.children = 0 and (c.final or a.children < 0) then v_now
+        -- The machine is read where a child has ended, and nowhere else.
+        when c.final and t.machine -> 'states' -> a.state ->> 'children' = 'each' then v_now
       end as wake_at
     from change c join pawl.actor_instance a on a.id = c.actor join pawl.actor_type t on t.id = a.type
   )
@@ -176,6 +179,7 @@ language plpgsql
 set enable_seqscan = off as $$
 declare
   v_tids tid[];
+  v_now timestamptz;
 begin
   perform pawl.actor_require_worker(p_worker);
   perform pawl.actor_absorb(array[a.type], 1000) from pawl.actor_instance a where a.id = p_actor;
@@ -189,7 +193,8 @@ begin
     perform pawl.page_resolve_free('actor-lost:' || p_actor);
     v_tids := array(select a.ctid from pawl.actor_instance a where a.id = p_actor);
   end if;
-  return concat('{"rows":[', pawl.actor_take(p_worker, v_tids, clock_timestamp()), ']}');
+  v_now := clock_timestamp();
+  return concat('{"rows":[', pawl.actor_take(p_worker, v_tids, v_now), '],"now":', pawl.actor_ms(v_now), '}');
 end $$;
 
 -- Of rows that are locked: those in a paused state leave the index of what is due. The share lock makes a resume wait, and
@@ -233,7 +238,15 @@ $$;
 create or replace function pawl.actor_claim_json(a pawl.actor_instance) returns text
 language sql stable as $$
   select concat('[', a.id, ',', a.type, ',', to_json(a.state), ',', a.visit, ',', a.epoch, ',', a.attempt, ',', a.version, ',', a.children, ',',
-    (extract(epoch from a.entered_at) * 1000)::bigint, ',', coalesce(a.parent, 0), ',', a.semaphores, ',', a.fields, ']')
+    (extract(epoch from a.entered_at) * 1000)::bigint, ',', coalesce(a.parent, 0), ',', a.semaphores, ',', a.fields,
+    case when a.timers is not null or a.error is not null then
+      concat(',', coalesce(a.timers::text, 'null'), ',', coalesce(to_json(a.error)::text, 'null')) end, ']')
+$$;
+
+-- Whole milliseconds since 1970, never ahead of that moment: a timer that is due then has passed.
+create or replace function pawl.actor_ms(p_at timestamptz) returns bigint
+language sql immutable as $$
+  select floor(extract(epoch from p_at) * 1000)::bigint
 $$;
 
 -- A worker that was taken for dead must not claim any more: no rescue would find its actors. The lock keeps its row, for a

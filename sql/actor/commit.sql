@@ -10,13 +10,15 @@
 --   p_deltas     changes of semaphores, as {name: n}: what the turn took, and what it raised itself
 --   p_children   children that the turn creates
 --   p_keeps      whether the type keeps the fields before it; null costs nothing
+--   p_timers     all timers of the visit, where the turn changed any; p_timer_at: the first that has not passed, in ms since 1970. It
+--                wakes the actor as the end of p_waits does, and with a new visit there are none
 -- A turn that ends its actor while children of it are not final, or are just being created, has failed.
 -- A row that stays locked is not waited for: its turn may have left a guard() in a transaction that is open, and the others of the
 -- batch have nothing to do with that. Nor are pages.
 create or replace function pawl.actor_commit(
   p_worker bigint, p_ids bigint[], p_epochs bigint[], p_kinds text[], p_waits double precision[], p_froms text[], p_states text[],
   p_reasons text[], p_fields json[], p_versions smallint[], p_deltas jsonb[], p_deadlines double precision[], p_errors text[],
-  p_results json[], p_children int[], p_keeps boolean[] default null
+  p_results json[], p_children int[], p_keeps boolean[] default null, p_timers jsonb[] default null, p_timer_at double precision[] default null
 ) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan set lock_timeout = '500ms' as $$
 declare
@@ -35,13 +37,14 @@ begin
     perform pawl.actor_keep_fields(v_now, p_worker, p_ids, p_epochs, p_keeps, p_froms, p_fields, v_orphans);
   end if;
   with given as (
-    select * from unnest(p_ids, p_epochs, p_kinds, p_waits, p_froms, p_states, p_reasons, p_fields, p_versions, p_deltas, p_deadlines, p_errors, p_results, p_children)
-      u (id, epoch, kind, wait, from_state, to_state, reason, fields, version, delta, deadline, error, result, children)
+    select * from unnest(p_ids, p_epochs, p_kinds, p_waits, p_froms, p_states, p_reasons, p_fields, p_versions, p_deltas, p_deadlines, p_errors, p_results, p_children,
+        p_timers, p_timer_at)
+      u (id, epoch, kind, wait, from_state, to_state, reason, fields, version, delta, deadline, error, result, children, timers, timer_at)
   ), turn as materialized (
     select g.* from given g where g.id <> all (v_orphans) or v_orphans is null
     union all
     select g.id, g.epoch, 'failed', 1000, g.from_state, null, 'failed', null, null, null, null,
-      'done() with children that are not final, or are being created: end them first, with a.incrChildren(''destroy''), and hibernate() until they are', null, null
+      'done() with children that are not final, or are being created: end them first, with a.incrChildren(''destroy''), and hibernate() until they are', null, null, null, null
     from given g where g.id = any (v_orphans)
   ), written as (
     update pawl.actor_instance a set
@@ -54,9 +57,10 @@ begin
       wake_at = case
         when t.kind = 'done' then null
         when t.kind = 'failed' then v_now + t.wait * interval '1 millisecond' * (case when a.signal_at is null then 1 else 0.25 end)
-        when a.signal_at is not null then least(a.signal_at, v_now + t.wait * interval '1 millisecond')
-        else v_now + t.wait * interval '1 millisecond'
+        when a.signal_at is not null then least(a.signal_at, v_now + t.wait * interval '1 millisecond', to_timestamp(t.timer_at / 1000))
+        else least(v_now + t.wait * interval '1 millisecond', to_timestamp(t.timer_at / 1000))
       end,
+      timers = case when t.kind in ('to', 'done') then null when t.timers is not null then nullif(t.timers, '{}') else a.timers end,
       -- A quarter of the wait is what a nudge can save.
       floor_at = case when t.kind = 'failed' then v_now + t.wait * interval '1 millisecond' * 0.25 end,
       semaphores = case
@@ -70,7 +74,8 @@ begin
       finished_at = case when t.kind = 'done' then v_now end, result = coalesce(t.result, a.result),
       held = case t.kind when 'held' then t.reason when 'released' then pawl.actor_isolation_reason(a.lost) end,
       lost = case when t.kind = 'released' then a.lost else 0 end,
-      error = case when t.kind in ('failed', 'held') then t.error when t.kind = 'released' then a.error end
+      -- Of a move: why it was made, where that was a failure. The next turn is told.
+      error = case when t.kind in ('failed', 'held', 'to') then t.error when t.kind = 'released' then a.error end
     from turn t
     where a.id = t.id and a.epoch = t.epoch and (a.worker = p_worker or a.tx_worker = p_worker)
     returning a.id, a.epoch, a.type, a.parent, a.attempt, a.wake_at, t.kind, t.from_state, a.state, t.reason, t.error
@@ -88,7 +93,8 @@ begin
   into v_done, v_due, v_wake, v_left, v_final from written w;
   if v_left is not null then
     perform pawl.page_resolve_free(p.tag) from pawl.actor_page p
-    where p.resolved_at is null and p.tag = any (array(select 'actor-deadline:' || u.id from unnest(v_left) u (id)));
+    where p.resolved_at is null and p.tag = any (array(
+      select about || u.id from unnest(v_left) u (id), unnest(array['actor-deadline:', 'actor-mistake:']) about));
   end if;
   if v_final is not null then
     perform pawl.page_resolve_free(p.tag) from pawl.actor_page p where p.actor = any (v_final) and p.resolved_at is null;

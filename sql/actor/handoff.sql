@@ -65,7 +65,8 @@ begin
   where a.id = p_actor and a.worker is null and a.tx_worker is null and a.finished_at is null and a.paused_at is null and a.held is null
     and t.paused_at is null and (p_name is null or p_name = any (t.semaphores)) and p_n > 0
     and (a.floor_at is null or a.floor_at <= v_now or p_name = any (t.always))
-    and octet_length(a.fields::text) + octet_length(a.semaphores::text) <= 6000
+    and octet_length(a.fields::text) + octet_length(a.semaphores::text) + coalesce(octet_length(a.timers::text), 0)
+      + coalesce(octet_length(to_json(a.error)::text), 0) <= 6000
     and not exists (select 1 from pawl.actor_paused_state p where p.type = a.type and p.state = a.state)
   for no key update of a skip locked;
   if found then
@@ -92,7 +93,7 @@ begin
           semaphores = case when p_name is null then a.semaphores else pawl.actor_add(a.semaphores, array[p_name], array[p_n::bigint]) end
         where a.id = p_actor
         returning pawl.actor_claim_json(a) into v_row;
-        perform pg_notify(v_offer.channel, concat('{"worker":', v_offer.worker, ',"offer":', v_offer.number, ',"row":', v_row, '}'));
+        perform pg_notify(v_offer.channel, concat('{"worker":', v_offer.worker, ',"offer":', v_offer.number, ',"now":', pawl.actor_ms(v_now), ',"row":', v_row, '}'));
       end if;
     end if;
   end if;

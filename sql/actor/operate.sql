@@ -9,6 +9,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       select sum(i.n) from pawl.actor_inbox i where i.actor = a.id and i.name = '$child'), 0),
     'createdAt', a.created_at, 'enteredAt', a.entered_at, 'wakeAt', a.wake_at, 'deadlineAt', a.deadline_at, 'finishedAt', a.finished_at, 'pausedAt', a.paused_at,
     'typePausedAt', t.paused_at, 'statePausedAt', (select s.paused_at from pawl.actor_paused_state s where s.type = a.type and s.state = a.state),
+    'timers', (select coalesce(json_object_agg(e.key, to_timestamp((e.value ->> 1)::double precision / 1000) order by e.value ->> 1), '{}')
+      from jsonb_each(a.timers) e where e.value ->> 1 is not null),
     'dueInMs', round(extract(epoch from a.wake_at - clock_timestamp()) * 1000),
     'semaphores', coalesce((select json_object_agg(s.name, s.val order by s.name) from (
       select x.name, sum(x.val) as val from (

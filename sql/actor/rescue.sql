@@ -125,6 +125,7 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_until timestamptz := clock_timestamp() - case when p_idle then interval '0' else interval '1 minute' end;
   v_actor bigint;
+  v_now timestamptz;
 begin
   perform pawl.actor_require_worker(p_worker);
   v_actor := (
@@ -138,8 +139,9 @@ begin
     where t.id = any (p_types) and t.paused_at is null
     order by d.wake_at limit 1 for no key update of s skip locked);
   update pawl.actor_instance a set held = null where a.id = v_actor and a.held = pawl.actor_isolation_reason(2) and a.worker is null;
+  v_now := clock_timestamp();
   return concat('{"rows":[', pawl.actor_take(p_worker, array(
-    select a.ctid from pawl.actor_instance a where a.id = v_actor and a.held is null and a.worker is null), clock_timestamp()), ']}');
+    select a.ctid from pawl.actor_instance a where a.id = v_actor and a.held is null and a.worker is null), v_now), '],"now":', pawl.actor_ms(v_now), '}');
 end $$;
 
 -- Why an actor that was lost so often is kept from claims of due actors. An actor that is held for this reason is claimed alone.

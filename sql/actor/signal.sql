@@ -75,6 +75,8 @@ declare
   v_n integer;
   v_type smallint;
   v_known text[];
+  v_interrupts text[];
+  v_runs boolean;
   v_finished timestamptz;
 begin
   perform pawl.actor_require('pawl.actor_incr', p_incr, array['actor', 'semaphore', 'n']);
@@ -84,7 +86,8 @@ begin
   end if;
   v_actor := (p_incr ->> 'actor')::bigint;
   v_n := coalesce((p_incr ->> 'n')::integer, 1);
-  select a.type, t.semaphores, a.finished_at into v_type, v_known, v_finished
+  select a.type, t.semaphores, t.interrupts, coalesce(a.worker, a.tx_worker) is not null, a.finished_at
+  into v_type, v_known, v_interrupts, v_runs, v_finished
   from pawl.actor_instance a join pawl.actor_type t on t.id = a.type where a.id = v_actor;
   if v_type is null then
     raise exception 'there is no actor %', coalesce(v_actor::text, '(none given)') using errcode = 'PW002';
@@ -96,6 +99,10 @@ begin
     return false;
   end if;
   insert into pawl.actor_inbox (actor, type, name, n) values (v_actor, v_type, v_name, v_n);
+  -- An unlocked read, too: a turn that begins just now is found by its process, which looks again and again.
+  if v_runs and v_name = any (v_interrupts) then
+    perform pg_notify('pawl_actor', 'interrupt:' || v_actor);
+  end if;
   perform pawl.actor_wake(array[v_type]);
   return true;
 end $$;
@@ -185,3 +192,22 @@ begin
     perform pg_notify('pawl_actor', array_to_string(p_types, ','));
   end if;
 end $$;
+
+-- How often the semaphores of these actors are raised: {id: {name: n}}, in their rows and in the inbox. A process asks it about turns
+-- that it runs, and whose semaphores may interrupt them.
+create or replace function pawl.actor_raised(p_actors bigint[]) returns json
+language sql stable
+set enable_seqscan = off as $$
+  select coalesce(json_object_agg(x.id, x.raised), '{}')
+  from (
+    select a.id, (
+      select json_object_agg(s.name, s.n) from (
+        select r.name, sum(r.n) as n
+        from (
+          select e.key as name, e.value::bigint as n from jsonb_each_text(a.semaphores) e
+          union all
+          select i.name, i.n from pawl.actor_inbox i where i.actor = a.id and i.name !~ '^[$]') r
+        group by r.name) s) as raised
+    from pawl.actor_instance a where a.id = any (p_actors)) x
+  where x.raised is not null
+$$;

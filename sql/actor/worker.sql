@@ -1,6 +1,6 @@
 -- What the processes tell the database: which types there are, that they live, what is late, and what is old enough to go.
 
--- Declares types: [{name, semaphores, always, machine, version, history: s or null, fieldHistory: s or null, backoff: [4]}]. Answers {name: id}. States that
+-- Declares types: [{name, semaphores, always, interrupts, machine, version, history: s or null, fieldHistory: s or null, backoff: [4]}]. Answers {name: id}. States that
 -- no program knew before are run again from here on. Writes nothing when nothing changed.
 create or replace function pawl.actor_register(p_types json) returns json
 language plpgsql as $$
@@ -8,23 +8,23 @@ declare
   v_type record;
 begin
   for v_type in
-    select x.name, x.semaphores, x.always, x.machine, x.version, make_interval(secs => x.history) as history,
+    select x.name, x.semaphores, x.always, coalesce(x.interrupts, '{}') as interrupts, x.machine, x.version, make_interval(secs => x.history) as history,
       make_interval(secs => x."fieldHistory") as field_history, x.backoff
     from json_to_recordset(p_types) x (
-      name text, semaphores text[], always text[], machine json, version smallint, history double precision, "fieldHistory" double precision,
+      name text, semaphores text[], always text[], interrupts text[], machine json, version smallint, history double precision, "fieldHistory" double precision,
       backoff double precision[])
     order by x.name
   loop
-    insert into pawl.actor_type (name, semaphores, always, machine, version, history, field_history, backoff)
-    select v_type.name, v_type.semaphores, v_type.always, v_type.machine, v_type.version, v_type.history, v_type.field_history, v_type.backoff
+    insert into pawl.actor_type (name, semaphores, always, interrupts, machine, version, history, field_history, backoff)
+    select v_type.name, v_type.semaphores, v_type.always, v_type.interrupts, v_type.machine, v_type.version, v_type.history, v_type.field_history, v_type.backoff
     where not exists (select 1 from pawl.actor_type t where t.name = v_type.name)
     on conflict (name) do nothing;
     update pawl.actor_type t set
-      semaphores = v_type.semaphores, always = v_type.always, machine = v_type.machine, version = v_type.version,
+      semaphores = v_type.semaphores, always = v_type.always, interrupts = v_type.interrupts, machine = v_type.machine, version = v_type.version,
       history = v_type.history, field_history = v_type.field_history, backoff = v_type.backoff
     where t.name = v_type.name
-      and (t.semaphores, t.always, t.machine::text, t.version, t.history, t.field_history, t.backoff) is distinct from
-        (v_type.semaphores, v_type.always, v_type.machine::text, v_type.version, v_type.history, v_type.field_history, v_type.backoff);
+      and (t.semaphores, t.always, t.interrupts, t.machine::text, t.version, t.history, t.field_history, t.backoff) is distinct from
+        (v_type.semaphores, v_type.always, v_type.interrupts, v_type.machine::text, v_type.version, v_type.history, v_type.field_history, v_type.backoff);
   end loop;
   return (
     select json_object_agg(t.name, t.id) from pawl.actor_type t

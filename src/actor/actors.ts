@@ -13,19 +13,18 @@ import {
 import { show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
 import { isObject } from '../base/options/shape.ts';
-import { toJson } from '../base/storable.ts';
 import type { Duration } from '../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { ActorDefinition, AnyActorDefinition } from './definition.ts';
 import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './operate/admin.ts';
-import { asFields, readKey, requireFields, requireSemaphore, unknownName } from './option-checks.ts';
+import { asFields, fieldsOf, readKey, requireFields, requireSemaphore, unknownName } from './option-checks.ts';
 import type { PageChannel } from './pages/channel.ts';
 import type { PostgresActorStore } from './postgres/store.ts';
 import { type ActorHandle, type ActorTarget, idOf } from './target.ts';
+import type { TurnOwner } from './turn/turn.ts';
 import { Dispatcher } from './work/dispatcher.ts';
 import { Keeper } from './work/keeper.ts';
 import { runManualTurn, type WorkedTurn } from './work/manual-turn.ts';
-import type { TurnOwner } from './work/turn.ts';
 
 export interface CreateOptions extends TxOptions {
   /** The actor that waits for this one to be final, and ends it with itself. */
@@ -229,7 +228,7 @@ export class Actors extends ActorAdmin {
       readNew: (type, fields) => this.#readNew(type, fields),
       recall: (actor, visit, key) => store.recall(actor, visit, key),
       remember: (token, visit, key, result) => store.remember(token, visit, key, result),
-      messages: (actor) => store.messages(actor),
+      messages: (actor, which) => store.messages(actor, which),
       children: (actor) => store.children(actor),
       guard: (token, tx) => store.guard(token, tx),
     };
@@ -245,7 +244,7 @@ export class Actors extends ActorAdmin {
       throw new InvalidInput('the fields of an actor are an object; give {} if it has none', { field: 'fields' });
     const valid = asFields(await validate(known.schema, fields, 'fields'));
     requireFields(known.name, fields, valid);
-    return { type: known.name, version: known.version, fields: toJson(valid, 'fields') };
+    return { type: known.name, version: known.version, fields: fieldsOf(valid) };
   }
 
   async #types(only: readonly string[] | undefined): Promise<ReadonlyMap<number, ActorDefinition>> {

@@ -20,8 +20,8 @@ import { type Duration, formatDuration } from '../base/time/duration.ts';
 import type { ActorKind, LooseFields } from './kind.ts';
 import type { Machine } from './machine.ts';
 import { unknownName } from './option-checks.ts';
-import type { Outcome } from './work/outcome.ts';
-import type { Turn } from './work/turn.ts';
+import type { Outcome } from './turn/outcome.ts';
+import type { Turn } from './turn/turn.ts';
 
 /** The fields of an actor: as its schema makes them. Without a schema, anything. */
 export type FieldsOf<S> = [S] extends [StandardSchemaV1] ? InferOutput<S> : LooseFields;
@@ -37,6 +37,14 @@ export interface StateOptions<F, S extends string, To extends string> {
   readonly every?: Duration | undefined;
   /** How long one turn may take; then `a.signal` aborts, and the turn has failed. Default `'3m'`. */
   readonly timeout?: Duration | undefined;
+  /** Turns that fail in a row, crashes included, before the actor is given up here and moved to `giveUp`. Default: tried for ever. */
+  readonly tries?: number | undefined;
+  /** Where the actor goes after so many `tries`, as a transition that needs no other declaration. `a.error` there says why. */
+  readonly giveUp?: To | undefined;
+  /** Semaphores that abort `a.signal` of a running turn; those of `always` do so by themselves. */
+  readonly interrupt?: readonly NoInfer<S>[] | undefined;
+  /** Which ends of children wake the actor here: of the `'last'` one (default), or of `'each'`. */
+  readonly children?: 'last' | 'each' | undefined;
   /** How long the actor may be in this state; then a page is opened, and resolved when it leaves. */
   readonly deadline?: Duration | undefined;
   /**
@@ -134,7 +142,18 @@ export interface StateDefinition {
   readonly timeoutMs: number;
   readonly deadlineMs: number | undefined;
   readonly hold: 'lease' | 'transaction';
+  /** Undefined: failed turns are tried for ever. */
+  readonly tries: Tries | undefined;
+  /** Semaphores that abort the signal of a turn in this state. */
+  readonly interrupts: readonly string[];
+  readonly children: 'last' | 'each';
   readonly run: Body;
+}
+
+/** How often a state is tried, and where it leads after that. */
+export interface Tries {
+  readonly most: number;
+  readonly giveUp: string;
 }
 
 export type Body = (a: Turn<LooseFields, string, string>) => unknown;
@@ -163,6 +182,10 @@ const stateShape = {
   timeout: duration({ min: '10ms', max: '24h', default: '3m' }),
   deadline: optional(duration({ min: '10ms' })),
   hold: oneOf(['lease', 'transaction'], { default: 'lease' }),
+  tries: optional(integer({ min: 1, max: 1_000_000 })),
+  giveUp: optional(stateName),
+  interrupt: list(text({ min: 1 }), { default: [] }),
+  children: oneOf(['last', 'each'], { default: 'last' }),
   run: func<Body>(),
 };
 
@@ -211,11 +234,21 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
     const read = object(stateShape).given(stateOptions, { field: stateKey, what: `${what} "${name}"` });
     stateName.given(stateKey, { field: `states.${stateKey}`, what });
     for (const target of read.to) requireState(target, names, `states.${stateKey}.to`);
+    if (read.giveUp !== undefined) requireState(read.giveUp, names, `states.${stateKey}.giveUp`);
+    for (const semaphore of read.interrupt) {
+      if (!given.semaphores.includes(semaphore)) {
+        throw unknownName('semaphore', semaphore, given.semaphores, `states.${stateKey}.interrupt`);
+      }
+    }
+    const forced = Object.entries(given.always).filter(([, target]) => target !== stateKey);
     states.set(
       stateKey,
       Object.freeze({
         name: stateKey,
-        to: read.to,
+        to: read.giveUp === undefined ? read.to : [...new Set([...read.to, read.giveUp])],
+        tries: triesOf(stateKey, read),
+        interrupts: Object.freeze([...new Set([...forced.map(([semaphore]) => semaphore), ...read.interrupt])]),
+        children: read.children,
         everyMs: read.every,
         timeoutMs: read.timeout,
         deadlineMs: read.deadline,
@@ -259,14 +292,37 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
   return Object.freeze({ ...definition, machine: machineOf(definition) });
 }
 
+/** @throws InvalidInput  one of the two without the other */
+function triesOf(
+  stateKey: string,
+  { tries, giveUp }: { readonly tries: number | undefined; readonly giveUp: string | undefined },
+): Tries | undefined {
+  if (tries !== undefined && giveUp !== undefined) return { most: tries, giveUp };
+  if (tries === undefined && giveUp === undefined) return undefined;
+  const [there, missing] = tries === undefined ? ['giveUp', 'tries'] : ['tries', 'giveUp'];
+  throw new InvalidInput(
+    `state "${stateKey}" has ${there} without ${missing}: write tries: 5, giveUp: 'state', so that five failures in a row lead there`,
+    { field: `states.${stateKey}.${missing}` },
+  );
+}
+
 function machineOf({ initial, always, states }: Pick<ActorDefinition, 'initial' | 'always' | 'states'>): Machine {
   return {
     initial,
     always: Object.fromEntries(always),
     states: Object.fromEntries(
-      [...states.values()].map(({ name, to, everyMs, timeoutMs, deadlineMs, hold }) => [
+      [...states.values()].map(({ name, to, everyMs, timeoutMs, deadlineMs, hold, tries, children }) => [
         name,
-        { to, everyMs, timeoutMs, deadlineMs, hold: hold === 'lease' ? undefined : hold },
+        {
+          to,
+          everyMs,
+          timeoutMs,
+          deadlineMs,
+          hold: hold === 'lease' ? undefined : hold,
+          tries: tries?.most,
+          giveUp: tries?.giveUp,
+          children: children === 'last' ? undefined : children,
+        },
       ]),
     ),
   };

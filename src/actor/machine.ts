@@ -12,4 +12,9 @@ export interface MachineState {
   readonly timeoutMs?: number | undefined;
   readonly deadlineMs?: number | undefined;
   readonly hold?: 'transaction' | undefined;
+  /** Turns that fail in a row before it is left for `giveUp`. */
+  readonly tries?: number | undefined;
+  readonly giveUp?: string | undefined;
+  /** The end of each child wakes it, and not of the last alone. */
+  readonly children?: 'each' | undefined;
 }

@@ -2,6 +2,8 @@ import { InvalidInput } from '../base/errors.ts';
 import { checkOptions, optional, suggest, text } from '../base/options/options.ts';
 import { show } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
+import { toJson } from '../base/storable.ts';
+import { findDate } from '../base/unfaithful.ts';
 import type { LooseFields } from './kind.ts';
 
 const createShape = { key: optional(text({ min: 1, maxBytes: 1000 })) };
@@ -31,6 +33,31 @@ export function asFields(value: unknown): LooseFields {
   if (!isObject(value))
     throw new InvalidInput(`the fields of an actor are an object, but were ${show(value)}`, { field: 'fields' });
   return value;
+}
+
+/** The program has to be mended: no further try of the same turn ends otherwise. */
+export class Mistake extends InvalidInput {
+  override readonly name = 'InvalidInput';
+}
+
+/**
+ * Fields as JSON, from which every turn gets them back as they are.
+ * @throws Mistake  names the place of what JSON cannot hold, or would hold as something else: a Map, NaN, a bigint, a Date
+ */
+export function fieldsOf(fields: LooseFields): string {
+  let json: string;
+  try {
+    json = toJson(fields, 'fields');
+  } catch (error) {
+    throw error instanceof InvalidInput ? new Mistake(error.message, { field: 'fields', cause: error }) : error;
+  }
+  // A Date ends as this; only then are the fields looked through.
+  const place = json.includes('Z"') ? findDate(fields, 'fields') : undefined;
+  if (place === undefined) return json;
+  throw new Mistake(
+    `${place} is a Date, of which JSON would make a text that the next turn gets; write date.toISOString(), or getTime()`,
+    { field: 'fields' },
+  );
 }
 
 /**

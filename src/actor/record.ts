@@ -30,6 +30,8 @@ export interface ActorRecord extends ActorSummary {
   readonly semaphores: Readonly<Record<string, number>>;
   /** That wait to be received; counted up to 1,000. */
   readonly messages: number;
+  /** When each timer of this visit passes, or has passed. */
+  readonly timers: Readonly<Record<string, Date>>;
   readonly deadlineAt: Date | null;
   readonly finishedAt: Date | null;
   readonly pausedAt: Date | null;

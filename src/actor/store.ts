@@ -20,7 +20,19 @@ export interface ActorClaim {
   /** How often each was raised and not lowered. */
   readonly semaphores: Readonly<Record<string, number>>;
   readonly fields: unknown;
+  /** Of this visit, if it has any. */
+  readonly timers: TimerTable | undefined;
+  /** Why the turn before failed, or why the actor was moved here, if that was a failure. */
+  readonly error: string | undefined;
+  /** The database's clock when it was claimed. */
+  readonly nowMs: number;
 }
+
+/** Since when a timer counts, and when it passes; null: it was cancelled. In ms since 1970, by the database's clock. */
+export type TimerTimes = readonly [sinceMs: number, dueMs: number | null];
+
+/** Timers by name. */
+export type TimerTable = Readonly<Record<string, TimerTimes>>;
 
 /** What a claim answers. */
 export interface ClaimAnswer {
@@ -63,6 +75,10 @@ export interface TurnCommit {
   /** The fields before it are kept: its type wants that. */
   readonly keepsFields?: boolean | undefined;
   readonly delta?: Readonly<Record<string, number>> | undefined;
+  /** All of them, as JSON; undefined when they did not change. */
+  readonly timers?: string | undefined;
+  /** When the first timer passes that has not, in ms since 1970. */
+  readonly timerAtMs?: number | undefined;
   readonly deadlineMs?: number | undefined;
   readonly error?: string | undefined;
   /** JSON. */
@@ -93,11 +109,22 @@ export interface WorkerRow {
   readonly wantsNotify: boolean;
 }
 
-export interface Message {
+/** What a turn was sent. */
+export interface Message<P = unknown> {
   readonly id: string;
   readonly name: string;
-  readonly payload: unknown;
+  readonly payload: P;
+  /** When it was sent, by the database's clock. */
   readonly at: Date;
+}
+
+/** Which messages of an actor are read, oldest first. */
+export interface MessageFilter {
+  /** Undefined: of any name. */
+  readonly name: string | undefined;
+  readonly limit: number;
+  /** Ids of those that are left out. */
+  readonly except: readonly string[];
 }
 
 /** A child, as its parent sees it. */

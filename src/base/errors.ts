@@ -162,6 +162,14 @@ export class TimedOut extends PawlError {
   readonly code = 'timed_out';
 }
 
+/**
+ * The reason of an actor's `a.signal`: a semaphore was raised that does not wait for the end of the turn. The turn is not lost:
+ * what its body returns counts.
+ */
+export class Interrupted extends PawlError {
+  readonly code = 'interrupted';
+}
+
 /** The worker, lock or engine is stopping, or has been stopped. */
 export class Stopped extends PawlError {
   readonly code = 'stopped';

@@ -5,6 +5,16 @@ import { types } from 'node:util';
  * none. `payload.lines[2].price`. Only what is written as nothing at all is named: a Date becomes a text, as everywhere.
  */
 export function findUnfaithful(value: unknown, path: string): string | undefined {
+  return find(value, path, refuse);
+}
+
+/** The first place of a Date in a value, for what is to be read back as it was: `fields.lines[2].at`. */
+export function findDate(value: unknown, path: string): string | undefined {
+  return find(value, path, (inner) => (types.isDate(inner) ? '' : undefined))?.replace(/ is $/, '');
+}
+
+/** @param refuse  says why a value is what is looked for */
+function find(value: unknown, path: string, refuse: (value: unknown) => string | undefined): string | undefined {
   const seen = new Set<object>();
   // By a list and not by calls of itself: a value may be nested deeper than the stack.
   const left: { readonly value: unknown; readonly path: string }[] = [{ value, path }];

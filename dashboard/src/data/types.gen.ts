@@ -525,6 +525,9 @@ export interface Machine {
         readonly timeoutMs?: number;
         readonly deadlineMs?: number;
         readonly hold?: string;
+        readonly tries?: number;
+        readonly giveUp?: string;
+        readonly children?: string;
       }
     >
   >;
@@ -570,6 +573,7 @@ export interface ActorDetail {
   readonly openChildren: number;
   readonly semaphores: Readonly<Record<string, number>>;
   readonly messages: number;
+  readonly timers: Readonly<Record<string, string>>;
   readonly deadlineAt: string | null;
   readonly finishedAt: string | null;
   readonly pausedAt: string | null;

@@ -19,6 +19,7 @@ create table pawl.actor_type (
   name           text not null unique check (octet_length(name) between 1 and 100),
   semaphores     text[] not null default '{}',
   always         text[] not null default '{}',  -- semaphores that lead to a state from any other
+  interrupts     text[] not null default '{}',  -- semaphores that abort the signal of a running turn: those of always, and of states
   machine        json not null,                 -- as declared: states, targets, times; for diagrams, and for what SQL creates
   version        smallint not null default 1,   -- of the fields
   history        interval,                      -- null: kept for ever
@@ -63,6 +64,7 @@ create table pawl.actor_instance (
   key          text check (octet_length(key) between 1 and 1000),
   error        text,                         -- of the last turn, if that failed
   semaphores   jsonb not null default '{}',
+  timers       jsonb,                        -- of this visit: {name: [since ms, due ms]}; null when there is none
   fields       json not null,
   result       json
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);

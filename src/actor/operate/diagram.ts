@@ -16,8 +16,11 @@ export function mermaid({ initial, always, states }: Machine, { counts }: Diagra
     const label = n === undefined || n === 0 ? name : `${name} (${n})`;
     lines.push(`  state "${label}" as ${safe(name)}`);
   }
-  for (const [name, { to }] of Object.entries(states)) {
-    for (const target of to) lines.push(`  ${safe(name)} --> ${safe(target)}`);
+  for (const [name, { to, giveUp, tries }] of Object.entries(states)) {
+    for (const target of to) {
+      const why = target === giveUp ? ` : after ${tries} tries` : '';
+      lines.push(`  ${safe(name)} --> ${safe(target)}${why}`);
+    }
     for (const [semaphore, target] of Object.entries(always)) {
       if (target !== name) lines.push(`  ${safe(name)} --> ${safe(target)} : ${semaphore}`);
     }
@@ -53,8 +56,10 @@ export function svg(machine: Machine, { counts, current }: DiagramOptions = {}):
   }
   const named = (names: readonly string[]): Place[] =>
     [...places].filter(([name]) => names.includes(name)).map(([, place]) => place);
-  const edges = Object.entries(machine.states).flatMap(([name, { to }]) =>
-    named([name]).flatMap((from) => named(to).map((target) => edge(from, target))),
+  const edges = Object.entries(machine.states).flatMap(([name, { to, giveUp }]) =>
+    named([name]).flatMap((from) =>
+      to.flatMap((target) => named([target]).map((place) => edge(from, place, target === giveUp))),
+    ),
   );
   const forced = Object.entries(machine.always).flatMap(([semaphore, target]) =>
     named([target]).map((place) => note(place, semaphore)),
@@ -99,7 +104,9 @@ function box(name: string, { x, y }: Place, count: number | undefined, isCurrent
   return `<g><rect x="${x}" y="${y}" width="${BOX.width}" height="${BOX.height}" rx="8" fill="${fill}" stroke="#667"/>${start}<text x="${x + BOX.width / 2}" y="${y + BOX.height / 2 + 5}" text-anchor="middle">${label}</text>${badge}</g>`;
 }
 
-function edge(a: Place, b: Place): string {
+/** @param isForced  after failures, and not because the body says so: dashed */
+function edge(a: Place, b: Place, isForced: boolean): string {
+  const path = (d: string): string => line(d, isForced);
   const middle = BOX.width / 2;
   if (a === b) {
     const [x, y] = [a.x + BOX.width, a.y + BOX.height / 2];
@@ -122,8 +129,9 @@ function edge(a: Place, b: Place): string {
   return path(`M${x1} ${a.y + BOX.height / 2} C${out} ${a.y} ${out} ${b.y + BOX.height} ${x2} ${b.y + BOX.height / 2}`);
 }
 
-function path(d: string): string {
-  return `<path d="${d}" fill="none" stroke="#667" marker-end="url(#arrow)"/>`;
+function line(d: string, isDashed: boolean): string {
+  const dashes = isDashed ? ' stroke-dasharray="5 4"' : '';
+  return `<path d="${d}" fill="none" stroke="#667"${dashes} marker-end="url(#arrow)"/>`;
 }
 
 function note(place: Place, semaphore: string): string {

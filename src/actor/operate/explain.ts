@@ -70,10 +70,11 @@ const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
     const why = error ?? 'its process died while it ran';
     return [[`its last ${attempt === 1 ? 'turn' : `${attempt} turns`} failed${when}: ${why.replace(/\n[^]*/, '')}`]];
   },
-  ({ attempt, dueInMs, finishedAt, worker }) =>
-    attempt > 0 || dueInMs === null || dueInMs <= 0 || finishedAt !== null || worker !== null
-      ? undefined
-      : [[`it naps for another ${roughly(dueInMs)}`]],
+  ({ attempt, dueInMs, finishedAt, worker, wakeAt, timers }) => {
+    if (attempt > 0 || dueInMs === null || dueInMs <= 0 || finishedAt !== null || worker !== null) return undefined;
+    const timer = Object.entries(timers).find(([, at]) => at.getTime() === wakeAt?.getTime());
+    return [[`it naps for another ${roughly(dueInMs)}${timer === undefined ? '' : `, until its timer "${timer[0]}"`}`]];
+  },
   ({ dueInMs, finishedAt, worker, openChildren }) => {
     if (dueInMs !== null || finishedAt !== null || worker !== null) return undefined;
     const children = openChildren > 0 ? `; ${openChildren} of its children are not final` : '';

@@ -1,4 +1,4 @@
-import type { ActorClaim, ActorHandoff, ClaimAnswer } from '../store.ts';
+import type { ActorClaim, ActorHandoff, ClaimAnswer, TimerTable } from '../store.ts';
 
 /** A claimed actor, as pawl.actor_claim_json() writes it. */
 type ClaimedRow = readonly [
@@ -14,21 +14,48 @@ type ClaimedRow = readonly [
   parent: number,
   semaphores: Readonly<Record<string, number>>,
   fields: unknown,
+  timers?: TimerTable | null,
+  error?: string | null,
 ];
 
 /** Reads what a claim answers. */
 export function readClaimAnswer(text: string): ClaimAnswer {
-  const { rows, ...rest } = JSON.parse(text) as Omit<ClaimAnswer, 'claims'> & { readonly rows: readonly ClaimedRow[] };
-  return { ...rest, claims: rows.map(toClaim) };
+  const { rows, now, ...rest } = JSON.parse(text) as Omit<ClaimAnswer, 'claims'> & {
+    readonly rows: readonly ClaimedRow[];
+    /** Not there when there are no rows. */
+    readonly now?: number;
+  };
+  return { ...rest, claims: rows.map((row) => toClaim(row, now ?? 0)) };
 }
 
 /** Reads what a notification hands over. */
 export function readHandoff(text: string): ActorHandoff {
-  const { row, ...rest } = JSON.parse(text) as Omit<ActorHandoff, 'claim'> & { readonly row: ClaimedRow };
-  return { ...rest, claim: toClaim(row) };
+  const { row, now, ...rest } = JSON.parse(text) as Omit<ActorHandoff, 'claim'> & {
+    readonly row: ClaimedRow;
+    readonly now: number;
+  };
+  return { ...rest, claim: toClaim(row, now) };
 }
 
-function toClaim(row: ClaimedRow): ActorClaim {
+function toClaim(row: ClaimedRow, nowMs: number): ActorClaim {
   const [id, type, state, visit, epoch, attempt, version, children, enteredMs, parent, semaphores, fields] = row;
-  return { id, type, state, visit, epoch, attempt, version, children, enteredMs, parent, semaphores, fields };
+  const timers = row[12] ?? undefined;
+  const error = row[13] ?? undefined;
+  return {
+    id,
+    type,
+    state,
+    visit,
+    epoch,
+    attempt,
+    version,
+    children,
+    enteredMs,
+    parent,
+    semaphores,
+    fields,
+    timers,
+    error,
+    nowMs,
+  };
 }

@@ -182,7 +182,8 @@ export class PostgresActorReader {
     const { answer } = only(rows);
     if (answer === null) return undefined;
     if (answer.worker !== null) readTimes(answer.worker);
-    return readTimes(answer);
+    const timers = Object.entries(answer.timers).map(([name, at]) => [name, new Date(at)]);
+    return readTimes({ ...answer, timers: Object.fromEntries(timers) });
   }
 
   async find(type: string, key: string): Promise<string | undefined> {

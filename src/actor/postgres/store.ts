@@ -20,6 +20,7 @@ import type {
   ClaimAnswer,
   CommitAnswer,
   Message,
+  MessageFilter,
   TurnCommit,
   TurnToken,
   WorkerRow,
@@ -64,12 +65,13 @@ const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $
   $6::text[], pg_catalog.array_replace($7::text[], chr(1), null), pg_catalog.array_replace($8::text[], chr(1), null),
   pg_catalog.array_replace($9::text[], chr(1), null)::json[], pg_catalog.array_replace($10::smallint[], -1::smallint, null),
   pg_catalog.array_replace($11::jsonb[], 'null', null), pg_catalog.array_replace($12::double precision[], 'NaN', null),
-  pg_catalog.array_replace($13::text[], chr(1), null), pg_catalog.array_replace($14::text[], chr(1), null)::json[], $15::int[], $16::boolean[])`;
+  pg_catalog.array_replace($13::text[], chr(1), null), pg_catalog.array_replace($14::text[], chr(1), null)::json[], $15::int[], $16::boolean[],
+  pg_catalog.array_replace($17::jsonb[], 'null', null), pg_catalog.array_replace($18::double precision[], 'NaN', null))`;
 const COMMIT = statement('actor.commit', `select ${COMMIT_CALL} as answer`);
 /** With an offer: one round trip, and one commit for both. */
 const COMMIT_AND_OFFER = statement(
   'actor.commit_and_offer',
-  `select ${COMMIT_CALL} as answer, pawl.actor_offer_add($1::bigint, $17::bigint, $18::text)`,
+  `select ${COMMIT_CALL} as answer, pawl.actor_offer_add($1::bigint, $19::bigint, $20::text)`,
 );
 const IDLE = statement('actor.idle', "select set_config('idle_in_transaction_session_timeout', $1, true)");
 const UNKNOWN = statement('actor.unknown', 'select pawl.actor_report_unknown($1::json) as held');
@@ -91,15 +93,15 @@ const MESSAGES = statement(
   `
 select m.id::text, m.name, m.payload, ${instant('m.at')} as at
 from pawl.actor_message m
-where m.actor = $1
+where m.actor = $1 and ($2::text is null or m.name = $2) and m.id <> all ($3::bigint[])
 order by m.id
-limit $2`,
+limit $4`,
 );
 const READ = statement(
   'actor.read',
   'delete from pawl.actor_message m where m.actor = $1 and m.id = any ($2::bigint[])',
 );
-/** What woke the actor for the messages that a turn was not given is gone: they wake it again. */
+/** What woke the actor for the messages of these names that a turn was not given is gone: they wake it again. An empty name is any. */
 const READ_ON = statement(
   'actor.read_on',
   `
@@ -107,7 +109,8 @@ with more as (
   insert into pawl.actor_inbox (actor, type, name)
   select a.id, a.type, '$message'
   from pawl.actor_instance a
-  where a.id = $1 and a.finished_at is null and exists (select 1 from pawl.actor_message m where m.actor = a.id)
+  where a.id = $1 and a.finished_at is null
+    and exists (select 1 from pawl.actor_message m where m.actor = a.id and ('' = any ($2::text[]) or m.name = any ($2::text[])))
   returning type
 )
 select pawl.actor_wake(array[m.type]) from more m`,
@@ -145,8 +148,11 @@ const OPEN_PAGE = statement('actor.open_page', 'select pawl.page_open($1::json):
 const RESOLVE_PAGE = statement('actor.resolve_page', 'select pawl.page_resolve($1::text)::text as answer');
 const ASK = statement('actor.ask', 'select pawl.actor_apply_effect($1, $2::json)::text as answer');
 
+const RAISED = statement('actor.raised', 'select pawl.actor_raised($1::bigint[]) as answer');
+
+/** Before the id of an actor: a semaphore was raised that interrupts its turn. */
+const INTERRUPT = 'interrupt:';
 const PRUNE_AT_ONCE = 1000;
-const MESSAGES_AT_ONCE = 1000;
 /** A statement of `atCommit` takes no longer: the network may say nothing, and its place is wanted by others. */
 const COMMIT_MS = 60_000;
 
@@ -181,6 +187,7 @@ export class PostgresActorStore {
       name: definition.name,
       semaphores: definition.semaphores,
       always: [...definition.always.keys()],
+      interrupts: interruptsOf(definition),
       machine: definition.machine,
       version: definition.version,
       history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
@@ -340,13 +347,14 @@ export class PostgresActorStore {
     return Number(this.#ids.shift());
   }
 
-  messages(actor: number): Promise<Message[]> {
-    return this.#runner.query<Message & Record<string, unknown>>(MESSAGES, [actor, MESSAGES_AT_ONCE]);
+  messages(actor: number, { name, except, limit }: MessageFilter): Promise<Message[]> {
+    return this.#runner.query<Message & Record<string, unknown>>(MESSAGES, [actor, name ?? null, except, limit]);
   }
 
-  async dropMessages(actor: number, ids: readonly string[], tx: Runner): Promise<void> {
+  /** @param cut  names of messages of which not all were taken */
+  async dropMessages(actor: number, ids: readonly string[], cut: readonly string[], tx: Runner): Promise<void> {
     await tx.query(READ, [actor, ids]);
-    if (ids.length >= MESSAGES_AT_ONCE) await tx.query(READ_ON, [actor]);
+    if (cut.length > 0) await tx.query(READ_ON, [actor, cut]);
   }
 
   children(actor: number): Promise<ChildRecord[]> {
@@ -430,10 +438,20 @@ export class PostgresActorStore {
     return only(rows).rows;
   }
 
+  /** How often the semaphores of these actors are raised, by actor. */
+  async raised(actors: readonly number[]): Promise<Readonly<Record<string, Readonly<Record<string, number>>>>> {
+    const rows = await this.#runner.query<{ answer: Record<string, Record<string, number>> }>(RAISED, [actors]);
+    return only(rows).answer;
+  }
+
   /** Calls back when something came for actors of these types, or there is a page to deliver. */
-  listen(types: readonly number[], handlers: { wake: () => void; page: () => void }): Promise<Subscription> {
+  listen(
+    types: readonly number[],
+    handlers: { wake: () => void; page: () => void; interrupt: (actor: number) => void },
+  ): Promise<Subscription> {
     const heard = (payload: string): void => {
       if (payload === 'page') handlers.page();
+      else if (payload.startsWith(INTERRUPT)) handlers.interrupt(Number(payload.slice(INTERRUPT.length)));
       else if (payload.split(',').some((type) => types.includes(Number(type)))) handlers.wake();
     };
     const onReconnect = (): void => {
@@ -491,7 +509,14 @@ function commitValues(worker: number, turns: readonly TurnCommit[]): unknown[] {
     all(({ result }) => result, NONE),
     all(({ children }) => children, 0),
     turns.some(({ keepsFields }) => keepsFields) ? turns.map(({ keepsFields = false }) => keepsFields) : null,
+    all(({ timers }) => timers, 'null'),
+    all(({ timerAtMs }) => timerAtMs, Number.NaN),
   ];
+}
+
+/** Semaphores that interrupt a turn which runs. */
+function interruptsOf({ states }: ActorDefinition): string[] {
+  return [...new Set([...states.values()].flatMap(({ interrupts }) => interrupts))].sort();
 }
 
 function backoffNumbers({ backoff: { kind, min, max, factor, jitter } }: ActorDefinition): number[] {

@@ -1,4 +1,5 @@
 import { describeThrown } from '../../base/error-text.ts';
+import type { Interrupted } from '../../base/errors.ts';
 import { Conflict, InvalidInput, LeaseLost, PawlError, Stopped, TimedOut } from '../../base/errors.ts';
 import { show } from '../../base/options/refusal.ts';
 import { validate } from '../../base/options/schema.ts';
@@ -9,13 +10,13 @@ import { after } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import { currentTask } from '../../base/work/current-task.ts';
 import { GRACE_MS } from '../../base/work/deadlines.ts';
-import type { ActorDefinition, StateDefinition } from '../definition.ts';
+import type { ActorDefinition, StateDefinition, Tries } from '../definition.ts';
 import type { LooseFields } from '../kind.ts';
-import { asFields, requireFields } from '../option-checks.ts';
+import { asFields, fieldsOf, Mistake, requireFields } from '../option-checks.ts';
 import type { ActorClaim, TurnCommit } from '../store.ts';
-import type { Effects } from './effects.ts';
-import { MadeOutcome } from './outcome.ts';
-import { Turn, type TurnOwner } from './turn.ts';
+import { Effects } from '../turn/effects.ts';
+import { MadeOutcome } from '../turn/outcome.ts';
+import { Turn, type TurnOwner } from '../turn/turn.ts';
 
 export type AnyTurn = Turn<LooseFields, string, string>;
 
@@ -28,10 +29,16 @@ export interface TurnResult {
   readonly error: unknown;
   /** Somebody else owns the actor: nothing may be written. */
   readonly isLost: boolean;
-  /** Of its type: for a turn whose commit is refused. */
-  readonly backoff?: Backoff | undefined;
+  /** How it is tried again if its commit is refused. */
+  readonly retry?: Retry | undefined;
   /** It was committed already, in the transaction of its body. */
   readonly isWritten?: boolean | undefined;
+}
+
+/** The wait after a turn that failed, and how often it is tried. */
+interface Retry {
+  readonly backoff: Backoff;
+  readonly tries: Tries | undefined;
 }
 
 const OUTCOMES = 'a.to(state), a.stay(), a.nap(duration), a.hibernate() or a.done()';
@@ -49,6 +56,11 @@ export interface RunningTurn {
   readonly id: number;
   /** Tells the body to end, and ends the turn without it if it does not. */
   abort(reason: unknown): void;
+  /** Semaphores that interrupt it, and how often each was raised when it was claimed. */
+  readonly interrupts: readonly string[];
+  readonly raised: Readonly<Record<string, number>>;
+  /** Tells the body that one of them was raised. What the body comes to still counts. */
+  interrupt(reason: Interrupted): void;
   /** Ends it without its body, which was told to end and has not. */
   giveUp(): void;
   /** The actor is somebody else's: tells the body, and ends the turn now. What its body does later no longer counts. */
@@ -85,6 +97,7 @@ class Attempt implements RunningTurn {
   #cancelTimer: (() => void) | undefined;
   #isMigrated = false;
   #isOver = false;
+  #interruption: Interrupted | undefined;
 
   constructor(
     claim: ActorClaim,
@@ -99,8 +112,21 @@ class Attempt implements RunningTurn {
     this.#hold = hold;
   }
 
+  get interrupts(): readonly string[] {
+    return this.#stage.state.interrupts;
+  }
+
+  get raised(): Readonly<Record<string, number>> {
+    return this.#claim.semaphores;
+  }
+
+  interrupt(reason: Interrupted): void {
+    this.#interruption ??= reason;
+    this.#turn?.interrupt(reason);
+  }
+
   start(): void {
-    const forced = this.#alwaysTransition();
+    const forced = this.#alwaysTransition() ?? this.#giveUpUnheard();
     if (forced !== undefined) return this.#finish(forced);
     try {
       const fields = this.#fields();
@@ -150,9 +176,31 @@ class Attempt implements RunningTurn {
         delta: { [semaphore]: -raised },
         deadlineMs: definition.states.get(target)?.deadlineMs,
       });
-      return { settled, effects: undefined, error: undefined, isLost: false, backoff: definition.backoff };
+      return { settled, effects: undefined, error: undefined, isLost: false, retry: this.#retry };
     }
     return undefined;
+  }
+
+  /** The tries of this state are spent, and the last of them was not told here: its process died, or its commit was refused. */
+  #giveUpUnheard(): TurnResult | undefined {
+    const { tries } = this.#stage.state;
+    if (tries === undefined || this.#claim.attempt <= tries.most) return undefined;
+    const settled = this.#givenUp(tries, this.#claim.error);
+    return { settled, effects: undefined, error: undefined, isLost: false, retry: this.#retry };
+  }
+
+  #givenUp({ most, giveUp }: Tries, error: string | undefined): TurnCommit {
+    return this.#commit('to', {
+      waitMs: 0,
+      to: giveUp,
+      reason: `gave up after ${most} ${most === 1 ? 'try' : 'tries'}`,
+      error,
+      deadlineMs: this.#stage.definition.states.get(giveUp)?.deadlineMs,
+    });
+  }
+
+  get #retry(): Retry {
+    return { backoff: this.#stage.definition.backoff, tries: this.#stage.state.tries };
   }
 
   /** The fields as this version of the program knows them. */
@@ -173,6 +221,7 @@ class Attempt implements RunningTurn {
     if (this.#reason !== undefined) return this.#fail(this.#reason);
     const turn: AnyTurn = new Turn(this.#claim, worker, definition, state, fields, owner);
     this.#turn = turn;
+    if (this.#interruption !== undefined) turn.interrupt(this.#interruption);
     if (state.hold === 'transaction' && this.#hold !== undefined) {
       this.#limit();
       const body = async (): Promise<TurnResult> => this.#interpret(turn, await this.#call(turn));
@@ -216,8 +265,8 @@ class Attempt implements RunningTurn {
     const { definition, state } = this.#stage;
     turn.throwIfAborted();
     if (!(outcome instanceof MadeOutcome)) {
-      const was = outcome === undefined ? 'nothing' : show(outcome);
-      throw new InvalidInput(
+      const was = outcome === undefined ? 'nothing: a way through it has no return' : show(outcome);
+      throw new Mistake(
         `the body of state "${state.name}" of ${definition.name} must return ${OUTCOMES}, but gave ${was}`,
       );
     }
@@ -235,7 +284,7 @@ class Attempt implements RunningTurn {
       turn.throwIfAborted();
       const fields = asFields(made);
       if (patch !== undefined) requireFields(definition.name, patch, fields);
-      return this.#succeeded(turn, outcome, toJson(fields, 'fields'));
+      return this.#succeeded(turn, outcome, fieldsOf(fields));
     };
     const valid: unknown = validate(definition.schema, { ...turn.fields, ...patch }, 'fields');
     return valid instanceof Promise ? valid.then(succeeded) : succeeded(valid);
@@ -243,7 +292,7 @@ class Attempt implements RunningTurn {
 
   #succeeded(turn: AnyTurn, outcome: MadeOutcome<string>, fields: string | undefined): TurnResult {
     const { definition, state } = this.#stage;
-    const { kind, state: to, ms, result } = outcome;
+    const { kind, state: to, ms, result, error } = outcome;
     const effects = turn.effects;
     const common = {
       children: effects === undefined || effects.children.length === 0 ? undefined : effects.children.length,
@@ -257,12 +306,19 @@ class Attempt implements RunningTurn {
       effects,
       error: undefined,
       isLost: false,
-      backoff: definition.backoff,
+      retry: this.#retry,
     });
     switch (kind) {
       case 'to':
         return finished(
-          this.#commit('to', { ...common, to, waitMs: 0, deadlineMs: definition.states.get(String(to))?.deadlineMs }),
+          this.#commit('to', {
+            ...common,
+            to,
+            error,
+            reason: error === undefined ? undefined : 'fatal',
+            waitMs: 0,
+            deadlineMs: definition.states.get(String(to))?.deadlineMs,
+          }),
         );
       case 'done':
         if (common.children !== undefined) {
@@ -276,11 +332,11 @@ class Attempt implements RunningTurn {
           }),
         );
       case 'stay':
-        return finished(this.#commit('stay', { ...common, waitMs: state.everyMs }));
+        return finished(this.#commit('stay', { ...common, ...turn.timing, waitMs: state.everyMs }));
       case 'nap':
-        return finished(this.#commit('stay', { ...common, waitMs: ms }));
+        return finished(this.#commit('stay', { ...common, ...turn.timing, waitMs: ms }));
       case 'hibernate':
-        return finished(this.#commit('stay', { ...common, waitMs: undefined }));
+        return finished(this.#commit('stay', { ...common, ...turn.timing, waitMs: undefined }));
     }
   }
 
@@ -298,16 +354,34 @@ class Attempt implements RunningTurn {
   #failed(error: unknown): TurnResult {
     const reason = this.#reason ?? this.#turn?.abortReason;
     const why = reason ?? error;
-    const { definition } = this.#stage;
-    const isReleased = reason instanceof Stopped;
-    const settled = isReleased
-      ? this.#commit('released', { waitMs: 0 })
-      : this.#commit('failed', {
-          waitMs: delay(definition.backoff, this.#claim.attempt, Math.random()),
-          reason: reason instanceof TimedOut ? 'timed out' : 'failed',
-          error: describeThrown(reason instanceof TimedOut ? reason : error),
-        });
-    return { settled, effects: undefined, error: isReleased ? undefined : why, isLost: reason instanceof LeaseLost };
+    const { definition, state } = this.#stage;
+    // What it would have come to is not known: what interrupted it is for the next turn, which begins at once.
+    const isReleased = reason instanceof Stopped || (reason === undefined && this.#interruption !== undefined);
+    const isLost = reason instanceof LeaseLost;
+    if (isReleased) {
+      return { settled: this.#commit('released', { waitMs: 0 }), effects: undefined, error: undefined, isLost };
+    }
+    const text = describeThrown(reason instanceof TimedOut ? reason : error);
+    if (state.tries !== undefined && this.#claim.attempt >= state.tries.most) {
+      return { settled: this.#givenUp(state.tries, text), effects: undefined, error: why, isLost, retry: this.#retry };
+    }
+    const settled = this.#commit('failed', {
+      waitMs: delay(definition.backoff, this.#claim.attempt, Math.random()),
+      reason: reason instanceof TimedOut ? 'timed out' : 'failed',
+      error: text,
+    });
+    return { settled, effects: this.#mistakePage(why), error: why, isLost };
+  }
+
+  /** What no further try mends: a person is told at the first one. */
+  #mistakePage(error: unknown): Effects | undefined {
+    const { definition, state } = this.#stage;
+    if (!(error instanceof Mistake) || this.#claim.attempt > 1) return undefined;
+    const { id } = this.#claim;
+    const effects = new Effects();
+    const summary = `${definition.name} ${id} fails in "${state.name}" until its program is mended: ${error.message}`;
+    effects.page({ tag: `actor-mistake:${id}`, severity: 'error', summary: summary.slice(0, 1000) }, String(id));
+    return effects;
   }
 
   #commit(kind: TurnCommit['kind'], parts: Omit<TurnCommit, 'id' | 'epoch' | 'attempt' | 'kind' | 'from'>): TurnCommit {
@@ -334,15 +408,17 @@ class Attempt implements RunningTurn {
 }
 
 /** A turn whose commit was refused: it has failed, and is written as that. */
-export function asRefused({ settled, backoff = BACKOFF }: TurnResult, error: unknown): TurnResult {
+export function asRefused({ settled, retry }: TurnResult, error: unknown): TurnResult {
   const { id, epoch, attempt, from } = settled;
+  const isLast = retry?.tries !== undefined && attempt >= retry.tries.most;
   const failed: TurnCommit = {
     id,
     epoch,
     attempt,
     kind: 'failed',
     from,
-    waitMs: delay(backoff, attempt, Math.random()),
+    // The next turn finds that its tries are spent, and leads on.
+    waitMs: isLast ? 0 : delay(retry?.backoff ?? BACKOFF, attempt, Math.random()),
     reason: COMMIT_REFUSED,
     error: error instanceof PawlError ? error.message : describeThrown(error),
   };

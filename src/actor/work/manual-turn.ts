@@ -3,11 +3,11 @@ import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorRecord } from '../record.ts';
 import type { ActorClaim } from '../store.ts';
+import type { TurnOwner } from '../turn/turn.ts';
 import { asOrphaning, asRefused, startTurn, type TurnResult } from './attempt.ts';
 import type { Keeper, LeaseHolder } from './keeper.ts';
 import { commitWithEffects, RowLocked } from './settler.ts';
 import { runInTransaction } from './transaction-turn.ts';
-import type { TurnOwner } from './turn.ts';
 import { unknownReason, workerRow } from './worker-row.ts';
 
 /** What one turn came to. */

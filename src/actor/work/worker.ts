@@ -13,13 +13,14 @@ import type { Subscription } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorClaim, ActorHandoff, ClaimAnswer, TurnCommit } from '../store.ts';
+import type { TurnOwner } from '../turn/turn.ts';
 import { Alarm } from './alarm.ts';
 import { COMMIT_REFUSED, type RunningTurn, startTurn, type TurnResult } from './attempt.ts';
+import { Interrupts } from './interrupts.ts';
 import { Isolation } from './isolation.ts';
 import type { Keeper, LeaseHolder } from './keeper.ts';
 import { Settler } from './settler.ts';
 import { runInTransaction } from './transaction-turn.ts';
-import type { TurnOwner } from './turn.ts';
 import { unknownReason, workerRow } from './worker-row.ts';
 
 /** What a dispatcher tells about its life; for logs, metrics and tests. */
@@ -78,6 +79,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   readonly #types: readonly number[];
   readonly #alarm: Alarm;
   readonly #isolation = new Isolation();
+  readonly #interrupts: Interrupts;
   /** Claimed and not yet committed: epochs, by actor. */
   readonly #held = new Map<number, number>();
   readonly #drain: Drain<RunningTurn> = new Drain(() => this.running.values());
@@ -91,6 +93,12 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     this.#parts = parts;
     this.#types = [...parts.types.keys()];
     this.#alarm = new Alarm(() => this.wake());
+    this.#interrupts = new Interrupts({
+      store: parts.store,
+      pollMs: parts.settings.pollMs,
+      running: this.running,
+      onError: this.onError,
+    });
     this.settler = new Settler({
       store: parts.store,
       leaseMs: parts.settings.leaseMs,
@@ -147,7 +155,9 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
       this.#loop.noteNotification();
       this.wake();
     };
-    this.#subscription = await store.listen(this.#types, { wake, page: onPage });
+    const interrupt = (actor: number): void => this.#interrupts.note(actor);
+    this.#subscription = await store.listen(this.#types, { wake, page: onPage, interrupt });
+    if ([...this.#parts.types.values()].some(hasInterrupts)) this.#interrupts.start();
     this.#loop.start(this.#subscription);
   }
 
@@ -170,6 +180,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   abandon(): void {
     this.#loop.abandon();
     this.#alarm.stop();
+    void this.#interrupts.stop();
     void this.#subscription?.stop();
     void this.#parts.keeper.remove(this);
     this.lost(new LeaseLost('the process has died'));
@@ -266,7 +277,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   }
 
   #finish(result: TurnResult): void {
-    if (result.settled.kind === 'failed' && !result.isLost) this.#reportFailure(result);
+    if (result.error !== undefined && !result.isLost) this.#reportFailure(result);
     if (result.isLost) this.#reportStale([result.settled]);
     else if (result.isWritten === true) this.#noteCommitted(result.settled, result.error);
     else this.settler.add(result);
@@ -406,8 +417,14 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   async close(worker: number | undefined): Promise<void> {
     const { store, keeper } = this.#parts;
+    await this.#interrupts.stop();
     await this.#subscription?.stop();
     await keeper.remove(this);
     if (worker !== undefined) await store.endWorker(worker).catch(this.onError);
   }
+}
+
+/** Whether a semaphore may interrupt turns of it. */
+function hasInterrupts({ states }: ActorDefinition): boolean {
+  return [...states.values()].some(({ interrupts }) => interrupts.length > 0);
 }

@@ -37,6 +37,7 @@ const record: ActorRecord = {
   openChildren: 0,
   semaphores: {},
   messages: 0,
+  timers: {},
   deadlineAt: null,
   finishedAt: null,
   pausedAt: null,

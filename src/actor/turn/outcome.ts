@@ -1,4 +1,4 @@
-/** What a turn came to, as its body says it: made by `a.to()`, `a.stay()`, `a.nap()`, `a.hibernate()` and `a.done()`. */
+/** What a turn came to, as its body says it: made by `a.to()`, `a.fatal()`, `a.stay()`, `a.nap()`, `a.hibernate()` and `a.done()`. */
 export interface Outcome<To extends string = string> {
   readonly kind: 'to' | 'stay' | 'nap' | 'hibernate' | 'done';
   /** The next state; only of `to`. */
@@ -9,6 +9,8 @@ export interface Outcome<To extends string = string> {
   readonly ms: number | undefined;
   /** Only of `done`. */
   readonly result: unknown;
+  /** Why the actor is moved, of `fatal`. */
+  readonly error?: string | undefined;
 }
 
 /** Made here alone, and by one turn: what a body returns is known to come from its own, which has checked the target. */
@@ -20,6 +22,7 @@ export class MadeOutcome<To extends string> implements Outcome<To> {
   readonly patch: Readonly<Record<string, unknown>> | undefined;
   readonly ms: number | undefined;
   readonly result: unknown;
+  readonly error: string | undefined;
 
   constructor(turn: object, kind: Outcome['kind'], parts: Partial<Omit<Outcome<To>, 'kind'>> = {}) {
     this.turn = turn;
@@ -28,5 +31,6 @@ export class MadeOutcome<To extends string> implements Outcome<To> {
     this.patch = parts.patch;
     this.ms = parts.ms;
     this.result = parts.result;
+    this.error = parts.error;
   }
 }

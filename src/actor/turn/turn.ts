@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
-import { Conflict, LeaseLost } from '../../base/errors.ts';
+import { describeThrown } from '../../base/error-text.ts';
+import { Conflict, type Interrupted, LeaseLost } from '../../base/errors.ts';
 import { checkOptions, func, text } from '../../base/options/options.ts';
+import type { StandardSchemaV1 } from '../../base/options/schema.ts';
 import { toJson } from '../../base/storable.ts';
 import { type Duration, parseDuration } from '../../base/time/duration.ts';
 import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
@@ -9,10 +11,12 @@ import type { ActorKind } from '../kind.ts';
 import type { MachineState } from '../machine.ts';
 import { readKey, requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
 import type { PageOptions } from '../pages/page.ts';
-import type { ActorClaim, ChildRecord, Message, TurnToken } from '../store.ts';
+import type { ActorClaim, ChildRecord, Message, MessageFilter, TurnCommit, TurnToken } from '../store.ts';
 import { type ActorHandle, type ActorTarget, idOf } from '../target.ts';
 import { Effects, type JobRequest } from './effects.ts';
+import { Inbox, type PayloadOf, type ReceiveOptions } from './inbox.ts';
 import { MadeOutcome, type Outcome } from './outcome.ts';
+import { Timers, type VisitTimerOptions } from './timers.ts';
 
 /** What a turn asks of those who run it. */
 export interface TurnOwner {
@@ -21,7 +25,7 @@ export interface TurnOwner {
   readNew(type: string, fields: unknown): Promise<{ type: string; version: number; fields: string }>;
   recall(actor: number, visit: number, key: string): Promise<{ result: unknown } | undefined>;
   remember(token: TurnToken, visit: number, key: string, result: string): Promise<void>;
-  messages(actor: number): Promise<Message[]>;
+  messages(actor: number, which: MessageFilter): Promise<Message[]>;
   children(actor: number): Promise<ChildRecord[]>;
   guard(token: TurnToken, tx: unknown): Promise<void>;
 }
@@ -56,6 +60,10 @@ export class Turn<F, S extends string, To extends string> {
   /** Rises with each transition: the same number is the same visit of the same state. */
   readonly visit: number;
   readonly enteredAt: Date;
+  /** When the turn was claimed, by the database's clock. */
+  readonly now: Date;
+  /** Why the turn before failed, or why the actor was moved to this state after a failure; null when neither is so. */
+  readonly error: string | null;
   readonly parent: string | null;
   /** Children that were not final when the turn began. */
   readonly openChildren: number;
@@ -71,6 +79,8 @@ export class Turn<F, S extends string, To extends string> {
   readonly #lowered = new Set<string>();
   readonly #raised = new Map<string, number>();
   #effects: Effects | undefined;
+  #timers: Timers | undefined;
+  #interruption: Interrupted | undefined;
   #abort: AbortController | undefined;
   #reason: unknown;
   #tx: Transaction | undefined;
@@ -93,6 +103,8 @@ export class Turn<F, S extends string, To extends string> {
     this.attempt = attempt;
     this.visit = visit;
     this.enteredAt = new Date(enteredMs);
+    this.now = new Date(claim.nowMs);
+    this.error = claim.error ?? null;
     this.parent = parent === 0 ? null : String(parent);
     this.openChildren = children;
     this.token = BigInt(epoch);
@@ -103,12 +115,17 @@ export class Turn<F, S extends string, To extends string> {
     this.#owner = owner;
   }
 
-  /** Aborts when the turn has run past its `timeout`, when the actor is somebody else's by now, and when the worker stops. */
+  /**
+   * Aborts when the turn has run past its `timeout`, when the actor is somebody else's by now, when the worker stops, and with the
+   * reason `Interrupted` when a semaphore of `always` or of the state's `interrupt` is raised. What the body returns after that
+   * last one still counts; when it throws instead, the turn is given back uncharged, and the next one begins at once.
+   */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
       setMaxListeners(0, this.#abort.signal);
-      if (this.#reason !== undefined) this.#abort.abort(this.#reason);
+      const reason = this.#reason ?? this.#interruption;
+      if (reason !== undefined) this.#abort.abort(reason);
     }
     return this.#abort.signal;
   }
@@ -124,13 +141,13 @@ export class Turn<F, S extends string, To extends string> {
     return new MadeOutcome(this, 'to', { state, patch });
   }
 
-  /** Stays, until the next semaphore, message or last child, or until `every` has passed, if the state has that. */
+  /** Stays, until the next semaphore, message, timer or last child, or until `every` has passed, if the state has that. */
   stay(patch?: Patch<F>): Outcome<never> {
     this.#check();
     return new MadeOutcome<never>(this, 'stay', { patch });
   }
 
-  /** Stays, and comes back after this long, or when something wakes it before. */
+  /** Stays, and comes back after this long, or when something wakes it before: what is to last whatever comes is a `timer()`. */
   nap(duration: Duration, patch?: Patch<F>): Outcome<never> {
     this.#check();
     return new MadeOutcome<never>(this, 'nap', {
@@ -139,7 +156,7 @@ export class Turn<F, S extends string, To extends string> {
     });
   }
 
-  /** Stays, at no cost at all, until something wakes it, whatever `every` says. */
+  /** Stays, at no cost at all, until something wakes it or a timer passes, whatever `every` says. */
   hibernate(patch?: Patch<F>): Outcome<never> {
     this.#check();
     return new MadeOutcome<never>(this, 'hibernate', { patch });
@@ -149,6 +166,40 @@ export class Turn<F, S extends string, To extends string> {
   done(result?: unknown, patch?: Patch<F>): Outcome<never> {
     this.#check();
     return new MadeOutcome<never>(this, 'done', { result, patch });
+  }
+
+  /**
+   * Leads to a declared state because of a failure that no further try would mend. The text of `error` goes into the history, and
+   * into `a.error` of the next turn. Unlike after a throw, everything that the turn has asked for is committed.
+   * @throws InvalidInput  this state does not declare that target
+   */
+  fatal<T extends To>(state: T, error: unknown, patch?: Patch<F>): Outcome<T> {
+    const { kind, ...rest } = this.to(state, patch);
+    return new MadeOutcome(this, kind, { ...rest, error: describeThrown(error) });
+  }
+
+  // Time.
+
+  /**
+   * Whether so much time has passed since the actor entered this state, by the database's clock. Once asked for, the timer runs until
+   * the state is left or it is cancelled: it wakes the actor when it passes, whatever came before and whichever way the turns
+   * end. One that has passed says so to every turn; with `repeat` to one turn each time.
+   * @throws InvalidInput  more than 100 in one visit
+   */
+  timer(name: string, duration: Duration, options: VisitTimerOptions = {}): boolean {
+    this.#check();
+    return this.#timed().hasPassed(name, duration, options);
+  }
+
+  /** Ends a timer. Asked for again, it counts from this turn on. @returns whether it was there, passed or not */
+  cancelTimer(name: string): boolean {
+    this.#check();
+    return this.#timed().cancel(name);
+  }
+
+  /** The timers that had passed when the turn began, in the order in which they did. */
+  get fired(): readonly string[] {
+    return this.claim.timers === undefined ? [] : this.#timed().fired;
   }
 
   // Semaphores.
@@ -287,13 +338,21 @@ export class Turn<F, S extends string, To extends string> {
 
   /**
    * The messages that are there, oldest first, a thousand at most; read once the turn is committed, else again next time. Those
-   * that are left wake the actor again.
+   * that are left because there were more wake the actor again.
    */
-  async receive(): Promise<Message[]> {
-    const effects = this.#pendingEffects();
-    const messages = await this.#owner.messages(this.claim.id);
+  async receive(): Promise<Message[]>;
+  /**
+   * The messages of one name; those of other names stay for a later turn, and do not wake the actor again.
+   * @throws InvalidInput  one of them was refused by `schema`: it names the message
+   */
+  async receive<S extends StandardSchemaV1 | undefined = undefined>(
+    name: string,
+    options?: ReceiveOptions<S>,
+  ): Promise<Message<PayloadOf<S>>[]>;
+  async receive(name?: string, options: ReceiveOptions<StandardSchemaV1 | undefined> = {}): Promise<Message[]> {
+    const inbox = new Inbox(this.#pendingEffects(), (which) => this.#owner.messages(this.claim.id, which));
+    const messages = await inbox.take(name, options);
     this.#check();
-    for (const { id } of messages) effects.received.add(id);
     return messages;
   }
 
@@ -339,6 +398,23 @@ export class Turn<F, S extends string, To extends string> {
     return delta;
   }
 
+  /** What its timers are from here on, and when the first of them wakes the actor. @internal */
+  get timing(): Pick<TurnCommit, 'timers' | 'timerAtMs'> | undefined {
+    const timers = this.#timers ?? (this.claim.timers === undefined ? undefined : this.#timed());
+    return timers && { timers: timers.changed, timerAtMs: timers.nextMs };
+  }
+
+  /** @internal */
+  get interruption(): Interrupted | undefined {
+    return this.#interruption;
+  }
+
+  /** Tells the body, and leaves to it what the turn comes to. @internal */
+  interrupt(reason: Interrupted): void {
+    this.#interruption ??= reason;
+    this.#abort?.abort(reason);
+  }
+
   /** @internal */
   get abortReason(): unknown {
     return this.#reason;
@@ -346,7 +422,9 @@ export class Turn<F, S extends string, To extends string> {
 
   /** @internal */
   throwIfAborted(): void {
-    if (this.#reason !== undefined) this.signal.throwIfAborted();
+    if (this.#reason === undefined) return;
+    // The signal may have been aborted by an interruption before.
+    AbortSignal.abort(this.#reason).throwIfAborted();
   }
 
   /** @internal */
@@ -374,6 +452,11 @@ export class Turn<F, S extends string, To extends string> {
       if (error instanceof LeaseLost) this.abort(error);
       throw error;
     }
+  }
+
+  #timed(): Timers {
+    this.#timers ??= new Timers(this.claim.timers, this.claim.nowMs, this.claim.enteredMs);
+    return this.#timers;
   }
 
   #pendingEffects(): Effects {

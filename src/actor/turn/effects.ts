@@ -20,7 +20,7 @@ export interface EffectStore {
   ask(what: 'create' | 'page' | 'resolve' | 'enqueue', request: string, tx: Transaction): Promise<unknown>;
   incr(request: object, tx: unknown): Promise<boolean>;
   send(head: object, payload: string, tx: unknown): Promise<boolean>;
-  dropMessages(actor: number, ids: readonly string[], tx: Transaction): Promise<void>;
+  dropMessages(actor: number, ids: readonly string[], cut: readonly string[], tx: Transaction): Promise<void>;
 }
 
 interface NewChild {
@@ -41,6 +41,8 @@ export class Effects {
   /** JSON. */
   readonly jobs: string[] = [];
   readonly received: Set<string> = new Set();
+  /** Names of messages of which not all were taken. */
+  readonly cut: Set<string> = new Set();
   readonly resolved: Set<string> = new Set();
   readonly callbacks: ((tx: Transaction) => unknown)[] = [];
   readonly #pages = new Map<string, PageRequest>();
@@ -70,7 +72,7 @@ export class Effects {
     for (const child of this.children) yield () => createChild(child, store, tx, parent);
     for (const incr of this.incrs) yield () => store.incr(incr, tx);
     for (const { json, ...head } of this.messages) yield () => store.send(head, json, tx);
-    if (this.received.size > 0) yield () => store.dropMessages(parent, [...this.received], tx);
+    if (this.received.size > 0) yield () => store.dropMessages(parent, [...this.received], [...this.cut], tx);
     for (const job of this.jobs) yield () => store.ask('enqueue', job, tx);
     // In the order of their tags: two turns with the same pages must not wait for each other.
     for (const tag of [...new Set([...this.#pages.keys(), ...this.resolved])].sort()) {

@@ -1,0 +1,65 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { checkOptions, integer, text } from '../../base/options/options.ts';
+import { type InferOutput, type StandardSchemaV1, schemaOption, validate } from '../../base/options/schema.ts';
+import type { Message, MessageFilter } from '../store.ts';
+import type { Effects } from './effects.ts';
+
+/** Which messages of a name a turn takes. */
+export interface ReceiveOptions<S extends StandardSchemaV1 | undefined = undefined> {
+  /** Any Standard Schema: what it makes of a payload is what the message has. Default: the payload as it was sent. */
+  readonly schema?: S | undefined;
+  /** At most so many, the oldest; the others wake the actor again. 1 to 1000, default 1000. */
+  readonly limit?: number | undefined;
+}
+
+/** A payload, as a schema makes it. */
+export type PayloadOf<S> = [S] extends [StandardSchemaV1] ? InferOutput<S> : unknown;
+
+const MOST = 1000;
+const receiveShape = {
+  name: text({ min: 1, max: 200 }),
+  schema: schemaOption(),
+  limit: integer({ min: 1, max: MOST, default: MOST }),
+};
+
+/** What a turn takes out of the inbox of its actor: each message once a turn, and from the database with its commit. */
+export class Inbox {
+  readonly #effects: Pick<Effects, 'received' | 'cut'>;
+  readonly #read: (which: MessageFilter) => Promise<Message[]>;
+
+  constructor(effects: Pick<Effects, 'received' | 'cut'>, read: (which: MessageFilter) => Promise<Message[]>) {
+    this.#effects = effects;
+    this.#read = read;
+  }
+
+  /** @param name  undefined: of any name @throws InvalidInput  a payload is not what the schema takes */
+  async take(name: string | undefined, options: ReceiveOptions<StandardSchemaV1 | undefined>): Promise<Message[]> {
+    const { received, cut } = this.#effects;
+    const { schema, limit } =
+      name === undefined
+        ? { schema: undefined, limit: MOST }
+        : checkOptions('receive', { ...options, name }, receiveShape);
+    const found = await this.#read({ name, limit, except: [...received] });
+    const messages = schema === undefined ? found : await Promise.all(found.map((message) => checked(schema, message)));
+    for (const { id } of messages) received.add(id);
+    if (messages.length >= limit) cut.add(name ?? ANY);
+    return messages;
+  }
+}
+
+/** Stands for all names: none is empty. */
+export const ANY = '';
+
+async function checked(schema: StandardSchemaV1, message: Message): Promise<Message> {
+  const { id, name } = message;
+  try {
+    const payload = await validate(schema, message.payload, `message ${id} ("${name}")`);
+    return { ...message, payload };
+  } catch (error) {
+    if (!(error instanceof InvalidInput)) throw error;
+    throw new InvalidInput(`${error.message}; it stays in the inbox until a turn takes it`, {
+      field: name,
+      cause: error,
+    });
+  }
+}
